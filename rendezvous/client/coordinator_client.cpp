@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/client/coordinator_client.hpp"
+
+#include "rendezvous/client/client_session.hpp"
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+namespace muster::rendezvous {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr auto kAsTuple = asio::as_tuple(asio::use_awaitable);
+
+/// The coordinator's own verdict on a barrier names who is missing, so it gets this long to arrive.
+constexpr Milliseconds kVerdictTime = std::chrono::seconds(1);
+
+TimePoint steady_now() {
+  return std::chrono::steady_clock::now();
+}
+
+/// A request whose answer is awaited. Its timer is the deadline and, cancelled early, the wake-up.
+struct Call {
+  Call(const asio::any_io_executor& executor, const char* request_type)
+      : type(request_type), timer(executor) {}
+
+  const char* type;
+  asio::steady_timer timer;
+  bool waiting = false;
+  /// Which answer fits: that of the round, and for a barrier of the name.
+  RoundNumber round = 0;
+  std::string name;
+  std::optional<Message> answer;
+  std::optional<CoordinatorError> error;
+};
+
+}  // namespace
+
+class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(asio::any_io_executor executor, ClientEvents events)
+      : events_(std::move(events)), executor_(std::move(executor)) {}
+
+  void make_session(ClientOptions options);
+
+  ClientSession& session() { return *session_; }
+
+  void close(Errc code, const std::string& reason);
+
+  /// The coroutines own what they refer to: a caller may destroy the client while it waits. `request`: what
+  /// is sent for it, if anything.
+  static asio::awaitable<Message> perform(std::shared_ptr<Impl> self, Call& call,
+                                          std::optional<Message> request, TimePoint deadline);
+  static asio::awaitable<void> wait_for_hello(std::shared_ptr<Impl> self, TimePoint deadline);
+
+  Call& join_call() { return join_; }
+
+  Call& leave_call() { return leave_; }
+
+  Call& barrier_call() { return barrier_; }
+
+  Call& launcher_call() { return launcher_; }
+
+ private:
+  void on_message(const Message& message);
+  void on(const HelloOk& hello);
+  void on(const Status& status);
+  void on(const RoundResult& result);
+  void on(const Left& left);
+  void on(const RoundEnd& end);
+  void on(const BarrierDone& done);
+  void on(const JobClosed& closed);
+  void on(const Vouch& vouch);
+  void on(const LauncherState& state);
+  void on(const ErrorReply& error);
+  template <typename Unexpected>
+  void on(const Unexpected& message);
+
+  static void wake(Call& call) { call.timer.cancel(); }
+
+  static void answer(Call& call, const Message& message);
+  static void fail(Call& call, Errc code, const std::string& text);
+  void lose(Errc code, const std::string& reason);
+  std::string deadline_text(const Call& call) const;
+
+  ClientEvents events_;
+  asio::any_io_executor executor_;
+  std::shared_ptr<ClientSession> session_;
+  Call hello_{executor_, "hello"};
+  Call join_{executor_, "join"};
+  Call leave_{executor_, "leave_round"};
+  Call barrier_{executor_, "barrier_enter"};
+  Call launcher_{executor_, "launcher_state"};
+  std::array<Call*, 5> calls_{&hello_, &join_, &leave_, &barrier_, &launcher_};
+  std::string last_status_ = "the coordinator has not answered";
+  bool greeted_ = false;
+  std::optional<CoordinatorError> gone_;
+};
+
+void CoordinatorClient::Impl::make_session(ClientOptions options) {
+  const std::weak_ptr<Impl> weak = weak_from_this();
+  ClientSession::Handlers handlers;
+  handlers.message = [weak](const Message& message) {
+    if (const auto self = weak.lock()) self->on_message(message);
+  };
+  handlers.lost = [weak](Errc code, const std::string& reason) {
+    if (const auto self = weak.lock()) self->lose(code, reason);
+  };
+  handlers.channel_opened = [weak](const ChannelOpen& open, std::shared_ptr<Channel> channel) {
+    const auto self = weak.lock();
+    if (self && self->events_.channel_opened) self->events_.channel_opened(open, std::move(channel));
+  };
+  handlers.interrupted = [weak](const std::string& reason) {
+    const auto self = weak.lock();
+    if (self && self->events_.interrupted) self->events_.interrupted(reason);
+  };
+  handlers.resumed = [weak] {
+    const auto self = weak.lock();
+    if (self && self->events_.resumed) self->events_.resumed();
+  };
+  session_ = std::make_shared<ClientSession>(executor_, std::move(options), std::move(handlers));
+}
+
+asio::awaitable<Message> CoordinatorClient::Impl::perform(std::shared_ptr<Impl> self, Call& call,
+                                                          std::optional<Message> request,
+                                                          TimePoint deadline) {
+  if (self->gone_) throw *self->gone_;
+  if (call.waiting)
+    throw CoordinatorError(Errc::mend, std::string("a second ") + call.type + " while the first still waits");
+  call.answer.reset();
+  call.error.reset();
+  call.waiting = true;
+  call.timer.expires_at(deadline);
+  if (request) self->session_->send(std::move(*request));
+  co_await call.timer.async_wait(kAsTuple);
+  call.waiting = false;
+  if (call.answer) co_return std::move(*call.answer);
+  if (call.error) throw *call.error;
+  if (steady_now() < deadline) throw boost::system::system_error(asio::error::operation_aborted);
+  throw CoordinatorError(Errc::deadline, self->deadline_text(call));
+}
+
+asio::awaitable<void> CoordinatorClient::Impl::wait_for_hello(std::shared_ptr<Impl> self,
+                                                              TimePoint deadline) {
+  if (self->gone_) throw *self->gone_;
+  if (self->greeted_) co_return;
+  const Message ignored = co_await perform(self, self->hello_, std::nullopt, deadline);
+}
+
+std::string CoordinatorClient::Impl::deadline_text(const Call& call) const {
+  if (&call == &join_) return "no place in a round before the deadline: " + last_status_;
+  if (&call == &hello_) return "no answer from the coordinator before the deadline";
+  if (&call == &launcher_) return "the coordinator did not say in time whether the launcher is there";
+  return std::string("no answer to ") + call.type + " of round " + std::to_string(call.round) +
+         " before the deadline; is the coordinator's machine overloaded?";
+}
+
+void CoordinatorClient::Impl::on_message(const Message& message) {
+  const auto self = shared_from_this();  // an event may destroy the client
+  std::visit([this](const auto& alternative) { on(alternative); }, message);
+}
+
+void CoordinatorClient::Impl::on(const HelloOk& hello) {
+  greeted_ = true;
+  answer(hello_, hello);
+}
+
+void CoordinatorClient::Impl::on(const Status& status) {
+  if (!join_.waiting) return;
+  last_status_ = status.text;
+  if (events_.status) events_.status(status);
+}
+
+void CoordinatorClient::Impl::on(const RoundResult& result) {
+  // A place that nobody waits for any more is given back, or the others would wait for this node's workers.
+  if (!join_.waiting) {
+    LeaveRound back;
+    back.round = result.round;
+    back.text = "the node had given up waiting for its place";
+    session_->send(back);
+    return;
+  }
+  answer(join_, result);
+}
+
+void CoordinatorClient::Impl::on(const Left& left) {
+  if (left.round == leave_.round) answer(leave_, left);
+}
+
+void CoordinatorClient::Impl::on(const RoundEnd& end) {
+  if (events_.round_ended) events_.round_ended(end);
+}
+
+void CoordinatorClient::Impl::on(const BarrierDone& done) {
+  if (done.round == barrier_.round && done.name == barrier_.name) answer(barrier_, done);
+}
+
+void CoordinatorClient::Impl::on(const JobClosed& closed) {
+  const std::string text = "the job is over: " + closed.reason;
+  fail(join_, Errc::job_over, text);
+  fail(barrier_, Errc::job_over, text);
+  if (events_.job_closed) events_.job_closed(closed);
+}
+
+void CoordinatorClient::Impl::on(const Vouch& vouch) {
+  if (events_.vouch) {
+    events_.vouch(vouch);
+    return;
+  }
+  Vouched answer;
+  answer.id = vouch.id;
+  answer.reason = "the agent of that node does not say whose connections are its workers'";
+  session_->send(answer);
+}
+
+void CoordinatorClient::Impl::on(const LauncherState& state) {
+  answer(launcher_, state);
+}
+
+void CoordinatorClient::Impl::on(const ErrorReply& error) {
+  // A hello that is refused is the end, whoever waits for what.
+  for (Call* call : calls_) {
+    if (error.about != call->type || call == &hello_) continue;
+    fail(*call, error.code, error.text);
+    return;
+  }
+  throw CoordinatorError(error.code, error.text);
+}
+
+template <typename Unexpected>
+void CoordinatorClient::Impl::on(const Unexpected& message) {
+  throw CoordinatorError(Errc::mend, "a coordinator does not send '" +
+                                         std::string(type_name(Message(message))) +
+                                         "'; is the peer another agent?");
+}
+
+void CoordinatorClient::Impl::answer(Call& call, const Message& message) {
+  if (!call.waiting || call.error) return;
+  call.answer = message;
+  wake(call);
+}
+
+void CoordinatorClient::Impl::fail(Call& call, Errc code, const std::string& text) {
+  if (!call.waiting || call.answer || call.error) return;  // the first error says the cause
+  call.error = CoordinatorError(code, text);
+  wake(call);
+}
+
+void CoordinatorClient::Impl::lose(Errc code, const std::string& reason) {
+  if (gone_) return;
+  const auto self = shared_from_this();  // an event may destroy the client
+  close(code, reason);
+  if (events_.lost) events_.lost(reason);
+}
+
+void CoordinatorClient::Impl::close(Errc code, const std::string& reason) {
+  if (gone_) return;
+  gone_ = CoordinatorError(code, reason);
+  session_->close(reason);
+  for (Call* call : calls_) fail(*call, code, reason);
+}
+
+CoordinatorClient::CoordinatorClient(asio::any_io_executor executor, int connected_fd, ClientOptions options,
+                                     ClientEvents events)
+    : impl_(std::make_shared<Impl>(std::move(executor), std::move(events))) {
+  impl_->make_session(std::move(options));
+  impl_->session().start(connected_fd);
+}
+
+CoordinatorClient::CoordinatorClient(asio::any_io_executor executor, Connector connector,
+                                     TimePoint first_deadline, ClientOptions options, ClientEvents events)
+    : impl_(std::make_shared<Impl>(std::move(executor), std::move(events))) {
+  impl_->make_session(std::move(options));
+  impl_->session().start(std::move(connector), first_deadline);
+}
+
+CoordinatorClient::~CoordinatorClient() {
+  close();
+}
+
+void CoordinatorClient::close() {
+  impl_->close(Errc::lost, "the control connection was closed on this side");
+}
+
+asio::awaitable<void> CoordinatorClient::connected(TimePoint deadline) {
+  return Impl::wait_for_hello(impl_, deadline);
+}
+
+asio::awaitable<RoundResult> CoordinatorClient::join(Join request, TimePoint deadline) {
+  const auto impl = impl_;
+  std::optional<Message> message = std::move(request);
+  const Message answer = co_await Impl::perform(impl, impl->join_call(), std::move(message), deadline);
+  co_return std::get<RoundResult>(answer);
+}
+
+void CoordinatorClient::fail_round(FailRound failure) {
+  impl_->session().send(std::move(failure));
+}
+
+asio::awaitable<Left> CoordinatorClient::leave_round(LeaveRound request, TimePoint deadline) {
+  const auto impl = impl_;
+  impl->leave_call().round = request.round;
+  std::optional<Message> message = std::move(request);
+  const Message answer = co_await Impl::perform(impl, impl->leave_call(), std::move(message), deadline);
+  co_return std::get<Left>(answer);
+}
+
+asio::awaitable<void> CoordinatorClient::barrier(RoundNumber round, std::string name, TimePoint deadline) {
+  const auto impl = impl_;
+  impl->barrier_call().round = round;
+  impl->barrier_call().name = name;
+  BarrierEnter request;
+  request.round = round;
+  request.name = std::move(name);
+  request.timeout = std::max(Milliseconds(0), std::chrono::ceil<Milliseconds>(deadline - steady_now()));
+  std::optional<Message> message = std::move(request);
+  co_await Impl::perform(impl, impl->barrier_call(), std::move(message), deadline + kVerdictTime);
+}
+
+asio::awaitable<LauncherState> CoordinatorClient::launcher_state(TimePoint deadline) {
+  const auto impl = impl_;
+  std::optional<Message> message = LauncherState();
+  const Message answer = co_await Impl::perform(impl, impl->launcher_call(), std::move(message), deadline);
+  co_return std::get<LauncherState>(answer);
+}
+
+void CoordinatorClient::close_job(CloseJob request) {
+  impl_->session().send(std::move(request));
+}
+
+void CoordinatorClient::vouched(Vouched answer) {
+  impl_->session().send(std::move(answer));
+}
+
+void CoordinatorClient::node_state(NodeState state) {
+  impl_->session().send(std::move(state));
+}
+
+std::shared_ptr<Channel> CoordinatorClient::open_channel(ChannelKind kind, NodeName node) {
+  return impl_->session().open_channel(kind, node);
+}
+
+std::string CoordinatorClient::local_address() const {
+  return impl_->session().local_address();
+}
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// An agent's side of the control connection. Includes Asio: few files should include this header.
+#pragma once
+
+#include "rendezvous/client/channel.hpp"
+#include "rendezvous/net/byte_stream.hpp"
+#include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/protocol/message.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace muster::rendezvous {
+
+struct ClientOptions {
+  std::string run_id;
+  /// This node's name, unique among the living nodes of the job.
+  NodeName node;
+  Role role = Role::node;
+  std::string host;
+  /// Of the software, for a refusal that names both.
+  std::string version;
+  /// Default: 1 s.
+  Milliseconds heartbeat_interval = kHeartbeatInterval;
+  /// Silence of the coordinator after which it counts as lost. Default 0: only the end of the connection
+  /// does, which is exact for a local socket. Over a network: kDeadAfter.
+  Milliseconds lost_after{0};
+};
+
+/// Makes a connection to the coordinator, or throws CoordinatorError: lost and deadline mean that trying
+/// again may help, anything else is final. Called again for each reconnection.
+using Connector = std::function<boost::asio::awaitable<std::unique_ptr<ByteStream>>(TimePoint deadline)>;
+
+/// What happens without being asked for. Called on the executor's thread, never from inside a call of the
+/// client, with no exception allowed out. Any may be empty.
+struct ClientEvents {
+  /// While join() waits: "2 of 3 nodes joined; waiting for 1 more".
+  std::function<void(const Status&)> status;
+  /// Stop the workers of that round, call leave_round(), and join() again if there is to be another round.
+  std::function<void(const RoundEnd&)> round_ended;
+  /// The coordinator closed the job.
+  std::function<void(const JobClosed&)> job_closed;
+  /// The coordinator is gone or unusable: no call can succeed any more. At most once, and not after close().
+  std::function<void(const std::string& reason)> lost;
+  /// Asks whose the connection is; answer with vouched(), now or later.
+  std::function<void(const Vouch&)> vouch;
+  /// The coordinator opened a channel to this side (a link that the launcher asked for).
+  std::function<void(const ChannelOpen&, std::shared_ptr<Channel>)> channel_opened;
+  /// For the log: the connection broke and is being made again; it goes on. What is sent meanwhile is kept.
+  std::function<void(const std::string& reason)> interrupted;
+  std::function<void()> resumed;
+};
+
+/// One control session. One thread (the executor's); one call of each kind at a time. All failures are
+/// CoordinatorError; a call that is cancelled (by a cancellation slot, as `join() || stop` does) throws
+/// boost::system::system_error with operation_aborted.
+/// Destroying the client closes the connection; calls that still wait then fail with Errc::lost.
+class CoordinatorClient {
+ public:
+  /// Takes ownership of `connected_fd` (any connected stream socket), says hello and begins to send
+  /// heartbeats.
+  CoordinatorClient(boost::asio::any_io_executor executor, int connected_fd, ClientOptions options,
+                    ClientEvents events);
+  /// Connects by `connector`, again and again until `first_deadline`; a connection that breaks later is made
+  /// again for up to options.lost_after (give one), and everything sent goes on: nothing is lost or doubled.
+  /// If the coordinator's process ends its connection, it is lost at once.
+  CoordinatorClient(boost::asio::any_io_executor executor, Connector connector, TimePoint first_deadline,
+                    ClientOptions options, ClientEvents events);
+  ~CoordinatorClient();
+  CoordinatorClient(const CoordinatorClient&) = delete;
+  CoordinatorClient& operator=(const CoordinatorClient&) = delete;
+
+  /// Waits until the coordinator has answered hello. Throws what made it fail: its refusal, or the
+  /// connector's error.
+  boost::asio::awaitable<void> connected(TimePoint deadline);
+
+  /// Waits for a place in the next round. Errc::deadline when `deadline` passes first, Errc::environment when
+  /// the store of the round could not be opened (the text is the cause).
+  boost::asio::awaitable<RoundResult> join(Join request, TimePoint deadline);
+
+  /// Says at once that a worker failed, so that the other nodes stop theirs. Does not wait.
+  void fail_round(FailRound failure);
+
+  /// Says that no worker of the round is alive here any more, and waits until the coordinator has noted it.
+  boost::asio::awaitable<Left> leave_round(LeaveRound request, TimePoint deadline);
+
+  /// Waits until every node of `round` has entered the barrier `name`. Errc::deadline names who has not, and
+  /// comes from the coordinator at `deadline`, at most 1 s later from here; Errc::rejoin when the round ends
+  /// first.
+  boost::asio::awaitable<void> barrier(RoundNumber round, std::string name, TimePoint deadline);
+
+  /// Ends the job for every node. Does not wait.
+  void close_job(CloseJob request);
+
+  /// Answers ClientEvents::vouch.
+  void vouched(Vouched answer);
+
+  /// The launcher's news of a node that is not there yet. Does not wait.
+  void node_state(NodeState state);
+
+  /// Whether the coordinator has the launcher's session.
+  boost::asio::awaitable<LauncherState> launcher_state(TimePoint deadline);
+
+  /// Opens a channel: to the store of the present round, or (launcher) to the node's agent. Never null; one
+  /// that is refused is closed.
+  std::shared_ptr<Channel> open_channel(ChannelKind kind, NodeName node = "");
+
+  /// The local address of the connection, numeric; empty while there is none or for a local socket.
+  std::string local_address() const;
+
+  /// Ends the connection; no event follows.
+  void close();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace muster::rendezvous

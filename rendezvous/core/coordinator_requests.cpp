@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// What members ask for.
+#include "rendezvous/core/coordinator.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace muster::rendezvous {
+namespace {
+
+/// "max_restarts=3", or that it was not given.
+std::string setting_text(const std::string& name, const std::string* value) {
+  return value == nullptr ? "no " + name : name + "=" + *value;
+}
+
+const std::string* value_of(const std::map<std::string, std::string>& values, const std::string& name) {
+  const auto found = values.find(name);
+  return found == values.end() ? nullptr : &found->second;
+}
+
+/// The titles of a node and of another: their names in full if both are on one host.
+std::pair<std::string, std::string> told_apart(const Member& member, const NodeName& other,
+                                               const std::string& other_title) {
+  const std::string title = member.title_with_host();
+  if (title == other_title) return {member.title(), "node " + other};
+  return {title, other_title};
+}
+
+}  // namespace
+
+void Coordinator::handle(Member& member, const Join& join, TimePoint) {
+  if (!join.host.empty()) member.host = join.host;
+  if (const auto refusal = refusal_of(member, join)) {
+    send(member.session, *refusal);
+    return;
+  }
+  // A repeated join while the store of its round opens needs no second answer.
+  if (active_ && active_->present.count(member.name) > 0) return;
+  if (!settings_) settings_ = Settings{member.name, member.title_with_host(), join.settings};
+  if (active_) active_->waiting.erase(member.name);
+  forming_.join(member.name, join);
+  states_.erase(member.name);
+  newcomer_ = member.name;
+  status_changed_ = true;
+}
+
+std::optional<ErrorReply> Coordinator::refusal_of(const Member& member, const Join& join) const {
+  const auto error = [](Errc code, const std::string& text) { return ErrorReply{code, "join", text}; };
+  if (job_over_) return error(Errc::job_over, "the job is over: " + job_over_->reason);
+  if (active_ && active_->stage != Active::Stage::opening && active_->present.count(member.name) > 0)
+    return error(Errc::mend, "node " + member.name + " is still in round " + std::to_string(active_->number) +
+                                 "; leave it before joining the next");
+  const RoundNumber next =
+      active_ && active_->stage == Active::Stage::opening ? active_->number : forming_.number();
+  if (join.round != 0 && join.round < next)
+    return error(Errc::rejoin,
+                 "round " + std::to_string(join.round) + " is over; join round " + std::to_string(next));
+  if (join.round > forming_.number())
+    return error(Errc::mend, "round " + std::to_string(join.round) + " does not come next, round " +
+                                 std::to_string(next) + " does; join that");
+  if (!forming_.has(member.name) && join.workers > kMaxWorldSize - forming_.workers())
+    return error(Errc::mend, "with node " + member.name + " the job would have more than " +
+                                 std::to_string(kMaxWorldSize) + " workers; start fewer");
+  if (const auto text = contradiction(member, join)) return error(Errc::mend, *text);
+  return std::nullopt;
+}
+
+/// Where this node and another want what cannot both be.
+std::optional<std::string> Coordinator::contradiction(const Member& member, const Join& join) const {
+  const NodeName* holder = forming_.holder_of(join.node_rank);
+  if (holder != nullptr && *holder != member.name) {
+    const Member* other = members_.find(*holder);
+    const auto [ours, theirs] =
+        told_apart(member, *holder, other == nullptr ? "node " + *holder : other->title_with_host());
+    return "node rank " + std::to_string(join.node_rank) + " is wanted by " + ours +
+           " and already taken by " + theirs + "; give each node its own --node-rank";
+  }
+  if (!settings_ || settings_->values == join.settings) return std::nullopt;
+  for (const auto* values : {&settings_->values, &join.settings}) {
+    for (const auto& [name, value] : *values) {
+      const std::string* first = value_of(settings_->values, name);
+      const std::string* second = value_of(join.settings, name);
+      if (first != nullptr && second != nullptr && *first == *second) continue;
+      const auto [ours, theirs] = told_apart(member, settings_->node, settings_->title);
+      return ours + " has " + setting_text(name, second) + ", " + theirs + " has " +
+             setting_text(name, first) + "; give the same on every node";
+    }
+  }
+  return std::nullopt;
+}
+
+void Coordinator::handle(Member& member, const FailRound& fail, TimePoint) {
+  // Late news of a round that has ended for another reason: everybody knows already.
+  if (!takes_part(member.name, fail.round)) return;
+  RoundEnd end;
+  end.cause = RoundEndCause::node_failed;
+  end.node = member.name;
+  end.text = fail.text;
+  end.exit_code = fail.exit_code;
+  end.host = fail.host.empty() ? member.host : fail.host;
+  end.rank = fail.rank;
+  end_round(std::move(end));
+}
+
+void Coordinator::handle(Member& member, const LeaveRound& leave, TimePoint) {
+  const NodeName node = member.name;
+  if (!takes_part(node, leave.round)) {
+    const auto left = last_left_.find(node);
+    if (left != last_left_.end() && left->second.round == leave.round) {
+      send(member.session, Left{leave.round, left->second.next});
+    } else {
+      refuse(member.session, Errc::rejoin, "leave_round",
+             leave.round < forming_.number() ? "round " + std::to_string(leave.round) + " is over"
+                                             : "round " + std::to_string(leave.round) + " has not begun");
+    }
+    return;
+  }
+  const bool by_order = leave.outcome == RoundOutcome::stopped && active_->stage == Active::Stage::running;
+  if (leave.outcome != RoundOutcome::succeeded) {
+    RoundEnd end;
+    end.cause = by_order ? RoundEndCause::node_left : RoundEndCause::node_failed;
+    end.node = node;
+    end.host = member.host;
+    end.exit_code = leave.exit_code;
+    end.text = !leave.text.empty() ? leave.text
+               : by_order          ? member.title_with_host() + " stopped its workers"
+                                   : "a worker on " + member.title_with_host() + " failed";
+    end_round(std::move(end));
+    fall_short();
+  }
+  const NextStep next = by_order ? NextStep::end : next_step(node, leave.outcome);
+  last_left_[node] = Leave{leave.round, next};
+  send(member.session, Left{leave.round, next});
+  depart(node);
+}
+
+/// For a node that leaves the active round, whose end is known if it has ended.
+NextStep Coordinator::next_step(const NodeName& node, RoundOutcome outcome) {
+  if (job_over_) return NextStep::end;
+  if (outcome == RoundOutcome::succeeded && active_->all_succeeded) {
+    active_->waiting.insert(node);
+    return NextStep::wait;
+  }
+  if (!active_->end.again) return NextStep::end;
+  forming_.expect(node);
+  return NextStep::join;
+}
+
+void Coordinator::handle(Member& member, const Heartbeat& heartbeat, TimePoint) {
+  send(member.session, Heartbeat{heartbeat.sequence, 0});
+}
+
+void Coordinator::handle(Member& member, const BarrierEnter& enter, TimePoint now) {
+  const NodeName node = member.name;
+  if (!takes_part(node, enter.round) || active_->stage != Active::Stage::running) {
+    refuse(member.session, Errc::rejoin, "barrier_enter",
+           "round " + std::to_string(enter.round) + " is over");
+    return;
+  }
+  const TimePoint deadline = now + enter.timeout;
+  const auto found = active_->barriers.find(enter.name);
+  Barrier* barrier =
+      found == active_->barriers.end() ? open_barrier(member, enter, deadline) : &found->second;
+  if (barrier == nullptr) return;
+  barrier->shorten(deadline);
+  active_->barrier_deadline = std::min(active_->barrier_deadline, deadline);
+  if (!barrier->enter(node)) return;
+  active_->barriers.erase(enter.name);
+  for (const Seat& seat : active_->seats) send(seat.node, BarrierDone{enter.round, enter.name});
+}
+
+/// Null: refused, and the member has been told why.
+Barrier* Coordinator::open_barrier(const Member& member, const BarrierEnter& enter, TimePoint deadline) {
+  if (!active_->first_gone.empty()) {
+    send(member.session, left_before(enter.name, active_->first_gone));
+    return nullptr;
+  }
+  const auto of_member = static_cast<std::size_t>(
+      std::count_if(active_->barriers.begin(), active_->barriers.end(),
+                    [&](const auto& entry) { return entry.second.opener() == member.name; }));
+  if (of_member >= kMaxOpenBarriersPerNode || active_->barriers.size() >= kMaxOpenBarriers) {
+    refuse(member.session, Errc::mend, "barrier_enter",
+           of_member >= kMaxOpenBarriersPerNode
+               ? member.title_with_host() + " waits at " + std::to_string(of_member) +
+                     " barriers already, where others have not come; do the nodes give them the same names?"
+               : "too many barriers are open: " + std::to_string(kMaxOpenBarriers));
+    return nullptr;
+  }
+  if (!active_->barrier_members) {
+    std::vector<NodeName> names;
+    names.reserve(active_->seats.size());
+    for (const Seat& seat : active_->seats) names.push_back(seat.node);
+    active_->barrier_members = std::make_shared<const BarrierMembers>(std::move(names));
+  }
+  return &active_->barriers.emplace(enter.name, Barrier(active_->barrier_members, deadline, member.name))
+              .first->second;
+}
+
+void Coordinator::handle(Member& member, const CloseJob& close, TimePoint) {
+  JobClosed verdict;
+  verdict.reason = close.reason;
+  verdict.exit_code = close.exit_code;
+  if (member.role == Role::node) {
+    verdict.node = member.name;
+    verdict.host = member.host;
+  }
+  end_job(std::move(verdict));
+}
+
+void Coordinator::handle(Member& member, const NodeState& state, TimePoint now) {
+  if (member.role != Role::launcher) {
+    refuse(member.session, Errc::mend, "node_state", "only the launcher says how far a node is");
+    return;
+  }
+  // What is said of a node that nobody waits for would be kept for ever.
+  if (!forming_.expects(state.node)) return;
+  if (state.text.empty())
+    states_.erase(state.node);
+  else
+    states_[state.node] = State{state.text, state.ago, now};
+  status_changed_ = true;
+}
+
+void Coordinator::handle(Member& member, const LauncherState&, TimePoint now) {
+  LauncherState state;
+  state.known = launcher_known_;
+  const Member* launcher = members_.launcher();
+  state.connected = launcher != nullptr && !launcher->detached && !launcher->suspect;
+  if (launcher_known_ && !state.connected) {
+    const TimePoint since = launcher == nullptr  ? launcher_gone_since_
+                            : launcher->detached ? *launcher->detached
+                                                 : launcher->last_seen;
+    state.gone = std::chrono::duration_cast<Milliseconds>(now - since);
+    state.ended = launcher == nullptr;
+  }
+  send(member.session, state);
+}
+
+template <typename Unexpected>
+void Coordinator::handle(Member& member, const Unexpected& message, TimePoint) {
+  const std::string type(type_name(Message(message)));
+  refuse(member.session, Errc::mend, type,
+         "a coordinator takes no '" + type + "' from a peer that has said hello");
+}
+
+/// In this file, so that every handle() is known where one is chosen.
+void Coordinator::dispatch(Member& member, const Message& message, TimePoint now) {
+  std::visit([this, &member, now](const auto& alternative) { handle(member, alternative, now); }, message);
+}
+
+}  // namespace muster::rendezvous

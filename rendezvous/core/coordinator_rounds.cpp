@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of a round: complete, store open, running, over, gone.
+#include "rendezvous/core/coordinator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::rendezvous {
+namespace {
+
+/// Between two texts to everybody.
+constexpr int kNewcomersToldAtOnce = 64;
+
+}  // namespace
+
+Effects Coordinator::on_store_opened(RoundNumber round, const Endpoint& endpoint, TimePoint now) {
+  if (!active_ || active_->number != round || active_->stage != Active::Stage::opening) {
+    effects_.emplace_back(effect::CloseStore{round});
+  } else if (job_over_ || active_->present.size() < active_->seats.size()) {
+    effects_.emplace_back(effect::CloseStore{round});
+    abandon_opening();
+  } else {
+    active_->stage = Active::Stage::running;
+    const Seat& last = active_->seats.back();
+    RoundResult result;
+    result.round = round;
+    result.nodes = static_cast<int>(active_->seats.size());
+    result.world_size = last.first_rank + last.workers;
+    result.store_host = endpoint.host;
+    result.store_port = endpoint.port;
+    result.restarts = restarts_;
+    std::vector<NodeName> order;
+    order.reserve(active_->seats.size());
+    for (const Seat& seat : active_->seats) {
+      result.first_rank = seat.first_rank;
+      send(seat.node, result);
+      ++result.node_rank;
+      order.push_back(seat.node);
+    }
+    // Only now: an attempt that nobody has heard of changes nobody's place.
+    forming_.remember_order(order);
+  }
+  return finish(now);
+}
+
+Effects Coordinator::on_store_failed(RoundNumber round, const std::string& text, TimePoint now) {
+  if (active_ && active_->number == round && active_->stage == Active::Stage::opening) {
+    for (const Seat& seat : active_->seats) {
+      const Member* member = std::as_const(members_).find(seat.node);
+      if (member != nullptr && active_->present.count(seat.node) > 0)
+        refuse(member->session, Errc::environment, "join", text);
+    }
+    active_.reset();
+    forming_.restart(round);
+  }
+  return finish(now);
+}
+
+/// Those who are still there take part in the next attempt at the same number: nobody has heard of this one.
+void Coordinator::abandon_opening() {
+  const Active abandoned = std::move(*active_);
+  active_.reset();
+  forming_.restart(abandoned.number);
+  if (job_over_) return;
+  for (const Seat& seat : abandoned.seats)
+    if (abandoned.present.count(seat.node) > 0) forming_.join(seat.node, seat.request);
+}
+
+bool Coordinator::takes_part(const NodeName& node, RoundNumber round) const {
+  return active_ && active_->number == round && active_->stage != Active::Stage::opening &&
+         active_->present.count(node) > 0;
+}
+
+bool Coordinator::enough_nodes(int nodes) const {
+  // Who may grow may also wait for a newcomer, if anybody is left to wait.
+  const bool newcomers = elastic() && !options_.round.only_expected;
+  return nodes >= options_.round.min_nodes || (newcomers && nodes > 0);
+}
+
+/// Whether the job goes on after such an end; if not, and it is not the failure itself that says so, why.
+bool Coordinator::another_round(RoundEnd& end) const {
+  const bool failed = end.cause == RoundEndCause::node_failed;
+  const bool counts = failed || end.cause == RoundEndCause::node_lost;
+  if (counts && restarts_ >= options_.max_restarts) {
+    if (!failed)
+      end.text += options_.max_restarts == 0
+                      ? "; the job may not be restarted (max_restarts is 0)"
+                      : "; no restart is left of " + std::to_string(options_.max_restarts);
+    return false;
+  }
+  const int nodes = members_.nodes() - (end.cause == RoundEndCause::node_left ? 1 : 0);
+  if (enough_nodes(nodes)) return true;
+  end.text += "; the job needs " + std::to_string(options_.round.min_nodes) + " nodes and " +
+              std::to_string(nodes) + " are left";
+  return false;
+}
+
+void Coordinator::end_round(RoundEnd end) {
+  if (active_->stage != Active::Stage::running) return;
+  active_->stage = Active::Stage::over;
+  end.round = active_->number;
+  end.again = another_round(end);
+  const bool counts = end.cause == RoundEndCause::node_failed || end.cause == RoundEndCause::node_lost;
+  if (end.again && counts) ++restarts_;
+  end.restarts = restarts_;
+  last_failure_ = JobClosed{end.text, false, end.exit_code, end.node, end.host, end.rank};
+  active_->end = end;
+  for (const Seat& seat : active_->seats)
+    if (seat.node != end.node && active_->present.count(seat.node) > 0) send(seat.node, end);
+  // What leads to that node, the launcher need not wait for.
+  const auto launcher = end.cause == RoundEndCause::node_lost ? launcher_session() : std::nullopt;
+  if (launcher) send(*launcher, end);
+  end_barriers(Errc::rejoin, "round " + std::to_string(active_->number) + " is over: " + end.text);
+  if (end.cause != RoundEndCause::nodes_waiting) fall_short();
+}
+
+/// It is certain now that not every node of the round succeeds: those who have succeeded need not wait for
+/// that.
+void Coordinator::fall_short() {
+  if (!active_->all_succeeded) return;
+  active_->all_succeeded = false;
+  for (const Seat& seat : active_->seats) {
+    if (active_->waiting.count(seat.node) == 0) continue;
+    send(seat.node, active_->end);
+    if (active_->end.again) forming_.expect(seat.node);
+  }
+  active_->waiting.clear();
+}
+
+void Coordinator::end_barriers(Errc code, const std::string& text) {
+  for (const auto& [name, barrier] : active_->barriers) {
+    for (const NodeName& node : barrier.entered())
+      send(node, ErrorReply{code, "barrier_enter", "barrier '" + name + "': " + text});
+  }
+  active_->barriers.clear();
+}
+
+void Coordinator::expire_barriers(TimePoint now) {
+  if (!active_ || now < active_->barrier_deadline) return;
+  active_->barrier_deadline = TimePoint::max();
+  for (auto entry = active_->barriers.begin(); entry != active_->barriers.end();) {
+    const Barrier& barrier = entry->second;
+    if (now < barrier.deadline()) {
+      active_->barrier_deadline = std::min(active_->barrier_deadline, barrier.deadline());
+      ++entry;
+      continue;
+    }
+    const std::string text = "barrier '" + entry->first + "' of round " + std::to_string(active_->number) +
+                             ": the time is up and these nodes have not come: " + barrier.missing_text();
+    for (const NodeName& node : barrier.entered())
+      send(node, ErrorReply{Errc::deadline, "barrier_enter", text});
+    entry = active_->barriers.erase(entry);
+  }
+}
+
+ErrorReply Coordinator::left_before(const std::string& barrier, const NodeName& node) {
+  return {Errc::rejoin, "barrier_enter",
+          "barrier '" + barrier + "': node " + node + " has left the round without entering"};
+}
+
+/// No worker of the round can be alive on `node` any more.
+void Coordinator::depart(const NodeName& node) {
+  active_->present.erase(node);
+  if (active_->first_gone.empty()) active_->first_gone = node;
+  status_changed_ = true;
+  for (auto entry = active_->barriers.begin(); entry != active_->barriers.end();) {
+    if (!entry->second.waits_for(node)) {
+      ++entry;
+      continue;
+    }
+    const ErrorReply error = left_before(entry->first, node);
+    for (const NodeName& other : entry->second.entered()) send(other, error);
+    entry = active_->barriers.erase(entry);
+  }
+  if (!active_->present.empty()) return;
+  effects_.emplace_back(effect::CloseStore{active_->number});
+  const Active ended = std::move(*active_);
+  active_.reset();
+  if (ended.all_succeeded) {
+    JobClosed verdict;
+    verdict.reason = "round " + std::to_string(ended.number) + " ended with success";
+    verdict.succeeded = true;
+    end_job(std::move(verdict));
+  } else if (!ended.end.again && last_failure_) {
+    end_job(*last_failure_);
+  }
+}
+
+void Coordinator::end_job(JobClosed verdict) {
+  if (job_over_) return;
+  job_over_ = std::move(verdict);
+  if (active_ && active_->stage == Active::Stage::running) {
+    active_->stage = Active::Stage::over;
+    active_->all_succeeded = false;
+    active_->barriers.clear();
+  }
+  for (const NodeName& node : forming_.candidates()) forming_.withdraw(node);
+  for (const SessionId session : members_.sessions()) send(session, *job_over_);
+  effects_.emplace_back(effect::EndJob{job_over_->reason, *job_over_});
+}
+
+std::string Coordinator::remark(const NodeName& node, TimePoint now) const {
+  const auto found = states_.find(node);
+  if (found == states_.end()) return "";
+  if (!found->second.ago) return found->second.text;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - found->second.since);
+  return found->second.text + " " + std::to_string(seconds.count()) + " s ago";
+}
+
+Round::Previous Coordinator::previous() const {
+  if (!active_) return Round::Previous::gone;
+  return active_->stage == Active::Stage::over ? Round::Previous::draining : Round::Previous::running;
+}
+
+void Coordinator::advance(TimePoint now) {
+  check_nodes();
+  if (job_over_) return;
+  const bool room = active_ && active_->stage == Active::Stage::running &&
+                    active_->present.size() == active_->seats.size() &&
+                    static_cast<int>(active_->seats.size()) < options_.round.max_nodes;
+  if (room && forming_.joined() > 0) {
+    RoundEnd end;
+    end.cause = RoundEndCause::nodes_waiting;
+    end.text = "a new node wants to join and there is room: the job goes on with it";
+    end_round(std::move(end));
+  }
+  switch (forming_.advance(now, previous())) {
+    case Round::Phase::complete:
+      complete_round();
+      break;
+    case Round::Phase::timed_out:
+      time_out(now);
+      break;
+    case Round::Phase::waiting:
+    case Round::Phase::last_call:
+      break;
+  }
+}
+
+void Coordinator::time_out(TimePoint now) {
+  const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
+  const std::string text = "no round " + std::to_string(forming_.number()) + " after " +
+                           std::to_string(options_.round.join_timeout.count()) +
+                           " ms: " + forming_.status(previous(), describe).text;
+  JobClosed verdict;
+  if (last_failure_) {
+    verdict = *last_failure_;
+    verdict.reason = text + "; the round before ended because " + last_failure_->reason;
+  } else {
+    verdict.reason = text + "; start the missing nodes or raise join_timeout";
+  }
+  if (verdict.exit_code == 0) verdict.exit_code = kExitRendezvous;
+  end_job(std::move(verdict));
+}
+
+/// A job that has begun and cannot go on for want of nodes ends, instead of waiting for what cannot come.
+void Coordinator::check_nodes() {
+  if (job_over_ || !last_failure_ || previous() == Round::Previous::running) return;
+  const bool to_go_on = !active_ || (active_->end.again && !active_->all_succeeded);
+  if (!to_go_on || enough_nodes(members_.nodes())) return;
+  JobClosed verdict = last_loss_.value_or(*last_failure_);
+  verdict.reason += "; the job needs " + std::to_string(options_.round.min_nodes) + " nodes and " +
+                    std::to_string(members_.nodes()) + " are left";
+  if (verdict.exit_code == 0) verdict.exit_code = kExitRendezvous;
+  end_job(std::move(verdict));
+}
+
+void Coordinator::complete_round() {
+  Active active;
+  active.number = forming_.number();
+  active.seats = forming_.take_seats();
+  for (const Seat& seat : active.seats) active.present.insert(seat.node);
+  forming_.restart(active.number + 1);
+  effects_.emplace_back(effect::OpenStore{active.number});
+  active_ = std::move(active);
+  forming_.advance(TimePoint{}, previous());
+}
+
+/// The first newcomers hear at once, everybody else at most once a second: n joins must not cost n * n
+/// messages, and a thousand of them not a thousand texts.
+void Coordinator::tell_status(TimePoint now) {
+  const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
+  const bool all_now = status_changed_ && now >= next_status_;
+  if (newcomer_ && forming_.has(*newcomer_) && !all_now && told_at_once_ < kNewcomersToldAtOnce) {
+    send(*newcomer_, forming_.status(previous(), describe));
+    ++told_at_once_;
+  }
+  newcomer_.reset();
+  if (forming_.joined() == 0) {
+    status_changed_ = false;
+    told_at_once_ = 0;
+  }
+  if (!status_changed_ || now < next_status_) return;
+  const Status status = forming_.status(previous(), describe);
+  for (const NodeName& node : forming_.candidates()) send(node, status);
+  if (const auto launcher = launcher_session()) send(*launcher, status);
+  status_changed_ = false;
+  told_at_once_ = 0;
+  next_status_ = now + std::chrono::seconds(1);
+}
+
+void Coordinator::schedule() {
+  std::optional<TimePoint> next = members_.next_tick();
+  const auto consider = [&next](std::optional<TimePoint> at) {
+    if (at && (!next || *at < *next)) next = at;
+  };
+  // Nothing forms any more once the job is over, so its clock would ring for ever.
+  if (!job_over_) consider(forming_.deadline());
+  if (active_ && !active_->barriers.empty()) consider(active_->barrier_deadline);
+  if (status_changed_) consider(next_status_);
+  if (!next || (armed_ && *armed_ <= *next)) return;
+  armed_ = next;
+  effects_.emplace_back(effect::SetTimer{*next});
+}
+
+Effects Coordinator::finish(TimePoint now) {
+  advance(now);
+  tell_status(now);
+  schedule();
+  return std::exchange(effects_, {});
+}
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// A round while it forms: waiting -> last call -> complete. Pure.
+#pragma once
+
+#include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/message.hpp"
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace muster::rendezvous {
+
+struct RoundLimits {
+  int min_nodes = 1;
+  int max_nodes = 1;
+  /// Longest wait for min_nodes. Default: 600 s, as torchrun.
+  Milliseconds join_timeout = std::chrono::seconds(600);
+  /// Wait for more nodes once min_nodes are there. Default: 30 s, as torchrun.
+  Milliseconds last_call_timeout = std::chrono::seconds(30);
+  /// Nobody can come but those who are expected, so a last call without them has nobody to wait for.
+  bool only_expected = false;
+};
+
+/// A node's place in a completed round.
+struct Seat {
+  NodeName node;
+  int first_rank = 0;
+  int workers = 0;
+  Join request;
+};
+
+/// Places are given in the order of the node ranks wanted, if every node wants one; else in the order of the
+/// previous round's places, then in the order of joining, so a node keeps its rank as long as the nodes
+/// before it stay. When there are more nodes than places, those of the previous round go first.
+class Round {
+ public:
+  enum class Phase { waiting, last_call, complete, timed_out };
+
+  /// What is left of the round before: nothing may complete while one of its workers may live, and no clock
+  /// runs while it is in good health.
+  enum class Previous { running, draining, gone };
+
+  Round(RoundNumber number, RoundLimits limits) : number_(number), limits_(limits) {}
+
+  RoundNumber number() const { return number_; }
+
+  int joined() const { return static_cast<int>(requests_.size()); }
+
+  /// Workers of all who have joined.
+  int workers() const { return workers_; }
+
+  bool has(const NodeName& node) const { return requests_.count(node) > 0; }
+
+  /// Joining again replaces the request and keeps the place in the queue.
+  void join(const NodeName& node, Join request);
+  /// Who has joined and wants that node rank; null: nobody.
+  const NodeName* holder_of(int node_rank) const;
+
+  /// The node is gone or has been refused.
+  void withdraw(const NodeName& node);
+
+  /// `nodes` had these places in the round before.
+  void remember_order(const std::vector<NodeName>& nodes);
+  /// This node will come (it is alive and was in the previous round, or is being started): a full house waits
+  /// for it, until the last call ends. `place` orders the names in texts.
+  void expect(const NodeName& node, std::size_t place);
+
+  /// At its old place.
+  void expect(const NodeName& node) { expect(node, old_place(node)); }
+
+  bool expects(const NodeName& node) const { return expected_.count(node) > 0; }
+
+  void expect_no_more(const NodeName& node);
+
+  /// Applies the rules at `now`. complete: take_seats() is next. timed_out: refuse everybody
+  /// (waiting_text()).
+  Phase advance(TimePoint now, Previous previous);
+
+  /// When advance() may give another answer though nobody has come or gone.
+  std::optional<TimePoint> deadline() const;
+
+  /// The places of the completed round, at most max_nodes; those who found none stay joined. restart() is
+  /// next.
+  std::vector<Seat> take_seats();
+  /// Begins anew as round `number`, with those who are still joined; nobody is expected.
+  void restart(RoundNumber number);
+  /// Everybody who has joined, in order of joining.
+  std::vector<NodeName> candidates() const;
+
+  /// What is known of a node that is waited for: "ssh: connection refused".
+  using Remark = std::function<std::string(const NodeName&)>;
+
+  /// "2 of 3 nodes joined; waiting for 1 more: n2 (started 4 s ago)".
+  Status status(Previous previous, const Remark& remark = {}) const;
+
+ private:
+  struct Request {
+    std::uint64_t order;
+    Join join;
+  };
+
+  std::size_t old_place(const NodeName& node) const;
+
+  RoundNumber number_;
+  RoundLimits limits_;
+  Phase phase_ = Phase::waiting;
+  std::unordered_map<NodeName, Request> requests_;
+  std::unordered_map<NodeName, std::size_t> old_place_;
+  /// With their place in texts, and the other way round.
+  std::unordered_map<NodeName, std::size_t> expected_;
+  std::set<std::pair<std::size_t, NodeName>> expected_order_;
+  std::unordered_map<int, NodeName> wanted_;
+  std::uint64_t next_order_ = 0;
+  int workers_ = 0;
+  /// Nobody else is waited for, only the end of the previous round.
+  bool called_ = false;
+  std::optional<TimePoint> join_deadline_;
+  std::optional<TimePoint> last_call_deadline_;
+};
+
+}  // namespace muster::rendezvous

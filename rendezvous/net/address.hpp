@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::rendezvous {
+
+/// An IPv4 or IPv6 address with a port. An IPv4 address that came mapped into IPv6 is kept as IPv4.
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  /// From accept, getsockname, getaddrinfo; other families give an empty address.
+  SocketAddress(const sockaddr* address, socklen_t size);
+
+  int family() const { return storage_.ss_family; }
+
+  const sockaddr* data() const;
+  socklen_t size() const;
+  std::uint16_t port() const;
+  void set_port(std::uint16_t port);
+  /// The address in network order: 4 or 16 bytes.
+  std::string_view bytes() const;
+  /// "127.0.0.1" or "::1".
+  std::string host() const;
+  /// "127.0.0.1:29500" or "[::1]:29500".
+  std::string text() const;
+  bool is_loopback() const;
+  bool is_wildcard() const;
+
+ private:
+  sockaddr_storage storage_{};
+};
+
+/// "10.0.0.0/8", "fd00::/8", or an address alone.
+class Cidr {
+ public:
+  /// nullopt if `text` is none.
+  static std::optional<Cidr> parse(std::string_view text);
+  bool contains(const SocketAddress& address) const;
+
+ private:
+  SocketAddress network_;
+  unsigned prefix_bits_ = 0;
+};
+
+struct HostPort {
+  std::string host;
+  int port = 0;
+};
+
+/// "HOST:PORT", "[V6]:PORT"; nullopt if there is no valid port (0 to 65535) or no host.
+std::optional<HostPort> parse_host_port(std::string_view text);
+
+/// Addresses that `host` (an address or a name) stands for, IPv4 first. Throws std::runtime_error naming the
+/// host and the resolver's reason. Blocks while a name is looked up.
+std::vector<SocketAddress> resolve(const std::string& host, int port);
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/net/name_lookup.hpp"
+
+#include "rendezvous/protocol/errc.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <arpa/inet.h>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+namespace muster::rendezvous {
+namespace {
+
+namespace asio = boost::asio;
+
+/// What the thread leaves for the one who asked. It knows no event loop: that may be gone before the resolver
+/// answers.
+struct LookUp {
+  UniqueFd done{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::mutex mutex;
+  bool answered = false;
+  std::vector<SocketAddress> addresses;
+  std::string error;
+};
+
+bool is_numeric(const std::string& host) {
+  in6_addr ignored;
+  return ::inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
+}
+
+void look_up_here(const std::string& host, int port, std::vector<SocketAddress>& addresses,
+                  std::string& error) {
+  try {
+    addresses = resolve(host, port);
+    if (addresses.empty()) error = "host '" + host + "' has neither an IPv4 nor an IPv6 address";
+  } catch (const std::exception& failure) {
+    error = failure.what();
+  }
+}
+
+void start_thread(const std::shared_ptr<LookUp>& state, const std::string& host, int port) {
+  // A resolver cannot be stopped, so its thread may be left behind.
+  std::thread([state, host, port] {
+    std::vector<SocketAddress> addresses;
+    std::string error;
+    look_up_here(host, port, addresses, error);
+    const std::scoped_lock lock(state->mutex);
+    state->answered = true;
+    state->addresses = std::move(addresses);
+    state->error = std::move(error);
+    ::eventfd_write(state->done.get(), 1);
+  }).detach();
+}
+
+/// Whether the thread has answered by `deadline`.
+asio::awaitable<void> wait_for_answer(asio::any_io_executor executor, std::shared_ptr<LookUp> state,
+                                      TimePoint deadline) {
+  const int duplicate = ::fcntl(state->done.get(), F_DUPFD_CLOEXEC, 0);
+  if (duplicate < 0) throw CoordinatorError(Errc::environment, "no descriptor is left to look up a name");
+  const auto watched = std::make_shared<asio::posix::stream_descriptor>(executor, duplicate);
+  asio::steady_timer timer(executor, std::min(deadline, std::chrono::steady_clock::now() + kLookUpTimeout));
+  timer.async_wait([watched](boost::system::error_code error) {
+    if (!error) watched->cancel();
+  });
+  boost::system::error_code ignored;
+  co_await watched->async_wait(asio::posix::stream_descriptor::wait_read,
+                               asio::redirect_error(asio::use_awaitable, ignored));
+}
+
+}  // namespace
+
+asio::awaitable<std::vector<SocketAddress>> look_up(asio::any_io_executor executor, std::string host,
+                                                    int port, TimePoint deadline) {
+  const auto state = std::make_shared<LookUp>();
+  if (is_numeric(host)) {
+    look_up_here(host, port, state->addresses, state->error);
+    state->answered = true;
+  } else if (std::chrono::steady_clock::now() < deadline) {
+    start_thread(state, host, port);
+    co_await wait_for_answer(executor, state, deadline);
+  }
+  const std::scoped_lock lock(state->mutex);
+  if (!state->answered)
+    throw NoAddressError(Errc::deadline, "the address of host '" + host +
+                                             "' was not found in time: the resolver does not answer; give an "
+                                             "address, or see `getent hosts " +
+                                             host + "`");
+  if (!state->error.empty()) throw NoAddressError(Errc::environment, state->error);
+  co_return state->addresses;
+}
+
+}  // namespace muster::rendezvous

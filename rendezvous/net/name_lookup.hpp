@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names to addresses without holding up the event loop. Includes Asio.
+#pragma once
+
+#include "rendezvous/net/address.hpp"
+#include "rendezvous/protocol/errc.hpp"
+#include "rendezvous/protocol/ids.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <string>
+#include <vector>
+
+namespace muster::rendezvous {
+
+/// The name of a host does not resolve, or not in time.
+class NoAddressError : public CoordinatorError {
+ public:
+  using CoordinatorError::CoordinatorError;
+};
+
+/// Longest wait for a resolver.
+inline constexpr Milliseconds kLookUpTimeout{5000};
+
+/// All addresses of `host`, IPv4 first, port set. A numeric address is answered at once; a name is looked up
+/// on a thread of its own, which is left behind if it does not come back in time. Throws CoordinatorError:
+/// environment if the name does not resolve, deadline after kLookUpTimeout or `deadline`.
+boost::asio::awaitable<std::vector<SocketAddress>> look_up(boost::asio::any_io_executor executor,
+                                                           std::string host, int port, TimePoint deadline);
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bounds on everything that comes from outside, each with its unit and its reason.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::rendezvous {
+
+inline constexpr std::size_t kKiB = 1024;
+inline constexpr std::size_t kMiB = 1024 * kKiB;
+inline constexpr std::size_t kGiB = 1024 * kMiB;
+
+// Control frames (frame.hpp, message.hpp).
+
+/// Bytes of one control frame. Real ones have a few hundred; the bound is the store's, so that one rule
+/// holds.
+inline constexpr std::size_t kMaxControlFrameBytes = std::size_t{16} << 20U;
+/// Bytes of a frame before the peer has said hello: what a stranger can make us hold.
+inline constexpr std::size_t kMaxHelloFrameBytes = std::size_t{16} << 10U;
+/// Time from connection to hello.
+inline constexpr std::chrono::milliseconds kHelloTimeout = std::chrono::seconds(5);
+/// Bytes of control output that a peer may leave unread before it is cut.
+inline constexpr std::size_t kMaxUnreadControlBytes = std::size_t{32} << 20U;
+/// JSON values in one control message and their nesting: small text must not become large memory.
+inline constexpr std::size_t kMaxJsonValues = 65536;
+inline constexpr int kMaxJsonDepth = 8;
+/// Bytes of a node name, host, address, run id or barrier name (DNS allows 253).
+inline constexpr std::size_t kMaxNameBytes = 255;
+/// Bytes of a text for people inside a message; longer ones are cut by the sender.
+inline constexpr std::size_t kMaxTextBytes = std::size_t{64} << 10U;
+/// Nodes named in one text; the rest is counted.
+inline constexpr std::size_t kMaxNamesInText = 8;
+/// Workers of one node, and ranks of one job: far above any machine, small enough that sums fit in an int.
+inline constexpr int kMaxWorkersPerNode = 1 << 16;
+inline constexpr int kMaxWorldSize = 1 << 24;
+/// Settings that a node states when it joins, and its further addresses.
+inline constexpr std::size_t kMaxSettings = 64;
+inline constexpr std::size_t kMaxAddresses = 64;
+/// Exit codes as shells have them.
+inline constexpr int kMaxExitCode = 255;
+/// Barriers of a round that are open at once.
+inline constexpr std::size_t kMaxOpenBarriers = 1024;
+
+// Sessions that outlive a connection, and channels inside them.
+
+/// Bytes of numbered messages received after which an ack is sent without waiting for the next heartbeat.
+inline constexpr std::size_t kAckAfterBytes = 256 * kKiB;
+/// Bytes of unacknowledged messages kept for a resumption; beyond, the session is lost.
+inline constexpr std::size_t kMaxUnacknowledgedBytes = 16 * kMiB;
+/// Bytes that each direction of a fresh channel may carry before credit is given.
+inline constexpr std::uint32_t kChannelCreditBytes = std::uint32_t{256} << 10U;
+/// Payload of one raw frame: small enough that a heartbeat behind it is not late.
+inline constexpr std::size_t kMaxRawPayloadBytes = 64 * kKiB;
+
+// Liveness, on the monotonic clock of the observer.
+
+inline constexpr std::chrono::milliseconds kHeartbeatInterval = std::chrono::seconds(1);
+/// Silence after which a node is called suspect, and dead: three and five heartbeats.
+inline constexpr std::chrono::milliseconds kSuspectAfter = std::chrono::seconds(3);
+inline constexpr std::chrono::milliseconds kDeadAfter = std::chrono::seconds(5);
+
+// One request on the store's wire.
+
+/// Bytes. The bound of PyTorch's own (libuv) server, so what works there works here.
+inline constexpr std::uint64_t kMaxKeyBytes = 8 * kKiB;
+/// Bytes. The same server's bound.
+inline constexpr std::uint64_t kMaxValueBytes = 8 * kMiB;
+/// Keys (or key-value pairs) in one request. The same server's bound.
+inline constexpr std::uint64_t kMaxKeysPerRequest = 131'072;
+/// Bytes of one whole request. 131,072 keys of 8 KiB would be 1 GiB held for one connection.
+inline constexpr std::uint64_t kMaxRequestBytes = 16 * kMiB;
+
+// One connection.
+
+/// Bytes of a fresh connection's read buffer. PyTorch flushes each 1,440 bytes; most requests are far
+/// smaller.
+inline constexpr std::size_t kInitialInputBytes = 2 * kKiB;
+/// Bytes. A larger buffer is given back when it is empty, so that an idle connection costs little.
+inline constexpr std::size_t kKeptBufferBytes = 64 * kKiB;
+/// Bytes. A value this long is read from the socket into its own string, not through the shared read buffer.
+inline constexpr std::size_t kDirectValueBytes = 64 * kKiB;
+/// Bytes by which such a string grows: memory follows the bytes that came, not the length that was announced.
+inline constexpr std::size_t kDirectValueStepBytes = 256 * kKiB;
+/// Bytes of replies that a client may leave unread before it is cut (four values of the largest size). Also
+/// the largest single reply.
+inline constexpr std::size_t kMaxUnreadOutputBytes = 32 * kMiB;
+/// Time from accept to the first whole message; clients of PyTorch speak within one round trip.
+inline constexpr std::chrono::milliseconds kHandshakeTimeout{5000};
+
+// The listener.
+
+/// Connections at once. 10,000 ranks with a few connections each; the descriptor limit is usually lower.
+inline constexpr std::size_t kMaxConnections = 65'536;
+/// Connections that have not yet sent a whole message and whose owner is not known; beyond, the oldest is
+/// cut.
+inline constexpr std::size_t kMaxPendingHandshakes = 256;
+/// Connections of one address without a first message: one host's flood is cut from its own connections.
+inline constexpr std::size_t kMaxPendingHandshakesPerAddress = 32;
+/// Younger ones do not count for that: all ranks of a host connect at the same moment.
+inline constexpr std::chrono::milliseconds kPendingBurst{500};
+/// Connections taken per wake-up, so that a connect flood does not starve those already in.
+inline constexpr int kAcceptsPerWakeUp = 64;
+/// Descriptors left to the rest of the program (logs, workers' pipes) when the descriptor limit is near.
+inline constexpr std::size_t kReservedDescriptors = 64;
+/// One log line about one peer address in this time: a scanner must not fill the disk.
+inline constexpr std::chrono::milliseconds kBadPeerLogInterval{10'000};
+/// Addresses remembered for that; beyond, the memory is cleared.
+inline constexpr std::size_t kMaxRememberedPeers = 1024;
+
+// The store.
+
+/// Bytes of keys, values, queue items and waits. A job's real use is kilobytes; beyond, writes fail.
+inline constexpr std::size_t kMaxStoreBytes = 1 * kGiB;
+/// Bytes charged for each key and item besides its text: the hash node, the string headers, the allocator.
+inline constexpr std::size_t kPerEntryBytes = 128;
+
+}  // namespace muster::rendezvous

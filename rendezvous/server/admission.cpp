@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/admission.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace muster::rendezvous {
+
+Admission AdmissionRules::admit(const SocketAddress& peer, const SocketAddress& local, std::string& reason) {
+  const auto holds = [&peer](const Cidr& cidr) { return cidr.contains(peer); };
+  if (!allow_from_.empty() && std::none_of(allow_from_.begin(), allow_from_.end(), holds)) {
+    reason = "its address is not among those allowed";
+    return Admission::refused;
+  }
+  if (!same_user_only_) return Admission::by_address;
+  // A local program may connect from any address of this host, so every peer is looked up, not only
+  // loopback's.
+  SocketEntry entry;
+  const SocketLookup lookup = sockets_.find(peer, local, entry);
+  const bool here = peer.is_loopback() || peer.bytes() == local.bytes();
+  return judge(lookup, entry, here, geteuid(), reason);
+}
+
+Admission AdmissionRules::judge(SocketLookup lookup, const SocketEntry& entry, bool peer_must_be_here,
+                                uid_t uid, std::string& reason) {
+  if (lookup == SocketLookup::absent && !peer_must_be_here) return Admission::by_address;
+  if (lookup == SocketLookup::unavailable) {
+    reason = "the kernel does not tell whose connection it is; --store-admission off goes without that check";
+    return Admission::refused;
+  }
+  // After its owner closed a socket, the kernel reports uid 0 and inode 0: that must not pass for root's.
+  if (lookup == SocketLookup::absent || entry.inode == 0 || !entry.established) {
+    reason = "it closed again before its owner could be asked for";
+    return Admission::refused;
+  }
+  if (entry.uid != uid) {
+    reason = "it belongs to uid " + std::to_string(entry.uid) + ", not to ours (" + std::to_string(uid) +
+             "); workers under another uid need --store-admission off";
+    return Admission::refused;
+  }
+  return Admission::same_user;
+}
+
+}  // namespace muster::rendezvous

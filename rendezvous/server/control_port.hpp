@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one port of a job on the network: control connections (TLS) and the workers' store. Includes Asio.
+#pragma once
+
+#include "rendezvous/net/address.hpp"
+#include "rendezvous/server/coordinator_service.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
+#include "rendezvous/tls/secret.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace muster::rendezvous {
+
+class LoopThread;
+
+struct ControlPortOptions {
+  /// Whose keys are accepted.
+  std::string job;
+  /// Clients that prove themselves in another way than by a key made of the job secret; empty: none.
+  ClientResolver other_clients{};
+  /// Gets lines about peers that were refused, on the executor; empty: the log.
+  std::function<void(const std::string&)> warn{};
+  /// Takes a connection from the listener as accept() does, for tests of its failures; empty: the kernel.
+  std::function<int(int listener, sockaddr* address, socklen_t* size)> accept{};
+};
+
+struct ControlPortCounters {
+  std::uint64_t accepted = 0;       ///< connections taken from the listener
+  std::uint64_t dropped = 0;        ///< at once, because there were too many strangers or descriptors
+  std::uint64_t authenticated = 0;  ///< by TLS
+  std::uint64_t admitted = 0;       ///< to the store
+  std::uint64_t refused = 0;        ///< after a look at them
+  std::size_t strangers = 0;        ///< held now
+};
+
+/// Takes connections from a listening socket, tells TLS from the store's protocol by the first byte without
+/// reading it, and hands over whom it knows. Strangers are dealt with in a thread of its own, so that nobody
+/// who is in waits for their handshakes; `service` is spoken to on the executor, whose thread makes and
+/// destroys this. `service` must outlive it.
+class ControlPort {
+ public:
+  /// `listener`: non-blocking.
+  ControlPort(boost::asio::any_io_executor executor, UniqueFd listener, Secret job_secret,
+              ControlPortOptions options, CoordinatorService& service);
+  ~ControlPort();
+  ControlPort(const ControlPort&) = delete;
+  ControlPort& operator=(const ControlPort&) = delete;
+
+  /// Where it listens.
+  const SocketAddress& address() const;
+  ControlPortCounters counters() const;
+  /// Takes no more connections. Idempotent.
+  void close();
+
+ private:
+  class Impl;
+  std::unique_ptr<LoopThread> thread_;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace muster::rendezvous

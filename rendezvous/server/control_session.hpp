@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's end of one control session. Includes Asio.
+#pragma once
+
+#include "rendezvous/client/session_link.hpp"
+#include "rendezvous/net/address.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace muster::rendezvous {
+
+/// What is known of a connection's other end before it speaks.
+struct PeerPlace {
+  /// By its key; none: a local socket.
+  std::optional<PeerIdentity> identity{};
+  /// Empty: a local socket.
+  SocketAddress address{};
+};
+
+/// A connection that has not said hello yet: a small frame limit and little time. Create with
+/// std::make_shared, then start(). One thread.
+class Newcomer : public std::enable_shared_from_this<Newcomer> {
+ public:
+  /// The first message, or none when there was none; once. Afterwards the newcomer is to be forgotten.
+  using FirstMessage = std::function<void(const std::shared_ptr<Newcomer>&, const Message*)>;
+
+  Newcomer(boost::asio::any_io_executor executor, std::unique_ptr<ByteStream> stream, PeerPlace place,
+           FirstMessage first_message);
+
+  void start();
+
+  const PeerPlace& place() const { return place_; }
+
+  /// Of a Newcomer whose first message came.
+  std::shared_ptr<Connection> connection() const { return connection_; }
+
+  /// Why there was no first message.
+  const std::string& trouble() const { return trouble_; }
+
+  void close() { connection_->close(); }
+
+ private:
+  void settle(const Message* message);
+
+  PeerPlace place_;
+  FirstMessage first_message_;
+  std::shared_ptr<Connection> connection_;
+  boost::asio::steady_timer timer_;
+  std::string trouble_;
+};
+
+/// A session from its hello on, over as many connections as it takes. One thread.
+class ControlSession {
+ public:
+  /// Called from the executor, not after finish(); must not destroy the session before they return.
+  struct Handlers {
+    std::function<void(SessionId, const Message&)> message{};
+    std::function<void(SessionId)> heard{};
+    std::function<void(SessionId, const ChannelOpen&, std::shared_ptr<Channel>)> channel_opened{};
+    /// Its connection has ended, for the reason given. The session goes on only if another one arrives.
+    std::function<void(SessionId, const ConnectionEnd&)> ended{};
+  };
+
+  ControlSession(SessionId id, const boost::asio::any_io_executor& executor, PeerPlace place,
+                 Handlers handlers);
+  ~ControlSession();
+  ControlSession(const ControlSession&) = delete;
+  ControlSession& operator=(const ControlSession&) = delete;
+
+  const PeerPlace& place() const { return place_; }
+
+  bool is_local() const { return !place_.identity; }
+
+  /// A connection whose hello has come; it carries the session once HelloOk is sent, before that it gets only
+  /// what is sent in its stead (a refusal). `received`: as the hello says.
+  void arrive(std::shared_ptr<Connection> connection, const PeerPlace& place, std::uint64_t received);
+
+  void send(const Message& message);
+
+  std::shared_ptr<Channel> open_channel(ChannelKind kind) { return link_->open_channel(kind, ""); }
+
+  /// Ends the session after what was sent.
+  void finish();
+
+ private:
+  void carry(HelloOk hello);
+  void on_ended(const ConnectionEnd& end);
+
+  SessionId id_;
+  PeerPlace place_;
+  Handlers handlers_;
+  std::shared_ptr<SessionLink> link_;
+  std::shared_ptr<Connection> arriving_;
+  std::uint64_t arriving_received_ = 0;
+  bool finished_ = false;
+};
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/coordinator_service.hpp"
+
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/server/channel_relay.hpp"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace muster::rendezvous {
+namespace {
+
+/// Connections with one key that have not said hello yet; beyond, the oldest makes room. A node needs one, or
+/// two after a reset that it has seen and we have not.
+constexpr std::size_t kMaxNewcomersOfOne = 4;
+
+/// Agents asked because they stated an address: many hosts may have the same one on a bridge of their own.
+constexpr std::size_t kMaxAsked = 16;
+
+constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+
+bool refuses(const Effects& effects, SessionId session) {
+  return std::any_of(effects.begin(), effects.end(), [session](const Effect& one) {
+    const auto* send = std::get_if<effect::Send>(&one);
+    return send != nullptr && send->session == session && std::holds_alternative<ErrorReply>(send->message);
+  });
+}
+
+TimePoint steady_now() {
+  return std::chrono::steady_clock::now();
+}
+
+}  // namespace
+
+CoordinatorService::CoordinatorService(boost::asio::any_io_executor executor, CoordinatorOptions options,
+                                       StoreOpener opener,
+                                       std::function<void(const std::string& reason)> session_ended)
+    : executor_(std::move(executor)),
+      coordinator_(std::move(options)),
+      opener_(std::move(opener)),
+      session_ended_(std::move(session_ended)),
+      timer_(executor_),
+      vouching_(executor_) {}
+
+CoordinatorService::~CoordinatorService() {
+  stop();
+}
+
+void CoordinatorService::add(std::unique_ptr<ByteStream> stream, PeerPlace place) {
+  auto newcomer =
+      std::make_shared<Newcomer>(executor_, std::move(stream), std::move(place),
+                                 [this](const std::shared_ptr<Newcomer>& self, const Message* message) {
+                                   on_first_message(self, message);
+                                 });
+  newcomers_.insert(newcomer);
+  if (newcomer->place().identity) {
+    auto& same = newcomers_of_[newcomer->place().identity->text()];
+    same.push_back(newcomer);
+    if (same.size() > kMaxNewcomersOfOne) {
+      const std::shared_ptr<Newcomer> oldest = same.front();
+      forget_newcomer(oldest);
+      oldest->close();
+    }
+  } else {
+    ++local_newcomers_;
+  }
+  newcomer->start();
+}
+
+void CoordinatorService::forget_newcomer(const std::shared_ptr<Newcomer>& newcomer) {
+  if (newcomers_.erase(newcomer) == 0) return;
+  if (!newcomer->place().identity) {
+    --local_newcomers_;
+    return;
+  }
+  const auto found = newcomers_of_.find(newcomer->place().identity->text());
+  std::erase(found->second, newcomer);
+  if (found->second.empty()) newcomers_of_.erase(found);
+}
+
+void CoordinatorService::stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  timer_.cancel();
+  vouching_.clear();
+  for (const auto& newcomer : newcomers_) newcomer->close();
+  newcomers_.clear();
+  newcomers_of_.clear();
+  sessions_.clear();
+  {
+    const std::scoped_lock lock(addresses_mutex_);
+    by_address_.clear();
+    by_further_address_.clear();
+  }
+  further_addresses_.clear();
+  for (auto& [round, store] : stores_) store.close();
+  stores_.clear();
+  store_runs_ = false;
+}
+
+void CoordinatorService::on_first_message(const std::shared_ptr<Newcomer>& newcomer, const Message* message) {
+  forget_newcomer(newcomer);
+  if (stopped_) return;
+  if (message == nullptr) {
+    if (!newcomer->place().identity && session_ended_) session_ended_(newcomer->trouble());
+    return;
+  }
+  const auto* hello = std::get_if<Hello>(message);
+  const PeerPlace& place = newcomer->place();
+  if (hello != nullptr && !fits(*newcomer, *hello)) return;
+  const auto resumed = hello != nullptr ? coordinator_.resumes(*hello) : std::nullopt;
+  const auto found = resumed ? sessions_.find(*resumed) : sessions_.end();
+  if (found != sessions_.end() && !found->second->is_local()) {
+    note_address(*resumed, found->second->place().address, place.address);
+    found->second->arrive(newcomer->connection(), place, hello->received);
+    perform(coordinator_.on_resume(*resumed, place.address.text(), steady_now()));
+    return;
+  }
+  SessionId id = 0;
+  make_session(place, id).arrive(newcomer->connection(), place, 0);
+  if (place.identity) coordinator_.on_connect(id, place.address.text());
+  on_message(id, *message);
+}
+
+/// What a key says of its owner is true; what a hello says must be the same.
+bool CoordinatorService::fits(const Newcomer& newcomer, const Hello& hello) const {
+  const std::optional<PeerIdentity>& identity = newcomer.place().identity;
+  if (!identity) return true;
+  const Role role = identity->role == PeerIdentity::Role::launcher ? Role::launcher : Role::node;
+  if (role == hello.role && (role == Role::launcher || identity->node == hello.node)) return true;
+  newcomer.connection()->send(ErrorReply{
+      Errc::mend, "hello",
+      "the key is that of " + (role == Role::launcher ? "the launcher" : "node " + identity->node) +
+          ", but the hello is of " + (hello.role == Role::launcher ? "a launcher" : "node " + hello.node) +
+          "; start each node with its own key"});
+  newcomer.connection()->finish();
+  return false;
+}
+
+ControlSession& CoordinatorService::make_session(const PeerPlace& place, SessionId& id) {
+  id = next_session_++;
+  ControlSession::Handlers handlers;
+  handlers.message = [this](SessionId session, const Message& message) { on_message(session, message); };
+  handlers.heard = [this](SessionId session) { on_heard(session); };
+  handlers.channel_opened = [this](SessionId session, const ChannelOpen& open,
+                                   std::shared_ptr<Channel> channel) {
+    on_channel(session, open, std::move(channel));
+  };
+  handlers.ended = [this](SessionId session, const ConnectionEnd& end) { on_ended(session, end); };
+  note_address(id, {}, place.address);
+  if (place.identity && place.identity->role == PeerIdentity::Role::agent) ++remote_nodes_;
+  auto session = std::make_shared<ControlSession>(id, executor_, place, std::move(handlers));
+  return *sessions_.emplace(id, std::move(session)).first->second;
+}
+
+void CoordinatorService::on_message(SessionId session, const Message& message) {
+  if (const auto* vouched = std::get_if<Vouched>(&message)) vouching_.answered(session, *vouched);
+  Effects effects = coordinator_.on_message(session, message, steady_now());
+  const auto* join = std::get_if<Join>(&message);
+  if (join != nullptr && !refuses(effects, session)) note_further_addresses(session, *join);
+  perform(std::move(effects));
+}
+
+/// What is not the coordinator's business is a sign of life all the same.
+void CoordinatorService::on_heard(SessionId session) {
+  perform(coordinator_.on_message(session, Ack{}, steady_now()));
+}
+
+void CoordinatorService::on_channel(SessionId session, const ChannelOpen& open,
+                                    std::shared_ptr<Channel> channel) {
+  const std::string refusal = refuse_channel(session, open, channel);
+  if (!refusal.empty()) channel->close(refusal);
+}
+
+/// Empty: the channel has found its other end.
+std::string CoordinatorService::refuse_channel(SessionId session, const ChannelOpen& open,
+                                               const std::shared_ptr<Channel>& channel) {
+  if (open.kind == ChannelKind::store) {
+    if (!coordinator_.in_running_round(session) || stores_.empty()) return "no round is running";
+    const OpenedStore& store = stores_.rbegin()->second;
+    if (!store.feed) return "the store of this job is reached over the network";
+    store.feed(channel, session);
+    return "";
+  }
+  if (coordinator_.launcher_session() != session) return "only the launcher opens links";
+  const std::optional<SessionId> target = coordinator_.session_of(open.node);
+  const auto found = target ? sessions_.find(*target) : sessions_.end();
+  if (found == sessions_.end()) return "node " + open.node + " is not connected";
+  relay(channel, found->second->open_channel(ChannelKind::link));
+  return "";
+}
+
+void CoordinatorService::on_ended(SessionId session, const ConnectionEnd& end) {
+  if (end.code == Errc::lost && end.broken) {
+    perform(coordinator_.on_disconnect(session, end.reason, steady_now(), Ending::broken));
+    // Where silence is not judged nothing else would end the session.
+    if (coordinator_.member(session) != nullptr) return;
+  } else {
+    perform(coordinator_.on_disconnect(session, end.reason, steady_now(), Ending::closed));
+  }
+  retire(session);
+  if (session_ended_) session_ended_(end.reason);
+}
+
+const OpenedStore* CoordinatorService::running_store() const {
+  if (stores_.empty() || !stores_.rbegin()->second.adopt) return nullptr;
+  return &stores_.rbegin()->second;
+}
+
+void CoordinatorService::note_address(SessionId id, const SocketAddress& before, const SocketAddress& now) {
+  const std::scoped_lock lock(addresses_mutex_);
+  forget_address(by_address_, id, std::string(before.bytes()));
+  by_address_[std::string(now.bytes())].insert(id);
+}
+
+/// A host with several networks: its workers may come from another address than its agent. Loopback is
+/// everybody's, so nobody can claim it.
+void CoordinatorService::note_further_addresses(SessionId id, const Join& join) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end() || found->second->is_local()) return;
+  forget_further_addresses(id);
+  for (const std::string& text : join.addresses) {
+    const std::optional<Cidr> address = Cidr::parse(text);
+    if (!address || text.find('/') != std::string::npos) continue;
+    const SocketAddress numeric = resolve(text, 0).front();
+    if (numeric.is_loopback()) continue;
+    const std::scoped_lock lock(addresses_mutex_);
+    by_further_address_[std::string(numeric.bytes())].insert(id);
+    further_addresses_[id].emplace(numeric.bytes());
+  }
+}
+
+void CoordinatorService::forget_address(Places& places, SessionId id, const std::string& address) {
+  const auto found = places.find(address);
+  if (found != places.end() && found->second.erase(id) > 0 && found->second.empty()) places.erase(found);
+}
+
+void CoordinatorService::forget_further_addresses(SessionId id) {
+  const auto found = further_addresses_.find(id);
+  if (found == further_addresses_.end()) return;
+  const std::scoped_lock lock(addresses_mutex_);
+  for (const std::string& address : found->second) forget_address(by_further_address_, id, address);
+  further_addresses_.erase(found);
+}
+
+void CoordinatorService::find_running(const Places& places, const std::string& address, std::size_t most,
+                                      std::vector<SessionId>& found) const {
+  const auto place = places.find(address);
+  if (place == places.end()) return;
+  for (const SessionId id : place->second)
+    if (found.size() < most && coordinator_.in_running_round(id)) found.push_back(id);
+}
+
+void CoordinatorService::vouch(const SocketAddress& peer, const SocketAddress& local, bool here,
+                               Vouching::Done done) {
+  if (stopped_) return;
+  const std::string address(peer.bytes());
+  std::vector<SessionId> asked;
+  find_running(by_address_, address, kNoLimit, asked);
+  if (here) find_running(by_address_, "", kNoLimit, asked);
+  // What an agent only says it has counts where none has dialled from.
+  if (asked.empty()) find_running(by_further_address_, address, kMaxAsked, asked);
+  if (asked.empty())
+    return done(false, "no agent of this job whose workers run is connected from " + peer.host());
+  Vouch question;
+  question.id = vouching_.ask(asked, std::move(done));
+  question.peer_host = peer.host();
+  question.peer_port = peer.port();
+  question.local_host = local.host();
+  question.local_port = local.port();
+  for (const SessionId id : asked) sessions_.at(id)->send(question);
+}
+
+/// A session may be ending from within one of its own handlers, so it is destroyed a turn later.
+void CoordinatorService::retire(SessionId session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  found->second->finish();
+  const PeerPlace& place = found->second->place();
+  if (place.identity && place.identity->role == PeerIdentity::Role::agent) --remote_nodes_;
+  {
+    const std::scoped_lock lock(addresses_mutex_);
+    forget_address(by_address_, session, std::string(place.address.bytes()));
+  }
+  forget_further_addresses(session);
+  vouching_.gone(session);
+  boost::asio::post(executor_, [kept = std::move(found->second)] {});
+  sessions_.erase(found);
+}
+
+void CoordinatorService::enqueue(Effects effects) {
+  for (Effect& effect : effects) pending_.push_back(std::move(effect));
+}
+
+/// Effects are performed in the order in which they were decided, those that follow from one of them
+/// included.
+void CoordinatorService::perform(Effects effects) {
+  enqueue(std::move(effects));
+  if (performing_) return;
+  performing_ = true;
+  while (!pending_.empty() && !stopped_) {
+    const Effect effect = std::move(pending_.front());
+    pending_.pop_front();
+    std::visit([this](const auto& one) { perform_one(one); }, effect);
+  }
+  performing_ = false;
+}
+
+void CoordinatorService::perform_one(const effect::Send& send) {
+  const auto found = sessions_.find(send.session);
+  if (found != sessions_.end()) found->second->send(send.message);
+}
+
+void CoordinatorService::perform_one(const effect::Disconnect& disconnect) {
+  retire(disconnect.session);
+}
+
+void CoordinatorService::perform_one(const effect::OpenStore& open) {
+  try {
+    OpenedStore store = opener_(open.round);
+    const Endpoint endpoint = store.endpoint;
+    stores_.insert_or_assign(open.round, std::move(store));
+    store_runs_ = running_store() != nullptr;
+    enqueue(coordinator_.on_store_opened(open.round, endpoint, steady_now()));
+  } catch (const std::exception& error) {
+    enqueue(coordinator_.on_store_failed(open.round, error.what(), steady_now()));
+  }
+}
+
+void CoordinatorService::perform_one(const effect::CloseStore& close) {
+  const auto found = stores_.find(close.round);
+  if (found == stores_.end()) return;
+  found->second.close();
+  stores_.erase(found);
+  store_runs_ = running_store() != nullptr;
+}
+
+void CoordinatorService::perform_one(const effect::SetTimer& timer) {
+  timer_.expires_at(timer.at);
+  // An expiry may be queued when the service is destroyed, so the handler asks for more than the error.
+  timer_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code error) {
+    if (!error && !alive.expired() && !stopped_) perform(coordinator_.on_timer(steady_now()));
+  });
+}
+
+void CoordinatorService::perform_one(const effect::Note& note) {
+  if (note.warning)
+    log_warning(note.text);
+  else
+    log_info(note.text);
+}
+
+void CoordinatorService::perform_one(const effect::EndJob& end) {
+  job_over_ = true;
+  log_info("the job is over: " + end.reason);
+}
+
+}  // namespace muster::rendezvous

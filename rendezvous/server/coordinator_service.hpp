@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Performs the coordinator's effects: sessions, timer, stores, channels. Includes Asio.
+#pragma once
+
+#include "rendezvous/core/coordinator.hpp"
+#include "rendezvous/server/control_session.hpp"
+#include "rendezvous/server/vouching.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace muster::rendezvous {
+
+/// The store of one round.
+struct OpenedStore {
+  Endpoint endpoint{};
+  /// Closes it and cuts its connections, before returning.
+  std::function<void()> close{};
+  /// Serves a worker's connection that has been admitted; empty if the store has a listener of its own.
+  std::function<void(UniqueFd, const SocketAddress& peer)> adopt{};
+  /// Serves a worker through a channel of its node's session; empty: not this store.
+  std::function<void(std::shared_ptr<Channel>, SessionId node)> feed{};
+};
+
+/// Opens an empty store, or throws an exception whose text goes to the nodes as it is.
+using StoreOpener = std::function<OpenedStore(RoundNumber)>;
+
+/// One thread, the executor's, but for what says otherwise.
+class CoordinatorService {
+ public:
+  /// `session_ended` is told of each session that the peer or an error ended. May be empty.
+  CoordinatorService(boost::asio::any_io_executor executor, CoordinatorOptions options, StoreOpener opener,
+                     std::function<void(const std::string& reason)> session_ended);
+  ~CoordinatorService();
+  CoordinatorService(const CoordinatorService&) = delete;
+  CoordinatorService& operator=(const CoordinatorService&) = delete;
+
+  /// Serves a new control connection.
+  void add(std::unique_ptr<ByteStream> stream, PeerPlace place = {});
+
+  /// The store of the round that runs, if its workers may connect to it over the network; null otherwise.
+  /// Valid until the next event.
+  const OpenedStore* running_store() const;
+
+  /// Asks the agents of the host that a worker's connection comes from whose it is; `done` is called once, at
+  /// the latest after kVouchTimeout, and not after stop(). `here`: it comes from this host.
+  void vouch(const SocketAddress& peer, const SocketAddress& local, bool here, Vouching::Done done);
+
+  /// Whether a node of this job is connected from that address. What nodes only say of themselves is not
+  /// asked. From any thread.
+  bool knows(const SocketAddress& peer) const {
+    const std::scoped_lock lock(addresses_mutex_);
+    return by_address_.count(std::string(peer.bytes())) > 0;
+  }
+
+  /// Whether an agent could be asked about a connection from that address; false is final. From any thread.
+  bool could_vouch(const SocketAddress& peer) const {
+    const std::string address(peer.bytes());
+    const std::scoped_lock lock(addresses_mutex_);
+    return by_address_.count(address) > 0 || by_further_address_.count(address) > 0;
+  }
+
+  /// Whether there is a running_store(). From any thread.
+  bool has_running_store() const { return store_runs_; }
+
+  /// Sessions of nodes over the network, broken ones too; and whether the launcher has one.
+  std::size_t remote_nodes() const { return remote_nodes_; }
+
+  bool has_launcher() const { return coordinator_.launcher_session().has_value(); }
+
+  /// This host's own agent has its connection.
+  bool has_local() const { return local_newcomers_ > 0 || by_address_.count("") > 0; }
+
+  bool job_over() const { return job_over_; }
+
+  /// Ends all sessions and closes the store. Idempotent.
+  void stop();
+
+ private:
+  void on_first_message(const std::shared_ptr<Newcomer>& newcomer, const Message* message);
+  bool fits(const Newcomer& newcomer, const Hello& hello) const;
+  ControlSession& make_session(const PeerPlace& place, SessionId& id);
+  void on_message(SessionId session, const Message& message);
+  void on_heard(SessionId session);
+  void on_channel(SessionId session, const ChannelOpen& open, std::shared_ptr<Channel> channel);
+  std::string refuse_channel(SessionId session, const ChannelOpen& open,
+                             const std::shared_ptr<Channel>& channel);
+  void on_ended(SessionId session, const ConnectionEnd& end);
+  void perform(Effects effects);
+  void perform_one(const effect::Send& send);
+  void perform_one(const effect::Disconnect& disconnect);
+  void perform_one(const effect::OpenStore& open);
+  void perform_one(const effect::CloseStore& close);
+  void perform_one(const effect::SetTimer& timer);
+  void perform_one(const effect::Note& note);
+  void perform_one(const effect::EndJob& end);
+  void retire(SessionId session);
+  void note_address(SessionId id, const SocketAddress& before, const SocketAddress& now);
+  void note_further_addresses(SessionId id, const Join& join);
+  using Places = std::unordered_map<std::string, std::set<SessionId>>;
+  static void forget_address(Places& places, SessionId id, const std::string& address);
+  void forget_further_addresses(SessionId id);
+  void find_running(const Places& places, const std::string& address, std::size_t most,
+                    std::vector<SessionId>& found) const;
+  void forget_newcomer(const std::shared_ptr<Newcomer>& newcomer);
+  void enqueue(Effects effects);
+
+  boost::asio::any_io_executor executor_;
+  Coordinator coordinator_;
+  StoreOpener opener_;
+  std::function<void(const std::string&)> session_ended_;
+  boost::asio::steady_timer timer_;
+  std::set<std::shared_ptr<Newcomer>> newcomers_;
+  /// Of each identity over the network, the oldest first.
+  std::unordered_map<std::string, std::deque<std::shared_ptr<Newcomer>>> newcomers_of_;
+  std::size_t local_newcomers_ = 0;
+  std::size_t remote_nodes_ = 0;
+  std::map<SessionId, std::shared_ptr<ControlSession>> sessions_;
+  /// By where their connections come from; local ones under the empty text. Changed under the mutex.
+  Places by_address_;
+  mutable std::mutex addresses_mutex_;
+  /// By the further addresses that each node stated when it joined last. Changed under the mutex, too.
+  Places by_further_address_;
+  std::unordered_map<SessionId, std::set<std::string>> further_addresses_;
+  std::map<RoundNumber, OpenedStore> stores_;
+  std::atomic<bool> store_runs_ = false;
+  Vouching vouching_;
+  std::deque<Effect> pending_;
+  SessionId next_session_ = 1;
+  bool performing_ = false;
+  bool job_over_ = false;
+  bool stopped_ = false;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+};
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/resource.h>
+
+namespace muster::rendezvous {
+
+/// Raises the soft limit of open descriptors to the hard one: many ranks mean many connections, and the soft
+/// limit is often 1,024. Call before a StoreServer is made.
+inline void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace muster::rendezvous

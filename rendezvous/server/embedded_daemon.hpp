@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rendezvous daemon of a job: one local control connection, one store at a time, and for a job of many
+// machines one port for the control connections of the others and the store.
+#pragma once
+
+#include "rendezvous/tls/secret.hpp"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::rendezvous {
+
+struct EmbeddedOptions {
+  /// One end of a connected stream socket pair whose other end the agent holds. Taken over.
+  int control_fd = -1;
+  std::string run_id = "none";
+  /// Of the software, for texts.
+  std::string version{};
+  int min_nodes = 1;
+  int max_nodes = 1;
+  /// Longest wait for min_nodes, and for more of them after that. Defaults as torchrun.
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(600);
+  std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
+
+  /// Where the store of each round listens; port 0: any free one, a new one each round.
+  struct Store {
+    std::string host = "127.0.0.1";
+    int port = 0;
+    bool same_user_only = true;
+  } store;
+
+  /// What a job of many machines needs.
+  struct Network {
+    /// Listening on one address, non-blocking (open_listen_socket). Taken over. Control connections (TLS) and
+    /// the store of the present round share it.
+    int listen_fd = -1;
+    /// Of which every client's key is derived.
+    std::shared_ptr<const Secret> job_secret;
+    /// Of what to tell who is missing: the nodes' names, in order of their places; may be empty.
+    std::vector<std::string> expected_nodes{};
+    /// Of the whole job.
+    int max_restarts = 0;
+    /// Processes of our user on hosts that share a munge key may join without a key of the job.
+    bool accept_munge = false;
+    /// No worker may connect to the port; the nodes' agents bring the workers' requests.
+    bool store_proxy = false;
+  };
+
+  std::optional<Network> network;
+};
+
+/// With `network`: serves until the local agent and all other nodes have left and been told. Else serves
+/// until the agent closes its end; then closes everything and returns 0. Returns 125 (and logs why) when it
+/// cannot serve at all. Call in a process of its own, from its only thread. What concerns the agent (a busy
+/// store port) is sent to it as an error of its join(), not logged.
+int run_embedded_daemon(EmbeddedOptions options);
+
+}  // namespace muster::rendezvous

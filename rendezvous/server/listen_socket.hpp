@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "rendezvous/net/address.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace muster::rendezvous {
+
+struct ListenSocket {
+  UniqueFd fd;            ///< non-blocking, close-on-exec, listening
+  SocketAddress address;  ///< as bound
+};
+
+/// Somebody else listens there.
+class PortInUse : public std::runtime_error {
+ public:
+  PortInUse(const std::string& text, std::string holder_name)
+      : std::runtime_error(text), holder_name_(std::move(holder_name)) {}
+
+  /// The name of the process; empty if it cannot be seen.
+  const std::string& holder_name() const { return holder_name_; }
+
+ private:
+  std::string holder_name_;
+};
+
+/// Binds exactly one address that `host` stands for. Throws std::runtime_error: names host, port, the cause,
+/// the holder of a busy port (PortInUse), and what to do. A wildcard needs `allow_wildcard`; an address
+/// beyond loopback needs `may_leave_host`.
+ListenSocket open_listen_socket(const std::string& host, int port, bool may_leave_host, bool allow_wildcard);
+
+/// Why `address` may not be listened on; empty if it may.
+std::string refuse_to_listen(const SocketAddress& address, bool may_leave_host, bool allow_wildcard);
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/loop_thread.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <exception>
+#include <utility>
+
+namespace muster::rendezvous {
+namespace {
+
+constexpr int kNicer = 5;
+
+}  // namespace
+
+LoopThread::LoopThread(std::function<void(const std::string&)> failed)
+    : busy_(context_.get_executor()), failed_(std::move(failed)) {
+  // Signals are the business of the thread that was there before.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+LoopThread::~LoopThread() {
+  stop();
+}
+
+void LoopThread::stop() {
+  context_.stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LoopThread::run() {
+  // On Linux this is the calling thread's own. Where threads compete for a processor, the others come first.
+  (void)::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kNicer);
+  for (;;) {
+    try {
+      context_.run();
+      return;
+    } catch (const std::exception& error) {
+      failed_(error.what());
+    }
+  }
+}
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel tells about TCP sockets of this host (network namespace).
+#pragma once
+
+#include "rendezvous/net/address.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace muster::rendezvous {
+
+struct SocketEntry {
+  uid_t uid = 0;
+  std::uint64_t inode = 0;  ///< 0 when no process holds the socket any more; uid is then meaningless
+  bool established = false;
+};
+
+enum class SocketLookup {
+  found,
+  absent,       ///< no such socket on this host: the peer is another machine, or has gone
+  unavailable,  ///< the kernel would not say
+};
+
+/// Finds the socket with exactly the given ends. One query costs about 3 us. Not thread-safe.
+class SocketTable {
+ public:
+  /// By netlink SOCK_DIAG; where that is not to be had, by /proc/net/tcp.
+  SocketLookup find(const SocketAddress& local, const SocketAddress& remote, SocketEntry& entry);
+  /// The slow way, public for its test.
+  static SocketLookup find_in_proc(const SocketAddress& local, const SocketAddress& remote,
+                                   SocketEntry& entry);
+
+ private:
+  SocketLookup ask_netlink(const SocketAddress& local, const SocketAddress& remote, SocketEntry& entry);
+
+  UniqueFd netlink_;
+  std::uint32_t sequence_ = 0;
+};
+
+/// Who listens on a port.
+struct PortHolder {
+  /// The process's own name ("python3"); empty if it cannot be seen.
+  std::string name{};
+  /// "process 4711 (python3)", or "a process of another user (uid 1000)" if only that is seen; empty if
+  /// nothing is found.
+  std::string text{};
+};
+
+PortHolder find_port_holder(std::uint16_t port);
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/store_engine.hpp"
+
+#include "rendezvous/server/admission.hpp"
+#include "rendezvous/server/connection_set.hpp"
+#include "rendezvous/server/listen_socket.hpp"
+#include "rendezvous/server/peer_log.hpp"
+#include "rendezvous/server/spare_descriptor.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+
+namespace muster::rendezvous {
+
+using Clock = std::chrono::steady_clock;
+
+class StoreEngine::Impl {
+ public:
+  explicit Impl(StoreServerOptions options);
+  void turn();
+  void adopt(UniqueFd fd, const SocketAddress& peer);
+  void cut_overdue(TimePoint now);
+  void close();
+  StoreServerCounters counters() const;
+
+  const SocketAddress& endpoint() const { return listener_.address; }
+
+  int descriptor() const { return epoll_.get(); }
+
+  std::optional<TimePoint> next_deadline() const { return connections_.next_deadline(); }
+
+ private:
+  int handle_events();
+  void handle(StoreConnection& connection, std::uint32_t events);
+  void flush_woken();
+  void flush(StoreConnection& connection);
+  void accept_some();
+  bool accept_one();
+  void take_in(UniqueFd fd, const SocketAddress& peer);
+  bool is_full(const SocketAddress& peer);
+  void serve(UniqueFd fd, const SocketAddress& peer);
+  void make_room_for(const SocketAddress& peer);
+  void refuse(const SocketAddress& peer, const std::string& why);
+  void cut(StoreConnection& connection, const std::string& why);
+  void complain(const SocketAddress& peer, const std::string& text);
+  bool update_interest(StoreConnection& connection);
+
+  StoreServerOptions options_;
+  ListenSocket listener_;
+  UniqueFd epoll_;
+  bool closed_ = false;
+  AdmissionRules admission_;
+  PeerLog peer_log_;
+  SpareDescriptor spare_;
+  StoreServerCounters counters_;
+  Store store_;
+  ConnectionSet connections_;
+};
+
+namespace {
+
+// Enough for 64 busy clients in one system call.
+constexpr int kEventsPerTurn = 128;
+// After a request the next one is looked for at once and for this long, giving way to every other process
+// meanwhile, before the thread sleeps: a client that asks again right away (get is a wait and a get) then
+// does not pay for a wake-up of this thread, which costs more than the request. Nothing is spun while nobody
+// asks.
+constexpr std::chrono::microseconds kLookOn{50};
+// Then control goes back to the caller's loop all the same.
+constexpr int kRoundsPerTurn = 64;
+
+UniqueFd make_epoll() {
+  UniqueFd fd(::epoll_create1(EPOLL_CLOEXEC));
+  if (!fd)
+    throw std::runtime_error(std::string("cannot create an epoll descriptor: ") + std::strerror(errno));
+  return fd;
+}
+
+bool watch_descriptor(int epoll, int operation, int fd, std::uint32_t events, void* owner) {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = owner;
+  return ::epoll_ctl(epoll, operation, fd, &event) == 0;
+}
+
+ListenSocket listener_for(const StoreServerOptions& options) {
+  if (options.listen)
+    return open_listen_socket(options.host, options.port, !options.allow_from.empty(),
+                              options.allow_wildcard);
+  ListenSocket listener;
+  listener.address = resolve(options.host, options.port).front();
+  return listener;
+}
+
+// The descriptor limit less what the rest of the program needs, if that is lower than what was asked for.
+std::size_t connection_limit(std::size_t wanted) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kReservedDescriptors) return wanted;
+  return std::min<std::size_t>(wanted, limit.rlim_cur - kReservedDescriptors);
+}
+
+}  // namespace
+
+StoreEngine::Impl::Impl(StoreServerOptions options)
+    : options_(std::move(options)),
+      listener_(listener_for(options_)),
+      epoll_(make_epoll()),
+      admission_(options_.allow_from, options_.same_user_only),
+      store_(options_.max_store_bytes),
+      connections_(store_) {
+  options_.max_connections = connection_limit(options_.max_connections);
+  if (listener_.fd && !watch_descriptor(epoll_.get(), EPOLL_CTL_ADD, listener_.fd.get(), EPOLLIN, nullptr)) {
+    throw std::runtime_error(std::string("cannot watch the listening socket: ") + std::strerror(errno));
+  }
+}
+
+void StoreEngine::Impl::turn() {
+  if (closed_) return;
+  auto look_until = Clock::now() + kLookOn;
+  for (int round = 0; round < kRoundsPerTurn;) {
+    if (handle_events() > 0) {
+      ++round;
+      look_until = Clock::now() + kLookOn;
+    } else if (Clock::now() < look_until) {
+      ::sched_yield();
+    } else {
+      break;
+    }
+  }
+}
+
+int StoreEngine::Impl::handle_events() {
+  std::array<epoll_event, kEventsPerTurn> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsPerTurn, 0);
+  bool knock = false;
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.ptr == nullptr) {
+      knock = true;  // after those already in
+    } else {
+      handle(*static_cast<StoreConnection*>(event.data.ptr), event.events);
+    }
+  }
+  if (knock) accept_some();
+  connections_.bury();
+  return count;
+}
+
+void StoreEngine::Impl::handle(StoreConnection& connection, std::uint32_t events) {
+  if (connection.dead) return;
+  if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
+    const std::uint64_t before = connection.session().requests();
+    const StoreConnection::Result result = connection.read();
+    counters_.requests += connection.session().requests() - before;
+    if (result != StoreConnection::Result::good) {
+      if (result == StoreConnection::Result::broken) {
+        ++counters_.cut_for_error;
+        cut(connection, connection.session().error());
+      } else {
+        connections_.remove(connection);
+      }
+      flush_woken();
+      return;
+    }
+    if (before == 0 && connection.session().established()) connections_.established(connection);
+  }
+  flush(connection);
+  flush_woken();
+}
+
+void StoreEngine::Impl::flush_woken() {
+  auto& woken = connections_.woken();
+  while (!woken.empty()) {
+    StoreConnection& connection = *woken.back();
+    woken.pop_back();
+    flush(connection);
+  }
+}
+
+void StoreEngine::Impl::flush(StoreConnection& connection) {
+  if (!connection.has_output() && !connection.wants_write) return;
+  if (connection.flush() != StoreConnection::Result::good || !update_interest(connection)) {
+    connections_.remove(connection);
+  }
+}
+
+bool StoreEngine::Impl::update_interest(StoreConnection& connection) {
+  if (connection.has_output() == connection.wants_write) return true;
+  connection.wants_write = !connection.wants_write;
+  const std::uint32_t events = connection.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  return watch_descriptor(epoll_.get(), EPOLL_CTL_MOD, connection.fd(), events, &connection);
+}
+
+void StoreEngine::Impl::accept_some() {
+  for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
+    if (!accept_one()) break;
+  }
+}
+
+bool StoreEngine::Impl::accept_one() {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  void* address = &storage;
+  UniqueFd fd(
+      ::accept4(listener_.fd.get(), static_cast<sockaddr*>(address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd) {
+    if (errno == EMFILE || errno == ENFILE) {
+      // Without this the waiting connection would wake us for ever.
+      spare_.accept_and_close(listener_.fd.get());
+      ++counters_.refused;
+      complain(listener_.address, "no descriptor is left for a new connection; raise the limit (ulimit -n)");
+      return false;
+    }
+    return errno == ECONNABORTED || errno == EINTR || errno == EPROTO;
+  }
+  take_in(std::move(fd), SocketAddress(static_cast<sockaddr*>(address), size));
+  return true;
+}
+
+void StoreEngine::Impl::take_in(UniqueFd fd, const SocketAddress& peer) {
+  if (is_full(peer)) return;
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  void* address = &storage;
+  if (::getsockname(fd.get(), static_cast<sockaddr*>(address), &size) != 0) return;
+  std::string why;
+  const Admission admission =
+      admission_.admit(peer, SocketAddress(static_cast<sockaddr*>(address), size), why);
+  if (admission == Admission::refused) return refuse(peer, why);
+  if (admission == Admission::by_address) make_room_for(peer);
+  serve(std::move(fd), peer);
+}
+
+void StoreEngine::Impl::adopt(UniqueFd fd, const SocketAddress& peer) {
+  if (!closed_ && !is_full(peer)) serve(std::move(fd), peer);
+}
+
+bool StoreEngine::Impl::is_full(const SocketAddress& peer) {
+  if (connections_.size() < options_.max_connections) return false;
+  refuse(peer,
+         "there are already " + std::to_string(connections_.size()) + " connections, all that are allowed");
+  return true;
+}
+
+void StoreEngine::Impl::serve(UniqueFd fd, const SocketAddress& peer) {
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  StoreConnection& connection =
+      connections_.add(std::move(fd), peer, Clock::now() + options_.handshake_timeout);
+  if (!watch_descriptor(epoll_.get(), EPOLL_CTL_ADD, connection.fd(), EPOLLIN, &connection)) {
+    connections_.remove(connection);
+    return;
+  }
+  ++counters_.accepted;
+}
+
+/// A host that floods loses its own connections first.
+void StoreEngine::Impl::make_room_for(const SocketAddress& peer) {
+  const auto silent_for_long = Clock::now() + options_.handshake_timeout - kPendingBurst;
+  StoreConnection* oldest =
+      connections_.oldest_pending_from(peer, kMaxPendingHandshakesPerAddress, silent_for_long);
+  if (oldest == nullptr && connections_.pending() >= kMaxPendingHandshakes)
+    oldest = connections_.oldest_pending();
+  if (oldest == nullptr) return;
+  ++counters_.cut_silent;
+  cut(*oldest, "too many connections have sent no first message, and it is the oldest of them");
+}
+
+void StoreEngine::Impl::refuse(const SocketAddress& peer, const std::string& why) {
+  ++counters_.refused;
+  complain(peer, "refused a connection: " + why);
+}
+
+void StoreEngine::Impl::cut(StoreConnection& connection, const std::string& why) {
+  complain(connection.peer(), "closed a connection: " + why);
+  connections_.remove(connection);
+}
+
+void StoreEngine::Impl::complain(const SocketAddress& peer, const std::string& text) {
+  const std::string host = peer.host();
+  if (!peer_log_.due(host, Clock::now())) return;
+  const std::size_t suppressed = peer_log_.take_suppressed(host);
+  const std::string more =
+      suppressed == 0 ? "" : " (" + std::to_string(suppressed) + " more such lines left out)";
+  if (options_.warn)
+    options_.warn("store " + listener_.address.text() + ", peer " + peer.text() + ": " + text + more);
+}
+
+void StoreEngine::Impl::cut_overdue(TimePoint now) {
+  if (closed_) return;
+  while (StoreConnection* connection = connections_.take_overdue(now)) {
+    ++counters_.cut_silent;
+    cut(*connection,
+        "no whole first message came within " + std::to_string(options_.handshake_timeout.count()) + " ms");
+  }
+  connections_.bury();
+}
+
+void StoreEngine::Impl::close() {
+  if (closed_) return;
+  closed_ = true;
+  epoll_.reset();
+  listener_.fd.reset();
+  connections_.clear();
+  store_.clear();
+}
+
+StoreServerCounters StoreEngine::Impl::counters() const {
+  StoreServerCounters counters = counters_;
+  counters.connections = connections_.size();
+  counters.store_bytes = store_.memory();
+  return counters;
+}
+
+StoreEngine::StoreEngine(StoreServerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+StoreEngine::~StoreEngine() = default;
+
+const SocketAddress& StoreEngine::endpoint() const {
+  return impl_->endpoint();
+}
+
+int StoreEngine::descriptor() const {
+  return impl_->descriptor();
+}
+
+void StoreEngine::turn() {
+  impl_->turn();
+}
+
+std::optional<StoreEngine::TimePoint> StoreEngine::next_deadline() const {
+  return impl_->next_deadline();
+}
+
+void StoreEngine::adopt(UniqueFd fd, const SocketAddress& peer) {
+  impl_->adopt(std::move(fd), peer);
+}
+
+void StoreEngine::cut_overdue(TimePoint now) {
+  impl_->cut_overdue(now);
+}
+
+void StoreEngine::close() {
+  impl_->close();
+}
+
+StoreServerCounters StoreEngine::counters() const {
+  return impl_->counters();
+}
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store without sockets: its clients' bytes come through channels of the nodes' control connections.
+#pragma once
+
+#include "rendezvous/client/channel.hpp"
+#include "rendezvous/core/store.hpp"
+#include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/limits.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+namespace muster::rendezvous {
+
+/// Bytes of requests and replies under way of all clients that one agent serves: several values of the
+/// largest size at once.
+inline constexpr std::size_t kMaxFedBytesPerNode = 128 * kMiB;
+
+/// The store of one round under --store-proxy. One thread, that of the channels.
+class FedStore {
+ public:
+  explicit FedStore(std::size_t max_store_bytes, std::size_t max_node_bytes = kMaxFedBytesPerNode)
+      : store_(max_store_bytes), max_node_bytes_(max_node_bytes) {}
+
+  ~FedStore() { close(); }
+
+  FedStore(const FedStore&) = delete;
+  FedStore& operator=(const FedStore&) = delete;
+
+  /// Serves one client, of the node with that session. The clients of a node share one budget for what is
+  /// under way; the one that exceeds it is cut.
+  void feed(std::shared_ptr<Channel> channel, SessionId node);
+
+  /// Bytes under way of all clients of a node.
+  std::size_t under_way(SessionId node) const;
+
+  /// Ends all clients' channels and drops all data.
+  void close();
+
+ private:
+  class Client;
+
+  void flush_woken();
+
+  Store store_;
+  std::size_t max_node_bytes_;
+  /// Those that are not 0.
+  std::map<SessionId, std::size_t> under_way_;
+  /// Whose wait another one's request has ended.
+  std::vector<std::weak_ptr<Client>> woken_;
+  std::set<std::shared_ptr<Client>> clients_;
+  bool flushing_ = false;
+};
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "rendezvous/server/store_engine.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <memory>
+
+namespace muster::rendezvous {
+
+/// The store of one round, listening on one address. Begins empty; a new round takes a new object, so no key
+/// of an old round can be seen and no connection of it survives. All calls, and the destructor, on the thread
+/// that runs `executor` (or while nothing runs it). Throws std::runtime_error if it cannot listen; the text
+/// names host, port, who holds a busy port, and what to do.
+class StoreServer {
+ public:
+  StoreServer(boost::asio::any_io_executor executor, StoreServerOptions options);
+  ~StoreServer();
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
+
+  /// Where it listens: numeric host, real port. Stays valid after close().
+  const SocketAddress& endpoint() const;
+
+  /// Serves a connection that was accepted and admitted elsewhere.
+  void adopt(UniqueFd fd, const SocketAddress& peer);
+
+  /// Closes the listener and all connections at once and drops all data. The port can be bound again right
+  /// away. Calling it again does nothing.
+  void close();
+
+  StoreServerCounters counters() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection at the port on the network that has not proved yet who it is, and how many there may be.
+#pragma once
+
+#include "rendezvous/net/address.hpp"
+#include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/connection_gate.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace muster::rendezvous {
+
+/// From a host with an agent of ours, whose workers all connect at once: each is asked about and gone again
+/// within a round trip.
+inline constexpr std::size_t kMaxUnvouched = 2048;
+
+inline constexpr ConnectionGate::Limits kStrangers{kMaxPendingHandshakes, kMaxPendingHandshakesPerAddress};
+inline constexpr ConnectionGate::Limits kKnownHosts{2 * kMaxUnvouched, kMaxUnvouched};
+/// Their first message was made with a key, and may be a recorded one.
+inline constexpr ConnectionGate::Limits kAlmostIn{4096, kMaxUnvouched};
+
+/// How many of each kind are held. They may leave on either thread.
+struct Gates {
+  std::mutex mutex;
+  ConnectionGate strangers{kStrangers};
+  ConnectionGate known{kKnownHosts};
+  ConnectionGate almost_in{kAlmostIn};
+};
+
+/// A place in one of the gates, as long as this lives.
+class Ticket {
+ public:
+  Ticket(std::shared_ptr<Gates> gates, std::string address)
+      : gates_(std::move(gates)), address_(std::move(address)) {}
+
+  ~Ticket() {
+    const std::scoped_lock lock(gates_->mutex);
+    if (gate_ != nullptr) gate_->leave(address_);
+  }
+
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+
+  /// Counted there from now on; false if there is no room, and it is counted nowhere.
+  [[nodiscard]] bool enter(ConnectionGate Gates::*wanted, double chance) {
+    const std::scoped_lock lock(gates_->mutex);
+    ConnectionGate* const other = &((*gates_).*wanted);
+    if (gate_ == other) return true;
+    if (gate_ != nullptr) gate_->leave(address_);
+    gate_ = other->enter(address_, chance) ? other : nullptr;
+    return gate_ != nullptr;
+  }
+
+ private:
+  std::shared_ptr<Gates> gates_;
+  std::string address_;
+  ConnectionGate* gate_ = nullptr;
+};
+
+/// A connection that has not proved yet who it is.
+struct Visitor {
+  Visitor(std::shared_ptr<Gates> gates, UniqueFd connection, const SocketAddress& from)
+      : fd(std::move(connection)), peer(from), ticket(std::move(gates), std::string(from.bytes())) {}
+
+  UniqueFd fd;
+  SocketAddress peer;
+  Ticket ticket;
+  TimePoint deadline = std::chrono::steady_clock::now() + kHelloTimeout;
+};
+
+}  // namespace muster::rendezvous
