@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// From exceptions to return codes and error texts.
+#pragma once
+
+#include "muster/abi/types.h"
+
+#include <string>
+#include <utility>
+
+namespace muster::abi {
+
+/// What muster_error_text() and muster_error_json() tell.
+struct Failure {
+  muster_rc code = MUSTER_OK;
+  /// Name of the C function, a literal.
+  const char* call = "";
+  std::string text;
+};
+
+/// Called in a catch block: takes the exception in flight as the failure of `call` on `handle` (may be null),
+/// for this thread and for the handle. Returns its code.
+muster_rc fail(const char* call, const void* handle) noexcept;
+
+/// What a call of this thread has last failed with; code MUSTER_OK when none has.
+Failure last_failure();
+
+/// Nothing of this thread has failed.
+void forget_failure() noexcept;
+
+/// Runs the body of a C function. Nothing is thrown.
+template <class Body>
+muster_rc guarded(const char* call, const void* handle, Body&& body) noexcept {
+  try {
+    std::forward<Body>(body)();
+    return MUSTER_OK;
+  } catch (...) {
+    return fail(call, handle);
+  }
+}
+
+/// Throws Error (invalid_argument): "`what` is NULL; ..." if `pointer` is null.
+void require(const void* pointer, const char* what);
+
+}  // namespace muster::abi

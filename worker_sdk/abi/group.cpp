@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "muster/abi/group.h"
+
+#include "worker_sdk/abi/failure.hpp"
+#include "worker_sdk/abi/nodes.hpp"
+#include "worker_sdk/abi/options.hpp"
+
+#include <limits>
+#include <numeric>
+#include <span>
+
+namespace muster::abi {
+
+GroupNode::GroupNode(WorldNode& parent, ProcessGroup& the_group, std::unique_ptr<ProcessGroup> made)
+    : Node(kKind, &parent),
+      world(parent),
+      owned(std::move(made)),
+      group(the_group),
+      ranks(group.plan().members.begin(), group.plan().members.end()),
+      backend(group.backend()) {
+  if (!ranks.empty()) return;
+  ranks.resize(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+}
+
+namespace {
+
+muster_group* give_out(GroupNode& parent, std::unique_ptr<ProcessGroup> made) {
+  if (!made) return nullptr;
+  ProcessGroup& group = *made;
+  WorldNode& world = parent.world;
+  const auto* node = make_node<GroupNode>(world, group, std::move(made));
+  // An abort that was too early to see the new group.
+  if (world.aborted) group.abort(world.reason_of_abort());
+  return handle_of<muster_group>(node);
+}
+
+void require_no_batch(const GroupNode& node) {
+  if (node.collecting)
+    throw Error(ErrorCode::state, "a batch is open on the group '" + node.group.name() +
+                                      "'; call muster_batch_end() or muster_batch_cancel() first");
+}
+
+}  // namespace
+}  // namespace muster::abi
+
+using muster::abi::GroupNode;
+using muster::abi::guarded;
+using muster::abi::open;
+using muster::abi::require;
+using muster::abi::WorldNode;
+
+extern "C" {
+
+muster_rc muster_group_world(muster_world* world, muster_group** group) {
+  if (group != nullptr) *group = nullptr;
+  return guarded(__func__, world, [&] {
+    WorldNode& node = open<WorldNode>(world);
+    require(group, "the place for the group");
+    const std::lock_guard lock(node.mutex);
+    if (node.group == nullptr) node.group = make_node<GroupNode>(node, node.world->group(), nullptr);
+    *group = muster::abi::handle_of<muster_group>(node.group);
+  });
+}
+
+muster_rc muster_group_split(muster_group* parent, int32_t color, int32_t key, muster_group** group) {
+  if (group != nullptr) *group = nullptr;
+  return guarded(__func__, parent, [&] {
+    GroupNode& node = open<GroupNode>(parent);
+    require(group, "the place for the group");
+    muster::abi::require_no_batch(node);
+    muster::abi::watching(node, [&] { *group = muster::abi::give_out(node, node.group.split(color, key)); });
+  });
+}
+
+muster_rc muster_group_new(muster_group* parent, const int32_t* ranks, uint32_t count, muster_group** group) {
+  if (group != nullptr) *group = nullptr;
+  return guarded(__func__, parent, [&] {
+    GroupNode& node = open<GroupNode>(parent);
+    require(group, "the place for the group");
+    if (count > 0) require(ranks, "the list of ranks");
+    muster::abi::require_no_batch(node);
+    muster::abi::watching(node, [&] {
+      *group = muster::abi::give_out(node, node.group.new_group(std::span<const int>(ranks, count)));
+    });
+  });
+}
+
+muster_rc muster_group_get_info(muster_group* group, muster_group_info* info) {
+  return guarded(__func__, group, [&] {
+    GroupNode& node = open<GroupNode>(group);
+    require(info, "the place for the info");
+    muster_group_info known = {};
+    known.rank = node.group.rank();
+    known.group_size = node.group.size();
+    known.name = node.group.name().c_str();
+    known.backend = node.backend.c_str();
+    known.ranks = node.ranks.data();
+    muster::abi::write_result(info, known, "muster_group_info");
+  });
+}
+
+muster_rc muster_group_abort(muster_group* group, const char* reason) {
+  return guarded(__func__, group, [&] {
+    GroupNode& node = open<GroupNode>(group);
+    node.failed = true;
+    node.group.abort(muster::abi::text_or(reason, "no reason given"));
+  });
+}
+
+muster_rc muster_group_free(muster_group* group) {
+  if (group == nullptr) return MUSTER_OK;
+  return guarded(__func__, group, [&] {
+    GroupNode& node = open<GroupNode>(group);
+    if (!node.owned)
+      throw muster::Error(muster::ErrorCode::invalid_argument,
+                          "the group of all ranks belongs to its world; muster_finalize() frees it");
+    muster::abi::Node::release(&node);
+  });
+}
+
+muster_rc muster_alloc(muster_group* group, uint64_t bytes, void** memory) {
+  if (memory != nullptr) *memory = nullptr;
+  return guarded(__func__, group, [&] {
+    GroupNode& node = open<GroupNode>(group);
+    require(memory, "the place for the memory");
+    muster::abi::require_no_batch(node);
+    muster::abi::watching(node, [&] { *memory = node.group.allocate(bytes); });
+  });
+}
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/abi/handle.hpp"
+
+#include "muster/error.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+namespace muster::abi {
+namespace {
+
+/// Shells that are free wait in a queue this long before they are used again, so that a stale handle meets a
+/// free shell and not another object's.
+constexpr std::size_t kQuarantine = 1024;
+constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
+
+class ShellPool {
+ public:
+  Shell* take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.size() <= kQuarantine) add_block();
+    Shell* const shell = free_.front();
+    free_.pop_front();
+    return shell;
+  }
+
+  void give_back(Shell* shell) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(shell);
+  }
+
+ private:
+  void add_block() {
+    void* const memory =
+        mmap(nullptr, kBlockBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    madvise(memory, kBlockBytes, MADV_WIPEONFORK);
+    Shell* const shells = static_cast<Shell*>(memory);
+    // The front: the memory of the oldest free shells stays in quarantine.
+    for (std::size_t i = kBlockBytes / sizeof(Shell); i-- > 0;) free_.push_front(new (shells + i) Shell{});
+  }
+
+  std::mutex mutex_;
+  std::deque<Shell*> free_;
+};
+
+/// Of the process and never destroyed: handles may be used until the last moment of a program. It holds
+/// nothing of any world.
+ShellPool& shells() {
+  static ShellPool* const pool = new ShellPool();
+  return *pool;
+}
+
+}  // namespace
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::world:
+      return "world";
+    case Kind::group:
+      return "group";
+    case Kind::work:
+      return "work";
+    case Kind::store:
+      return "store";
+    case Kind::reducer:
+      return "reducer";
+    case Kind::none:
+      break;
+  }
+  return "freed";
+}
+
+Node::Node(Kind kind, Node* parent) : shell_(shells().take()), parent_(parent) {
+  shell_->node.store(this, std::memory_order_relaxed);
+  shell_->kind.store(kind, std::memory_order_release);
+}
+
+void Node::remember(const Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  failure_ = failure;
+}
+
+Failure Node::last_failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Node::adopt(Node* child) {
+  const std::lock_guard lock(mutex_);
+  children_.push_back(child);
+}
+
+void Node::forget(Node* child) {
+  const std::lock_guard lock(mutex_);
+  // Works are freed young, so the search from the end is short.
+  const auto found = std::find(children_.rbegin(), children_.rend(), child);
+  if (found != children_.rend()) children_.erase(std::next(found).base());
+}
+
+Node::~Node() {
+  shell_->kind.store(Kind::none, std::memory_order_release);
+  shell_->node.store(nullptr, std::memory_order_relaxed);
+  shells().give_back(shell_);
+}
+
+void Node::release(Node* node) {
+  node->shell_->kind.store(Kind::none, std::memory_order_release);
+  for (;;) {
+    Node* youngest = nullptr;
+    {
+      const std::lock_guard lock(node->mutex_);
+      if (node->children_.empty()) break;
+      youngest = node->children_.back();
+    }
+    release(youngest);
+  }
+  // Before anything of it is destroyed: a thread that visits the parent's children must not meet a half.
+  if (node->parent_ != nullptr) node->parent_->forget(node);
+  delete node;
+}
+
+Node* any_node_of(const void* handle) {
+  const auto* shell = static_cast<const Shell*>(handle);
+  const Kind kind = shell->kind.load(std::memory_order_acquire);
+  return kind < Kind::world || kind > Kind::reducer ? nullptr : shell->node.load(std::memory_order_relaxed);
+}
+
+Node& node_of(const void* handle, Kind kind) {
+  const std::string what = name_of(kind);
+  if (handle == nullptr)
+    throw Error(ErrorCode::invalid_argument,
+                "the " + what + " is NULL; give the handle that was made for it");
+  const auto* shell = static_cast<const Shell*>(handle);
+  const Kind found = shell->kind.load(std::memory_order_acquire);
+  if (found == kind) return *shell->node.load(std::memory_order_relaxed);
+  if (found >= Kind::world && found <= Kind::reducer)
+    throw Error(ErrorCode::invalid_argument,
+                "the " + what + " is a " + name_of(found) + "; give the handle that was made for it");
+  throw Error(ErrorCode::invalid_argument,
+              "the " + what + " was freed, or this process was forked after it was made; make a new one");
+}
+
+}  // namespace muster::abi

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a handle of muster.h points to. A handle is a small shell that is never given back to the allocator,
+// so a handle that was freed is recognised without undefined behaviour; the shells lie in memory that a
+// forked child finds zeroed, so a child's handles are refused at no cost. The shells are used again: a stale
+// handle is told for as long as its shell is in quarantine, for 1024 handles freed after it at least.
+#pragma once
+
+#include "muster/abi/types.h"
+#include "worker_sdk/abi/failure.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::abi {
+
+enum class Kind : std::uint32_t { none = 0, world = 0x4D737701, group, work, store, reducer };
+
+class Node;
+
+/// All zero is a free shell.
+struct Shell {
+  std::atomic<Kind> kind;
+  std::atomic<Node*> node;
+};
+
+/// "group", for messages.
+const char* name_of(Kind kind);
+
+/// What a handle stands for. Nodes form a tree: a world and what was made from it; freeing one frees all
+/// below it.
+class Node {
+ public:
+  /// `parent` may be null; it does not know the node before make_node() has made it whole. Takes a shell,
+  /// which the destructor gives back.
+  Node(Kind kind, Node* parent);
+  virtual ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  Shell* shell() const { return shell_; }
+
+  Node* parent() const { return parent_; }
+
+  /// The failure of the last call with this handle that failed. Any thread.
+  void remember(const Failure& failure);
+  Failure last_failure() const;
+
+  /// Calls `visit` for each node right below this one. They are whole, and are not freed meanwhile.
+  template <class Visit>
+  void for_each_child(Visit&& visit) const {
+    const std::lock_guard lock(mutex_);
+    for (Node* const child : children_) visit(*child);
+  }
+
+  /// Frees `node` and all below it, children first and the youngest first.
+  static void release(Node* node);
+
+ private:
+  template <class T, class... Arguments>
+  friend T* make_node(Arguments&&... arguments);
+
+  void adopt(Node* child);
+  void forget(Node* child);
+
+  Shell* shell_;
+  Node* parent_;
+  mutable std::mutex mutex_;
+  std::vector<Node*> children_;
+  Failure failure_;
+};
+
+/// Makes a node and shows it to its parent, when it is whole: another thread may visit it from then on.
+template <class T, class... Arguments>
+T* make_node(Arguments&&... arguments) {
+  auto node = std::make_unique<T>(std::forward<Arguments>(arguments)...);
+  if (node->parent() != nullptr) node->parent()->adopt(node.get());
+  return node.release();
+}
+
+/// The node of a handle. Throws Error (invalid_argument) for null, a handle of another kind, or one that was
+/// freed.
+Node& node_of(const void* handle, Kind kind);
+
+/// The node of a handle of any kind, or null.
+Node* any_node_of(const void* handle);
+
+template <class T>
+T& open(const void* handle) {
+  return static_cast<T&>(node_of(handle, T::kKind));
+}
+
+}  // namespace muster::abi

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors as files hold them: a name, a type, a shape, bytes in row-major order, little-endian.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::checkpoint {
+
+/// Element types of safetensors that fill whole bytes. Checkpoints use f32 and i64; the others are met in
+/// files of other programs.
+enum class Type : std::uint8_t {
+  boolean,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  u16,
+  i16,
+  f16,
+  bf16,
+  u32,
+  i32,
+  f32,
+  u64,
+  i64,
+  f64
+};
+
+/// Bytes of one element.
+std::size_t size_of(Type type);
+/// As the format writes it: "F32".
+std::string_view name_of(Type type);
+std::optional<Type> type_named(std::string_view name);
+
+using Shape = std::vector<std::int64_t>;
+
+/// "[64, 3, 7, 7]"; "[]" for a single number.
+std::string text_of(const Shape& shape);
+
+/// Product of the extents; nothing when one is negative or it is above 2^60.
+std::optional<std::uint64_t> elements_of(const Shape& shape);
+
+/// A tensor to be written: memory of the caller.
+struct TensorView {
+  std::string name;
+  Type type = Type::f32;
+  Shape shape;
+  const void* data = nullptr;
+};
+
+/// Where floats of a file go: memory of the caller.
+struct Destination {
+  std::string name;
+  Shape shape;
+  float* values = nullptr;
+};
+
+}  // namespace muster::checkpoint

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What carries the calls of one group: shared memory, Gloo, MPI, NCCL, or several of them together.
+#pragma once
+
+#include "muster/error.hpp"
+#include "worker_sdk/comm/call.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace muster {
+
+/// Work that a device backend has put on a stream. One thread at a time.
+class Completion {
+ public:
+  virtual ~Completion() = default;
+  /// Whether it is done. Throws Error when it failed.
+  virtual bool test() = 0;
+};
+
+/// One group of ranks on one transport. ProcessGroup (process_group.hpp) has checked the arguments and
+/// numbered the calls; a backend makes sure that all ranks make the same call *before* any buffer is written,
+/// moves the data, and keeps the deadline of the group. After an Error other than invalid_argument the group
+/// is dead and run() is not called again. run() and allocate() are called by one thread at a time; abort() by
+/// any, at any time.
+class Backend {
+ public:
+  Backend() = default;
+  virtual ~Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  /// "shm", "gloo", ...
+  virtual std::string_view name() const = 0;
+
+  /// Runs a batch, most often of one: its collectives in their order, its sends and receives all at once.
+  /// Returns when all of it is complete on this rank; a device backend, when it is on the streams.
+  virtual void run(std::span<const Operation> batch) = 0;
+
+  /// Whether run() only puts calls on streams; then last_run() tells when the newest batch is done.
+  virtual bool is_device() const { return false; }
+
+  virtual std::unique_ptr<Completion> last_run() { return nullptr; }
+
+  /// Memory in which the collectives of this group need fewest copies, zeroed, aligned to 64 bytes at least,
+  /// of this rank. All ranks call it alike; `call` is its fingerprint. Lives as long as the backend.
+  virtual void* allocate(const Call& call) = 0;
+
+  /// Makes the present and every later run() of every rank end with this error, soon. Must not throw.
+  virtual void abort(ErrorCode code, const std::string& text) noexcept = 0;
+};
+
+}  // namespace muster

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/call.hpp"
+
+#include <cstdio>
+#include <iterator>
+
+namespace muster {
+namespace {
+
+/// "4.0 kB".
+std::string readable_bytes(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 999.95 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(Collective collective) {
+  constexpr std::string_view kNames[] = {
+      "barrier", "broadcast",      "all_reduce", "reduce", "all_gather", "all_gather_v", "gather",
+      "scatter", "reduce_scatter", "all_to_all", "send",   "recv",       "allocate"};
+  const auto index = static_cast<std::size_t>(collective);
+  return index < std::size(kNames) ? kNames[index] : "unknown call";
+}
+
+bool same_call(const Call& a, const Call& b) {
+  return a.sequence == b.sequence && a.count == b.count && a.signature == b.signature && a.root == b.root &&
+         a.tag == b.tag && a.collective == b.collective && a.type == b.type && a.op == b.op;
+}
+
+std::string describe(const Call& call) {
+  std::string text = "call " + std::to_string(call.sequence) + ": " + std::string(name_of(call.collective));
+  if (call.collective == Collective::barrier) return text;
+  if (call.collective == Collective::allocate) return text + " of " + std::to_string(call.count) + " bytes";
+  text += " of " + std::to_string(call.count) + " x " + std::string(name_of(call.type)) + " (" +
+          readable_bytes(call.count * size_of(call.type)) + ")";
+  if (is_reduction(call.collective)) text += ", " + std::string(name_of(call.op));
+  if (has_root(call.collective)) text += ", root " + std::to_string(call.root);
+  if (call.collective == Collective::send) text += " to rank " + std::to_string(call.root);
+  if (call.collective == Collective::recv) text += " from rank " + std::to_string(call.root);
+  if (is_point_to_point(call.collective)) text += ", tag " + std::to_string(call.tag);
+  return text;
+}
+
+std::string brief(const Call& call) {
+  std::string text = std::string(name_of(call.collective));
+  if (!is_point_to_point(call.collective)) text += " #" + std::to_string(call.sequence);
+  if (call.collective == Collective::barrier) return text;
+  return text + " (" + readable_bytes(call.count * size_of(call.type)) + ")";
+}
+
+}  // namespace muster

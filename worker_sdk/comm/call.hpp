@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank calls: the fingerprint that every other rank compares, and the buffers that only it knows.
+// Pure.
+#pragma once
+
+#include "muster/types.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace muster {
+
+enum class Collective : std::uint8_t {
+  barrier,
+  broadcast,
+  all_reduce,
+  reduce,
+  all_gather,
+  all_gather_v,
+  gather,
+  scatter,
+  reduce_scatter,
+  all_to_all,
+  send,
+  recv,
+  allocate,
+};
+
+std::string_view name_of(Collective collective);
+
+constexpr bool is_point_to_point(Collective collective) {
+  return collective == Collective::send || collective == Collective::recv;
+}
+
+constexpr bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+/// Whether the elements are combined, so that the operation matters.
+constexpr bool is_reduction(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
+
+/// The fingerprint of one call. Plain data that can lie in shared memory and travel as bytes.
+struct Call {
+  /// Number of the call in its group, from 1. A send or receive has the number of the collective before it:
+  /// it is no step that all ranks take.
+  std::uint64_t sequence = 0;
+  /// Elements. What one rank gives (gather, all_gather, reduce, all_reduce, broadcast, send) or gets
+  /// (scatter, reduce_scatter, recv), or what goes from one rank to one other (all_to_all); the sum over all
+  /// ranks for all_gather_v; bytes for allocate.
+  std::uint64_t count = 0;
+  /// all_gather_v: a hash of the counts of all ranks. 0 otherwise.
+  std::uint64_t signature = 0;
+  /// The root, or the other rank of a send or receive.
+  std::int32_t root = 0;
+  /// Of a send or receive.
+  std::int32_t tag = 0;
+  Collective collective = Collective::barrier;
+  DataType type = DataType::u8;
+  ReduceOp op = ReduceOp::sum;
+};
+
+/// Whether two ranks make the same collective call.
+bool same_call(const Call& a, const Call& b);
+
+/// "call 7: all_reduce of 1000 x f32 (4.0 kB), sum".
+std::string describe(const Call& call);
+
+/// "all_reduce #7 (4.0 kB)".
+std::string brief(const Call& call);
+
+/// A call with its buffers. `in` is what this rank gives and `out` what it gets; they are equal, or overlap
+/// not at all, except that a rank's own part may lie in its place: all_gather and gather `in` at out + rank *
+/// count elements, reduce_scatter and scatter `out` at in + rank * count elements.
+struct Operation {
+  Call call;
+  const void* in = nullptr;
+  void* out = nullptr;
+  /// all_gather_v only: elements of each rank, one entry a rank.
+  std::span<const std::uint64_t> counts = {};
+  /// Device backends: the CUDA stream that the call is put on; null waits for the end.
+  void* stream = nullptr;
+};
+
+}  // namespace muster

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that were started and not waited for, run one after another on a thread of their own.
+#pragma once
+
+#include "worker_sdk/comm/process_group.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace muster {
+
+/// The thread of one group's started calls. Any thread.
+class CallQueue {
+ public:
+  explicit CallQueue(ProcessGroup& group);
+  /// Waits for the call that is running; those behind it fail. The group has been aborted before.
+  ~CallQueue();
+  CallQueue(const CallQueue&) = delete;
+  CallQueue& operator=(const CallQueue&) = delete;
+
+  std::shared_ptr<Work> push(std::vector<Operation> batch);
+  /// Returns when every call pushed so far is complete or has failed.
+  void drain();
+  bool is_idle();
+
+ private:
+  struct Item;
+
+  void work_off();
+
+  ProcessGroup& group_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Item>> items_;  ///< the first one is running
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+/// Work on a device: asks the backend.
+std::shared_ptr<Work> make_device_work(std::unique_ptr<Completion> completion, std::string what);
+
+/// Work that was complete when start() returned.
+std::shared_ptr<Work> make_finished_work();
+
+}  // namespace muster

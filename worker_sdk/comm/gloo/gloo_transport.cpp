@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/gloo/gloo_transport.hpp"
+
+#include <gloo/common/error.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace muster::gloo_backend {
+namespace {
+
+using message::Clock;
+using message::Key;
+using message::PeerLost;
+
+constexpr int kKindBits = 8;
+
+std::uint64_t slot_of(Key key) {
+  return static_cast<std::uint64_t>(key.kind) << (64 - kKindBits) |
+         (key.number & ((std::uint64_t{1} << (64 - kKindBits)) - 1));
+}
+
+/// Without the place in Gloo's sources in front.
+std::string words_of(const std::exception& error) {
+  const std::string_view text = error.what();
+  const auto place = text.find(".cc:");
+  const auto end = place == std::string_view::npos ? place : text.find("] ", place);
+  return "Gloo: " + std::string(end == std::string_view::npos ? text : text.substr(end + 2));
+}
+
+}  // namespace
+
+class GlooTransport::Buffer final : public message::Transfer {
+ public:
+  Buffer(GlooTransport& transport, int peer, bool is_send, void* data, std::size_t bytes)
+      : transport_(transport),
+        peer_(peer),
+        is_send_(is_send),
+        buffer_(transport.context_->createUnboundBuffer(data, bytes)) {}
+
+  bool wait(Clock::time_point deadline) override { return transport_.wait(*this, deadline); }
+
+  void start(std::uint64_t slot) {
+    try {
+      if (is_send_) {
+        buffer_->send(peer_, slot);
+      } else {
+        buffer_->recv(peer_, slot);
+      }
+    } catch (const gloo::IoException& error) {
+      throw PeerLost(peer_, words_of(error));
+    } catch (const gloo::Exception& error) {
+      throw Error(ErrorCode::backend, words_of(error));
+    }
+  }
+
+  /// False when it was interrupted.
+  bool finish(std::chrono::milliseconds limit) {
+    return is_send_ ? buffer_->waitSend(limit) : buffer_->waitRecv(limit);
+  }
+
+  void interrupt() {
+    if (is_send_) {
+      buffer_->abortWaitSend();
+    } else {
+      buffer_->abortWaitRecv();
+    }
+  }
+
+  int peer() const { return peer_; }
+
+ private:
+  GlooTransport& transport_;
+  int peer_;
+  bool is_send_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+};
+
+GlooTransport::GlooTransport(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+
+GlooTransport::~GlooTransport() = default;
+
+std::unique_ptr<message::Transfer> GlooTransport::receive(int peer, Key key, void* data, std::size_t bytes) {
+  auto buffer = std::make_unique<Buffer>(*this, peer, false, data, bytes);
+  buffer->start(slot_of(key));
+  return buffer;
+}
+
+std::unique_ptr<message::Transfer> GlooTransport::send(int peer, Key key, const void* data,
+                                                       std::size_t bytes) {
+  // Gloo reads only; its interface does not say so.
+  auto buffer = std::make_unique<Buffer>(*this, peer, true, const_cast<void*>(data), bytes);
+  buffer->start(slot_of(key));
+  return buffer;
+}
+
+bool GlooTransport::wait(Buffer& buffer, Clock::time_point deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (interruption_) throw *interruption_;
+    waiting_ = &buffer;
+  }
+  // 0 would be no time at all to look.
+  const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()),
+                             std::chrono::milliseconds(1));
+  bool done = false;
+  std::optional<Error> failure;
+  std::optional<PeerLost> lost;
+  bool late = false;
+  try {
+    done = buffer.finish(left);
+  } catch (const gloo::IoException& error) {
+    // Gloo ends all connections when one wait has taken too long.
+    late = Clock::now() >= deadline;
+    if (!late) lost.emplace(buffer.peer(), words_of(error));
+  } catch (const std::exception& error) {
+    failure.emplace(ErrorCode::backend, words_of(error));
+  }
+  const std::lock_guard lock(mutex_);
+  waiting_ = nullptr;
+  if (interruption_ && !done) throw *interruption_;
+  if (failure) throw *failure;
+  if (lost) throw *lost;
+  return done && !late;
+}
+
+void GlooTransport::interrupt(ErrorCode code, const std::string& text) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!interruption_) interruption_.emplace(code, text);
+  if (waiting_ != nullptr) waiting_->interrupt();
+}
+
+}  // namespace muster::gloo_backend

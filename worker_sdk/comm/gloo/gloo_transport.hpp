@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages over Gloo's TCP connections. Of Gloo's two interfaces for messages only the unbound buffers are
+// used: both on one context stall.
+#pragma once
+
+#include "worker_sdk/comm/message/transport.hpp"
+
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace muster::gloo_backend {
+
+class GlooTransport final : public message::Transport {
+ public:
+  /// `context` is connected to all ranks.
+  explicit GlooTransport(std::shared_ptr<gloo::Context> context);
+  ~GlooTransport() override;
+
+  std::unique_ptr<message::Transfer> receive(int peer, message::Key key, void* data,
+                                             std::size_t bytes) override;
+  std::unique_ptr<message::Transfer> send(int peer, message::Key key, const void* data,
+                                          std::size_t bytes) override;
+  void interrupt(ErrorCode code, const std::string& text) noexcept override;
+
+ private:
+  class Buffer;
+
+  bool wait(Buffer& buffer, message::Clock::time_point deadline);
+
+  std::shared_ptr<gloo::Context> context_;
+  std::mutex mutex_;  ///< of what follows
+  std::optional<Error> interruption_;
+  Buffer* waiting_ = nullptr;
+};
+
+}  // namespace muster::gloo_backend

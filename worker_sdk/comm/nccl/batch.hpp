@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch that is on its streams: when it is done, and host memory that takes part in it.
+#pragma once
+
+#include "worker_sdk/comm/call.hpp"
+#include "worker_sdk/comm/nccl/device.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace muster::nccl {
+
+/// Made by the thread that calls; then any thread.
+class Batch {
+ public:
+  Batch(std::shared_ptr<Device> device, const Call& first);
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  /// A copy on the device of `bytes` at `host`, made on the device's own stream.
+  void* stage_in(const void* host, std::size_t bytes);
+  /// Memory on the device, of which `bytes` go to `host` when the batch is done.
+  void stage_out(void* staged, void* host, std::size_t bytes);
+  void* scratch(std::size_t bytes, cudaStream_t stream);
+
+  /// The calls are on `streams`, of which none is captured: from now on is_done() tells of them.
+  void mark(std::span<const cudaStream_t> streams);
+
+  /// Whether the device is done with it. A batch that was captured in a graph, or had nothing to do, is.
+  bool is_done();
+
+  /// Whether it was done while the group had not failed: what is done later may have been cut off.
+  bool is_confirmed() const { return confirmed_.load(); }
+
+  void confirm() { confirmed_.store(true); }
+
+  /// Whether finish() has something to do.
+  bool has_copies();
+
+  /// After is_done(): brings results to host memory, once.
+  void finish();
+
+  const Call& first() const { return first_; }
+
+  std::chrono::steady_clock::time_point started() const { return started_; }
+
+ private:
+  struct Scratch {
+    void* memory;
+    cudaStream_t stream;
+  };
+
+  struct CopyBack {
+    const void* staged;
+    void* host;
+    std::size_t bytes;
+  };
+
+  std::shared_ptr<Device> device_;
+  Call first_;
+  std::chrono::steady_clock::time_point started_;
+  std::atomic<bool> done_{true};
+  std::atomic<bool> confirmed_{false};
+  std::mutex mutex_;  ///< of what follows
+  std::vector<cudaEvent_t> events_;
+  std::vector<Scratch> scratch_;
+  std::vector<CopyBack> copies_;
+};
+
+}  // namespace muster::nccl

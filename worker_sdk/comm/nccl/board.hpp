@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fingerprints of a group's calls, compared between ranks on the host while the device works: each rank
+// posts the end of its chain to the store a few times a second and reads those of its neighbours in the ring.
+// If any two ranks differ, two neighbours do.
+#pragma once
+
+#include "worker_sdk/comm/nccl/chain.hpp"
+#include "worker_sdk/comm/nccl/host.hpp"
+
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::nccl {
+
+class Board {
+ public:
+  /// Something is wrong between this rank and another.
+  struct Finding {
+    int peer = 0;
+    Call mine;
+    std::optional<Call> theirs;  ///< empty: the other rank has left and will not make this call
+  };
+
+  Board(const Host& host, int rank, int size);
+
+  /// The thread that makes the calls.
+  void record(const Call& call);
+
+  /// Posts what is new and reads what others posted. The watchdog's thread. Throws Error when the store does.
+  std::optional<Finding> exchange();
+
+  /// Whether exchange() has something to post or to wait for.
+  bool is_settled();
+
+  /// Posts that this rank makes no more calls. Nobody calls record() any more.
+  void leave();
+
+  /// How far another rank is, as it posted last. Any thread; throws Error when the store does.
+  std::optional<Record> read(int peer) const;
+
+  /// How many collectives this rank has made.
+  std::uint64_t count();
+
+ private:
+  /// A chain of this rank, and where it is posted.
+  struct Line {
+    std::string key;
+    Chain chain;
+    std::uint64_t posted = 0;
+  };
+
+  /// A chain of another rank that must equal one of ours.
+  struct Watch {
+    Line* line;
+    int peer;
+    std::string key;
+    std::uint64_t equal = 0;
+  };
+
+  Line& line_to(int peer, bool sends);
+  void post();
+  std::optional<Finding> compare(Watch& watch, const Record& record);
+
+  Host host_;
+  int rank_;
+  std::mutex mutex_;  ///< of what follows; not held while the store is asked
+  std::list<Line> lines_;
+  std::list<Watch> watches_;
+  std::map<std::pair<int, bool>, Line*> messages_;
+};
+
+}  // namespace muster::nccl

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// One NCCL communicator in the non-blocking mode: no call stays in NCCL, so it can be revoked at any time.
+#pragma once
+
+#include "worker_sdk/comm/nccl/library.hpp"
+
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace muster::nccl {
+
+/// Any thread: one mutex a device keeps NCCL's rule that a communicator is used by one thread at a time, and
+/// communicators of one device by one thread, too (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/
+/// usage/threadsafety.html).
+class Communicator {
+ public:
+  /// Called while NCCL is at work; throws to give up.
+  using Patience = std::function<void()>;
+  /// NCCL calls on the communicator that it is given, none of which waits for another.
+  using Calls = std::function<ncclResult_t(ncclComm_t)>;
+
+  Communicator(const Library& api, int device, std::string group);
+  /// close() or nothing has been called before; what is left is aborted.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// Returns when all ranks have come.
+  void init(const ncclUniqueId& id, int rank, int size, const Patience& patience);
+
+  /// Runs `calls` as one NCCL group and returns when they are on their streams. Throws Error (backend) with
+  /// NCCL's words.
+  void run(const char* what, const Calls& calls, const Patience& patience);
+
+  /// The same for a call that NCCL does not allow in a group.
+  void single(const char* what, const Calls& call, const Patience& patience);
+
+  /// What NCCL says went wrong since; empty when nothing did, or when another thread is in NCCL.
+  std::optional<std::string> failure();
+
+  /// Ends what is on the device, and everything later. False when that has not happened after `limit`; then
+  /// the communicator is aborted in close().
+  bool revoke(std::chrono::milliseconds limit);
+
+  /// Frees it: with its peers when it works, by force when it does not. False when NCCL had not come back
+  /// after `limit`; then a thread is left in it.
+  bool close(std::chrono::milliseconds limit);
+
+ private:
+  enum class State { none, starting, working, revoked, broken };
+
+  void settle(const char* what, const Patience& patience);
+  [[noreturn]] void fail(const char* what, ncclResult_t result);
+
+  bool settle_before(std::chrono::steady_clock::time_point end);
+  std::string words(ncclResult_t result) const;
+  ncclResult_t state_of_comm();
+
+  const Library& api_;
+  std::mutex& mutex_;
+  std::string group_;
+  ncclComm_t comm_ = nullptr;
+  State state_ = State::none;
+};
+
+}  // namespace muster::nccl

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a group holds on its GPU besides the communicator: streams, events, a word for barriers.
+#pragma once
+
+#include "worker_sdk/comm/nccl/library.hpp"
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace muster::nccl {
+
+/// The device that a rank uses: `wanted`, or by its local rank where that is -1; a process that is shown a
+/// single one by CUDA_VISIBLE_DEVICES uses that. Throws Error (unsupported) that says how many there are.
+int choose_device(const Library& api, int local_rank, int wanted);
+
+/// "0000:3B:00.0": two ranks of a host that have the same share a GPU.
+std::string bus_id_of(const Library& api, int device);
+
+/// Makes `device` the calling thread's, and the thread's former one again at the end.
+class DeviceGuard {
+ public:
+  DeviceGuard(const Library& api, int device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  const Library& api_;
+  int former_ = -1;
+};
+
+/// Lets the calling thread query events while any thread captures a graph in the global mode, which such a
+/// query would break otherwise
+/// (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html,
+/// cudaThreadExchangeStreamCaptureMode).
+class CaptureGuard {
+ public:
+  explicit CaptureGuard(const Library& api);
+  ~CaptureGuard();
+  CaptureGuard(const CaptureGuard&) = delete;
+  CaptureGuard& operator=(const CaptureGuard&) = delete;
+
+ private:
+  const Library& api_;
+  cudaStreamCaptureMode former_ = cudaStreamCaptureModeRelaxed;
+};
+
+/// Any thread, except where said.
+class Device {
+ public:
+  Device(const Library& api, int index);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Library& api() const { return api_; }
+
+  int index() const { return index_; }
+
+  /// For calls without a stream of the user's: of the highest priority, and independent of the default
+  /// stream.
+  cudaStream_t stream() const { return stream_; }
+
+  /// For copies to host memory after a call, which must not wait for the calls behind it.
+  cudaStream_t copies() const { return copies_; }
+
+  /// Four bytes on the device.
+  void* word() const { return word_; }
+
+  /// Whether `memory` is ordinary host memory, which a GPU cannot reach.
+  bool is_host(const void* memory) const;
+
+  bool is_capturing(cudaStream_t stream) const;
+
+  /// An event without timing, from a pool.
+  cudaEvent_t take_event();
+  void give_back(cudaEvent_t event);
+
+ private:
+  const Library& api_;
+  int index_;
+  cudaStream_t stream_ = nullptr;
+  cudaStream_t copies_ = nullptr;
+  void* word_ = nullptr;
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> events_;  ///< not in use
+};
+
+}  // namespace muster::nccl

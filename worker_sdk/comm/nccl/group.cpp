@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/nccl/group.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/thread/quiet_thread.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::nccl {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr auto kLeaveTime = milliseconds(1500);
+
+std::vector<int> world_ranks_of(const muster_plugin_group_options& options) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < options.size; ++rank)
+    ranks.push_back(options.world_ranks != nullptr ? options.world_ranks[rank] : rank);
+  return ranks;
+}
+
+std::string host_of(const muster_plugin_group_options& options) {
+  return options.hosts != nullptr && options.hosts[options.rank] != nullptr ? options.hosts[options.rank]
+                                                                            : "";
+}
+
+}  // namespace
+
+Group::Group(const Library& api, const muster_plugin_group_options& options, const muster_plugin_host& host)
+    : api_(api),
+      host_(host),
+      name_(options.group),
+      place_{options.rank, options.size},
+      timeout_(options.timeout_ms),
+      report_after_(options.report_after_ms),
+      communicator_(api, std::max(0, options.device >= 0 ? options.device : options.local_rank), name_),
+      board_(host_, options.rank, options.size) {
+  const std::chrono::milliseconds limit(options.join_timeout_ms);
+  const auto end = Clock::now() + limit;
+  const Joined joined = join(host_, api, place_.rank, place_.size, limit, name_, [&] {
+    device_ = std::make_shared<Device>(api, choose_device(api, options.local_rank, options.device));
+    return this_member(api, place_.rank, device_->index(), host_of(options));
+  });
+  peers_ = std::make_unique<Peers>(joined.members, place_.rank, world_ranks_of(options));
+  const DeviceGuard guard(api, device_->index());
+  communicator_.init(joined.id, place_.rank, place_.size, [&] {
+    if (const auto aborted = host_.aborted()) throw *aborted;
+    if (const auto gone = peers_->find_gone())
+      throw Error(ErrorCode::peer_lost, here() + ": " + peers_->name_of(*gone) +
+                                            " ended while the communicator was made; look at its output");
+    if (Clock::now() < end) return;
+    throw Error(ErrorCode::deadline,
+                here() + ": NCCL did not connect the " + std::to_string(place_.size) + " ranks within " +
+                    std::to_string(limit.count()) +
+                    " ms; see which rank is slow with NCCL_DEBUG=INFO, and check that the "
+                    "interface (NCCL_SOCKET_IFNAME) reaches the other hosts");
+  });
+  thread_ = quiet_thread([this] { watch(); });
+}
+
+Group::~Group() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  try {
+    if (!failed_.load()) {
+      board_.leave();
+      deregister_regions();
+    } else if (!revoked_) {
+      (void)communicator_.revoke(kLeaveTime);
+    }
+    if (!communicator_.close(kLeaveTime))
+      host_.log(1, here() + ": NCCL did not come back from freeing its communicator; a thread is left in it");
+    const DeviceGuard guard(api_, device_->index());
+    for (const Region& region : regions_)
+      if (region.memory != nullptr) (void)api_.ncclMemFree(region.memory);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the store is gone, or the device
+  }
+}
+
+std::string Group::here() const {
+  return "rank " + std::to_string(place_.rank) + " of the group '" + name_ + "'";
+}
+
+bool Group::set_failure(const Error& error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return false;
+    failure_ = error;
+    failed_.store(true);
+  }
+  wake_.notify_all();
+  return true;
+}
+
+void Group::abort(ErrorCode code, const std::string& text) noexcept {
+  (void)set_failure(Error(code, text));
+}
+
+void Group::declare(const Error& error) noexcept {
+  if (set_failure(error)) host_.fail_group(error);
+}
+
+void Group::fail(const Error& error) {
+  declare(error);
+  check_failure();
+  throw error;
+}
+
+void Group::check_failure() const {
+  if (!failed_.load()) return;
+  const std::lock_guard lock(mutex_);
+  throw Error(*failure_);
+}
+
+Communicator::Patience Group::patience(const Call& call) {
+  return [this, call, end = Clock::now() + timeout_] {
+    check_failure();
+    if (Clock::now() < end) return;
+    fail(Error(ErrorCode::deadline, here() + " waited " + std::to_string(timeout_.count()) +
+                                        " ms for NCCL to take " + describe(call) + "; it has not" +
+                                        missing(call)));
+  };
+}
+
+void Group::check_buffers(const DeviceCall& call) const {
+  if (call.stream == nullptr) return;
+  const std::size_t in = bytes_in(call.call, call.counts, place_);
+  const std::size_t out = bytes_out(call.call, call.counts, place_);
+  if ((in > 0 && device_->is_host(call.in)) || (out > 0 && device_->is_host(call.out)))
+    throw Error(ErrorCode::invalid_argument,
+                describe(call.call) + " has a stream and a buffer in host memory, which device " +
+                    std::to_string(device_->index()) +
+                    " cannot reach; give memory of the device (cudaMalloc, allocate()), or no stream");
+  if (call.call.collective == Collective::all_to_all && call.in == call.out &&
+      device_->is_capturing(call.stream))
+    throw Error(ErrorCode::invalid_argument,
+                describe(call.call) +
+                    " in place needs memory of its own, which a graph cannot keep; give two buffers");
+}
+
+DeviceCall Group::staged(DeviceCall call, Batch& batch) {
+  const std::size_t in = bytes_in(call.call, call.counts, place_);
+  const std::size_t out = bytes_out(call.call, call.counts, place_);
+  const bool own_stream = call.stream == nullptr;
+  const bool host_in = own_stream && in > 0 && device_->is_host(call.in);
+  const bool host_out = own_stream && out > 0 && device_->is_host(call.out);
+  if (call.stream == nullptr) call.stream = device_->stream();
+  const void* const given = call.in;
+  if (host_in) call.in = batch.stage_in(given, in);
+  if (host_out) {
+    void* const target = call.out;
+    call.out = given == target && host_in && in == out && call.call.collective != Collective::all_to_all
+                   ? const_cast<void*>(call.in)
+                   : batch.scratch(out, call.stream);
+    batch.stage_out(call.out, target, out);
+  }
+  // NCCL has no all_to_all in place.
+  if (call.call.collective == Collective::all_to_all && call.in == call.out && in > 0) {
+    void* const copy = batch.scratch(in, call.stream);
+    check(api_, api_.cudaMemcpyAsync(copy, call.in, in, cudaMemcpyDeviceToDevice, call.stream),
+          "copying the input of " + describe(call.call));
+    call.in = copy;
+  }
+  return call;
+}
+
+void Group::run_group(std::vector<DeviceCall> calls) {
+  auto batch = std::make_shared<Batch>(device_, calls.front().call);
+  std::vector<cudaStream_t> streams;
+  for (DeviceCall& call : calls) {
+    call = staged(call, *batch);
+    if (std::find(streams.begin(), streams.end(), call.stream) == streams.end())
+      streams.push_back(call.stream);
+  }
+  const auto issue_all = [&](ncclComm_t comm) {
+    ncclResult_t result = ncclSuccess;
+    for (const DeviceCall& call : calls) {
+      result = issue(api_, comm, call, place_, device_->word());
+      if (result != ncclSuccess && result != ncclInProgress) break;
+    }
+    return result;
+  };
+  try {
+    communicator_.run("it", issue_all, patience(calls.front().call));
+  } catch (const Error& error) {
+    check_failure();
+    fail(Error(error.code(), here() + ": " + describe(calls.front().call) + ": " + error.what()));
+  }
+  // Nothing is recorded in a graph that is being captured: such an event could not be asked about.
+  std::erase_if(streams, [this](cudaStream_t stream) { return device_->is_capturing(stream); });
+  batch->mark(streams);
+  newest_ = batch;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!streams.empty()) pending_.push_back(std::move(batch));
+  }
+  if (sleeps_long_.load()) wake_.notify_all();
+}
+
+void Group::run(std::span<const muster_plugin_operation> operations) {
+  check_failure();
+  const DeviceGuard guard(api_, device_->index());
+  std::vector<DeviceCall> batch;
+  for (const muster_plugin_operation& operation : operations) {
+    DeviceCall call;
+    call.call = call_of(operation);
+    call.in = operation.in;
+    call.out = operation.out;
+    if (operation.counts != nullptr) call.counts = {operation.counts, static_cast<std::size_t>(place_.size)};
+    call.stream = static_cast<cudaStream_t>(operation.stream);
+    check_buffers(call);
+    batch.push_back(call);
+  }
+  auto groups = groups_of(std::move(batch));
+  for (const auto& calls : groups)
+    for (const DeviceCall& call : calls) board_.record(call.call);
+  for (const auto& calls : groups)
+    for (const DeviceCall& call : calls) check_supported(call.call);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const Call first = groups[i].front().call;
+    run_group(std::move(groups[i]));
+    if (i + 1 == groups.size() || !newest_->has_copies()) continue;
+    // The next calls may read what these bring to host memory.
+    const auto wait = patience(first);
+    while (!is_done(*newest_)) {
+      wait();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+}
+
+bool Group::observe(Batch& batch) {
+  if (batch.is_confirmed()) return true;
+  bool done = false;
+  try {
+    done = batch.is_done();
+  } catch (const Error& error) {
+    fail(Error(error.code(), here() + ": " + error.what()));
+  }
+  // In this order: what a revoked communicator leaves unfinished looks done, too.
+  check_failure();
+  if (done) batch.confirm();
+  return done;
+}
+
+bool Group::is_done(Batch& batch) {
+  if (!observe(batch)) return false;
+  batch.finish();
+  return true;
+}
+
+void* Group::allocate(std::uint64_t sequence, std::size_t bytes) {
+  check_failure();
+  const DeviceGuard guard(api_, device_->index());
+  Call call;
+  call.collective = Collective::allocate;
+  call.sequence = sequence;
+  call.count = bytes;
+  board_.record(call);
+  // Windows begin and end at NCCL's pages.
+  constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
+  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  regions_.emplace_back();
+  Region& region = regions_.back();
+  const ncclResult_t result = api_.ncclMemAlloc(&region.memory, whole);
+  if (result != ncclSuccess)
+    fail(Error(ErrorCode::out_of_memory, here() + ": no memory on device " +
+                                             std::to_string(device_->index()) + " for " + describe(call) +
+                                             ": " + api_.ncclGetErrorString(result)));
+  check(api_, api_.cudaMemsetAsync(region.memory, 0, whole, device_->copies()), "clearing " + describe(call));
+  check(api_, api_.cudaStreamSynchronize(device_->copies()), "clearing " + describe(call));
+  register_region(region, whole, call);
+  return region.memory;
+}
+
+void Group::register_region(Region& region, std::size_t bytes, const Call& call) {
+  try {
+    if (api_.ncclCommWindowRegister != nullptr)
+      communicator_.single(
+          "ncclCommWindowRegister",
+          [&](ncclComm_t comm) {
+            return api_.ncclCommWindowRegister(comm, region.memory, bytes, &region.window,
+                                               NCCL_WIN_COLL_SYMMETRIC);
+          },
+          patience(call));
+    // Where the machine has no symmetric memory there is no window; the older registration then helps.
+    if (region.window == nullptr)
+      communicator_.single(
+          "ncclCommRegister",
+          [&](ncclComm_t comm) { return api_.ncclCommRegister(comm, region.memory, bytes, &region.handle); },
+          patience(call));
+  } catch (const Error& error) {
+    check_failure();
+    fail(Error(error.code(), here() + ": " + error.what()));
+  }
+}
+
+void Group::deregister_regions() {
+  const auto patience = [end = Clock::now() + kLeaveTime] {
+    if (Clock::now() >= end) throw Error(ErrorCode::deadline, "deregistering memory takes too long");
+  };
+  for (Region& region : regions_) {
+    if (region.window != nullptr)
+      communicator_.single(
+          "ncclCommWindowDeregister",
+          [&](ncclComm_t comm) { return api_.ncclCommWindowDeregister(comm, region.window); }, patience);
+    if (region.handle != nullptr)
+      communicator_.single(
+          "ncclCommDeregister", [&](ncclComm_t comm) { return api_.ncclCommDeregister(comm, region.handle); },
+          patience);
+  }
+}
+
+}  // namespace muster::nccl

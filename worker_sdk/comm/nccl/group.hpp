@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// One group of ranks on one communicator, with the thread that watches it. The calling thread only puts work
+// on streams; the watchdog compares fingerprints, keeps the deadline, and revokes the communicator when the
+// group fails.
+#pragma once
+
+#include "worker_sdk/comm/nccl/batch.hpp"
+#include "worker_sdk/comm/nccl/board.hpp"
+#include "worker_sdk/comm/nccl/calls.hpp"
+#include "worker_sdk/comm/nccl/communicator.hpp"
+#include "worker_sdk/comm/nccl/device.hpp"
+#include "worker_sdk/comm/nccl/peers.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace muster::nccl {
+
+/// run() and allocate(): one thread at a time. is_done() and abort(): any thread. All but abort() throw
+/// Error.
+class Group {
+ public:
+  Group(const Library& api, const muster_plugin_group_options& options, const muster_plugin_host& host);
+  /// Leaves the group; waits for others 2 s at most.
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  void run(std::span<const muster_plugin_operation> operations);
+
+  /// The newest batch; null before the first.
+  std::shared_ptr<Batch> newest() const { return newest_; }
+
+  /// Whether a batch is complete, its results in host memory included.
+  bool is_done(Batch& batch);
+
+  void* allocate(std::uint64_t sequence, std::size_t bytes);
+
+  void abort(ErrorCode code, const std::string& text) noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Memory of allocate().
+  struct Region {
+    void* memory = nullptr;
+    ncclWindow_t window = nullptr;
+    void* handle = nullptr;
+  };
+
+  // The calls (group.cpp).
+  void check_failure() const;
+  Communicator::Patience patience(const Call& call);
+  void run_group(std::vector<DeviceCall> calls);
+  DeviceCall staged(DeviceCall call, Batch& batch);
+  void register_region(Region& region, std::size_t bytes, const Call& call);
+  void deregister_regions();
+  /// Fails the group on all ranks, unless it has failed, and throws the failure it has.
+  [[noreturn]] void fail(const Error& error);
+  /// fail() without the throw.
+  void declare(const Error& error) noexcept;
+  bool set_failure(const Error& error) noexcept;
+  /// Whether the device is done with a batch, and was before any failure, which throws otherwise.
+  bool observe(Batch& batch);
+  void check_buffers(const DeviceCall& call) const;
+
+  // The watchdog (watchdog.cpp).
+  void watch() noexcept;
+  void look(Clock::time_point now);
+  void look_at_calls(Clock::time_point now);
+  void look_at_peers(Clock::time_point now);
+  void look_at_nccl();
+  void exchange();
+  void drop_done();
+  std::string missing(const Call& call);
+  std::string here() const;
+
+  const Library& api_;
+  Host host_;
+  std::string name_;
+  Place place_;
+  std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds report_after_;
+  std::shared_ptr<Device> device_;
+  Communicator communicator_;
+  Board board_;
+  std::unique_ptr<Peers> peers_;
+  std::vector<Region> regions_;
+  std::shared_ptr<Batch> newest_;
+
+  mutable std::mutex mutex_;  ///< of what follows
+  std::condition_variable wake_;
+  std::optional<Error> failure_;
+  std::deque<std::shared_ptr<Batch>> pending_;
+  bool stop_ = false;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> sleeps_long_{false};
+
+  // Of the watchdog's thread.
+  bool revoked_ = false;
+  bool store_works_ = true;
+  std::optional<Clock::time_point> gone_at_;  ///< when a peer was first seen to have ended
+  Clock::time_point progress_at_{};           ///< when the oldest pending batch became that
+  std::shared_ptr<Batch> oldest_;
+  bool reported_ = false;
+  Clock::time_point next_exchange_{};
+  std::thread thread_;
+};
+
+}  // namespace muster::nccl

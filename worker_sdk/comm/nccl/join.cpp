@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/nccl/join.hpp"
+
+#include "worker_sdk/comm/nccl/device.hpp"
+#include "worker_sdk/comm/shm/peer_watch.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace muster::nccl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+std::string key_of(int rank) {
+  return "member/" + std::to_string(rank);
+}
+
+constexpr const char* kIdKey = "id";
+constexpr char kGood = '+';
+constexpr char kBad = '-';
+
+std::string bad_text(const Error& error) {
+  return kBad + std::to_string(static_cast<int>(error.code())) + " " + error.what();
+}
+
+/// Throws what another rank posted in the place of its value.
+std::string checked(const std::string& text) {
+  if (!text.empty() && text.front() == kGood) return text.substr(1);
+  const auto space = text.find(' ');
+  if (text.empty() || text.front() != kBad || space == std::string::npos)
+    throw Error(ErrorCode::backend, "what a rank posted for the nccl backend cannot be read");
+  throw Error(static_cast<ErrorCode>(std::atoi(text.c_str() + 1)), text.substr(space + 1));
+}
+
+milliseconds left_until(Clock::time_point end) {
+  return std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(end - Clock::now()));
+}
+
+/// NCCL would refuse later, in words that name no rank.
+void compare(const std::vector<Member>& members, const std::string& group) {
+  const auto name = [](const Member& member) {
+    return "rank " + std::to_string(member.rank) + " (host " + member.host + ")";
+  };
+  std::map<std::string, const Member*> gpus;
+  for (const Member& member : members) {
+    if (member.version != members.front().version)
+      throw Error(ErrorCode::backend, "group '" + group + "': " + name(members.front()) + " has NCCL " +
+                                          version_text(members.front().version) + ", " + name(member) +
+                                          " has " + version_text(member.version) +
+                                          "; install the same on all hosts");
+    const auto [place, is_new] = gpus.emplace(member.machine + " " + member.gpu, &member);
+    if (!is_new)
+      throw Error(ErrorCode::unsupported,
+                  "group '" + group + "': " + name(*place->second) + " and " + name(member) +
+                      " both use the GPU " + member.gpu +
+                      ", which NCCL refuses; give each rank a GPU of its own, or use "
+                      "another backend (docs/nccl.md says how to share one for tests)");
+  }
+}
+
+std::vector<Member> collect(const Host& host, int size, Clock::time_point end, const std::string& group) {
+  std::vector<Member> members;
+  for (int rank = 0; rank < size; ++rank) {
+    std::string text;
+    try {
+      text = host.get(key_of(rank), left_until(end));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::deadline) throw;
+      throw Error(ErrorCode::deadline,
+                  "group '" + group + "': rank " + std::to_string(rank) +
+                      " did not come to make the communicator; look at what it did last");
+    }
+    members.push_back(Member::decode(checked(text)));
+  }
+  return members;
+}
+
+std::string encode(const Joined& joined) {
+  std::string text(joined.id.internal, sizeof(joined.id.internal));
+  for (const Member& member : joined.members) {
+    const std::string one = member.encode();
+    text += std::to_string(one.size()) + " " + one;
+  }
+  return text;
+}
+
+Joined decode(const std::string& text, int size) {
+  Joined joined;
+  if (text.size() < sizeof(joined.id.internal))
+    throw Error(ErrorCode::backend, "rank 0 posted an id of NCCL that is too short");
+  std::memcpy(joined.id.internal, text.data(), sizeof(joined.id.internal));
+  std::size_t place = sizeof(joined.id.internal);
+  for (int rank = 0; rank < size; ++rank) {
+    const auto space = text.find(' ', place);
+    const auto bytes =
+        space == std::string::npos ? std::string::npos : std::strtoul(text.c_str() + place, nullptr, 10);
+    if (bytes > text.size() || space + 1 > text.size() - bytes)
+      throw Error(ErrorCode::backend, "rank 0 posted a list of members that cannot be read");
+    joined.members.push_back(Member::decode(text.substr(space + 1, bytes)));
+    place = space + 1 + bytes;
+  }
+  return joined;
+}
+
+}  // namespace
+
+std::string Member::encode() const {
+  // Names come last and hold no newline.
+  std::ostringstream out;
+  out << rank << ' ' << version << ' ' << pid << ' ' << start_time << ' ' << pid_namespace << '\n'
+      << boot << '\n'
+      << gpu << '\n'
+      << host << '\n'
+      << machine;
+  return out.str();
+}
+
+Member Member::decode(const std::string& text) {
+  Member member;
+  std::istringstream in(text);
+  in >> member.rank >> member.version >> member.pid >> member.start_time >> member.pid_namespace;
+  in.ignore(1);
+  if (!in || !std::getline(in, member.boot) || !std::getline(in, member.gpu) ||
+      !std::getline(in, member.host))
+    throw Error(ErrorCode::backend, "what a rank posted about itself cannot be read");
+  std::getline(in, member.machine);
+  return member;
+}
+
+Member this_member(const Library& api, int rank, int device, const std::string& host) {
+  Member member;
+  member.rank = rank;
+  member.host = host.empty() ? "?" : host;
+  const char* const id = std::getenv("NCCL_HOSTID");  // NOLINT(concurrency-mt-unsafe)
+  char name[256] = {};
+  (void)gethostname(name, sizeof(name) - 1);
+  member.machine = id != nullptr && *id != '\0' ? id : name;
+  member.gpu = bus_id_of(api, device);
+  member.version = api.version;
+  member.pid = getpid();
+  member.start_time = shm::start_time_of(member.pid);
+  member.pid_namespace = shm::own_pid_namespace();
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  std::getline(boot, member.boot);
+  for (char& letter : member.machine)
+    if (letter == '\n') letter = ' ';
+  return member;
+}
+
+void cannot_join(const Host& host, int rank, int size, const Error& error) noexcept {
+  try {
+    if (size > 1) host.set(rank == 0 ? kIdKey : key_of(rank), bad_text(error));
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the others then meet their deadline
+  }
+}
+
+Joined join(const Host& host, const Library& api, int rank, int size, milliseconds limit,
+            const std::string& group, const std::function<Member()>& make_member) {
+  const auto end = Clock::now() + limit;
+  try {
+    const Member own = make_member();
+    host.set(key_of(rank), kGood + own.encode());
+    if (rank != 0) return decode(checked(host.get(kIdKey, left_until(end + milliseconds(500)))), size);
+    Joined joined;
+    joined.members = collect(host, size, end, group);
+    compare(joined.members, group);
+    const ncclResult_t result = api.ncclGetUniqueId(&joined.id);
+    if (result != ncclSuccess)
+      throw Error(ErrorCode::backend, std::string("ncclGetUniqueId failed: ") +
+                                          api.ncclGetErrorString(result) + " (" +
+                                          api.ncclGetLastError(nullptr) + ")");
+    host.set(kIdKey, kGood + encode(joined));
+    return joined;
+  } catch (const Error& error) {
+    cannot_join(host, rank, size, error);
+    throw;
+  }
+}
+
+}  // namespace muster::nccl

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL and the CUDA runtime as tables of function pointers, found when the plug-in is first used: it links
+// neither, so it can be installed anywhere, and tests put fakes in their place.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <string>
+
+namespace muster::nccl {
+
+/// From NVIDIA's resiliency notes and release notes: ncclCommAbort() with several threads is safe from 2.19.
+constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
+
+// name, arguments, which the compiler compares with the headers; some names are overloaded in C++.
+#define MUSTER_NCCL_REQUIRED(X)                                                                              \
+  X(ncclGetVersion, (int*))                                                                                  \
+  X(ncclGetUniqueId, (ncclUniqueId*))                                                                        \
+  X(ncclCommInitRankConfig, (ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*))                            \
+  X(ncclCommFinalize, (ncclComm_t))                                                                          \
+  X(ncclCommDestroy, (ncclComm_t))                                                                           \
+  X(ncclCommAbort, (ncclComm_t))                                                                             \
+  X(ncclCommGetAsyncError, (ncclComm_t, ncclResult_t*))                                                      \
+  X(ncclMemAlloc, (void**, std::size_t))                                                                     \
+  X(ncclMemFree, (void*))                                                                                    \
+  X(ncclCommRegister, (ncclComm_t, void*, std::size_t, void**))                                              \
+  X(ncclCommDeregister, (ncclComm_t, void*))                                                                 \
+  X(ncclGroupStart, ())                                                                                      \
+  X(ncclGroupEnd, ())                                                                                        \
+  X(ncclAllReduce, (const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t)) \
+  X(ncclReduce,                                                                                              \
+    (const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t))           \
+  X(ncclReduceScatter,                                                                                       \
+    (const void*, void*, std::size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))                \
+  X(ncclBroadcast, (const void*, void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))         \
+  X(ncclAllGather, (const void*, void*, std::size_t, ncclDataType_t, ncclComm_t, cudaStream_t))              \
+  X(ncclSend, (const void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))                     \
+  X(ncclRecv, (void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+
+// Newer than kOldestVersion: null where the library lacks them.
+#define MUSTER_NCCL_OPTIONAL(X)                                                                   \
+  X(ncclCommRevoke, (ncclComm_t, int))                                                            \
+  X(ncclCommWindowRegister, (ncclComm_t, void*, std::size_t, ncclWindow_t*, int))                 \
+  X(ncclCommWindowDeregister, (ncclComm_t, ncclWindow_t))                                         \
+  X(ncclAlltoAll, (const void*, void*, std::size_t, ncclDataType_t, ncclComm_t, cudaStream_t))    \
+  X(ncclGather, (const void*, void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t)) \
+  X(ncclScatter, (const void*, void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+
+#define MUSTER_CUDA_REQUIRED(X)                                                       \
+  X(cudaGetDeviceCount, (int*))                                                       \
+  X(cudaGetDevice, (int*))                                                            \
+  X(cudaSetDevice, (int))                                                             \
+  X(cudaDeviceGetPCIBusId, (char*, int, int))                                         \
+  X(cudaGetLastError, ())                                                             \
+  X(cudaDeviceGetStreamPriorityRange, (int*, int*))                                   \
+  X(cudaStreamCreateWithPriority, (cudaStream_t*, unsigned, int))                     \
+  X(cudaStreamDestroy, (cudaStream_t))                                                \
+  X(cudaStreamSynchronize, (cudaStream_t))                                            \
+  X(cudaStreamIsCapturing, (cudaStream_t, cudaStreamCaptureStatus*))                  \
+  X(cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode*))                    \
+  X(cudaEventCreateWithFlags, (cudaEvent_t*, unsigned))                               \
+  X(cudaEventDestroy, (cudaEvent_t))                                                  \
+  X(cudaEventRecord, (cudaEvent_t, cudaStream_t))                                     \
+  X(cudaEventQuery, (cudaEvent_t))                                                    \
+  X(cudaMalloc, (void**, std::size_t))                                                \
+  X(cudaFree, (void*))                                                                \
+  X(cudaMallocAsync, (void**, std::size_t, cudaStream_t))                             \
+  X(cudaFreeAsync, (void*, cudaStream_t))                                             \
+  X(cudaMemcpyAsync, (void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t)) \
+  X(cudaMemsetAsync, (void*, int, std::size_t, cudaStream_t))                         \
+  X(cudaPointerGetAttributes, (cudaPointerAttributes*, const void*))
+
+/// Never called: gives the type of a function that is declared with just these arguments.
+template <typename Function>
+Function* declared(Function* function);
+
+#define MUSTER_NCCL_MEMBER(name, arguments) \
+  decltype(declared<ncclResult_t arguments>(&::name)) name = nullptr;
+#define MUSTER_CUDA_MEMBER(name, arguments) decltype(declared<cudaError_t arguments>(&::name)) name = nullptr;
+
+/// Plain tables; copied where they are needed.
+struct Library {
+  MUSTER_NCCL_REQUIRED(MUSTER_NCCL_MEMBER)
+  MUSTER_NCCL_OPTIONAL(MUSTER_NCCL_MEMBER)
+  MUSTER_CUDA_REQUIRED(MUSTER_CUDA_MEMBER)
+  const char* (*ncclGetErrorString)(ncclResult_t) = nullptr;
+  const char* (*ncclGetLastError)(ncclComm_t) = nullptr;
+  const char* (*cudaGetErrorString)(cudaError_t) = nullptr;
+  int version = 0;  ///< of NCCL, as NCCL_VERSION()
+};
+
+#undef MUSTER_NCCL_MEMBER
+#undef MUSTER_CUDA_MEMBER
+
+/// The libraries of this machine, loaded once in the life of the process. Throws Error (unsupported) that
+/// names what is missing. MUSTER_NCCL_LIBRARY and MUSTER_CUDART_LIBRARY name other files.
+const Library& library();
+
+/// "2.28.9".
+std::string version_text(int version);
+
+/// Throws Error (unsupported, out_of_memory or backend) unless `result` is cudaSuccess. `what` is what was
+/// tried: "cudaMalloc of 5 bytes on device 1".
+void check(const Library& api, cudaError_t result, const std::string& what);
+
+}  // namespace muster::nccl

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/plugin/failure_channel.hpp"
+
+#include "worker_sdk/thread/quiet_thread.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+namespace muster::plugin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How often listeners may look around.
+constexpr auto kLookInterval = std::chrono::milliseconds(500);
+/// A store that takes longer is lost: the end of a world waits for the last message.
+constexpr auto kStoreTimeout = std::chrono::seconds(5);
+/// A text from the store is cut here: a page of it is more than anybody reads.
+constexpr std::size_t kMaxTextBytes = 4000;
+
+/// "<code>\n<group>\n<text>".
+std::string encoded(ErrorCode code, const std::string& group, const std::string& text) {
+  return std::to_string(static_cast<int>(code)) + "\n" + group + "\n" + text.substr(0, kMaxTextBytes);
+}
+
+std::optional<std::string> group_of(const std::string& event) {
+  const auto first = event.find('\n');
+  const auto second = first == std::string::npos ? first : event.find('\n', first + 1);
+  if (second == std::string::npos) return {};
+  return event.substr(first + 1, second - first - 1);
+}
+
+}  // namespace
+
+FailureChannel::FailureChannel(StoreClient& store, std::string prefix)
+    : store_(store.clone()), prefix_(std::move(prefix)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (wake_fd_ < 0)
+    throw Error(ErrorCode::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
+  store_->set_timeout(kStoreTimeout);
+  thread_ = quiet_thread([this] { watch(); });
+}
+
+FailureChannel::~FailureChannel() {
+  {
+    const std::lock_guard lock(outbox_mutex_);
+    stop_ = true;
+  }
+  wake();
+  thread_.join();
+  close(wake_fd_);
+}
+
+void FailureChannel::wake() {
+  const std::uint64_t one = 1;
+  // It can only fail when the counter is full, and then the thread wakes anyway.
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+}
+
+void FailureChannel::join(const std::string& group, FailureListener& listener) {
+  std::optional<Failure> told;
+  {
+    const std::lock_guard lock(mutex_);
+    listeners_[group] = &listener;
+    const auto known = failures_.find(group);
+    if (known != failures_.end()) told = known->second;
+  }
+  // Not under the lock: a listener may wait for what this channel has to deliver.
+  if (told) listener.group_failed(told->code, told->text);
+}
+
+bool FailureChannel::is_delivering() const noexcept {
+  return thread_.get_id() == std::this_thread::get_id();
+}
+
+void FailureChannel::leave(const std::string& group) {
+  const std::lock_guard lock(mutex_);
+  listeners_.erase(group);
+}
+
+void FailureChannel::tell(const std::string& group, ErrorCode code, const std::string& text) noexcept {
+  {
+    const std::lock_guard lock(outbox_mutex_);
+    outbox_.push_back({group, {code, text}});
+  }
+  wake();
+}
+
+/// Nobody is told of a lost store here, the calls that need it say so.
+void FailureChannel::watch() noexcept {
+  try {
+    for (std::int64_t next = 1;;) {
+      send_out(next);
+      {
+        const std::lock_guard lock(outbox_mutex_);
+        if (stop_ && outbox_.empty()) return;
+      }
+      const std::string key = prefix_ + "event/" + std::to_string(next);
+      if (store_->wait_or_wake({key}, wake_fd_, kLookInterval)) {
+        receive(store_->get(key));
+        ++next;
+      }
+      look_around();
+    }
+  } catch (const std::exception&) {
+  }
+  try {
+    go_on_alone();
+  } catch (const std::exception&) {
+  }
+}
+
+/// What this rank tells reaches its own listeners, without the others' word on what came first.
+void FailureChannel::go_on_alone() {
+  for (;;) {
+    drain_wake();
+    for (;;) {
+      Message message;
+      {
+        const std::lock_guard lock(outbox_mutex_);
+        if (outbox_.empty() && stop_) return;
+        if (outbox_.empty()) break;
+        message = std::move(outbox_.front());
+        outbox_.pop_front();
+      }
+      deliver(message.group, message.failure);
+    }
+    look_around();
+    pollfd woken{wake_fd_, POLLIN, 0};
+    poll(&woken, 1, static_cast<int>(kLookInterval.count()));
+  }
+}
+
+void FailureChannel::drain_wake() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = read(wake_fd_, &count, sizeof(count));
+}
+
+/// `next` is the first event that has not been received.
+void FailureChannel::send_out(std::int64_t next) {
+  drain_wake();
+  for (;;) {
+    Message message;
+    {
+      const std::lock_guard lock(outbox_mutex_);
+      if (outbox_.empty()) return;
+      message = outbox_.front();
+    }
+    send(message, next);
+    // Only now: a message that the store did not take is delivered here.
+    const std::lock_guard lock(outbox_mutex_);
+    outbox_.pop_front();
+  }
+}
+
+/// Takes the first free number from `number` on and fills it in one request: a rank that died between two
+/// would leave a gap, at which all others wait.
+void FailureChannel::send(const Message& message, std::int64_t number) {
+  const std::string event = encoded(message.failure.code, message.group, message.failure.text);
+  for (;; ++number) {
+    const std::string key = prefix_ + "event/" + std::to_string(number);
+    const std::string there = store_->compare_set(key, "", event);
+    if (there == event) {
+      // Not every server wakes those who wait for a key that began so.
+      store_->set(key, event);
+      return;
+    }
+    // Of a group the first failure counts.
+    if (group_of(there) == message.group) return;
+  }
+}
+
+void FailureChannel::receive(const std::string& event) {
+  const auto group = group_of(event);
+  if (!group) return;
+  const auto first = event.find('\n');
+  int code = 0;
+  std::from_chars(event.data(), event.data() + first, code);
+  deliver(*group, {static_cast<ErrorCode>(code), event.substr(first + 1 + group->size() + 1)});
+}
+
+void FailureChannel::deliver(const std::string& group, const Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (!failures_.emplace(group, failure).second) return;
+  const auto listener = listeners_.find(group);
+  if (listener != listeners_.end()) listener->second->group_failed(failure.code, failure.text);
+}
+
+void FailureChannel::look_around() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [group, listener] : listeners_) listener->look(Clock::now());
+}
+
+}  // namespace muster::plugin

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/plugin/loader.hpp"
+
+#include "muster/error.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+namespace muster::plugin {
+namespace {
+
+/// What a missing library means in packages.
+std::string advice(const std::string& name) {
+  if (name == "gloo") return "install Gloo (Debian: libgloo0) and Muster's backends";
+  if (name == "mpi") return "install Open MPI (Debian: libopenmpi3, openmpi-bin) and Muster's backends";
+  if (name == "nccl") return "install NCCL and CUDA's runtime (NVIDIA: libnccl2) and Muster's backends";
+  return "known backends are shm, gloo, mpi, nccl and hierarchical";
+}
+
+Error cannot_load(const std::string& name, const std::string& cause) {
+  return Error(ErrorCode::unsupported,
+               "the backend '" + name + "' cannot be loaded: " + cause + "; " + advice(name) +
+                   ", or set MUSTER_PLUGIN_PATH to the folder that holds libmuster_" + name + ".so");
+}
+
+bool is_plain_name(const std::string& name) {
+  if (name.empty() || name.size() > 32) return false;
+  return name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
+/// The handle stays open for ever: dlopen counts, so a second call is cheap and gives the same object.
+void* open_object(const std::string& name) {
+  if (!is_plain_name(name)) throw cannot_load(name, "that is no name of a backend");
+  const std::string file = "libmuster_" + name + ".so";
+  std::string tried;
+  for (const std::string& folder : plugin_folders()) {
+    const std::string path = folder + "/" + file;
+    if (access(path.c_str(), F_OK) != 0) {
+      tried += (tried.empty() ? "" : ", ") + path;
+      continue;
+    }
+    void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) throw cannot_load(name, dlerror());
+    return handle;
+  }
+  throw cannot_load(name, "there is no " + tried);
+}
+
+}  // namespace
+
+std::vector<std::string> plugin_folders() {
+  const char* const given = secure_getenv("MUSTER_PLUGIN_PATH");
+  if (given != nullptr && *given != '\0') return {given};
+  Dl_info info{};
+  std::string object;
+  if (dladdr(reinterpret_cast<void*>(&plugin_folders), &info) != 0 && info.dli_fname != nullptr)
+    object = info.dli_fname;
+  // A program is named as it was called, which may be no path; a shared object by its path.
+  if (object.find('/') == std::string::npos || access(object.c_str(), F_OK) != 0) object = "/proc/self/exe";
+  char path[PATH_MAX];
+  if (realpath(object.c_str(), path) == nullptr) return {};
+  const std::string folder = std::string(path).substr(0, std::string_view(path).rfind('/'));
+  return {folder + "/muster", folder + "/../lib/muster"};
+}
+
+const muster_plugin& load_plugin(const std::string& name) {
+  void* const handle = open_object(name);
+  void* const symbol = dlsym(handle, MUSTER_PLUGIN_ENTRY);
+  if (symbol == nullptr) throw cannot_load(name, dlerror());
+  const muster_plugin* const plugin = reinterpret_cast<muster_plugin_entry_fn>(symbol)();
+  if (plugin == nullptr || plugin->version != MUSTER_PLUGIN_VERSION)
+    throw cannot_load(name, "it has version " + std::to_string(plugin == nullptr ? 0 : plugin->version) +
+                                " of the interface and this Muster " + std::to_string(MUSTER_PLUGIN_VERSION) +
+                                "; both must come from one installation");
+  return *plugin;
+}
+
+Usability probe_plugin(const std::string& name, int local_rank) {
+  try {
+    const muster_plugin& plugin = load_plugin(name);
+    muster_plugin_error error{};
+    char device[MUSTER_PLUGIN_DEVICE_BYTES] = "";
+    if (plugin.probe != nullptr && plugin.probe(local_rank, device, &error) != 0) return {error.text, ""};
+    return {"", std::string(device, strnlen(device, sizeof(device)))};
+  } catch (const Error& error) {
+    return {error.what(), ""};
+  }
+}
+
+void* plugin_function(const std::string& name, const char* function) {
+  void* const symbol = dlsym(open_object(name), function);
+  if (symbol == nullptr) throw cannot_load(name, dlerror());
+  return symbol;
+}
+
+}  // namespace muster::plugin

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Backend whose work is done by a plug-in.
+#pragma once
+
+#include "worker_sdk/comm/backend.hpp"
+#include "worker_sdk/comm/plugin/failure_channel.hpp"
+#include "worker_sdk/comm/plugin/plugin.h"
+#include "worker_sdk/comm/process_group.hpp"
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::plugin {
+
+/// What a plug-in wants to know beyond the plan.
+struct Surroundings {
+  int local_rank = 0;
+  int device = -1;
+  std::string run_id = "none";
+  /// One entry a rank of the group: its host's name.
+  std::vector<std::string> hosts = {};
+  /// What messages call the ranks; empty: by their ranks in the group.
+  std::vector<int> shown_ranks = {};
+  /// Network interface to use; "": that of `address`.
+  std::string interface_name = {};
+  /// Address of this host for the other hosts; "": found by the way to the store.
+  std::string address = {};
+};
+
+/// Name of a group in the failure channel and below which its keys lie: unique in the world, the same on all
+/// ranks of the group.
+struct GroupKey {
+  std::string text;
+};
+
+class PluginBackend final : public Backend, private FailureListener {
+ public:
+  /// All ranks of the plan call it alike. `store` is used only here.
+  PluginBackend(const std::string& name, const GroupPlan& plan, const GroupKey& key,
+                const Surroundings& surroundings, StoreClient& store,
+                std::shared_ptr<FailureChannel> channel);
+  ~PluginBackend() override;
+
+  std::string_view name() const override { return plugin_.name; }
+
+  void run(std::span<const Operation> batch) override;
+
+  bool is_device() const override { return plugin_.is_device != 0; }
+
+  std::unique_ptr<Completion> last_run() override;
+  void* allocate(const Call& call) override;
+  void abort(ErrorCode code, const std::string& text) noexcept override;
+
+ private:
+  struct Failure {
+    ErrorCode code;
+    std::string text;
+  };
+
+  class Token;
+  struct Keys;
+
+  void group_failed(ErrorCode code, const std::string& text) noexcept override;
+  void look(std::chrono::steady_clock::time_point now) noexcept override;
+  void create(const GroupPlan& plan, const Surroundings& surroundings, StoreClient& store);
+  muster_plugin_host make_host();
+  std::optional<Failure> failure();
+  bool remember(ErrorCode code, const std::string& text);
+  void prefer_alarm(muster_plugin_error& error) const;
+  [[noreturn]] void fail(const muster_plugin_error& error);
+  [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock);
+
+  static int32_t host_aborted(void* context, muster_plugin_error* error);
+  static void host_fail_group(void* context, int32_t code, const char* text);
+  static void host_log(void* context, int32_t level, const char* text);
+
+  const muster_plugin& plugin_;
+  int rank_;
+  std::string group_name_;
+  std::chrono::milliseconds report_after_;
+  std::string key_;
+  std::shared_ptr<FailureChannel> channel_;
+  muster_plugin_host host_{};
+  StoreClient* store_ = nullptr;           ///< while create() runs
+  std::shared_ptr<JoinAlarm> join_alarm_;  ///< ends the waits of create()
+  std::mutex side_mutex_;
+  std::unique_ptr<StoreClient> side_store_;  ///< behind side_mutex_
+  void* group_ = nullptr;
+  std::vector<muster_plugin_operation> operations_;  ///< kept for its memory
+  std::vector<void*> memory_;                        ///< of allocate(), where the plug-in has none of its own
+
+  std::mutex mutex_;  ///< of what follows
+  std::condition_variable told_;
+  std::optional<Failure> local_;   ///< what this rank knows first
+  std::optional<Failure> agreed_;  ///< what all ranks throw
+  bool can_abort_ = false;         ///< the plug-in's group is there and abort() has not been called
+  std::optional<std::chrono::steady_clock::time_point> entered_at_;  ///< set in run()
+  bool reported_ = false;
+  Call current_;
+};
+
+}  // namespace muster::plugin

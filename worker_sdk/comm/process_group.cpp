@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/process_group.hpp"
+
+#include "worker_sdk/comm/call_queue.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+namespace muster {
+namespace {
+
+/// FNV-1a over the counts: the same on all ranks when all give the same counts.
+std::uint64_t signature_of(std::span<const std::uint64_t> counts) {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (std::uint64_t count : counts)
+    for (int byte = 0; byte < 8; ++byte, count >>= 8) hash = (hash ^ (count & 0xFF)) * 0x100000001B3U;
+  return hash;
+}
+
+Operation in_place(Collective collective, void* data, std::size_t count, DataType type) {
+  Operation operation;
+  operation.call.collective = collective;
+  operation.call.count = count;
+  operation.call.type = type;
+  operation.in = data;
+  operation.out = data;
+  return operation;
+}
+
+/// What ends a call: also where nobody foresaw it, the other ranks must not wait for this one.
+Error as_error(const std::exception& thrown, const Call& call, const ProcessGroup& group) {
+  if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
+  const bool is_memory = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr;
+  const std::string where =
+      "rank " + std::to_string(group.rank()) + " of the group '" + group.name() + "' in " + describe(call);
+  if (is_memory) return Error(ErrorCode::out_of_memory, "no memory is left for " + where);
+  return Error(ErrorCode::backend, where + " failed: " + thrown.what());
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend, GroupPlan plan,
+                           std::shared_ptr<GroupFactory> factory)
+    : plan_(std::move(plan)), factory_(std::move(factory)), backend_(std::move(backend)) {
+  if (factory_) observer_ = factory_->observer(plan_);
+}
+
+ProcessGroup::~ProcessGroup() {
+  if (queue_ && !queue_->is_idle()) abort("it was destroyed with unfinished calls");
+  queue_.reset();
+}
+
+/// What does not matter to a call must not differ between ranks.
+void ProcessGroup::number(std::span<Operation> batch) {
+  for (Operation& operation : batch) {
+    Call& call = operation.call;
+    if (!has_root(call.collective) && !is_point_to_point(call.collective)) call.root = 0;
+    if (!is_point_to_point(call.collective)) call.tag = 0;
+    if (!is_reduction(call.collective)) call.op = ReduceOp::sum;
+    if (call.collective == Collective::barrier) {
+      call.type = DataType::u8;
+      call.count = 0;
+    }
+    check_operation(operation, rank(), size());
+    if (operation.call.collective != Collective::all_gather_v) continue;
+    operation.call.signature = signature_of(operation.counts);
+    operation.call.count = 0;
+    for (const std::uint64_t count : operation.counts) operation.call.count += count;
+  }
+  for (Operation& operation : batch)
+    operation.call.sequence = is_point_to_point(operation.call.collective) ? sequence_ : ++sequence_;
+}
+
+void ProcessGroup::execute(std::span<const Operation> batch) {
+  check_alive();
+  const Operation* current = batch.data();
+  try {
+    if (observer_) {
+      for (const Operation& operation : batch) {
+        current = &operation;
+        observer_->entering(operation.call);
+      }
+    }
+    backend_->run(batch);
+  } catch (const std::exception& thrown) {
+    const Error error = as_error(thrown, current->call, *this);
+    fail(current->call, error);
+    throw Error(error);
+  }
+}
+
+void ProcessGroup::completed(std::span<const Operation> batch) {
+  if (!observer_) return;
+  for (const Operation& operation : batch) observer_->completed(operation.call);
+}
+
+void ProcessGroup::check_alive() {
+  if (!has_failed_) return;
+  const std::lock_guard lock(failure_mutex_);
+  throw *failure_;
+}
+
+/// A call ended with `error`: unless only its arguments were wrong, all ranks' calls do.
+void ProcessGroup::fail(const Call& call, const Error& error) {
+  if (observer_) observer_->failed(call, error);
+  if (error.code() == ErrorCode::invalid_argument) return;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) failure_ = error;
+  }
+  has_failed_ = true;
+  backend_->abort(error.code(), error.what());
+}
+
+CallQueue& ProcessGroup::queue() {
+  if (!queue_) queue_ = std::make_unique<CallQueue>(*this);
+  return *queue_;
+}
+
+void ProcessGroup::run(Operation operation) {
+  const std::lock_guard lock(order_);
+  run_numbered(std::span(&operation, 1));
+}
+
+void ProcessGroup::run(std::vector<Operation> batch) {
+  if (batch.empty()) return;
+  const std::lock_guard lock(order_);
+  run_numbered(batch);
+}
+
+/// `order_` is held.
+void ProcessGroup::run_numbered(std::span<Operation> batch) {
+  const std::uint64_t before = sequence_;
+  number(batch);
+  if (queue_) queue_->drain();
+  try {
+    execute(batch);
+  } catch (const Error& error) {
+    // A call that was refused was none.
+    if (error.code() == ErrorCode::invalid_argument) sequence_ = before;
+    throw;
+  }
+  if (backend_->is_device() && batch.back().stream == nullptr) wait_for_device(batch);
+  completed(batch);
+}
+
+/// The backend keeps the deadline of what it has put on its own stream.
+void ProcessGroup::wait_for_device(std::span<const Operation> batch) {
+  try {
+    make_device_work(backend_->last_run(), describe(batch.back().call))->wait();
+  } catch (const std::exception& thrown) {
+    const Error error = as_error(thrown, batch.back().call, *this);
+    fail(batch.back().call, error);
+    throw Error(error);
+  }
+}
+
+std::shared_ptr<Work> ProcessGroup::start(std::vector<Operation> batch) {
+  if (batch.empty()) return make_finished_work();
+  const std::lock_guard lock(order_);
+  number(batch);
+  if (!backend_->is_device()) return queue().push(std::move(batch));
+  execute(batch);
+  completed(batch);
+  return make_device_work(backend_->last_run(), describe(batch.front().call));
+}
+
+void ProcessGroup::barrier() {
+  run(in_place(Collective::barrier, nullptr, 0, DataType::u8));
+}
+
+void ProcessGroup::broadcast(void* data, std::size_t bytes, int root) {
+  Operation operation = in_place(Collective::broadcast, data, bytes, DataType::u8);
+  operation.call.root = root;
+  run(operation);
+}
+
+void ProcessGroup::all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) {
+  Operation operation = in_place(Collective::all_reduce, data, count, type);
+  operation.call.op = op;
+  run(operation);
+}
+
+void* ProcessGroup::allocate(std::size_t bytes) {
+  constexpr std::size_t kLimit = std::size_t{1} << 43;
+  if (bytes > kLimit)
+    throw Error(ErrorCode::invalid_argument, "allocate: " + std::to_string(bytes) + " bytes are too many");
+  const std::lock_guard lock(order_);
+  if (queue_) queue_->drain();
+  Call call;
+  call.collective = Collective::allocate;
+  call.count = bytes;
+  call.sequence = ++sequence_;
+  check_alive();
+  try {
+    if (observer_) observer_->entering(call);
+    void* const memory = backend_->allocate(call);
+    if (observer_) observer_->completed(call);
+    return memory;
+  } catch (const std::exception& thrown) {
+    const Error error = as_error(thrown, call, *this);
+    if (error.code() == ErrorCode::invalid_argument) --sequence_;
+    fail(call, error);
+    throw Error(error);
+  }
+}
+
+void ProcessGroup::abort(const std::string& reason) {
+  backend_->abort(ErrorCode::aborted,
+                  "the group '" + name() + "' was aborted by rank " + std::to_string(rank()) + ": " + reason);
+}
+
+}  // namespace muster

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process group: the ranks of a job that exchange buffers together.
+#pragma once
+
+#include "muster/error.hpp"
+#include "worker_sdk/comm/backend.hpp"
+#include "worker_sdk/comm/call.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster {
+
+class CallQueue;
+class JoinAlarm;
+
+struct ProcessGroupOptions {
+  /// Longest time that one call waits for the other ranks. Default: 10 minutes.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  /// Longest time that making the group waits for them. Default: 0, as long as a call.
+  std::chrono::milliseconds join_timeout = std::chrono::milliseconds(0);
+  /// A call that waits longer is reported on stderr, once, with the ranks that are missing. 0: never.
+  /// Default: 15 seconds.
+  std::chrono::milliseconds report_after = std::chrono::seconds(15);
+  /// Name of the group, unique in the job. Default: "world".
+  std::string name = "world";
+  /// Number of the job's round (WorkerEnv::restart_count). It keeps a restarted job from the keys of its
+  /// earlier rounds where the store outlives them, as under torchrun. Default: 0.
+  int round = 0;
+
+  std::chrono::milliseconds join_limit() const { return join_timeout.count() > 0 ? join_timeout : timeout; }
+};
+
+/// Sees every call of a group, on the thread that makes it, in the call's way: it must take nanoseconds.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  /// Before the backend sees it. May throw Error, which ends the call and the group.
+  virtual void entering(const Call& call) = 0;
+  virtual void completed(const Call& call) = 0;
+  virtual void failed(const Call& call, const Error& error) noexcept = 0;
+};
+
+/// One rank's view of a group that is to be made.
+struct GroupPlan {
+  int rank = 0;
+  int size = 1;
+  /// The ranks of the world that are in it, in the order of their ranks here.
+  std::vector<int> members = {};
+  ProcessGroupOptions options = {};
+  /// Ends the waits of the making early. Null: nobody watches.
+  std::shared_ptr<JoinAlarm> alarm = {};
+};
+
+/// Makes the groups of one world. All ranks of a plan call make() alike. One thread at a time.
+class GroupFactory {
+ public:
+  virtual ~GroupFactory() = default;
+  virtual std::unique_ptr<Backend> make(const GroupPlan& plan) = 0;
+
+  /// Null: nobody looks.
+  virtual std::shared_ptr<CallObserver> observer(const GroupPlan&) { return nullptr; }
+};
+
+/// A call that was started and not waited for. Any thread, one at a time.
+class Work {
+ public:
+  virtual ~Work() = default;
+  /// Whether the call is complete on this rank. Throws Error when it failed.
+  virtual bool test() = 0;
+  /// Waits until it is. Throws what the call threw, or Error (deadline) after `limit`, by which the call
+  /// itself does not end: it keeps the deadline of its group.
+  virtual void wait(std::optional<std::chrono::milliseconds> limit = std::nullopt) = 0;
+};
+
+/// Ranks of one job and the calls between them.
+/// All ranks make the same collective calls in the same order. A call that differs between ranks fails on
+/// every rank with both calls named. Every call ends by the deadline of the group's options. An Error other
+/// than invalid_argument leaves the group dead: later calls fail with the same text.
+/// Calls may come from any thread, one at a time; abort() at any time.
+class ProcessGroup {
+ public:
+  /// `factory` may be null: then there is no split() and no observer.
+  ProcessGroup(std::unique_ptr<Backend> backend, GroupPlan plan,
+               std::shared_ptr<GroupFactory> factory = nullptr);
+  /// Calls that were started and are not complete are aborted.
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int rank() const { return plan_.rank; }
+
+  int size() const { return plan_.size; }
+
+  const std::string& name() const { return plan_.options.name; }
+
+  std::string_view backend() const { return backend_->name(); }
+
+  /// Whether a call of this rank has failed so that every later one does. Any thread.
+  bool has_failed() const { return has_failed_; }
+
+  const GroupPlan& plan() const { return plan_; }
+
+  /// Runs a call (its sequence is given here) and returns when it is complete on this rank.
+  void run(Operation operation);
+  /// Runs calls as one: collectives in their order, sends and receives all at once, so that they cannot wait
+  /// for one another.
+  void run(std::vector<Operation> batch);
+  /// The same without waiting. The buffers belong to the call until the work is complete; counts are copied.
+  /// Calls of a group run in the order in which they are started.
+  std::shared_ptr<Work> start(std::vector<Operation> batch);
+
+  /// Returns when every rank has called it.
+  void barrier();
+  /// Copies `bytes` bytes at `data` from rank `root` to all others.
+  void broadcast(void* data, std::size_t bytes, int root);
+  /// In place: afterwards `data` holds, on every rank and bit for bit the same, the reduction of `count`
+  /// elements over the ranks in rank order. Memory from allocate() needs no copy.
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op);
+  /// Memory in which collectives need fewest copies, zeroed. All ranks call it in the same order with the
+  /// same size. Lives as long as the group.
+  void* allocate(std::size_t bytes);
+
+  /// A group of the ranks that give the same color, ordered by key and then by rank here. All ranks call it.
+  /// Null where the color is negative.
+  std::unique_ptr<ProcessGroup> split(int color, int key);
+  /// A group of `ranks` of this group, in that order, without repetition. All ranks of this group call it
+  /// alike; null on those that are not in it. Lists that differ are a mismatch on every rank.
+  std::unique_ptr<ProcessGroup> new_group(std::span<const int> ranks);
+
+  /// Makes every present and later call of every rank fail with `reason`. Any thread.
+  void abort(const std::string& reason);
+
+ private:
+  friend class CallQueue;
+
+  void number(std::span<Operation> batch);
+  void run_numbered(std::span<Operation> batch);
+  std::unique_ptr<ProcessGroup> make_child(int color, int key, std::span<const int> ranks);
+  [[noreturn]] void refuse_lists(std::span<const int> ranks, int other);
+  void check_alive();
+  void fail(const Call& call, const Error& error);
+  void execute(std::span<const Operation> batch);
+  void wait_for_device(std::span<const Operation> batch);
+  void completed(std::span<const Operation> batch);
+  CallQueue& queue();
+
+  GroupPlan plan_;
+  std::shared_ptr<GroupFactory> factory_;
+  std::shared_ptr<CallObserver> observer_;
+  std::unique_ptr<Backend> backend_;
+  std::mutex order_;  ///< held while a call is numbered and given its place; the queue's own lock is inner
+  std::uint64_t sequence_ = 0;
+  std::uint64_t children_ = 0;
+  std::atomic<bool> has_failed_{false};
+  std::mutex failure_mutex_;
+  std::optional<Error> failure_;  ///< what later calls fail with
+  std::unique_ptr<CallQueue> queue_;
+};
+
+/// Throws Error (invalid_argument) that names what is wrong with `operation` in a group of `size` ranks.
+void check_operation(const Operation& operation, int rank, int size);
+
+}  // namespace muster

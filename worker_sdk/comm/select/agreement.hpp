@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker_sdk/store/store_client.hpp"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace muster::select {
+
+/// All ranks of a world say something and learn what the others said.
+class Agreement {
+ public:
+  /// `prefix` of its keys: of this world alone.
+  Agreement(StoreClient& store, std::string prefix, int rank, int size, std::chrono::milliseconds timeout);
+
+  /// One entry a rank. Every rank calls it with the same `topic`, each topic once. Throws Error (deadline)
+  /// that names the ranks which did not come.
+  std::vector<std::string> gather(const std::string& topic, const std::string& mine);
+
+ private:
+  std::string missing(const std::string& topic);
+
+  StoreClient& store_;
+  std::string prefix_;
+  int rank_;
+  int size_;
+  std::chrono::milliseconds timeout_;
+};
+
+}  // namespace muster::select

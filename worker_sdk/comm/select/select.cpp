@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/select/select.hpp"
+
+#include "worker_sdk/comm/hierarchical/hierarchical.hpp"
+#include "worker_sdk/comm/plugin/failure_channel.hpp"
+#include "worker_sdk/comm/plugin/loader.hpp"
+#include "worker_sdk/comm/plugin/plugin_backend.hpp"
+#include "worker_sdk/comm/select/agreement.hpp"
+#include "worker_sdk/comm/select/local_store.hpp"
+#include "worker_sdk/comm/shm/join.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace muster {
+namespace {
+
+/// What the ranks agreed on.
+struct Choice {
+  std::string backend;
+  std::string why;
+  std::vector<std::string> hosts;
+};
+
+/// What one rank says of itself.
+struct Profile {
+  std::string host;
+  std::string wish;
+  plugin::Usability nccl;
+
+  std::string to_text() const { return host + "\n" + wish + "\n" + nccl.device + "\n" + nccl.reason_against; }
+
+  static Profile from_text(const std::string& text) {
+    std::vector<std::string> lines(4);
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < lines.size() && begin <= text.size(); ++i) {
+      const auto end = i + 1 == lines.size() ? std::string::npos : text.find('\n', begin);
+      lines[i] = text.substr(begin, end == std::string::npos ? end : end - begin);
+      if (end == std::string::npos) break;
+      begin = end + 1;
+    }
+    return {lines[0], lines[1], {lines[3], lines[2]}};
+  }
+};
+
+std::string count_of(std::size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+const char* environment(const char* name) {
+  const char* const value = secure_getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+/// "" when every rank has a GPU of its own, else why not.
+std::string against_nccl(const std::vector<Profile>& ranks) {
+  std::set<std::pair<std::string, std::string>> devices;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Profile& profile = ranks[rank];
+    if (!profile.nccl.reason_against.empty()) return "no GPU for NCCL on rank " + std::to_string(rank);
+    if (!devices.emplace(profile.host, profile.nccl.device).second)
+      return "rank " + std::to_string(rank) + " would share its GPU";
+  }
+  return "";
+}
+
+Choice choose(const std::vector<Profile>& ranks) {
+  Choice choice;
+  std::set<std::string> hosts;
+  for (const Profile& profile : ranks) {
+    choice.hosts.push_back(profile.host);
+    hosts.insert(profile.host);
+  }
+  choice.why = count_of(ranks.size(), "rank") + " on " +
+               (hosts.size() == 1 ? "one host" : count_of(hosts.size(), "host"));
+  choice.backend = ranks.front().wish;
+  if (choice.backend != "auto") {
+    choice.why += ", as asked for";
+    return choice;
+  }
+  const std::string against = against_nccl(ranks);
+  choice.backend = against.empty() ? "nccl" : hosts.size() == 1 ? "shm" : "hierarchical";
+  choice.why += against.empty() ? ", a GPU for each" : ", " + against;
+  return choice;
+}
+
+void check_wishes(const std::vector<Profile>& ranks) {
+  static const std::set<std::string> known = {"auto", "shm", "gloo", "mpi", "nccl", "hierarchical"};
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (known.count(ranks[rank].wish) == 0)
+      throw Error(ErrorCode::invalid_argument,
+                  "rank " + std::to_string(rank) + " asks for the backend '" + ranks[rank].wish +
+                      "'; known are auto, shm, gloo, mpi, nccl and hierarchical");
+    if (ranks[rank].wish != ranks[0].wish)
+      throw Error(ErrorCode::mismatch, "rank 0 asks for the backend '" + ranks[0].wish + "' and rank " +
+                                           std::to_string(rank) + " for '" + ranks[rank].wish +
+                                           "'; all ranks must name the same");
+  }
+}
+
+/// All ranks try the plug-in that the choice needs, and all fail where one cannot use it.
+void require_plugin(select::Agreement& agreement, const Choice& choice, const SelectOptions& options) {
+  if (choice.backend == "shm") return;
+  const std::string name = choice.backend == "hierarchical" ? "gloo" : choice.backend;
+  const auto answers =
+      agreement.gather("plugin", plugin::probe_plugin(name, options.local_rank).reason_against);
+  for (std::size_t rank = 0; rank < answers.size(); ++rank)
+    if (!answers[rank].empty())
+      throw Error(ErrorCode::unsupported, "rank " + std::to_string(rank) + " (host " + choice.hosts[rank] +
+                                              ") cannot use the backend '" + choice.backend +
+                                              "': " + answers[rank]);
+}
+
+class WorldGroups final : public GroupFactory {
+ public:
+  WorldGroups(StoreClient* store, const SelectOptions& options) : options_(options) {
+    if (options_.size < 1 || options_.rank < 0 || options_.rank >= options_.size)
+      throw Error(ErrorCode::invalid_argument, "rank " + std::to_string(options_.rank) + " of a world of " +
+                                                   std::to_string(options_.size) + " ranks");
+    if (store == nullptr && options_.size > 1)
+      throw Error(ErrorCode::invalid_argument, "a world of more than one rank needs a store");
+    if (store == nullptr) local_store_ = make_local_store();
+    store_ = store == nullptr ? local_store_.get() : store;
+    agree();
+  }
+
+  std::unique_ptr<Backend> make(const GroupPlan& plan) override {
+    if (choice_.backend == "shm") return shm::join_shm(store_, plan);
+    // Groups of one name may follow one another; all their ranks count alike.
+    const plugin::GroupKey key{prefix_ + plan.options.name + "#" +
+                               std::to_string(++made_[plan.options.name])};
+    plugin::Surroundings around;
+    around.local_rank = options_.local_rank;
+    around.device = options_.device;
+    around.run_id = options_.run_id;
+    around.interface_name = options_.interface_name;
+    // Under --store-proxy the way to the store says nothing of the way to the other hosts.
+    if (const char* address = environment("MUSTER_LOCAL_ADDR")) around.address = address;
+    for (int rank = 0; rank < plan.size; ++rank) {
+      const int member = plan.members.empty() ? rank : plan.members[static_cast<std::size_t>(rank)];
+      around.hosts.push_back(choice_.hosts[static_cast<std::size_t>(member)]);
+    }
+    if (!channel_) channel_ = std::make_shared<plugin::FailureChannel>(*store_, prefix_ + "failures/");
+    if (choice_.backend == "hierarchical") return hierarchical::join(plan, key, around, *store_, channel_);
+    return std::make_unique<plugin::PluginBackend>(choice_.backend, plan, key, around, *store_, channel_);
+  }
+
+  std::shared_ptr<CallObserver> observer(const GroupPlan& plan) override {
+    return options_.make_observer ? options_.make_observer(plan) : nullptr;
+  }
+
+ private:
+  void agree() {
+    if (options_.backend.empty()) options_.backend = "auto";
+    if (options_.node >= 0) options_.host = "node " + std::to_string(options_.node);
+    if (const char* host = environment("MUSTER_HOST_NAME")) options_.host = host;
+    if (const char* name = environment("MUSTER_SOCKET_IFNAME");
+        name != nullptr && options_.interface_name.empty())
+      options_.interface_name = name;
+    // Worlds may follow one another over one store: every rank counts for itself, and all count alike.
+    const std::string base = "muster/world/" + std::to_string(options_.group.round) + "/";
+    prefix_ = base + std::to_string(store_->add(base + "count/" + std::to_string(options_.rank), 1)) + "/";
+    select::Agreement agreement(*store_, prefix_, options_.rank, options_.size, options_.group.join_limit());
+    Profile mine{one_line(options_.host), one_line(options_.backend), {}};
+    if (options_.backend == "auto") {
+      mine.nccl = plugin::probe_plugin("nccl", options_.local_rank);
+      mine.nccl.reason_against = one_line(mine.nccl.reason_against);
+    }
+    std::vector<Profile> ranks;
+    for (const std::string& text : agreement.gather("profile", mine.to_text()))
+      ranks.push_back(Profile::from_text(text));
+    check_wishes(ranks);
+    choice_ = choose(ranks);
+    require_plugin(agreement, choice_, options_);
+    if (options_.rank == 0 && options_.size > 1)
+      std::fprintf(stderr, "muster: backend %s: %s\n", choice_.backend.c_str(), choice_.why.c_str());
+  }
+
+  SelectOptions options_;
+  std::unique_ptr<StoreClient> local_store_;
+  StoreClient* store_ = nullptr;
+  std::string prefix_;
+  Choice choice_;
+  std::map<std::string, int> made_;
+  std::shared_ptr<plugin::FailureChannel> channel_;
+};
+
+}  // namespace
+
+std::shared_ptr<GroupFactory> make_group_factory(StoreClient* store, const SelectOptions& options) {
+  return std::make_shared<WorldGroups>(store, options);
+}
+
+std::unique_ptr<ProcessGroup> make_world_group(const std::shared_ptr<GroupFactory>& factory,
+                                               const SelectOptions& options) {
+  GroupPlan plan{options.rank, options.size, {}, options.group};
+  for (int rank = 0; rank < options.size; ++rank) plan.members.push_back(rank);
+  auto backend = factory->make(plan);
+  return std::make_unique<ProcessGroup>(std::move(backend), std::move(plan), factory);
+}
+
+}  // namespace muster

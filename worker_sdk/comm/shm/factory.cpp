@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the groups of a world that is over shared memory come by their own.
+#include "worker_sdk/comm/shm/join.hpp"
+#include "worker_sdk/comm/shm/shm_backend.hpp"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace muster::shm {
+namespace {
+
+/// For threads, which share this object.
+class ThreadFactory : public GroupFactory {
+ public:
+  std::unique_ptr<Backend> make(const GroupPlan& plan) override {
+    const std::lock_guard lock(mutex_);
+    Meeting& meeting = meetings_[plan.options.name];
+    if (meeting.memory == nullptr) {
+      meeting.memory = std::make_shared<ThreadMemory>();
+      const Mapping control = meeting.memory->create(Layout::bytes_for(plan.size), meeting.ticket);
+      Layout(control.base(), plan.size).construct();
+    }
+    auto backend = std::make_unique<ShmBackend>(meeting.memory, meeting.memory->open(meeting.ticket), plan);
+    if (++meeting.arrived == plan.size) meetings_.erase(plan.options.name);
+    return backend;
+  }
+
+ private:
+  /// A group that not all of its ranks have made yet. Names are not used twice in a world.
+  struct Meeting {
+    std::shared_ptr<ThreadMemory> memory;
+    Ticket ticket;
+    int arrived = 0;
+  };
+
+  std::mutex mutex_;
+  std::map<std::string, Meeting> meetings_;
+};
+
+class StoreFactory : public GroupFactory {
+ public:
+  explicit StoreFactory(StoreClient* store) : store_(store) {}
+
+  std::unique_ptr<Backend> make(const GroupPlan& plan) override { return join_shm(store_, plan); }
+
+ private:
+  StoreClient* store_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<ProcessGroup>> make_thread_groups(int size, const ProcessGroupOptions& options) {
+  const auto factory = std::make_shared<ThreadFactory>();
+  std::vector<std::unique_ptr<ProcessGroup>> groups;
+  for (int rank = 0; rank < size; ++rank) {
+    GroupPlan plan{rank, size, {}, options};
+    auto backend = factory->make(plan);
+    groups.push_back(std::make_unique<ProcessGroup>(std::move(backend), std::move(plan), factory));
+  }
+  return groups;
+}
+
+std::shared_ptr<GroupFactory> make_shm_factory(StoreClient* store) {
+  return std::make_shared<StoreFactory>(store);
+}
+
+}  // namespace muster::shm
+
+namespace muster {
+
+std::unique_ptr<ProcessGroup> make_shm_process_group(StoreClient* store, int rank, int size,
+                                                     const ProcessGroupOptions& options) {
+  GroupPlan plan{rank, size, {}, options};
+  auto factory = shm::make_shm_factory(store);
+  auto backend = factory->make(plan);
+  return std::make_unique<ProcessGroup>(std::move(backend), std::move(plan), std::move(factory));
+}
+
+}  // namespace muster

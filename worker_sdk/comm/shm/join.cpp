@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a shared-memory group find one another: rank 0 makes the memory and announces it through
+// the store, the others map it and say so; then they meet in it.
+#include "worker_sdk/comm/shm/join.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/comm/join_alarm.hpp"
+#include "worker_sdk/comm/shm/shm_backend.hpp"
+#include "worker_sdk/store/store_client.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace muster::shm {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kMapped = "mapped";
+constexpr const char* kNone = "none";
+constexpr const char* kAccepted = "accepted";
+constexpr const char* kOneHost =
+    "; this group needs all ranks on one host, run by one user, and in containers one pid namespace or one "
+    "/dev/shm "
+    "(docker run --ipc=host)";
+
+/// The store's side of joining: keys below one prefix, one deadline for all waits.
+class Assembly {
+ public:
+  Assembly(StoreClient& store, const GroupPlan& plan)
+      : store_(store),
+        rank_(plan.rank),
+        size_(plan.size),
+        options_(plan.options),
+        alarm_(plan.alarm.get()),
+        deadline_(Clock::now() + options_.join_limit()) {
+    const std::string base = "muster/shm/" + std::to_string(options_.round) + "/" + options_.name + "/";
+    // A group of the same name may be made again: every rank counts for itself, and all count alike.
+    const std::int64_t instance = store_.add(base + "count/" + std::to_string(rank_), 1);
+    prefix_ = base + std::to_string(instance) + "/";
+    store_.set(key("joined", rank_), "1");
+  }
+
+  /// Rank 0: offers memory and returns it if all others could map it.
+  std::optional<Mapping> offer(MemorySource& memory, const std::string& attempt, std::string& refusal) {
+    Ticket ticket;
+    Mapping control;
+    try {
+      control = memory.create(Layout::bytes_for(size_), ticket);
+    } catch (const Error& error) {
+      refusal = "rank 0: " + std::string(error.what());
+      store_.set(prefix_ + attempt, kNone);
+      return {};
+    }
+    Layout(control.base(), size_).construct();
+    store_.set(prefix_ + attempt, ticket.to_text());
+    refusal.clear();
+    for (int peer = 1; peer < size_; ++peer) {
+      const std::string answer = get(key(attempt, peer));
+      if (answer != kMapped) refusal = "rank " + std::to_string(peer) + ": " + answer;
+    }
+    memory.close_ticket(ticket);
+    if (!refusal.empty()) return {};
+    return control;
+  }
+
+  /// The other ranks: maps what rank 0 offers, and tells it.
+  std::optional<Mapping> accept(MemorySource& memory, const std::string& attempt, std::string& refusal) {
+    const std::string text = get(prefix_ + attempt);
+    if (text == kNone) return {};
+    try {
+      const auto ticket = Ticket::from_text(text);
+      if (!ticket || ticket->bytes != Layout::bytes_for(size_))
+        throw Error(ErrorCode::mismatch, "rank 0 runs another version or another world size");
+      Mapping control = memory.open(*ticket);
+      store_.set(key(attempt, rank_), kMapped);
+      return control;
+    } catch (const Error& error) {
+      refusal = "rank " + std::to_string(rank_) + ": " + error.what();
+      store_.set(key(attempt, rank_), error.what());
+      return {};
+    }
+  }
+
+  void decide(const std::string& verdict, const std::string& text) { store_.set(prefix_ + verdict, text); }
+
+  std::string verdict(const std::string& name) { return get(prefix_ + name); }
+
+ private:
+  std::string key(const std::string& what, int rank) const {
+    return prefix_ + what + "/" + std::to_string(rank);
+  }
+
+  std::string get(const std::string& name) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
+    try {
+      wait_for_key(store_, name, std::max(left, milliseconds(0)), alarm_);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::deadline || store_.is_silent()) throw;
+      throw Error(ErrorCode::deadline, missing_text());
+    }
+    return store_.get(name);
+  }
+
+  std::string missing_text() {
+    std::string missing;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (store_.check({key("joined", peer)})) continue;
+      missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(peer);
+    }
+    if (missing.empty()) missing = "another rank to map the shared memory";
+    return "rank " + std::to_string(rank_) + " waited " + std::to_string(options_.join_limit().count()) +
+           " ms to join the group '" + options_.name + "' (" + std::to_string(size_) + " ranks) for " +
+           missing + "; see whether these ranks have started and use the same store, group name and round";
+  }
+
+  StoreClient& store_;
+  int rank_;
+  int size_;
+  const ProcessGroupOptions& options_;
+  const JoinAlarm* alarm_;
+  Clock::time_point deadline_;
+  std::string prefix_;
+};
+
+/// Tries memory without a name first, then a file in /dev/shm. `memory` is set to the one that works.
+Mapping assemble(Assembly& assembly, int rank, std::span<const Ticket::Kind> kinds,
+                 std::shared_ptr<MemorySource>& memory) {
+  std::string refusal;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const std::string attempt = "memory" + std::to_string(i);
+    const std::string verdict = "verdict" + std::to_string(i);
+    memory = std::make_shared<ProcessMemory>(kinds[i]);
+    std::optional<Mapping> control;
+    if (rank == 0) {
+      control = assembly.offer(*memory, attempt, refusal);
+      assembly.decide(verdict, control ? kAccepted : refusal);
+      if (control) return std::move(*control);
+    } else {
+      control = assembly.accept(*memory, attempt, refusal);
+      const std::string decision = assembly.verdict(verdict);
+      if (control && decision == kAccepted) return std::move(*control);
+      if (decision != kAccepted) refusal = decision;
+    }
+  }
+  throw Error(ErrorCode::unsupported, "the ranks cannot share memory (" + refusal + ")" + kOneHost);
+}
+
+void check_arguments(const StoreClient* store, int rank, int size, const ProcessGroupOptions& options) {
+  if (size < 1 || size > kMaxRanks)
+    throw Error(ErrorCode::invalid_argument, "a shared-memory group has 1 to " + std::to_string(kMaxRanks) +
+                                                 " ranks, not " + std::to_string(size));
+  if (rank < 0 || rank >= size)
+    throw Error(ErrorCode::invalid_argument,
+                "rank " + std::to_string(rank) + " is outside 0.." + std::to_string(size - 1));
+  if (size > 1 && store == nullptr)
+    throw Error(ErrorCode::invalid_argument, "a group of more than one rank needs a store");
+  if (options.timeout <= milliseconds(0))
+    throw Error(ErrorCode::invalid_argument, "the timeout of a group must be more than 0 ms");
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan,
+                                  std::span<const Ticket::Kind> kinds) {
+  check_arguments(store, plan.rank, plan.size, plan.options);
+  if (plan.size == 1) {
+    auto alone = std::make_shared<ThreadMemory>();
+    Ticket ticket;
+    Mapping own = alone->create(Layout::bytes_for(1), ticket);
+    Layout(own.base(), 1).construct();
+    return std::make_unique<ShmBackend>(alone, alone->open(ticket), plan);
+  }
+  Assembly assembly(*store, plan);
+  std::shared_ptr<MemorySource> memory;
+  Mapping control = assemble(assembly, plan.rank, kinds, memory);
+  return std::make_unique<ShmBackend>(std::move(memory), std::move(control), plan);
+}
+
+std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan) {
+  static constexpr Ticket::Kind kKinds[] = {Ticket::Kind::memfd, Ticket::Kind::file};
+  return join_shm(store, plan, kKinds);
+}
+
+}  // namespace muster::shm

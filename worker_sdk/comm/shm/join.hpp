@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/shm/memory.hpp"
+
+#include <memory>
+#include <span>
+
+namespace muster {
+class StoreClient;
+}
+
+namespace muster::shm {
+
+/// More ranks than any host has cores; bounds the memory that a wrong size can ask for (11 GB of address
+/// space; 0.9 GB with 256 ranks).
+constexpr int kMaxRanks = 1024;
+
+/// The shared-memory backend of one rank; every rank of the plan calls it and must be on this host. `store`
+/// may be null for one rank. Tries `kinds` of memory in order, the same on all ranks. Fails when a rank is
+/// missing after the plan's timeout, naming the missing ranks.
+std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan,
+                                  std::span<const Ticket::Kind> kinds);
+std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan);
+
+/// Makes groups with join_shm(). `store` may be null for worlds of one rank and must outlive the groups that
+/// are to be split.
+std::shared_ptr<GroupFactory> make_shm_factory(StoreClient* store);
+
+}  // namespace muster::shm
+
+namespace muster {
+
+/// A group of all ranks over shared memory. `store` as for make_shm_factory().
+std::unique_ptr<ProcessGroup> make_shm_process_group(StoreClient* store, int rank, int size,
+                                                     const ProcessGroupOptions& options = {});
+
+}  // namespace muster

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that all ranks of a group see: made by one rank, opened by the others with a ticket.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::shm {
+
+/// A mapping of shared memory, unmapped at the end of its life.
+class Mapping {
+ public:
+  Mapping() = default;
+
+  Mapping(std::byte* base, std::size_t bytes, bool owned) : base_(base), bytes_(bytes), owned_(owned) {}
+
+  ~Mapping();
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+
+  std::byte* base() const { return base_; }
+
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool owned_ = false;
+};
+
+/// Where another rank finds a piece of shared memory. Plain data: it is also passed through shared memory.
+struct Ticket {
+  enum class Kind : std::uint32_t { memfd, file, thread };
+
+  Kind kind = Kind::memfd;
+  std::int32_t pid = 0;
+  std::int32_t fd = -1;
+  std::uint64_t bytes = 0;
+  std::uint64_t nonce = 0;  ///< random, part of the memory's name; the address for Kind::thread
+
+  std::string to_text() const;
+  /// Empty when the text is not a ticket.
+  static std::optional<Ticket> from_text(std::string_view text);
+};
+
+/// Makes and opens shared memory. Errors: muster::Error, code out_of_memory where there is not enough and io
+/// otherwise, that says what to do.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  /// Zeroed memory of `bytes` bytes and the ticket for the others.
+  virtual Mapping create(std::size_t bytes, Ticket& ticket) = 0;
+  virtual Mapping open(const Ticket& ticket) = 0;
+  /// The maker calls it when nobody will open the ticket any more; afterwards no name leads to the memory.
+  virtual void close_ticket(const Ticket& ticket) = 0;
+};
+
+/// Between processes of one host and user. A memfd, opened by the peers through /proc/<pid>/fd: it has no
+/// name that could be left behind. Where /proc is not shared (pid namespaces, hidepid), a file in /dev/shm,
+/// mode 0600, unlinked as soon as all have mapped it.
+class ProcessMemory : public MemorySource {
+ public:
+  explicit ProcessMemory(Ticket::Kind kind) : kind_(kind) {}
+
+  ~ProcessMemory() override;
+  Mapping create(std::size_t bytes, Ticket& ticket) override;
+  Mapping open(const Ticket& ticket) override;
+  void close_ticket(const Ticket& ticket) override;
+
+ private:
+  Ticket::Kind kind_;
+  std::vector<Ticket> open_tickets_;
+};
+
+/// Between threads of one process, all of which share this object: groups in one process, for tests under
+/// ThreadSanitizer (which goes by address, so that memory must not be mapped twice), and groups of one rank.
+class ThreadMemory : public MemorySource {
+ public:
+  Mapping create(std::size_t bytes, Ticket& ticket) override;
+  Mapping open(const Ticket& ticket) override;
+
+  void close_ticket(const Ticket&) override {}
+
+ private:
+  std::mutex mutex_;
+  std::vector<Mapping> mappings_;
+};
+
+}  // namespace muster::shm

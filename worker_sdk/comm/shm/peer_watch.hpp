@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace muster::shm {
+
+/// Tells whether other processes are still there, by pidfd where the kernel gives one. One thread at a time.
+class PeerWatch {
+ public:
+  explicit PeerWatch(int ranks);
+  ~PeerWatch();
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+
+  /// Whether the process of `rank` has ended, a zombie included. The first call for a rank begins the watch:
+  /// `start_time` is what start_time_of() gave in that process, and a process with another one is a stranger
+  /// that got its number. Never true for this very process (ranks that are threads).
+  bool is_gone(int rank, std::int32_t pid, std::uint64_t start_time);
+
+ private:
+  struct Peer {
+    bool watched = false;
+    bool gone = false;
+    int pidfd = -1;
+  };
+
+  std::vector<Peer> peers_;
+};
+
+/// Start time of a process in clock ticks since boot; 0 when it is gone, a zombie or cannot be seen.
+std::uint64_t start_time_of(std::int32_t pid);
+
+/// Whether a process is stopped, by a signal or a debugger.
+bool is_stopped(std::int32_t pid);
+
+/// Identifies the pid namespace of this process; pids of another one mean nothing here. 0 when unknown.
+std::uint64_t own_pid_namespace();
+
+}  // namespace muster::shm

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker_sdk/comm/shm/layout.hpp"
+#include "worker_sdk/comm/shm/memory.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace muster::shm {
+
+/// The memory of a group's allocate() calls: each is a region with a part of the same size for every rank. A
+/// place in it is a number that means the same on all ranks. One thread at a time.
+class Regions {
+ public:
+  explicit Regions(int rank) : rank_(rank) {}
+
+  static std::size_t stride_for(std::size_t bytes);
+
+  /// Takes over memory of stride_for(bytes) bytes a rank; returns this rank's part, zeroed and present.
+  std::byte* add(Mapping mapping, std::size_t bytes);
+
+  /// Places::kPrivate where [data, data + bytes) is not all in this rank's part of one region.
+  std::int64_t place_of(const void* data, std::size_t bytes) const;
+
+  /// Of a place that `peer` said: null when there is no such one.
+  std::byte* address_of(int peer, std::int64_t place) const;
+
+  /// More bytes than one region can have.
+  static bool is_too_large(std::size_t bytes, int ranks);
+
+ private:
+  struct Region {
+    Mapping mapping;
+    std::size_t stride = 0;
+    std::size_t bytes = 0;
+  };
+
+  int rank_;
+  std::vector<Region> regions_;
+};
+
+}  // namespace muster::shm

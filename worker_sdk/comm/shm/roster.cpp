@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/shm/roster.hpp"
+
+namespace muster::shm {
+
+Roster::Roster(Layout layout, int ranks)
+    : layout_(layout), watch_(ranks), pid_namespace_(own_pid_namespace()) {}
+
+std::string Roster::name_of(int peer) const {
+  const Identity& identity = layout_.block(peer).identity;
+  const std::string rank = "rank " + std::to_string(peer);
+  if (!identity.has_joined()) return rank + " (not joined yet)";
+  return rank + " (process " + std::to_string(identity.pid()) + ")";
+}
+
+/// Whether its process number means anything here.
+bool Roster::is_visible(int peer) const {
+  const Identity& identity = layout_.block(peer).identity;
+  return identity.has_joined() && identity.pid_namespace() == pid_namespace_;
+}
+
+bool Roster::is_dead(int peer) {
+  const Identity& identity = layout_.block(peer).identity;
+  return is_visible(peer) && watch_.is_gone(peer, identity.pid(), identity.start_time());
+}
+
+std::string Roster::state_of(int peer) const {
+  const bool stopped = is_visible(peer) && is_stopped(layout_.block(peer).identity.pid());
+  return stopped ? ", which is stopped (by SIGSTOP or a debugger)" : "";
+}
+
+std::string Roster::state_of(int peer, std::uint64_t turn, const Call& call, bool entered) const {
+  std::string text = state_of(peer);
+  text += text.empty() ? ", which" : " and";
+  if (entered) return text + " has entered it and does not go on";
+  text += " never entered it";
+  if (turn <= 1) return text;
+  // Its record of the call before stays as it is until this rank has done the present one.
+  const Call before = call_of(layout_.line(peer, turn - 1).print, call.sequence - 1);
+  const bool done = layout_.block(peer).completed.get() >= turn - 1;
+  return text + (done ? " (the last that it completed is " : " (it is still in ") + describe(before) + ")";
+}
+
+std::string waiting_text(const std::vector<int>& ranks) {
+  std::string text = std::to_string(ranks.size()) + (ranks.size() == 1 ? " rank waits: " : " ranks wait: ");
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text;
+}
+
+}  // namespace muster::shm

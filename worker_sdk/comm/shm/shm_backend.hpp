@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend over shared memory. All ranks go through the same steps; a step ends for a rank when all others
+// have begun the same one. The first step of every call carries its fingerprint, which every rank compares
+// with its own, and up to 40 bytes of data in the same cache line. Sends and receives go through channels
+// between two ranks (messages.hpp).
+#pragma once
+
+#include "worker_sdk/comm/backend.hpp"
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/shm/layout.hpp"
+#include "worker_sdk/comm/shm/messages.hpp"
+#include "worker_sdk/comm/shm/regions.hpp"
+#include "worker_sdk/comm/shm/waiter.hpp"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace muster::shm {
+
+class ShmBackend : public Backend {
+ public:
+  /// `control` is memory of Layout::bytes_for(plan.size) that all ranks see and one of them constructed.
+  /// `memory` opens what later allocate() calls make.
+  ShmBackend(std::shared_ptr<MemorySource> memory, Mapping control, const GroupPlan& plan);
+  ~ShmBackend() override;
+
+  std::string_view name() const override { return "shm"; }
+
+  void run(std::span<const Operation> batch) override;
+  void* allocate(const Call& call) override;
+  void abort(ErrorCode code, const std::string& text) noexcept override;
+
+ private:
+  void run_collective(const Operation& operation);
+  /// Over all ranks' data in one step, which small calls are.
+  void run_small(const Operation& operation, std::size_t bytes);
+  void run_large(const Operation& operation);
+
+  // collectives.cpp: what moves. `share` is bytes of one rank, or of a pair of ranks.
+  void take_small(const Operation& operation, std::size_t share);
+  void gather_small(const Operation& operation);
+  void broadcast_large(const Operation& operation, std::size_t share);
+  void all_gather_large(const Operation& operation);
+  void scatter_large(const Operation& operation, std::size_t share);
+  void all_to_all_large(const Operation& operation, std::size_t share);
+
+  // reductions.cpp: what is combined.
+  void reduce_small(const Operation& operation, std::size_t share);
+  void reduce_shared(const Operation& operation, std::size_t bytes);
+  void reduce_staged(const Operation& operation, std::size_t bytes);
+  void copy_in(const std::byte* data, std::size_t bytes, std::size_t turn);
+  void reduce_own(const Operation& operation, std::size_t begin, std::size_t bytes, std::size_t turn);
+  void copy_out(std::byte* data, std::size_t bytes, std::size_t turn);
+  void reduce_scatter_large(const Operation& operation, std::size_t share);
+
+  void prepare();
+  void enter(const Operation& operation);
+  void compare_calls(const Call& call);
+  [[noreturn]] void fail_mismatch(const Call& call);
+  void step();
+
+  template <typename Fill, typename Drain>
+  void pipeline(std::size_t turns, Fill fill, Drain drain);
+
+  Line& line_of(int peer) const { return layout_.line(peer, sequence_); }
+
+  const std::byte* sent_by(int peer) const {
+    return in_line_ ? line_of(peer).data : layout_.slot(peer, sequence_);
+  }
+
+  const std::byte* shared_in(int peer) const { return regions_.address_of(peer, line_of(peer).places.in); }
+
+  std::byte* shared_out(int peer) const { return regions_.address_of(peer, line_of(peer).places.out); }
+
+  bool all_in_shared() const;
+  bool all_out_shared() const;
+  bool any_in_place() const;
+  std::size_t piece_bytes() const;
+
+  std::shared_ptr<MemorySource> memory_;
+  Mapping control_;
+  Layout layout_;
+  int rank_;
+  int size_;
+  std::string name_;
+  Waiter waiter_;
+  Regions regions_;
+  Messages messages_;
+  std::vector<const std::byte*> sources_;  ///< kept for its memory
+  std::vector<std::byte*> results_;        ///< kept for its memory
+  bool in_line_ = false;                   ///< the present call's data are in its cache line
+  std::uint64_t sequence_ = 0;             ///< of collectives, for lines and slots
+  std::uint32_t step_ = 0;
+};
+
+/// A world of `size` ranks for as many threads of this process, all made here; each is then used by its own
+/// thread.
+std::vector<std::unique_ptr<ProcessGroup>> make_thread_groups(int size,
+                                                              const ProcessGroupOptions& options = {});
+
+}  // namespace muster::shm

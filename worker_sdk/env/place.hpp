@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who this process is, by the variables that a launcher left. Pure.
+#pragma once
+
+#include "worker_sdk/env/variable_reader.hpp"
+
+#include <string>
+
+namespace muster {
+
+/// Who told a process its rank.
+enum class Launcher { bare, muster, torchrun, mpirun, slurm, explicit_ranks };
+
+/// "mpirun", for messages.
+std::string name_of(Launcher launcher);
+
+/// What could be found. -1: the launcher does not say.
+struct Place {
+  Launcher launcher = Launcher::bare;
+  int rank = 0;
+  int size = 1;
+  int local_rank = -1;
+  int local_size = -1;
+  int node_rank = -1;
+  int nodes = -1;
+  int restart_count = 0;
+  std::string run_id = "none";
+  /// The store's address; "" and 0 when nobody told one.
+  std::string store_host;
+  int store_port = 0;
+  /// Whether rank 0 is to serve the store there, since no launcher does.
+  bool serves_store = false;
+  /// A name that all ranks of this job and step, and no others on the host, derive alike; "" where there is
+  /// none.
+  std::string step;
+};
+
+/// Looks in this order: `rank` and `size` where they are not -1, MUSTER_*, torchrun's variables, Open MPI's,
+/// Slurm's inside a step of several tasks; else a world of one. A store address in MUSTER_STORE goes before
+/// all others. Throws Error (invalid_argument) that names the variable or option that is missing or wrong.
+Place find_place(const Lookup& lookup, int rank = -1, int size = -1);
+
+/// "host:port" or "[v6]:port" into its parts. Throws Error (invalid_argument) that begins with `what`.
+void parse_endpoint(const std::string& what, const std::string& text, std::string& host, int& port);
+
+}  // namespace muster

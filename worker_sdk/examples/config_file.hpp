@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::examples {
+
+/// One member of a configuration file: a flag's name without its dashes, and its value as the command line
+/// has it.
+struct ConfigEntry {
+  std::string name;
+  std::string value;
+  bool is_switch = false;  ///< true or false: a flag without a value
+};
+
+/// Reads a JSON object of flags: {"model": "resnet18", "batch-size": 128, "flip": true}. Throws Error (io) or
+/// (invalid_argument) that names the file and the place.
+std::vector<ConfigEntry> read_config(const std::string& path);
+
+/// The name that is nearest to `wrong`, or "" where none is near (more than a third of its letters differ).
+std::string nearest_name(std::string_view wrong, const std::vector<std::string>& names);
+
+}  // namespace muster::examples

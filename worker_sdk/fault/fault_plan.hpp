@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// MUSTER_FAULT: faults that a test wants at a certain call of a certain rank.
+#pragma once
+
+#include "worker_sdk/comm/call.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace muster::fault {
+
+enum class Action : std::uint8_t { kill, stop, delay, error };
+
+/// A kind of call, or what a world does besides.
+enum class Point : std::uint8_t { init = 64, split, finalize };
+
+constexpr std::uint8_t point_of(Collective collective) {
+  return static_cast<std::uint8_t>(collective);
+}
+
+constexpr std::uint8_t point_of(Point point) {
+  return static_cast<std::uint8_t>(point);
+}
+
+struct Fault {
+  Action action = Action::kill;
+  /// delay: how long. kill, stop: so long after the call began, while it runs; 0: before it begins.
+  std::chrono::milliseconds time{0};
+  int rank = 0;
+  std::uint8_t point = 0;
+  /// Which such call of this rank, from 1.
+  std::uint64_t occurrence = 1;
+  /// As written, for messages.
+  std::string text;
+};
+
+/// Faults of all ranks of one world of `size`:
+///   ACTION@RANK:OP[:K] {, ACTION@RANK:OP[:K]}
+///   ACTION = kill | kill+MS | stop | stop+MS | delay:MS | error
+///   OP     = name of a collective, init, split, finalize
+/// Throws Error (invalid_argument) that names the part which is wrong.
+std::vector<Fault> parse_faults(std::string_view text, int size);
+
+/// The faults of one rank. Any thread.
+class Injector {
+ public:
+  Injector(std::vector<Fault> faults, int rank);
+  ~Injector();
+  Injector(const Injector&) = delete;
+  Injector& operator=(const Injector&) = delete;
+
+  /// Counts the call, and acts if it is the one. Throws Error (backend) for `error`.
+  void at(std::uint8_t point);
+
+ private:
+  struct Armed {
+    Fault fault;
+    std::uint64_t seen = 0;
+  };
+
+  void act(const Fault& fault);
+  void signal_self(const Fault& fault);
+
+  int rank_;
+  std::mutex mutex_;
+  std::vector<Armed> armed_;
+  std::condition_variable ended_;
+  bool end_ = false;
+  std::vector<std::thread> later_;
+};
+
+}  // namespace muster::fault

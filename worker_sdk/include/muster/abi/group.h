@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Part of muster.h: groups of ranks, and memory of theirs. */
+#ifndef MUSTER_ABI_GROUP_H
+#define MUSTER_ABI_GROUP_H
+
+#include "muster/abi/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The strings are valid until the group is freed. */
+typedef struct muster_group_info {
+  uint32_t size;        /* sizeof(muster_group_info), set by the caller */
+  int32_t rank;         /* of this process in the group */
+  int32_t group_size;   /* number of ranks */
+  int32_t reserved;     /* 0 */
+  const char* name;     /* "world", "world/1.0", ... as messages have it */
+  const char* backend;  /* "shm", ... */
+  const int32_t* ranks; /* for each rank of the group its rank in the world */
+} muster_group_info;
+
+/* The group of all ranks. It belongs to the world: the same handle each time, and muster_group_free() refuses
+ * it. */
+MUSTER_API muster_rc muster_group_world(muster_world* world, muster_group** group);
+
+/* Makes one group of all ranks that give the same color, ordered by key and then by rank in `parent`. All
+ * ranks of `parent` call it. A negative color: this rank is in none, and *group becomes NULL. Deadlines and
+ * backend are the parent's. The parent may be freed before the child. */
+MUSTER_API muster_rc muster_group_split(muster_group* parent, int32_t color, int32_t key,
+                                        muster_group** group);
+
+/* Makes a group of `count` ranks of `parent`, in that order, each once. All ranks of `parent` call it, with
+ * the same list; on those that are not in it *group becomes NULL. */
+MUSTER_API muster_rc muster_group_new(muster_group* parent, const int32_t* ranks, uint32_t count,
+                                      muster_group** group);
+
+/* Fills info->size bytes of *info. Any thread. */
+MUSTER_API muster_rc muster_group_get_info(muster_group* group, muster_group_info* info);
+
+/* Makes the present and every later call of every rank of the group fail with MUSTER_E_ABORTED and `reason`
+ * (NULL: "no reason given"). Any thread, at any time; returns at once. */
+MUSTER_API muster_rc muster_group_abort(muster_group* group, const char* reason);
+
+/* Frees a group that was split off, with its works, reducers and memory. Calls that were started and not
+ * waited for are aborted. Not collective. NULL is fine. */
+MUSTER_API muster_rc muster_group_free(muster_group* group);
+
+/* `bytes` bytes of memory in which collectives of this group need fewest copies, zeroed, aligned to 64 bytes
+ * or more. All ranks of the group call it, in the same order and with the same size; at most 2^43. Lives as
+ * long as the group and is freed with it. */
+MUSTER_API muster_rc muster_alloc(muster_group* group, uint64_t bytes, void** memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Part of muster.h: joining and leaving a job. */
+#ifndef MUSTER_ABI_WORLD_H
+#define MUSTER_ABI_WORLD_H
+
+#include "muster/abi/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bits of muster_options.flags. */
+enum {
+  MUSTER_USE_DEVICE = 1 /* muster_options.device is given; otherwise it is the local rank */
+};
+
+/* How to join. All zero but `size`: by the environment. */
+typedef struct muster_options {
+  uint32_t size;  /* sizeof(muster_options) */
+  uint32_t flags; /* MUSTER_USE_DEVICE or 0 */
+  /* How the ranks meet. NULL, "" or "env://": by the environment. "tcp://host:port": rank 0 serves the store
+   * there. "file:///path": through that file, on one host. */
+  const char* init_url;
+  /* What moves the data: "auto", "shm", "gloo", "hierarchical", "mpi", "nccl". NULL: MUSTER_BACKEND where it
+   * is set, else "auto". */
+  const char* backend;
+  /* Number of ranks, and this one's in [0, world_size). world_size 0: both are found in the environment. */
+  int32_t rank;
+  int32_t world_size;
+  int32_t device; /* GPU for nccl; see flags */
+  int32_t reserved;
+  int64_t join_deadline_ms; /* for all ranks to come together, then for them to agree on the
+                               backend, and to make the group. Default: 300000 (5 minutes) */
+  int64_t timeout_ms; /* longest time that one call waits for the other ranks. Default: 600000 (10 minutes) */
+  int64_t report_ms; /* a call that waits longer is reported on stderr, once, with the ranks that are missing.
+                        Default: 15000. Negative: never */
+} muster_options;
+
+/* Who told this process its rank: muster_world_info.launcher. */
+enum {
+  MUSTER_LAUNCHER_NONE = 0, /* nobody: a world of one */
+  MUSTER_LAUNCHER_MUSTER = 1,
+  MUSTER_LAUNCHER_TORCHRUN = 2,
+  MUSTER_LAUNCHER_MPIRUN = 3,
+  MUSTER_LAUNCHER_SLURM = 4,
+  MUSTER_LAUNCHER_EXPLICIT = 5 /* muster_options.rank and world_size */
+};
+
+/* Where this process stands. The strings are valid until muster_finalize(). */
+typedef struct muster_world_info {
+  uint32_t size;      /* sizeof(muster_world_info), set by the caller */
+  int32_t rank;       /* in [0, world_size) */
+  int32_t world_size; /* number of ranks */
+  int32_t local_rank; /* the same on this host */
+  int32_t local_size;
+  int32_t node_rank; /* the same for hosts */
+  int32_t nodes;
+  int32_t restart_count; /* rounds of the job before this one */
+  int32_t launcher;      /* MUSTER_LAUNCHER_* */
+  int32_t reserved;
+  const char* run_id;  /* of the job; "none" where nobody gave one */
+  const char* host;    /* of this process */
+  const char* store;   /* "host:port", or "" where there is none */
+  const char* backend; /* of the group of all ranks: "shm", ... */
+} muster_world_info;
+
+/* Joins the job: finds rank, size and store, connects, and makes the group of all ranks. All ranks call it;
+ * it returns when all have come, or after join_deadline_ms. `options` may be NULL. Without any sign of a
+ * launcher it is a world of one, so the same program runs bare. MUSTER_E_ARG names the option or variable
+ * that is missing or wrong, MUSTER_E_DEADLINE the ranks that did not come, MUSTER_E_UNSUPPORTED a backend
+ * that is not installed. Any thread. */
+MUSTER_API muster_rc muster_init(const muster_options* options, muster_world** world);
+
+/* Fills info->size bytes of *info. Any thread. */
+MUSTER_API muster_rc muster_info(muster_world* world, muster_world_info* info);
+
+/* Leaves in order (wait for your works first: calls that are not complete are aborted): waits until every
+ * rank has called it, at most deadline_ms (default: 30000), and frees the world and everything made from it,
+ * also when it fails: MUSTER_E_DEADLINE names the ranks that did not come, MUSTER_E_PEER or MUSTER_E_ABORTED
+ * one that will not, as muster_barrier_named(). After a failed call of the world's group, or an abort, it
+ * does not wait for them. Where this rank serves the store (tcp://, file://, mpirun, srun) it then keeps it
+ * until the others have left, for 2 seconds at most and within deadline_ms, but for a tenth of a second in
+ * any case. NULL is refused, a world that is already finalized too. */
+MUSTER_API muster_rc muster_finalize(muster_world* world, int64_t deadline_ms);
+
+/* Leaves at once, without waiting for anybody, and frees the same. The calls in which other ranks wait for
+ * this one fail. Where this rank serves the store it keeps it for a tenth of a second at most, in which the
+ * others can learn of it, and then the store ends, too. NULL is fine. */
+MUSTER_API muster_rc muster_leave(muster_world* world);
+
+/* Makes the present and every later call of every rank, on the group of all ranks and on all groups made from
+ * it here, fail with MUSTER_E_ABORTED and `reason` (NULL: "no reason given"). The world is still to be
+ * finalized. Any thread, at any time; returns at once. */
+MUSTER_API muster_rc muster_abort(muster_world* world, const char* reason);
+
+/* Returns when every rank has called it with this name, as often as this one. Over the store, whatever the
+ * backend, so it also works while a collective is stuck. MUSTER_E_DEADLINE after deadline_ms (default:
+ * timeout_ms) names the ranks that are missing. MUSTER_E_PEER when one of them has left the world or its
+ * process on this host has ended, MUSTER_E_ABORTED when it left after muster_abort(): found within about a
+ * second, but not where the store is torchrun's or one given by MUSTER_STORE. The world can be used on. One
+ * thread at a time, as the world's store. */
+MUSTER_API muster_rc muster_barrier_named(muster_world* world, const char* name, int64_t deadline_ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA runtime, cuDNN and cuBLASLt as tables of function pointers, found when the plug-in is first used:
+// it links none of them. cuDNN is used through its backend descriptors alone; its calls for single layers are
+// marked as deprecated.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn_graph.h>
+
+#include <string>
+
+namespace muster::nn::gpu {
+
+// name, arguments, which the compiler compares with the headers; some names are overloaded in C++.
+#define MUSTER_RUNTIME_CALLS(X)                                                                            \
+  X(cudaRuntimeGetVersion, (int*))                                                                         \
+  X(cudaDriverGetVersion, (int*))                                                                          \
+  X(cudaGetDeviceProperties, (cudaDeviceProp*, int))                                                       \
+  X(cudaGetDeviceCount, (int*))                                                                            \
+  X(cudaSetDevice, (int))                                                                                  \
+  X(cudaDeviceGetAttribute, (int*, cudaDeviceAttr, int))                                                   \
+  X(cudaDeviceGetStreamPriorityRange, (int*, int*))                                                        \
+  X(cudaGetLastError, ())                                                                                  \
+  X(cudaMalloc, (void**, std::size_t))                                                                     \
+  X(cudaFree, (void*))                                                                                     \
+  X(cudaMemcpyAsync, (void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t))                      \
+  X(cudaMemsetAsync, (void*, int, std::size_t, cudaStream_t))                                              \
+  X(cudaStreamCreateWithPriority, (cudaStream_t*, unsigned, int))                                          \
+  X(cudaStreamDestroy, (cudaStream_t))                                                                     \
+  X(cudaStreamSynchronize, (cudaStream_t))                                                                 \
+  X(cudaStreamWaitEvent, (cudaStream_t, cudaEvent_t, unsigned))                                            \
+  X(cudaStreamBeginCapture, (cudaStream_t, cudaStreamCaptureMode))                                         \
+  X(cudaStreamEndCapture, (cudaStream_t, cudaGraph_t*))                                                    \
+  X(cudaGraphInstantiate, (cudaGraphExec_t*, cudaGraph_t, unsigned long long))                             \
+  X(cudaGraphLaunch, (cudaGraphExec_t, cudaStream_t))                                                      \
+  X(cudaGraphDestroy, (cudaGraph_t))                                                                       \
+  X(cudaGraphExecDestroy, (cudaGraphExec_t))                                                               \
+  X(cudaEventCreateWithFlags, (cudaEvent_t*, unsigned))                                                    \
+  X(cudaEventDestroy, (cudaEvent_t))                                                                       \
+  X(cudaEventRecord, (cudaEvent_t, cudaStream_t))                                                          \
+  X(cudaEventSynchronize, (cudaEvent_t))                                                                   \
+  X(cudaEventElapsedTime, (float*, cudaEvent_t, cudaEvent_t))                                              \
+  X(cudaLibraryLoadData,                                                                                   \
+    (cudaLibrary_t*, const void*, cudaJitOption*, void**, unsigned, cudaLibraryOption*, void**, unsigned)) \
+  X(cudaLibraryUnload, (cudaLibrary_t))                                                                    \
+  X(cudaLibraryGetKernel, (cudaKernel_t*, cudaLibrary_t, const char*))                                     \
+  X(cudaLaunchKernel, (const void*, dim3, dim3, void**, std::size_t, cudaStream_t))
+
+#define MUSTER_CUDNN_CALLS(X)                                                                    \
+  X(cudnnCreate, (cudnnHandle_t*))                                                               \
+  X(cudnnDestroy, (cudnnHandle_t))                                                               \
+  X(cudnnSetStream, (cudnnHandle_t, cudaStream_t))                                               \
+  X(cudnnBackendCreateDescriptor, (cudnnBackendDescriptorType_t, cudnnBackendDescriptor_t*))     \
+  X(cudnnBackendDestroyDescriptor, (cudnnBackendDescriptor_t))                                   \
+  X(cudnnBackendFinalize, (cudnnBackendDescriptor_t))                                            \
+  X(cudnnBackendSetAttribute, (cudnnBackendDescriptor_t, cudnnBackendAttributeName_t,            \
+                               cudnnBackendAttributeType_t, std::int64_t, const void*))          \
+  X(cudnnBackendGetAttribute, (cudnnBackendDescriptor_t, cudnnBackendAttributeName_t,            \
+                               cudnnBackendAttributeType_t, std::int64_t, std::int64_t*, void*)) \
+  X(cudnnBackendExecute, (cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t))
+
+#define MUSTER_CUBLASLT_CALLS(X)                                                                            \
+  X(cublasLtCreate, (cublasLtHandle_t*))                                                                    \
+  X(cublasLtDestroy, (cublasLtHandle_t))                                                                    \
+  X(cublasLtMatmulDescCreate, (cublasLtMatmulDesc_t*, cublasComputeType_t, cudaDataType_t))                 \
+  X(cublasLtMatmulDescDestroy, (cublasLtMatmulDesc_t))                                                      \
+  X(cublasLtMatmulDescSetAttribute,                                                                         \
+    (cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void*, std::size_t))                       \
+  X(cublasLtMatrixLayoutCreate,                                                                             \
+    (cublasLtMatrixLayout_t*, cudaDataType, std::uint64_t, std::uint64_t, std::int64_t))                    \
+  X(cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t))                                                  \
+  X(cublasLtMatmulPreferenceCreate, (cublasLtMatmulPreference_t*))                                          \
+  X(cublasLtMatmulPreferenceDestroy, (cublasLtMatmulPreference_t))                                          \
+  X(cublasLtMatmulPreferenceSetAttribute,                                                                   \
+    (cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void*, std::size_t))           \
+  X(cublasLtMatmulAlgoGetHeuristic,                                                                         \
+    (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,                \
+     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,                       \
+     cublasLtMatmulHeuristicResult_t*, int*))                                                               \
+  X(cublasLtMatmul,                                                                                         \
+    (cublasLtHandle_t, cublasLtMatmulDesc_t, const void*, const void*, cublasLtMatrixLayout_t, const void*, \
+     cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t, void*,                       \
+     cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void*, std::size_t, cudaStream_t))
+
+/// Never called: gives the type of a function that is declared with just these arguments.
+template <typename Function>
+Function* declared(Function* function);
+
+/// Plain tables.
+struct Library {
+#define MUSTER_GPU_MEMBER(name, arguments) decltype(declared<cudaError_t arguments>(&::name)) name = nullptr;
+  MUSTER_RUNTIME_CALLS(MUSTER_GPU_MEMBER)
+#undef MUSTER_GPU_MEMBER
+#define MUSTER_GPU_MEMBER(name, arguments) \
+  decltype(declared<cudnnStatus_t arguments>(&::name)) name = nullptr;
+  MUSTER_CUDNN_CALLS(MUSTER_GPU_MEMBER)
+#undef MUSTER_GPU_MEMBER
+#define MUSTER_GPU_MEMBER(name, arguments) \
+  decltype(declared<cublasStatus_t arguments>(&::name)) name = nullptr;
+  MUSTER_CUBLASLT_CALLS(MUSTER_GPU_MEMBER)
+#undef MUSTER_GPU_MEMBER
+  const char* (*cudaGetErrorString)(cudaError_t) = nullptr;
+  const char* (*cudnnGetErrorString)(cudnnStatus_t) = nullptr;
+  std::size_t (*cudnnGetVersion)() = nullptr;
+};
+
+/// The libraries of this machine, loaded once in the life of the process. Throws Error (unsupported) that
+/// names what is missing and what to install. MUSTER_CUDART_LIBRARY, MUSTER_CUDNN_LIBRARY and
+/// MUSTER_CUBLASLT_LIBRARY name other files.
+const Library& library();
+
+/// Throws Error (unsupported) that says what to do where there is no driver, none that is new enough, no such
+/// device, or one that is too old (before compute capability 7.5).
+void require_device(const Library& api, int device);
+
+/// Throw Error (backend, out_of_memory, unsupported) unless the result is a success. `what` was tried.
+void check(const Library& api, cudaError_t result, const std::string& what);
+void check(const Library& api, cudnnStatus_t result, const std::string& what);
+void check(const Library& api, cublasStatus_t result, const std::string& what);
+
+}  // namespace muster::nn::gpu

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trainer knows of a network: names and shapes of its tensors, forward, backward. No library of
+// kernels shows here.
+#pragma once
+
+#include "worker_sdk/parallel/parameter.hpp"
+#include "worker_sdk/parallel/statistics_exchange.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::nn {
+
+/// Where one parameter and its gradient stand: floats in the canonical order of its shape.
+struct ParameterSlot {
+  float* value = nullptr;
+  float* gradient = nullptr;
+};
+
+/// Everything of a model that leaves the process. Names and order are those of PyTorch's state_dict() (the
+/// ResNets: torchvision's), so that checkpoints and exports are the same tensors.
+struct ModelSpec {
+  std::string name;
+  /// Convolutions are out x in x height x width, linear layers out x in.
+  std::vector<ParameterSpec> parameters;
+  /// running_mean and running_var of each batch norm, in turn. PyTorch's num_batches_tracked is a matter of
+  /// the export only.
+  std::vector<ParameterSpec> buffers;
+  std::int64_t classes = 10;
+
+  /// Floats of all parameters, without gaps.
+  std::size_t parameter_count() const;
+};
+
+/// Whether batch norm takes the statistics of the batch (and moves the running ones) or the running ones.
+enum class Mode { train, evaluate };
+
+/// Of the computation; parameters, gradients and logits are 32-bit floats in each.
+enum class Precision { f32, bf16 };
+
+struct NetworkOptions {
+  Precision precision = Precision::f32;
+  /// Threads of the OpenMP pool that the kernels use; 0: as set for the calling thread (nn/threads.hpp).
+  int threads = 0;
+  /// Statistics over all ranks instead of this one's batch. Outlives the network. Every forward(train) and
+  /// its backward() then exchange the same number of times on every rank, a batch of 0 included.
+  StatisticsExchange* sync_batch_norm = nullptr;
+  /// Outputs of the last layer, at least 2.
+  std::int64_t classes = 10;
+};
+
+/// Bytes that the network holds itself, at the largest batch met. Parameters and gradients are the caller's.
+struct MemoryUse {
+  std::size_t activations = 0;
+  std::size_t workspace = 0;  ///< weights in the kernels' layout, scratch
+};
+
+/// One model on one device, for 32 x 32 colour images. One thread at a time.
+class Network {
+ public:
+  virtual ~Network() = default;
+
+  virtual const ModelSpec& spec() const = 0;
+
+  /// One slot for each of spec().parameters, one pointer for each of spec().buffers; the memory outlives the
+  /// network. Throws Error (invalid_argument) for a wrong number. Before the first forward(). Whoever
+  /// changes values afterwards says so with parameters_changed().
+  virtual void bind(std::span<const ParameterSlot> parameters, std::span<float* const> buffers) = 0;
+
+  /// The values of the parameters are no longer those of the last forward(). The kernels may keep copies in
+  /// a layout of their own; this drops them.
+  virtual void parameters_changed() = 0;
+
+  /// `batch` images of height x width x channels floats -> batch x classes logits, valid until the next
+  /// call. `images` hold until backward() returns. A batch of 0 is allowed: it moves the running statistics
+  /// only where they are exchanged with ranks that have images.
+  ///
+  /// In Mode::train each batch norm sets running = 0.9 * running + 0.1 * (statistic of the batch), the
+  /// variance with Bessel's correction, as PyTorch does with its default momentum. (So a caller who zeroes
+  /// the buffers beforehand finds 0.1 * the statistics of this batch.)
+  virtual const float* forward(const float* images, std::int64_t batch, Mode mode) = 0;
+
+  /// For the batch of the last forward(), which was in Mode::train. `logits_gradient` (batch x classes) is
+  /// overwritten. Writes every parameter's gradient to its slot, as *sums over the samples*, and calls
+  /// `ready(i)` as soon as the gradient of parameter i stands there, the last layers first, each i once,
+  /// always in the same order. From then on the value of parameter i is not read any more: an optimizer may
+  /// change it while backward() goes on. With a batch of 0 the gradients are zero.
+  virtual void backward(float* logits_gradient, const std::function<void(std::size_t)>& ready) = 0;
+
+  /// Name of the first layer whose result in the last forward() holds a value that is not finite; empty when
+  /// there is none. Slow: for the report of a run that has failed.
+  virtual std::string first_not_finite() const = 0;
+
+  virtual MemoryUse memory() const = 0;
+
+  /// Floating-point operations of the convolutions and linear layers, forward and backward, a multiplication
+  /// and an addition counted as two.
+  virtual double flops_per_image() const = 0;
+};
+
+/// "resnet18", "resnet18-imagenet-stem", "small-cnn".
+std::vector<std::string> model_names();
+
+/// Throws Error (invalid_argument) for an unknown model, naming the known ones, and for classes below 2;
+/// Error (unsupported) where this machine cannot compute in the precision wanted (see supports()).
+std::unique_ptr<Network> make_network(std::string_view model, const NetworkOptions& options);
+
+/// The tensors of a model without building it. Throws as make_network().
+ModelSpec model_spec(std::string_view model, std::int64_t classes = 10);
+
+/// The instructions that this processor computes networks with, for example "avx512_core_amx": two processors
+/// with other ones get other last bits.
+std::string instruction_set();
+
+/// Whether the precision is computed natively here.
+bool supports(Precision precision);
+/// Whether it is also worth its while: not slower than f32.
+bool is_fast(Precision precision);
+
+/// Fills the values of all slots. ResNets as torchvision: convolutions He-normal by fan-out (He et al.,
+/// "Delving Deep into Rectifiers", 2015), batch norm 1 and 0, linear uniform within 1 / sqrt(inputs);
+/// small-cnn as PyTorch's defaults. A function of model and `seed` alone: the same bits for every world size.
+void initialize(const ModelSpec& spec, std::span<const ParameterSlot> slots, std::uint64_t seed);
+
+/// The same for the buffers: means 0, variances 1.
+void initialize_buffers(const ModelSpec& spec, std::span<float* const> buffers);
+
+}  // namespace muster::nn

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// How parameters follow their gradients. An optimizer works on ranges of the arena in which the Reducer laid
+// the parameters out, so that it can run over one bucket as soon as that bucket is reduced.
+#pragma once
+
+#include "worker_sdk/parallel/parameter.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::optim {
+
+/// The floats [begin, end) of an arena.
+struct ArenaRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+/// What an optimizer works on: arenas with one layout that outlive it. Gaps between parameters are zero in
+/// all of them and stay zero.
+struct Arena {
+  float* values = nullptr;
+  /// Sums over samples; scaled by the step's `gradient_scale`. Never written.
+  const float* gradients = nullptr;
+  std::size_t elements = 0;
+  /// Where weight decay applies, ascending, disjoint. Elsewhere it is left out: batch norm and every bias.
+  std::vector<ArenaRange> decay;
+};
+
+/// One arena of optimizer state, for a checkpoint: elements() floats at the parameters' offsets.
+struct StateArena {
+  std::string name;  ///< "momentum"; Adam: "exp_avg", "exp_avg_sq"
+  std::span<float> values;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Opens the next step: counts it. Once per step, before its ranges.
+  void begin_step() { ++steps_; }
+
+  /// Applies the open step to the floats [begin, end): the gradient is gradients[i] * gradient_scale (1 /
+  /// samples of all ranks, times the factor of clipping). Every element once per step, in any cut: the same
+  /// bits. Disjoint ranges may run on several threads at once; uses the calling thread's OpenMP threads.
+  virtual void step(std::size_t begin, std::size_t end, float learning_rate, float gradient_scale) = 0;
+
+  /// What a checkpoint holds beside the parameters and steps(); written to when one is read.
+  virtual std::vector<StateArena> state() = 0;
+  /// "sgd", "adam", "adamw": a checkpoint of another kind is refused.
+  virtual const char* kind() const = 0;
+
+  /// Steps begun so far; Adam's bias correction depends on it.
+  std::int64_t steps() const { return steps_; }
+
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+
+ private:
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace muster::optim

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a bucket of gradients is summed over the ranks, where that is not one plain all_reduce.
+#pragma once
+
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/parameter.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+/// One parameter of a bucket.
+struct BucketParameter {
+  /// Of the model, and its first element within the bucket.
+  std::size_t index = 0;
+  std::size_t offset = 0;
+  const ParameterSpec* spec = nullptr;
+};
+
+/// A contiguous range of the arena that is reduced in one go. Gaps between parameters are zero.
+struct BucketView {
+  /// 0 .. buckets - 1, in the order in which they are reduced.
+  std::size_t index = 0;
+  std::size_t buckets = 0;
+  /// Of its first float in the arena, and how many it has.
+  std::size_t offset = 0;
+  std::size_t elements = 0;
+  /// This rank's sums over its samples; the hook leaves the sums over all ranks there. Null in prepare().
+  float* gradients = nullptr;
+  std::span<const BucketParameter> parameters;
+  /// Of all ranks in this step. Positive. 0 in prepare().
+  std::int64_t samples = 0;
+};
+
+/// One tensor of a hook's state, for a checkpoint; written to when one is read.
+struct HookState {
+  std::string name;
+  std::span<float> values;
+  /// Every rank has values of its own, so each rank's are wanted; otherwise they are alike on all ranks.
+  bool differs_by_rank = false;
+};
+
+/// Sums buckets in a way of its own. Every rank has the same hook with the same options: describe() is part
+/// of what the ranks compare at the start. Called by one thread at a time, not always the same one.
+class BucketHook {
+ public:
+  virtual ~BucketHook() = default;
+
+  /// Name and options, in one line without line breaks.
+  virtual std::string describe() const = 0;
+
+  /// Once, when the reducer is made, by all ranks alike: memory can be had from the group. Default: nothing.
+  virtual void prepare(ProcessGroup&, std::span<const BucketView>) {}
+
+  /// Once per step and bucket, in the order of the buckets, the same calls on every rank. The group is the
+  /// hook's while it runs. What it throws ends the step, and the group.
+  virtual void reduce(ProcessGroup& group, const BucketView& bucket) = 0;
+
+  /// Valid as long as the hook. Empty for a hook without state.
+  virtual std::vector<HookState> state() { return {}; }
+};
+
+}  // namespace muster

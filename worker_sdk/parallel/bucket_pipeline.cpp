@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/parallel/bucket_pipeline.hpp"
+
+#include "worker_sdk/parallel/gradient_norm.hpp"
+#include "worker_sdk/thread/quiet_thread.hpp"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace muster::parallel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options,
+                               std::vector<BucketView> views, float* header, ProcessGroup* group)
+    : layout_(layout),
+      options_(options),
+      views_(std::move(views)),
+      header_(header),
+      group_(group),
+      squares_(layout.buckets.size()),
+      norm_(std::numeric_limits<double>::quiet_NaN()),
+      launched_(layout.buckets.size()),
+      done_(layout.buckets.size()) {
+  timing_.buckets.resize(layout.buckets.size());
+  for (BucketView& view : views_) view.gradients = arena() + view.offset;
+  if (group_ != nullptr) thread_ = quiet_thread([this] { run(); });
+}
+
+BucketPipeline::~BucketPipeline() {
+  if (!thread_.joinable()) return;
+  bool in_flight = false;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    in_flight = open_ && error_ == nullptr;
+  }
+  if (in_flight) group_->abort("rank " + std::to_string(group_->rank()) + " gave up in the middle of a step");
+  wake_.notify_all();
+  thread_.join();
+}
+
+void BucketPipeline::begin() {
+  timing_.began = Clock::now();
+  const std::lock_guard lock(mutex_);
+  open_ = true;
+  launched_ = done_ = 0;
+}
+
+void BucketPipeline::launch(std::size_t buckets) {
+  const auto now = Clock::now();
+  if (group_ == nullptr) {
+    launch_alone(buckets, now);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (; launched_ < buckets; ++launched_) timing_.buckets[launched_].ready = now;
+  }
+  // With the last one nothing is left to compute: finish() comes next and does it.
+  if (buckets < views_.size()) wake_.notify_all();
+}
+
+void BucketPipeline::launch_alone(std::size_t buckets, Clock::time_point now) {
+  if (error_ != nullptr) return;
+  try {
+    for (; done_ < buckets; ++done_) {
+      timing_.buckets[done_].ready = now;
+      process(done_);
+    }
+  } catch (...) {
+    error_ = std::current_exception();  // comes out of finish(), as in a world of several
+  }
+}
+
+void BucketPipeline::finish() {
+  timing_.waited = Clock::now();
+  {
+    std::unique_lock lock(mutex_);
+    while (done_ < views_.size() && error_ == nullptr) {
+      if (busy_)
+        wake_.wait(lock);
+      else
+        work_on_next(lock);  // sooner done here than by a thread that has to be woken, and to wake this one
+    }
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    open_ = false;
+  }
+  if (options_.max_norm > 0) clip();
+  timing_.finished = Clock::now();
+}
+
+bool BucketPipeline::has_failed() const {
+  const std::lock_guard lock(mutex_);
+  return error_ != nullptr;
+}
+
+void BucketPipeline::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stop_ || (error_ == nullptr && !busy_ && done_ < launched_); });
+    if (stop_) return;
+    work_on_next(lock);
+  }
+}
+
+/// Whoever calls it has the next bucket to itself.
+void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
+  const std::size_t bucket = done_;
+  busy_ = true;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    process(bucket);
+  } catch (const std::exception& failure) {
+    error = std::current_exception();
+    // A hook or an optimizer failed, here alone: the other ranks would wait for this one.
+    if (group_ != nullptr && !group_->has_failed())
+      group_->abort("rank " + std::to_string(group_->rank()) +
+                    " failed while a bucket of gradients was reduced: " + failure.what());
+  } catch (...) {
+    error = std::current_exception();
+    if (group_ != nullptr)
+      group_->abort("rank " + std::to_string(group_->rank()) +
+                    " failed while a bucket of gradients was reduced");
+  }
+  lock.lock();
+  busy_ = false;
+  error_ = error;
+  if (error == nullptr) ++done_;
+  wake_.notify_all();
+}
+
+void BucketPipeline::process(std::size_t bucket) {
+  BucketTiming& timing = timing_.buckets[bucket];
+  BucketView& view = views_[bucket];
+  timing.started = Clock::now();
+  if (group_ != nullptr) sum_over_ranks(view);
+  timing.reduced = Clock::now();
+  if (options_.max_norm > 0) squares_[bucket] = sum_of_squares(view.gradients, view.elements);
+  if (steps_early()) step(view, 1.0F);
+  timing.stepped = steps_early() ? Clock::now() : timing.reduced;
+}
+
+void BucketPipeline::sum_over_ranks(BucketView& view) {
+  const std::size_t header = view.index == 0 ? kHeaderFloats : 0;
+  if (options_.hook == nullptr) {
+    group_->all_reduce(view.gradients - header, view.elements + header, DataType::f32, ReduceOp::sum);
+    return;
+  }
+  if (header > 0) group_->all_reduce(header_, header, DataType::f32, ReduceOp::sum);
+  view.samples = samples();
+  if (view.samples > 0) options_.hook->reduce(*group_, view);
+}
+
+void BucketPipeline::clip() {
+  double squares = 0;
+  for (const double bucket : squares_) squares += bucket;
+  const auto count = static_cast<double>(samples());
+  norm_ = count > 0 ? std::sqrt(squares) / count : 0;
+  const double scale = options_.max_norm / (norm_ + 1e-6);
+  clip_scale_ = scale < 1 ? static_cast<float>(scale) : 1.0F;
+  if (!options_.bucket_step) return;
+  for (const BucketView& view : views_) {
+    // Timed from the end of the bucket before, so that each bucket's own share shows.
+    BucketTiming& timing = timing_.buckets[view.index];
+    const auto began = Clock::now();
+    step(view, clip_scale_);
+    timing.stepped = timing.reduced + (Clock::now() - began);
+  }
+}
+
+void BucketPipeline::step(const BucketView& view, float clip) {
+  if (samples() == 0) return;
+  options_.bucket_step(view.offset, view.offset + view.elements, clip / static_cast<float>(samples()));
+}
+
+}  // namespace muster::parallel

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to a bucket once its gradients stand: summed over the ranks, measured, stepped.
+#pragma once
+
+#include "worker_sdk/parallel/bucket_layout.hpp"
+#include "worker_sdk/parallel/reducer.hpp"
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace muster::parallel {
+
+/// Floats before the arena that travel with its first bucket: samples, tallies, zeros up to a cache line.
+inline constexpr std::size_t kHeaderFloats = 16;
+
+/// Works on the buckets of a step strictly in order, so that every rank issues the same calls: where there
+/// are other ranks, on a thread of its own, and in finish() on those that nobody has begun; otherwise in
+/// launch(). Used by one thread.
+class BucketPipeline {
+ public:
+  /// `layout`, `options` and `views` outlive it; `header` is where header and arena begin. `group` is null in
+  /// a world of one.
+  BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, std::vector<BucketView> views,
+                 float* header, ProcessGroup* group);
+  /// In the middle of a step it aborts the group.
+  ~BucketPipeline();
+  BucketPipeline(const BucketPipeline&) = delete;
+  BucketPipeline& operator=(const BucketPipeline&) = delete;
+
+  void begin();
+  /// The first `buckets` buckets of the step stand. Never waits for other ranks.
+  void launch(std::size_t buckets);
+  /// All buckets were launched: waits for their end. Throws what ended the step.
+  void finish();
+
+  bool has_failed() const;
+
+  const StepTiming& timing() const { return timing_; }
+
+  double gradient_norm() const { return norm_; }
+
+  float clip_scale() const { return clip_scale_; }
+
+ private:
+  void run();
+  void work_on_next(std::unique_lock<std::mutex>& lock);
+  void launch_alone(std::size_t buckets, std::chrono::steady_clock::time_point now);
+  void process(std::size_t bucket);
+  void sum_over_ranks(BucketView& view);
+  void clip();
+
+  bool steps_early() const { return options_.bucket_step && options_.max_norm <= 0; }
+
+  float* arena() const { return header_ + kHeaderFloats; }
+
+  std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
+
+  void step(const BucketView& view, float clip);
+
+  const BucketLayout& layout_;
+  const ReducerOptions& options_;
+  std::vector<BucketView> views_;
+  float* const header_;
+  ProcessGroup* const group_;
+  std::vector<double> squares_;  ///< of each bucket's reduced gradients
+  StepTiming timing_;
+  double norm_;
+  float clip_scale_ = 1;
+  std::thread thread_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  // Under mutex_.
+  std::size_t launched_;
+  std::size_t done_;
+  bool busy_ = false;  ///< with the bucket `done_`
+  bool open_ = false;
+  bool stop_ = false;
+  std::exception_ptr error_;
+};
+
+}  // namespace muster::parallel

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same bits on 1, 2, 4, 8 ranks. The batch of a step, of all ranks, is cut into M micro-batches (the same
+// M for every world); each is computed on its own, and their gradients are summed by one fixed binary tree:
+// ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). Rank r of W computes the micro-batches [r M / W, (r + 1) M / W):
+// a subtree. Since a + b = b + a, every rank gets the same bits. W and M are powers of two, W at most M.
+#pragma once
+
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace muster {
+
+/// Which micro-batches are whose.
+struct MicroBatches {
+  int total = 8;  ///< M
+  int first = 0;  ///< of this rank
+  int count = 8;  ///< of this rank
+
+  /// The part of a step's batch of all ranks (indices in the order of the epoch) that micro-batch `k` (0 ..
+  /// total - 1) computes: a function of k and `total` alone. The first ones have one more where it does not
+  /// divide evenly; may be empty.
+  template <typename T>
+  std::span<T> part(std::span<T> batch, int k) const {
+    const std::size_t parts = static_cast<std::size_t>(total);
+    const std::size_t i = static_cast<std::size_t>(k);
+    const std::size_t least = batch.size() / parts;
+    const std::size_t longer = batch.size() % parts;
+    const std::size_t begin = i * least + (i < longer ? i : longer);
+    return batch.subspan(begin, least + (i < longer ? 1 : 0));
+  }
+};
+
+/// Throws Error (invalid_argument) where `total` or the number of ranks is no power of two, or there are more
+/// ranks than micro-batches. `group` may be null: a world of one.
+MicroBatches share_micro_batches(int total, const ProcessGroup* group);
+
+/// Sums buckets over the ranks by the tree above. What a Reducer with `deterministic_micro_batches` uses.
+std::unique_ptr<BucketHook> make_tree_hook();
+
+/// The same sum for values outside the reducer, as the running statistics of batch norm: each micro-batch
+/// starts from the same ones, and their mean over the micro-batches is what the step leaves. One thread.
+class TreeSum {
+ public:
+  /// `group` (null: a world of one) outlives it. All ranks make it alike.
+  TreeSum(const MicroBatches& plan, std::size_t elements, ProcessGroup* group);
+  ~TreeSum();
+
+  /// The values of this rank's next micro-batch, in their order, each once per step.
+  void add(std::span<const float> values);
+  /// After the last micro-batch: the sum over all micro-batches of all ranks. A collective call.
+  void finish(std::span<float> sum);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muster

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/parallel/parameter_check.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/parallel/dissent.hpp"
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace muster {
+namespace {
+
+constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
+
+/// Bijective in `word`, so two streams that differ in one word end apart.
+std::uint64_t mixed(std::uint64_t state, std::uint64_t word) {
+  const std::uint64_t product = (state ^ word) * kOdd;
+  return product ^ product >> 32;
+}
+
+/// One value of every rank, by rank.
+std::vector<std::int64_t> of_all_ranks(ProcessGroup& group, std::span<const std::uint64_t> mine) {
+  const auto ranks = static_cast<std::size_t>(group.size());
+  std::vector<std::int64_t> all(ranks * mine.size());
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    all[i * ranks + static_cast<std::size_t>(group.rank())] = static_cast<std::int64_t>(mine[i]);
+  group.all_reduce(all.data(), all.size(), DataType::i64, ReduceOp::sum);
+  return all;
+}
+
+}  // namespace
+
+std::uint64_t hash_values(std::span<const float> values, std::uint64_t seed) {
+  // Eight streams, so that the processor multiplies without waiting.
+  constexpr std::size_t kStreams = 8;
+  constexpr std::size_t kBlock = kStreams * sizeof(std::uint64_t);
+  std::array<std::uint64_t, kStreams> state;
+  for (std::size_t i = 0; i < kStreams; ++i) state[i] = mixed(seed + i, kOdd);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
+  std::size_t left = values.size_bytes();
+  std::array<std::uint64_t, kStreams> words;
+  for (; left >= kBlock; left -= kBlock, bytes += kBlock) {
+    std::memcpy(words.data(), bytes, kBlock);
+    for (std::size_t i = 0; i < kStreams; ++i) state[i] = mixed(state[i], words[i]);
+  }
+  words = {};
+  if (left > 0) std::memcpy(words.data(), bytes, left);
+  std::uint64_t hash = values.size();
+  for (std::size_t i = 0; i < kStreams; ++i) hash = mixed(mixed(hash, state[i]), words[i]);
+  return mixed(hash, hash >> 32);
+}
+
+std::uint64_t require_same_parameters(ProcessGroup* group, std::span<const ParameterSpec> specs,
+                                      std::span<const float* const> values, std::int64_t step) {
+  std::vector<std::uint64_t> each(specs.size());
+  std::uint64_t whole = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    each[i] = hash_values({values[i], specs[i].elements()}, i);
+    whole = mixed(whole, each[i]);
+  }
+  if (group == nullptr || group->size() == 1) return whole;
+  const std::vector<std::int64_t> hashes = of_all_ranks(*group, {&whole, 1});
+  if (parallel::find_dissent(hashes).ranks.empty()) return whole;
+
+  // All ranks come here alike: the hashes of all are before each of them.
+  const std::vector<std::int64_t> parameters = of_all_ranks(*group, each);
+  const auto ranks = static_cast<std::size_t>(group->size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const std::span<const std::int64_t> row(parameters.data() + i * ranks, ranks);
+    const parallel::Dissent dissent = parallel::find_dissent(row);
+    if (dissent.ranks.empty()) continue;
+    throw Error(ErrorCode::mismatch,
+                "step " + std::to_string(step) + ": parameter " + specs[i].name + " of " +
+                    describe(dissent, row) +
+                    "; a bit was flipped or the ranks went apart: resume from the last checkpoint, and test "
+                    "that machine's memory");
+  }
+  throw Error(ErrorCode::mismatch, "step " + std::to_string(step) + ": the parameters of " +
+                                       describe(parallel::find_dissent(hashes), hashes));
+}
+
+}  // namespace muster

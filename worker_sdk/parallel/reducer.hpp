@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of a data-parallel model: summed over the ranks while backward is still running.
+#pragma once
+
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/parameter.hpp"
+#include "worker_sdk/parallel/step_timing.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+class StoreClient;
+
+/// Applies the optimizer to the floats [begin, end) of the arena. The gradient is gradients()[i] * `scale`: 1
+/// / samples of all ranks, times the factor of clipping. Runs on the reducer's own thread where it has one.
+using BucketStep = std::function<void(std::size_t begin, std::size_t end, float scale)>;
+
+struct ReducerOptions {
+  /// A bucket is closed when it reaches this many bytes. Default: 25 MiB, as PyTorch's DDP.
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  /// The same for the bucket that is reduced first, smaller so that reducing starts early. Default: 1 MiB.
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;
+  /// The bucket that is reduced last has as few of the model's first parameters as reach this many bytes:
+  /// no computation is left behind which it could hide. 0: as many as come. Default: 1 MiB.
+  std::size_t last_bucket_bytes = std::size_t{1} << 20;
+  /// How buckets are summed. Null: all_reduce in f32. See compression.hpp, power_sgd.hpp.
+  std::shared_ptr<BucketHook> hook = nullptr;
+  /// Called for each bucket, in order, as soon as it is reduced. gradient_ready(i) then also says that
+  /// backward reads the value of parameter i no more. Not called in a step without any sample. Empty: the
+  /// caller steps after finish_step().
+  BucketStep bucket_step = {};
+  /// Largest L2 norm of the mean gradient over all parameters; longer ones are scaled down to it. The norm is
+  /// known when all buckets are reduced, so `bucket_step` is then called for all of them in finish_step(), by
+  /// its caller. Without a `bucket_step` it is the caller's to apply clip_scale(). 0: no clipping.
+  double max_norm = 0;
+  /// Micro-batches into which a step of all ranks is cut, for the same bits on every world size; see
+  /// deterministic.hpp. 0: not wanted.
+  int deterministic_micro_batches = 0;
+  /// Over which the ranks compare their models; each reducer of a group uses it in turn, so it is one that
+  /// all ranks of the group share. Null: over the group.
+  StoreClient* store = nullptr;
+};
+
+/// Owns the gradients of a model in flat buckets and sums them over the ranks of a group.
+/// Backward writes each gradient at gradient(i) and then calls gradient_ready(i), in any order. Buckets hold
+/// the parameters in reverse order, because backward meets the last layer first, and are reduced strictly in
+/// that order on a thread of the reducer's own. In a world of one there is no thread, no copy and no lock.
+///
+/// A step is begin_step(samples of this rank), backward, finish_step(), which returns the samples of all
+/// ranks. The gradient of a step is the *sum* over samples and ranks; who applies it divides by that number.
+/// So batches may differ between ranks, and a rank may have none (samples 0 and mark_unused() for every
+/// parameter).
+///
+/// Accumulation: any number of times begin_micro_batch(samples), backward, finish_micro_batch() before
+/// begin_step() adds gradients and samples of this rank without any call on the group (PyTorch's no_sync()).
+/// Ranks may differ in how many they have.
+///
+/// One thread. Between begin_step() and finish_step() the group belongs to the reducer: no other call on it.
+class Reducer {
+ public:
+  /// `group` may be null for a world of one and must outlive the reducer. Compares the model with that of the
+  /// other ranks; throws Error (mismatch) that names the first parameter that differs, with both shapes.
+  Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options = {});
+  /// In the middle of a step it aborts the group, so that the other ranks do not wait for this one.
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// Floats in one arena: all parameters, each at offset(i), 64-byte aligned, the gaps zero. An arena of
+  /// values or of optimizer state with the same offsets can be worked on in one pass beside gradients().
+  std::size_t elements() const;
+  std::size_t offset(std::size_t parameter) const;
+  float* gradients();
+
+  float* gradient(std::size_t parameter) { return gradients() + offset(parameter); }
+
+  /// Number of buckets, in the order in which they are reduced.
+  std::size_t buckets() const;
+
+  /// Copies rank 0's arena of elements() floats to all ranks.
+  void broadcast(float* values);
+  /// Copies rank 0's tensors, as the running statistics of batch norm, to all ranks. The same sizes on all.
+  void broadcast(std::span<const std::span<float>> tensors);
+
+  /// `samples` of this rank whose gradients are added to those of the step, see above.
+  void begin_micro_batch(std::int64_t samples);
+  void finish_micro_batch();
+
+  /// `samples` of this rank go into the step, beside those of its micro-batches; the sum over the ranks must
+  /// stay below 2^24.
+  void begin_step(std::int64_t samples);
+  /// gradient(parameter) holds this rank's sum. Throws Error (invalid_argument) if it was said before in this
+  /// step or micro-batch.
+  void gradient_ready(std::size_t parameter);
+  /// This rank adds nothing to the parameter in this step: its gradient is set to zero and is ready.
+  void mark_unused(std::size_t parameter);
+  /// Waits until every bucket is reduced; returns the samples of all ranks. Throws what the collective threw,
+  /// or Error (invalid_argument) that names the first parameter never said to be ready. Every collective
+  /// carries the deadline of the group, so this ends.
+  std::int64_t finish_step();
+
+  /// Number of figures that travel with a step.
+  static constexpr std::size_t kTallies = 8;
+  /// A figure of this rank (loss, correct answers), to be summed over the ranks in f32 at no cost. Before the
+  /// first gradient_ready() of a step; 0 where it is not given.
+  void set_tally(std::size_t i, float value);
+  /// Its sum over the ranks in the last step.
+  float tally(std::size_t i) const;
+
+  /// L2 norm over all parameters of the last step's mean gradient, before clipping. Needs
+  /// ReducerOptions::max_norm; NaN without it.
+  double gradient_norm() const;
+  /// What the mean gradient is multiplied with so that its norm is at most max_norm; 1 without clipping. As
+  /// PyTorch's clip_grad_norm_: max_norm / (norm + 1e-6), at most 1.
+  float clip_scale() const;
+
+  /// What the hook remembers from step to step, for a checkpoint; empty without a hook, and in a world of
+  /// one, where there is nothing to sum and hooks are not called.
+  std::vector<HookState> hook_state() const;
+
+  /// Whether a step has failed on this rank, so that the group is dead and no step follows.
+  bool has_failed() const;
+
+  /// Of the last step.
+  const StepTiming& timing() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Throws Error (mismatch) that names the ranks whose value differs from what most ranks have, on every rank
+/// alike; all ranks with their values where no value has a majority, as with two ranks. `what` names the
+/// value
+/// ("parameter hash"). Null or a group of one: nothing to do.
+void require_equal_on_all_ranks(ProcessGroup* group, std::uint64_t value, const char* what);
+
+}  // namespace muster

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/status/peer_slots.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/status/process_state.hpp"
+#include "worker_sdk/store/store_client.hpp"
+#include "worker_sdk/thread/quiet_thread.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+namespace muster::status {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Ranks that an agent watches tell no address; nobody waits for them longer than this.
+constexpr milliseconds kExchangeLimit{1000};
+/// How often long waits are looked for, and how often waits for the dead.
+constexpr int kLookMs = 1000;
+constexpr int kLookForLostMs = 50;
+/// Waits that are remembered as said.
+constexpr std::size_t kReportedMax = 4096;
+constexpr const char* kSeeOutput = "; look at the output of that rank for the cause";
+
+/// "4711:12:34567 99887766 node7": the address, the start time of the process, its host.
+std::string announcement(const StatusWriter& own, const std::string& host) {
+  const std::uint64_t start_time = own.file().page().identity.start_time.load(std::memory_order_relaxed);
+  return own.file().address().to_text() + " " + std::to_string(start_time) + " " + host;
+}
+
+int open_process(std::int32_t pid) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+}
+
+std::optional<PeerSlot> open_slot(const std::string& text, int rank, const std::string& host) {
+  const std::size_t first = text.find(' ');
+  const std::size_t second = first == std::string::npos ? first : text.find(' ', first + 1);
+  if (second == std::string::npos || text.substr(second + 1) != host) return std::nullopt;
+  const auto address = Address::from_text(std::string_view(text).substr(0, first));
+  if (!address) return std::nullopt;
+  try {
+    const int pidfd = address->pid == ::getpid() ? -1 : open_process(address->pid);
+    PeerSlot slot(rank, StatusFile::open(*address, false), pidfd);
+    // The number may be another process's by now, or mean another one here.
+    if (std::to_string(look_at(address->pid).start_time) != text.substr(first + 1, second - first - 1))
+      return std::nullopt;
+    return slot;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+bool has_joined(const RankView& view, std::uint64_t name_hash) {
+  return std::any_of(view.status.groups.begin(), view.status.groups.end(), [&](const GroupStatus& group) {
+    if (group.name_hash != name_hash || group.state == GroupState::joining) return false;
+    return group.state != GroupState::failed || group.call.sequence > 0;
+  });
+}
+
+}  // namespace
+
+PeerSlot::PeerSlot(PeerSlot&& other) noexcept
+    : rank(other.rank), file(std::move(other.file)), pidfd(std::exchange(other.pidfd, -1)) {}
+
+PeerSlot::~PeerSlot() {
+  if (pidfd >= 0) ::close(pidfd);
+}
+
+std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own,
+                                     const PeerOptions& options) {
+  const std::string prefix = "status/" + std::to_string(options.round) + "/";
+  std::vector<PeerSlot> peers;
+  try {
+    store.set(prefix + std::to_string(options.rank), announcement(own, options.host));
+    std::vector<std::string> keys;
+    std::vector<int> ranks;
+    for (int rank = 0; rank < options.size; ++rank) {
+      if (rank == options.rank) continue;
+      keys.push_back(prefix + std::to_string(rank));
+      ranks.push_back(rank);
+    }
+    try {
+      store.wait(keys, kExchangeLimit);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::deadline || store.is_silent()) throw;
+      std::vector<std::string> there;
+      std::vector<int> whose;
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        if (!store.check({keys[i]})) continue;
+        there.push_back(keys[i]);
+        whose.push_back(ranks[i]);
+      }
+      keys.swap(there);
+      ranks.swap(whose);
+    }
+    if (keys.empty()) return peers;
+    const std::vector<std::string> texts = store.multi_get(keys);
+    for (std::size_t i = 0; i < std::min(texts.size(), ranks.size()); ++i)
+      if (auto slot = open_slot(texts[i], ranks[i], options.host)) peers.push_back(std::move(*slot));
+  } catch (const Error&) {
+    // Without the store there are no peers to be seen; the groups find out by themselves.
+  }
+  return peers;
+}
+
+PeerSlots::PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> peers, PeerOptions options)
+    : watchers_(std::move(watchers)),
+      peers_(std::move(peers)),
+      options_(std::move(options)),
+      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (wake_fd_ < 0 || peers_.empty()) return;
+  try {
+    thread_ = quiet_thread([this] { watch(); });
+  } catch (const std::system_error&) {
+    // No thread to be had: the groups find dead ranks by themselves, only later.
+  }
+}
+
+PeerSlots::~PeerSlots() {
+  const std::uint64_t one = 1;
+  if (thread_.joinable()) {
+    while (::write(wake_fd_, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+    thread_.join();
+  }
+  if (wake_fd_ >= 0) ::close(wake_fd_);
+}
+
+void PeerSlots::watch() {
+  while (wait_for_events()) look();
+}
+
+/// Returns false at the end.
+bool PeerSlots::wait_for_events() {
+  std::vector<pollfd> entries{{wake_fd_, POLLIN, 0}};
+  for (const PeerSlot& peer : peers_)
+    if (peer.pidfd >= 0) entries.push_back({peer.pidfd, POLLIN, 0});
+  if (::poll(entries.data(), entries.size(), somebody_died_ ? kLookForLostMs : kLookMs) < 0)
+    return errno == EINTR;
+  if (entries[0].revents != 0) return false;
+  for (PeerSlot& peer : peers_) {
+    const auto ended = std::find_if(entries.begin() + 1, entries.end(), [&peer](const pollfd& entry) {
+      return entry.fd == peer.pidfd && entry.revents != 0;
+    });
+    if (peer.pidfd < 0 || ended == entries.end()) continue;
+    ::close(std::exchange(peer.pidfd, -1));
+    somebody_died_ = true;
+    just_died_.push_back(peer.rank);
+  }
+  return true;
+}
+
+std::vector<RankView> PeerSlots::views() const {
+  const auto view_of = [this](int rank, const Page& page) {
+    RankView view;
+    view.rank = rank;
+    view.world_size = options_.size;
+    view.status = read_status(page);
+    view.pid = view.status.pid;
+    return view;
+  };
+  std::vector<RankView> ranks{view_of(options_.rank, watchers_->writer->file().page())};
+  for (const PeerSlot& peer : peers_) {
+    ranks.push_back(view_of(peer.rank, peer.file.page()));
+    if (peer.pidfd < 0 && ranks.back().pid != ranks.front().pid) ranks.back().process = ProcessState::gone;
+  }
+  return ranks;
+}
+
+void PeerSlots::look() {
+  std::vector<RankView> ranks = views();
+  const std::uint64_t now = monotonic_ns();
+  say_who_died(ranks, now);
+  std::set<Key> suspected;
+  for (const Wait& wait : find_waits(ranks, now)) {
+    const auto mine = std::find(wait.waiting.begin(), wait.waiting.end(), options_.rank);
+    if (mine == wait.waiting.end()) continue;
+    const Key key(wait.name_hash, wait.joining, wait.call.sequence);
+    // What a rank did last, it did before it died, and the others may need a moment to see it: twice.
+    if (somebody_died_ && suspected_.contains(key)) end_if_lost(wait, ranks, now);
+    suspected.insert(key);
+    if (wait.longest >= options_.report_after && options_.report_after.count() > 0) report(wait, ranks, now);
+  }
+  suspected_ = std::move(suspected);
+}
+
+/// At once: a launcher like mpirun ends the others before their calls do. Said by the lowest rank left.
+void PeerSlots::say_who_died(const std::vector<RankView>& ranks, std::uint64_t now) {
+  const std::vector<int> died = std::exchange(just_died_, {});
+  const bool speaks = std::none_of(ranks.begin(), ranks.end(), [this](const RankView& view) {
+    return view.rank < options_.rank && view.process != ProcessState::gone;
+  });
+  if (!speaks) return;
+  for (const RankView& view : ranks) {
+    // Who has ended its world has done nothing wrong.
+    if (std::find(died.begin(), died.end(), view.rank) == died.end() ||
+        view.status.phase != ProcessPhase::active)
+      continue;
+    std::fprintf(stderr, "muster: warning: %s\n", (death_of(view, now) + kSeeOutput).c_str());
+  }
+}
+
+std::string PeerSlots::death_of(const RankView& view, std::uint64_t now) const {
+  return "rank " + std::to_string(view.rank) + " (process " + std::to_string(view.pid) + " on " +
+         options_.host + ") has died, " + activity(view, now);
+}
+
+/// Ends our call when a rank that it needs is dead.
+void PeerSlots::end_if_lost(const Wait& wait, const std::vector<RankView>& ranks, std::uint64_t now) {
+  std::vector<const RankView*> dead;
+  for (const RankView& view : ranks) {
+    const auto is_in = [&view](const std::vector<int>& list) {
+      return std::find(list.begin(), list.end(), view.rank) != list.end();
+    };
+    // Which ranks a group has is not to be seen before they have joined it: the list of members knows.
+    // A rank that had joined and then died is missed, too, by who still connects to it.
+    const bool concerned =
+        wait.joining ? !has_joined(view, wait.name_hash) || view.status.phase == ProcessPhase::active
+                     : is_in(wait.missing) || is_in(wait.waiting);
+    if (view.process != ProcessState::gone || !concerned) continue;
+    if (watchers_->live.has_member(wait.name_hash, view.rank)) dead.push_back(&view);
+  }
+  // By the time that we look, others may have ended for the same cause.
+  const RankView* const culprit = find_culprit(dead, wait.name_hash);
+  if (culprit == nullptr) return;
+  watchers_->live.abort(
+      wait.name_hash, ErrorCode::peer_lost,
+      death_of(*culprit, now) +
+          (has_lost_another(*culprit, wait.name_hash) ? " as it had lost another rank" : "") +
+          ", while rank " + std::to_string(options_.rank) +
+          (wait.joining ? " joined the" : " was in " + muster::brief(wait.call) + " of") + " group '" +
+          wait.group + "'" + kSeeOutput);
+}
+
+/// Once for each host: by the lowest of its ranks that wait.
+void PeerSlots::report(const Wait& wait, std::vector<RankView>& ranks, std::uint64_t now) {
+  const int speaker = *std::min_element(wait.waiting.begin(), wait.waiting.end());
+  const Key key(wait.name_hash, wait.joining, wait.call.sequence);
+  if (speaker != options_.rank || reported_.contains(key)) return;
+  if (reported_.size() >= kReportedMax) reported_.clear();
+  reported_.insert(key);
+  for (RankView& view : ranks)
+    if (view.process != ProcessState::gone) view.process = look_at(view.pid).state;
+  std::fprintf(stderr, "muster: warning: %s\n", describe(wait, ranks, now).c_str());
+}
+
+}  // namespace muster::status

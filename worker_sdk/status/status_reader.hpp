@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker_sdk/comm/call.hpp"
+#include "worker_sdk/status/layout.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::status {
+
+/// One group of a process, as it was at one moment. Plain data, like all below.
+struct GroupStatus {
+  std::uint64_t name_hash = 0;
+  std::string name;  ///< printable, at most kNameBytes
+  int rank = 0;
+  int size = 0;
+  GroupState state = GroupState::none;
+  int error_code = 0;  ///< ErrorCode, when failed
+  bool gone = false;
+  /// Read in the middle of a write that did not end: the fields of two calls may be mixed.
+  bool torn = false;
+  /// A call that waits longer is to be reported; 0: never.
+  std::chrono::milliseconds report_after{0};
+  Call call;  ///< the one entered last; sequence 0 before the first
+  std::uint64_t completed = 0;
+  std::uint64_t entered_ns = 0;
+  std::uint64_t changed_ns = 0;
+};
+
+struct RecentCall {
+  std::uint64_t name_hash = 0;
+  Call call;
+  CallState state = CallState::running;
+  int error_code = 0;
+  std::uint64_t entered_ns = 0;
+  std::uint64_t finished_ns = 0;
+};
+
+struct RankStatus {
+  ProcessPhase phase = ProcessPhase::unclaimed;
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;
+  int rank = 0;
+  int size = 0;
+  int round = 0;
+  std::uint64_t step = 0;
+  std::vector<GroupStatus> groups;
+};
+
+/// Whether any process has ever taken the file. One load.
+bool is_claimed(const Page& page);
+
+/// What the file says now. Its writer may be alive, dead in the middle of a write, or hostile: every value is
+/// brought into its range, and nothing waits.
+RankStatus read_status(const Page& page);
+
+/// The last calls, oldest first, at most `limit`.
+std::vector<RecentCall> read_recent(const Page& page, std::size_t limit = kRing);
+
+}  // namespace muster::status

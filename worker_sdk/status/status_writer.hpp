@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "muster/error.hpp"
+#include "worker_sdk/comm/call.hpp"
+#include "worker_sdk/status/layout.hpp"
+#include "worker_sdk/status/status_file.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace muster::status {
+
+/// Now on the clock of all times in a status file: CLOCK_MONOTONIC, the same for all processes of a host.
+std::uint64_t monotonic_ns();
+
+/// FNV-1a; never 0.
+std::uint64_t hash_of(std::string_view name);
+
+/// Who writes.
+struct Writer {
+  int rank = 0;
+  int size = 1;
+  int round = 0;
+};
+
+/// For whom a file was made; who takes it must agree. The maker calls it before anyone else sees the file.
+void reserve(Page& page, const Writer& writer);
+
+class StatusWriter;
+
+/// The record of one group. One thread at a time; entering() and completed() take tens of nanoseconds.
+class GroupWriter {
+ public:
+  /// `record` may be null: then only the ring is written. Both outlive this.
+  GroupWriter(Page& page, GroupRecord* record, std::uint64_t name_hash,
+              std::chrono::milliseconds report_after);
+
+  void joined();
+  void entering(const Call& call);
+  void completed(const Call& call);
+  void failed(const Call* call, ErrorCode code);
+
+  const GroupRecord* record() const { return record_; }
+
+ private:
+  friend class StatusWriter;
+
+  void begin_write();
+  void end_write();
+  void write_state(GroupState state, std::uint64_t code, std::uint64_t now);
+  void write_call(const Call& call, std::uint64_t now);
+  void remember(const Call& call, std::uint64_t now);
+  void finish(std::uint64_t ticket, CallState state, std::uint64_t code, std::uint64_t now);
+
+  Page& page_;
+  GroupRecord* record_;
+  std::uint64_t name_hash_;
+  std::uint64_t report_after_;  ///< as in GroupRecord::state
+  std::uint64_t version_ = 0;
+  std::vector<std::uint64_t> open_;  ///< tickets of the calls that are not finished, in order
+  std::size_t next_open_ = 0;
+};
+
+/// The writing side of a file that this process has taken. Any thread.
+class StatusWriter {
+ public:
+  /// Takes the file for this process, unless another living process or another world of this one has it, or
+  /// it was made for another rank.
+  static std::unique_ptr<StatusWriter> claim(StatusFile file, const Writer& writer);
+  ~StatusWriter();
+  StatusWriter(const StatusWriter&) = delete;
+  StatusWriter& operator=(const StatusWriter&) = delete;
+
+  /// Shows a group as being made. Fewer than kGroups at a time have a record.
+  std::unique_ptr<GroupWriter> open_group(std::string_view name, int rank, int size,
+                                          std::chrono::milliseconds report_after = std::chrono::seconds(15));
+  void close_group(GroupWriter& group);
+  void set_step(std::uint64_t step);
+
+  const StatusFile& file() const { return file_; }
+
+ private:
+  explicit StatusWriter(StatusFile file) : file_(std::move(file)) {}
+
+  StatusFile file_;
+  std::mutex mutex_;
+};
+
+}  // namespace muster::status

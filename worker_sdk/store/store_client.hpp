@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Client of the job's key-value store (PyTorch's TCPStore protocol, so it works under torchrun as well).
+#pragma once
+
+#include "muster/error.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace muster {
+
+/// Keys and values shared by the ranks of one round. One connection; one thread at a time (clone() for
+/// another). Keys are stored as PyTorch's TCPStore stores them ("/" is put before each), so both see the same
+/// data. Errors: muster::Error with code deadline (the text names the keys waited for) or store (connection
+/// lost).
+class StoreClient {
+ public:
+  virtual ~StoreClient() = default;
+  StoreClient(const StoreClient&) = delete;
+  StoreClient& operator=(const StoreClient&) = delete;
+
+  virtual void set(std::string_view key, std::string_view value) = 0;
+  /// Waits until the key exists.
+  virtual std::string get(std::string_view key) = 0;
+  virtual std::string get(std::string_view key, std::chrono::milliseconds timeout) = 0;
+  /// Adds to the decimal number at `key` (missing counts as 0); returns the sum.
+  virtual std::int64_t add(std::string_view key, std::int64_t delta) = 0;
+  /// Stores `desired` if the value equals `expected` (an empty `expected` also matches a missing key).
+  /// Returns the value afterwards; for a missing key and a non-empty `expected` it returns `expected`
+  /// (PyTorch's rule).
+  virtual std::string compare_set(std::string_view key, std::string_view expected,
+                                  std::string_view desired) = 0;
+  virtual bool check(const std::vector<std::string>& keys) = 0;
+  virtual void wait(const std::vector<std::string>& keys) = 0;
+  virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
+
+  /// As wait(), for a thread that others must be able to wake: whether the keys are there; false as soon as
+  /// `descriptor` is readable, or after `timeout`.
+  virtual bool wait_or_wake(const std::vector<std::string>& keys, int descriptor,
+                            std::chrono::milliseconds timeout) {
+    using Clock = std::chrono::steady_clock;
+    constexpr auto kSlice = std::chrono::milliseconds(50);
+    const auto deadline = Clock::now() + timeout;
+    for (;;) {
+      pollfd entry{descriptor, POLLIN, 0};
+      if (poll(&entry, 1, 0) > 0 || Clock::now() >= deadline) return false;
+      try {
+        wait(keys, std::min(kSlice, timeout));
+        return true;
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::deadline) throw;
+      }
+    }
+  }
+
+  virtual bool delete_key(std::string_view key) = 0;
+  virtual void append(std::string_view key, std::string_view value) = 0;
+  /// Waits until all exist; their values in the order of `keys`.
+  virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys) = 0;
+  virtual void multi_set(const std::vector<std::pair<std::string, std::string>>& pairs) = 0;
+  /// Queues have names of their own beside the keys; wait() and check() see a queue that is not empty.
+  /// PyTorch's store has them in its libuv server.
+  virtual void queue_push(std::string_view queue, std::string_view value) = 0;
+  /// Waits until there is an item and takes it, first in, first out.
+  virtual std::string queue_pop(std::string_view queue, std::chrono::milliseconds timeout) = 0;
+  virtual std::int64_t queue_len(std::string_view queue) = 0;
+  /// Names of all keys, in no order. A PyTorch store older than torch 2.9 closes the connection.
+  virtual std::vector<std::string> list_keys() = 0;
+  /// Number of keys of every prefix, PyTorch's own worker counter included.
+  virtual std::int64_t num_keys() = 0;
+
+  /// Numeric address of this host on the way to the store; "" when unknown.
+  virtual std::string local_address() const { return ""; }
+
+  /// For later calls and clones, as StoreOptions::timeout.
+  virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
+
+  /// Whether the store owes an answer since a wait ended: then it is overloaded, stopped or unreachable, and
+  /// the next call waits for it.
+  virtual bool is_silent() const { return false; }
+
+  /// A second connection to the same store, for another thread.
+  virtual std::unique_ptr<StoreClient> clone() = 0;
+
+ protected:
+  StoreClient() = default;
+};
+
+struct StoreOptions {
+  /// For connecting and for each wait. Default: 5 minutes, as PyTorch.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  /// For connecting alone. Default: `timeout`.
+  std::optional<std::chrono::milliseconds> connect_timeout = std::nullopt;
+  /// First delay between attempts to connect. Default: 0.5 s, as PyTorch; less where the server is a rank
+  /// that starts at the same time.
+  std::chrono::milliseconds first_delay = std::chrono::milliseconds(500);
+  /// No delay is longer. Default: 60 s, as PyTorch.
+  std::chrono::milliseconds longest_delay = std::chrono::seconds(60);
+};
+
+/// Connects with backoff (`first_delay`, x1.5, 50 % jitter, at most 60 s) until `options.timeout`; then
+/// throws, naming the address and the last cause.
+std::unique_ptr<StoreClient> connect_store(const std::string& host, int port,
+                                           const StoreOptions& options = {});
+
+}  // namespace muster

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A TCP connection on which every wait has a deadline.
+#pragma once
+
+#include "worker_sdk/store/resolve.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace muster {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+/// Not a failure of the connection: the time is up. The stream may hold half a reply.
+class StreamTimeout : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Owns a connected, non-blocking socket. One thread at a time. Failures of the system are std::system_error,
+/// an end of the connection std::runtime_error, a passed deadline StreamTimeout.
+class Stream {
+ public:
+  Stream() = default;
+  /// Takes over a connected socket.
+  explicit Stream(int fd);
+  ~Stream();
+  Stream(Stream&& other) noexcept;
+  Stream& operator=(Stream&& other) noexcept;
+
+  static Stream connect(const SocketAddress& address, Deadline deadline);
+
+  bool is_open() const { return fd_ >= 0; }
+
+  /// Numeric address of this end; "" when it has none.
+  std::string local_address() const;
+  void close();
+  void send(std::string_view bytes, Deadline deadline);
+  /// Fills `data` completely.
+  void receive(void* data, std::size_t bytes, Deadline deadline);
+  /// Whether there is something to read (or the end of the connection) before `deadline`.
+  bool readable(Deadline deadline);
+  /// The same, but false as soon as `other` is readable.
+  bool readable_before(int other, Deadline deadline);
+
+ private:
+  bool poll_for(short events, Deadline deadline);
+
+  int fd_ = -1;
+};
+
+}  // namespace muster

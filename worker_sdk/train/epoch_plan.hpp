@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which images each rank works on in each step. Pure.
+#pragma once
+
+#include "worker_sdk/parallel/deterministic.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace muster::train {
+
+/// How the images of a step, of all ranks, are cut.
+struct StepShape {
+  int rank = 0;
+  int ranks = 1;
+  /// Images of one micro-batch of one rank.
+  std::size_t batch_size = 64;
+  /// Micro-batches of one rank in a step; their gradients are added (gradient accumulation).
+  int accumulation = 1;
+  /// In a deterministic world: which of the fixed micro-batches are this rank's. Then `batch_size` and
+  /// `accumulation` say no more than how many images a step has.
+  std::optional<MicroBatches> fixed;
+
+  /// Images of a step of all ranks.
+  std::size_t global_batch() const {
+    return batch_size * static_cast<std::size_t>(accumulation) * static_cast<std::size_t>(ranks);
+  }
+
+  /// Batches that this rank computes in a step; some may be empty.
+  int micro_batches() const { return fixed ? fixed->count : accumulation; }
+};
+
+/// Steps that `images` images take; the last may have fewer images.
+inline std::size_t steps_for(std::size_t images, std::size_t global_batch) {
+  return (images + global_batch - 1) / global_batch;
+}
+
+/// The batches of this rank for the images `order` of all ranks, micro_batches() for each step. Step k has
+/// the images [k * global_batch(), ...) of the order, so an epoch can go on from any step on any number of
+/// ranks.
+std::vector<std::vector<std::uint32_t>> plan_epoch(std::span<const std::uint32_t> order,
+                                                   const StepShape& shape);
+
+/// This rank's share of images that are only looked at, in batches: each image once over all ranks, the same
+/// number of batches on each rank. None is larger than a micro-batch of a step.
+std::vector<std::vector<std::uint32_t>> plan_evaluation(std::size_t images, const StepShape& shape);
+
+}  // namespace muster::train

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace muster::train {
+
+/// `text` as a JSON string, quotes included. Bytes that are not ASCII go as they are.
+std::string json_text(std::string_view text);
+/// A number that reads back as the same float; null for what is not finite.
+std::string json_number(double value);
+
+/// Builds one JSON object on one line, its members in the order in which they are added.
+class JsonLine {
+ public:
+  JsonLine& add(std::string_view name, std::string_view value);
+
+  JsonLine& add(std::string_view name, const char* value) { return add(name, std::string_view(value)); }
+
+  JsonLine& add(std::string_view name, double value);
+  JsonLine& add(std::string_view name, std::int64_t value);
+
+  /// Without the line's end.
+  std::string text() const { return text_ + "}"; }
+
+ private:
+  void key(std::string_view name);
+
+  std::string text_ = "{";
+};
+
+}  // namespace muster::train

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace muster {
+
+/// Where the ranks meet, as the user wrote it. Plain data.
+struct InitUrl {
+  enum class Kind { environment, tcp, file };
+  Kind kind = Kind::environment;
+  std::string host;  ///< of tcp
+  int port = 0;
+  std::string path;  ///< of file, absolute
+  int rank = -1;     ///< "?rank=0&world_size=2", as PyTorch has it; -1: not there
+  int size = -1;
+};
+
+/// "" and "env://", "tcp://HOST:PORT", "file:///PATH", the last two with "?rank=N&world_size=N" or without.
+/// Pure. Throws Error (invalid_argument) that names what is wrong and shows what is right.
+InitUrl parse_init_url(const std::string& text);
+
+}  // namespace muster

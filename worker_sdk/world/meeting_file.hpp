@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file through which rank 0 tells the others where its store is.
+#pragma once
+
+#include "worker_sdk/world/process_identity.hpp"
+
+#include <optional>
+#include <string>
+
+namespace muster {
+
+/// What the file says.
+struct MeetingNote {
+  std::string host;  ///< of the store
+  int port = 0;
+  ProcessIdentity writer;
+
+  std::string to_text() const;
+  static std::optional<MeetingNote> from_text(const std::string& text);
+};
+
+/// Rank 0's side. The file has mode 0600, appears with its whole text at once, and is removed at the end.
+class MeetingFile {
+ public:
+  /// Takes the place of an empty file and of one whose writer has died. Throws Error (invalid_argument) when
+  /// the file is in use by a process that lives or is nothing of ours, io when it cannot be written.
+  MeetingFile(std::string path, const MeetingNote& note);
+  /// Removes the file if it still says what was written.
+  ~MeetingFile();
+  MeetingFile(const MeetingFile&) = delete;
+  MeetingFile& operator=(const MeetingFile&) = delete;
+
+ private:
+  std::string path_;
+  std::string text_;
+};
+
+/// What the file at `path` says; nullopt when it is missing or empty. Throws Error (invalid_argument) when it
+/// is not a file of this user alone, or is nothing of ours; io when it cannot be read.
+std::optional<MeetingNote> read_meeting_file(const std::string& path);
+
+}  // namespace muster

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of mpirun on several hosts learn where the store is: MPI carries rank 0's address.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+/// What one rank tells the others. Plain data.
+struct MpiNote {
+  std::string boot;                    ///< of its kernel: equal on one host
+  std::vector<std::string> addresses;  ///< of its host, without loopback
+
+  std::string to_text() const;
+  static MpiNote from_text(const std::string& text);
+};
+
+/// Sends `text` from rank `root` to all; a call that all ranks make alike.
+using TextBroadcast = std::function<void(std::string& text, int root)>;
+
+/// The one of the MPI plug-in. Throws Error (unsupported) when it cannot be had, and (mismatch) when MPI has
+/// another rank or size for this process.
+TextBroadcast mpi_broadcast(int rank, int size);
+
+/// Addresses of this host, without loopback and link-local ones; of `interface_name` alone unless that is "".
+std::vector<std::string> host_addresses(const std::string& interface_name);
+
+/// Where rank 0 is to serve, and for whom.
+struct ServingPlan {
+  std::string host = "127.0.0.1";
+  std::vector<std::string> allow;  ///< empty: this host alone
+};
+
+/// Every rank gives its note; all learn the plan. Pure but for `broadcast`. Throws Error (unsupported) when
+/// the ranks are on several hosts and rank 0's has no address to be reached at.
+ServingPlan agree_on_serving(const TextBroadcast& broadcast, int rank, int size, const MpiNote& own);
+
+/// Rank 0's endpoint to all, or its error: `serve` runs on rank 0 and may throw Error, which all then throw.
+std::string share_endpoint(const TextBroadcast& broadcast, int rank,
+                           const std::function<std::string()>& serve);
+
+}  // namespace muster

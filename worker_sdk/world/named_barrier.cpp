@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/world/named_barrier.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/world/roll_call.hpp"
+
+#include <algorithm>
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+/// Ranks that come together within the first need not look; a barrier that lasts asks the store rarely.
+constexpr milliseconds kFirstLook{100};
+constexpr milliseconds kLastLook{1000};
+
+}  // namespace
+
+std::string NamedBarrier::key(const std::string& name, std::int64_t time) const {
+  return "barrier/" + name + "/" + std::to_string(time) + "/";
+}
+
+/// Who has passed reads nothing of a barrier any more; the last to pass takes the rest of it away.
+void NamedBarrier::leave(StoreClient& store, const std::string& base) const {
+  store.delete_key(base + std::to_string(rank_));
+  if (store.add(base + "count", 1) < 2 * static_cast<std::int64_t>(members_.size())) return;
+  store.delete_key(base + "all");
+  store.delete_key(base + "count");
+}
+
+/// Any of the missing ranks that will not come.
+void NamedBarrier::look_for_lost(StoreClient& store, const std::string& name) {
+  const std::string base = key(name, states_[name].times);
+  // Who has passed has taken its key away; the one for all stays until this rank has passed, too.
+  const auto is_missing = [&](int rank) {
+    return !store.check({base + std::to_string(rank)}) && !store.check({base + "all"});
+  };
+  const bool some_left = store.check({"left"});
+  const ProcessIdentity& self = members_[static_cast<std::size_t>(rank_)];
+  for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) {
+    const ProcessIdentity& member = members_[static_cast<std::size_t>(rank)];
+    const std::string who = "rank " + std::to_string(rank_) + " waits in vain at the barrier '" + name +
+                            "': rank " + std::to_string(rank) + " (" + member.describe() + ") has ";
+    if (some_left && store.check({"left/" + std::to_string(rank)}) && is_missing(rank)) {
+      if (store.check({farewell_key(rank)}))
+        throw Error(ErrorCode::aborted, who + "left the world: " + store.get(farewell_key(rank)));
+      throw Error(ErrorCode::peer_lost, who + "left the world without it; see why in its output");
+    }
+    const bool is_near = member.boot == self.boot && member.pid_namespace == self.pid_namespace;
+    if (is_near && liveness_of(member) == Liveness::dead && is_missing(rank))
+      throw Error(ErrorCode::peer_lost, who + "ended; see why in its output");
+  }
+}
+
+void NamedBarrier::wait_for_all(StoreClient& store, const std::string& name, milliseconds limit) {
+  const std::vector<std::string> all{key(name, states_[name].times) + "all"};
+  if (!looks_) return store.wait(all, limit);
+  const auto deadline = Clock::now() + limit;
+  for (milliseconds slice = kFirstLook;; slice = std::min(slice * 2, kLastLook)) {
+    const auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+    try {
+      return store.wait(all, std::min(slice, left));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::deadline || left <= slice || store.is_silent()) throw;
+    }
+    look_for_lost(store, name);
+  }
+}
+
+void NamedBarrier::throw_late(StoreClient& store, const std::string& name, milliseconds limit) {
+  const State& state = states_[name];
+  const auto size = static_cast<int>(members_.size());
+  std::vector<int> missing;
+  for (int rank = 0; rank < size; ++rank)
+    if (!store.check({key(name, state.times) + std::to_string(rank)})) missing.push_back(rank);
+  // Those that have passed meanwhile have taken their keys away.
+  if (store.check({key(name, state.times) + "all"})) missing.clear();
+  throw Error(ErrorCode::deadline,
+              "rank " + std::to_string(rank_) + " waited " + std::to_string(limit.count()) +
+                  " ms at the barrier '" + name + "' (time " + std::to_string(state.times + 1) + ", " +
+                  std::to_string(size) + " ranks); missing: " +
+                  (missing.empty() ? "none any more, they came too late" : list_ranks(missing, members_)) +
+                  "; see what they do, or call it again to go on waiting");
+}
+
+void NamedBarrier::wait(StoreClient& store, const std::string& name, milliseconds limit) {
+  State& state = states_[name];
+  const std::string base = key(name, state.times);
+  if (!state.arrived) {
+    store.set(base + std::to_string(rank_), "1");
+    if (store.add(base + "count", 1) == static_cast<std::int64_t>(members_.size()))
+      store.set(base + "all", "1");
+    state.arrived = true;
+  }
+  try {
+    wait_for_all(store, name, limit);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::deadline || store.is_silent()) throw;
+    throw_late(store, name, limit);
+  }
+  state = {state.times + 1, false};
+  leave(store, base);
+}
+
+}  // namespace muster

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/world/spawn.hpp"
+
+#include "rendezvous/support/unique_fd.hpp"
+#include "worker_sdk/env/variable_reader.hpp"
+#include "worker_sdk/world/spawn_keeper.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace muster {
+namespace {
+
+#ifdef __SANITIZE_THREAD__
+constexpr int kOwnThreads = 2;  // ThreadSanitizer has one of its own
+#else
+constexpr int kOwnThreads = 1;
+#endif
+
+constexpr int kMostSpawned = 1024;
+
+/// 0 when /proc does not say.
+int count_threads() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/task"), &::closedir);
+  if (folder == nullptr) return 0;
+  int count = 0;
+  while (const dirent* entry = ::readdir(folder.get()))
+    if (entry->d_name[0] != '.') ++count;
+  return count;
+}
+
+void check(int size, const SpawnOptions& options) {
+  using std::chrono::milliseconds;
+  if (size < 1 || size > kMostSpawned)
+    throw Error(ErrorCode::invalid_argument, "spawn() starts 1 to " + std::to_string(kMostSpawned) +
+                                                 " ranks, not " + std::to_string(size));
+  if (options.grace < milliseconds(0) || (options.deadline && *options.deadline <= milliseconds(0)))
+    throw Error(ErrorCode::invalid_argument,
+                "spawn() needs a deadline above 0 ms and a grace of 0 ms or more");
+  const int threads = count_threads();
+  if (threads > kOwnThreads)
+    throw Error(ErrorCode::state,
+                "spawn() in a process of " + std::to_string(threads) +
+                    " threads: locks that they hold would stay locked in the ranks; call it "
+                    "before threads, worlds or devices are used");
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char piece[4096];
+  while (true) {
+    const ssize_t count = ::read(fd, piece, sizeof(piece));
+    if (count > 0) {
+      text.append(piece, static_cast<std::size_t>(count));
+    } else if (count == 0 || errno != EINTR) {
+      return text;
+    }
+  }
+}
+
+void reap(pid_t pid) {
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+std::string signal_text(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return "signal " + std::to_string(signal) + (name == nullptr ? "" : " (SIG" + std::string(name) + ")");
+}
+
+}  // namespace
+
+std::string describe(const SpawnFailure& failure, int size) {
+  if (failure.rank < 0) return failure.text;
+  const std::string who = "rank " + std::to_string(failure.rank) + " of " + std::to_string(size);
+  if (failure.signal != 0) return who + " was ended by " + signal_text(failure.signal);
+  if (!failure.text.empty()) return who + " failed: " + failure.text;
+  return who + " ended with exit code " + std::to_string(failure.exit_code);
+}
+
+SpawnError::SpawnError(const SpawnFailure& failure, int size)
+    : Error(failure.rank < 0 ? ErrorCode::deadline : ErrorCode::peer_lost, describe(failure, size)),
+      failure_(failure) {}
+
+std::optional<SpawnFailure> try_spawn(const std::function<int(int, int)>& body, int size,
+                                      const SpawnOptions& options) {
+  check(size, options);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    throw Error(ErrorCode::io, std::string("spawn() cannot make a pipe: ") + std::strerror(errno));
+  const UniqueFd report(ends[0]);
+  UniqueFd keeper_end(ends[1]);
+  KeeperPlan plan{body, size, options, report.get(), {}, {}};
+  // What is buffered would be written by every rank again.
+  flush_streams();
+  sigset_t all;
+  sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &plan.mask);
+  ::sigaction(SIGCHLD, nullptr, &plan.child_action);
+  const pid_t keeper = ::fork();
+  if (keeper == 0) run_keeper(plan, std::move(keeper_end));
+  const int error = errno;
+  ::sigprocmask(SIG_SETMASK, &plan.mask, nullptr);
+  if (keeper < 0) throw Error(ErrorCode::io, std::string("spawn() cannot fork: ") + std::strerror(error));
+  keeper_end.reset();
+  const auto result = KeeperReport::from_text(read_all(report.get()));
+  reap(keeper);
+  if (!result)
+    throw Error(ErrorCode::io, "the process that kept the ranks of spawn() (" + std::to_string(keeper) +
+                                   ") was ended from outside, and the ranks with it");
+  if (result->broken) throw Error(ErrorCode::io, "spawn() cannot start its ranks: " + result->failure.text);
+  if (!result->failed) return std::nullopt;
+  return result->failure;
+}
+
+void spawn(const std::function<void(int)>& body, int size, const SpawnOptions& options) {
+  const auto failure = try_spawn(
+      [&body](int rank, int) {
+        body(rank);
+        return 0;
+      },
+      size, options);
+  if (failure) throw SpawnError(*failure, size);
+}
+
+void spawn(const std::function<void(World&)>& body, int size, const SpawnOptions& options) {
+  spawn(
+      [&body](int) {
+        auto world = World::init();
+        try {
+          body(*world);
+        } catch (...) {
+          // A rank that fails does not leave in order: its end tells the others, and this process is about
+          // to.
+          static_cast<void>(world.release());
+          throw;
+        }
+      },
+      size, options);
+}
+
+}  // namespace muster

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts the ranks of a world from one program, as processes of this host.
+#pragma once
+
+#include "muster/error.hpp"
+#include "worker_sdk/world/world.hpp"
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace muster {
+
+struct SpawnOptions {
+  /// For all ranks to end. Default: none; the ranks' own calls have deadlines.
+  std::optional<std::chrono::milliseconds> deadline;
+  /// After a failure, between SIGTERM and SIGKILL for the other ranks. Default: 5 seconds.
+  std::chrono::milliseconds grace = std::chrono::seconds(5);
+};
+
+/// The first failure. Plain data.
+struct SpawnFailure {
+  int rank = -1;      ///< -1: no rank's; the deadline passed
+  int exit_code = 0;  ///< of the rank's process, or 128 + signal
+  int signal = 0;     ///< that ended it, or 0
+  std::string text;   ///< of the exception that ended it; "" where there was none
+};
+
+/// A whole sentence: "rank 2 of 4 (process 123) threw: ...".
+std::string describe(const SpawnFailure& failure, int size);
+
+/// What spawn() throws: code peer_lost, or deadline.
+class SpawnError : public Error {
+ public:
+  SpawnError(const SpawnFailure& failure, int size);
+
+  const SpawnFailure& failure() const { return failure_; }
+
+ private:
+  SpawnFailure failure_;
+};
+
+/// Forks `size` processes, runs `body(rank, size)` in each, whose result is the exit code of the process, and
+/// waits for them. World::init() with default options in a rank joins the others, over a store on loopback
+/// that lives as long as the call. The first rank that fails ends the rest. Whatever the ranks have started
+/// ends with them, and they end with this process, however it ends. Throws Error: state when this process has
+/// threads (a lock that another thread holds would stay locked in the fork, and devices do not survive it),
+/// invalid_argument, or io when processes cannot be made.
+std::optional<SpawnFailure> try_spawn(const std::function<int(int rank, int size)>& body, int size,
+                                      const SpawnOptions& options = {});
+
+/// The same; throws SpawnError when a rank fails.
+void spawn(const std::function<void(int rank)>& body, int size, const SpawnOptions& options = {});
+/// The same, with the world already joined.
+void spawn(const std::function<void(World& world)>& body, int size, const SpawnOptions& options = {});
+
+}  // namespace muster

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process between the caller of spawn() and the ranks: their parent, their store, and their end.
+#pragma once
+
+#include "rendezvous/support/unique_fd.hpp"
+#include "worker_sdk/world/spawn.hpp"
+
+#include <csignal>
+#include <string>
+#include <string_view>
+
+namespace muster {
+
+/// What a rank is to know and to leave before its body runs.
+struct KeeperPlan {
+  const std::function<int(int rank, int size)>& body;
+  int size = 1;
+  const SpawnOptions& options;
+  int parent_end = -1;            ///< the other end of `report`, which the keeper closes
+  sigset_t mask{};                ///< of the caller of spawn(), for the ranks
+  struct sigaction child_action;  ///< likewise, for SIGCHLD
+};
+
+/// Runs in a process of its own: starts the ranks, serves their store, waits for them, and writes the result
+/// to `report`. Ends all it has started, even when the parent dies, whose end `report` shows. Does not
+/// return.
+[[noreturn]] void run_keeper(const KeeperPlan& plan, UniqueFd report);
+
+/// Writes what stdio and the C++ streams still hold: a fork would copy it, and _exit() lose it.
+void flush_streams() noexcept;
+
+/// What the keeper wrote: nullopt for text that is cut off, else whether a rank failed.
+struct KeeperReport {
+  bool failed = false;
+  bool broken = false;  ///< the ranks could not be started; `failure.text` says why
+  SpawnFailure failure;
+
+  std::string to_text() const;
+  static std::optional<KeeperReport> from_text(std::string_view text);
+};
+
+}  // namespace muster

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/world/store_access.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/world/mpi_meeting.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+/// Whose store it is: job, round and process. Set by the rank that serves it.
+constexpr const char* kOwnerKey = "muster/owner";
+/// A rank that starts together with rank 0 asks often at first.
+constexpr milliseconds kFirstDelay{10};
+constexpr milliseconds kLongestDelay{1000};
+/// The address in a file may be that of a store which has just ended: then the file is read again.
+constexpr milliseconds kFileAttempt{2000};
+/// At the end, between looks whether all have left.
+constexpr milliseconds kLook{5};
+
+milliseconds left_until(Clock::time_point deadline) {
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+}
+
+std::string job_of(const StoreRequest& request) {
+  return request.place.run_id + " " + std::to_string(request.place.restart_count);
+}
+
+bool on_one_host(const Place& place) {
+  return place.launcher == Launcher::slurm ? place.nodes == 1 : place.local_size == place.size;
+}
+
+[[noreturn]] void throw_no_store(const Place& place) {
+  const bool several_hosts = !place.step.empty();
+  throw Error(
+      ErrorCode::invalid_argument,
+      "rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) + " (" +
+          name_of(place.launcher) + (several_hosts ? ", several hosts" : "") +
+          ") was told no store; give init_url tcp://HOST:PORT with an address of rank 0's host, or set "
+          "MASTER_ADDR and MASTER_PORT to the same, or MUSTER_STORE to a store that runs already");
+}
+
+}  // namespace
+
+std::string endpoint_text(const std::string& host, int port) {
+  return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
+}
+
+StoreRoute choose_route(const StoreRequest& request) {
+  using Kind = StoreRoute::Kind;
+  const Place& place = request.place;
+  if (request.url.kind == InitUrl::Kind::tcp) return {Kind::served, request.url.host, request.url.port, ""};
+  if (request.url.kind == InitUrl::Kind::file) return {Kind::file, "", 0, request.url.path};
+  if (!place.store_host.empty())
+    return {place.serves_store ? Kind::served : Kind::given, place.store_host, place.store_port, ""};
+  if (place.size == 1) return {};
+  const bool mpi = place.launcher == Launcher::mpirun;
+  // On one host a file does, and MPI need not be initialised in a program that may want to do that itself.
+  if (!place.step.empty() && on_one_host(place) && !(mpi && request.prefers_mpi))
+    return {Kind::file, "", 0, request.folder + "/muster-" + std::to_string(::geteuid()) + "-" + place.step};
+  if (mpi) return {Kind::mpi, "", 0, ""};
+  throw_no_store(place);
+}
+
+StoreAccess StoreAccess::open(const StoreRequest& request, const StoreRoute& route) {
+  StoreAccess access;
+  const bool first = request.place.rank == 0;
+  switch (route.kind) {
+    case StoreRoute::Kind::none:
+      break;
+    case StoreRoute::Kind::given:
+      access.connect(request, route.host, route.port, left_until(request.deadline));
+      break;
+    case StoreRoute::Kind::served:
+      if (first) {
+        access.serve(request, route);
+      } else {
+        access.connect_to_first(request, route);
+      }
+      break;
+    case StoreRoute::Kind::file:
+      if (first) {
+        access.serve_through_file(request, route);
+      } else {
+        access.find_through_file(request, route);
+      }
+      break;
+    case StoreRoute::Kind::mpi:
+      access.meet_through_mpi(request);
+  }
+  return access;
+}
+
+void StoreAccess::connect(const StoreRequest& request, const std::string& host, int port,
+                          milliseconds connect_limit) {
+  StoreOptions options;
+  options.timeout = request.limit;
+  options.connect_timeout = connect_limit;
+  options.first_delay = kFirstDelay;
+  options.longest_delay = kLongestDelay;
+  client_ = connect_store(host, port, options);
+  endpoint_ = endpoint_text(host, port);
+}
+
+void StoreAccess::connect_to_first(const StoreRequest& request, const StoreRoute& route) {
+  try {
+    connect(request, route.host, route.port, left_until(request.deadline));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::store) throw;
+    throw Error(ErrorCode::store,
+                std::string(error.what()) + ". Rank 0 of the job serves it; see whether that has started");
+  }
+}
+
+/// The port may be that of an earlier world of this job whose store still runs, which then serves this one,
+/// too.
+void StoreAccess::serve(const StoreRequest& request, const StoreRoute& route) {
+  const std::string owner = job_of(request) + " " + request.self.to_text();
+  try {
+    server_ = std::make_unique<StoreThread>(route.host, route.port, request.allow);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::io) throw;
+    try {
+      connect(request, route.host, route.port, std::min(left_until(request.deadline), milliseconds(1000)));
+      if (client_->check({kOwnerKey}) && client_->get(kOwnerKey) == owner) return;
+    } catch (const Error&) {
+      // No store at all.
+    }
+    client_.reset();
+    throw;
+  }
+  connect(request, server_->host(), server_->port(), left_until(request.deadline));
+  client_->set(kOwnerKey, owner);
+}
+
+void StoreAccess::meet_through_mpi(const StoreRequest& request) {
+  const Place& place = request.place;
+  TextBroadcast broadcast;
+  try {
+    broadcast = mpi_broadcast(place.rank, place.size);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    throw Error(ErrorCode::unsupported,
+                "mpirun told no store, and MPI cannot carry one's address: " + std::string(error.what()) +
+                    ". Or set MASTER_ADDR to an address of rank 0's host and MASTER_PORT");
+  }
+  const ServingPlan plan = agree_on_serving(broadcast, place.rank, place.size,
+                                            {request.self.boot, host_addresses(request.interface_name)});
+  const std::string endpoint = share_endpoint(broadcast, place.rank, [&] {
+    auto allow = request.allow;
+    for (const std::string& address : plan.allow)
+      if (const auto cidr = rendezvous::Cidr::parse(address)) allow.push_back(*cidr);
+    server_ = std::make_unique<StoreThread>(plan.host, 0, std::move(allow));
+    return server_->endpoint();
+  });
+  std::string host;
+  int port = 0;
+  parse_endpoint("the address that rank 0 sent", endpoint, host, port);
+  connect(request, host, port, left_until(request.deadline));
+}
+
+void StoreAccess::serve_through_file(const StoreRequest& request, const StoreRoute& route) {
+  if (const auto note = read_meeting_file(route.path); note && note->writer == request.self)
+    return connect(request, note->host, note->port, left_until(request.deadline));
+  server_ = std::make_unique<StoreThread>("127.0.0.1", 0, request.allow);
+  connect(request, server_->host(), server_->port(), left_until(request.deadline));
+  client_->set(kOwnerKey, job_of(request) + " " + request.self.to_text());
+  file_ =
+      std::make_unique<MeetingFile>(route.path, MeetingNote{server_->host(), server_->port(), request.self});
+}
+
+void StoreAccess::find_through_file(const StoreRequest& request, const StoreRoute& route) {
+  std::string seen = "it is not there";
+  for (milliseconds pause{1};; pause = std::min(pause * 2, milliseconds(50))) {
+    const auto note = read_meeting_file(route.path);
+    if (note && note->writer.boot != request.self.boot && note->writer.host != request.self.host)
+      throw Error(ErrorCode::unsupported, "rank 0 serves the store on the loopback address of host " +
+                                              note->writer.host + " (file '" + route.path +
+                                              "'), which host " + request.self.host +
+                                              " cannot reach; across hosts give init_url tcp://HOST:PORT");
+    if (note && liveness_of(note->writer) == Liveness::dead) {
+      seen = "it is left from " + note->writer.describe() + ", which has ended";
+    } else if (note) {
+      try {
+        return connect(request, note->host, note->port, std::min(left_until(request.deadline), kFileAttempt));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::store) throw;
+        seen = error.what();
+      }
+    }
+    if (Clock::now() >= request.deadline)
+      throw Error(ErrorCode::deadline, "rank " + std::to_string(request.place.rank) + " waited " +
+                                           std::to_string(request.limit.count()) +
+                                           " ms for rank 0 to write its address to '" + route.path + "' (" +
+                                           seen + "); see whether rank 0 has started and uses the same file");
+    ::poll(nullptr, 0, static_cast<int>(std::min(pause, left_until(request.deadline)).count()));
+  }
+}
+
+void StoreAccess::close(milliseconds limit, const std::function<bool(StoreClient&)>& all_left) {
+  // First the file, so that nobody finds a store that is about to end.
+  file_.reset();
+  if (server_ != nullptr && client_ != nullptr) {
+    const auto deadline = Clock::now() + limit;
+    try {
+      while (!all_left(*client_) && !server_->wait_until_unused(1, std::min(kLook, left_until(deadline))) &&
+             Clock::now() < deadline) {
+      }
+    } catch (const Error&) {
+      // The store has failed; nobody waits for it.
+    }
+  }
+  client_.reset();
+  server_.reset();
+}
+
+void StoreAccess::abandon() {
+  static_cast<void>(file_.release());
+  static_cast<void>(server_.release());
+}
+
+}  // namespace muster

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a rank to the job's store: given, served by rank 0, or found through a file.
+#pragma once
+
+#include "worker_sdk/env/place.hpp"
+#include "worker_sdk/store/store_client.hpp"
+#include "worker_sdk/world/init_url.hpp"
+#include "worker_sdk/world/meeting_file.hpp"
+#include "worker_sdk/world/process_identity.hpp"
+#include "worker_sdk/world/store_thread.hpp"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+struct StoreRequest {
+  Place place;
+  InitUrl url;
+  ProcessIdentity self;
+  /// MUSTER_STORE_ALLOW: who may connect to a store that rank 0 serves beyond this host.
+  std::vector<rendezvous::Cidr> allow;
+  /// Folder for the files of steps that name no store.
+  std::string folder;
+  /// MUSTER_SOCKET_IFNAME: whose addresses rank 0 may serve on when nobody names one.
+  std::string interface_name;
+  /// Whether MPI is used in any case, so that it may carry the store's address, too.
+  bool prefers_mpi = false;
+  std::chrono::steady_clock::time_point deadline;
+  std::chrono::milliseconds limit{0};  ///< the same, for messages
+};
+
+/// Which way a request goes. Pure but for MPI, which is only asked for.
+struct StoreRoute {
+  enum class Kind { none, given, served, file, mpi };
+  Kind kind = Kind::none;
+  std::string host;
+  int port = 0;
+  std::string path;
+};
+
+/// Throws Error (invalid_argument) that says what to set when there is no way.
+StoreRoute choose_route(const StoreRequest& request);
+
+/// "host:port", with brackets around an IPv6 address.
+std::string endpoint_text(const std::string& host, int port);
+
+/// A connection, and on rank 0 what serves it.
+class StoreAccess {
+ public:
+  /// "Kind::none" gives none. Throws Error: deadline or store when it is not there in time.
+  static StoreAccess open(const StoreRequest& request, const StoreRoute& route);
+
+  StoreClient* client() const { return client_.get(); }
+
+  /// "host:port", "" without a store.
+  const std::string& endpoint() const { return endpoint_; }
+
+  /// Closes the connection. Where this process serves the store, waits up to `limit` until nobody else uses
+  /// it or `all_left` says that nobody needs it: who is connected may already look for the next world there.
+  void close(std::chrono::milliseconds limit, const std::function<bool(StoreClient&)>& all_left);
+
+  /// In a forked child, which must touch neither the thread nor the file.
+  void abandon();
+
+ private:
+  void serve(const StoreRequest& request, const StoreRoute& route);
+  void connect_to_first(const StoreRequest& request, const StoreRoute& route);
+  void meet_through_mpi(const StoreRequest& request);
+  void serve_through_file(const StoreRequest& request, const StoreRoute& route);
+  void find_through_file(const StoreRequest& request, const StoreRoute& route);
+  void connect(const StoreRequest& request, const std::string& host, int port,
+               std::chrono::milliseconds connect_limit);
+
+  std::unique_ptr<StoreThread> server_;
+  std::unique_ptr<MeetingFile> file_;
+  std::unique_ptr<StoreClient> client_;
+  std::string endpoint_;
+};
+
+}  // namespace muster

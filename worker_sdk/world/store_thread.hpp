@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "rendezvous/net/address.hpp"
+#include "rendezvous/server/store_engine.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace muster {
+
+/// A store that this process serves from a thread of its own, on one address.
+class StoreThread {
+ public:
+  /// Port 0: any. Beyond loopback, peers must have an address in `allow` (ours is added). Throws Error:
+  /// invalid_argument when the address may not be listened on, io when it cannot.
+  StoreThread(const std::string& host, int port, std::vector<rendezvous::Cidr> allow);
+  /// Closes all connections at once. Not in a forked child, which has no such thread: leak the object there.
+  ~StoreThread();
+  StoreThread(const StoreThread&) = delete;
+  StoreThread& operator=(const StoreThread&) = delete;
+
+  std::string host() const { return engine_.endpoint().host(); }
+
+  int port() const { return engine_.endpoint().port(); }
+
+  /// "127.0.0.1:29500".
+  std::string endpoint() const { return engine_.endpoint().text(); }
+
+  /// Waits until at most `own` connections are open, or `limit`. False at the limit.
+  bool wait_until_unused(std::size_t own, std::chrono::milliseconds limit);
+
+ private:
+  void serve();
+  void wake();
+
+  rendezvous::StoreEngine engine_;
+  UniqueFd wake_;
+  std::atomic<bool> stop_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t connections_ = 0;
+  bool counted_ = false;  ///< since somebody asked
+  std::thread thread_;
+};
+
+/// "10.0.0.0/8,fd00::1" into its parts. Throws Error (invalid_argument) that begins with `what`.
+std::vector<rendezvous::Cidr> parse_allow_list(const std::string& what, const std::string& text);
+
+}  // namespace muster

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process's place in a job: who it is, the store, and the group of all ranks. What muster.h hands out.
+#pragma once
+
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/env/place.hpp"
+#include "worker_sdk/store/store_client.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster {
+
+struct WorldOptions {
+  /// "" or "env://": by the environment. "tcp://host:port": rank 0 serves the store there. "file:///path":
+  /// the ranks meet through that file. Default: "".
+  std::string init_url;
+  /// "auto", "shm", "gloo", "hierarchical", "mpi", "nccl". Default: "auto", or MUSTER_BACKEND where that is
+  /// set.
+  std::string backend;
+  /// Rank and number of ranks; -1: found in the environment.
+  int rank = -1;
+  int size = -1;
+  /// Device for nccl; -1: the local rank.
+  int device = -1;
+  /// For all ranks to come together, then for them to agree on the backend, and to make the group. Default: 5
+  /// minutes.
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
+  /// Longest time that the rank which serves the store waits for the others at the end. Default: 2 seconds.
+  std::chrono::milliseconds leave_timeout = std::chrono::seconds(2);
+  /// As ProcessGroupOptions.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  std::chrono::milliseconds report_after = std::chrono::seconds(15);
+};
+
+/// Where this process stands. Plain data.
+struct WorldInfo {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int node_rank = 0;
+  int nodes = 1;
+  int restart_count = 0;
+  std::string run_id = "none";
+  std::string host;
+  Launcher launcher = Launcher::bare;
+  /// "host:port" of the store; "" in a world of one without any.
+  std::string store;
+};
+
+/// One world; several may live in one process (as threads of a test, or with other stores). Made, used and
+/// destroyed by one thread at a time; the groups have rules of their own, and end before it. The destructor
+/// waits for no other rank, except that the rank that serves the store waits up to
+/// WorldOptions::leave_timeout for the others to leave.
+class World {
+ public:
+  /// Finds rank, size and store, connects, and makes the group of all ranks. Throws Error: invalid_argument
+  /// names the variable or option that is missing or wrong, deadline the ranks that did not come.
+  static std::unique_ptr<World> init(const WorldOptions& options = {});
+
+  virtual ~World() = default;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  virtual const WorldInfo& info() const = 0;
+  /// The group of all ranks. This and the calls below throw Error (state) in a process that was forked after
+  /// init(): it has no part in the world.
+  virtual ProcessGroup& group() = 0;
+  /// Keys of this world alone: job, round, and place among the worlds made over the same store. In a world of
+  /// one without a store, one inside this process, which has no queues.
+  virtual StoreClient& store() = 0;
+  /// Returns when every rank has called it with this name, as often. Over the store, whatever the backend.
+  /// Throws Error (deadline) that names the ranks which are missing, or (peer_lost, aborted) one of them that
+  /// will not come, as far as can be seen.
+  virtual void barrier(const std::string& name, std::chrono::milliseconds limit) = 0;
+  /// Where the program is, for the reports of failures and late ranks. Any thread; some nanoseconds.
+  virtual void set_step(std::uint64_t step) = 0;
+
+  /// Before the destructor: it is to wait no longer than `limit` (if that is less than
+  /// WorldOptions::leave_timeout). `why`, unless empty, is what ranks get to read that wait for this one at a
+  /// barrier.
+  virtual void prepare_to_leave(std::chrono::milliseconds limit, const std::string& why) = 0;
+
+ protected:
+  World() = default;
+};
+
+}  // namespace muster
