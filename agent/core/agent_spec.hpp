@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one agent is told to do: the launcher derives it from the validated job, and it travels as JSON.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::agent {
+
+/// Which of a worker's streams: a bit set, as in --redirects and --tee.
+enum StreamBits : unsigned { kStreamNone = 0, kStreamOut = 1, kStreamErr = 2, kStreamBoth = 3 };
+
+/// A StreamBits value for each local rank.
+struct StreamsByRank {
+  /// For ranks that `by_rank` does not name. Default: kStreamNone.
+  unsigned fallback = kStreamNone;
+  std::map<int, unsigned> by_rank;
+
+  unsigned of(int local_rank) const {
+    const auto found = by_rank.find(local_rank);
+    return found == by_rank.end() ? fallback : found->second;
+  }
+
+  bool any() const {
+    if (fallback != kStreamNone) return true;
+    for (const auto& [rank, bits] : by_rank)
+      if (bits != kStreamNone) return true;
+    return false;
+  }
+};
+
+/// Where the workers' output goes.
+struct OutputSpec {
+  /// The job's log directory, "<--log-dir or a temporary directory>/<run id>_<random>", made by the launcher
+  /// (0700). Empty: no files at all (--log-dir /dev/null).
+  std::string log_dir;
+  /// It was made under the temporary directory: it is removed after success, or if no file is in it.
+  bool log_dir_is_temporary = false;
+  /// --redirects: these streams go to files instead of the console.
+  StreamsByRank redirects;
+  /// --tee: these streams go to files and to the console, where each line carries a prefix.
+  StreamsByRank tee;
+  /// --log-line-prefix-template; ${role_name} ${local_rank} ${rank} ${hostname}. Empty: "[<role><local
+  /// rank>]:".
+  std::string line_prefix_template;
+  /// --local-ranks-filter: only these reach the console. Empty optional: all.
+  std::optional<std::set<int>> console_ranks;
+  /// --duplicate-std*-filters: teed lines that contain any of these are also written to filtered_std*.log.
+  std::vector<std::string> stdout_filters;
+  std::vector<std::string> stderr_filters;
+  /// Several nodes share one console: each line that goes there has a prefix, by default "[<rank>]: ".
+  bool rank_prefix = false;
+  /// --raw-output: nothing that workers print is escaped on a terminal.
+  bool raw_output = false;
+  /// --gather-logs: send the log files to the launcher at the end.
+  bool gather_logs = false;
+};
+
+/// Where the store of each round listens.
+struct StoreSpec {
+  /// A local address. Default: loopback, since one machine needs no other.
+  std::string host = "127.0.0.1";
+  /// 0: any free port, a new one each round. Otherwise the same port in every round.
+  int port = 0;
+  /// Admit only connections whose peer socket belongs to our user (--store-admission user|off). Default:
+  /// true.
+  bool same_user_only = true;
+};
+
+/// The node's place in a job of several nodes. Holds no secret.
+struct NodeSpec {
+  enum class Form {
+    alone,    ///< the job has this node only: no network, no keys
+    started,  ///< the launcher of another place (or of this host) started it, and talks to it over a link
+    peer,     ///< a launcher of its own runs on each node (torchrun's way)
+  };
+  Form form = Form::alone;
+  /// The node's name in the job, unique: the host as the user wrote it.
+  std::string name;
+  /// Different for each start of a node; part of the identity that its key is made for. 0 in the form `peer`:
+  /// the agent draws one.
+  std::uint64_t incarnation = 0;
+  /// The place that it wants; -1: by arrival.
+  int node_rank = -1;
+  /// This node runs the rendezvous daemon.
+  bool coordinator = false;
+  /// Coordinator: the address to listen on; empty: chosen by `interface_name`, else by the route to `peers`.
+  std::string listen_host;
+  int listen_port = 0;
+  std::string interface_name;
+  /// Names or addresses of the other nodes.
+  std::vector<std::string> peers;
+  /// Where the coordinator is. Empty in the form `started`: the launcher says so when it listens.
+  std::string coordinator_host;
+  int coordinator_port = 0;
+  /// Nobody said that this node is the coordinator: if the port is held by our own job, be a client.
+  bool hosting_inferred = false;
+  /// Form `peer`: what held the port when this node wanted it, for texts while nobody answers there. It never
+  /// leaves the process that found it.
+  std::string port_trouble;
+  /// Form `peer`: the user said how long to wait for the others, so a name may appear late. As above.
+  bool waits_for_name = false;
+  /// Form `peer`: the file that the key came from, for messages. Empty: there is no key.
+  std::string key_source;
+  /// Form `peer`: where key files differ or are missing, the munge of the cluster says that a node is ours.
+  bool munge = false;
+  /// --local-addr: the address at which the other nodes reach this one. Empty: that of the connection.
+  std::string local_addr;
+  /// Coordinator: names of all nodes, to say who is missing. Empty: not known.
+  std::vector<std::string> expected_nodes;
+  /// What must be the same on all nodes, for people: name of a flag, its value.
+  std::map<std::string, std::string> settings;
+  /// --store-proxy: workers reach the store over their own agent only.
+  bool store_proxy = false;
+};
+
+/// The job as one node's agent needs it.
+struct AgentSpec {
+  std::string run_id = "none";
+  std::string role = "default";
+  /// Name of this host in reports, environment and prefixes (short host name).
+  std::string host;
+  int min_nodes = 1;
+  int max_nodes = 1;
+  /// Workers on this node.
+  int workers = 1;
+  /// Program and arguments; command[0] is looked up in PATH when it has no slash.
+  std::vector<std::string> command;
+  /// command[i] for i >= first_script_argument go through the ${local_rank} macro.
+  std::size_t first_script_argument = 1;
+  /// Where workers start. Empty: where the agent is.
+  std::string working_directory;
+  /// Set for every worker on top of what it inherits.
+  std::vector<std::pair<std::string, std::string>> environment;
+  /// Taken from what workers inherit, before `environment` is set.
+  std::vector<std::string> unset_environment;
+  /// --stdin: the global rank that reads the launcher's stdin. -1: none (with one node: all inherit it).
+  int stdin_rank = -1;
+  /// --bind-to: "none", "core", "numa" or "socket".
+  std::string bind_to = "none";
+  /// --numa-binding: "", "node", "socket", "exclusive" or "core-complex".
+  std::string numa_binding;
+  /// --virtual-local-rank: LOCAL_RANK=0 and one entry of CUDA_VISIBLE_DEVICES for each worker.
+  bool virtual_local_rank = false;
+  /// Rounds that may follow a failed one.
+  int max_restarts = 0;
+  /// Between the stop signal and KILL, whatever the cause of the stop (--shutdown-timeout). Default: 30 s.
+  std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(30);
+  /// How long a round waits for min_nodes (--rdzv-conf join_timeout), and for more nodes after that
+  /// (last_call_timeout).
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(600);
+  std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
+  /// A call that some ranks wait in for longer is reported (MUSTER_REPORT_AFTER; 0: never). Empty: as the
+  /// program says, which is 15 s by default.
+  std::optional<std::chrono::milliseconds> report_after;
+  StoreSpec store;
+  NodeSpec node;
+  OutputSpec output;
+};
+
+/// JSON text of a spec and back. Field names are those of the struct; durations are whole milliseconds named
+/// "<field>_ms". from_json throws std::invalid_argument naming the field that is missing or of the wrong
+/// type.
+std::string to_json(const AgentSpec& spec);
+AgentSpec agent_spec_from_json(const std::string& text);
+
+}  // namespace muster::agent

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a process ended, and what that means as an exit code of ours.
+#pragma once
+
+#include <string>
+
+namespace muster::agent {
+
+/// Exit code or signal, never both. Value type.
+struct ExitStatus {
+  enum class Kind { exited, signaled };
+  Kind kind = Kind::exited;
+  /// Exit code 0..255, or signal number.
+  int value = 0;
+  bool core_dumped = false;
+
+  bool success() const { return kind == Kind::exited && value == 0; }
+
+  /// The shell's rule: the code itself, or 128 + signal.
+  int exit_code() const { return kind == Kind::exited ? value : 128 + value; }
+
+  bool operator==(const ExitStatus&) const = default;
+};
+
+/// "exit code 3", "killed by SIGSEGV (core dumped)".
+std::string describe(const ExitStatus& status);
+
+/// "SIGTERM" for 15, "signal 99" for a number without a name.
+std::string signal_name(int signal);
+
+/// The number for "SIGTERM" or "TERM" in any case; 0 for an unknown name.
+int signal_number(const std::string& name);
+
+}  // namespace muster::agent

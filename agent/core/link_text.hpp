@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies of link messages that are more than a number: plain data and their JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::agent {
+
+/// The line that `muster agent` writes before its first frame, after a newline of its own; what a noisy shell
+/// printed before it is no part of the link.
+std::string link_greeting(std::string_view version);
+/// "muster-agent 1 " without a version: what to look for.
+inline constexpr std::string_view kLinkGreetingStart = "\nmuster-agent 1 ";
+/// Bytes that may come before the greeting.
+inline constexpr std::size_t kLinkNoiseMax = std::size_t{64} << 10;
+
+/// What a node says of itself.
+struct NodeHello {
+  std::string version;
+  std::string host;
+  int pid = 0;
+  /// At which other nodes may reach it, best first (the one that the SSH client connected to, if any).
+  std::vector<std::string> addresses;
+  int cpus = 0;
+  int gpus = 0;
+};
+
+struct LinkEndpoint {
+  std::string host;
+  int port = 0;
+};
+
+/// A piece of a log file: the name below the log directory, where the piece begins, its bytes. `last` pieces
+/// are empty.
+struct FilePiece {
+  std::string name;
+  std::int64_t offset = 0;
+  std::string bytes;
+  bool last = false;
+};
+
+/// from_json and file_piece_from throw std::invalid_argument, naming what is wrong. A name with "..", or that
+/// begins with a slash, is refused.
+std::string to_json(const NodeHello& hello);
+NodeHello node_hello_from_json(const std::string& text);
+std::string to_json(const LinkEndpoint& endpoint);
+LinkEndpoint link_endpoint_from_json(const std::string& text);
+std::string to_body(const FilePiece& piece);
+FilePiece file_piece_from(std::string_view body);
+
+}  // namespace muster::agent

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an agent tells the launcher when its node has ended.
+#pragma once
+
+#include "agent/core/exit_status.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::agent {
+
+/// How a worker of the last round ended, as seen by its agent.
+enum class WorkerOutcome {
+  succeeded,         ///< exit code 0
+  failed_by_itself,  ///< non-zero or a signal that we did not send
+  stopped_by_us,     ///< ended after our stop signal
+  not_started,       ///< could not be executed
+};
+
+/// What a worker left in its error file (torchrun contract 3.5). Empty strings when there is none.
+struct WorkerError {
+  std::string message;
+  std::string traceback;
+  /// Whole seconds since 1970, as the worker wrote it; 0 if it did not.
+  std::int64_t timestamp_s = 0;
+};
+
+/// What a worker that uses the SDK was doing when the round began to end: when its first worker failed, or
+/// the order to stop came. All empty for other programs.
+struct WorkerCall {
+  /// "in all_reduce #12 (4.0 kB) of group 'world' since 4.2 s".
+  std::string text;
+  /// "joining", "idle", "in_call", "failed"; "ended" after its world has ended; empty: it had none.
+  std::string state;
+  std::string group;
+  /// The call that it was in, or made last: "all_reduce".
+  std::string name;
+  std::uint64_t sequence = 0;
+  /// Sequence of the last call that it completed in that group.
+  std::uint64_t completed = 0;
+  std::int64_t for_ms = 0;
+  /// Of the program, if it told.
+  std::uint64_t step = 0;
+  /// What the kernel said of the process: "sleeping", "stopped by a signal or a debugger", "dead".
+  std::string process;
+  /// The last calls, oldest first; only of workers that failed or that others waited for.
+  std::vector<std::string> recent;
+};
+
+struct WorkerReport {
+  int rank = 0;
+  int local_rank = 0;
+  int pid = 0;
+  std::string host;
+  WorkerOutcome outcome = WorkerOutcome::succeeded;
+  ExitStatus status;
+  /// Place in the order of exits as they arrived at this agent, from 1; 0: never started.
+  int arrival = 0;
+  /// When the exit was seen: milliseconds since 1970, for people only.
+  std::int64_t ended_at_ms = 0;
+  /// Path of the error file if the worker wrote one, else empty.
+  std::string error_file;
+  WorkerError error;
+  /// The last lines that passed through us, oldest first, without line ends; empty if its streams were not
+  /// ours.
+  std::vector<std::string> last_lines;
+  /// Log files of its streams; empty where not redirected or teed.
+  std::string stdout_log;
+  std::string stderr_log;
+  /// Why it could not be executed; empty otherwise.
+  std::string start_error;
+  WorkerCall call;
+};
+
+enum class NodeOutcome {
+  succeeded,    ///< every worker exited 0
+  failed,       ///< a worker failed and no restart was left
+  stopped,      ///< on the launcher's order (signal, deadline)
+  agent_error,  ///< something of ours failed: `error` says what
+};
+
+/// Why a round ended on a node that had not failed itself: what the coordinator said of the failure
+/// elsewhere.
+struct EndedBy {
+  /// Name of the node; empty: this node's own failure, or none, ended the round.
+  std::string node;
+  std::string host;
+  int rank = -1;
+  int exit_code = 0;
+  std::string text;
+};
+
+struct NodeReport {
+  std::string host;
+  /// The node's name in the job; empty in a job of one node.
+  std::string node;
+  EndedBy ended_by;
+  int node_rank = 0;
+  int round = 0;
+  int restarts = 0;
+  int max_restarts = 0;
+  NodeOutcome outcome = NodeOutcome::succeeded;
+  std::string error;
+  std::vector<WorkerReport> workers;
+  /// Who waited for whom when the round began to end, one sentence each, longest waits first.
+  std::vector<std::string> calls;
+  /// Processes that workers had left running and that we ended, as "pid name" texts.
+  std::vector<std::string> leftovers;
+  /// Things the user should know: truncated logs, dropped output.
+  std::vector<std::string> notes;
+};
+
+/// JSON text and back; as agent_spec.hpp.
+std::string to_json(const NodeReport& report);
+NodeReport node_report_from_json(const std::string& text);
+
+}  // namespace muster::agent

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts the streams of several workers onto one console without mixing their lines. Pure: bytes and times in,
+// bytes out.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace muster::agent {
+
+/// Rules: whole lines are shown at once. An unfinished line is held for a moment and then shown if nobody
+/// else's unfinished line is on display; that source then owns the cursor and goes on directly, until its
+/// line ends or until another source has whole lines, which begin on a fresh line. No byte is lost (except as
+/// said at `terminal`), and none is added but newlines, where a line is interrupted, and prefixes.
+class ConsoleMerger {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  using Source = int;
+
+  struct Options {
+    /// How long an unfinished line is held before it is shown.
+    std::chrono::milliseconds hold = std::chrono::milliseconds(100);
+    /// An unfinished line longer than this is shown in pieces, which bounds the memory of a source.
+    std::size_t longest_line = std::size_t{64} << 10;
+    /// The console is a terminal: states of a progress bar (text before a carriage return) that could not be
+    /// shown in time are dropped once they exceed 4 KiB, since the terminal would overwrite them anyway.
+    bool terminal = false;
+  };
+
+  explicit ConsoleMerger(Options options);
+
+  /// `prefix` goes before each line, and again after a carriage return within a line. Empty: none.
+  Source add(std::string prefix);
+  /// Appends to `out` what is to be shown now.
+  void feed(Source source, std::string_view bytes, TimePoint now, std::string& out);
+  /// The source has ended: shows the rest it has, without a newline of its own.
+  void close(Source source, std::string& out);
+  /// The rest of what this source holds is about to come: it is held for as long again.
+  void postpone(Source source, TimePoint now);
+  /// When flush() has something to do; nothing: never, as it stands.
+  std::optional<TimePoint> next_flush() const;
+  void flush(TimePoint now, std::string& out);
+  /// Nothing follows: ends a line that is still open, so that whoever prints next begins on a fresh one.
+  void end(std::string& out);
+
+ private:
+  /// What the next byte of a source needs before it.
+  enum class At { line_start, carriage_at_start, carriage, inside };
+
+  struct SourceState {
+    std::string prefix;
+    std::string held;
+    TimePoint held_since{};
+    At at = At::line_start;
+    /// Its line was interrupted by a newline of ours: its own newline, if that comes next, is not shown
+    /// again.
+    bool skip_newline = false;
+  };
+
+  void hold(SourceState& state, Source source, std::string_view bytes, TimePoint now, std::string& out);
+  void show_held(SourceState& state, Source source, std::string& out);
+  void take_cursor(Source source, std::string& out);
+  void emit(SourceState& state, std::string_view bytes, std::string& out);
+  static void emit_prefixed(SourceState& state, std::string_view bytes, std::string& out);
+
+  Options options_;
+  std::map<Source, SourceState> sources_;
+  Source next_ = 0;
+  /// Whose unfinished line is on display.
+  std::optional<Source> owner_;
+  /// The cursor is not at the start of a line.
+  bool line_open_ = false;
+};
+
+}  // namespace muster::agent

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/output/line_prefix.hpp"
+
+#include "rendezvous/log/terminal_text.hpp"
+
+#include <cstddef>
+#include <optional>
+
+namespace muster::agent {
+
+namespace {
+
+std::optional<std::string> field_value(std::string_view name, const PrefixFields& fields) {
+  if (name == "role_name") return for_terminal(fields.role);
+  if (name == "hostname") return for_terminal(fields.host);
+  if (name == "local_rank") return std::to_string(fields.local_rank);
+  if (name == "rank") return std::to_string(fields.rank);
+  return std::nullopt;
+}
+
+bool name_character(char c, bool first) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
+}
+
+/// The name after a dollar sign, and how many bytes of `text` it takes with its braces; empty if there is
+/// none.
+std::pair<std::string_view, std::size_t> name_at(std::string_view text) {
+  const bool braced = !text.empty() && text.front() == '{';
+  const std::size_t begin = braced ? 1 : 0;
+  std::size_t end = begin;
+  while (end < text.size() && name_character(text[end], end == begin)) ++end;
+  const std::string_view name = text.substr(begin, end - begin);
+  if (name.empty()) return {};
+  if (!braced) return {name, end};
+  if (end == text.size() || text[end] != '}') return {};
+  return {name, end + 1};
+}
+
+}  // namespace
+
+std::string line_prefix(std::string_view prefix_template, const PrefixFields& fields) {
+  if (prefix_template.empty()) prefix_template = "[${role_name}${local_rank}]:";
+  std::string prefix;
+  while (!prefix_template.empty()) {
+    const std::size_t dollar = prefix_template.find('$');
+    prefix += prefix_template.substr(0, dollar);
+    if (dollar == std::string_view::npos) break;
+    prefix_template.remove_prefix(dollar + 1);
+    if (prefix_template.starts_with('$')) {
+      prefix += '$';
+      prefix_template.remove_prefix(1);
+      continue;
+    }
+    const auto [name, length] = name_at(prefix_template);
+    const auto value = field_value(name, fields);
+    if (value) {
+      prefix += *value;
+      prefix_template.remove_prefix(length);
+    } else {
+      prefix += '$';
+    }
+  }
+  return prefix;
+}
+
+}  // namespace muster::agent

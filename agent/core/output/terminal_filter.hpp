@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker may do to our terminal. Pure: bytes in, bytes out.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace muster::agent {
+
+/// Lets text through that draws: UTF-8, colours, newline, carriage return, backspace, tab, erasing and cursor
+/// movement. Everything else that a terminal would act on is shown instead, its bytes written as \xNN: what
+/// sets titles, modes, the clipboard or the keyboard, or what makes the terminal answer, since the answer
+/// would be typed at the user's shell. One per stream, which may be cut into chunks anywhere.
+class TerminalFilter {
+ public:
+  /// A longer escape sequence is shown instead of obeyed. Bounds what is held.
+  static constexpr std::size_t kLongestSequence = 128;
+
+  /// What to show for `bytes`: they themselves where there was nothing to change, else `room`, which is
+  /// overwritten (at most 4 bytes for one). A sequence or character whose end is missing is held.
+  std::string_view feed(std::string_view bytes, std::string& room);
+  /// The stream has ended: what was held, shown.
+  std::string_view end(std::string& room);
+
+ private:
+  std::string held_;
+};
+
+}  // namespace muster::agent

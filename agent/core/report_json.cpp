@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/node_report.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <stdexcept>
+
+namespace muster::agent {
+
+using Json = nlohmann::json;
+
+NLOHMANN_JSON_SERIALIZE_ENUM(WorkerOutcome, {{WorkerOutcome::succeeded, "succeeded"},
+                                             {WorkerOutcome::failed_by_itself, "failed_by_itself"},
+                                             {WorkerOutcome::stopped_by_us, "stopped_by_us"},
+                                             {WorkerOutcome::not_started, "not_started"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(NodeOutcome, {{NodeOutcome::succeeded, "succeeded"},
+                                           {NodeOutcome::failed, "failed"},
+                                           {NodeOutcome::stopped, "stopped"},
+                                           {NodeOutcome::agent_error, "agent_error"}})
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerError, message, traceback, timestamp_s)
+NLOHMANN_JSON_SERIALIZE_ENUM(ExitStatus::Kind,
+                             {{ExitStatus::Kind::exited, "exited"}, {ExitStatus::Kind::signaled, "signaled"}})
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExitStatus, kind, value, core_dumped)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerCall, text, state, group, name, sequence, completed, for_ms, step,
+                                   process, recent)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, outcome, status, arrival,
+                                   ended_at_ms, error_file, error, last_lines, stdout_log, stderr_log,
+                                   start_error, call)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, round, restarts, max_restarts,
+                                   outcome, error, workers, calls, leftovers, notes)
+
+std::string to_json(const NodeReport& report) {
+  const Json value = report;
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+NodeReport node_report_from_json(const std::string& text) {
+  try {
+    return Json::parse(text).get<NodeReport>();
+  } catch (const Json::exception& error) {
+    throw std::invalid_argument(std::string("node report: ") + error.what());
+  }
+}
+
+}  // namespace muster::agent

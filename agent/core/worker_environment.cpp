@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/worker_environment.hpp"
+
+#include "agent/core/macro.hpp"
+#include "worker_sdk/env/worker_env.hpp"
+
+#include <stdexcept>
+
+namespace muster::agent {
+namespace {
+
+constexpr const char* kStatusVariable = "MUSTER_STATUS";
+
+void set_variable(Environment& environment, const std::string& name, const std::string& value) {
+  for (auto& [present, old_value] : environment) {
+    if (present != name) continue;
+    old_value = value;
+    return;
+  }
+  environment.emplace_back(name, value);
+}
+
+/// The device of one worker under --virtual-local-rank: its entry of the inherited list, or its local rank.
+std::string visible_device(const Environment& environment, int local_rank) {
+  const std::string* list = find_variable(environment, "CUDA_VISIBLE_DEVICES");
+  if (list == nullptr) return std::to_string(local_rank);
+  std::size_t begin = 0;
+  for (int index = 0;; ++index) {
+    const std::size_t end = list->find(',', begin);
+    if (index == local_rank && begin < list->size()) return list->substr(begin, end - begin);
+    if (end == std::string::npos)
+      throw std::invalid_argument("--virtual-local-rank: CUDA_VISIBLE_DEVICES=" + *list +
+                                  " has no entry for local rank " + std::to_string(local_rank) +
+                                  "; name one device per worker");
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+const std::string* find_variable(const Environment& environment, const std::string& name) {
+  for (const auto& [present, value] : environment)
+    if (present == name) return &value;
+  return nullptr;
+}
+
+Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundResult& place, int local_rank,
+                               int restarts, const std::string& error_file, const Environment& inherited,
+                               const std::string& status_file) {
+  Environment environment = inherited;
+  // One that we inherited is ours, or a stranger's: no worker of this job may write into it.
+  std::erase_if(environment, [](const auto& entry) { return entry.first == kStatusVariable; });
+  for (const std::string& unwanted : spec.unset_environment)
+    std::erase_if(environment, [&unwanted](const auto& entry) { return entry.first == unwanted; });
+  for (const auto& [name, value] : spec.environment) set_variable(environment, name, value);
+
+  WorkerEnv env;
+  env.rank = env.role_rank = place.first_rank + local_rank;
+  env.world_size = env.role_world_size = place.world_size;
+  env.local_rank = spec.virtual_local_rank ? 0 : local_rank;
+  env.local_world_size = spec.workers;
+  env.node_rank = place.node_rank;
+  env.nodes = place.nodes;
+  env.role = spec.role;
+  env.store_host = place.store_host;
+  env.store_port = place.store_port;
+  env.restart_count = restarts;
+  env.max_restarts = spec.max_restarts;
+  env.run_id = spec.run_id;
+  env.error_file = error_file;
+  const auto lookup = [&environment](const std::string& name) -> std::optional<std::string> {
+    const std::string* value = find_variable(environment, name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
+  };
+  const auto contract = to_environment(env, lookup);
+  for (const auto& [name, value] : contract) set_variable(environment, name, value);
+  if (!status_file.empty()) environment.emplace_back(kStatusVariable, status_file);
+  if (spec.virtual_local_rank)
+    set_variable(environment, "CUDA_VISIBLE_DEVICES", visible_device(environment, local_rank));
+  return environment;
+}
+
+std::vector<std::string> worker_arguments(const AgentSpec& spec, int local_rank) {
+  std::vector<std::string> arguments = spec.command;
+  const std::string number = std::to_string(local_rank);
+  for (std::size_t i = spec.first_script_argument; i < arguments.size(); ++i)
+    arguments[i] = substitute_macros(arguments[i], {{"local_rank", number}});
+  return arguments;
+}
+
+}  // namespace muster::agent

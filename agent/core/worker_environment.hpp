@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "agent/core/agent_spec.hpp"
+#include "rendezvous/protocol/message.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::agent {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// The whole environment of one worker: `inherited` without what the spec unsets, then the spec's variables,
+/// then the contract (muster/worker_env.hpp), later ones replacing earlier ones. `restarts` counts the rounds
+/// before this one; `status_file` says where the worker's status file is (MUSTER_STATUS; empty: there is
+/// none). Throws std::invalid_argument if --virtual-local-rank finds fewer devices in CUDA_VISIBLE_DEVICES
+/// than workers.
+Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundResult& place, int local_rank,
+                               int restarts, const std::string& error_file, const Environment& inherited,
+                               const std::string& status_file = {});
+
+/// The command of one worker: script arguments with ${local_rank} replaced.
+std::vector<std::string> worker_arguments(const AgentSpec& spec, int local_rank);
+
+/// Value of `name`, or nullptr.
+const std::string* find_variable(const Environment& environment, const std::string& name);
+
+}  // namespace muster::agent

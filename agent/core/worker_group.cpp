@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/worker_group.hpp"
+
+#include <csignal>
+
+namespace muster::agent {
+
+WorkerGroup::WorkerGroup(int workers, std::chrono::milliseconds grace)
+    : slots_(static_cast<std::size_t>(workers)), grace_(grace) {}
+
+GroupActions WorkerGroup::exited(int local_rank, ExitStatus status, TimePoint now) {
+  return record_end(local_rank, status, true, now);
+}
+
+GroupActions WorkerGroup::not_started(int local_rank, ExitStatus status, TimePoint now) {
+  return record_end(local_rank, status, false, now);
+}
+
+GroupActions WorkerGroup::record_end(int local_rank, ExitStatus status, bool started, TimePoint now) {
+  Slot& ended = slots_.at(static_cast<std::size_t>(local_rank));
+  if (ended.ended || phase_ == Phase::over) return {};
+  ended.ended = true;
+  ended.started = started;
+  ended.status = status;
+  ended.arrival = ++arrivals_;
+  ended.after_stop = phase_ != Phase::running;
+
+  GroupActions actions;
+  if (phase_ == Phase::running && !status.success()) {
+    failed_ = true;
+    actions = begin_stop(SIGTERM, now);
+  }
+  if (arrivals_ == static_cast<int>(slots_.size()) && phase_ != Phase::killing) {
+    phase_ = Phase::leftovers;
+    if (!kill_at_) kill_at_ = now + grace_;
+    actions.signal_workers = 0;
+    actions.end_leftovers = true;
+  }
+  if (phase_ != Phase::running && phase_ != Phase::killing) actions.wake_at = kill_at_;
+  return actions;
+}
+
+GroupActions WorkerGroup::begin_stop(int signal, TimePoint now) {
+  GroupActions actions;
+  phase_ = Phase::stopping;
+  stop_signal_ = signal;
+  kill_at_ = now + grace_;
+  actions.signal_workers = signal;
+  actions.wake_at = kill_at_;
+  return actions;
+}
+
+GroupActions WorkerGroup::stop(int signal, TimePoint now) {
+  if (phase_ == Phase::over || phase_ == Phase::killing) return {};
+  ordered_ = true;
+  if (phase_ == Phase::running) return begin_stop(signal, now);
+  // Already stopping: the workers still hear the new signal, the deadline stays.
+  GroupActions actions;
+  if (phase_ == Phase::stopping && signal != stop_signal_) actions.signal_workers = signal;
+  actions.wake_at = kill_at_;
+  return actions;
+}
+
+GroupActions WorkerGroup::kill_now(TimePoint now) {
+  if (phase_ == Phase::over || phase_ == Phase::killing) return {};
+  ordered_ = true;
+  return begin_killing(now);
+}
+
+GroupActions WorkerGroup::begin_killing(TimePoint now) {
+  phase_ = Phase::killing;
+  killing_since_ = now;
+  GroupActions actions;
+  actions.kill_all = true;
+  actions.wake_at = now + kKillRepeat;
+  return actions;
+}
+
+GroupActions WorkerGroup::descendants_gone() {
+  GroupActions actions;
+  if (phase_ == Phase::over || arrivals_ < static_cast<int>(slots_.size())) return actions;
+  phase_ = Phase::over;
+  actions.over = true;
+  return actions;
+}
+
+GroupActions WorkerGroup::tick(TimePoint now) {
+  GroupActions actions;
+  switch (phase_) {
+    case Phase::running:
+    case Phase::over:
+      return actions;
+    case Phase::stopping:
+    case Phase::leftovers:
+      if (now >= *kill_at_) return begin_killing(now);
+      actions.wake_at = kill_at_;
+      return actions;
+    case Phase::killing:
+      break;
+  }
+  if (now - killing_since_ >= kUnkillableAfter) {
+    unkillable_ = true;
+    phase_ = Phase::over;
+    actions.over = true;
+    return actions;
+  }
+  actions.kill_all = true;
+  actions.wake_at = now + kKillRepeat;
+  return actions;
+}
+
+RoundOutcome WorkerGroup::outcome() const {
+  if (failed_) return RoundOutcome::failed;
+  if (ordered_) {
+    // An order that came when every worker had already succeeded changes nothing.
+    for (const Slot& worker : slots_)
+      if (!worker.ended || worker.after_stop || !worker.status.success()) return RoundOutcome::stopped;
+  }
+  return RoundOutcome::succeeded;
+}
+
+WorkerOutcome WorkerGroup::worker_outcome(int local_rank) const {
+  const Slot& worker = slot(local_rank);
+  if (!worker.started) return WorkerOutcome::not_started;
+  if (!worker.ended) return WorkerOutcome::stopped_by_us;
+  if (!worker.after_stop)
+    return worker.status.success() ? WorkerOutcome::succeeded : WorkerOutcome::failed_by_itself;
+  const bool ours = worker.status.kind == ExitStatus::Kind::signaled
+                        ? worker.status.value == stop_signal_ || worker.status.value == SIGKILL ||
+                              worker.status.value == SIGTERM || worker.status.value == SIGINT
+                        : worker.status.value == 0 || worker.status.value == 128 + stop_signal_;
+  return ours ? WorkerOutcome::stopped_by_us : WorkerOutcome::failed_by_itself;
+}
+
+}  // namespace muster::agent

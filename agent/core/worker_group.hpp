@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of one node's workers in one round, as a pure state machine: exits, orders and time in, actions
+// out.
+#pragma once
+
+#include "agent/core/exit_status.hpp"
+#include "agent/core/node_report.hpp"
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+namespace muster::agent {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+/// What the shell has to do now, in the order of the members.
+struct GroupActions {
+  /// Send this signal to the process group of every worker that has not ended. 0: none.
+  int signal_workers = 0;
+  /// Every worker has ended: send TERM to whatever processes they left running, then say descendants_gone()
+  /// once there are none (at once, if there are none).
+  bool end_leftovers = false;
+  /// Send KILL to every process of the round, workers and all their descendants.
+  bool kill_all = false;
+  /// Nothing of the round is left (or it cannot be killed): the round is over.
+  bool over = false;
+  /// Call tick() at this time.
+  std::optional<TimePoint> wake_at;
+};
+
+/// How a round ended.
+enum class RoundOutcome { succeeded, failed, stopped };
+
+/// Decides when workers are told to stop, when they are killed, and when the round is over.
+/// The rules: the first failure or order begins a stop; a stop sends one signal, waits for the grace period
+/// that all share, then kills; leftovers of workers are part of the round and end within the same grace
+/// period. One thread. Time is always an argument.
+class WorkerGroup {
+ public:
+  /// `workers` > 0; `grace` >= 0 is the time between the stop signal and KILL.
+  WorkerGroup(int workers, std::chrono::milliseconds grace);
+
+  GroupActions exited(int local_rank, ExitStatus status, TimePoint now);
+  /// The program could not be executed; `status` is 126 or 127.
+  GroupActions not_started(int local_rank, ExitStatus status, TimePoint now);
+  /// An order to end, with the signal that the workers get. A later order never lengthens the grace period.
+  GroupActions stop(int signal, TimePoint now);
+  /// An order to end without grace.
+  GroupActions kill_now(TimePoint now);
+  /// No process of the round is left.
+  GroupActions descendants_gone();
+  GroupActions tick(TimePoint now);
+
+  bool ended(int local_rank) const { return slot(local_rank).ended; }
+
+  int ended_count() const { return arrivals_; }
+
+  /// No stop has begun and some worker has not ended.
+  bool running() const { return phase_ == Phase::running; }
+
+  bool over() const { return phase_ == Phase::over; }
+
+  /// Some process survived KILL for kUnkillableAfter.
+  bool unkillable() const { return unkillable_; }
+
+  /// Valid once over.
+  RoundOutcome outcome() const;
+  WorkerOutcome worker_outcome(int local_rank) const;
+
+  ExitStatus status(int local_rank) const { return slot(local_rank).status; }
+
+  /// Place of this worker in the order of ends, from 1; 0 while it runs.
+  int arrival(int local_rank) const { return slot(local_rank).arrival; }
+
+  static constexpr std::chrono::milliseconds kKillRepeat{5};
+  /// A process in uninterruptible sleep does not go away; the agent must.
+  static constexpr std::chrono::seconds kUnkillableAfter{10};
+
+ private:
+  enum class Phase { running, stopping, leftovers, killing, over };
+
+  struct Slot {
+    bool ended = false;
+    bool started = true;
+    bool after_stop = false;
+    int arrival = 0;
+    ExitStatus status;
+  };
+
+  const Slot& slot(int local_rank) const { return slots_.at(static_cast<std::size_t>(local_rank)); }
+
+  GroupActions record_end(int local_rank, ExitStatus status, bool started, TimePoint now);
+  GroupActions begin_stop(int signal, TimePoint now);
+  GroupActions begin_killing(TimePoint now);
+
+  std::vector<Slot> slots_;
+  std::chrono::milliseconds grace_;
+  Phase phase_ = Phase::running;
+  int arrivals_ = 0;
+  int stop_signal_ = 0;
+  bool ordered_ = false;
+  bool failed_ = false;
+  bool unkillable_ = false;
+  std::optional<TimePoint> kill_at_;
+  TimePoint killing_since_;
+};
+
+/// Whether a failed round is followed by another: one counter for the job, no restart without a failure.
+inline bool may_restart(RoundOutcome outcome, int restarts_used, int max_restarts) {
+  return outcome == RoundOutcome::failed && restarts_used < max_restarts;
+}
+
+}  // namespace muster::agent

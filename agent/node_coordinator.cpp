@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of NodeSession that speaks with the coordinator.
+#include "agent/channel_transport.hpp"
+#include "agent/node_session.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/munge/munge_identity.hpp"
+#include "rendezvous/net/name_lookup.hpp"
+#include "rendezvous/tls/tls_stream.hpp"
+
+#include <signal.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace muster::agent {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+
+namespace {
+
+/// Longer than a handshake may take (kHelloTimeout) and than a coordinator is busy with a flood.
+constexpr std::chrono::seconds kSilentAtMost{10};
+/// Four tries of a name server that does not answer.
+constexpr std::chrono::seconds kNoAddressAtMost{7};
+constexpr const char* kLonger = "--rdzv-conf join_timeout=SECONDS (static: timeout=SECONDS)";
+constexpr const char* kMayBe =
+    "; another program may listen there, or what leads there is up before the coordinator";
+
+}  // namespace
+
+awaitable<std::unique_ptr<rendezvous::ByteStream>> NodeSession::dial(rendezvous::TimePoint deadline) {
+  rendezvous::Endpoint where;
+  where.host = spec_.node.coordinator_host;
+  where.port = spec_.node.coordinator_port;
+  rendezvous::PeerIdentity identity;
+  identity.role = rendezvous::PeerIdentity::Role::agent;
+  identity.job = spec_.run_id;
+  identity.node = spec_.node.name;
+  identity.incarnation = spec_.node.incarnation;
+  rendezvous::Secret key = options_.key->copy();
+  std::string local_address = spec_.node.local_addr;
+  std::string credential = spec_.node.munge ? munge_credential(identity, key) : std::string();
+  const auto began = std::chrono::steady_clock::now();
+  std::optional<FailedDial> trouble;
+  try {
+    co_return co_await rendezvous::connect_tls(executor_, std::move(where), std::move(identity),
+                                               std::move(key), deadline, std::move(local_address),
+                                               std::move(credential));
+  } catch (const rendezvous::StrangerError&) {
+    throw;
+  } catch (const rendezvous::NoAnswerError& error) {
+    trouble = FailedDial{error, began, true, error.code() == rendezvous::Errc::deadline, false};
+  } catch (const rendezvous::NoAddressError& error) {
+    trouble = FailedDial{error, began, false, false, true};
+  } catch (const rendezvous::CoordinatorError& error) {
+    trouble = FailedDial{error, began};
+  }
+  throw judge_failed_dial(*trouble);
+}
+
+/// Replaces `key` by one that is drawn for this connection, and gives the identity that brings it along;
+/// empty while the key file serves.
+std::string NodeSession::munge_credential(const rendezvous::PeerIdentity& identity,
+                                          rendezvous::Secret& key) const {
+  if (!by_munge_ && !spec_.node.key_source.empty()) return "";
+  std::string reason;
+  const auto munge = rendezvous::Munge::load(reason);
+  if (!munge) return "";
+  try {
+    rendezvous::Secret drawn = rendezvous::Secret::random();
+    std::string text = rendezvous::munge_identity(*munge, identity, drawn);
+    key = std::move(drawn);
+    return text;
+  } catch (const std::exception& error) {
+    log_warning(error.what());
+    return "";
+  }
+}
+
+/// In the form `peer` somebody else starts the coordinator's host, maybe later, and gives it its name and
+/// key.
+rendezvous::CoordinatorError NodeSession::judge_failed_dial(const FailedDial& dial) {
+  const NodeSpec& node = spec_.node;
+  const rendezvous::CoordinatorError& error = dial.error;
+  last_trouble_ = error.what();
+  if (started() || !joining_) return error;
+  if (error.code() == rendezvous::Errc::mend && node.munge && !by_munge_) {
+    by_munge_ = true;
+    log_info("the key " + node.key_source + " is not that of " + node.coordinator_host + "; trying munge");
+    return {rendezvous::Errc::lost, error.what()};
+  }
+  if (error.code() == rendezvous::Errc::mend) {
+    if (node.key_source.empty()) return error;
+    return {error.code(), std::string(error.what()) + "; our key is " + node.key_source + ": copy that of " +
+                              node.coordinator_host +
+                              " to it (mode 0600), or give every host the same --secret-file"};
+  }
+  if (const auto verdict = hopeless(dial)) return *verdict;
+  wait_notice_.update(waiting_text() + error.what() + (dial.no_answer ? kMayBe : "") + port_trouble_text());
+  if (error.code() == rendezvous::Errc::environment) return {rendezvous::Errc::lost, error.what()};
+  return error;
+}
+
+/// What waiting does not mend, when it has gone on for a while. A user who says how long to wait is heard.
+/// What hangs up may be a tunnel or a proxy whose coordinator is not up yet, or one that strangers crowd.
+std::optional<rendezvous::CoordinatorError> NodeSession::hopeless(const FailedDial& dial) {
+  using rendezvous::Errc;
+  const auto lasts = [&dial](bool now, std::optional<rendezvous::TimePoint>& since, auto at_most) {
+    since = now ? std::optional(since.value_or(dial.began)) : std::nullopt;
+    return now && std::chrono::steady_clock::now() - *since >= at_most;
+  };
+  const bool may_end = !spec_.node.waits_for_name;
+  if (lasts(dial.silent, silent_since_, kSilentAtMost) && may_end)
+    return rendezvous::CoordinatorError(
+        Errc::mend, std::string(dial.error.what()) + "; for " + std::to_string(kSilentAtMost.count()) +
+                        " s something there has taken connections and not answered as a coordinator does: "
+                        "another program listens there, or the coordinator is stopped; see 'ss -ltnp' on " +
+                        spec_.node.coordinator_host + ", choose another port, or wait longer by " + kLonger +
+                        port_trouble_text());
+  if (lasts(dial.no_address, no_address_since_, kNoAddressAtMost) && may_end)
+    return rendezvous::CoordinatorError(
+        Errc::mend,
+        std::string(dial.error.what()) + "; to wait for a name that appears later, give " + kLonger);
+  return std::nullopt;
+}
+
+std::string NodeSession::port_trouble_text() const {
+  return spec_.node.port_trouble.empty() ? "" : "; here: " + spec_.node.port_trouble;
+}
+
+/// What a node of the form `peer` says until the coordinator has answered, before the cause.
+std::string NodeSession::waiting_text() const {
+  return "waiting for " + coordinator_text() + " to host job '" + spec_.run_id + "': ";
+}
+
+rendezvous::ClientOptions NodeSession::client_options() const {
+  rendezvous::ClientOptions client;
+  client.run_id = spec_.run_id;
+  client.node = spec_.node.name;
+  client.host = spec_.host;
+  client.version = options_.version;
+  if (options_.control_fd < 0) client.lost_after = rendezvous::kDeadAfter;
+  return client;
+}
+
+rendezvous::ClientEvents NodeSession::client_events() {
+  rendezvous::ClientEvents events;
+  events.status = [this](const rendezvous::Status& status) {
+    if (!started())
+      wait_notice_.update(status.text);
+    else if (spec_.node.coordinator)
+      tell(LinkMessage::Kind::status, 0, status.text);
+  };
+  events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
+  events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
+  events.lost = [this](const std::string& reason) {
+    // Before the first answer connect() says what is wrong.
+    if (!closed_ && connected_)
+      fail("node " + name_in_texts() + " lost the coordinator (" + coordinator_text() + "): " + reason);
+  };
+  events.vouch = [this](const rendezvous::Vouch& question) { on_vouch(question); };
+  events.channel_opened = [this](const rendezvous::ChannelOpen&,
+                                 std::shared_ptr<rendezvous::Channel> channel) {
+    if (!link_ || !started()) return channel->close("this node has no link that could move");
+    // Before the old way ends, or the guardian would take that for the end of the launcher.
+    say_go_on();
+    link_->move_to(make_channel_transport(executor_, std::move(channel)));
+    log_info("the launcher's link goes through the coordinator now");
+  };
+  return events;
+}
+
+std::string NodeSession::coordinator_text() const {
+  if (options_.control_fd >= 0) return "on this node";
+  return spec_.node.coordinator_host + " port " + std::to_string(spec_.node.coordinator_port);
+}
+
+namespace {
+
+/// A node that was told to stop gave its workers a signal; the others' workers get the same.
+int signal_of(const rendezvous::RoundEnd& end) {
+  const int signal = end.exit_code - 128;
+  return end.cause == rendezvous::RoundEndCause::node_left && signal > 0 && signal < NSIG ? signal : SIGTERM;
+}
+
+}  // namespace
+
+void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
+  if (!ended_) ended_ = end;
+  if (waiting_) {
+    // This node has left already.
+    again_ = end.again;
+    if (again_) {
+      say_restart(end);
+      verdict_.set();
+    }
+    return;
+  }
+  // While join() returns, its place is known but no worker runs: start_workers() looks at ended_.
+  if (runner_ && place_.round == end.round) runner_->stop(signal_of(end));
+}
+
+void NodeSession::on_job_closed(const rendezvous::JobClosed& closed) {
+  closed_ = closed;
+  verdict_.set();
+  if (runner_ && !waiting_) runner_->stop(SIGTERM);
+}
+
+void NodeSession::on_vouch(const rendezvous::Vouch& question) {
+  const VouchVerdict verdict =
+      voucher_.judge(question.peer_host, question.peer_port, question.local_host, question.local_port);
+  rendezvous::Vouched answer;
+  answer.id = question.id;
+  answer.allowed = verdict.allowed;
+  answer.reason = verdict.reason;
+  coordinator_->vouched(std::move(answer));
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of NodeSession that speaks with the launcher, and knows when there is none any more.
+#include "agent/core/link_text.hpp"
+#include "agent/node_session.hpp"
+#include "rendezvous/log/log.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
+
+namespace muster::agent {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using Clock = std::chrono::steady_clock;
+using Kind = LinkMessage::Kind;
+
+namespace {
+
+/// A launcher that the coordinator has not seen for this long is gone.
+constexpr std::chrono::seconds kLauncherGoneAfter{3};
+constexpr std::chrono::seconds kLauncherAnswer{2};
+constexpr std::chrono::milliseconds kAskAgain{200};
+constexpr std::chrono::seconds kAskWhileCut{1};
+/// A launcher's host that vanished ends neither its ssh nor anything else here. Its own ssh clients give up
+/// after 15 s, so a launcher that nobody has heard of for longer cannot come back.
+constexpr std::chrono::seconds kSilentAfter{16};
+constexpr std::chrono::seconds kLookForSilence{8};
+constexpr std::chrono::seconds kReportDeadline{10};
+/// Once the job is to end, a launcher that takes no output for this long will take none.
+constexpr std::chrono::seconds kNoProgress{5};
+/// A launcher that lives takes everything when somebody reads what it prints: a pager may be left open.
+constexpr std::chrono::hours kFlushAtMost{24 * 365};
+constexpr std::chrono::milliseconds kFlushLocal{5000};
+constexpr std::chrono::milliseconds kFlushWhenKilled{50};
+
+}  // namespace
+
+void NodeSession::open_link() {
+  LauncherLink::Events events;
+  events.message = [this](LinkMessage message) { on_message(std::move(message)); };
+  events.closed = [this](const std::string& reason) { on_link_closed(reason); };
+  const auto mode = started() ? LauncherLink::Mode::resumable : LauncherLink::Mode::plain;
+  link_.emplace(executor_, make_descriptor_transport(executor_, options_.link_in, options_.link_out), mode,
+                std::move(events));
+  if (!started()) return;
+  window_ = std::make_shared<LinkWindow>(
+      [this](int stream, std::string_view piece) { tell(Kind::output, stream, std::string(piece)); });
+  // Lines of our own go the same way, so that they come from where they are about. Helper threads log, too.
+  set_log_handler([this, executor = executor_](LogLevel, std::string_view text) {
+    asio::post(executor, [this, line = std::string(text)]() mutable {
+      if (!reported_) tell(Kind::log, 0, std::move(line));
+    });
+  });
+  window_->on_room = [this] { room_.set(); };
+  asio::co_spawn(executor_, watch_for_silence(), [](const std::exception_ptr&) {
+    // It ends with the session.
+  });
+  if (spec_.stdin_rank >= 0)
+    input_.emplace(executor_, [this](std::int64_t bytes) { tell(Kind::input_taken, bytes, {}); });
+}
+
+void NodeSession::tell(Kind kind, std::int64_t number, std::string body) {
+  LinkMessage message;
+  message.kind = kind;
+  message.number = number;
+  message.body = std::move(body);
+  link_->send(message);
+}
+
+void NodeSession::on_message(LinkMessage message) {
+  heard_at_ = Clock::now();
+  switch (message.kind) {
+    case Kind::coordinator: {
+      const LinkEndpoint endpoint = link_endpoint_from_json(message.body);
+      spec_.node.coordinator_host = endpoint.host;
+      spec_.node.coordinator_port = endpoint.port;
+      coordinator_known_.set();
+      break;
+    }
+    case Kind::stop:
+      stop(static_cast<int>(message.number));
+      break;
+    case Kind::kill:
+      kill_ = true;
+      stop(SIGTERM);
+      if (runner_) runner_->kill();
+      break;
+    case Kind::resize:
+      if (output_) output_->resize();
+      if (runner_) runner_->signal_workers(SIGWINCH);
+      break;
+    case Kind::taken:
+      if (window_) window_->taken(message.number);
+      break;
+    case Kind::input:
+      if (input_) input_->feed(std::move(message.body));
+      break;
+    default:
+      break;
+  }
+}
+
+void NodeSession::on_link_closed(const std::string& reason) {
+  if (reported_) return;
+  if (!started()) return launcher_gone("the launcher on " + spec_.host + " is gone (" + reason + ")");
+  // An SSH session lasts as long as somebody holds its streams, and the launcher looks for another way to us
+  // only when it has ended.
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (null) ::dup2(null.get(), STDERR_FILENO);
+  if (std::exchange(lifeline_runs_, true)) return;
+  asio::co_spawn(executor_, ask_for_launcher(), [](const std::exception_ptr&) {
+    // Asking ends with an answer, or with the session.
+  });
+}
+
+/// The guardian sees the end of the first link only.
+void NodeSession::say_go_on() const {
+  if (options_.go_on_fd >= 0) (void)!::write(options_.go_on_fd, "g", 1);
+}
+
+void NodeSession::launcher_gone(const std::string& why) {
+  launcher_gone_ = true;
+  report_settled_.set();
+  if (window_) window_->give_up();
+  if (!reported_) fail(why);
+}
+
+/// The link is cut: by a launcher that ended, or by a network that did. The coordinator knows.
+awaitable<void> NodeSession::ask_for_launcher() {
+  auto last_alive = Clock::now();
+  while (!link_->connected() && !reported_) {
+    if (!coordinator_) break;
+    bool alive = false;
+    try {
+      const auto deadline = Clock::now() + kLauncherAnswer;
+      const rendezvous::LauncherState state = co_await coordinator_->launcher_state(deadline);
+      if (!state.known) break;  // its orders came by this link only
+      alive = state.connected;
+      if (state.ended || (!alive && state.gone >= kLauncherGoneAfter)) break;
+    } catch (const std::exception&) {
+      // A coordinator that is lost says so by itself.
+    }
+    const auto now = Clock::now();
+    if (alive) {
+      say_go_on();
+      last_alive = now;
+    } else if (now - last_alive >= kLauncherGoneAfter) {
+      break;
+    }
+    lifeline_timer_.expires_after(alive ? std::chrono::milliseconds(kAskWhileCut) : kAskAgain);
+    boost::system::error_code ignored;
+    co_await lifeline_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+  lifeline_runs_ = false;
+  if (!link_->connected() && !reported_)
+    launcher_gone("the launcher is gone: its connection to " + spec_.host +
+                  " ended, and the coordinator does not know it any more");
+}
+
+/// While the launcher's link looks as if it was there. A launcher that has lost the coordinator writes to the
+/// link now and then.
+awaitable<void> NodeSession::watch_for_silence() {
+  while (!reported_ && !launcher_gone_) {
+    silence_timer_.expires_after(kLookForSilence);
+    boost::system::error_code error;
+    co_await silence_timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    if (error || reported_) co_return;
+    if (!coordinator_ || !connected_ || lifeline_runs_) continue;
+    try {
+      const rendezvous::LauncherState state =
+          co_await coordinator_->launcher_state(Clock::now() + kLauncherAnswer);
+      if (reported_ || !state.known || state.connected || state.gone < kSilentAfter) continue;
+    } catch (const std::exception&) {
+      continue;
+    }
+    if (Clock::now() - heard_at_ < kSilentAfter) continue;
+    launcher_gone("the launcher is gone: " + spec_.host + " has heard nothing of it for " +
+                  std::to_string(kSilentAfter.count()) + " s, and neither has the coordinator");
+  }
+}
+
+void NodeSession::watch_guardian() {
+  guardian_.async_wait(asio::posix::stream_descriptor::wait_read,
+                       [this](const boost::system::error_code& error) {
+                         if (!error) fail("the guardian process of " + spec_.host + " was killed");
+                       });
+}
+
+void NodeSession::watch_signals() {
+  end_signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    stop(signal);
+    watch_signals();
+  });
+}
+
+/// Everything that workers printed goes where it belongs, as long as somebody takes it.
+awaitable<void> NodeSession::finish_output() {
+  if (window_) watch_progress();
+  done_.reset();
+  const auto limit = kill_     ? kFlushWhenKilled
+                     : window_ ? std::chrono::milliseconds(kFlushAtMost)
+                               : kFlushLocal;
+  output_->finish(limit, [this] { done_.set(); });
+  co_await done_.wait();
+  progress_timer_.cancel();
+}
+
+void NodeSession::watch_progress() {
+  progress_ = window_->taken_in_all();
+  progress_timer_.expires_after(kNoProgress);
+  progress_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    const bool wanted = link_->connected() && stop_signal_ == 0;
+    if (!wanted && window_->outstanding() > 0 && window_->taken_in_all() == progress_)
+      return window_->give_up();
+    watch_progress();
+  });
+}
+
+/// Log files in a row, each in pieces, within the window that output has.
+awaitable<void> NodeSession::gather_logs() {
+  namespace fs = std::filesystem;
+  const fs::path folder = spec_.output.log_dir;
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    if (entry->is_regular_file(error) && !entry->is_symlink(error)) files.push_back(entry->path());
+  watch_progress();
+  for (const fs::path& file : files) {
+    std::string path = file.string();
+    std::string name = spec_.node.name + "/" + fs::relative(file, folder, error).string();
+    co_await gather_file(std::move(path), std::move(name));
+  }
+  progress_timer_.cancel();
+}
+
+awaitable<void> NodeSession::gather_file(std::string path, std::string name) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  FilePiece piece;
+  piece.name = std::move(name);
+  std::string buffer(kLinkPieceBytes - std::min(piece.name.size() + 64, kLinkPieceBytes / 2), '\0');
+  for (;;) {
+    const ssize_t got = file ? ::read(file.get(), buffer.data(), buffer.size()) : 0;
+    piece.last = got <= 0;
+    piece.bytes.assign(buffer, 0, got > 0 ? static_cast<std::size_t>(got) : 0);
+    std::string body = to_body(piece);
+    while (!window_->reserve(body.size())) {
+      room_.reset();
+      co_await room_.wait();
+    }
+    if (window_->given_up()) co_return;
+    tell(Kind::file, 0, std::move(body));
+    if (piece.last) co_return;
+    piece.offset += got;
+  }
+}
+
+/// A report that is lost would leave the launcher with a guess: it waits for a link that is just being moved.
+awaitable<void> NodeSession::send_report(const NodeReport& report) {
+  LinkMessage message;
+  message.kind = Kind::report;
+  message.body = to_json(report);
+  link_->send(message, [this] { report_settled_.set(); });
+  if (launcher_gone_) co_return;
+  const bool settled = co_await report_settled_.wait_for(kReportDeadline);
+  report_taken_ = settled && !launcher_gone_;
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node_processes.hpp"
+
+#include "agent/node_agent.hpp"
+#include "agent/process/guardian.hpp"
+#include "agent/process/job_mark.hpp"
+#include "agent/process/link_frames.hpp"
+#include "agent/process/log_directory.hpp"
+#include "agent/store_process.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/net/interface_choice.hpp"
+#include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/listen_socket.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+namespace muster::agent {
+namespace {
+
+using rendezvous::Secret;
+
+/// The other nodes end their workers and are told the verdict before the daemon goes.
+constexpr std::chrono::seconds kDaemonGrace{15};
+constexpr std::chrono::seconds kNoticeTimeout{1};
+
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
+    throw std::system_error(errno, std::generic_category(), "getrandom");
+  return number | 1U;  // 0 means that there is none
+}
+
+/// The address that the other nodes can reach.
+std::string listen_address(const NodeSpec& node) {
+  if (!node.listen_host.empty()) return node.listen_host;
+  if (!node.interface_name.empty()) return rendezvous::address_of_interface(node.interface_name);
+  return rendezvous::address_towards(node.peers);
+}
+
+/// Its fd is empty if this node is to be a client after all.
+rendezvous::ListenSocket open_coordinator_socket(NodeSpec& node) {
+  rendezvous::ListenSocket socket;
+  if (!node.coordinator) return socket;
+  try {
+    socket = rendezvous::open_listen_socket(listen_address(node), node.listen_port, true, false);
+  } catch (const rendezvous::PortInUse& error) {
+    // Of two launchers of one job on one host, only the first can listen: the other one finds out by dialling
+    // whose port it is. A program that is none of ours would let it wait for nothing.
+    const std::string& holder = error.holder_name();
+    const bool may_be_ours = holder.empty() || holder.starts_with("muster");
+    if (!node.hosting_inferred || node.coordinator_host.empty() || !may_be_ours) throw;
+    node.coordinator = false;
+    node.port_trouble = error.what();
+  }
+  return socket;
+}
+
+/// What only one of our processes may hold must not stay open because of the others.
+void close_all(std::initializer_list<int> descriptors) {
+  for (const int fd : descriptors)
+    if (fd >= 0) ::close(fd);
+}
+
+int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd) {
+  rendezvous::guard_process(rendezvous::ProcessFiles::closed);
+  const AgentSpec& spec = node.spec;
+  rendezvous::EmbeddedOptions options = begin_store_process(spec, control_fd);
+  rendezvous::EmbeddedOptions::Network network;
+  network.listen_fd = listen_fd;
+  network.job_secret = node.job_secret;
+  network.expected_nodes = spec.node.expected_nodes;
+  network.max_restarts = spec.max_restarts;
+  network.accept_munge = spec.node.munge;
+  network.store_proxy = spec.node.store_proxy;
+  options.network = std::move(network);
+  return rendezvous::run_embedded_daemon(std::move(options));
+}
+
+using Notice = std::function<void(const std::string&, bool)>;
+
+Notice link_notice(int link_out) {
+  return [link_out](const std::string& text, bool agent_gone) {
+    LinkMessage notice;
+    notice.kind = LinkMessage::Kind::notice;
+    notice.number = agent_gone ? 1 : 0;
+    notice.body = text;
+    try {
+      write_link_message(link_out, notice, std::chrono::steady_clock::now() + kNoticeTimeout);
+    } catch (const std::exception&) {
+      // Nobody listens; the coordinator tells by itself that this node is gone.
+    }
+  };
+}
+
+/// While the others start: what an earlier job left here when all who knew of it were killed.
+void say_orphans(const Notice& notice) {
+  std::string names;
+  for (const ProcessInfo& process : end_orphans())
+    names += (names.empty() ? "" : ", ") + std::to_string(process.pid) + " " + process.name;
+  if (names.empty()) return;
+  const std::string text = "ended processes that a job before this one had left: " + names;
+  if (notice)
+    notice(text, false);
+  else
+    log_warning(text);
+}
+
+/// Others may still refer to what this process has a copy of: all but `keep` is overwritten.
+void drop_keys(NodeProcesses& node, const Secret* keep) {
+  node.job_secret.reset();
+  node.key.reset();
+  rendezvous::forget_secrets_except(keep != nullptr ? keep->bytes().data() : nullptr);
+}
+
+std::shared_ptr<const Secret> key_of(const NodeProcesses& node) {
+  if (node.key) return node.key;
+  rendezvous::PeerIdentity identity;
+  identity.role = rendezvous::PeerIdentity::Role::agent;
+  identity.job = node.spec.run_id;
+  identity.node = node.spec.node.name;
+  identity.incarnation = node.spec.node.incarnation;
+  return std::make_shared<const Secret>(derive_key(*node.job_secret, identity));
+}
+
+GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
+  GuardianOptions options;
+  options.launcher_pidfd = node.launcher_pidfd;
+  options.notice_fd = node.notice_fd;
+  options.shutdown_timeout = node.spec.shutdown_timeout;
+  options.stopped_at_most = rendezvous::kDeadAfter;
+  options.signals = node.signals;
+  options.of_node = " of " + node.spec.node.name;
+  if (node.spec.node.form != NodeSpec::Form::started) return options;
+  options.lifeline_fd = node.link_in;
+  options.go_on_fd = go_on_fd;
+  options.notice = link_notice(node.link_out);
+  return options;
+}
+
+/// What the agent could not, because it is gone.
+void tidy_logs(const AgentSpec& spec) {
+  const OutputSpec& output = spec.output;
+  if (spec.node.form != NodeSpec::Form::started || !output.log_dir_is_temporary || output.log_dir.empty())
+    return;
+  remove_empty_log_directory(node_log_directory(output.log_dir, spec.node.name));
+}
+
+}  // namespace
+
+int run_node_processes(NodeProcesses node) {
+  rendezvous::guard_process(rendezvous::ProcessFiles::closed);
+  NodeSpec& place = node.spec.node;
+  const bool started = place.form == NodeSpec::Form::started;
+  if (place.incarnation == 0) place.incarnation = random_number();
+  rendezvous::ListenSocket listener = open_coordinator_socket(place);
+  if (listener.fd) {
+    place.coordinator_host = listener.address.host();
+    place.coordinator_port = listener.address.port();
+    if (node.listening) node.listening({place.coordinator_host, place.coordinator_port});
+  }
+  int go_on[2] = {-1, -1};
+  if (started && ::pipe2(go_on, O_CLOEXEC) != 0)
+    throw std::system_error(errno, std::generic_category(), "pipe");
+
+  GuardianOptions options = guardian_options(node, go_on[0]);
+  ProcessMain run_daemon;
+  if (listener.fd) {
+    options.store_may_outlive = node.spec.shutdown_timeout + kDaemonGrace;
+    run_daemon = [&](int control_fd, int guardian_pidfd) {
+      close_all({guardian_pidfd, node.link_in, go_on[0], go_on[1], node.launcher_pidfd});
+      if (node.link_out != node.link_in) ::close(node.link_out);
+      drop_standard_input_and_output();
+      return daemon_main(node, control_fd, listener.fd.release());
+    };
+  }
+  const auto run_agent = [&](int control_fd, int guardian_pidfd) {
+    // Workers open their status files here.
+    rendezvous::guard_process(rendezvous::ProcessFiles::shared);
+    listener.fd.reset();
+    close_all({go_on[0], node.launcher_pidfd});
+    NodeAgentOptions agent;
+    agent.spec = node.spec;
+    agent.version = node.version;
+    agent.link_in = node.link_in;
+    agent.link_out = node.link_out;
+    agent.control_fd = control_fd;
+    agent.guardian_pidfd = guardian_pidfd;
+    agent.go_on_fd = go_on[1];
+    if (control_fd < 0) agent.key = key_of(node);
+    agent.signals = node.signals;
+    drop_keys(node, agent.key.get());
+    return run_node_agent(agent);
+  };
+  const auto after_start = [&] {
+    listener.fd.reset();
+    close_all({go_on[1]});
+    drop_keys(node, nullptr);
+    say_orphans(options.notice);
+    if (started) return;
+    // The link's end tells the launcher that the agent is gone.
+    ::close(node.link_in);
+    if (node.link_out != node.link_in) ::close(node.link_out);
+    drop_standard_input_and_output();
+  };
+  const int code = run_guardian(options, run_daemon, run_agent, after_start);
+  tidy_logs(node.spec);
+  return code;
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes of one node in a job of several: guardian, rendezvous daemon (on the coordinator's node),
+// agent.
+#pragma once
+
+#include "agent/core/agent_spec.hpp"
+#include "agent/core/link_text.hpp"
+#include "agent/process/signal_state.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/tls/secret.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace muster::agent {
+
+struct NodeProcesses {
+  /// With a node's form other than `alone`.
+  AgentSpec spec;
+  /// Of this muster.
+  std::string version;
+  /// The link to the launcher: two descriptors, or one for both (a socket). Both stay open here.
+  int link_in = -1;
+  int link_out = -1;
+  /// The form `peer`: refers to the launcher, as in GuardianOptions. In the form `started` the end of link_in
+  /// says that it is gone.
+  int launcher_pidfd = -1;
+  /// The form `peer`: where notices go, as in GuardianOptions. In the form `started` they go over the link.
+  int notice_fd = -1;
+  /// The coordinator's node, and every node of the form `peer`.
+  std::shared_ptr<const rendezvous::Secret> job_secret;
+  /// This node's key in the form `started`; made of job_secret otherwise.
+  std::shared_ptr<const rendezvous::Secret> key;
+  SignalState signals;
+  /// On the coordinator's node, before anything is forked: where it listens. May be empty.
+  std::function<void(const LinkEndpoint&)> listening;
+};
+
+/// Body of the guardian; call it in a process without threads. Opens the coordinator's socket if this is its
+/// node (or, where that was only inferred and the port is taken, becomes a client), forks the others, and
+/// returns the exit code when no process below it is left. Throws std::exception if the socket cannot be had.
+int run_node_processes(NodeProcesses node);
+
+}  // namespace muster::agent

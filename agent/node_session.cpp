@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node_session.hpp"
+
+#include "agent/process/job_mark.hpp"
+#include "agent/process/log_directory.hpp"
+#include "agent/process/process_tree.hpp"
+#include "agent/process/worker_binding.hpp"
+#include "agent/process_environment.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/net/interface_choice.hpp"
+#include "rendezvous/protocol/limits.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace muster::agent {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::chrono::seconds kLeaveDeadline{10};
+/// After the workers have ended, for a grandchild that holds a stream.
+constexpr std::chrono::milliseconds kDrainAtMost{1500};
+constexpr std::chrono::milliseconds kFlushWhenKilled{50};
+/// The verdict of a stopped job, from a coordinator whose other nodes have this long to end, too.
+constexpr std::chrono::seconds kVerdictAfterStop{10};
+
+/// Not a worker's fault but ours.
+constexpr int kOursExitCode = 125;
+
+rendezvous::RoundOutcome outcome_for_coordinator(RoundOutcome outcome) {
+  return outcome == RoundOutcome::succeeded ? rendezvous::RoundOutcome::succeeded
+         : outcome == RoundOutcome::failed  ? rendezvous::RoundOutcome::failed
+                                            : rendezvous::RoundOutcome::stopped;
+}
+
+}  // namespace
+
+NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentOptions& options)
+    : executor_(executor),
+      options_(options),
+      spec_(options_.spec),
+      inherited_(process_environment()),
+      guardian_(executor, options.guardian_pidfd),
+      end_signals_(executor),
+      progress_timer_(executor),
+      lifeline_timer_(executor),
+      silence_timer_(executor),
+      wait_notice_(executor),
+      coordinator_known_(executor),
+      round_over_(executor),
+      verdict_(executor),
+      done_(executor),
+      room_(executor),
+      report_settled_(executor) {}
+
+awaitable<void> NodeSession::run() {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT})
+    if (!options_.signals.ignored(signal)) end_signals_.add(signal);
+  watch_signals();
+  watch_guardian();
+  open_link();
+  const NodeReport report = co_await run_job();
+  co_await send_report(report);
+  reported_ = true;
+  tidy_logs(report);
+  proxy_.reset();
+  coordinator_.reset();
+  guardian_.cancel();
+  end_signals_.cancel();
+  progress_timer_.cancel();
+  lifeline_timer_.cancel();
+  set_log_handler(nullptr);
+  silence_timer_.cancel();
+  link_->close();
+}
+
+awaitable<NodeReport> NodeSession::run_job() {
+  NodeReport report;
+  report.host = spec_.host;
+  report.node = spec_.node.name;
+  report.max_restarts = spec_.max_restarts;
+  bool again = prepare();
+  if (again) again = co_await connect();
+  while (again && stop_signal_ == 0) again = co_await run_round(report) == Next::join;
+  settle(report);
+  if (output_) {
+    co_await finish_output();
+    report.notes = output_->notes();
+    if (spec_.output.gather_logs && window_ && !launcher_gone_) co_await gather_logs();
+  }
+  co_return report;
+}
+
+/// The launcher removes a temporary directory after success, but only on its own host. The guardian removes
+/// one without files, too, where this process could not.
+void NodeSession::tidy_logs(const NodeReport& report) const {
+  const OutputSpec& output = spec_.output;
+  if (!started() || !output.log_dir_is_temporary || output.log_dir.empty()) return;
+  std::error_code ignored;
+  if (report_taken_ && report.outcome == NodeOutcome::succeeded && report.ended_by.node.empty())
+    std::filesystem::remove_all(output.log_dir, ignored);
+  remove_empty_log_directory(output.log_dir);
+}
+
+/// What can be found wrong before anyone is asked for anything.
+bool NodeSession::prepare() {
+  set_log_role("agent " + name_in_texts());
+  std::erase_if(inherited_, [](const auto& entry) {
+    return entry.first == kJobMarkVariable || entry.first == "MUSTER_LOCAL_ADDR";
+  });
+  inherited_.emplace_back(kJobMarkVariable, job_mark());
+  const std::string& directory = spec_.working_directory;
+  if (!directory.empty() && ::chdir(directory.c_str()) != 0) {
+    fail("cannot start workers in " + directory + " on " + spec_.host + ": " +
+         std::generic_category().message(errno) +
+         "; make that directory there, or name another one with --wdir");
+    return false;
+  }
+  if (started() && !spec_.output.log_dir.empty()) {
+    spec_.output.log_dir = node_log_directory(spec_.output.log_dir, spec_.node.name);
+    make_directory_path(spec_.output.log_dir);
+  }
+  // Reading what the machine is may take long, and nobody counts on us yet.
+  binding_ = plan_worker_binding(spec_);
+  OutputNames names;
+  names.role = spec_.role;
+  names.host = spec_.host;
+  StandardStreams streams;
+  if (window_)
+    streams.remote = [this](int stream, std::shared_ptr<WakeUp> wake_up) {
+      return window_->make_sink(stream, std::move(wake_up));
+    };
+  output_.emplace(executor_, spec_.output, std::move(names), spec_.workers, std::move(streams));
+  return true;
+}
+
+awaitable<bool> NodeSession::connect() {
+  const auto deadline = Clock::now() + spec_.join_timeout;
+  if (options_.control_fd < 0 && spec_.node.coordinator_host.empty()) {
+    co_await coordinator_known_.wait_for(spec_.join_timeout);
+    if (stop_signal_ == 0 && spec_.node.coordinator_host.empty())
+      fail("the launcher did not say where the coordinator is; is node 0 reachable?");
+    if (stop_signal_ != 0) co_return false;
+  }
+  if (options_.control_fd >= 0) {
+    coordinator_.emplace(executor_, options_.control_fd, client_options(), client_events());
+  } else {
+    rendezvous::Connector connector = [this](rendezvous::TimePoint limit) { return dial(limit); };
+    if (!started()) wait_notice_.update(waiting_text() + "connecting" + port_trouble_text());
+    coordinator_.emplace(executor_, std::move(connector), deadline, client_options(), client_events());
+  }
+  joining_ = true;
+  try {
+    co_await coordinator_->connected(deadline);
+    connected_ = true;
+    if (spec_.node.store_proxy) proxy_.emplace(executor_, *coordinator_);
+  } catch (const std::exception& error) {
+    std::string text = error.what();
+    if (text.find(last_trouble_) == std::string::npos) text += " (the attempt before: " + last_trouble_ + ")";
+    if (stop_signal_ == 0) fail("no connection to the coordinator (" + coordinator_text() + "): " + text);
+  }
+  joining_ = false;
+  wait_notice_.end();
+  co_return stop_signal_ == 0;
+}
+
+/// One round, from joining to leaving; `report` describes it.
+awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
+  ended_.reset();
+  const auto place = co_await join();
+  if (!place) {
+    // Stopped between rounds: what failed in the round before was about to be made good, and is no root
+    // cause.
+    report.outcome = NodeOutcome::stopped;
+    report.workers.clear();
+    report.calls.clear();
+    co_return Next::end;
+  }
+  place_ = *place;
+  start_workers(*place);
+  co_await round_over_.wait();
+  done_.reset();
+  output_->drain(kill_ ? kFlushWhenKilled : kDrainAtMost, [this] { done_.set(); });
+  co_await done_.wait();
+  report.round = place->round;
+  report.node_rank = place->node_rank;
+  report.restarts = place->restarts;
+  report.workers = runner_->reports();
+  report.calls = runner_->calls();
+  report.leftovers = runner_->leftovers();
+  const RoundOutcome outcome = runner_->outcome();
+  if (const std::string text = runner_->unkillable(); !text.empty())
+    fail("these processes on " + spec_.host + " survived SIGKILL (uninterruptible sleep?): " + text);
+  report.outcome = outcome == RoundOutcome::succeeded ? NodeOutcome::succeeded
+                   : outcome == RoundOutcome::failed  ? NodeOutcome::failed
+                                                      : NodeOutcome::stopped;
+  co_return co_await leave(*place, report);
+}
+
+awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
+  rendezvous::Join request;
+  request.host = spec_.host;
+  request.address = own_address();
+  request.workers = spec_.workers;
+  request.node_rank = spec_.node.node_rank;
+  request.settings = spec_.node.settings;
+  // On a host with several networks the workers may reach the store from another one than this connection
+  // uses.
+  request.addresses = rendezvous::local_addresses();
+  request.addresses.resize(std::min(request.addresses.size(), rendezvous::kMaxAddresses));
+  // The coordinator keeps the time; ours only guards against a coordinator that does not.
+  const auto deadline = Clock::now() + spec_.join_timeout + spec_.last_call_timeout + kLeaveDeadline;
+  std::optional<rendezvous::RoundResult> place;
+  joining_ = true;
+  try {
+    place = co_await coordinator_->join(std::move(request), deadline);
+  } catch (const std::exception& error) {
+    if (stop_signal_ == 0 && !closed_) fail(error.what());
+  }
+  joining_ = false;
+  wait_notice_.end();
+  if (stop_signal_ != 0) place.reset();
+  co_return place;
+}
+
+/// At which the other nodes reach this one: on the coordinator's node, where they reached it.
+std::string NodeSession::own_address() const {
+  if (!spec_.node.local_addr.empty()) return spec_.node.local_addr;
+  return options_.control_fd >= 0 ? spec_.node.coordinator_host : coordinator_->local_address();
+}
+
+void NodeSession::start_workers(rendezvous::RoundResult place) {
+  Environment inherited = inherited_;
+  inherited.emplace_back("MUSTER_LOCAL_ADDR", own_address());
+  if (proxy_) {
+    place.store_host = "127.0.0.1";
+    place.store_port = proxy_->port();
+  }
+  round_over_.reset();
+  RoundRunner::Events events;
+  events.over = [this] { round_over_.set(); };
+  events.failed = [this](const FirstFailure& failure) {
+    rendezvous::FailRound told;
+    told.round = place_.round;
+    told.text = failure.text;
+    told.exit_code = failure.exit_code;
+    told.host = spec_.host;
+    told.rank = failure.rank;
+    coordinator_->fail_round(std::move(told));
+  };
+  if (input_)
+    events.standard_input = [this](int local_rank) {
+      return place_.first_rank + local_rank == spec_.stdin_rank ? input_->open() : -1;
+    };
+  runner_.emplace(executor_, spec_, *output_, options_.signals, binding_, std::move(events));
+  runner_->start(place, place.restarts, inherited);
+  if (input_) input_->started();
+  if (kill_)
+    runner_->kill();
+  else if (ended_)
+    runner_->stop(SIGTERM);
+}
+
+awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& place,
+                                                const NodeReport& report) {
+  if (proxy_) proxy_->cut();
+  rendezvous::LeaveRound request;
+  request.round = place.round;
+  request.outcome = outcome_for_coordinator(runner_->outcome());
+  const FirstFailure& failure = runner_->first_failure();
+  if (!failure.text.empty()) {
+    request.exit_code = failure.exit_code;
+    request.text = failure.text;
+  } else if (!error_.empty()) {
+    request.exit_code = kOursExitCode;
+    request.text = error_;
+  } else if (stop_signal_ != 0) {
+    request.exit_code = 128 + stop_signal_;
+    request.text = spec_.host + " was told to stop";
+  }
+  rendezvous::Left left;
+  left.next = rendezvous::NextStep::end;
+  try {
+    const auto deadline = Clock::now() + kLeaveDeadline;
+    left = co_await coordinator_->leave_round(std::move(request), deadline);
+  } catch (const std::exception& error) {
+    if (report.outcome != NodeOutcome::succeeded && stop_signal_ == 0 && !closed_)
+      fail(std::string("cannot end the round: ") + error.what());
+    co_return Next::end;
+  }
+  if (left.next == rendezvous::NextStep::end) co_return Next::end;
+  if (left.next == rendezvous::NextStep::wait) co_return co_await await_verdict();
+  if (stop_signal_ != 0) co_return Next::end;
+  if (ended_) {
+    say_restart(*ended_);
+  } else {
+    // This node's failure ended the round: the others were told, it was not.
+    rendezvous::RoundEnd own;
+    own.round = place.round;
+    own.text = failure.text;
+    own.restarts = place.restarts + 1;
+    say_restart(own);
+  }
+  co_return Next::join;
+}
+
+/// All is well here, others still work.
+awaitable<NodeSession::Next> NodeSession::await_verdict() {
+  waiting_ = true;
+  again_ = false;
+  verdict_.reset();
+  while (!closed_ && !again_ && stop_signal_ == 0) {
+    verdict_.reset();
+    co_await verdict_.wait();
+  }
+  // The others have been told to stop as well: how the job ended is known when they have.
+  if (stop_signal_ != 0 && error_.empty() && !closed_ && !kill_) {
+    verdict_.reset();
+    co_await verdict_.wait_for(spec_.shutdown_timeout + kVerdictAfterStop);
+  }
+  waiting_ = false;
+  co_return again_&& stop_signal_ == 0 ? Next::join : Next::end;
+}
+
+/// The job ended for want of nodes, or while this node's own failure was about to be made good: no report of
+/// another node and no worker of this one says why.
+bool NodeSession::names_no_other(const rendezvous::JobClosed& closed, const NodeReport& report) const {
+  return closed.node.empty() || (closed.node == spec_.node.name && report.outcome == NodeOutcome::stopped);
+}
+
+void NodeSession::settle(NodeReport& report) const {
+  if (!error_.empty()) {
+    report.outcome = NodeOutcome::agent_error;
+    report.error = error_;
+    return;
+  }
+  if (stop_signal_ != 0) {
+    if (report.outcome != NodeOutcome::failed)
+      report.outcome = runner_ && runner_->outcome() == RoundOutcome::succeeded ? NodeOutcome::succeeded
+                                                                                : NodeOutcome::stopped;
+    return;
+  }
+  if (ended_ && ended_->node != spec_.node.name) {
+    report.ended_by = EndedBy{ended_->node, ended_->host, ended_->rank, ended_->exit_code, ended_->text};
+  } else if (closed_ && !closed_->succeeded && names_no_other(*closed_, report)) {
+    report.outcome = NodeOutcome::agent_error;
+    report.error = closed_->reason;
+  } else if (closed_ && !closed_->succeeded && closed_->node != spec_.node.name) {
+    report.ended_by =
+        EndedBy{closed_->node, closed_->host, closed_->rank, closed_->exit_code, closed_->reason};
+  }
+}
+
+/// Said once for the job: by the node that hosts the coordinator, or by every launcher of the peer form.
+void NodeSession::say_restart(const rendezvous::RoundEnd& end) {
+  if (started() && !spec_.node.coordinator) return;
+  std::string text = "round " + std::to_string(end.round) + " ended: " + end.text;
+  // A node that comes or leaves uses up no restart.
+  const bool counts = end.cause == rendezvous::RoundEndCause::node_failed ||
+                      end.cause == rendezvous::RoundEndCause::node_lost;
+  text += counts ? "; restarting all workers (restart " + std::to_string(end.restarts) + " of " +
+                       std::to_string(spec_.max_restarts) + ")"
+                 : "; all workers start again";
+  if (started())
+    tell(LinkMessage::Kind::log, 0, std::move(text));
+  else
+    log_warning(text);
+}
+
+void NodeSession::stop(int signal) {
+  if (stop_signal_ == 0) stop_signal_ = signal;
+  coordinator_known_.set();
+  verdict_.set();
+  if (joining_)
+    coordinator_->close();
+  else if (runner_)
+    runner_->stop(signal);
+}
+
+void NodeSession::fail(const std::string& text) {
+  if (error_.empty()) error_ = text;
+  stop(SIGTERM);
+}
+
+int run_node_agent(const NodeAgentOptions& options) {
+  ::prctl(PR_SET_NAME, "muster:agent");
+  ::signal(SIGPIPE, SIG_IGN);
+  become_subreaper();
+  asio::io_context context(1);
+  NodeSession session(context.get_executor(), options);
+  std::exception_ptr failure;
+  asio::co_spawn(context, session.run(), [&](std::exception_ptr error) {
+    failure = error;
+    context.stop();  // nothing that is still pending matters any more
+  });
+  context.run();
+  if (failure) std::rethrow_exception(failure);
+  return session.exit_code();
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind run_node_agent(). Included by its implementation only.
+#pragma once
+
+#include "agent/core/node_report.hpp"
+#include "agent/event.hpp"
+#include "agent/launcher_link.hpp"
+#include "agent/node_agent.hpp"
+#include "agent/process/input_feeder.hpp"
+#include "agent/process/output/link_console.hpp"
+#include "agent/process/vouch.hpp"
+#include "agent/round_runner.hpp"
+#include "agent/store_proxy.hpp"
+#include "agent/wait_notice.hpp"
+#include "rendezvous/client/coordinator_client.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace muster::agent {
+
+/// One node's part in a job, from the first connection to the report. One thread, the executor's.
+class NodeSession {
+ public:
+  NodeSession(const boost::asio::any_io_executor& executor, const NodeAgentOptions& options);
+  NodeSession(const NodeSession&) = delete;
+  NodeSession& operator=(const NodeSession&) = delete;
+
+  boost::asio::awaitable<void> run();
+
+  int exit_code() const { return launcher_gone_ ? 1 : 0; }
+
+ private:
+  /// After a round that this node has left.
+  enum class Next { join, end };
+
+  // node_session.cpp: the rounds.
+  boost::asio::awaitable<NodeReport> run_job();
+  bool prepare();
+  boost::asio::awaitable<bool> connect();
+  boost::asio::awaitable<Next> run_round(NodeReport& report);
+  boost::asio::awaitable<std::optional<rendezvous::RoundResult>> join();
+  void start_workers(rendezvous::RoundResult place);
+  std::string own_address() const;
+  boost::asio::awaitable<Next> leave(const rendezvous::RoundResult& place, const NodeReport& report);
+  boost::asio::awaitable<Next> await_verdict();
+  bool names_no_other(const rendezvous::JobClosed& closed, const NodeReport& report) const;
+  void settle(NodeReport& report) const;
+  void tidy_logs(const NodeReport& report) const;
+  void say_restart(const rendezvous::RoundEnd& end);
+  /// An order to end, from wherever.
+  void stop(int signal);
+  /// Something of ours failed: this node's part ends, and the report says why.
+  void fail(const std::string& text);
+
+  struct FailedDial {
+    rendezvous::CoordinatorError error;
+    rendezvous::TimePoint began;
+    /// Something took the connection and did not answer as a coordinator does.
+    bool no_answer = false;
+    /// Nor did it hang up: it said nothing.
+    bool silent = false;
+    /// The name does not resolve.
+    bool no_address = false;
+  };
+
+  // node_coordinator.cpp: the coordinator's side.
+  boost::asio::awaitable<std::unique_ptr<rendezvous::ByteStream>> dial(rendezvous::TimePoint deadline);
+  std::string munge_credential(const rendezvous::PeerIdentity& identity, rendezvous::Secret& key) const;
+  rendezvous::CoordinatorError judge_failed_dial(const FailedDial& dial);
+  std::optional<rendezvous::CoordinatorError> hopeless(const FailedDial& dial);
+  rendezvous::ClientOptions client_options() const;
+  rendezvous::ClientEvents client_events();
+  void on_round_ended(const rendezvous::RoundEnd& end);
+  void on_job_closed(const rendezvous::JobClosed& closed);
+  void on_vouch(const rendezvous::Vouch& question);
+  std::string coordinator_text() const;
+  std::string waiting_text() const;
+  std::string port_trouble_text() const;
+
+  // node_link.cpp: the launcher's side.
+  void open_link();
+  void on_message(LinkMessage message);
+  void on_link_closed(const std::string& reason);
+  void launcher_gone(const std::string& why);
+  boost::asio::awaitable<void> watch_for_silence();
+  void say_go_on() const;
+  boost::asio::awaitable<void> ask_for_launcher();
+  void tell(LinkMessage::Kind kind, std::int64_t number, std::string body);
+  boost::asio::awaitable<void> send_report(const NodeReport& report);
+  boost::asio::awaitable<void> finish_output();
+  boost::asio::awaitable<void> gather_logs();
+  boost::asio::awaitable<void> gather_file(std::string path, std::string name);
+  void watch_progress();
+  void watch_guardian();
+  void watch_signals();
+
+  /// Peers have names that are made of the host's, for the sake of machines.
+  const std::string& name_in_texts() const { return started() ? spec_.node.name : spec_.host; }
+
+  bool started() const { return options_.spec.node.form == NodeSpec::Form::started; }
+
+  boost::asio::any_io_executor executor_;
+  NodeAgentOptions options_;
+  AgentSpec& spec_;
+  Environment inherited_;
+  BindingPlan binding_;
+  boost::asio::posix::stream_descriptor guardian_;
+  boost::asio::signal_set end_signals_;
+  boost::asio::steady_timer progress_timer_;
+  /// Whoever waits for the link or the launcher.
+  boost::asio::steady_timer lifeline_timer_;
+  boost::asio::steady_timer silence_timer_;
+  /// Form `peer`: what this node waits for.
+  WaitNotice wait_notice_;
+  Event coordinator_known_;
+  Event round_over_;
+  Event verdict_;
+  Event done_;
+  Event room_;
+  /// The launcher has the report, or will never have it.
+  Event report_settled_;
+
+  std::shared_ptr<LinkWindow> window_;
+  std::optional<LauncherLink> link_;
+  std::optional<InputFeeder> input_;
+  std::optional<WorkerOutput> output_;
+  std::optional<rendezvous::CoordinatorClient> coordinator_;
+  std::optional<StoreProxy> proxy_;
+  std::optional<RoundRunner> runner_;
+  Voucher voucher_;
+
+  rendezvous::RoundResult place_;
+  /// What ended the present round, if it was not this node.
+  std::optional<rendezvous::RoundEnd> ended_;
+  std::optional<rendezvous::JobClosed> closed_;
+  std::string error_;
+  int stop_signal_ = 0;
+  bool kill_ = false;
+  bool joining_ = false;
+  /// Why the coordinator could not be dialled the last time.
+  std::string last_trouble_;
+  /// Since when dialling has failed in the same way, of those that do not mend themselves.
+  std::optional<rendezvous::TimePoint> silent_since_;
+  std::optional<rendezvous::TimePoint> no_address_since_;
+  /// Our key is not the coordinator's: munge says who we are.
+  bool by_munge_ = false;
+  /// The coordinator has answered.
+  bool connected_ = false;
+  bool waiting_ = false;
+  bool again_ = false;
+  bool lifeline_runs_ = false;
+  /// When the last message of the launcher came.
+  std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
+  bool launcher_gone_ = false;
+  bool reported_ = false;
+  /// The launcher has said that it has the report.
+  bool report_taken_ = false;
+  std::int64_t progress_ = 0;
+};
+
+}  // namespace muster::agent

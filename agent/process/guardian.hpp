@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process between launcher and agent: it outlives whichever of them is killed, long enough to end the
+// rest.
+#pragma once
+
+#include "agent/process/signal_state.hpp"
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+namespace muster::agent {
+
+struct GuardianOptions {
+  /// Refers to the launcher; readable when it is gone. Opened by the launcher on itself before it forked, so
+  /// that there is no moment at which its death could be missed. -1: the launcher is elsewhere.
+  int launcher_pidfd = -1;
+  /// The connection to a launcher elsewhere: its end means that the launcher is gone, or the way to it.
+  /// Nothing is read from it. -1: none.
+  int lifeline_fd = -1;
+  /// A byte comes here when the agent has another way to the launcher, or has found out that it still lives:
+  /// the end of lifeline_fd means nothing from then on. -1: none.
+  int go_on_fd = -1;
+  /// One line of text is written here for each of our processes that died without being told to. Closed in
+  /// the processes that are forked.
+  int notice_fd = -1;
+  /// Instead of notice_fd, if there is one. Also told what is no loss: `agent_gone` says whether nobody but
+  /// the guardian speaks for the node from now on.
+  std::function<void(const std::string& text, bool agent_gone)> notice;
+  /// Whose processes they are, for notices: " of n2"; may be empty.
+  std::string of_node;
+  /// After the agent: how long the store process may still serve the other nodes. 0: it is killed at once,
+  /// since there are none.
+  std::chrono::milliseconds store_may_outlive{0};
+  /// The agent's own grace period; it gets this long, and a little more, after the launcher is gone.
+  std::chrono::milliseconds shutdown_timeout{0};
+  /// An agent that is stopped for longer is taken for dead by the other nodes, and killed with its workers.
+  /// 0: there are no others, and it may stay stopped.
+  std::chrono::milliseconds stopped_at_most{0};
+  /// Given to the agent and the store process, who give it to the workers.
+  SignalState signals;
+};
+
+/// Body of a process that the guardian forks. `control_fd` is its end of the connection between agent and
+/// store process; `guardian_pidfd` is readable when the guardian is gone. Returns the exit code.
+using ProcessMain = std::function<int(int control_fd, int guardian_pidfd)>;
+
+/// Body of the guardian; call it in a fresh fork of the launcher, or in `muster agent`, without threads.
+/// Forks the store process (none if `store_main` is empty; the agent's control_fd is -1 then) and the agent,
+/// calls `after_start`, waits for the agent, and returns when no process below it is left. Returns the
+/// agent's exit code.
+int run_guardian(const GuardianOptions& options, const ProcessMain& store_main, const ProcessMain& agent_main,
+                 const std::function<void()>& after_start);
+
+}  // namespace muster::agent

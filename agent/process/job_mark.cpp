@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/job_mark.hpp"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+
+namespace muster::agent {
+namespace {
+
+std::uint64_t own_pid_namespace() {
+  struct stat status {};
+
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+std::string name_of(pid_t pid) {
+  const auto process = process_info(pid);
+  return std::to_string(pid) + "." + std::to_string(process ? process->start_time : 0);
+}
+
+/// Takes digits and the separator after them (none at the end of the text); nothing if there are none.
+std::optional<std::uint64_t> take_number(std::string_view& text, char separator) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  if (separator == '\0') return text.empty() ? std::optional(number) : std::nullopt;
+  if (!text.starts_with(separator)) return std::nullopt;
+  text.remove_prefix(1);
+  return number;
+}
+
+bool is_alive(std::uint64_t pid, std::uint64_t start_time) {
+  const auto process = process_info(static_cast<pid_t>(pid));
+  return process && !process->zombie && process->start_time == start_time;
+}
+
+/// Empty for a process of somebody else, or that has ended.
+std::string mark_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/environ", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string wanted = std::string(kJobMarkVariable) + "=";
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\0', begin), text.size());
+    if (text.compare(begin, wanted.size(), wanted) == 0)
+      return text.substr(begin + wanted.size(), end - begin - wanted.size());
+    begin = end + 1;
+  }
+  return {};
+}
+
+/// This process, those above it and those below it.
+std::set<pid_t> own_family() {
+  std::set<pid_t> family{::getpid()};
+  for (const ProcessInfo& process : descendants_of(::getpid())) family.insert(process.pid);
+  for (auto process = process_info(::getpid()); process && process->parent > 0;
+       process = process_info(process->parent))
+    family.insert(process->parent);
+  return family;
+}
+
+}  // namespace
+
+std::string job_mark() {
+  return std::to_string(own_pid_namespace()) + ":" + name_of(::getppid()) + ":" + name_of(::getpid());
+}
+
+bool is_orphaned_mark(std::string_view mark) {
+  const auto pid_namespace = take_number(mark, ':');
+  const auto guardian = take_number(mark, '.');
+  const auto guardian_start = take_number(mark, ':');
+  const auto agent = take_number(mark, '.');
+  const auto agent_start = take_number(mark, '\0');
+  if (!pid_namespace || !guardian || !guardian_start || !agent || !agent_start) return false;
+  if (*pid_namespace == 0 || *pid_namespace != own_pid_namespace()) return false;
+  return !is_alive(*guardian, *guardian_start) && !is_alive(*agent, *agent_start);
+}
+
+std::vector<ProcessInfo> end_orphans() {
+  std::vector<ProcessInfo> ended;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  if (!proc) return ended;
+  std::optional<std::set<pid_t>> family;
+  while (const dirent* entry = ::readdir(proc.get())) {
+    const std::string name = entry->d_name;
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto process = process_info(static_cast<pid_t>(std::stol(name)));
+    // Pinned by its start time before its mark is read.
+    if (!process || process->zombie) continue;
+    const std::string mark = mark_of(name);
+    if (mark.empty() || !is_orphaned_mark(mark)) continue;
+    if (!family) family = own_family();
+    if (!family->contains(process->pid) && signal_process(*process, SIGKILL)) ended.push_back(*process);
+  }
+  return ended;
+}
+
+}  // namespace muster::agent

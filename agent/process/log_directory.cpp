@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/log_directory.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+namespace muster::agent {
+
+namespace fs = std::filesystem;
+
+std::string node_log_directory(const std::string& log_dir, const std::string& node) {
+  return log_dir + "/" + node;
+}
+
+void make_directory_path(const std::string& path) {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    ::mkdir(path.substr(0, end).c_str(), 0700);
+    if (end == std::string::npos) return;
+  }
+}
+
+void remove_empty_log_directory(const std::string& path) {
+  std::vector<fs::path> directories = {fs::path(path).parent_path(), path};
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error))
+    if (fs::is_directory(entry->symlink_status(error))) directories.push_back(entry->path());
+  for (auto directory = directories.rbegin(); directory != directories.rend(); ++directory)
+    ::rmdir(directory->c_str());
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the workers' log files from a thread of its own: a slow, full, read-only or hung disk holds up
+// neither the agent nor a worker. What a file cannot take is left out, and a line in the file says so.
+#pragma once
+
+#include "agent/process/output/wake_up.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace muster::agent {
+
+/// All calls from one thread. `wake_up` is signalled when full() or ended() may have changed.
+class LogWriter {
+ public:
+  using File = int;
+
+  /// Bytes that may wait for one file; as many again may be in the write that is under way.
+  static constexpr std::size_t kQueueBytes = std::size_t{1} << 20;
+
+  /// `host` is for notes.
+  LogWriter(std::string host, std::shared_ptr<WakeUp> wake_up);
+  /// Waits 100 ms at most for a write under way; abandons the thread if that is stuck.
+  ~LogWriter();
+  LogWriter(const LogWriter&) = delete;
+  LogWriter& operator=(const LogWriter&) = delete;
+
+  /// The file (0600) is made by the thread; failing that is a note, and it is tried again with later output.
+  File open(std::string path);
+  void append(File file, std::string_view bytes);
+  bool full(File file) const;
+  /// The disk is too slow for this file: what is appended is lost until half of the queue is free again.
+  void drop_until_room(File file);
+  /// After what waits for it has been written.
+  void close(File file);
+  /// No more appends: closes all files; the thread ends when everything is written.
+  void stop();
+  bool ended() const;
+  std::vector<std::string> notes() const;
+
+ private:
+  struct LogFile;
+  struct State;
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+};
+
+}  // namespace muster::agent

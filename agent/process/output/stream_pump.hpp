@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads one stream of a worker and hands each chunk to whoever is interested.
+#pragma once
+
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace muster::agent {
+
+/// Reads while its owner has room. One thread; the owner keeps it by shared_ptr and calls abandon() when it
+/// goes.
+class StreamPump : public std::enable_shared_from_this<StreamPump> {
+ public:
+  struct Owner {
+    /// A chunk was read.
+    std::function<void(std::string_view)> deliver;
+    /// No room: nothing is read until resume().
+    std::function<bool()> blocked;
+    /// Nothing more will come; called once.
+    std::function<void()> closed;
+  };
+
+  /// Takes non-blocking `fd`. `buffer` is shared by the pumps of one thread and sets the size of a chunk.
+  StreamPump(const boost::asio::any_io_executor& executor, UniqueFd fd,
+             std::shared_ptr<std::vector<char>> buffer, Owner owner);
+
+  void start();
+  /// The owner may have room again.
+  void resume();
+  /// The worker is gone: 1 s later a stream that is still held open by somebody is read until it is empty for
+  /// the moment (at most what a pipe can hold), and closed.
+  void expect_end();
+  /// Closes now, reading nothing more; `closed` is called.
+  void give_up();
+  /// Like give_up, but calls nothing.
+  void abandon();
+
+  bool is_closed() const { return closed_; }
+
+  bool is_paused() const { return paused_; }
+
+  bool worker_is_gone() const { return worker_is_gone_; }
+
+  int fd() { return stream_.native_handle(); }
+
+ private:
+  void wait();
+  void read_some();
+  void finish();
+
+  boost::asio::posix::stream_descriptor stream_;
+  boost::asio::steady_timer patience_;
+  std::shared_ptr<std::vector<char>> buffer_;
+  Owner owner_;
+  bool waiting_ = false;
+  bool paused_ = false;
+  bool closed_ = false;
+  bool worker_is_gone_ = false;
+  /// expect_end's second is over: so many bytes may still be read.
+  bool last_call_ = false;
+  std::size_t last_bytes_ = 0;
+};
+
+}  // namespace muster::agent

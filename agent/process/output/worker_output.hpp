@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The workers' stdin, stdout and stderr: gives each worker its descriptors, and carries what it prints to the
+// console and to the log files. What a user sees of this is described in docs/output.md.
+#pragma once
+
+#include "agent/core/agent_spec.hpp"
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace boost::asio {
+class any_io_executor;
+}
+
+namespace muster::agent {
+
+class OutputRoom;
+
+/// Who we are, for line prefixes and notes.
+struct OutputNames {
+  std::string role = "default";
+  std::string host;
+};
+
+class ConsoleSink;
+class WakeUp;
+
+/// Our own three streams. Borrowed: never closed here.
+struct StandardStreams {
+  int in = 0;
+  int out = 1;
+  int err = 2;
+  /// If set, the console is elsewhere: makes the sink for stream 1 or 2. Workers then read the null device
+  /// and have pipes.
+  std::function<std::unique_ptr<ConsoleSink>(int stream, std::shared_ptr<WakeUp>)> remote{};
+};
+
+/// What a worker is started with. The descriptors are close-on-exec and belong to WorkerOutput (stdout and
+/// stderr may be the same one): dup2 them onto 0, 1 and 2 in the child, close none of them. -1: leave that
+/// stream of ours as it is (inherit).
+struct WorkerStreams {
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+  /// Log files of its streams; empty where a stream is neither redirected nor teed.
+  std::string stdout_log;
+  std::string stderr_log;
+  /// For TORCHELASTIC_ERROR_FILE. Its directory exists, the file does not. Empty without a log directory.
+  std::string error_file;
+};
+
+/// Whether workers may read the terminal that `in_fd` is: true if it is no terminal, or if our process group
+/// (or, for a process in a session of its own, its nearest ancestor's that has this terminal) is the
+/// foreground one. Where this is false, workers get the null device as stdin, because a background job must
+/// not steal the shell's input.
+bool console_is_foreground(int in_fd = 0);
+
+/// One per agent, used from the executor's single thread only. Nothing here blocks that thread: console and
+/// files are written by helper threads, which start with the first byte they have to write.
+///
+/// The calls for a worker, in this order: open, (spawn), started, exited. A worker that could not be spawned
+/// needs started and exited too.
+class WorkerOutput {
+ public:
+  /// `workers`: how many workers this node has; a single one inherits each stream that nothing of `spec` asks
+  /// for.
+  WorkerOutput(const boost::asio::any_io_executor& executor, OutputSpec spec, OutputNames names, int workers,
+               StandardStreams ours = StandardStreams{});
+  /// Without finish() before it, output that is still on its way is lost.
+  ~WorkerOutput();
+  WorkerOutput(const WorkerOutput&) = delete;
+  WorkerOutput& operator=(const WorkerOutput&) = delete;
+
+  /// Makes the streams of a worker of this round, and <log_dir>/attempt_<round>/<local rank>/ (0700).
+  /// Throws std::system_error, with the resource that is short, if a pipe or pty cannot be had. A log
+  /// directory that cannot be made is a note, not an error: the worker then runs without files.
+  WorkerStreams open(int round, int local_rank, int rank);
+
+  /// The worker runs (or could not be spawned): closes the child's ends here.
+  void started(int local_rank);
+
+  /// The worker has been reaped. What it left in its pipes is read; after 1 s more a stream that somebody
+  /// else (a grandchild) still holds open is given up.
+  void exited(int local_rank);
+
+  /// Calls `done` once every stream of the workers that have exited is closed, so that last_lines is
+  /// complete; at most `at_most` later in any case. Use it before a report and before the next round. `done`
+  /// runs on the executor, never inside this call.
+  void drain(std::chrono::milliseconds at_most, std::function<void()> done);
+
+  /// drain, then everything written to console and files, then the helper threads ended. At most `at_most`:
+  /// what a stuck terminal or disk has not taken by then is dropped. Call once, after the last exited();
+  /// nothing of this class stays pending on the executor afterwards.
+  void finish(std::chrono::milliseconds at_most, std::function<void()> done);
+
+  /// The last 20 lines (without line ends, at most 2,000 bytes each, raw) that passed through us on the
+  /// worker's stderr, or on stdout if stderr had none. Kept until the next open() of this local rank.
+  std::vector<std::string> last_lines(int local_rank) const;
+
+  /// Our terminal has a new size: gives it to the workers' ptys. The caller then sends SIGWINCH to the
+  /// workers.
+  void resize();
+
+  /// What the user should know for the report: truncated logs, dropped output. Each is also logged when it
+  /// happens.
+  std::vector<std::string> notes() const;
+
+ private:
+  std::shared_ptr<OutputRoom> room_;
+};
+
+}  // namespace muster::agent

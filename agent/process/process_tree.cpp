@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/process_tree.hpp"
+
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+namespace muster::agent {
+namespace {
+
+/// /proc/<pid>/stat: "pid (name) state ppid ... starttime(22) ..."; the name may hold spaces and parentheses.
+std::optional<ProcessInfo> read_process(pid_t pid) {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  const UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return std::nullopt;
+  char text[1024];
+  const ssize_t length = ::read(file.get(), text, sizeof text - 1);
+  if (length <= 0) return std::nullopt;
+  text[length] = '\0';
+  const char* open = std::strchr(text, '(');
+  const char* close = std::strrchr(text, ')');
+  if (open == nullptr || close == nullptr) return std::nullopt;
+  ProcessInfo info;
+  info.pid = pid;
+  info.name.assign(open + 1, close);
+  char state = 0;
+  long threads = 0;
+  constexpr const char* kFormat =
+      " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu";
+  if (std::sscanf(close + 1, kFormat, &state, &info.parent, &threads, &info.start_time) != 4)
+    return std::nullopt;
+  // A process whose main thread has ended shows as a zombie too, but its other threads live and can be
+  // killed.
+  info.zombie = (state == 'Z' || state == 'X') && threads <= 1;
+  return info;
+}
+
+std::vector<ProcessInfo> all_processes() {
+  std::vector<ProcessInfo> processes;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  if (!proc) return processes;
+  while (const dirent* entry = ::readdir(proc.get())) {
+    const std::string_view name = entry->d_name;
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error != std::errc() || end != name.data() + name.size()) continue;
+    if (auto info = read_process(pid)) processes.push_back(std::move(*info));
+  }
+  return processes;
+}
+
+}  // namespace
+
+std::optional<ProcessInfo> process_info(pid_t pid) {
+  return read_process(pid);
+}
+
+std::vector<ProcessInfo> descendants_of(pid_t root, const std::vector<pid_t>& except) {
+  const std::vector<ProcessInfo> all = all_processes();
+  std::vector<ProcessInfo> found;
+  std::vector<pid_t> parents{root};
+  while (!parents.empty()) {
+    const pid_t parent = parents.back();
+    parents.pop_back();
+    for (const ProcessInfo& process : all) {
+      if (process.parent != parent || std::find(except.begin(), except.end(), process.pid) != except.end())
+        continue;
+      parents.push_back(process.pid);
+      if (!process.zombie) found.push_back(process);
+    }
+  }
+  return found;
+}
+
+bool signal_process(const ProcessInfo& process, int signal) {
+  // The pidfd pins the process; only then is its start time compared, so the pid cannot change hands in
+  // between.
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  if (!pidfd) return false;
+  const auto current = read_process(process.pid);
+  if (!current || current->start_time != process.start_time) return false;
+  return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
+
+std::vector<ProcessInfo> kill_descendants(const std::vector<pid_t>& except) {
+  std::vector<ProcessInfo> stopped;
+  std::set<pid_t> known;
+  constexpr int kEnumerationsMax = 64;  // a fork bomb is frozen a generation per pass
+  for (int pass = 0; pass < kEnumerationsMax; ++pass) {
+    bool found_new = false;
+    for (ProcessInfo& process : descendants_of(::getpid(), except)) {
+      if (!known.insert(process.pid).second) continue;
+      found_new = true;
+      if (signal_process(process, SIGSTOP)) stopped.push_back(std::move(process));
+    }
+    if (!found_new) break;
+  }
+  for (const ProcessInfo& process : stopped) signal_process(process, SIGKILL);
+  return stopped;
+}
+
+bool reap_children(const std::vector<pid_t>& keep) {
+  const auto kept = [&keep](pid_t pid) { return std::find(keep.begin(), keep.end(), pid) != keep.end(); };
+  if (keep.empty()) {
+    pid_t pid = 0;
+    do pid = ::waitpid(-1, nullptr, WNOHANG);
+    while (pid > 0 || (pid < 0 && errno == EINTR));
+    return pid == 0;
+  }
+  bool any_left = false;
+  for (const ProcessInfo& process : all_processes()) {
+    if (process.parent != ::getpid() || kept(process.pid)) continue;
+    if (::waitpid(process.pid, nullptr, WNOHANG) == 0) any_left = true;
+  }
+  return any_left;
+}
+
+bool end_all_descendants(const std::vector<pid_t>& except, int limit_ms) {
+  const auto give_up_at = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+  while (reap_children(except)) {
+    if (std::chrono::steady_clock::now() >= give_up_at) return false;
+    kill_descendants(except);
+    if (!reap_children(except)) return true;
+    ::poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
+void become_subreaper() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot become the reaper of orphaned processes");
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// All processes below one of ours, and how to end them so that none escapes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::agent {
+
+/// One process. `start_time` (clock ticks since boot) tells it from a later one with the same pid.
+struct ProcessInfo {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  unsigned long long start_time = 0;
+  bool zombie = false;
+  std::string name;
+};
+
+/// What /proc says of one process; nothing if there is none.
+std::optional<ProcessInfo> process_info(pid_t pid);
+
+/// Every living descendant of `root`, from /proc; `root` itself, zombies and everything below the pids in
+/// `except` are left out. Empty if /proc cannot be read.
+std::vector<ProcessInfo> descendants_of(pid_t root, const std::vector<pid_t>& except = {});
+
+/// Sends `signal` if the process is still the same one; returns whether it was sent.
+bool signal_process(const ProcessInfo& process, int signal);
+
+/// Stops, then kills every descendant of this process except those under `except`: SIGSTOP until an
+/// enumeration finds nothing new (a stopped process cannot fork), then SIGKILL. Returns what was signalled.
+/// Call again until has_children() is false: what was adopted meanwhile may have descendants of its own.
+std::vector<ProcessInfo> kill_descendants(const std::vector<pid_t>& except = {});
+
+/// Reaps every ended child that is not in `keep`. Returns whether any child, ended or not, is left besides
+/// `keep`.
+bool reap_children(const std::vector<pid_t>& keep = {});
+
+/// Kills and reaps all descendants, except those under `except`, until none is left or `limit_ms` has passed.
+/// Blocks. Returns whether none is left.
+bool end_all_descendants(const std::vector<pid_t>& except, int limit_ms);
+
+/// Makes this process adopt orphaned descendants (PR_SET_CHILD_SUBREAPER). Throws std::system_error.
+void become_subreaper();
+
+}  // namespace muster::agent

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/signal_state.hpp"
+
+namespace muster::agent {
+
+SignalState SignalState::capture() {
+  SignalState state;
+  sigemptyset(&state.ignored_);
+  sigprocmask(SIG_SETMASK, nullptr, &state.mask_);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+      sigaddset(&state.ignored_, signal);
+  }
+  rlimit core{};
+  if (getrlimit(RLIMIT_CORE, &core) == 0) state.core_limit_ = core;
+  return state;
+}
+
+void SignalState::restore() const {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+
+    if (sigaction(signal, nullptr, &action) != 0) continue;
+    const auto wanted = ignored(signal) ? SIG_IGN : SIG_DFL;
+    if (action.sa_handler == wanted) continue;
+    action = {};
+    action.sa_handler = wanted;
+    sigaction(signal, &action, nullptr);
+  }
+  if (core_limit_) setrlimit(RLIMIT_CORE, &*core_limit_);
+  sigprocmask(SIG_SETMASK, &mask_, nullptr);
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// How signals and core dumps were set when we were started, so that workers start with the same.
+#pragma once
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <optional>
+
+namespace muster::agent {
+
+/// Signal mask, ignored signals and the limit on core dumps at the start of this process (we ourselves leave
+/// none where we hold keys). Value type.
+class SignalState {
+ public:
+  /// Reads the present state. Call before anything changes it.
+  static SignalState capture();
+
+  bool ignored(int signal) const { return sigismember(&ignored_, signal) == 1; }
+
+  /// Workers get the default disposition for this one.
+  void unignore(int signal) { sigdelset(&ignored_, signal); }
+
+  /// Puts them back: default for every signal except those that were ignored. Async-signal-safe: called
+  /// between fork and exec.
+  void restore() const;
+
+ private:
+  sigset_t mask_{};
+  sigset_t ignored_{};
+  std::optional<rlimit> core_limit_;
+};
+
+}  // namespace muster::agent

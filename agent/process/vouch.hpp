@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose a connection to the store is: what the store's host asks the agent of the connection's host.
+#pragma once
+
+#include "rendezvous/server/socket_table.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <unordered_set>
+
+namespace muster::agent {
+
+struct VouchVerdict {
+  bool allowed = false;
+  /// Why not, for people.
+  std::string reason;
+};
+
+/// Knows the sockets of this host, and the processes below this one. One thread.
+class Voucher {
+ public:
+  /// `peer_host`, `peer_port`: the end on this host, numeric; `local_*`: the store's end. Allowed is an
+  /// established socket of our user that a descendant of this process holds open. Reads /proc: the workers'
+  /// descriptors first; what is found answers for all of a burst.
+  VouchVerdict judge(const std::string& peer_host, int peer_port, const std::string& local_host,
+                     int local_port);
+
+  /// How often descriptors were read.
+  std::uint64_t looks() const { return looks_; }
+
+ private:
+  bool held_by_descendant(unsigned long long inode);
+
+  rendezvous::SocketTable sockets_;
+  /// Sockets that descendants had open when they were looked at.
+  std::unordered_set<unsigned long long> held_;
+  std::chrono::steady_clock::time_point looked_at_{};
+  std::uint64_t looks_ = 0;
+};
+
+}  // namespace muster::agent

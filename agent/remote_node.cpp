@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/remote_node.hpp"
+
+#include "agent/node_processes.hpp"
+#include "agent/process/link_frames.hpp"
+#include "rendezvous/net/interface_choice.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace muster::agent {
+namespace {
+
+using rendezvous::Secret;
+using Clock = std::chrono::steady_clock;
+
+/// A launcher or rendezvous failure, as the exit code of `muster run` has it.
+constexpr int kExitCannotServe = 125;
+/// A launcher that waits for the login of the slowest node before it sends key and spec says in between that
+/// it lives. The network may have taken it away without a word.
+constexpr std::chrono::seconds kLauncherSilent{30};
+constexpr std::chrono::seconds kWriteTimeout{30};
+
+void close_range(unsigned first, unsigned last, unsigned flags) {
+  if (first > last) return;
+  if (::syscall(SYS_close_range, first, last, flags) == 0) return;
+  // Before Linux 5.9. Descriptors above this number are as good as never inherited.
+  constexpr unsigned kHighest = 65536;
+  for (unsigned fd = first; fd <= std::min(last, kHighest); ++fd) ::close(static_cast<int>(fd));
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+/// The ends of the SSH connection that led here; empty if none did. A batch system may bring the variable
+/// along from the host of its user's login: then the address is not ours.
+struct SshEnds {
+  std::string client;
+  std::string server;
+};
+
+SshEnds ssh_ends(const std::vector<std::string>& ours) {
+  const char* connection = std::getenv("SSH_CONNECTION");
+  if (connection == nullptr) return {};
+  SshEnds ends;
+  std::string port;
+  std::istringstream words(connection);
+  words >> ends.client >> port >> ends.server;
+  return std::find(ours.begin(), ours.end(), ends.server) != ours.end() ? ends : SshEnds{};
+}
+
+/// Where an SSH client came in, others probably come in as well; then all other addresses.
+std::vector<std::string> addresses_of_this_host() {
+  std::vector<std::string> addresses = rendezvous::local_addresses();
+  const auto entrance = std::find(addresses.begin(), addresses.end(), ssh_ends(addresses).server);
+  if (entrance != addresses.end()) std::rotate(addresses.begin(), entrance, entrance + 1);
+  return addresses;
+}
+
+/// The launcher talks to the coordinator as well, so an only node listens where the launcher can reach it.
+void add_launcher_to_peers(NodeSpec& node) {
+  const std::string launcher = ssh_ends(rendezvous::local_addresses()).client;
+  // The interface of a link-local address has another name on another host.
+  const bool link_local = launcher.find('%') != std::string::npos || launcher.starts_with("fe80:");
+  if (node.coordinator && !launcher.empty() && !link_local) node.peers.push_back(launcher);
+}
+
+/// As the driver's device files have it: asking the driver's library would cost every start its loading.
+int count_gpus() {
+  int count = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/dev", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name.size() > 6 && name.starts_with("nvidia") &&
+        name.find_first_not_of("0123456789", 6) == std::string::npos)
+      ++count;
+  }
+  return count;
+}
+
+NodeHello describe_this_node(const std::string& version) {
+  NodeHello hello;
+  hello.version = version;
+  hello.host = host_name();
+  hello.pid = ::getpid();
+  hello.addresses = addresses_of_this_host();
+  hello.cpus = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  hello.gpus = count_gpus();
+  return hello;
+}
+
+void greet(int fd, const std::string& version) {
+  LinkMessage hello;
+  hello.kind = LinkMessage::Kind::hello;
+  hello.body = to_json(describe_this_node(version));
+  const auto deadline = Clock::now() + kWriteTimeout;
+  write_bytes(fd, link_greeting(version), deadline);
+  write_link_message(fd, hello, deadline);
+}
+
+LinkMessage expect(int fd, LinkMessage::Kind kind, std::string_view what) {
+  LinkMessage message;
+  do {
+    message = read_link_message(fd, Clock::now() + kLauncherSilent, what);
+  } while (message.kind == LinkMessage::Kind::status);
+  if (message.kind != kind)
+    throw std::runtime_error("the launcher sent something else where the " + std::string(what) +
+                             " was expected; are both of the same version?");
+  return message;
+}
+
+std::shared_ptr<const Secret> secret_at(std::string_view bytes, std::size_t index) {
+  if (bytes.size() < (index + 1) * Secret::kBytes) return nullptr;
+  return std::make_shared<const Secret>(
+      Secret::from_bytes(bytes.substr(index * Secret::kBytes, Secret::kBytes)));
+}
+
+/// The link's descriptors, away from 0 and 1, where a stray print would end up in the link; nothing else that
+/// was inherited stays open.
+std::pair<int, int> take_link(const RemoteNodeOptions& options) {
+  constexpr int kAside = 64;
+  const int in = ::fcntl(options.in_fd, F_DUPFD_CLOEXEC, kAside);
+  const int out = options.out_fd == options.in_fd ? in : ::fcntl(options.out_fd, F_DUPFD_CLOEXEC, kAside);
+  if (in < 0 || out < 0) throw std::system_error(errno, std::generic_category(), "dup");
+  close_range(3, static_cast<unsigned>(std::min(in, out)) - 1, 0);
+  close_range(static_cast<unsigned>(std::max(in, out)) + 1, ~0U, 0);
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) throw std::system_error(errno, std::generic_category(), "/dev/null");
+  ::dup2(null.get(), STDIN_FILENO);
+  ::dup2(null.get(), STDOUT_FILENO);
+  return {in, out};
+}
+
+int serve(const RemoteNodeOptions& options, int in, int out) {
+  greet(out, options.version);
+  // The first use of OpenSSL takes milliseconds, which are free while the launcher waits for other nodes.
+  // What is forked later has it done.
+  (void)rendezvous::derive_key(rendezvous::Secret::random(), {});
+  LinkMessage key = expect(in, LinkMessage::Kind::key, "key");
+  NodeProcesses node;
+  node.key = secret_at(key.body, 0);
+  node.job_secret = secret_at(key.body, 1);
+  rendezvous::cleanse(key.body.data(), key.body.size());
+  node.spec = agent_spec_from_json(expect(in, LinkMessage::Kind::spec, "job").body);
+  add_launcher_to_peers(node.spec.node);
+  if (!node.key || (node.spec.node.coordinator && !node.job_secret))
+    throw std::runtime_error("the launcher sent too few keys");
+  node.version = options.version;
+  node.link_in = in;
+  node.link_out = out;
+  node.signals = options.signals;
+  node.listening = [out](const LinkEndpoint& endpoint) {
+    LinkMessage message;
+    message.kind = LinkMessage::Kind::listening;
+    message.body = to_json(endpoint);
+    write_link_message(out, message, Clock::now() + kWriteTimeout);
+  };
+  return run_node_processes(std::move(node));
+}
+
+}  // namespace
+
+int run_remote_node(const RemoteNodeOptions& options) {
+  ::prctl(PR_SET_NAME, "muster:guardian");
+  ::signal(SIGPIPE, SIG_IGN);
+  rendezvous::guard_process(rendezvous::ProcessFiles::closed);
+  int out = options.out_fd;
+  try {
+    const auto [link_in, link_out] = take_link(options);
+    out = link_out;
+    return serve(options, link_in, link_out);
+  } catch (const std::exception& error) {
+    LinkMessage notice;
+    notice.kind = LinkMessage::Kind::notice;
+    notice.number = 1;
+    notice.body = error.what();
+    try {
+      write_link_message(out, notice, Clock::now() + kWriteTimeout);
+    } catch (const std::exception&) {
+      // Nobody listens any more.
+    }
+    return kExitCannotServe;
+  }
+}
+
+}  // namespace muster::agent

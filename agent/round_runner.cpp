@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/round_runner.hpp"
+
+#include "agent/core/error_file.hpp"
+#include "agent/process/child_process.hpp"
+#include "agent/process/worker_binding.hpp"
+#include "rendezvous/log/log.hpp"
+#include "worker_sdk/status/status_writer.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+
+namespace muster::agent {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+#ifndef P_PIDFD
+constexpr auto P_PIDFD = static_cast<idtype_t>(3);
+#endif
+
+/// Of all workers' error files together, so that a report fits into one frame whatever they wrote.
+constexpr std::size_t kQuotedBytesMax = 1 << 20;
+
+/// Leftovers that take longer than this to end are named, so that nobody wonders what we wait for.
+constexpr std::chrono::seconds kLeftoversNoticeAfter{1};
+
+/// How often waiting calls are looked for.
+constexpr std::chrono::seconds kCallsLookInterval{1};
+
+/// Not the program's fault but the machine's or ours.
+constexpr int kOursExitCode = 125;
+
+bool is_shortage(int error) {
+  return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM;
+}
+
+/// The end of a long text: of a traceback that is the part that says most.
+std::string last_bytes(std::string text, std::size_t limit) {
+  if (text.size() <= limit) return text;
+  return "[...]" + text.substr(text.size() - limit);
+}
+
+std::int64_t wall_clock_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+ExitStatus status_from(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) return {ExitStatus::Kind::exited, info.si_status, false};
+  return {ExitStatus::Kind::signaled, info.si_status, info.si_code == CLD_DUMPED};
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+std::string read_bounded(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  std::string text;
+  char buffer[16384];
+  while (file && text.size() < kErrorFileBytesMax) {
+    const ssize_t length = ::read(file.get(), buffer, sizeof buffer);
+    if (length <= 0) break;
+    text.append(buffer, static_cast<std::size_t>(length));
+  }
+  return text;
+}
+
+}  // namespace
+
+RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const AgentSpec& spec,
+                         WorkerOutput& output, const SignalState& signals, const BindingPlan& binding,
+                         Events events)
+    : executor_(executor),
+      spec_(spec),
+      output_(output),
+      signals_(signals),
+      binding_(binding),
+      events_(std::move(events)),
+      group_(spec.workers, spec.shutdown_timeout),
+      workers_(static_cast<std::size_t>(spec.workers)),
+      timer_(executor),
+      leftovers_notice_(executor),
+      calls_timer_(executor),
+      children_(executor, SIGCHLD),
+      status_(spec.workers),
+      waits_(spec.report_after) {}
+
+void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited) {
+  place_ = place;
+  watch_children();
+  watch_calls();
+  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank) {
+    if (group_.running()) {
+      start_worker(local_rank, place, restarts, inherited);
+    } else {
+      // One before it could not be executed: this one is not started at all.
+      apply(group_.exited(local_rank, ExitStatus{ExitStatus::Kind::signaled, SIGTERM, false}, Clock::now()));
+    }
+  }
+  look_for_end();
+}
+
+void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& place, int restarts,
+                               const Environment& inherited) {
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  const std::string on_host = spec_.node.form == NodeSpec::Form::alone ? "" : " on " + spec_.host;
+  try {
+    worker.streams = output_.open(place.round, local_rank, place.first_rank + local_rank);
+    if (const int input = events_.standard_input ? events_.standard_input(local_rank) : -1; input >= 0)
+      worker.streams.stdin_fd = input;
+  } catch (const std::exception& error) {
+    return start_failed(local_rank, kOursExitCode, std::string("no streams for the worker: ") + error.what());
+  }
+  if (!binding_.error.empty()) return start_failed(local_rank, kOursExitCode, binding_.error + on_host);
+  try {
+    ChildSpec child;
+    const std::string status_file = status_.make(local_rank, place.first_rank + local_rank, place.world_size);
+    child.environment = worker_environment(spec_, place, local_rank, restarts, worker.streams.error_file,
+                                           inherited, status_file);
+    child.arguments = worker_arguments(spec_, local_rank);
+    const std::string* path = find_variable(child.environment, "PATH");
+    child.program =
+        find_program(child.arguments.front(), path != nullptr ? *path : "/usr/local/bin:/usr/bin:/bin");
+    if (child.program.empty()) throw std::system_error(ENOENT, std::generic_category());
+    child.stdin_fd = worker.streams.stdin_fd;
+    child.stdout_fd = worker.streams.stdout_fd;
+    child.stderr_fd = worker.streams.stderr_fd;
+    child.signals = signals_;
+    if (!binding_.cpus.empty())
+      child.affinity = affinity_mask(binding_.cpus.at(static_cast<std::size_t>(local_rank)));
+    Child started = start_child(child);
+    worker.pid = started.pid;
+    worker.pidfd =
+        std::make_unique<boost::asio::posix::stream_descriptor>(executor_, started.pidfd.release());
+    status_.started(local_rank, worker.pid);
+    output_.started(local_rank);
+    watch(local_rank);
+  } catch (const std::system_error& error) {
+    if (is_shortage(error.code().value()))
+      return start_failed(local_rank, kOursExitCode,
+                          "cannot start a process: " + error.code().message() +
+                              "; raise the limits of open files (ulimit -n) and processes (ulimit -u), or "
+                              "start fewer workers");
+    start_failed(local_rank, start_error_exit_code(error.code().value()),
+                 "cannot execute '" + spec_.command.front() + "'" + on_host + ": " + error.code().message());
+  } catch (const std::exception& error) {
+    start_failed(local_rank, 126, error.what());
+  }
+}
+
+void RoundRunner::start_failed(int local_rank, int exit_code, const std::string& text) {
+  workers_[static_cast<std::size_t>(local_rank)].start_error = text;
+  output_.started(local_rank);
+  output_.exited(local_rank);
+  const ExitStatus status{ExitStatus::Kind::exited, exit_code, false};
+  tell_failure(local_rank, status, text);
+  apply(group_.not_started(local_rank, status, Clock::now()));
+}
+
+void RoundRunner::tell_failure(int local_rank, const ExitStatus& status, const std::string& cause) {
+  if (!group_.running() || !first_failure_.text.empty()) return;
+  first_failure_.rank = place_.first_rank + local_rank;
+  first_failure_.exit_code = status.exit_code();
+  first_failure_.text =
+      "rank " + std::to_string(first_failure_.rank) + " on " + spec_.host + " failed (" + cause + ")";
+  if (events_.failed) events_.failed(first_failure_);
+}
+
+void RoundRunner::watch(int local_rank) {
+  // The kernel queues pidfds in the order in which the processes ended, which makes this the order of
+  // arrival.
+  workers_[static_cast<std::size_t>(local_rank)].pidfd->async_wait(
+      boost::asio::posix::stream_descriptor::wait_read,
+      [this, local_rank](const boost::system::error_code& error) {
+        if (!error) on_exit(local_rank);
+      });
+}
+
+void RoundRunner::on_exit(int local_rank) {
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  siginfo_t info{};
+  const auto pidfd = static_cast<id_t>(worker.pidfd->native_handle());
+  if (::waitid(P_PIDFD, pidfd, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return watch(local_rank);
+  worker.pidfd.reset();
+  worker.ended_at_ms = wall_clock_ms();
+  output_.exited(local_rank);
+  const ExitStatus status = status_from(info);
+  if (status.exit_code() != 0) {
+    picture_calls(place_.first_rank + local_rank);
+    tell_failure(local_rank, status, describe(status));
+  }
+  apply(group_.exited(local_rank, status, Clock::now()));
+  look_for_end();
+}
+
+void RoundRunner::watch_children() {
+  children_.async_wait([this](const boost::system::error_code& error, int) {
+    if (error || group_.over()) return;
+    watch_children();
+    look_for_end();
+  });
+}
+
+bool RoundRunner::alive(int local_rank) const {
+  return workers_[static_cast<std::size_t>(local_rank)].pidfd != nullptr;
+}
+
+bool RoundRunner::is_living_worker(pid_t pid) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [pid](const Worker& worker) { return worker.pidfd && worker.pid == pid; });
+}
+
+/// Reaps adopted processes. Workers are left to on_exit(), which keeps their order; it calls this again.
+/// Returns whether any child is left.
+bool RoundRunner::reap_orphans() {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return errno != ECHILD;
+    if (info.si_pid == 0 || is_living_worker(info.si_pid)) return true;
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+  }
+}
+
+void RoundRunner::look_for_end() {
+  if (group_.over()) return;
+  const bool children_left = reap_orphans();
+  if (!children_left && group_.ended_count() == spec_.workers) apply(group_.descendants_gone());
+}
+
+/// The workers say what they do only when they are asked, so that a call costs them nanoseconds.
+void RoundRunner::watch_calls() {
+  calls_timer_.expires_after(kCallsLookInterval);
+  calls_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error || group_.over()) return;
+    look_at_calls();
+    watch_calls();
+  });
+}
+
+void RoundRunner::look_at_calls() {
+  if (!group_.running() || !status_.in_use()) return;
+  std::vector<status::RankView> ranks = status_.read();
+  const std::uint64_t now = status::monotonic_ns();
+  const std::vector<status::Wait> waits = waits_.due(ranks, now);
+  if (waits.empty()) return;
+  StatusWatch::look_at_processes(ranks);
+  for (const status::Wait& wait : waits) log_warning(status::describe(wait, ranks, now));
+}
+
+/// Once a round, before anything is done to the workers.
+void RoundRunner::picture_calls(int failed) {
+  if (calls_pictured_ || !group_.running()) return;
+  calls_pictured_ = true;
+  std::vector<status::RankView> ranks = status_.read();
+  StatusWatch::look_at_processes(ranks);
+  calls_ = make_call_report(ranks, status_.recent_calls(kRecentCallsMax), failed, status::monotonic_ns());
+}
+
+void RoundRunner::stop(int signal) {
+  picture_calls(-1);
+  apply(group_.stop(signal, Clock::now()));
+}
+
+void RoundRunner::kill() {
+  picture_calls(-1);
+  apply(group_.kill_now(Clock::now()));
+}
+
+void RoundRunner::signal_workers(int signal) const {
+  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
+    if (const pid_t pid = workers_[static_cast<std::size_t>(local_rank)].pid; alive(local_rank) && pid > 1)
+      ::kill(-pid, signal);
+}
+
+void RoundRunner::apply(const GroupActions& actions) {
+  if (actions.signal_workers != 0) {
+    signal_workers(actions.signal_workers);
+    signal_workers(SIGCONT);  // one that is stopped would not see the signal before the end of grace
+  }
+  if (actions.end_leftovers) end_leftovers();
+  if (actions.kill_all) kill_all();
+  if (actions.wake_at) {
+    timer_.expires_at(*actions.wake_at);
+    timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) apply(group_.tick(Clock::now()));
+    });
+  }
+  if (actions.over) {
+    timer_.cancel();
+    leftovers_notice_.cancel();
+    calls_timer_.cancel();
+    children_.cancel();
+    events_.over();
+  }
+}
+
+void RoundRunner::end_leftovers() {
+  if (!reap_orphans()) return;  // the usual case: none, known without reading /proc; look_for_end() follows
+  for (const ProcessInfo& process : descendants_of(::getpid())) {
+    leftovers_.push_back(std::to_string(process.pid) + " " + process.name);
+    signal_process(process, SIGTERM);
+  }
+  leftovers_notice_.expires_after(kLeftoversNoticeAfter);
+  leftovers_notice_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) say_what_is_waited_for();
+  });
+}
+
+void RoundRunner::say_what_is_waited_for() {
+  std::vector<std::string> names;
+  for (const ProcessInfo& process : descendants_of(::getpid()))
+    names.push_back(std::to_string(process.pid) + " " + process.name);
+  if (!names.empty())
+    log_warning("the workers have ended, but left processes running: " + joined(names) +
+                "; they got SIGTERM and get " + "SIGKILL when the grace period (--shutdown-timeout) ends");
+}
+
+void RoundRunner::kill_all() {
+  if (!kill_announced_) announce_kill();
+  kill_announced_ = true;
+  kill_descendants();
+  look_for_end();
+}
+
+void RoundRunner::announce_kill() const {
+  std::vector<std::string> ranks;
+  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
+    if (alive(local_rank)) ranks.push_back(std::to_string(place_.first_rank + local_rank));
+  if (!ranks.empty()) log_warning("killing rank " + joined(ranks) + " on " + spec_.host + " (SIGKILL)");
+}
+
+std::vector<WorkerReport> RoundRunner::reports() const {
+  std::vector<WorkerReport> reports;
+  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank) {
+    const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+    WorkerReport report;
+    report.rank = place_.first_rank + local_rank;
+    report.local_rank = local_rank;
+    report.pid = worker.pid;
+    report.host = spec_.host;
+    report.outcome = group_.worker_outcome(local_rank);
+    report.status = group_.status(local_rank);
+    report.arrival = group_.arrival(local_rank);
+    report.ended_at_ms = worker.ended_at_ms;
+    report.stdout_log = worker.streams.stdout_log;
+    report.stderr_log = worker.streams.stderr_log;
+    report.start_error = worker.start_error;
+    if (const auto call = calls_.ranks.find(report.rank); call != calls_.ranks.end())
+      report.call = call->second;
+    report.last_lines = output_.last_lines(local_rank);
+    const std::string error_text = read_bounded(worker.streams.error_file);
+    if (!error_text.empty()) {
+      report.error_file = worker.streams.error_file;
+      report.error = parse_error_file(error_text);
+      const std::size_t limit = kQuotedBytesMax / static_cast<std::size_t>(std::max(spec_.workers, 16));
+      report.error.message = last_bytes(std::move(report.error.message), limit);
+      report.error.traceback = last_bytes(std::move(report.error.traceback), limit);
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+std::string RoundRunner::unkillable() const {
+  if (!group_.unkillable()) return {};
+  std::string text;
+  for (const ProcessInfo& process : descendants_of(::getpid()))
+    text += (text.empty() ? "" : ", ") + std::to_string(process.pid) + " " + process.name;
+  return text;
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries out what WorkerGroup decides for one round: spawns the workers, watches them, signals and kills.
+#pragma once
+
+#include "agent/core/agent_spec.hpp"
+#include "agent/core/binding.hpp"
+#include "agent/core/call_report.hpp"
+#include "agent/core/node_report.hpp"
+#include "agent/core/worker_environment.hpp"
+#include "agent/core/worker_group.hpp"
+#include "agent/process/output/worker_output.hpp"
+#include "agent/process/process_tree.hpp"
+#include "agent/process/signal_state.hpp"
+#include "agent/process/status_watch.hpp"
+#include "rendezvous/protocol/message.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::agent {
+
+/// What a node says at once when a worker has failed, long before its report.
+struct FirstFailure {
+  int rank = 0;
+  int exit_code = 1;
+  /// "rank 3 on n1 failed (exit code 1)".
+  std::string text;
+};
+
+/// The workers of one round. The process must be a subreaper, so that it adopts what workers leave behind;
+/// all of its children belong to the round. Used from the executor's one thread. Destroy only after `over`
+/// was called.
+class RoundRunner {
+ public:
+  struct Events {
+    /// Called once, when no process of the round is left.
+    std::function<void()> over;
+    /// The first failure of the round on this node, before anything is stopped for it. May be empty.
+    std::function<void(const FirstFailure&)> failed;
+    /// The stdin of this local rank; -1: as usual. May be empty; may throw as WorkerOutput::open does.
+    std::function<int(int local_rank)> standard_input;
+  };
+
+  /// `spec`, `output` and `binding`, the CPUs of each worker, outlive the runner.
+  RoundRunner(const boost::asio::any_io_executor& executor, const AgentSpec& spec, WorkerOutput& output,
+              const SignalState& signals, const BindingPlan& binding, Events events);
+
+  /// Starts all workers, in rank order. A worker that cannot be executed fails the round like one that exits.
+  void start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited);
+
+  /// Orders from outside; see WorkerGroup.
+  void stop(int signal);
+  void kill();
+  /// Passes a signal on that does not end anything (SIGWINCH).
+  void signal_workers(int signal) const;
+
+  /// Valid once over.
+  RoundOutcome outcome() const { return group_.outcome(); }
+
+  std::vector<WorkerReport> reports() const;
+
+  /// What `failed` was told; its text is empty if no worker failed by itself.
+  const FirstFailure& first_failure() const { return first_failure_; }
+
+  /// Who waited for whom when the round began to end badly; empty after a success.
+  const std::vector<std::string>& calls() const { return calls_.lines; }
+
+  /// "pid name" of every process that workers left running and that was ended.
+  const std::vector<std::string>& leftovers() const { return leftovers_; }
+
+  /// Empty, or what could not be killed.
+  std::string unkillable() const;
+
+ private:
+  struct Worker {
+    pid_t pid = -1;
+    std::unique_ptr<boost::asio::posix::stream_descriptor> pidfd;
+    WorkerStreams streams;
+    std::int64_t ended_at_ms = 0;
+    std::string start_error;
+  };
+
+  void start_worker(int local_rank, const rendezvous::RoundResult& place, int restarts,
+                    const Environment& inherited);
+  void tell_failure(int local_rank, const ExitStatus& status, const std::string& cause);
+  void start_failed(int local_rank, int exit_code, const std::string& text);
+  void watch(int local_rank);
+  void on_exit(int local_rank);
+  void watch_children();
+  void apply(const GroupActions& actions);
+  void end_leftovers();
+  void say_what_is_waited_for();
+  void kill_all();
+  void announce_kill() const;
+  bool reap_orphans();
+  void look_for_end();
+  void watch_calls();
+  void look_at_calls();
+  void picture_calls(int failed);
+  bool alive(int local_rank) const;
+  bool is_living_worker(pid_t pid) const;
+
+  boost::asio::any_io_executor executor_;
+  const AgentSpec& spec_;
+  WorkerOutput& output_;
+  SignalState signals_;
+  const BindingPlan& binding_;
+  Events events_;
+  WorkerGroup group_;
+  rendezvous::RoundResult place_;
+  std::vector<Worker> workers_;
+  boost::asio::steady_timer timer_;
+  boost::asio::steady_timer leftovers_notice_;
+  boost::asio::steady_timer calls_timer_;
+  boost::asio::signal_set children_;
+  StatusWatch status_;
+  WaitReporter waits_;
+  bool calls_pictured_ = false;
+  CallReport calls_;
+  FirstFailure first_failure_;
+  bool kill_announced_ = false;
+  std::vector<std::string> leftovers_;
+};
+
+}  // namespace muster::agent
