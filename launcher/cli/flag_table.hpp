@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every flag of `muster run`, once: parsing, abbreviations, PET_ variables, help and completion all read this
+// table.
+#pragma once
+
+#include "launcher/cli/cli_options.hpp"
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace muster::launcher {
+
+struct Flag {
+  /// Without the leading dashes, words joined by dashes; underscores are accepted as well.
+  std::string_view name;
+  /// 'm' for -m; 0 for none.
+  char short_name;
+  /// Placeholder in the help. Empty: a switch, which takes no value.
+  std::string_view value_name;
+  std::string_view group;
+  /// Its default may come from the PET_ variable.
+  bool from_environment;
+  /// Not known to torchrun. Such a flag never makes an abbreviation ambiguous that is unique under torchrun.
+  bool own;
+  std::string_view help;
+  /// Checks the value (of a switch: "1") and stores it. Throws UsageError.
+  void (*apply)(CliOptions& options, const GivenText& given);
+  /// Given several times its values are one list, joined by commas; otherwise the last one holds.
+  bool is_list = false;
+
+  bool takes_value() const { return !value_name.empty(); }
+
+  std::string spelled() const { return "--" + std::string(name); }
+};
+
+std::span<const Flag> flag_table();
+
+/// "PET_NPROC_PER_NODE" for nproc-per-node.
+std::string variable_of(const Flag& flag);
+
+}  // namespace muster::launcher

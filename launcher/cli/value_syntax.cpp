@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/cli/value_syntax.hpp"
+
+#include "agent/core/exit_status.hpp"
+#include "launcher/core/launch_error.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+namespace muster::launcher {
+namespace {
+
+constexpr double kMaxSeconds = 1e8;
+constexpr int kMaxRank = 1 << 20;
+constexpr int kMaxNodes = 1 << 20;
+
+std::optional<int> whole_number(std::string_view text) {
+  if (!text.empty() && text[0] == '+') text.remove_prefix(1);
+  if (text.empty() || text[0] == '+') return std::nullopt;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::optional<unsigned> stream_bits(const std::string& text) {
+  const auto value = whole_number(text);
+  if (!value || *value < 0 || *value > 3) return std::nullopt;
+  return static_cast<unsigned>(*value);
+}
+
+/// The words that torchrun takes in --rdzv-conf.
+bool parse_truth(const GivenText& given) {
+  std::string word = given.text;
+  for (char& c : word) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  for (const char* yes : {"1", "true", "t", "yes", "y"})
+    if (word == yes) return true;
+  for (const char* no : {"0", "false", "f", "no", "n"})
+    if (word == no) return false;
+  throw UsageError(given.quoted() + " is neither true nor false; give 1 or 0");
+}
+
+bool is_variable_name(const std::string& name) {
+  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+std::string range_text(int low, int high) {
+  return "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
+}
+
+}  // namespace
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+int parse_whole_number(const GivenText& given, int low, int high) {
+  const auto value = whole_number(trimmed(given.text));
+  if (!value) throw UsageError(given.quoted() + " is not a number; give " + range_text(low, high));
+  if (*value < low || *value > high)
+    throw UsageError(given.quoted() + " is out of range; give " + range_text(low, high));
+  return *value;
+}
+
+bool parse_switch(const GivenText& given) {
+  const auto value = whole_number(trimmed(given.text));
+  if (!value) throw UsageError(given.quoted() + " is not a switch; set it to 1 or 0, or unset it");
+  return *value != 0;
+}
+
+std::chrono::milliseconds parse_seconds(const GivenText& given, bool positive) {
+  const std::string text = trimmed(given.text);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string advice =
+      std::string("; give seconds ") + (positive ? "above 0" : "from 0") + " to 100000000, for example 2.5";
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    throw UsageError(given.quoted() + " is not a number of seconds" + advice);
+  if (value < 0 || value > kMaxSeconds || (positive && value == 0))
+    throw UsageError(given.quoted() + " is out of range" + advice);
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(value * 1000)));
+}
+
+NodeRange parse_node_range(const GivenText& given) {
+  const std::vector<std::string> parts = split(given.text, ':');
+  const auto low = whole_number(trimmed(parts.front()));
+  const auto high = whole_number(trimmed(parts.back()));
+  if (parts.size() > 2 || !low || !high)
+    throw UsageError(given.quoted() + " is not a number of nodes; give N or MIN:MAX");
+  if (*low < 1 || *high < *low || *high > kMaxNodes)
+    throw UsageError(given.quoted() + " is out of range; MIN must be at least 1 and MAX at least MIN");
+  return {*low, *high};
+}
+
+agent::StreamsByRank parse_streams(const GivenText& given) {
+  const auto wrong = [&given] {
+    return UsageError(given.quoted() +
+                      " is not a stream choice; give 0 (none), 1 (stdout), 2 (stderr), 3 (both), " +
+                      "or RANK:CHOICE,... as in 0:3,1:1");
+  };
+  agent::StreamsByRank streams;
+  if (const auto bits = stream_bits(given.text)) {
+    streams.fallback = *bits;
+    return streams;
+  }
+  for (const std::string& item : split(given.text, ',')) {
+    const std::vector<std::string> pair = split(item, ':');
+    if (pair.size() != 2) throw wrong();
+    const auto rank = whole_number(pair[0]);
+    const auto bits = stream_bits(pair[1]);
+    if (!rank || *rank < 0 || *rank > kMaxRank || !bits) throw wrong();
+    streams.by_rank[*rank] = *bits;
+  }
+  return streams;
+}
+
+RdzvConf parse_rdzv_conf(const GivenText& given) {
+  RdzvConf conf;
+  if (trimmed(given.text).empty()) return conf;
+  for (const std::string& item : split(given.text, ',')) {
+    const std::size_t equals = item.find('=');
+    const std::string key = trimmed(item.substr(0, equals));
+    const std::string value = equals == std::string::npos ? "" : trimmed(item.substr(equals + 1));
+    if (key.empty() || value.empty())
+      throw UsageError(given.quoted() + ": '" + trimmed(item) +
+                       "' has no key or no value; give key=value,...");
+    const GivenText part{value, given.source + " " + key};
+    if (key == "join_timeout") conf.join_timeout = parse_seconds(part, true);
+    if (key == "last_call_timeout") conf.last_call_timeout = parse_seconds(part, false);
+    if (key == "timeout") conf.timeout = part;
+    if (key == "is_host") conf.is_host = parse_truth(part);
+  }
+  return conf;
+}
+
+std::vector<ExportItem> parse_exports(const GivenText& given) {
+  std::vector<ExportItem> items;
+  for (const std::string& text : parse_filters(given)) {
+    ExportItem item;
+    const std::size_t equals = text.find('=');
+    item.name = trimmed(text.substr(0, equals));
+    if (equals != std::string::npos) item.value = text.substr(equals + 1);
+    if (!item.value && item.name.ends_with('*')) {
+      item.is_prefix = true;
+      item.name.pop_back();
+    }
+    if (!is_variable_name(item.name))
+      throw UsageError(given.quoted() + ": '" + item.name +
+                       "' is not the name of a variable; give NAME, NAME=VALUE or NAME* (',,' is a comma " +
+                       "inside a value)");
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+std::vector<std::string> parse_words(const GivenText& given) {
+  std::vector<std::string> words;
+  bool inside = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < given.text.size(); ++i) {
+    const char c = given.text[i];
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      inside = false;
+      continue;
+    }
+    if (!std::exchange(inside, true)) words.emplace_back();
+    if (c == '\\' && quote != '\'' && i + 1 < given.text.size())
+      words.back() += given.text[++i];
+    else if (quote == 0 && (c == '\'' || c == '"'))
+      quote = c;
+    else if (c == quote)
+      quote = 0;
+    else
+      words.back() += c;
+  }
+  if (quote != 0) throw UsageError(given.quoted() + ": a quotation mark is not closed; add " + quote);
+  if (words.empty() || words.front().empty())
+    throw UsageError(given.source + " names no program; give one, as in 'ssh -v'");
+  return words;
+}
+
+std::vector<int> parse_signals(const GivenText& given) {
+  std::vector<int> signals;
+  for (const std::string& item : split(given.text, ',')) {
+    const std::string name = trimmed(item);
+    const int number = agent::signal_number(name);
+    if (number == 0)
+      throw UsageError(given.quoted() + ": '" + name +
+                       "' is not a signal; give names such as SIGTERM,SIGUSR1");
+    if (number == SIGKILL || number == SIGSTOP)
+      throw UsageError(given.quoted() + ": the system lets nobody handle " + name + "; leave it out");
+    if (number == SIGCHLD || number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL)
+      throw UsageError(given.quoted() + ": " + name + " is raised by the launcher's own work; leave it out");
+    signals.push_back(number);
+  }
+  std::sort(signals.begin(), signals.end());
+  signals.erase(std::unique(signals.begin(), signals.end()), signals.end());
+  return signals;
+}
+
+std::optional<std::set<int>> parse_rank_filter(const GivenText& given) {
+  if (trimmed(given.text).empty()) return std::nullopt;
+  std::set<int> ranks;
+  for (const std::string& item : split(given.text, ',')) {
+    const auto rank = whole_number(trimmed(item));
+    if (!rank || *rank < 0 || *rank > kMaxRank)
+      throw UsageError(given.quoted() + ": '" + item + "' is not a local rank; give a list such as 0,1,2");
+    ranks.insert(*rank);
+  }
+  return ranks;
+}
+
+std::vector<std::string> parse_filters(const GivenText& given) {
+  std::vector<std::string> filters(1);
+  for (std::size_t i = 0; i < given.text.size(); ++i) {
+    if (given.text[i] != ',') {
+      filters.back() += given.text[i];
+    } else if (i + 1 < given.text.size() && given.text[i + 1] == ',') {
+      filters.back() += ',';
+      ++i;
+    } else {
+      filters.emplace_back();
+    }
+  }
+  std::erase(filters, "");
+  return filters;
+}
+
+Endpoint parse_endpoint(const GivenText& given) {
+  const std::string text = trimmed(given.text);
+  Endpoint endpoint;
+  std::string port;
+  const std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
+  const std::size_t colon = text.rfind(':');
+  bool has_port = false;
+  if (bracket != std::string::npos) {
+    endpoint.host = text.substr(1, bracket - 1);
+    has_port = text.size() > bracket + 1;
+    if (has_port && text[bracket + 1] != ':') endpoint.host.clear();
+    if (has_port) port = text.substr(bracket + 2);
+  } else {
+    has_port = colon != std::string::npos;
+    endpoint.host = text.substr(0, colon);
+    if (has_port) port = text.substr(colon + 1);
+  }
+  const bool colons_allowed = bracket != std::string::npos;
+  const bool valid = std::all_of(endpoint.host.begin(), endpoint.host.end(), [colons_allowed](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_' || (colons_allowed && (c == ':' || c == '%'));
+  });
+  if (endpoint.host.empty() || endpoint.host[0] == '-' || !valid)
+    throw UsageError(given.quoted() +
+                     " is not an endpoint; give HOST:PORT, with IPv6 addresses as [::1]:PORT");
+  if (has_port) {
+    const auto number = whole_number(port);
+    if (!number || *number < 0 || *number > 65535)
+      throw UsageError(given.quoted() + ": '" + port + "' is not a port; give a number from 0 to 65535");
+    endpoint.port = *number;
+  }
+  return endpoint;
+}
+
+std::string bare_host(const GivenText& given) {
+  std::string host = given.text;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+std::string parse_choice(const GivenText& given, const std::vector<std::string>& words) {
+  if (std::find(words.begin(), words.end(), given.text) != words.end()) return given.text;
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  throw UsageError(given.quoted() + " is not known; give one of " + list);
+}
+
+}  // namespace muster::launcher

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace muster::launcher {
+
+/// A node on which the agent could not be started, or was lost.
+struct HostFailure {
+  std::string node;
+  /// "ssh: connection refused".
+  std::string cause;
+  /// What to do next; may be empty.
+  std::string advice;
+  /// The agent had been started.
+  bool lost = false;
+  /// As many nodes were left as the job needs (--nnodes MIN:MAX).
+  bool spared = false;
+  bool operator==(const HostFailure&) const = default;
+};
+
+}  // namespace muster::launcher

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The validated job: made once from the command line, never changed, printable as JSON (--dry-run).
+#pragma once
+
+#include "agent/core/agent_spec.hpp"
+#include "launcher/core/node_plan.hpp"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace muster::launcher {
+
+struct HandledSignal {
+  int number = 0;
+  /// The user listed it (--signals-to-handle or PET_SIGNALS_TO_HANDLE): handle it even if it was ignored when
+  /// we started. False for the default list, where an ignored signal stays ignored (nohup, background jobs).
+  bool named = false;
+  bool operator==(const HandledSignal&) const = default;
+};
+
+enum class StdinPolicy {
+  inherit,      ///< workers read what we were given
+  null_device,  ///< we are not the terminal's foreground group, or have no stdin at all
+};
+
+/// Everything about one `muster run` that is decided before the first process starts. One home for each fact:
+/// what an agent needs is in `agent`, which already holds the whole truth (worker count, command, environment
+/// with the OMP rule, store address, log directory, timeouts); the rest is the launcher's own.
+struct JobSpec {
+  /// Of this node; in a job of several hosts what all nodes have in common (spec_for() adds a node's own
+  /// part).
+  agent::AgentSpec agent;
+  StartForm form = StartForm::local;
+  /// Empty unless form is ssh or slurm.
+  std::vector<NodePlan> nodes;
+  RemoteOptions remote;
+  /// Only of form peer.
+  PeerOptions peer;
+  /// --interface: the coordinator listens there. Empty: on the interface that routes to the other nodes.
+  std::string interface_name;
+  /// --local-addr: the address that this node (of forms ssh and slurm: the coordinator's) gives to others.
+  /// Empty: found by itself.
+  std::string local_addr;
+  bool store_proxy = false;
+  /// --stdin: this rank reads our stdin. -1: as stdin_policy says on one machine, else none.
+  int stdin_rank = -1;
+  /// --gather-logs: the log files of all nodes are brought here at the end. Empty: they stay.
+  std::string gather_logs;
+  /// --raw-output: what workers write to a terminal is not filtered.
+  bool raw_output = false;
+  /// "c10d" or "static", after the rules of torchrun 2.14 (a plain single-node job becomes c10d on a free
+  /// port).
+  std::string rdzv_backend = "c10d";
+  /// As given; empty when the job needs none. On this machine (checked), and not opened on a one-node job.
+  std::string rdzv_endpoint;
+  bool standalone = false;
+  /// Caught by the launcher and passed on as one orderly stop. Ascending numbers, no duplicates.
+  std::vector<HandledSignal> signals;
+  /// --timeout: the job is ended and the exit code is 124. Zero: none.
+  std::chrono::milliseconds deadline{0};
+  StdinPolicy stdin_policy = StdinPolicy::inherit;
+  /// --report: where the exit report goes as JSON. Empty: nowhere.
+  std::string report_file;
+  /// The launcher's own TORCHELASTIC_ERROR_FILE: the root cause's error file is copied there. Empty: nowhere.
+  std::string error_file_copy;
+
+  bool many_nodes() const { return nodes.size() > 1 || form == StartForm::peer; }
+
+  /// No stream goes to a file and no line gets a prefix.
+  bool plain_output() const { return !agent.output.redirects.any() && !agent.output.tee.any(); }
+};
+
+}  // namespace muster::launcher

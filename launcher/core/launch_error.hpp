@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "launcher/core/exit_code.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::launcher {
+
+/// The job cannot be started. what() is "<what is wrong>; <what to change>"; main prints it after "muster:
+/// error: ".
+class LaunchError : public std::runtime_error {
+ public:
+  LaunchError(int exit_code, const std::string& text) : std::runtime_error(text), exit_code_(exit_code) {}
+
+  int exit_code() const { return exit_code_; }
+
+  /// Lines to print below the message: the text that is wrong and a caret. Printable ASCII; may be empty.
+  const std::vector<std::string>& excerpt() const { return excerpt_; }
+
+ protected:
+  std::vector<std::string> excerpt_;
+
+ private:
+  int exit_code_;
+};
+
+/// A wrong flag, value or variable (exit code 2).
+class UsageError : public LaunchError {
+ public:
+  explicit UsageError(const std::string& text, std::vector<std::string> excerpt = {})
+      : LaunchError(kExitUsage, text) {
+    excerpt_ = std::move(excerpt);
+  }
+};
+
+}  // namespace muster::launcher

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the workers of a job run and how their agents are started: the part of the validated job that only a
+// job of several hosts has.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::launcher {
+
+/// Who starts the agents.
+enum class StartForm {
+  local,  ///< this process, on this machine only: JobSpec::nodes is empty
+  ssh,    ///< this process, on every host of JobSpec::nodes
+  slurm,  ///< the same through srun, inside an allocation
+  peer,   ///< somebody else: the same command runs on every host and this process starts the agent of its own
+};
+
+/// One node of a job that we start from one place. The order in JobSpec::nodes is that of node ranks; the
+/// first is the coordinator.
+struct NodePlan {
+  /// The node's name in the job, unique: the host as the user wrote it ("n07"), with ":PORT" only where one
+  /// host is listed with several SSH ports.
+  std::string name;
+  /// Of "user@host"; empty: the user's SSH configuration decides.
+  std::string user;
+  /// What the SSH client is given after "--": the host without user and port, IPv6 addresses without
+  /// brackets.
+  std::string ssh_target;
+  /// 0: the user's SSH configuration decides.
+  int ssh_port = 0;
+  /// This machine: the agent is forked, no SSH is needed.
+  bool local = false;
+  /// Workers that fit; 0: the user did not say.
+  int slots = 0;
+  /// Workers that run here. 0: as many as `workers_by` gives, counted on that host.
+  int workers = 0;
+  /// "gpu", "cpu" or "auto" (--nproc-per-node); empty when `workers` is known.
+  std::string workers_by;
+  /// Rank of its first worker; its ranks are contiguous. -1 while the workers of an earlier node are not
+  /// counted.
+  int first_rank = 0;
+  /// GPUs of local rank 0, 1, ... by index on that host (--include, --exclude); they become its
+  /// CUDA_VISIBLE_DEVICES. Empty: the host's own setting.
+  std::vector<int> gpus;
+};
+
+/// How the hosts of JobSpec::nodes are reached and what goes there with the job.
+struct RemoteOptions {
+  /// The client and its first arguments (--ssh-command).
+  std::vector<std::string> ssh_command{"ssh"};
+  /// ssh -F; empty: the user's own.
+  std::string ssh_config;
+  /// ssh -p for hosts that were listed without a port; 0: the user's SSH configuration decides.
+  int ssh_port = 0;
+  /// A host that is not in known_hosts is added instead of refused (--ssh-accept-new).
+  bool accept_new_host_keys = false;
+  /// Hosts that one host starts, the launcher's among them; 0: the launcher starts them all.
+  int ssh_tree = 0;
+  /// A host whose agent has not answered by then is given up (--login-timeout).
+  std::chrono::milliseconds login_timeout{10'000};
+  /// The executable there; empty: our own path, then PATH.
+  std::string remote_muster;
+  /// Copy ours to hosts that have none.
+  bool push = false;
+  /// Where workers start, absolute: --wdir or our own directory.
+  std::string working_directory;
+  /// Variables for every worker: the defaults and --export, values of now.
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+/// The form that somebody else started on every host.
+struct PeerOptions {
+  /// Where the nodes meet: a name or address without brackets, and its port (never 0).
+  std::string endpoint_host;
+  int endpoint_port = 0;
+  /// The flag that said so, quoted, for messages.
+  std::string endpoint_given;
+  /// The coordinator runs here.
+  bool hosts_coordinator = false;
+  /// Nobody said so (--rdzv-conf is_host, --node-rank 0): the endpoint is an address of ours. If the port is
+  /// held by another muster of this job, be its client.
+  bool hosting_inferred = false;
+  /// --rdzv-conf has a timeout: a name that does not resolve may appear until then.
+  bool waits_for_name = false;
+  /// The wanted place; -1: by arrival.
+  int node_rank = -1;
+  /// --secret-file; empty: the key of the user, or munge under Slurm.
+  std::string secret_file;
+  /// --insecure-no-secret: anybody who reaches the port can join.
+  bool no_secret = false;
+  /// What must be the same on every node, with the value here.
+  std::map<std::string, std::string> settings;
+};
+
+}  // namespace muster::launcher

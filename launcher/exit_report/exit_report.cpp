@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/exit_report/exit_report.hpp"
+
+#include "launcher/core/exit_code.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+
+namespace muster::launcher {
+namespace {
+
+using agent::ExitStatus;
+using agent::NodeOutcome;
+using agent::NodeReport;
+using agent::WorkerOutcome;
+using agent::WorkerReport;
+
+bool is_failure(const WorkerReport& worker) {
+  return worker.outcome == WorkerOutcome::failed_by_itself || worker.outcome == WorkerOutcome::not_started;
+}
+
+/// Whether `a` is a better root cause than `b`. A worker that never started has no arrival (0) and so comes
+/// first.
+bool earlier(const WorkerReport& a, const WorkerReport& b) {
+  return a.arrival != b.arrival ? a.arrival < b.arrival : a.rank < b.rank;
+}
+
+/// The coordinator told the other nodes whose failure came first; that node was told nothing.
+bool failed_first(const NodeReport& node) {
+  return node.outcome == NodeOutcome::failed && node.ended_by.node.empty();
+}
+
+void find_root_on(ExitReport& report, std::size_t node) {
+  const std::vector<WorkerReport>& workers = report.nodes[node].workers;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    if (!is_failure(workers[i])) continue;
+    if (report.root() != nullptr && !earlier(workers[i], *report.root())) continue;
+    report.root_node = static_cast<int>(node);
+    report.root_worker = static_cast<int>(i);
+  }
+}
+
+void find_root(ExitReport& report) {
+  for (const bool first : {true, false})
+    for (std::size_t node = 0; node < report.nodes.size() && report.root_node < 0; ++node)
+      if (failed_first(report.nodes[node]) == first) find_root_on(report, node);
+}
+
+std::string advice_for_signal(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "if nobody killed it, the kernel's out-of-memory killer did: see dmesg, and use less memory or "
+             "fewer workers";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGABRT:
+    case SIGFPE:
+    case SIGILL:
+      return "let it leave a core file (ulimit -c unlimited), or set PYTHONFAULTHANDLER=1 for a Python "
+             "traceback";
+    default:
+      return "it was sent by something outside the job: a batch system, a user, or the program itself";
+  }
+}
+
+std::string advice_for(const WorkerReport& root) {
+  if (root.outcome == WorkerOutcome::not_started) return "";
+  if (root.status.kind == ExitStatus::Kind::signaled) return advice_for_signal(root.status.value);
+  if (!root.error.message.empty() || !root.error.traceback.empty() || !root.last_lines.empty()) return "";
+  if (!root.stderr_log.empty() || !root.stdout_log.empty()) return "read its log files";
+  return "what it printed is above; --tee 3 --log-dir DIR would keep the output of each worker in files";
+}
+
+void judge_worker_failure(ExitReport& report) {
+  const WorkerReport& root = *report.root();
+  const std::string who = "rank " + std::to_string(root.rank) + " on " + root.host + ": ";
+  report.outcome = JobOutcome::failed;
+  report.exit_code = root.status.exit_code();
+  report.cause = who + describe(root.status);
+  report.advice = advice_for(root);
+  if (root.outcome != WorkerOutcome::not_started) return;
+  report.cause = who + "could not be started: " + root.start_error;
+  if (report.exit_code != kExitNotFound) report.exit_code = kExitNotExecutable;
+}
+
+void judge_own_failure(ExitReport& report, const std::string& error) {
+  report.outcome = JobOutcome::launcher_error;
+  report.exit_code = kExitLauncherFailure;
+  report.cause = error;
+}
+
+std::string name_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+/// "n07 (ssh: connection refused), n09 (...)".
+std::string host_list(const std::vector<HostFailure>& hosts) {
+  std::string text;
+  for (const HostFailure& host : hosts)
+    text += (text.empty() ? "" : ", ") + host.node + " (" + host.cause + ")";
+  return text;
+}
+
+bool judge_hosts(ExitReport& report, std::size_t nodes, bool lost) {
+  std::vector<HostFailure> hosts;
+  for (const HostFailure& host : report.hosts)
+    if (host.lost == lost) hosts.push_back(host);
+  if (hosts.empty()) return false;
+  const std::string what = lost ? "lost" : "could not be started";
+  // The coordinator's sentence, or the guardian's, may name the node already.
+  const bool named = lost && hosts[0].cause.find(hosts[0].node) != std::string::npos;
+  if (hosts.size() == 1)
+    judge_own_failure(
+        report, named ? hosts[0].cause : hosts[0].node + (lost ? " was lost: " : ": ") + hosts[0].cause);
+  else
+    judge_own_failure(report, std::to_string(hosts.size()) + " of " + std::to_string(nodes) + " hosts " +
+                                  (lost ? "were " : "") + what + ": " + host_list(hosts));
+  report.advice = hosts[0].advice;
+  report.not_started = !lost;
+  return true;
+}
+
+/// A failure on a node that did not report here (each node has a launcher of its own, or its report is lost).
+bool judge_failure_elsewhere(ExitReport& report) {
+  for (const NodeReport& node : report.nodes) {
+    if (node.ended_by.node.empty()) continue;
+    report.outcome = JobOutcome::failed;
+    report.exit_code = node.ended_by.exit_code > 0 ? node.ended_by.exit_code : kExitLauncherFailure;
+    report.cause = node.ended_by.text;
+    report.advice =
+        "see the report of " + (node.ended_by.host.empty() ? node.ended_by.node : node.ended_by.host);
+    return true;
+  }
+  return false;
+}
+
+/// The last round that ended well; -1: none did.
+int last_good_round(const std::vector<NodeReport>& nodes) {
+  int last = -1;
+  for (const NodeReport& node : nodes)
+    if (node.outcome == NodeOutcome::succeeded) last = std::max(last, node.round);
+  return last;
+}
+
+/// It never joined the others, or was gone when the job began its last round.
+bool missed_round(const NodeReport& node, int round) {
+  return node.outcome != NodeOutcome::succeeded && (node.workers.empty() || node.round < round);
+}
+
+/// --nnodes MIN:MAX: what is missing was not needed.
+void judge_success(ExitReport& report) {
+  const auto note = [&report](const std::string& node, const std::string& why) {
+    report.notes.push_back("the job ended without " + node + ", which " + why);
+  };
+  for (const HostFailure& host : report.hosts)
+    note(host.node, (host.lost ? "was lost: " : "could not be started: ") + host.cause);
+  const int last = last_good_round(report.nodes);
+  for (const NodeReport& node : report.nodes)
+    if (missed_round(node, last))
+      note(node.node, node.error.empty() ? "left before its last round" : "gave up: " + node.error);
+  // A failure that was made good.
+  report.root_node = report.root_worker = -1;
+}
+
+/// The job ended by itself.
+void judge_finished(ExitReport& report, const JobSpec& spec) {
+  const std::size_t nodes = spec.nodes.size();
+  const bool first_is_known = std::any_of(report.nodes.begin(), report.nodes.end(), failed_first);
+  if (all_succeeded(spec, report.nodes, report.hosts) && report.unreported.empty())
+    return judge_success(report);
+  const bool not_started_is_why =
+      std::any_of(report.hosts.begin(), report.hosts.end(),
+                  [](const HostFailure& host) { return !host.lost && !host.spared; });
+  if (not_started_is_why && judge_hosts(report, nodes, false)) return;
+  if (first_is_known && report.root() != nullptr) return judge_worker_failure(report);
+  if (judge_hosts(report, nodes, true)) return;
+  for (const NodeReport& node : report.nodes)
+    if (node.outcome == NodeOutcome::agent_error) return judge_own_failure(report, node.error);
+  if (judge_failure_elsewhere(report)) return;
+  if (report.root() != nullptr) return judge_worker_failure(report);
+  for (const NodeReport& node : report.nodes)
+    if (node.outcome != NodeOutcome::succeeded)
+      return judge_own_failure(report, "the agent on " + node.host + " stopped its workers without a reason");
+  if (report.nodes.empty()) return judge_own_failure(report, "no agent sent a report");
+  if (!report.unreported.empty())
+    judge_own_failure(report, "no report came from " + name_list(report.unreported));
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  std::string text = std::to_string(time.count() / 1000);
+  if (const auto rest = time.count() % 1000; rest != 0) {
+    const std::string digits = std::to_string(1000 + rest);
+    text += "." + digits.substr(1, digits.find_last_not_of('0'));
+  }
+  return text + " s";
+}
+
+/// The file that the user wrote on the command line, found in the command made from it.
+std::string program_name(const agent::AgentSpec& spec) {
+  if (spec.command.empty()) return "the job";
+  return spec.command[std::clamp<std::size_t>(spec.first_script_argument, 1, spec.command.size()) - 1];
+}
+
+}  // namespace
+
+int ExitReport::restarts() const {
+  int count = 0;
+  for (const NodeReport& node : nodes) count = std::max(count, node.restarts);
+  return count;
+}
+
+bool all_succeeded(const JobSpec& spec, const std::vector<NodeReport>& reports,
+                   const std::vector<HostFailure>& hosts) {
+  const bool elastic = !spec.nodes.empty() && spec.agent.min_nodes < spec.agent.max_nodes;
+  const int last = last_good_round(reports);
+  int succeeded = 0;
+  for (const NodeReport& node : reports) {
+    if (node.outcome == NodeOutcome::succeeded)
+      ++succeeded;
+    else if (!elastic || !missed_round(node, last))
+      return false;
+  }
+  if (succeeded < (elastic ? std::max(spec.agent.min_nodes, 1) : 1)) return false;
+  return std::all_of(hosts.begin(), hosts.end(), [](const HostFailure& host) { return host.spared; });
+}
+
+ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& reports, const JobEnd& end) {
+  ExitReport report;
+  report.program = program_name(spec.agent);
+  report.run_id = spec.agent.run_id;
+  report.log_dir = spec.agent.output.log_dir;
+  report.hosts = end.hosts;
+  report.unreported = end.unreported;
+  report.notes = end.notes;
+  report.nodes = reports;
+  find_root(report);
+  switch (end.cause) {
+    case JobEnd::Cause::finished:
+      judge_finished(report, spec);
+      break;
+    case JobEnd::Cause::interrupted:
+      report.outcome = JobOutcome::interrupted;
+      report.exit_code = kExitSignalBase + end.signal;
+      report.cause = "interrupted by " + agent::signal_name(end.signal);
+      break;
+    case JobEnd::Cause::deadline:
+      report.outcome = JobOutcome::deadline;
+      report.exit_code = kExitDeadline;
+      report.cause = "not finished after " + seconds_text(spec.deadline) + " (--timeout)";
+      report.advice = "give a longer --timeout, or look at what the workers were waiting for";
+      break;
+    case JobEnd::Cause::launcher_error:
+      judge_own_failure(report, end.error);
+      break;
+  }
+  return report;
+}
+
+}  // namespace muster::launcher

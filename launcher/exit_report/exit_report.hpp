@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdict on a job: one pure function from what was seen to what is said. Nothing here does I/O.
+#pragma once
+
+#include "agent/core/node_report.hpp"
+#include "launcher/core/job_spec.hpp"
+#include "launcher/exit_report/finish_job.hpp"
+
+#include <string>
+#include <vector>
+
+namespace muster::launcher {
+
+enum class JobOutcome {
+  succeeded,       ///< every worker ended with 0
+  failed,          ///< a worker failed by itself or could not be started: `root` says which
+  interrupted,     ///< by a signal to the launcher
+  deadline,        ///< by --timeout
+  launcher_error,  ///< something of ours failed: `error` says what
+};
+
+struct ExitReport {
+  JobOutcome outcome = JobOutcome::succeeded;
+  int exit_code = 0;
+  /// The program or script, as given.
+  std::string program;
+  std::string run_id;
+  /// One sentence without the program: "rank 1 on node7: killed by SIGSEGV".
+  std::string cause;
+  /// What to do next; may be empty.
+  std::string advice;
+  /// The worker that failed first, whatever ended the job: index into `nodes` and into its workers; -1: none.
+  int root_node = -1;
+  int root_worker = -1;
+  /// Empty when there are no log files.
+  std::string log_dir;
+  /// Hosts on which no agent could be started, or whose agent was lost; as JobEnd has them.
+  std::vector<HostFailure> hosts;
+  /// Nodes that were told to work and did not report.
+  std::vector<std::string> unreported;
+  /// Of the launcher; each node has its own.
+  std::vector<std::string> notes;
+  /// No worker was started, because of `hosts`.
+  bool not_started = false;
+  /// In the order in which the reports arrived at the launcher.
+  std::vector<agent::NodeReport> nodes;
+
+  /// Counted for the whole job; every node knows the number as of its last round.
+  int restarts() const;
+
+  const agent::WorkerReport* root() const {
+    if (root_node < 0) return nullptr;
+    return &nodes[static_cast<std::size_t>(root_node)].workers[static_cast<std::size_t>(root_worker)];
+  }
+};
+
+/// Root cause: a worker that could not be started, else the failed worker whose exit arrived first at its
+/// agent; of several nodes on the one whose failure ended the round, as the coordinator saw it. Exit codes as
+/// in exit_code.hpp; whatever ended the job early (a signal, the deadline, an error of ours) decides over
+/// what workers did afterwards.
+ExitReport make_exit_report(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
+                            const JobEnd& end);
+
+/// For people, on stderr: several lines, or none after a success that left nothing to say. Quoted text of
+/// workers is escaped (rendezvous/log/terminal_text.hpp).
+std::string to_text(const ExitReport& report);
+
+/// For programs (--report): indented JSON, schema "muster.report" (docs/report.md).
+std::string to_json(const ExitReport& report);
+
+/// What a worker's error file said, written as torchrun writes it.
+std::string error_file_of(const agent::WorkerError& error);
+
+/// The text of the root cause's error file as the launcher hands it up: with errorCode inside message
+/// (torchrun contract 3.5), which is the exit code or minus the signal. A file whose message is a plain
+/// string comes back unchanged, as under torchrun; one that is no JSON object is wrapped into one.
+std::string error_file_with_code(const std::string& error_file, const agent::ExitStatus& status);
+
+}  // namespace muster::launcher

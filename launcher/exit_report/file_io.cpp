@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/exit_report/file_io.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace muster::launcher {
+namespace {
+
+std::string words(int error) {
+  return strerrordesc_np(error);
+}
+
+/// Empty on success.
+std::string write_all(int fd, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = write(fd, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return words(errno);
+    done += static_cast<std::size_t>(count);
+  }
+  return "";
+}
+
+std::string write_directly(const std::string& path, const std::string& text) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return words(errno);
+  const std::string failure = write_all(fd, text);
+  close(fd);
+  return failure;
+}
+
+/// umask can only be read by setting it; the launcher has one thread.
+mode_t default_mode() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+std::string directory_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+std::optional<std::string> read_file(const std::string& path, std::size_t limit) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return std::nullopt;
+  std::string text(limit, '\0');
+  std::size_t done = 0;
+  while (done < limit) {
+    const ssize_t count = read(fd, text.data() + done, limit - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  close(fd);
+  text.resize(done);
+  return text;
+}
+
+std::string write_file(const std::string& path, const std::string& text) {
+  struct stat status {};
+
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return write_directly(path, text);
+  std::string temporary = path + ".XXXXXX";
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) return words(errno);
+  std::string failure = write_all(fd, text);
+  if (fchmod(fd, default_mode()) != 0 && failure.empty()) failure = words(errno);
+  if (close(fd) != 0 && failure.empty()) failure = words(errno);
+  if (failure.empty() && rename(temporary.c_str(), path.c_str()) != 0) failure = words(errno);
+  if (!failure.empty()) unlink(temporary.c_str());
+  return failure;
+}
+
+bool can_write_file(const std::string& path) {
+  struct stat status {};
+
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    return !S_ISDIR(status.st_mode) && access(path.c_str(), W_OK) == 0;
+  return access(directory_of(path).c_str(), W_OK | X_OK) == 0;
+}
+
+}  // namespace muster::launcher

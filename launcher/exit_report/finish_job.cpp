@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/exit_report/finish_job.hpp"
+
+#include "agent/core/error_file.hpp"
+#include "launcher/exit_report/exit_report.hpp"
+#include "launcher/exit_report/file_io.hpp"
+#include "rendezvous/log/log.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+
+namespace muster::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds_a_file(const std::string& directory) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error))
+    if (!entry->is_directory(error)) return true;
+  return false;
+}
+
+/// A temporary directory stays only while somebody may want to read what is in it.
+void tidy_log_directory(const JobSpec& spec, ExitReport& report) {
+  if (report.log_dir.empty()) return;
+  const bool keep =
+      !spec.agent.output.log_dir_is_temporary || (report.exit_code != 0 && holds_a_file(report.log_dir));
+  if (keep) return;
+  std::error_code error;
+  fs::remove_all(report.log_dir, error);
+  if (error) log_warning("the log directory " + report.log_dir + " cannot be removed: " + error.message());
+  report.log_dir.clear();
+}
+
+/// Its path means nothing here if another host has written it; what it says came with the report.
+bool is_on_this_host(const JobSpec& spec, const std::string& node) {
+  return std::none_of(spec.nodes.begin(), spec.nodes.end(),
+                      [&](const NodePlan& plan) { return plan.name == node && !plan.local; });
+}
+
+void copy_error_file(const JobSpec& spec, const ExitReport& report) {
+  const agent::WorkerReport* root = report.root();
+  if (spec.error_file_copy.empty() || root == nullptr || root->error_file.empty()) return;
+  const std::string& node = report.nodes[static_cast<std::size_t>(report.root_node)].node;
+  const auto text = is_on_this_host(spec, node) ? read_file(root->error_file, agent::kErrorFileBytesMax)
+                                                : std::optional<std::string>(error_file_of(root->error));
+  if (!text) return log_warning("the error file " + root->error_file + " cannot be read");
+  if (access(spec.error_file_copy.c_str(), F_OK) == 0)
+    log_info("replacing " + spec.error_file_copy + " by the error file of rank " +
+             std::to_string(root->rank));
+  const std::string failure = write_file(spec.error_file_copy, error_file_with_code(*text, root->status));
+  if (!failure.empty())
+    log_warning("TORCHELASTIC_ERROR_FILE=" + spec.error_file_copy + " cannot be written: " + failure);
+}
+
+/// The log files of a job on this host alone, where those of many hosts would come to.
+void gather_logs(const JobSpec& spec, const ExitReport& report) {
+  if (spec.gather_logs.empty() || !spec.nodes.empty() || report.log_dir.empty()) return;
+  std::error_code error;
+  if (!fs::exists(report.log_dir, error)) return;
+  const fs::path folder = fs::path(spec.gather_logs) / spec.agent.host;
+  fs::create_directories(spec.gather_logs, error);
+  if (!error) fs::permissions(spec.gather_logs, fs::perms::owner_all, error);
+  if (!error) fs::copy(report.log_dir, folder, fs::copy_options::recursive, error);
+  if (error)
+    log_warning("the log files in " + report.log_dir + " cannot be copied to " + folder.string() + ": " +
+                error.message() + "; give --gather-logs a new folder");
+}
+
+void write_report(const JobSpec& spec, const ExitReport& report) {
+  if (spec.report_file.empty()) return;
+  const std::string failure = write_file(spec.report_file, to_json(report));
+  if (!failure.empty()) log_error("--report=" + spec.report_file + " cannot be written: " + failure);
+}
+
+/// One write: the lines must not mix with what others print.
+void print(const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+}  // namespace
+
+int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& reports, const JobEnd& end) {
+  ExitReport report = make_exit_report(spec, reports, end);
+  copy_error_file(spec, report);
+  gather_logs(spec, report);
+  tidy_log_directory(spec, report);
+  write_report(spec, report);
+  print(to_text(report));
+  return report.exit_code;
+}
+
+}  // namespace muster::launcher

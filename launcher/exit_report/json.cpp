@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/exit_report/exit_report.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace muster::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+const char* word_for(JobOutcome outcome) {
+  switch (outcome) {
+    case JobOutcome::succeeded:
+      return "succeeded";
+    case JobOutcome::failed:
+      return "failed";
+    case JobOutcome::interrupted:
+      return "interrupted";
+    case JobOutcome::deadline:
+      return "deadline";
+    case JobOutcome::launcher_error:
+      break;
+  }
+  return "launcher_error";
+}
+
+std::string dump(const Json& value, int indent) {
+  return value.dump(indent, ' ', true, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_json(const ExitReport& report) {
+  Json nodes = Json::array();
+  for (const agent::NodeReport& node : report.nodes) nodes.push_back(Json::parse(agent::to_json(node)));
+  Json root = nullptr;
+  if (report.root() != nullptr)
+    root = nodes[static_cast<std::size_t>(report.root_node)]["workers"]
+                [static_cast<std::size_t>(report.root_worker)];
+  Json hosts = Json::array();
+  for (const HostFailure& host : report.hosts)
+    hosts.push_back({{"node", host.node},
+                     {"cause", host.cause},
+                     {"advice", host.advice},
+                     {"lost", host.lost},
+                     {"spared", host.spared}});
+  const Json value = {{"schema", "muster.report"},
+                      {"version", kSchemaVersion},
+                      {"run_id", report.run_id},
+                      {"program", report.program},
+                      {"outcome", word_for(report.outcome)},
+                      {"exit_code", report.exit_code},
+                      {"cause", report.cause},
+                      {"advice", report.advice},
+                      {"log_dir", report.log_dir},
+                      {"root_cause", root},
+                      {"hosts", hosts},
+                      {"unreported", report.unreported},
+                      {"notes", report.notes},
+                      {"nodes", nodes}};
+  return dump(value, 2) + "\n";
+}
+
+std::string error_file_of(const agent::WorkerError& error) {
+  const Json extra = {{"py_callstack", error.traceback}, {"timestamp", std::to_string(error.timestamp_s)}};
+  return dump({{"message", {{"message", error.message}, {"extraInfo", extra}}}}, -1);
+}
+
+std::string error_file_with_code(const std::string& error_file, const agent::ExitStatus& status) {
+  const int code = status.kind == agent::ExitStatus::Kind::exited ? status.value : -status.value;
+  Json value = Json::parse(error_file, nullptr, false);
+  if (!value.is_object() || !value.contains("message")) value = {{"message", {{"message", error_file}}}};
+  if (value["message"].is_object()) value["message"]["errorCode"] = code;
+  return dump(value, -1);
+}
+
+}  // namespace muster::launcher

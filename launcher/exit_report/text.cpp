@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/exit_report/exit_report.hpp"
+#include "launcher/exit_report/lines.hpp"
+#include "rendezvous/log/terminal_text.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace muster::launcher {
+namespace {
+
+using agent::NodeReport;
+using agent::WorkerOutcome;
+using agent::WorkerReport;
+
+constexpr std::size_t kQuotedLines = 40;
+constexpr std::size_t kLabelWidth = 11;
+/// Ranks whose last calls are quoted.
+constexpr std::size_t kQuotedRanks = 3;
+
+/// Labelled lines below the headline.
+class Page {
+ public:
+  explicit Page(const std::string& headline) : text_("muster: " + headline + "\n") {}
+
+  void line(const std::string& label, const std::string& value) {
+    std::string padded = label;
+    padded.resize(std::max(kLabelWidth, label.size() + 1), ' ');
+    text_ += "  " + padded + value + "\n";
+  }
+
+  /// Somebody else's lines, each marked and escaped; of many only the last.
+  void quote(const std::string& label, const std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    const std::size_t skipped = lines.size() > kQuotedLines ? lines.size() - kQuotedLines : 0;
+    line(label, skipped > 0 ? "(" + std::to_string(skipped) + " earlier lines left out)" : "");
+    while (text_.ends_with(" \n")) text_.erase(text_.size() - 2, 1);
+    for (std::size_t i = skipped; i < lines.size(); ++i) text_ += "    | " + for_terminal(lines[i]) + "\n";
+  }
+
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string plural(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
+}
+
+std::vector<int> ranks_where(const ExitReport& report,
+                             const std::function<bool(const WorkerReport&)>& matches) {
+  std::vector<int> ranks;
+  for (const NodeReport& node : report.nodes)
+    for (const WorkerReport& worker : node.workers)
+      if (&worker != report.root() && matches(worker)) ranks.push_back(worker.rank);
+  return ranks;
+}
+
+void describe_root(Page& page, const ExitReport& report) {
+  const WorkerReport& root = *report.root();
+  std::string process = "pid " + std::to_string(root.pid) + ", local rank " + std::to_string(root.local_rank);
+  if (report.outcome != JobOutcome::failed)
+    process = "rank " + std::to_string(root.rank) + " on " + root.host + ": " + describe(root.status) + ", " +
+              process;
+  if (root.outcome != WorkerOutcome::not_started)
+    page.line(report.outcome == JobOutcome::failed ? "process" : "failed", for_terminal(process));
+  const bool has_error = !root.error.message.empty() || !root.error.traceback.empty();
+  if (!root.error.message.empty()) page.quote("error", lines_of(root.error.message));
+  if (!root.error.traceback.empty()) page.quote("traceback", lines_of(root.error.traceback));
+  if (!has_error) page.quote("last lines", root.last_lines);
+  if (!root.error_file.empty()) page.line("error file", for_terminal(root.error_file));
+  if (!root.stdout_log.empty()) page.line("stdout", for_terminal(root.stdout_log));
+  if (!root.stderr_log.empty()) page.line("stderr", for_terminal(root.stderr_log));
+}
+
+/// Who waited for whom, and what those did last who were waited for. Only programs that use the SDK have it.
+void describe_calls(Page& page, const ExitReport& report) {
+  std::size_t quoted = 0;
+  for (const NodeReport& node : report.nodes) {
+    for (const std::string& line : node.calls) page.line("calls", for_terminal(line));
+    for (const WorkerReport& worker : node.workers) {
+      if (worker.call.recent.empty() || quoted++ >= kQuotedRanks) continue;
+      page.quote(
+          "last calls of rank " + std::to_string(worker.rank) + " (" + for_terminal(worker.call.text) + ")",
+          worker.call.recent);
+    }
+  }
+}
+
+/// Failures that were not the first, in the order in which they arrived.
+void describe_other_failures(Page& page, const ExitReport& report) {
+  std::vector<const WorkerReport*> others;
+  for (const NodeReport& node : report.nodes)
+    for (const WorkerReport& worker : node.workers)
+      if (&worker != report.root() && worker.outcome == WorkerOutcome::failed_by_itself)
+        others.push_back(&worker);
+  std::stable_sort(others.begin(), others.end(),
+                   [](const WorkerReport* a, const WorkerReport* b) { return a->arrival < b->arrival; });
+  constexpr std::size_t kNamed = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(others.size(), kNamed); ++i)
+    text += (i > 0 ? "; " : "") + std::string("rank ") + std::to_string(others[i]->rank) + " (" +
+            describe(others[i]->status) + ")";
+  if (others.size() > kNamed) text += "; and " + std::to_string(others.size() - kNamed) + " more";
+  if (!text.empty()) page.line("others", "failed by itself: " + text);
+}
+
+void describe_rest(Page& page, const ExitReport& report) {
+  const auto killed = [](const WorkerReport& worker) {
+    return worker.outcome == WorkerOutcome::stopped_by_us &&
+           worker.status.kind == agent::ExitStatus::Kind::signaled && worker.status.value == SIGKILL;
+  };
+  const auto stopped = ranks_where(report, [&](const WorkerReport& worker) {
+    return worker.outcome == WorkerOutcome::stopped_by_us && !killed(worker);
+  });
+  const auto succeeded = ranks_where(
+      report, [](const WorkerReport& worker) { return worker.outcome == WorkerOutcome::succeeded; });
+  const auto not_started = ranks_where(
+      report, [](const WorkerReport& worker) { return worker.outcome == WorkerOutcome::not_started; });
+  if (!stopped.empty()) page.line("others", "stopped by us: " + plural(stopped));
+  if (const auto ranks = ranks_where(report, killed); !ranks.empty())
+    page.line("others", "stopped by us, with KILL: " + plural(ranks));
+  if (!succeeded.empty()) page.line("others", "succeeded: " + plural(succeeded));
+  if (!not_started.empty()) page.line("others", "not started: " + plural(not_started));
+}
+
+/// One line for each host that is not named in the headline already, and those that said nothing.
+void describe_hosts(Page& page, const ExitReport& report) {
+  const bool named = report.outcome == JobOutcome::launcher_error && report.hosts.size() == 1 &&
+                     (report.hosts[0].lost || !report.hosts[0].spared);
+  for (const HostFailure& host : report.hosts)
+    if (!named)
+      page.line(host.lost ? "lost" : "host", for_terminal(host.node + ": " + host.cause +
+                                                          (host.advice.empty() ? "" : "; " + host.advice)));
+  std::string names;
+  for (const std::string& name : report.unreported) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) page.line("missing", "no report from " + for_terminal(names));
+}
+
+/// Which host a line is about, where there are several.
+std::string on_host(const ExitReport& report, const NodeReport& node) {
+  return report.nodes.size() > 1 ? node.host + ": " : "";
+}
+
+void describe_job(Page& page, const ExitReport& report) {
+  if (!report.nodes.empty() && report.nodes[0].max_restarts > 0)
+    page.line("restarts", std::to_string(report.restarts()) + " of " +
+                              std::to_string(report.nodes[0].max_restarts) + " used");
+  for (const std::string& note : report.notes) page.line("note", for_terminal(note));
+  for (const NodeReport& node : report.nodes) {
+    for (const std::string& leftover : node.leftovers)
+      page.line("leftover", for_terminal(on_host(report, node)) +
+                                "left running by a worker, ended by us: " + for_terminal(leftover));
+    for (const std::string& note : node.notes) page.line("note", for_terminal(on_host(report, node) + note));
+  }
+}
+
+/// After a success only what the user should know. The agents' notes were said when they happened.
+std::string notes_of_success(const ExitReport& report) {
+  std::string text;
+  for (const std::string& note : report.notes) text += "muster: note: " + for_terminal(note) + "\n";
+  for (const NodeReport& node : report.nodes) {
+    for (const std::string& leftover : node.leftovers)
+      text += "muster: note: " + for_terminal(on_host(report, node)) +
+              "left running by a worker, ended by us: " + for_terminal(leftover) + "\n";
+  }
+  return text;
+}
+
+std::string headline(const ExitReport& report) {
+  const std::string program = for_terminal(report.program);
+  const std::string cause = for_terminal(report.cause);
+  switch (report.outcome) {
+    case JobOutcome::succeeded:
+      return "";
+    case JobOutcome::failed:
+      return "error: " + program + " failed: " + cause;
+    case JobOutcome::interrupted:
+    case JobOutcome::deadline:
+      return program + " stopped: " + cause;
+    case JobOutcome::launcher_error:
+      break;
+  }
+  if (report.not_started) return "error: " + program + " was not started: " + cause;
+  if (!report.hosts.empty()) return "error: " + program + " stopped: " + cause;
+  return "error: " + program + " stopped because muster failed: " + cause;
+}
+
+}  // namespace
+
+std::string to_text(const ExitReport& report) {
+  if (report.outcome == JobOutcome::succeeded) return notes_of_success(report);
+  Page page(headline(report));
+  if (report.root() != nullptr) describe_root(page, report);
+  describe_calls(page, report);
+  describe_other_failures(page, report);
+  describe_rest(page, report);
+  describe_hosts(page, report);
+  describe_job(page, report);
+  if (!report.log_dir.empty()) page.line("logs", for_terminal(report.log_dir));
+  page.line("exit code", std::to_string(report.exit_code));
+  if (!report.advice.empty()) page.line("next", for_terminal(report.advice));
+  return std::move(page).text();
+}
+
+}  // namespace muster::launcher

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hosts of a job as the user lists them: --host and --hostfile.
+#pragma once
+
+#include "launcher/core/given_text.hpp"
+#include "launcher/hosts/host_pattern.hpp"
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::launcher {
+
+constexpr int kMaxSlots = 65'536;
+/// In "HOST:NUMBER" a larger number is taken for a port that was meant.
+constexpr int kMaxShortSlots = 1024;
+/// In "USER@HOST:NUMBER" a smaller number, 22 apart, is taken for slots that were meant.
+constexpr int kMinShortPort = 256;
+
+struct Host {
+  /// Name or address, IPv6 without its brackets.
+  std::string name;
+  std::string user;
+  /// 0: not given.
+  int port = 0;
+  /// 0: not given.
+  int slots = 0;
+  /// Open MPI's max-slots: not even --oversubscribe goes beyond. 0: no limit.
+  int max_slots = 0;
+  /// Where it was listed: "--host, position 4".
+  std::string place;
+  /// GPUs that --include or --exclude left, ascending; empty: all. Then `slots` is their number.
+  std::vector<int> gpus;
+};
+
+/// "[USER@]HOST[:...],...": HOST:SLOTS, USER@HOST:PORT, and for both [USER@]HOST:PORT:SLOTS, where either may
+/// be empty. HOST may hold ranges (n[00-15]); IPv6 addresses stand in brackets. Throws UsageError with the
+/// place.
+std::vector<Host> parse_host_list(const GivenText& given);
+
+/// Open MPI's and DeepSpeed's hostfile: one HOST a line, as in a host list, then slots=N and max-slots=N;
+/// blank lines and what follows '#' or "//" are skipped. Several lines in one throw their error as
+/// "<name>:LINE:COLUMN".
+std::vector<Host> parse_hostfile(const std::string& content, const std::string& name);
+
+/// Adds the hosts of `span`, "[USER@]HOST[:...]"; a host that is listed already is an error naming both
+/// places.
+class HostCollector {
+ public:
+  /// Returns where in hosts() the new ones begin.
+  std::size_t add(const SourceLine& line, Span span);
+
+  std::vector<Host>& hosts() { return hosts_; }
+
+ private:
+  void add_one(const SourceLine& line, std::size_t at, Host host);
+
+  std::vector<Host> hosts_;
+  /// By lower-case name and port, as host names have no case.
+  std::map<std::pair<std::string, int>, std::size_t> seen_;
+};
+
+/// "n0", or "n0:2222" for a host that is listed with several ports: unique in the list.
+std::vector<std::string> node_names(const std::vector<Host>& hosts);
+
+/// Host names have no case.
+std::string lower_case(const std::string& text);
+
+}  // namespace muster::launcher

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host names with ranges: "n[00-15,20]", "rack[1-2]-n[0-9]", and IPv6 addresses in brackets.
+#pragma once
+
+#include "launcher/hosts/source_line.hpp"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace muster::launcher {
+
+/// Hosts of a job, and bytes of a list or file of hosts: far above any real one, small enough for any
+/// machine.
+constexpr std::size_t kMaxHosts = 65'536;
+constexpr std::size_t kMaxHostText = 4U << 20;
+
+/// A part of a line, from `begin` to before `end`.
+struct Span {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+/// The parts of `whole` between `separator`s that stand outside brackets. Throws UsageError for a bracket
+/// that is not closed, not opened, or inside another.
+std::vector<Span> split_outside_brackets(const SourceLine& line, Span whole, char separator);
+
+/// The names that the pattern in `span` stands for, the last range turning fastest as in Slurm; an IPv6
+/// address loses its brackets. At most kMaxHosts. Throws UsageError: empty, bad range, or a name that no host
+/// has (a leading dash would be an option of ssh).
+std::vector<std::string> expand_hosts(const SourceLine& line, Span span);
+
+/// Whether the pattern is an IPv6 address in brackets (then no range).
+bool is_bracketed_address(const SourceLine& line, Span span);
+
+/// Whether the text is an IPv6 address without brackets.
+bool is_address(const SourceLine& line, Span span);
+
+/// A decimal number of `span`, from `low` to `high`; `what` says what it is ("a number of slots").
+int number_at(const SourceLine& line, Span span, int low, int high, const std::string& what);
+
+}  // namespace muster::launcher

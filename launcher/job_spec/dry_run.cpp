@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/dry_run.hpp"
+
+#include "agent/core/exit_status.hpp"
+#include "launcher/hosts/placement.hpp"
+#include "launcher/start/core/start_tree.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace muster::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+Json signals_of(const JobSpec& spec) {
+  Json list = Json::array();
+  for (const HandledSignal& signal : spec.signals)
+    list.push_back({{"name", agent::signal_name(signal.number)}, {"named", signal.named}});
+  return list;
+}
+
+const char* name_of(StartForm form) {
+  switch (form) {
+    case StartForm::local:
+      return "local";
+    case StartForm::ssh:
+      return "ssh";
+    case StartForm::slurm:
+      return "slurm";
+    case StartForm::peer:
+      return "peer";
+  }
+  return "";
+}
+
+/// Where workers run, also where no host was listed.
+std::vector<NodePlan> nodes_of(const JobSpec& spec) {
+  if (!spec.nodes.empty() || spec.form == StartForm::peer) return spec.nodes;
+  NodePlan here;
+  here.name = spec.agent.host;
+  here.local = true;
+  here.workers = spec.agent.workers;
+  return {here};
+}
+
+/// For each node the name of the one whose host starts it; empty: the launcher does.
+std::vector<std::string> starters_of(const JobSpec& spec) {
+  std::vector<std::string> names(nodes_of(spec).size());
+  if (spec.remote.ssh_tree == 0) return names;
+  std::vector<bool> local;
+  for (const NodePlan& node : spec.nodes) local.push_back(node.local);
+  const StartTree tree(local, spec.remote.ssh_tree);
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i)
+    if (tree.parent(i) != StartTree::kNobody)
+      names[i] = spec.nodes[static_cast<std::size_t>(tree.parent(i))].name;
+  return names;
+}
+
+Json placement_of(const JobSpec& spec) {
+  const std::vector<std::string> starters = starters_of(spec);
+  Json nodes = Json::array();
+  Json ranks = Json::array();
+  for (const NodePlan& node : nodes_of(spec)) {
+    nodes.push_back({{"name", node.name},
+                     {"user", node.user},
+                     {"ssh_target", node.ssh_target},
+                     {"ssh_port", node.ssh_port},
+                     {"local", node.local},
+                     {"slots", node.slots},
+                     {"workers", node.workers},
+                     {"workers_by", node.workers_by},
+                     {"first_rank", node.first_rank},
+                     {"gpus", node.gpus},
+                     {"started_from", starters[nodes.size()]}});
+    for (int i = 0; i < node.workers && node.first_rank >= 0; ++i)
+      ranks.push_back(
+          {{"rank", node.first_rank + i}, {"host", node.name}, {"local_rank", i}, {"gpu", gpu_of(node, i)}});
+  }
+  return {{"nodes", nodes}, {"ranks", ranks}};
+}
+
+Json remote_of(const RemoteOptions& remote) {
+  Json exported = Json::array();
+  for (const auto& [name, value] : remote.environment) exported.push_back(name);
+  return {{"ssh_command", remote.ssh_command},
+          {"ssh_config", remote.ssh_config},
+          {"ssh_port", remote.ssh_port},
+          {"accept_new_host_keys", remote.accept_new_host_keys},
+          {"ssh_tree", remote.ssh_tree},
+          {"remote_muster", remote.remote_muster},
+          {"push", remote.push},
+          {"working_directory", remote.working_directory},
+          {"exported", exported}};
+}
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+std::string range_text(int first, int count) {
+  if (first < 0 || count == 0) return "?";
+  return std::to_string(first) + (count > 1 ? "-" + std::to_string(first + count - 1) : "");
+}
+
+}  // namespace
+
+std::string placement_table(const JobSpec& spec) {
+  constexpr std::size_t kRanksWidth = 14;
+  std::size_t width = 4;
+  for (const NodePlan& node : spec.nodes) width = std::max(width, node.name.size());
+  std::string text;
+  const std::vector<std::string> starters = starters_of(spec);
+  for (std::size_t place = 0; place < spec.nodes.size(); ++place) {
+    const NodePlan& node = spec.nodes[place];
+    std::string gpus;
+    for (int i = 0; i < node.workers; ++i) gpus += (i == 0 ? "" : ",") + std::to_string(gpu_of(node, i));
+    if (node.gpus.empty()) gpus = range_text(0, node.workers);
+    const std::string workers =
+        node.workers > 0 ? std::to_string(node.workers) : "one for each " + node.workers_by;
+    text += padded(range_text(node.first_rank, node.workers), kRanksWidth) + padded(node.name, width + 2) +
+            padded(workers, 9) + gpus + (node.local ? "  (this machine)" : "") +
+            (starters[place].empty() ? "" : "  (started from " + starters[place] + ")") + "\n";
+  }
+  if (text.empty()) return "";
+  return padded("RANKS", kRanksWidth) + padded("HOST", width + 2) + padded("WORKERS", 9) + "LOCAL GPUS\n" +
+         text;
+}
+
+std::string to_json(const JobSpec& spec) {
+  const Json job = {{"schema", "muster.job"},
+                    {"version", kSchemaVersion},
+                    {"rdzv_backend", spec.rdzv_backend},
+                    {"rdzv_endpoint", spec.rdzv_endpoint},
+                    {"standalone", spec.standalone},
+                    {"form", name_of(spec.form)},
+                    {"placement", placement_of(spec)},
+                    {"remote", remote_of(spec.remote)},
+                    {"gather_logs", spec.gather_logs},
+                    {"secret_file", spec.peer.secret_file},
+                    {"no_secret", spec.peer.no_secret},
+                    {"signals", signals_of(spec)},
+                    {"deadline_ms", spec.deadline.count()},
+                    {"stdin", spec.stdin_policy == StdinPolicy::inherit ? "inherit" : "null"},
+                    {"report_file", spec.report_file},
+                    {"error_file_copy", spec.error_file_copy},
+                    {"agent", Json::parse(agent::to_json(spec.agent))}};
+  return job.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace muster::launcher

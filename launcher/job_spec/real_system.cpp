@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/gpu_inventory.hpp"
+#include "launcher/exit_report/file_io.hpp"
+#include "launcher/hosts/host_list.hpp"
+#include "launcher/job_spec/system.hpp"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <resolv.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <sstream>
+
+namespace muster::launcher {
+namespace {
+
+constexpr std::size_t kMaxHostsFile = 1U << 20;
+
+/// An address that can be bound is ours; the wildcard is not an address of anything.
+bool is_local(const addrinfo& candidate) {
+  if (candidate.ai_family == AF_INET) {
+    sockaddr_in address{};
+    std::memcpy(&address, candidate.ai_addr, sizeof address);
+    if (address.sin_addr.s_addr == htonl(INADDR_ANY)) return false;
+  } else if (candidate.ai_family == AF_INET6) {
+    sockaddr_in6 address{};
+    std::memcpy(&address, candidate.ai_addr, sizeof address);
+    if (IN6_IS_ADDR_UNSPECIFIED(&address.sin6_addr)) return false;
+  } else {
+    return false;
+  }
+  const int fd = socket(candidate.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool bound = bind(fd, candidate.ai_addr, candidate.ai_addrlen) == 0;
+  close(fd);
+  return bound;
+}
+
+std::string numeric(const addrinfo& candidate) {
+  std::array<char, NI_MAXHOST> text{};
+  if (getnameinfo(candidate.ai_addr, candidate.ai_addrlen, text.data(), text.size(), nullptr, 0,
+                  NI_NUMERICHOST) != 0)
+    return "";
+  return text.data();
+}
+
+std::optional<std::string> first_local(const std::string& host, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
+  for (const addrinfo* candidate = found; candidate != nullptr; candidate = candidate->ai_next)
+    if (is_local(*candidate)) return numeric(*candidate);
+  return std::nullopt;
+}
+
+std::string full_host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "localhost";
+  return name.data();
+}
+
+/// The addresses that a hosts file (hosts(5)) gives `name`, in lower case.
+std::vector<std::string> addresses_in(const std::string& content, const std::string& name) {
+  std::vector<std::string> addresses;
+  std::istringstream lines(content);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string address;
+    words >> address;
+    for (std::string word; words >> word;)
+      if (lower_case(word) == name) addresses.push_back(address);
+  }
+  return addresses;
+}
+
+}  // namespace
+
+std::optional<std::string> RealSystem::variable(const std::string& name) const {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+Environment RealSystem::environment() const {
+  Environment all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string_view::npos) continue;
+    all.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
+
+std::string RealSystem::current_directory() const {
+  struct stat here {};
+
+  struct stat named {};
+
+  const auto pwd = variable("PWD");
+  if (pwd && pwd->starts_with('/') && stat(".", &here) == 0 && stat(pwd->c_str(), &named) == 0 &&
+      here.st_dev == named.st_dev && here.st_ino == named.st_ino)
+    return *pwd;
+  const std::unique_ptr<char, void (*)(void*)> current(getcwd(nullptr, 0), free);
+  return current ? current.get() : "/";
+}
+
+std::string RealSystem::user_name() const {
+  std::array<char, 16384> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return "";
+  return found->pw_name;
+}
+
+int RealSystem::cpu_count() const {
+  // Machines with more CPUs than the fixed set holds need a larger one.
+  for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 4) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus),
+                                                               [](cpu_set_t* s) { CPU_FREE(s); });
+    const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
+    if (set && sched_getaffinity(0, bytes, set.get()) == 0) return CPU_COUNT_S(bytes, set.get());
+  }
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+GpuCount RealSystem::gpu_count() const {
+  const agent::GpuInventory inventory = agent::read_gpu_inventory();
+  if (!inventory.error.empty()) return {0, inventory.error};
+  const auto visible = variable("CUDA_VISIBLE_DEVICES");
+  const int count = agent::visible_gpu_count(inventory, visible);
+  if (count > 0) return {count, ""};
+  if (inventory.uuids.empty()) return {0, "the NVIDIA driver lists no GPU"};
+  return {0, "CUDA_VISIBLE_DEVICES=" + visible.value_or("") + " hides all " +
+                 std::to_string(inventory.uuids.size()) + " of this machine"};
+}
+
+std::string RealSystem::host_name() const {
+  const std::string name = full_host_name();
+  return name.substr(0, name.find('.'));
+}
+
+std::string RealSystem::new_job_id() const {
+  std::array<unsigned char, 16> bytes{};
+  if (getentropy(bytes.data(), bytes.size()) != 0) std::abort();  // cannot fail for 16 bytes since Linux 3.17
+  bytes[6] = static_cast<unsigned char>((bytes[6] & 0x0f) | 0x40);
+  bytes[8] = static_cast<unsigned char>((bytes[8] & 0x3f) | 0x80);
+  std::string id;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    static constexpr char digits[] = "0123456789abcdef";
+    if (i == 4 || i == 6 || i == 8 || i == 10) id += '-';
+    id += digits[bytes[i] >> 4];
+    id += digits[bytes[i] & 15];
+  }
+  return id;
+}
+
+std::optional<std::string> RealSystem::local_address(const std::string& host) const {
+  if (host == "localhost") return "127.0.0.1";
+  if (const auto address = first_local(host, AI_NUMERICHOST)) return address;
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* parsed = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &parsed) == 0) {  // an address, but not one of ours
+    freeaddrinfo(parsed);
+    return std::nullopt;
+  }
+  // A name. The defaults of the resolver would let a dead name server hold us for half a minute.
+  if (res_init() == 0) {
+    _res.retrans = 2;
+    _res.retry = 1;
+  }
+  if (const auto address = first_local(host, 0)) return address;
+  const std::string own = full_host_name();
+  if (host == own || host == own.substr(0, own.find('.'))) return "127.0.0.1";
+  return std::nullopt;
+}
+
+bool RealSystem::is_this_machine(const std::string& host) const {
+  const std::string wanted = lower_case(host);
+  const std::string own = lower_case(full_host_name());
+  if (wanted == "localhost" || wanted == own || wanted == own.substr(0, own.find('.'))) return true;
+  if (first_local(wanted, AI_NUMERICHOST)) return true;
+  std::string reason;
+  const auto content = file_text("/etc/hosts", kMaxHostsFile, reason);
+  if (!content) return false;
+  for (const std::string& address : addresses_in(*content, wanted))
+    if (first_local(address, AI_NUMERICHOST)) return true;
+  return false;
+}
+
+std::optional<std::string> RealSystem::file_text(const std::string& path, std::size_t limit,
+                                                 std::string& reason) const {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    reason = strerrordesc_np(errno);
+    return std::nullopt;
+  }
+  std::string text;
+  std::array<char, 4096> part{};
+  ssize_t count = 1;
+  while (count > 0 && text.size() <= limit) {
+    count = read(fd, part.data(), part.size());
+    if (count > 0) text.append(part.data(), static_cast<std::size_t>(count));
+  }
+  if (count < 0) reason = strerrordesc_np(errno);
+  close(fd);
+  if (count < 0) return std::nullopt;
+  return text.substr(0, limit + 1);
+}
+
+FileKind RealSystem::file_kind(const std::string& path) const {
+  struct stat status {};
+
+  if (stat(path.c_str(), &status) != 0) return errno == EACCES ? FileKind::unreadable : FileKind::missing;
+  if (S_ISDIR(status.st_mode)) return FileKind::directory;
+  // faccessat with AT_EACCESS: root may read everything but execute only what has an x bit.
+  if (faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0) return FileKind::executable;
+  return faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) == 0 ? FileKind::readable : FileKind::unreadable;
+}
+
+std::string RealSystem::shebang(const std::string& path) const {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return "";
+  std::array<char, 256> head{};
+  const ssize_t count = read(fd, head.data(), head.size());
+  close(fd);
+  const std::string_view text(head.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  if (!text.starts_with("#!")) return "";
+  const std::size_t begin = text.find_first_not_of(" \t", 2);
+  const std::size_t end = text.find_first_of(" \t\r\n", begin);
+  if (begin == std::string_view::npos || end == std::string_view::npos) return "";
+  return std::string(text.substr(begin, end - begin));
+}
+
+bool RealSystem::can_write_file(const std::string& path) const {
+  return launcher::can_write_file(path);
+}
+
+StdinPolicy RealSystem::stdin_policy() const {
+  if (fcntl(STDIN_FILENO, F_GETFD) < 0) return StdinPolicy::null_device;
+  if (isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) != getpgrp()) return StdinPolicy::null_device;
+  return StdinPolicy::inherit;
+}
+
+}  // namespace muster::launcher

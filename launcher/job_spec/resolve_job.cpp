@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_job.hpp"
+
+#include "agent/core/exit_status.hpp"
+#include "launcher/cli/value_syntax.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "launcher/job_spec/log_directory.hpp"
+#include "launcher/job_spec/resolve_hosts.hpp"
+#include "launcher/job_spec/resolve_program.hpp"
+#include "launcher/job_spec/resolve_rendezvous.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+
+namespace muster::launcher {
+namespace {
+
+/// Flags of torchrun that ask for something this version does not have.
+void refuse_unavailable(const CliOptions& options) {
+  const auto refuse = [](const std::optional<GivenText>& given, const std::string& why) {
+    if (given) throw UsageError(given->quoted() + " " + why);
+  };
+  refuse(options.logs_specs.given,
+         "names a Python plug-in, which muster cannot load; use --log-dir, --redirects and --tee");
+  if (options.event_log_handler.value != "null")
+    refuse(options.event_log_handler.given,
+           "is not available: only 'null' is; use --report FILE for a record of the job");
+}
+
+/// With --virtual-local-rank each worker gets one entry of the parent's list.
+void check_virtual_ranks(const CliOptions& options, const System& system, int workers) {
+  const auto visible = system.variable("CUDA_VISIBLE_DEVICES");
+  if (!options.virtual_local_rank.value || !visible) return;
+  const std::size_t entries = visible->empty() ? 0 : split(*visible, ',').size();
+  if (entries < static_cast<std::size_t>(workers))
+    throw UsageError(options.virtual_local_rank.given->source + ": CUDA_VISIBLE_DEVICES=" + *visible +
+                     " has " + std::to_string(entries) + " entries for " + std::to_string(workers) +
+                     " workers; list more GPUs or start fewer workers");
+}
+
+/// On one of the nodes, as far as we know.
+bool several_workers(const JobSpec& spec) {
+  return std::any_of(spec.nodes.begin(), spec.nodes.end(),
+                     [](const NodePlan& node) { return node.workers != 1; }) ||
+         spec.agent.workers > 1;
+}
+
+/// torchrun's rule: without the variable, several workers get one OpenMP thread each.
+void apply_omp_rule(const System& system, ResolvedJob& job) {
+  if (!several_workers(job.spec) || system.variable("OMP_NUM_THREADS")) return;
+  job.spec.agent.environment.emplace_back("OMP_NUM_THREADS", "1");
+  const int workers = job.spec.agent.workers;
+  job.notices.push_back(
+      "OMP_NUM_THREADS=1 for each of " + (job.spec.nodes.empty() ? std::to_string(workers) : "the") +
+      " workers, so that they do not crowd each other out; set the variable to choose another number");
+}
+
+void resolve_signals(const CliOptions& options, JobSpec& spec) {
+  const bool named = options.signals_to_handle.given.has_value();
+  std::vector<int> numbers = options.signals_to_handle.value;
+  if (!named) numbers = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+  for (const int number : numbers) spec.signals.push_back({number, named});
+  spec.agent.environment.emplace_back(
+      "TORCHELASTIC_SIGNALS_TO_HANDLE",
+      named ? options.signals_to_handle.given->text : std::string("SIGTERM,SIGINT,SIGHUP,SIGQUIT"));
+}
+
+void resolve_times(const CliOptions& options, const System& system, JobSpec& spec) {
+  spec.deadline = options.timeout.value;
+  spec.agent.max_restarts = options.max_restarts.value;
+  spec.agent.shutdown_timeout = options.shutdown_timeout.value;
+  const std::string variable = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
+  if (const auto text = system.variable(variable); text && !options.shutdown_timeout.given)
+    spec.agent.shutdown_timeout = parse_seconds({*text, variable}, false);
+  const std::string report_after = "MUSTER_REPORT_AFTER";
+  if (const auto text = system.variable(report_after))
+    spec.agent.report_after = parse_seconds({*text, report_after}, false);
+  const RdzvConf& conf = options.rdzv_conf.value;
+  if (conf.join_timeout) spec.agent.join_timeout = *conf.join_timeout;
+  if (conf.last_call_timeout) spec.agent.last_call_timeout = *conf.last_call_timeout;
+}
+
+void resolve_output(const CliOptions& options, const System& system, JobSpec& spec) {
+  agent::OutputSpec& output = spec.agent.output;
+  output.redirects = options.redirects.value;
+  output.tee = options.tee.value;
+  output.line_prefix_template = options.log_line_prefix_template.value;
+  if (output.line_prefix_template.empty())
+    output.line_prefix_template = system.variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("");
+  output.console_ranks = options.local_ranks_filter.value;
+  output.stdout_filters = options.duplicate_stdout_filters.value;
+  output.stderr_filters = options.duplicate_stderr_filters.value;
+  spec.raw_output = output.raw_output = options.raw_output.value;
+  output.rank_prefix = spec.nodes.size() > 1;
+  output.gather_logs = options.gather_logs.given.has_value();
+  spec.gather_logs = options.gather_logs.value;
+  const LogDirectory directory =
+      plan_log_directory(options.log_dir.value, system.variable("TMPDIR").value_or(""), spec.agent.run_id);
+  output.log_dir = directory.path;
+  output.log_dir_is_temporary = directory.temporary;
+  if (output.log_dir.empty() && (output.redirects.any() || output.tee.any()))
+    throw UsageError(options.log_dir.given->quoted() +
+                     " means no log files, but --redirects or --tee asks for some; give a directory");
+  spec.report_file = options.report.value;
+  if (!spec.report_file.empty() && !system.can_write_file(spec.report_file))
+    throw UsageError(options.report.given->quoted() +
+                     " cannot be written; give a file in a directory that can");
+  spec.error_file_copy = system.variable("TORCHELASTIC_ERROR_FILE").value_or("");
+}
+
+void resolve_binding(const CliOptions& options, JobSpec& spec) {
+  if (options.bind_to.given && options.bind_to.value != "none" && options.numa_binding.given)
+    throw UsageError(options.bind_to.given->quoted() + " and " + options.numa_binding.given->quoted() +
+                     " contradict each other; give one of them");
+  spec.agent.bind_to = options.bind_to.value;
+  spec.agent.numa_binding = options.numa_binding.value;
+}
+
+/// This machine is one of the job's hosts.
+bool runs_here(const JobSpec& spec) {
+  return spec.nodes.empty() ||
+         std::any_of(spec.nodes.begin(), spec.nodes.end(), [](const NodePlan& node) { return node.local; });
+}
+
+}  // namespace
+
+ResolvedJob resolve_job(const CliOptions& options, const System& system) {
+  refuse_unavailable(options);
+  ResolvedJob job;
+  JobSpec& spec = job.spec;
+  spec.agent.host = system.host_name();
+  spec.agent.role = options.role.value;
+  spec.agent.virtual_local_rank = options.virtual_local_rank.value;
+  resolve_hosts(options, system, job);
+  resolve_rendezvous(options, system, job);
+  resolve_times(options, system, spec);
+  resolve_output(options, system, spec);
+  if (options.gather_logs.given && !options.redirects.value.any() && !options.tee.value.any())
+    job.notices.push_back(options.gather_logs.given->source +
+                          " has nothing to gather: no log files are written; give --tee or --redirects, too");
+  resolve_signals(options, spec);
+  resolve_worker_environment(options, system, job);
+  if (spec.nodes.empty()) check_virtual_ranks(options, system, spec.agent.workers);
+  resolve_binding(options, spec);
+  apply_omp_rule(system, job);
+  ProgramCommand program = resolve_program(options, system, spec.agent.working_directory, runs_here(spec));
+  spec.agent.command = std::move(program.command);
+  spec.agent.first_script_argument = program.first_script_argument;
+  spec.stdin_policy = system.stdin_policy();
+  return job;
+}
+
+}  // namespace muster::launcher

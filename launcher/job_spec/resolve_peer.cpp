@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_peer.hpp"
+
+#include "launcher/cli/value_syntax.hpp"
+#include "launcher/core/launch_error.hpp"
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <random>
+
+namespace muster::launcher {
+namespace {
+
+constexpr int kC10dPort = 29400;
+constexpr std::chrono::seconds kStaticTimeout{900};
+
+/// Where the nodes meet, and the flag that says so.
+struct Meeting {
+  std::string host;
+  int port = 0;
+  GivenText given;
+};
+
+void check_meeting(const Meeting& meeting) {
+  if (meeting.host.empty() || meeting.host == "0.0.0.0" || meeting.host == "::")
+    throw UsageError(meeting.given.quoted() +
+                     " is no address that other nodes can reach; name the host that all nodes meet at");
+  if (meeting.port == 0)
+    throw UsageError(meeting.given.quoted() +
+                     ": the nodes of a job must know the port where they meet; give one from 1 to 65535");
+}
+
+Meeting static_meeting(const CliOptions& options) {
+  if (!options.rdzv_endpoint.value.empty()) {
+    const GivenText& given = *options.rdzv_endpoint.given;
+    const Endpoint endpoint = parse_endpoint(given);
+    if (!endpoint.port)
+      throw UsageError(given.quoted() +
+                       " has no port, and the static rendezvous has no default for one; give " + given.text +
+                       ":29500, the same on every host");
+    return {endpoint.host, *endpoint.port, given};
+  }
+  const auto& address = options.master_addr;
+  const GivenText given = address.given.value_or(GivenText{address.value, "--master-addr"});
+  Meeting meeting{bare_host(given), options.master_port.value, given};
+  if (options.master_port.given && meeting.port == 0) meeting.given = *options.master_port.given;
+  return meeting;
+}
+
+Meeting c10d_meeting(const CliOptions& options, ResolvedJob& job) {
+  if (options.rdzv_endpoint.value.empty()) {
+    job.notices.push_back("without --rdzv-endpoint the nodes meet on this machine only (localhost:" +
+                          std::to_string(kC10dPort) + "); give --rdzv-endpoint HOST:PORT for several hosts");
+    return {"localhost", kC10dPort, {"localhost", "--rdzv-endpoint"}};
+  }
+  const GivenText& given = *options.rdzv_endpoint.given;
+  const Endpoint endpoint = parse_endpoint(given);
+  return {endpoint.host, endpoint.port.value_or(kC10dPort), given};
+}
+
+void say_what_has_no_effect(const CliOptions& options, ResolvedJob& job) {
+  for (const auto* given : {&options.node_rank.given, &options.master_addr.given, &options.master_port.given})
+    if (*given)
+      job.notices.push_back((*given)->quoted() +
+                            " has no effect with the c10d rendezvous; use --rdzv-backend static");
+}
+
+void resolve_static(const CliOptions& options, const System& system, ResolvedJob& job,
+                    const Meeting& meeting) {
+  JobSpec& spec = job.spec;
+  if (spec.agent.min_nodes != spec.agent.max_nodes)
+    throw UsageError(options.nnodes.given->quoted() +
+                     " is elastic, which the static rendezvous is not; give " +
+                     "--rdzv-backend c10d or a single number of nodes");
+  const int rank = options.node_rank.value;
+  if (rank >= spec.agent.max_nodes)
+    throw UsageError(options.node_rank.given->quoted() + " is no place among " +
+                     std::to_string(spec.agent.max_nodes) + " nodes (" + options.nnodes.given->quoted() +
+                     "); ranks of nodes begin at 0");
+  const bool elsewhere = rank == 0 && !system.local_address(meeting.host);
+  if (elsewhere && !options.node_rank.given)
+    throw UsageError(
+        meeting.given.quoted() + ": '" + meeting.host +
+        "' is not an address of this machine, but without --node-rank this node has rank 0 and hosts "
+        "the rendezvous; give --node-rank 1, 2, ... on the other hosts");
+  if (elsewhere)
+    job.notices.push_back(options.node_rank.given->quoted() + " makes this host (" + spec.agent.host +
+                          ") the one where all nodes meet, but " + meeting.given.quoted() +
+                          " is not an address of it; if '" + meeting.host +
+                          "' has --node-rank 0 as well, both wait for the others in vain: give each host its "
+                          "own --node-rank");
+  spec.peer.node_rank = rank;
+  spec.peer.hosts_coordinator = rank == 0;
+  const auto& timeout = options.rdzv_conf.value.timeout;
+  spec.agent.join_timeout =
+      timeout ? parse_seconds(*timeout, true) : std::chrono::milliseconds(kStaticTimeout);
+}
+
+void resolve_c10d(const CliOptions& options, const System& system, ResolvedJob& job, const Meeting& meeting) {
+  say_what_has_no_effect(options, job);
+  PeerOptions& peer = job.spec.peer;
+  const auto& is_host = options.rdzv_conf.value.is_host;
+  peer.hosts_coordinator = is_host.value_or(system.local_address(meeting.host).has_value());
+  peer.hosting_inferred = !is_host && peer.hosts_coordinator;
+}
+
+bool is_loopback(const std::string& host) {
+  in_addr four{};
+  in6_addr six{};
+  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24U == 127;
+  return host == "localhost" ||
+         (::inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six));
+}
+
+/// Whoever reaches such a job runs code as this user.
+void check_without_secret(const CliOptions& options, const Meeting& meeting) {
+  const std::string advice =
+      "; without a key nodes meet on one machine only: give --rdzv-endpoint localhost:" +
+      std::to_string(meeting.port) +
+      ", or leave the flag out and copy ~/.config/muster/key (or the file of "
+      "--secret-file) to every host";
+  if (!is_loopback(meeting.host))
+    throw UsageError(meeting.given.quoted() +
+                     " is not a loopback address, and --insecure-no-secret is given" + advice);
+  if (options.interface_name.given)
+    throw UsageError(options.interface_name.given->quoted() + " and --insecure-no-secret are given" + advice);
+}
+
+/// What must not differ between the nodes.
+std::map<std::string, std::string> settings_of(const JobSpec& spec) {
+  const auto& agent = spec.agent;
+  std::string nodes = std::to_string(agent.min_nodes);
+  if (agent.max_nodes != agent.min_nodes) nodes += ":" + std::to_string(agent.max_nodes);
+  return {{"--nnodes", nodes},
+          {"--max-restarts", std::to_string(agent.max_restarts)},
+          {"--rdzv-backend", spec.rdzv_backend},
+          {"--store-proxy", spec.store_proxy ? "on" : "off"}};
+}
+
+/// Several nodes of one job may run on one host (torchrun allows it), even in containers that have the same
+/// host name and process number, and names of nodes are unique.
+std::string random_digits() {
+  char digits[9];
+  std::snprintf(digits, sizeof digits, "%08x", std::random_device{}());
+  return digits;
+}
+
+void fill_node(const JobSpec& spec, agent::NodeSpec& node) {
+  node.form = agent::NodeSpec::Form::peer;
+  node.name = spec.agent.host + ":" + std::to_string(::getpid()) + "-" + random_digits();
+  node.node_rank = spec.peer.node_rank;
+  node.coordinator = spec.peer.hosts_coordinator;
+  node.coordinator_host = spec.peer.endpoint_host;
+  node.coordinator_port = spec.peer.endpoint_port;
+  node.listen_port = spec.peer.endpoint_port;
+  node.hosting_inferred = spec.peer.hosting_inferred;
+  node.waits_for_name = spec.peer.waits_for_name;
+  node.interface_name = spec.interface_name;
+  node.local_addr = spec.local_addr;
+  node.store_proxy = spec.store_proxy;
+  node.settings = spec.peer.settings;
+}
+
+}  // namespace
+
+bool is_peer_form(const CliOptions& options) {
+  if (options.standalone.value || options.nnodes.value.max < 2) return false;
+  if (options.host.given || options.hostfile.given) return false;
+  return !options.rdzv_endpoint.value.empty() || options.rdzv_backend.given || options.node_rank.given ||
+         options.master_addr.given || options.master_port.given;
+}
+
+void begin_peer(const CliOptions& options, JobSpec& spec) {
+  spec.form = StartForm::peer;
+  if (options.gather_logs.given)
+    throw UsageError(
+        options.gather_logs.given->quoted() +
+        " brings log files to the host that starts all others, but here each host starts its own; "
+        "leave it out: the logs are on their hosts, where --log-dir says");
+  spec.interface_name = options.interface_name.value;
+  spec.local_addr = options.local_addr.value;
+  spec.store_proxy = options.store_proxy.value;
+  spec.agent.max_restarts = options.max_restarts.value;
+  spec.peer.secret_file = options.secret_file.value;
+  spec.peer.no_secret = options.insecure_no_secret.value;
+  if (options.secret_file.given && spec.peer.no_secret)
+    throw UsageError(options.secret_file.given->quoted() +
+                     " and --insecure-no-secret contradict each other; leave one out");
+}
+
+void finish_peer(JobSpec& spec) {
+  spec.peer.settings = settings_of(spec);
+  fill_node(spec, spec.agent.node);
+}
+
+void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& job) {
+  JobSpec& spec = job.spec;
+  begin_peer(options, spec);
+  const bool is_static = options.rdzv_backend.value == "static";
+  spec.rdzv_backend = is_static ? "static" : "c10d";
+  const Meeting meeting = is_static ? static_meeting(options) : c10d_meeting(options, job);
+  check_meeting(meeting);
+  if (job.spec.peer.no_secret) check_without_secret(options, meeting);
+  spec.peer.endpoint_host = meeting.host;
+  spec.peer.endpoint_port = meeting.port;
+  spec.peer.endpoint_given = meeting.given.quoted();
+  const RdzvConf& conf = options.rdzv_conf.value;
+  spec.peer.waits_for_name = conf.join_timeout.has_value() || conf.timeout.has_value();
+  if (is_static)
+    resolve_static(options, system, job, meeting);
+  else
+    resolve_c10d(options, system, job, meeting);
+  finish_peer(spec);
+}
+
+}  // namespace muster::launcher

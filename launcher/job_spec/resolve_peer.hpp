@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "launcher/job_spec/resolve_job.hpp"
+
+namespace muster::launcher {
+
+/// Whether the same command is meant to run on every host (torchrun's way): more than one node, and a flag
+/// that says how nodes meet.
+bool is_peer_form(const CliOptions& options);
+
+/// Where the nodes meet, who hosts the meeting, this node's place: torchrun's rules for c10d and static.
+/// Fills job.spec.peer and job.spec.agent.node. Throws UsageError.
+void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& job);
+
+/// What all peers have in common: before and after spec.peer says who meets where.
+void begin_peer(const CliOptions& options, JobSpec& spec);
+void finish_peer(JobSpec& spec);
+
+}  // namespace muster::launcher

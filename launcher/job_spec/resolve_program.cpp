@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_program.hpp"
+
+#include "launcher/cli/value_syntax.hpp"
+#include "launcher/core/launch_error.hpp"
+
+namespace muster::launcher {
+namespace {
+
+/// run_path() in an interpreter of its own; sys.argv is then the script and its arguments, as under torchrun.
+constexpr const char* kRunPath =
+    "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')";
+
+bool has_slash(const std::string& name) {
+  return name.find('/') != std::string::npos;
+}
+
+LaunchError not_found(const std::string& text) {
+  return LaunchError(kExitNotFound, text);
+}
+
+LaunchError not_executable(const std::string& text) {
+  return LaunchError(kExitNotExecutable, text);
+}
+
+struct Found {
+  FileKind kind = FileKind::missing;
+  std::string path;
+};
+
+ProgramCommand with_arguments(std::vector<std::string> command, const std::vector<std::string>& program) {
+  const std::size_t first = command.size();
+  command.insert(command.end(), program.begin() + 1, program.end());
+  return {std::move(command), first};
+}
+
+class Resolver {
+ public:
+  Resolver(const System& system, const std::string& directory, bool runs_here)
+      : system_(system), directory_(directory), runs_here_(runs_here) {}
+
+  std::string interpreter() const {
+    const auto chosen = system_.variable("PYTHON_EXEC");
+    const std::string python = chosen && !chosen->empty() ? *chosen : "python3";
+    check_command(python, chosen ? "correct the variable PYTHON_EXEC"
+                                 : "install Python, or name an interpreter by the variable PYTHON_EXEC");
+    return python;
+  }
+
+  /// A file that Python is to run.
+  void check_script(const std::string& script) const {
+    if (!runs_here_) return;
+    const FileKind kind = kind_of(script);
+    if (kind == FileKind::missing)
+      throw not_found("program '" + script + "' does not exist" + where() + "; check the path" +
+                      (has_slash(script) ? "" : ", or use --module for a Python module"));
+    if (kind == FileKind::unreadable)
+      throw not_executable("program '" + script + "' cannot be read; check its permissions");
+    if (kind == FileKind::directory && kind_of(script + "/__main__.py") == FileKind::missing)
+      throw not_executable("program '" + script +
+                           "' is a directory without __main__.py; give the program in it");
+  }
+
+  /// `program` as a command, with or without a slash.
+  void check_command(const std::string& program, const std::string& advice) const {
+    if (!runs_here_) return;
+    const Found found = has_slash(program) ? Found{kind_of(program), program} : find_in_path(program);
+    if (found.kind == FileKind::missing)
+      throw not_found("program '" + program + "' does not exist" +
+                      (has_slash(program) ? where() : std::string(" in PATH")) + "; " + advice);
+    if (found.kind == FileKind::directory)
+      throw not_executable("program '" + program + "' is a directory; give the program in it");
+    if (found.kind != FileKind::executable)
+      throw not_executable("program '" + found.path + "' is not executable; run chmod +x on it, or " +
+                           advice);
+    check_shebang(program, found.path);
+  }
+
+  /// Without any flag that says how: a command, or a file for Python.
+  ProgramCommand guess(const std::vector<std::string>& program) const {
+    const std::string& name = program.front();
+    if (!name.ends_with(".py")) {
+      if (!has_slash(name) && find_in_path(name).kind == FileKind::executable) {
+        check_command(name, "");
+        return with_arguments({name}, program);
+      }
+      const FileKind kind = kind_of(name);
+      if (kind == FileKind::executable) {
+        if (runs_here_) check_shebang(name, name);
+        return with_arguments({has_slash(name) ? name : "./" + name}, program);
+      }
+      if (!runs_here_ && kind == FileKind::missing) return with_arguments({name}, program);
+    }
+    check_script(name);
+    return with_arguments({interpreter(), "-u", name}, program);
+  }
+
+ private:
+  FileKind kind_of(const std::string& path) const { return system_.file_kind(in_directory(path)); }
+
+  std::string in_directory(const std::string& path) const {
+    return directory_.empty() || path.starts_with('/') ? path : directory_ + "/" + path;
+  }
+
+  std::string where() const { return directory_.empty() ? "" : " in '" + directory_ + "'"; }
+
+  /// As a shell finds a command without a slash: the first executable file of PATH.
+  Found find_in_path(const std::string& name) const {
+    Found best;
+    if (name.empty()) return best;
+    for (const std::string& directory :
+         split(system_.variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin"), ':')) {
+      const std::string path = (directory.empty() ? "." : directory) + "/" + name;
+      const FileKind kind = kind_of(path);
+      if (kind == FileKind::executable) return {kind, path};
+      if (kind != FileKind::missing && kind != FileKind::directory && best.kind == FileKind::missing)
+        best = {kind, path};
+    }
+    return best;
+  }
+
+  void check_shebang(const std::string& program, const std::string& path) const {
+    const std::string named = system_.shebang(in_directory(path));
+    if (!named.empty() && named[0] == '/' && system_.file_kind(named) == FileKind::missing)
+      throw not_found("program '" + program + "': its interpreter '" + named +
+                      "' does not exist; install it or mend the first line of the file");
+  }
+
+  const System& system_;
+  const std::string& directory_;
+  bool runs_here_;
+};
+
+}  // namespace
+
+ProgramCommand resolve_program(const CliOptions& options, const System& system, const std::string& directory,
+                               bool runs_here) {
+  const std::vector<std::string>& program = options.program;
+  if (program.empty() || program.front().empty())
+    throw UsageError(
+        "no program given; write it after the flags, as in 'muster run --nproc-per-node 2 train.py'");
+  const std::string& name = program.front();
+  const Resolver resolver(system, directory, runs_here);
+  if (options.run_path.value) {
+    resolver.check_script(name);
+    return with_arguments({resolver.interpreter(), "-u", "-c", kRunPath, name}, program);
+  }
+  if (options.module.value && options.no_python.value)
+    throw UsageError(options.no_python.given->source + " and " + options.module.given->source +
+                     " contradict each other; give one of them");
+  if (options.module.value) return with_arguments({resolver.interpreter(), "-u", "-m", name}, program);
+  if (options.no_python.value) {
+    resolver.check_command(name, "check the name");
+    return with_arguments({name}, program);
+  }
+  return resolver.guess(program);
+}
+
+}  // namespace muster::launcher

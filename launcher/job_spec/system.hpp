@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What resolving a job asks of the machine; tests give their own answers.
+#pragma once
+
+#include "launcher/core/job_spec.hpp"
+#include "launcher/hosts/exported_environment.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace muster::launcher {
+
+enum class FileKind { missing, directory, executable, readable, unreadable };
+
+struct GpuCount {
+  int count = 0;
+  /// Why there is none; empty otherwise.
+  std::string reason;
+};
+
+class System {
+ public:
+  virtual ~System() = default;
+
+  /// An environment variable of ours.
+  virtual std::optional<std::string> variable(const std::string& name) const = 0;
+  /// All of them.
+  virtual Environment environment() const = 0;
+  /// As the shell calls it ($PWD), if that is where we are.
+  virtual std::string current_directory() const = 0;
+  /// Of the user that we are; empty if the system has no name for it.
+  virtual std::string user_name() const = 0;
+  /// CPUs in our affinity mask.
+  virtual int cpu_count() const = 0;
+  /// GPUs that CUDA programs started by us would see.
+  virtual GpuCount gpu_count() const = 0;
+  /// Short name of this host.
+  virtual std::string host_name() const = 0;
+  /// A new random job id (UUID, version 4).
+  virtual std::string new_job_id() const = 0;
+  /// The numeric form of `host` if it is an address of this machine; nothing otherwise. A wildcard is
+  /// nobody's address. Asks the resolver (a few seconds at most) only for names other than "localhost".
+  virtual std::optional<std::string> local_address(const std::string& host) const = 0;
+  /// Whether a host of a host list is this one. Asks no name server: names of this host, names that the
+  /// system's hosts file gives to addresses of ours, and such addresses.
+  virtual bool is_this_machine(const std::string& host) const = 0;
+  /// The content, at most `limit` bytes and one. Nothing, and why, if it cannot be read.
+  virtual std::optional<std::string> file_text(const std::string& path, std::size_t limit,
+                                               std::string& reason) const = 0;
+  virtual FileKind file_kind(const std::string& path) const = 0;
+  /// The interpreter that the file's first line names (#!), empty if there is none.
+  virtual std::string shebang(const std::string& path) const = 0;
+  /// Whether --report can be written there.
+  virtual bool can_write_file(const std::string& path) const = 0;
+  virtual StdinPolicy stdin_policy() const = 0;
+
+ protected:
+  System() = default;
+  System(const System&) = default;
+  System& operator=(const System&) = default;
+};
+
+/// The machine we run on.
+class RealSystem : public System {
+ public:
+  std::optional<std::string> variable(const std::string& name) const override;
+  Environment environment() const override;
+  std::string current_directory() const override;
+  std::string user_name() const override;
+  int cpu_count() const override;
+  GpuCount gpu_count() const override;
+  std::string host_name() const override;
+  std::string new_job_id() const override;
+  std::optional<std::string> local_address(const std::string& host) const override;
+  bool is_this_machine(const std::string& host) const override;
+  std::optional<std::string> file_text(const std::string& path, std::size_t limit,
+                                       std::string& reason) const override;
+  FileKind file_kind(const std::string& path) const override;
+  std::string shebang(const std::string& path) const override;
+  bool can_write_file(const std::string& path) const override;
+  StdinPolicy stdin_policy() const override;
+};
+
+}  // namespace muster::launcher

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/commands.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "rendezvous/log/terminal_text.hpp"
+
+#include <fcntl.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace muster::launcher;
+
+constexpr const char* kUsage =
+    "Usage: muster COMMAND [flags]\n"
+    "\n"
+    "  run          start the workers of a job, on this machine or many, watch them, end them\n"
+    "  rendezvous   run a key-value store for agents of torchrun or your own programs\n"
+    "  agent        what 'muster run' starts on other hosts; of no use by hand\n"
+    "  branch       the same on hosts that start others (--ssh-tree)\n"
+    "  --version    print the version\n"
+    "  --help       print this text; run and rendezvous have their own --help\n"
+    "\n"
+    "Example: muster run --nproc-per-node 2 train.py\n";
+
+int dispatch(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    std::fputs(kUsage, stderr);
+    return kExitUsage;
+  }
+  const std::string& command = arguments.front();
+  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  if (command == "run") return run_command(rest);
+  if (command == "agent") return agent_command(rest);
+  if (command == "branch") return branch_command(rest);
+  if (command == "rendezvous") return rendezvous_command(rest);
+  if (command == "--help" || command == "-h" || command == "help")
+    return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
+  if (command == "--version") return std::puts("muster " MUSTER_VERSION) < 0 ? 1 : 0;
+  throw UsageError("'" + command + "' is not a command; use run or rendezvous, as in 'muster run " + command +
+                   "'");
+}
+
+int report(const std::string& text, int exit_code) {
+  std::fprintf(stderr, "muster: error: %s\n", muster::for_terminal(text).c_str());
+  return exit_code;
+}
+
+/// Started with one of 0, 1 and 2 closed, the next descriptor of ours would get its number, and what is
+/// written to "stderr" would go into a pipe of ours.
+void open_standard_descriptors() {
+  for (int fd = 0; fd < 3; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  open_standard_descriptors();
+  try {
+    return dispatch(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const LaunchError& error) {
+    const int code = report(error.what(), error.exit_code());
+    for (const std::string& line : error.excerpt()) std::fprintf(stderr, "  %s\n", line.c_str());
+    return code;
+  } catch (const std::exception& error) {
+    return report(std::string("internal failure: ") + error.what() + "; please report it",
+                  kExitLauncherFailure);
+  }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/nodes/coordinator_line.hpp"
+
+#include "agent/channel_transport.hpp"
+#include "launcher/core/exit_code.hpp"
+#include "rendezvous/client/channel.hpp"
+#include "rendezvous/client/coordinator_client.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/protocol/errc.hpp"
+#include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
+#include "rendezvous/tls/secret.hpp"
+#include "rendezvous/tls/tls_stream.hpp"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+namespace muster::launcher {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using rendezvous::PeerIdentity;
+
+namespace {
+
+constexpr std::chrono::seconds kReachWithin{5};
+
+PeerIdentity identity_of(const std::string& run_id) {
+  return {PeerIdentity::Role::launcher, run_id, kLauncherName, 1};
+}
+
+/// Failures of a living node have a rank or another exit code; that node reports by itself.
+bool is_lost(const rendezvous::JobClosed& verdict) {
+  return !verdict.succeeded && verdict.rank < 0 && verdict.exit_code == kExitLauncherFailure;
+}
+
+}  // namespace
+
+struct CoordinatorLine::State : std::enable_shared_from_this<State> {
+  State(asio::any_io_executor line_executor, CoordinatorLineOptions line_options, rendezvous::Secret line_key)
+      : executor(std::move(line_executor)), options(std::move(line_options)), key(std::move(line_key)) {}
+
+  awaitable<std::unique_ptr<rendezvous::ByteStream>> dial(rendezvous::TimePoint deadline) {
+    rendezvous::Endpoint where{options.endpoint.host, options.endpoint.port};
+    co_return co_await rendezvous::connect_tls(executor, std::move(where), identity_of(options.run_id),
+                                               key.copy(), deadline);
+  }
+
+  void connect() {
+    rendezvous::ClientOptions client_options;
+    client_options.run_id = options.run_id;
+    client_options.node = kLauncherName;
+    client_options.role = rendezvous::Role::launcher;
+    client_options.host = options.host;
+    client_options.version = options.version;
+    client_options.lost_after = rendezvous::kDeadAfter;
+    rendezvous::ClientEvents events;
+    events.lost = [weak = weak_from_this()](const std::string& reason) {
+      const auto self = weak.lock();
+      if (!self || !std::exchange(self->usable, false)) return;
+      log_info("the launcher's connection to the coordinator has ended: " + reason);
+      if (self->options.lost) self->options.lost();
+    };
+    events.job_closed = [weak = weak_from_this()](const rendezvous::JobClosed& verdict) {
+      const auto self = weak.lock();
+      if (self && self->options.job_closed)
+        self->options.job_closed(verdict.node, is_lost(verdict), verdict.reason);
+    };
+    events.round_ended = [weak = weak_from_this()](const rendezvous::RoundEnd& end) {
+      const auto self = weak.lock();
+      const bool lost = end.cause == rendezvous::RoundEndCause::node_lost;
+      if (self && lost && self->options.node_lost) self->options.node_lost(end.node, end.text);
+    };
+    const auto deadline = std::chrono::steady_clock::now() + kReachWithin;
+    client.emplace(
+        executor, [this](rendezvous::TimePoint until) { return dial(until); }, deadline,
+        std::move(client_options), std::move(events));
+    asio::co_spawn(executor, wait_until_connected(shared_from_this(), deadline),
+                   [](const std::exception_ptr&) {
+                     // It has said what failed.
+                   });
+  }
+
+  static awaitable<void> wait_until_connected(std::shared_ptr<State> self, rendezvous::TimePoint deadline) {
+    try {
+      co_await self->client->connected(deadline);
+      self->usable = true;
+      self->connecting = false;
+    } catch (const rendezvous::CoordinatorError& error) {
+      self->connecting = false;
+      if (self->closed) co_return;
+      log_warning("the launcher cannot reach the coordinator at " + self->options.endpoint.host + " port " +
+                  std::to_string(self->options.endpoint.port) + " (" + error.what() +
+                  "): a node whose ssh connection breaks will end");
+    }
+  }
+
+  asio::any_io_executor executor;
+  CoordinatorLineOptions options;
+  rendezvous::Secret key;
+  std::optional<rendezvous::CoordinatorClient> client;
+  bool connecting = true;
+  bool usable = false;
+  bool closed = false;
+};
+
+CoordinatorLine::CoordinatorLine(const asio::any_io_executor& executor, CoordinatorLineOptions options,
+                                 const rendezvous::Secret& job_secret) {
+  rendezvous::Secret key = rendezvous::derive_key(job_secret, identity_of(options.run_id));
+  state_ = std::make_shared<State>(executor, std::move(options), std::move(key));
+  state_->connect();
+}
+
+CoordinatorLine::~CoordinatorLine() {
+  state_->closed = true;
+  state_->client->close();
+}
+
+std::unique_ptr<agent::ByteTransport> CoordinatorLine::open(const std::string& node) {
+  if (!state_->usable) return nullptr;
+  return agent::make_channel_transport(state_->executor,
+                                       state_->client->open_channel(rendezvous::ChannelKind::link, node));
+}
+
+bool CoordinatorLine::connecting() const {
+  return state_->connecting;
+}
+
+}  // namespace muster::launcher

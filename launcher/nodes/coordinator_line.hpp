@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launcher's own connection to the coordinator: tells agents whose ssh was cut that we live, and carries
+// their links then.
+#pragma once
+
+#include "agent/byte_transport.hpp"
+#include "agent/core/link_text.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace muster::rendezvous {
+class Secret;
+}
+
+namespace muster::launcher {
+
+struct CoordinatorLineOptions {
+  agent::LinkEndpoint endpoint;
+  std::string run_id;
+  /// Ours, for texts.
+  std::string version;
+  std::string host;
+  /// The coordinator has ended the job. `node` is where that began, as far as it is known, and `lost` whether
+  /// that node is gone (no worker of it is known to have failed).
+  std::function<void(const std::string& node, bool lost, const std::string& reason)> job_closed;
+  /// A round has ended because a node is gone; the job may go on without it.
+  std::function<void(const std::string& node, const std::string& reason)> node_lost;
+  /// The connection has ended, and is not made again.
+  std::function<void()> lost;
+};
+
+/// One thread, the executor's.
+class CoordinatorLine {
+ public:
+  /// Begins to dial; the key is derived from the job's secret. A coordinator that cannot be reached is one
+  /// line in the log: the job then depends on ssh.
+  CoordinatorLine(const boost::asio::any_io_executor& executor, CoordinatorLineOptions options,
+                  const rendezvous::Secret& job_secret);
+  ~CoordinatorLine();
+  CoordinatorLine(const CoordinatorLine&) = delete;
+  CoordinatorLine& operator=(const CoordinatorLine&) = delete;
+
+  /// A way to the agent of a node that does not lead through ssh; null if there is none. It is closed if the
+  /// coordinator does not know that node.
+  std::unique_ptr<agent::ByteTransport> open(const std::string& node);
+
+  /// open() may succeed soon.
+  bool connecting() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// Who the launcher is among those who have keys.
+inline constexpr const char* kLauncherName = "launcher";
+
+}  // namespace muster::launcher

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node's part of the job. Pure.
+#pragma once
+
+#include "agent/core/agent_spec.hpp"
+#include "agent/core/link_text.hpp"
+#include "launcher/core/job_spec.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace muster::launcher {
+
+/// What the agent of `node` is told. `hellos` is what the nodes said of themselves, in the order of
+/// job.nodes; of those that have not answered, or are gone, (which only the coordinator's node needs) it
+/// holds an empty one. Throws LaunchError if the host has none of what its workers are counted by.
+agent::AgentSpec spec_for(const JobSpec& job, std::size_t node, const std::vector<agent::NodeHello>& hellos,
+                          std::uint64_t incarnation);
+
+}  // namespace muster::launcher

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of NodeFleet that talks to nodes and sees them go.
+#include "launcher/nodes/fleet_state.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/log/terminal_text.hpp"
+#include "rendezvous/tls/secret.hpp"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+namespace muster::launcher {
+namespace {
+
+namespace asio = boost::asio;
+using agent::LinkMessage;
+using Kind = LinkMessage::Kind;
+
+/// A client whose link we have closed.
+constexpr std::chrono::milliseconds kClientLateAfter{2000};
+/// After a second Ctrl-C everything has to be over within a second.
+constexpr std::chrono::milliseconds kClientLateInAHurry{200};
+/// Between a node's last message and the end of what leads there: its guardian still looks for leftovers.
+constexpr std::chrono::seconds kGuardianLateAfter{15};
+/// Between the end of the coordinator, which outlives every node that it still hears of, and a node's report.
+constexpr std::chrono::seconds kStragglerLateAfter{5};
+/// Somebody else may hold the client's streams open.
+constexpr std::chrono::seconds kLinkLateAfter{1};
+/// The last words of a node that the coordinator holds for dead may still come.
+constexpr std::chrono::milliseconds kDeadLateAfter{500};
+/// It may be alive, and has a report to send.
+constexpr std::chrono::milliseconds kLostLateAfter{3000};
+
+/// The way to the coordinator is being made.
+constexpr std::chrono::milliseconds kAskForRelayEvery{100};
+
+/// Of what a node says for our log.
+constexpr std::size_t kLineMax = 4096;
+/// A sender looks at its window before a piece, which may have a long name, not after it.
+constexpr std::int64_t kOutstandingMax =
+    agent::kLinkWindowBytes + 4 * static_cast<std::int64_t>(agent::kLinkPieceBytes);
+
+/// A line of a muster there begins as the one will that it becomes part of.
+std::string without_our_beginning(const std::string& line) {
+  for (const std::string_view beginning : {"muster: warning: ", "muster: error: ", "muster: info: "})
+    if (line.starts_with(beginning)) return line.substr(beginning.size());
+  return line;
+}
+
+/// `text` as one of this node: it may speak of another one, but not in its place.
+std::string named(const std::string& name, const std::string& text) {
+  return text.starts_with(name + ": ") ? text : name + ": " + text;
+}
+
+std::string shortened(const std::string& text) {
+  return text.size() <= kLineMax ? text : text.substr(0, kLineMax) + "...";
+}
+
+}  // namespace
+
+void NodeFleet::State::opening_message(std::size_t index, LinkMessage message) {
+  Node& node = nodes[index];
+  if (node.broken) return;
+  switch (message.kind) {
+    case Kind::hello:
+      if (std::exchange(node.said_hello, true)) return misbehaved(index, "a second hello");
+      hellos[index] = agent::node_hello_from_json(message.body);
+      obey(board.greeted(index));
+      break;
+    case Kind::listening:
+      if (!node.coordinator || !node.instructed)
+        return misbehaved(index, "it claims to be the coordinator, which it is not");
+      endpoint = agent::link_endpoint_from_json(message.body);
+      open_link(index);
+      obey(board.listening());
+      if (events.listening) events.listening(endpoint);
+      break;
+    case Kind::notice:
+      if (message.number == 1)
+        node.last_words = shortened(message.body);
+      else
+        log_line(index, message.body);
+      break;
+    default:
+      break;
+  }
+  advance();
+}
+
+void NodeFleet::State::send_spec(std::size_t index) {
+  Node& node = nodes[index];
+  if (!node.opening) return;
+  try {
+    Instructions orders = instruct(index, hellos);
+    LinkMessage key;
+    key.kind = Kind::key;
+    key.number = orders.key_count;
+    key.body = std::move(orders.keys);
+    node.opening->send(key);
+    rendezvous::cleanse(key.body.data(), key.body.size());
+    LinkMessage spec;
+    spec.kind = Kind::spec;
+    spec.body = agent::to_json(orders.spec);
+    node.opening->send(spec);
+    node.instructed = true;
+    node.coordinator = orders.spec.node.coordinator;
+    // The coordinator's node says `listening` before its agent begins to count messages.
+    if (!orders.spec.node.coordinator) open_link(index);
+  } catch (const std::exception& error) {
+    cut(index);
+    without(index, [&] { return board.start_failed(index, {"", error.what(), "", false}, Clock::now()); });
+  }
+}
+
+void NodeFleet::State::open_link(std::size_t index) {
+  Node& node = nodes[index];
+  agent::LauncherLink::Events link_events;
+  const std::weak_ptr<State> weak = weak_from_this();
+  link_events.message = [weak, index](LinkMessage message) {
+    if (const auto self = weak.lock()) self->message(index, std::move(message));
+  };
+  link_events.closed = [weak, index](const std::string&) {
+    if (const auto self = weak.lock()) self->link_closed(index);
+  };
+  link_events.broken = [weak, index](const std::string& what) {
+    if (const auto self = weak.lock()) self->misbehaved(index, what);
+  };
+  node.link.emplace(executor, node.opening->hand_over(), agent::LauncherLink::Mode::resumable,
+                    std::move(link_events));
+  // It may be in a callback of its own.
+  asio::post(executor, [kept = std::shared_ptr<LinkOpening>(std::move(node.opening))] {});
+  for (const LinkMessage& held : std::exchange(node.held, {})) node.link->send(held);
+}
+
+void NodeFleet::State::message(std::size_t index, LinkMessage message) {
+  Node& node = nodes[index];
+  if (node.broken) return;
+  switch (message.kind) {
+    case Kind::output:
+      if (!within_window(index, message.body.size())) return;
+      if (events.output) events.output(index, message.number == 2, std::move(message.body));
+      return;
+    case Kind::file:
+      if (!within_window(index, message.body.size())) return;
+      if (events.file)
+        events.file(index, agent::file_piece_from(message.body),
+                    static_cast<std::int64_t>(message.body.size()));
+      return;
+    case Kind::input_taken:
+      if (message.number < 0 || message.number > node.input_outstanding)
+        return misbehaved(index, "it claims to have read input that it was not given");
+      node.input_outstanding -= message.number;
+      if (events.input_taken) events.input_taken(index, message.number);
+      return;
+    case Kind::hello:
+    case Kind::listening:
+      return misbehaved(index, "it greets again, or claims to be the coordinator");
+    case Kind::report:
+      if (node.reported) return;
+      node.reported = true;
+      node.gone_by = Clock::now() + kGuardianLateAfter;
+      take_report(index, agent::node_report_from_json(message.body));
+      break;
+    case Kind::notice:
+      // The guardian's last words; or a line of a living agent.
+      node.agent_gone = node.agent_gone || message.number == 1;
+      if (message.number == 1)
+        node.last_words = shortened(message.body);
+      else
+        log_line(index, message.body);
+      break;
+    case Kind::log:
+      log_line(index, message.body);
+      break;
+    case Kind::status:
+      if (index == 0) say_status(message.body);
+      return;
+    default:
+      return;
+  }
+  advance();
+}
+
+/// What the coordinator waits for, once it has done so for a while.
+void NodeFleet::State::say_status(const std::string& text) {
+  const TimePoint now = Clock::now();
+  if (!say_status_at) say_status_at = now + kSayWaitingAfter;
+  if (now < *say_status_at || !events.waiting) return;
+  say_status_at = now + kSayWaitingEvery;
+  events.waiting(text);
+}
+
+void NodeFleet::State::take_report(std::size_t index, agent::NodeReport report) {
+  report.error = shortened(report.error);
+  // A node that never joined the others cannot have told them.
+  if (report.outcome == agent::NodeOutcome::agent_error) {
+    obey(board.gave_up(index));
+    if (!board.stopping()) log_warning(named(job.nodes[index].name, report.error) + board.rest_text());
+  } else {
+    board.reported(index);
+  }
+  if (events.report) events.report(index, std::move(report));
+}
+
+void NodeFleet::State::said(std::size_t index, const std::string& line) {
+  const std::string text = without_our_beginning(line);
+  nodes[index].said = shortened(text);
+  nodes[index].said_at = Clock::now();
+  log_line(index, text);
+}
+
+void NodeFleet::State::log_line(std::size_t index, const std::string& text) {
+  tell_left_out(index, false);
+  if (nodes[index].lines.admit(Clock::now())) log_warning(named(job.nodes[index].name, shortened(text)));
+}
+
+void NodeFleet::State::tell_left_out(std::size_t index, bool at_the_end) {
+  const std::size_t count = nodes[index].lines.take_left_out(Clock::now(), at_the_end);
+  if (count > 0)
+    log_warning(job.nodes[index].name + ": " + std::to_string(count) + " more lines of it were left out (" +
+                std::to_string(LineLimit::kLines) + " in " + std::to_string(LineLimit::kStretch.count()) +
+                " s are shown)");
+}
+
+bool NodeFleet::State::within_window(std::size_t index, std::size_t bytes) {
+  Node& node = nodes[index];
+  node.outstanding += static_cast<std::int64_t>(bytes);
+  if (node.outstanding <= kOutstandingMax) return true;
+  misbehaved(index, "more output than it was told to send");
+  return false;
+}
+
+void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, std::string body) {
+  Node& node = nodes[index];
+  LinkMessage message;
+  message.kind = kind;
+  message.number = number;
+  message.body = std::move(body);
+  if (node.link)
+    node.link->send(message);
+  else
+    node.held.push_back(std::move(message));
+}
+
+void NodeFleet::State::link_closed(std::size_t index) {
+  Node& node = nodes[index];
+  node.link_over = true;
+  if (node.process_end && node.relayed && !node.reported && node.dead_reason.empty()) {
+    // The coordinator, which has just cut the way to it, may be about to say why.
+    node.gone_by = Clock::now() + kDeadLateAfter;
+    return advance();
+  }
+  if (node.process_end) return conclude(index);
+  node.gone_by = Clock::now() + (node.reported ? kGuardianLateAfter : late_limit());
+  advance();
+}
+
+/// Who knows what it is: it is not waited for.
+void NodeFleet::State::misbehaved(std::size_t index, const std::string& what) {
+  Node& node = nodes[index];
+  if (std::exchange(node.broken, true)) return;
+  node.last_words = "it sent what no muster sends (" + shortened(what) + ")";
+  node.agent_gone = node.link_over = true;
+  node.gone_by = Clock::now();
+  // We may be in a callback of theirs.
+  asio::post(executor, [self = shared_from_this(), index] {
+    self->nodes[index].link.reset();
+    self->nodes[index].opening.reset();
+  });
+  advance();
+}
+
+void NodeFleet::State::process_ended(std::size_t index, const StartEnd& end, bool had_greeting) {
+  Node& node = nodes[index];
+  node.connection.reset();
+  if (!had_greeting) return not_started(index, end);
+  node.process_end = end;
+  node.ended_at = Clock::now();
+  if (node.link_over) return conclude(index);
+  // What it had written is still to be read.
+  node.gone_by = Clock::now() + kLinkLateAfter;
+  advance();
+}
+
+void NodeFleet::State::not_started(std::size_t index, const StartEnd& end) {
+  const StartFailure failure = starter.explain(index, end);
+  nodes[index].greet_by.reset();
+  const bool by_us = starter.tree().parent(index) == StartTree::kNobody && !trunks.contains(index);
+  if (by_us && failure.server_busy && !board.stopping() && queue->refused(index, Clock::now())) {
+    board.retrying(index, failure.cause);
+    return advance();
+  }
+  start_failed(index, failure);
+}
+
+void NodeFleet::State::expect_nothing_of(std::size_t index, const std::string& reason, bool goes_on) {
+  Node& node = nodes[index];
+  if (!node.instructed || node.reported) return;
+  node.dead_reason = reason;
+  const auto due = Clock::now() + (goes_on ? kLostLateAfter : kDeadLateAfter);
+  node.gone_by = std::min(node.gone_by.value_or(TimePoint::max()), due);
+  advance();
+}
+
+void NodeFleet::State::without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board) {
+  hellos[index] = {};
+  if (events.without) events.without(index);
+  const std::size_t known = board.failures().size();
+  const NodeBoard::Orders orders = tell_board();
+  if (board.failures().size() > known && board.failures().back().spared) log_warning(board.spared_text());
+  obey(orders);
+}
+
+bool NodeFleet::State::go_on_by_relay(std::size_t index) {
+  Node& node = nodes[index];
+  // A client that cannot end a session has this exit code; an agent that ends has others.
+  constexpr int kSessionLost = 255;
+  const bool cut =
+      node.process_end && (node.process_end->exit_code == kSessionLost || node.process_end->signal != 0);
+  if (!cut || !node.link || node.agent_gone || node.reported || node.relayed || !node.dead_reason.empty() ||
+      !events.relay)
+    return false;
+  std::unique_ptr<agent::ByteTransport> way = events.relay(index);
+  if (!way && events.relay_comes && events.relay_comes()) {
+    node.gone_by = Clock::now() + kAskForRelayEvery;
+    return true;
+  }
+  if (!way) return false;
+  node.relayed = true;
+  node.link_over = false;
+  node.gone_by.reset();
+  node.said.clear();
+  node.link->move_to(std::move(way));
+  // Whether there is anybody at that end shows when this is acknowledged.
+  LinkMessage probe;
+  probe.kind = Kind::taken;
+  node.link->send(probe, [weak = weak_from_this(), index] {
+    const auto self = weak.lock();
+    if (!self || !self->nodes[index].link || !self->nodes[index].link->connected()) return;
+    self->nodes[index].relay_works = true;
+    log_warning(self->job.nodes[index].name +
+                ": the connection to it was lost; going on through the coordinator");
+  });
+  return true;
+}
+
+void NodeFleet::State::conclude(std::size_t index) {
+  Node& node = nodes[index];
+  if (go_on_by_relay(index)) return advance();
+  tell_left_out(index, true);
+  node.gone_by.reset();
+  node.link.reset();
+  node.opening.reset();
+  if (node.reported) {
+    board.ended(index);
+    if (index == 0) expect_the_others();
+  } else if (node.instructed) {
+    HostFailure failure = how_lost(index);
+    failure.cause += below_text(index);
+    without(index, [&] { return board.lost(index, std::move(failure)); });
+  } else {
+    return start_failed(index, {how_lost(index).cause, "", false});
+  }
+  advance();
+}
+
+void NodeFleet::State::expect_the_others() {
+  for (std::size_t i = 1; i < nodes.size(); ++i) {
+    Node& node = nodes[i];
+    if (!node.instructed || node.reported || node.gone_by || (!node.connection && !node.relayed)) continue;
+    node.gone_by = Clock::now() + kStragglerLateAfter;
+    if (node.last_words.empty())
+      node.last_words = "its agent did not answer any more; the connection to it was cut";
+  }
+}
+
+HostFailure NodeFleet::State::how_lost(std::size_t index) const {
+  const Node& node = nodes[index];
+  HostFailure failure;
+  failure.cause = node.agent_gone || node.dead_reason.empty() ? node.last_words : node.dead_reason;
+  if (failure.cause.empty() && !node.said.empty() && node.ended_at - node.said_at < kSaidAtTheEnd)
+    failure.cause = node.said;
+  if (!failure.cause.empty()) return failure;
+  const StartEnd end = node.process_end.value_or(StartEnd{});
+  if (!end.lost_through.empty())
+    failure.cause = "its login led through " + end.lost_through + ", which was lost";
+  else if (!end.broken.empty())
+    failure.cause = "it sent what no muster sends (" + shortened(end.broken) + ")";
+  else if (end.signal != 0)
+    failure.cause = "what led there was killed by signal " + std::to_string(end.signal);
+  else if (end.exit_code == 255)
+    failure.cause = node.relay_works ? "the way to it through the coordinator was lost, too"
+                                     : "agent and guardian there were killed, or the connection broke";
+  else
+    failure.cause = "the agent ended with exit code " + std::to_string(end.exit_code) + " without a report";
+  failure.advice = "see whether the host is up and its log";
+  return failure;
+}
+
+void NodeFleet::State::cut(std::size_t index) {
+  Node& node = nodes[index];
+  node.opening.reset();
+  node.link.reset();
+  node.link_over = true;
+  if (!node.connection) return;
+  if (node.greet_by) node.connection->kill();
+  node.gone_by = Clock::now() + (in_a_hurry ? kClientLateInAHurry : kClientLateAfter);
+}
+
+void NodeFleet::State::obey(const NodeBoard::Orders& orders) {
+  for (const NodeOrder& order : orders) {
+    switch (order.kind) {
+      case NodeOrder::Kind::send_spec:
+        send_spec(order.node);
+        break;
+      case NodeOrder::Kind::send_coordinator:
+        tell(order.node, Kind::coordinator, 0, agent::to_json(endpoint));
+        break;
+      case NodeOrder::Kind::stop:
+        tell(order.node, Kind::stop, stop_signal);
+        break;
+      case NodeOrder::Kind::kill:
+        tell(order.node, Kind::kill, 0);
+        break;
+      case NodeOrder::Kind::cut:
+        cut(order.node);
+        break;
+    }
+  }
+}
+
+}  // namespace muster::launcher

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind NodeFleet. Included by its implementation only.
+#pragma once
+
+#include "agent/launcher_link.hpp"
+#include "launcher/core/job_spec.hpp"
+#include "launcher/nodes/core/node_board.hpp"
+#include "launcher/nodes/core/trunk_watch.hpp"
+#include "launcher/nodes/link_opening.hpp"
+#include "launcher/nodes/node_fleet.hpp"
+#include "launcher/start/core/line_limit.hpp"
+#include "launcher/start/core/start_queue.hpp"
+#include "launcher/start/node_connection.hpp"
+#include "launcher/tree/trunk.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <signal.h>
+
+#include <optional>
+
+namespace muster::launcher {
+
+struct NodeFleet::State : std::enable_shared_from_this<State> {
+  using Clock = std::chrono::steady_clock;
+  using TimePoint = Clock::time_point;
+
+  static constexpr std::chrono::seconds kSayWaitingAfter{3};
+  static constexpr std::chrono::seconds kSayWaitingEvery{10};
+  static constexpr std::chrono::seconds kSaidAtTheEnd{2};
+
+  struct Node {
+    std::unique_ptr<StartConnection> connection;
+    std::unique_ptr<LinkOpening> opening;
+    std::optional<agent::LauncherLink> link;
+    /// Waits for the link.
+    std::vector<agent::LinkMessage> held;
+    std::optional<StartEnd> process_end;
+    bool link_over = true;
+    /// Started by another host when the job was ending already: nothing of it counts.
+    bool unwanted = false;
+    /// Another host has begun to start it.
+    bool begun_there = false;
+    /// It sent what no muster sends: nothing of it counts any more.
+    bool broken = false;
+    bool said_hello = false;
+    /// The one that may say where the coordinator listens.
+    bool coordinator = false;
+    /// Bytes of output and files that it has sent and that are not `taken` yet.
+    std::int64_t outstanding = 0;
+    /// Bytes of input that it was sent and has not `input_taken` yet.
+    std::int64_t input_outstanding = 0;
+    LineLimit lines;
+    bool instructed = false;
+    bool reported = false;
+    /// The link leads through the coordinator.
+    bool relayed = false;
+    /// The agent is gone, and its guardian said so.
+    bool agent_gone = false;
+    /// The coordinator's way there has carried something.
+    bool relay_works = false;
+    /// What its guardian said at its end: the cause.
+    std::string last_words;
+    /// A line of the client or of the agent's stderr: the cause only if the end followed at once.
+    std::string said;
+    TimePoint said_at{};
+    TimePoint ended_at{};
+    /// Why the coordinator holds it for dead.
+    std::string dead_reason;
+    /// It has not greeted. TimePoint::max(): another host starts it, and what leads there is watched.
+    std::optional<TimePoint> greet_by;
+    std::optional<TimePoint> gone_by;
+  };
+
+  /// A login to a host that starts others, and all nodes that it leads to.
+  struct Below {
+    std::unique_ptr<Trunk> trunk;
+    TrunkWatch watch;
+  };
+
+  State(boost::asio::any_io_executor fleet_executor, const JobSpec& fleet_job, NodeStarter& fleet_starter,
+        std::string fleet_version, Instruct fleet_instruct, Events fleet_events);
+
+  void start(std::map<std::size_t, StartedProcess> local);
+  void start_node(std::size_t index);
+  /// A client that we have started ourselves.
+  void client_greeted(std::size_t index, const std::string& there, LinkEnds ends);
+  void client_ended(std::size_t index, const StartEnd& end, bool had_greeting);
+  void greeted(std::size_t index, const std::string& there, std::unique_ptr<agent::ByteTransport> transport,
+               std::string first_bytes);
+  void pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of);
+  void start_failed(std::size_t index, StartFailure failure);
+
+  // Hosts that start others (fleet_tree.cpp).
+
+  /// The host has answered: it brings up its own agent and those below it.
+  void open_trunk(std::size_t index, LinkEnds ends);
+  Trunk::Events trunk_events(std::size_t root);
+  void started_there(std::size_t root, std::size_t index);
+
+  /// Its nodes make progress: they are given more time.
+  void progress(std::size_t root) { trunks.at(root).watch.progress(Clock::now()); }
+
+  void pushed_there(std::size_t root, std::size_t index, std::uint64_t bytes, std::uint64_t of);
+  /// Those that have not answered.
+  void give_up_below(std::size_t root);
+  /// The host that was to start others could not be started itself.
+  void fail_those_below(std::size_t index);
+  /// Whom it was to start and has not, for a text.
+  std::string below_text(std::size_t index) const;
+
+  void opening_message(std::size_t index, agent::LinkMessage message);
+  void send_spec(std::size_t index);
+  void open_link(std::size_t index);
+  void message(std::size_t index, agent::LinkMessage message);
+  void say_status(const std::string& text);
+  void take_report(std::size_t index, agent::NodeReport report);
+  void said(std::size_t index, const std::string& line);
+  void tell(std::size_t index, agent::LinkMessage::Kind kind, std::int64_t number, std::string body = {});
+  void link_closed(std::size_t index);
+  /// Cuts it off: it sent what no muster sends.
+  void misbehaved(std::size_t index, const std::string& what);
+  /// False, and the node is cut off, if it has sent more than its window allows.
+  bool within_window(std::size_t index, std::size_t bytes);
+  /// Into our log, if the node has not said too much already.
+  void log_line(std::size_t index, const std::string& text);
+  void tell_left_out(std::size_t index, bool at_the_end);
+  void process_ended(std::size_t index, const StartEnd& end, bool had_greeting);
+  void not_started(std::size_t index, const StartEnd& end);
+  void expect_nothing_of(std::size_t index, const std::string& reason, bool goes_on);
+  /// The node has failed. `tell_board` says so; a line says that the job goes on, if it does.
+  void without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board);
+  /// The client is gone, not the agent: the link goes on through the coordinator.
+  bool go_on_by_relay(std::size_t index);
+  /// Nothing leads to the node any more.
+  void conclude(std::size_t index);
+  /// The coordinator's node has ended: what is left of the others does not know it, or is stuck.
+  void expect_the_others();
+  HostFailure how_lost(std::size_t index) const;
+
+  std::chrono::milliseconds late_limit() const {
+    return job.agent.shutdown_timeout + std::chrono::seconds(20);
+  }
+
+  void cut(std::size_t index);
+  void obey(const NodeBoard::Orders& orders);
+
+  void advance();
+  void give_up_late(TimePoint now);
+  void say_waiting(TimePoint now);
+  void arm(TimePoint now);
+
+  boost::asio::any_io_executor executor;
+  const JobSpec& job;
+  NodeStarter& starter;
+  std::string version;
+  Instruct instruct;
+  Events events;
+  NodeBoard board;
+  std::optional<StartQueue> queue;
+  boost::asio::steady_timer timer;
+  std::map<std::size_t, StartedProcess> forked;
+  std::vector<Node> nodes;
+  /// By the node whose host starts others.
+  std::map<std::size_t, Below> trunks;
+  std::vector<agent::NodeHello> hellos;
+  agent::LinkEndpoint endpoint;
+  TimePoint started_at;
+  TimePoint say_waiting_at;
+  std::optional<TimePoint> say_status_at;
+  int stop_signal = SIGTERM;
+  /// Everything is being cut.
+  bool in_a_hurry = false;
+  bool failure_said = false;
+  bool over_said = false;
+};
+
+}  // namespace muster::launcher

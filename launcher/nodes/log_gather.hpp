@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// --gather-logs: the log files of all nodes, written here as they come.
+#pragma once
+
+#include "agent/core/link_text.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::launcher {
+
+/// What one node may leave here.
+struct GatherLimits {
+  std::size_t files = 10'000;
+  std::uint64_t bytes = std::uint64_t{16} << 30;
+};
+
+/// Below `folder`, which is made (0700) with the first file; each node's in the folder of its name. No file
+/// that exists is written to, and no link is followed below `folder`.
+class LogGather {
+ public:
+  explicit LogGather(std::string folder, GatherLimits limits = {})
+      : folder_(std::move(folder)), limits_(limits) {}
+
+  /// `name` is the node's. A node sends its files one after the other. Throws std::invalid_argument for a
+  /// piece that no node sends.
+  void take(std::size_t node, const std::string& name, const agent::FilePiece& piece);
+
+  /// Files that could not be written or came in parts only, one sentence each.
+  std::vector<std::string> notes() const;
+
+ private:
+  struct Node {
+    /// Of the file that comes now; none between two of them.
+    std::string file;
+    UniqueFd fd;
+    std::size_t files = 0;
+    std::uint64_t bytes = 0;
+    bool over_limit = false;
+  };
+
+  void open(Node& node, const std::string& file);
+  void give_up(Node& node, const std::string& file, const std::string& what);
+  bool within_limits(Node& node, const agent::FilePiece& piece, bool begins);
+
+  std::string folder_;
+  GatherLimits limits_;
+  std::map<std::size_t, Node> nodes_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace muster::launcher

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of NodeFleet that starts nodes and keeps the time.
+#include "launcher/nodes/fleet_state.hpp"
+#include "launcher/start/core/start_times.hpp"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <random>
+#include <utility>
+
+namespace muster::launcher {
+namespace {
+
+namespace asio = boost::asio;
+using agent::LinkMessage;
+using Kind = LinkMessage::Kind;
+
+std::vector<std::string> names_of(const JobSpec& job) {
+  std::vector<std::string> names;
+  for (const NodePlan& plan : job.nodes) names.push_back(plan.name);
+  return names;
+}
+
+std::size_t needed_nodes(const JobSpec& job) {
+  const auto least = static_cast<std::size_t>(std::max(job.agent.min_nodes, 1));
+  // With a single count for all, every host that was listed is wanted.
+  return job.agent.min_nodes < job.agent.max_nodes ? std::min(least, job.nodes.size()) : job.nodes.size();
+}
+
+}  // namespace
+
+NodeFleet::State::State(asio::any_io_executor fleet_executor, const JobSpec& fleet_job,
+                        NodeStarter& fleet_starter, std::string fleet_version, Instruct fleet_instruct,
+                        Events fleet_events)
+    : executor(std::move(fleet_executor)),
+      job(fleet_job),
+      starter(fleet_starter),
+      version(std::move(fleet_version)),
+      instruct(std::move(fleet_instruct)),
+      events(std::move(fleet_events)),
+      board(names_of(job), needed_nodes(job)),
+      timer(executor),
+      nodes(job.nodes.size()),
+      hellos(job.nodes.size()),
+      started_at(Clock::now()),
+      say_waiting_at(started_at + kSayWaitingAfter) {}
+
+void NodeFleet::State::start(std::map<std::size_t, StartedProcess> local) {
+  std::vector<std::string> servers;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    servers.push_back(local.contains(i) ? "this host" : starter.server(i));
+  std::minstd_rand engine(std::random_device{}());
+  queue.emplace(servers, StartLimits{},
+                [engine]() mutable { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
+  forked = std::move(local);
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (starter.tree().parent(i) != StartTree::kNobody) queue->failed(i);  // others start them
+  advance();
+}
+
+void NodeFleet::State::start_node(std::size_t index) {
+  const TimePoint now = Clock::now();
+  board.starting(index, now);
+  StartedProcess process;
+  if (const auto found = forked.find(index); found != forked.end()) {
+    process = std::move(found->second);
+    forked.erase(found);
+  } else {
+    try {
+      process = starter.start(index);
+    } catch (const std::exception& error) {
+      queue->failed(index);
+      without(index, [&] { return board.start_failed(index, {"", error.what(), "", false}, now); });
+      return fail_those_below(index);
+    }
+  }
+  NodeConnection::Events connection_events;
+  const std::weak_ptr<State> weak = weak_from_this();
+  connection_events.greeted = [weak, index](const std::string& there, LinkEnds ends) {
+    if (const auto self = weak.lock()) self->client_greeted(index, there, std::move(ends));
+  };
+  connection_events.pushed = [weak, index](std::uint64_t bytes, std::uint64_t of) {
+    if (const auto self = weak.lock()) self->pushed(index, bytes, of);
+  };
+  connection_events.said = [weak, index](const std::string& line) {
+    if (const auto self = weak.lock()) self->said(index, line);
+  };
+  connection_events.ended = [weak, index](const StartEnd& end, bool had_greeting) {
+    if (const auto self = weak.lock()) self->client_ended(index, end, had_greeting);
+  };
+  nodes[index].greet_by =
+      now +
+      (job.nodes[index].local ? kForkLateAfter : greeting_limit(job.remote.login_timeout, nodes.size()));
+  nodes[index].connection = std::make_unique<NodeConnection>(
+      executor, std::move(process), starter.push_file(), std::move(connection_events));
+}
+
+void NodeFleet::State::pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of) {
+  board.copying(index, bytes, of);
+  // Unless it is late already; a deadline that moves away needs no other timer.
+  if (nodes[index].greet_by) nodes[index].greet_by = Clock::now() + kCopyLateAfter;
+}
+
+void NodeFleet::State::client_greeted(std::size_t index, const std::string& there, LinkEnds ends) {
+  if (there == version && starter.tree().is_inner(index)) return open_trunk(index, std::move(ends));
+  const int in = ends.in.release();
+  const int out = ends.out ? ends.out.release() : in;
+  greeted(index, there, agent::make_descriptor_transport(executor, in, out), std::move(ends.first_bytes));
+}
+
+void NodeFleet::State::greeted(std::size_t index, const std::string& there,
+                               std::unique_ptr<agent::ByteTransport> transport, std::string first_bytes) {
+  Node& node = nodes[index];
+  queue->admitted(index, Clock::now());
+  node.greet_by.reset();
+  if (there != version) {
+    StartEnd end;
+    end.version_there = there;
+    return start_failed(index, starter.explain(index, end));
+  }
+  LinkOpening::Events opening_events;
+  const std::weak_ptr<State> weak = weak_from_this();
+  opening_events.message = [weak, index](LinkMessage message) {
+    if (const auto self = weak.lock()) self->opening_message(index, std::move(message));
+  };
+  opening_events.closed = [weak, index](const std::string&) {
+    if (const auto self = weak.lock()) self->link_closed(index);
+  };
+  opening_events.broken = [weak, index](const std::string& what) {
+    if (const auto self = weak.lock()) self->misbehaved(index, what);
+  };
+  node.link_over = false;
+  node.opening = std::make_unique<LinkOpening>(executor, std::move(transport), std::move(opening_events),
+                                               std::move(first_bytes));
+  advance();
+}
+
+void NodeFleet::State::start_failed(std::size_t index, StartFailure failure) {
+  nodes[index].connection.reset();
+  nodes[index].greet_by.reset();
+  queue->failed(index);
+  failure.cause += below_text(index);
+  without(index, [&] {
+    return board.start_failed(index, {"", failure.cause, failure.advice, false}, Clock::now());
+  });
+  fail_those_below(index);
+  advance();
+}
+
+void NodeFleet::State::advance() {
+  const TimePoint now = Clock::now();
+  if (board.stopping()) {
+    queue->stop();
+    for (const auto& [index, below] : trunks) below.trunk->halt();
+    if (!std::exchange(failure_said, true) && !board.failures().empty())
+      asio::post(executor, [self = shared_from_this()] {
+        if (self->events.failed) self->events.failed();
+      });
+  }
+  for (const std::size_t index : queue->take_due(now)) start_node(index);
+  obey(board.tick(now));
+  give_up_late(now);
+  say_waiting(now);
+  if (board.over() && !std::exchange(over_said, true))
+    return asio::post(executor, [self = shared_from_this()] {
+      if (self->events.over) self->events.over();
+    });
+  arm(now);
+}
+
+void NodeFleet::State::give_up_late(TimePoint now) {
+  for (auto& [root, below] : trunks)
+    if (now >= below.watch.due()) give_up_below(root);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    Node& node = nodes[i];
+    if (node.greet_by && now >= *node.greet_by) {
+      node.greet_by.reset();
+      node.connection->give_up();
+    }
+    if (!node.gone_by || now < *node.gone_by) continue;
+    node.gone_by.reset();
+    node.link_over = true;
+    if (node.connection)
+      node.connection->kill();
+    else if (node.process_end)
+      asio::post(executor, [self = shared_from_this(), i] { self->conclude(i); });
+  }
+}
+
+void NodeFleet::State::say_waiting(TimePoint now) {
+  if (now < say_waiting_at) return;
+  say_waiting_at = now + kSayWaitingEvery;
+  // Whoever has no orders yet takes us for dead after 30 s of silence.
+  LinkMessage alive;
+  alive.kind = LinkMessage::Kind::status;
+  for (const Node& node : nodes)
+    if (node.opening && !node.instructed) node.opening->send(alive);
+  const std::string text = board.waiting_text(now);
+  if (!text.empty() && !board.stopping() && events.waiting) events.waiting(text);
+}
+
+void NodeFleet::State::arm(TimePoint now) {
+  TimePoint due = now + std::chrono::seconds(60);
+  const auto consider = [&due](const std::optional<TimePoint>& when) {
+    if (when) due = std::min(due, *when);
+  };
+  consider(queue->next_due());
+  consider(board.next_tick());
+  for (const Node& node : nodes) {
+    consider(node.greet_by);
+    consider(node.gone_by);
+  }
+  for (const auto& [root, below] : trunks) consider(below.watch.due());
+  if (!board.complete()) consider(say_waiting_at);
+  timer.expires_at(due);
+  timer.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+    const auto self = weak.lock();
+    if (!error && self && !self->over_said) self->advance();
+  });
+}
+
+NodeFleet::NodeFleet(const asio::any_io_executor& executor, const JobSpec& job, NodeStarter& starter,
+                     std::map<std::size_t, StartedProcess> local, std::string version, Instruct instruct,
+                     Events events)
+    : state_(std::make_shared<State>(executor, job, starter, std::move(version), std::move(instruct),
+                                     std::move(events))) {
+  state_->forked = std::move(local);
+}
+
+NodeFleet::~NodeFleet() {
+  state_->events = {};
+  state_->timer.cancel();
+  for (State::Node& node : state_->nodes) {
+    node.link.reset();
+    node.opening.reset();
+    node.connection.reset();
+  }
+  state_->trunks.clear();
+}
+
+void NodeFleet::start() {
+  state_->start(std::move(state_->forked));
+}
+
+void NodeFleet::stop(int signal) {
+  state_->stop_signal = signal;
+  state_->obey(state_->board.stop());
+  state_->advance();
+}
+
+void NodeFleet::kill() {
+  state_->obey(state_->board.kill());
+  state_->advance();
+}
+
+void NodeFleet::cut_all() {
+  state_->in_a_hurry = true;
+  state_->obey(state_->board.cut_all());
+  state_->advance();
+}
+
+void NodeFleet::resize() {
+  for (std::size_t i = 0; i < state_->nodes.size(); ++i)
+    if (state_->nodes[i].link) state_->tell(i, Kind::resize, 0);
+}
+
+void NodeFleet::taken(std::size_t node, std::int64_t bytes) {
+  state_->nodes[node].outstanding -= bytes;
+  if (state_->nodes[node].link) state_->tell(node, Kind::taken, bytes);
+}
+
+void NodeFleet::input(std::size_t node, std::string bytes) {
+  state_->nodes[node].input_outstanding += static_cast<std::int64_t>(bytes.size());
+  state_->tell(node, Kind::input, 0, std::move(bytes));
+}
+
+void NodeFleet::expect_nothing_of(const std::string& name, const std::string& reason, bool goes_on) {
+  for (std::size_t i = 0; i < state_->nodes.size(); ++i)
+    if (state_->job.nodes[i].name == name) state_->expect_nothing_of(i, reason, goes_on);
+}
+
+bool NodeFleet::relays() const {
+  return std::any_of(state_->nodes.begin(), state_->nodes.end(),
+                     [](const State::Node& node) { return node.relayed; });
+}
+
+const std::vector<HostFailure>& NodeFleet::failures() const {
+  return state_->board.failures();
+}
+
+std::vector<std::string> NodeFleet::unreported() const {
+  return state_->board.unreported();
+}
+
+}  // namespace muster::launcher

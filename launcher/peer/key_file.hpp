@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The key that the nodes of a peer-started job share: a file that only its owner can read. Every error is a
+// LaunchError that says which file and which command mends it; none quotes the key.
+#pragma once
+
+#include "rendezvous/tls/secret.hpp"
+
+#include <string>
+
+namespace muster::launcher {
+
+/// A key, and where it came from for messages ("/home/ann/.config/muster/key").
+struct FileKey {
+  rendezvous::Secret secret;
+  std::string path;
+};
+
+/// Reads --secret-file: at least 64 hexadecimal digits on one line, a regular file of ours, closed to all
+/// others.
+FileKey read_key_file(const std::string& path);
+
+/// Reads HOME/.config/muster/key and makes it if there is none. Nodes that do so at the same time on a shared
+/// home agree on one key.
+FileKey own_key(const std::string& home);
+
+/// $HOME if it is absolute, else the home of the user database; empty if there is none.
+std::string home_directory();
+
+/// The secret of one job, from which the keys of its nodes are derived.
+rendezvous::Secret job_secret(const rendezvous::Secret& key, const std::string& run_id);
+
+}  // namespace muster::launcher

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/peer/peer_node.hpp"
+
+#include "agent/node_processes.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "launcher/peer/key_file.hpp"
+#include "launcher/peer/listen_address.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/munge/munge.hpp"
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace muster::launcher {
+namespace {
+
+/// Known to everybody: what --insecure-no-secret means.
+rendezvous::Secret no_secret() {
+  return rendezvous::Secret::from_bytes(std::string(rendezvous::Secret::kBytes, '\0'));
+}
+
+FileKey key_of(const PeerOptions& peer) {
+  if (!peer.secret_file.empty()) return read_key_file(peer.secret_file);
+  return own_key(home_directory());
+}
+
+/// In a job of Slurm, which trusts munge with everything, and unless a key was chosen.
+bool munge_proves_us(const PeerOptions& peer) {
+  if (!peer.secret_file.empty() || std::getenv("SLURM_JOB_ID") == nullptr) return false;
+  std::string reason;
+  const bool there = rendezvous::Munge::load(reason).has_value();
+  if (!there) log_info("munge is not used: " + reason);
+  return there;
+}
+
+rendezvous::Secret key_or_munge(const PeerOptions& peer, agent::NodeSpec& place) {
+  try {
+    FileKey file = key_of(peer);
+    place.key_source = file.path;
+    return std::move(file.secret);
+  } catch (const LaunchError& error) {
+    if (!place.munge) throw;
+    log_info(std::string(error.what()) + "; munge is used instead");
+    return rendezvous::Secret::random();
+  }
+}
+
+std::string meeting_of(const PeerOptions& peer) {
+  return peer.endpoint_host + " port " + std::to_string(peer.endpoint_port);
+}
+
+}  // namespace
+
+PeerNode prepare_peer_node(const JobSpec& job) {
+  rendezvous::guard_process(rendezvous::ProcessFiles::closed);
+  PeerNode node;
+  node.spec = job.agent;
+  agent::NodeSpec& place = node.spec.node;
+  rendezvous::Secret key = no_secret();
+  if (job.peer.no_secret) {
+    log_warning("--insecure-no-secret: whoever can reach " + meeting_of(job.peer) + " can join job '" +
+                job.agent.run_id + "' and run programs as this user");
+  } else {
+    place.munge = munge_proves_us(job.peer);
+    key = key_or_munge(job.peer, place);
+  }
+  node.job_secret = std::make_shared<const rendezvous::Secret>(job_secret(key, job.agent.run_id));
+  if (place.coordinator && place.listen_host.empty()) {
+    place.listen_host = listen_address(job.peer.endpoint_host, job.interface_name, job.local_addr);
+    if (place.listen_host != job.peer.endpoint_host)
+      log_info("the coordinator listens on " + place.listen_host + " (" + job.peer.endpoint_given + ")");
+  }
+  return node;
+}
+
+LocalAgent start_peer_node(const PeerNode& node, const agent::SignalState& signals) {
+  return fork_guardian([&](GuardianEnds& ends) {
+    agent::NodeProcesses processes;
+    processes.spec = node.spec;
+    processes.version = MUSTER_VERSION;
+    processes.link_in = processes.link_out = ends.link.release();
+    processes.launcher_pidfd = ends.launcher_pidfd.get();
+    processes.notice_fd = ends.notices.get();
+    processes.job_secret = node.job_secret;
+    processes.signals = signals;
+    return agent::run_node_processes(std::move(processes));
+  });
+}
+
+}  // namespace muster::launcher

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/cli/completion.hpp"
+#include "launcher/cli/parse_options.hpp"
+#include "launcher/commands.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "launcher/job.hpp"
+#include "launcher/job_spec/dry_run.hpp"
+#include "launcher/job_spec/log_directory.hpp"
+#include "launcher/job_spec/resolve_job.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/log/terminal_text.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace muster::launcher {
+namespace {
+
+/// For programs that read us: a closed or full stdout is a failure, not silence.
+int print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return kExitSuccess;
+  throw LaunchError(kExitLauncherFailure,
+                    "stdout cannot be written; check the disk or the program that reads it");
+}
+
+void set_level(const CliOptions& options, const System& system) {
+  if (options.log_level.given)
+    set_log_level(options.log_level.value);
+  else if (const auto word = system.variable("LOGLEVEL"))
+    set_log_level(*word);
+}
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& arguments) {
+  const RealSystem system;
+  const CliOptions options =
+      parse_run_options(arguments, [&system](const std::string& name) { return system.variable(name); });
+  if (options.help) return print(run_help());
+  if (options.print_completion.given) return print(completion_script(*options.print_completion.given));
+  set_level(options, system);
+  ResolvedJob job = resolve_job(options, system);
+  for (const std::string& notice : job.notices)
+    std::fprintf(stderr, "muster: note: %s\n", for_terminal(notice).c_str());
+  if (options.dry_run.value) {
+    std::fputs(placement_table(job.spec).c_str(), stderr);
+    return print(to_json(job.spec));
+  }
+  JobSpec spec = std::move(job.spec);
+  agent::OutputSpec& output = spec.agent.output;
+  output.log_dir = create_log_directory({output.log_dir, output.log_dir_is_temporary});
+  return run_job(spec);
+}
+
+}  // namespace muster::launcher

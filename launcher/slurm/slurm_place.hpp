@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Slurm's variables say about the process that we are. Pure: asks nobody, calls no program.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::launcher {
+
+struct SlurmPlace {
+  enum class Kind {
+    none,        ///< not in a job of Slurm
+    allocation,  ///< a batch script or the shell of salloc: one process that speaks for all nodes of the job
+    step,        ///< one of the tasks that an srun started
+  };
+  Kind kind = Kind::none;
+  std::string job_id;
+  /// Of a step only.
+  std::string step_id;
+  /// In node order: SLURM_JOB_NODELIST, in a step SLURM_STEP_NODELIST. As Slurm spells it: "n[00-03,7]".
+  std::string node_list;
+  int nodes = 1;
+  /// Tasks on each node, in node order; as many entries as there are nodes.
+  std::vector<int> tasks_per_node;
+  /// The user asked for tasks (-n, --ntasks-per-node); otherwise Slurm made the number up.
+  bool tasks_given = false;
+  /// Of each node, where Slurm says so; 0: none or unknown.
+  int gpus_per_node = 0;
+  /// Of this node and task: place in the step's node list, place of the task in the step.
+  int node_index = 0;
+  int task = 0;
+
+  int tasks() const;
+};
+
+using SlurmLookup = std::function<std::optional<std::string>(const std::string& name)>;
+
+/// Throws UsageError that names the variable for a value that no Slurm sets.
+SlurmPlace read_slurm_place(const SlurmLookup& variable);
+
+/// "2(x3),1": 2, 2, 2, 1. Throws UsageError naming `source`.
+std::vector<int> expand_task_counts(const std::string& text, const std::string& source);
+
+/// Where the tasks of a step meet unless a flag says otherwise: the same number on every node, another one
+/// for another step, from 10000 to 29999 (below the ports that kernels hand out).
+int step_port(const std::string& job_id, const std::string& step_id);
+
+/// "slurm-JOB-STEP".
+std::string step_run_id(const SlurmPlace& place);
+
+/// More than one task on a node is an error: we start the workers ourselves. Throws UsageError.
+void check_one_task_per_node(const SlurmPlace& step);
+
+}  // namespace muster::launcher

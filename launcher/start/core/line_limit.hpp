@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many lines one node may put into somebody's log.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace muster::launcher {
+
+/// kLines, or as many as it is told, in each stretch of kStretch, which begins with a line; what is over is
+/// counted. Pure.
+class LineLimit {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  static constexpr std::size_t kLines = 100;
+  static constexpr std::chrono::seconds kStretch{10};
+
+  explicit LineLimit(std::size_t lines = kLines) : lines_(lines) {}
+
+  /// Whether a line may be shown now. Otherwise it counts as left out.
+  bool admit(TimePoint now) {
+    if (!begun_ || now - begin_ >= kStretch) {
+      begun_ = true;
+      begin_ = now;
+      shown_ = 0;
+    }
+    if (shown_ < lines_) {
+      ++shown_;
+      return true;
+    }
+    ++left_out_;
+    return false;
+  }
+
+  /// One more that is not shown, for another reason.
+  void leave_out() { ++left_out_; }
+
+  /// Lines left out since the last call, if they are to be told now: the stretch is over, or `at_the_end`.
+  std::size_t take_left_out(TimePoint now, bool at_the_end) {
+    if (!at_the_end && begun_ && now - begin_ < kStretch) return 0;
+    const std::size_t count = left_out_;
+    left_out_ = 0;
+    return count;
+  }
+
+ private:
+  std::size_t lines_;
+  TimePoint begin_{};
+  bool begun_ = false;
+  std::size_t shown_ = 0;
+  std::size_t left_out_ = 0;
+};
+
+}  // namespace muster::launcher

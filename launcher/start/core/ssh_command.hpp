@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line that starts an agent on another host. Nothing secret and nothing of the job is in it:
+// those travel on its standard input. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::launcher {
+
+/// Where an agent is to be started, as the client is told.
+struct SshTarget {
+  std::string host;
+  /// Empty, 0: as the client's own configuration says.
+  std::string user;
+  int port = 0;
+};
+
+/// How the client is called.
+struct SshClient {
+  /// --ssh-command in words. A program called `ssh` gets all our options after these words; any other is
+  /// called with these words, the host and the command, as rsh is.
+  std::vector<std::string> words = {"ssh"};
+  /// ssh -F; empty: the user's own.
+  std::string config_file;
+  /// Keys of hosts that are not known yet are taken and kept. A key that has changed is always refused.
+  bool accept_new_host_keys = false;
+  /// For the connection and the server's banner, in seconds.
+  int connect_timeout_s = 8;
+};
+
+/// Which executable runs there.
+struct RemoteProgram {
+  /// --remote-muster; may begin with "~/". Empty: `own_path` if there is such a file, else what PATH finds.
+  std::string path;
+  /// Where this launcher's own executable lies on this host.
+  std::string own_path;
+  /// What it becomes there: "agent", or "branch".
+  std::string command = "agent";
+  /// --push: a copy of this many bytes, kept in the user's cache directory under this name. 0: no copy.
+  std::uint64_t push_bytes = 0;
+  std::string push_name;
+};
+
+/// Whether a path can be written into the remote command: every login shell must read it as it is.
+bool can_be_named(std::string_view path);
+
+/// What the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming `muster agent`, or
+/// `muster branch`.
+/// Problems are said on stderr in lines that begin with kStartMark. Throws std::invalid_argument for a path
+/// that cannot be named.
+std::string remote_command(const RemoteProgram& program);
+
+inline constexpr std::string_view kStartMark = "muster-start: ";
+
+/// The client with its options, the host and the remote command. A host that starts others is a `branch`: if
+/// the user's words ask for it (-A), it may use the ssh-agent here. Throws std::invalid_argument for a host
+/// or user that the client would take for an option, or with control characters.
+std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget& target,
+                                       const std::string& command, bool branch = false);
+
+/// Names the login server of a target: targets with the same text share its patience with strangers.
+std::string server_of(const SshTarget& target);
+
+}  // namespace muster::launcher

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which nodes' agents may be started now. A login server answers only so many strangers at a time (OpenSSH's
+// MaxStartups), and a machine can only do so many logins at once. Pure: events and the time go in.
+#pragma once
+
+#include "rendezvous/protocol/ids.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::launcher {
+
+struct StartLimits {
+  /// Starts under way at the same time, over all servers.
+  int in_progress = 64;
+  /// Of these, on one login server that has not let us in yet. OpenSSH begins to turn strangers away at 10.
+  int per_server = 8;
+  /// After the first refusal that looks like a busy server; grows by half with each one, up to
+  /// `longest_wait`.
+  rendezvous::Milliseconds first_wait{200};
+  rendezvous::Milliseconds longest_wait{3000};
+  /// A busy server is asked again for this long after its first refusal of a node, or after the last time
+  /// that any node was let in: several names may lead to one server.
+  rendezvous::Milliseconds patience{8'000};
+  /// After refusals fewer starts are under way than `in_progress`, but never fewer than this.
+  int least_in_progress = 8;
+};
+
+/// Nodes are numbers from 0, in the order in which they are wanted. One thread.
+class StartQueue {
+ public:
+  using TimePoint = rendezvous::TimePoint;
+
+  /// `servers[n]` names the login server of node n; nodes of one name share its limit. `random` gives
+  /// numbers from 0 up to but not including 1.
+  StartQueue(const std::vector<std::string>& servers, StartLimits limits, std::function<double()> random);
+
+  /// Takes the nodes whose turn it is: each must now be started.
+  std::vector<std::size_t> take_due(TimePoint now);
+
+  /// The server has let us in: this start is no stranger any more.
+  void admitted(std::size_t node, TimePoint now);
+
+  /// A start has failed in a way that a busy server fails. True: it will come up again in take_due();
+  /// false: its patience is over.
+  bool refused(std::size_t node, TimePoint now);
+
+  /// A start is over for good, whatever became of it before it was admitted.
+  void failed(std::size_t node);
+
+  /// No further starts.
+  void stop() { stopped_ = true; }
+
+  /// When take_due() should be called next; nothing: after the next event.
+  std::optional<TimePoint> next_due() const;
+
+  /// Starts of this node so far.
+  int attempts(std::size_t node) const { return nodes_[node].attempts; }
+
+ private:
+  enum class State { waiting, under_way, over };
+
+  struct Node {
+    std::string server;
+    State state = State::waiting;
+    int attempts = 0;
+    TimePoint not_before{};
+    std::optional<TimePoint> first_refusal;
+    double wait_ms = 0;
+  };
+
+  struct Server {
+    int under_way = 0;
+    int limit = 0;
+  };
+
+  void leave(Node& node);
+
+  StartLimits limits_;
+  std::function<double()> random_;
+  std::vector<Node> nodes_;
+  std::map<std::string, Server> servers_;
+  std::optional<TimePoint> last_admission_;
+  int under_way_ = 0;
+  int limit_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace muster::launcher

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a start may take, on the launcher's host and on hosts that start others. Pure.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace muster::launcher {
+
+/// For every client: a name server that does not answer would otherwise take 10 s, which ssh's ConnectTimeout
+/// does not bound.
+inline constexpr const char* kResolveSoon = "RES_OPTIONS=timeout:2 attempts:1";
+/// From the fork of a node of the same host to its agent's greeting.
+inline constexpr std::chrono::milliseconds kForkLateAfter{20'000};
+/// From one piece of a copy (--push) to the next, and from the last one to the greeting. The client and the
+/// kernel hold some megabytes that are still to go over the wire.
+inline constexpr std::chrono::milliseconds kCopyLateAfter{60'000};
+
+/// From the start of a client to the agent's greeting, on a host that starts so many nodes.
+std::chrono::milliseconds greeting_limit(std::chrono::milliseconds login_timeout, std::size_t nodes);
+
+/// What ssh has for the connection and the server's banner, in seconds: it gives up earlier than we do,
+/// because it can say why.
+int connect_timeout_s(std::chrono::milliseconds login_timeout);
+
+/// How long nothing may come of all the nodes that one login leads to, of which each host starts up to
+/// `width`: hosts there give up by themselves before.
+std::chrono::milliseconds silence_limit(std::chrono::milliseconds login_timeout, std::size_t width);
+
+/// How long all these starts may take together, `levels` of hosts below one another, whatever is said of
+/// them. `copies`: hosts may ask for one.
+std::chrono::milliseconds tree_limit(std::chrono::milliseconds login_timeout, std::size_t width,
+                                     std::size_t levels, bool copies);
+
+}  // namespace muster::launcher

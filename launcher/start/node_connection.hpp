@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// One start of one node's agent: waits for its greeting, hands out the link, and says how it ended.
+#pragma once
+
+#include "launcher/start/core/ssh_failure.hpp"
+#include "launcher/start/start_connection.hpp"
+#include "launcher/start/started_process.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace muster::launcher {
+
+/// What the link is made of, once the agent has greeted.
+struct LinkEnds {
+  UniqueFd in;   ///< to read
+  UniqueFd out;  ///< to write; invalid: `in` is a socket for both
+  /// Read from `in` already.
+  std::string first_bytes;
+};
+
+/// One thread, the executor's. No callback runs inside a call of this class, nor after its destruction, which
+/// kills what is left of the process.
+class NodeConnection : public StartConnection {
+ public:
+  struct Events {
+    /// The agent has greeted. Its version is checked by the receiver.
+    std::function<void(const std::string& version, LinkEnds)> greeted;
+    /// Of the copy that the host asked for, so many bytes are on their way.
+    std::function<void(std::uint64_t bytes, std::uint64_t of)> pushed;
+    /// A line on the process's stderr after the greeting, at most a few kilobytes long.
+    std::function<void(const std::string& line)> said;
+    /// The process is gone, and everything it had said is read. `greeting` tells whether there was one. At
+    /// most once.
+    std::function<void(const StartEnd&, bool greeted)> ended;
+  };
+
+  /// `push_file`: what to send if the host asks for a copy of our executable.
+  NodeConnection(const boost::asio::any_io_executor& executor, StartedProcess process,
+                 const std::string& push_file, Events events);
+  ~NodeConnection() override;
+
+  /// `ended` will say so.
+  void give_up() override;
+
+  /// Kills it and all processes that it started on this host. An agent on this host itself is left to its
+  /// guardian.
+  void kill() override;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace muster::launcher

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// --push: our own executable as it is sent to other hosts.
+#pragma once
+
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace muster::launcher {
+
+/// What runs and nothing else: debug information and section names, most of the file, stay here.
+struct PushImage {
+  /// In memory.
+  UniqueFd fd;
+  std::uint64_t bytes = 0;
+  /// Tells one build from another; nobody has to be kept from making a second one of the same mark.
+  std::string mark;
+};
+
+/// Throws std::runtime_error if the file at `path` cannot be read or is no executable of this machine.
+PushImage make_push_image(const std::string& path);
+
+}  // namespace muster::launcher

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs on another host, whoever starts it there.
+#pragma once
+
+#include "launcher/core/node_plan.hpp"
+#include "launcher/start/push_image.hpp"
+
+#include <string>
+
+namespace muster::launcher {
+
+struct RemoteStart {
+  /// For the shell there; it ends by becoming `muster agent`.
+  std::string command;
+  /// The same for a host that starts others: `muster branch`.
+  std::string branch_command{};
+  /// Our executable, if hosts get a copy (--push), and where it can be opened.
+  PushImage image{};
+  std::string push_file{};
+};
+
+/// `version` is ours. Throws LaunchError (usage) for a --remote-muster that cannot be passed on, or an
+/// executable of ours that cannot be read for --push.
+RemoteStart remote_start(const RemoteOptions& options, const std::string& version);
+
+/// Where the executable of this process lies; empty if it cannot be told.
+std::string own_executable();
+
+}  // namespace muster::launcher
