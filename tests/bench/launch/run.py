@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What starting, holding and ending a job costs, beside mpirun and torchrun. Prints Markdown.
+
+usage: run.py --bin DIR --torch-python FILE [--rounds N]
+"""
+import argparse
+import os
+import select
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+
+def children(pid):
+    """Pids of the direct children of a process, all its threads' included."""
+    found = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+                found += [int(word) for word in file.read().split()]
+    except FileNotFoundError:
+        pass
+    return found
+
+
+def tree(pid):
+    pids = [pid]
+    for child in children(pid):
+        pids += tree(child)
+    return pids
+
+
+def program(pid):
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return ""
+
+
+def wait_for_workers(launcher, count):
+    """Pids of the job's `sleep` processes, once there are `count`."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        pids = tree(launcher.pid)
+        workers = [pid for pid in pids if program(pid) == "sleep"]
+        if len(workers) == count:
+            return workers, [pid for pid in pids if pid not in workers]
+        if launcher.poll() is not None:
+            break
+        time.sleep(0.005)
+    raise RuntimeError(f"{launcher.args}: {count} workers did not start within 30 s")
+
+
+def pss_mb(pids):
+    kilobytes = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+            kilobytes += next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
+    return kilobytes / 1024
+
+
+def start(command):
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def wall(command):
+    begin = time.perf_counter()
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          check=False).returncode
+    if code != 0:
+        raise RuntimeError(f"{' '.join(command)}: exit code {code}")
+    return time.perf_counter() - begin
+
+
+def resident(command):
+    """Memory of every process of the launcher while its two workers run, and how many processes that is."""
+    launcher = start(command)
+    try:
+        _, own = wait_for_workers(launcher, 2)
+        time.sleep(0.5)  # let start-up finish: this measures the steady state
+        return pss_mb(own), len(own)
+    finally:
+        launcher.send_signal(signal.SIGTERM)
+        launcher.wait()
+
+
+def seconds_to_stop(command):
+    """From SIGKILL of one worker to the end of the other, and to the end of the launcher."""
+    launcher = start(command)
+    workers, _ = wait_for_workers(launcher, 2)
+    time.sleep(0.3)
+    poller = select.poll()
+    other = os.pidfd_open(workers[1])
+    poller.register(other, select.POLLIN)
+    begin = time.perf_counter()
+    os.kill(workers[0], signal.SIGKILL)
+    if not poller.poll(60000):
+        raise RuntimeError(f"{command}: the other worker still runs after 60 s")
+    stopped = time.perf_counter() - begin
+    os.close(other)
+    launcher.wait()
+    return stopped, time.perf_counter() - begin
+
+
+def milliseconds(values):
+    return f"{statistics.median(values) * 1000:.1f} ms ({min(values) * 1000:.1f} to {max(values) * 1000:.1f})"
+
+
+def verdict(value, goal):
+    return f"{value:.3g} (goal <= {goal:g}: {'met' if value <= goal else '**missed**'})"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--torch-python", required=True)
+    parser.add_argument("--rounds", type=int, default=25)
+    arguments = parser.parse_args()
+    muster = [os.path.join(arguments.bin, "muster"), "run", "--nproc-per-node", "2"]
+    torchrun_path = os.path.join(os.path.dirname(arguments.torch_python), "torchrun")
+    torchrun = [torchrun_path, "--nproc-per-node", "2", "--no-python"] if os.path.exists(torchrun_path) else None
+    mpirun = ["mpirun", "-np", "2", "--oversubscribe"] if shutil.which("mpirun") else None
+    if mpirun and os.geteuid() == 0:
+        mpirun.append("--allow-run-as-root")
+
+    times = {"muster": [], "mpirun": [], "torchrun": []}
+    wall([*muster, "true"])
+    for number in range(arguments.rounds):
+        times["muster"].append(wall([*muster, "true"]))
+        if mpirun:
+            times["mpirun"].append(wall([*mpirun, "true"]))
+        if torchrun and number % 5 == 0:
+            times["torchrun"].append(wall([*torchrun, "true"]))
+    print("### Wall time of a job of two workers that do nothing (`run --nproc-per-node 2 true`)\n")
+    print("| launcher | median (min to max) | muster's median / this |\n|---|---|---|")
+    print(f"| `muster run` | {milliseconds(times['muster'])} | |")
+    for name, goal in (("mpirun", 0.5), ("torchrun", 0.02)):
+        if times[name]:
+            ratio = statistics.median(times["muster"]) / statistics.median(times[name])
+            print(f"| `{name}` | {milliseconds(times[name])} | {verdict(ratio, goal)} |")
+
+    print("\n### Memory of the launcher's own processes while two workers run (sum of PSS)\n")
+    print("| launcher | processes | MiB |\n|---|---|---|")
+    memory, count = resident([*muster, "sleep", "1000"])
+    print(f"| `muster run` | {count} | {verdict(memory, 12)} |")
+    for name, command in (("mpirun", mpirun), ("torchrun", torchrun)):
+        if command:
+            memory, count = resident([*command, "sleep", "1000"])
+            print(f"| `{name}` | {count} | {memory:.1f} |")
+
+    print("\n### From `kill -9` of one worker to the end of the other (`sleep`, which ends on SIGTERM)\n")
+    print("| launcher | other worker gone | launcher gone |\n|---|---|---|")
+    for name, command, rounds in (("muster run", muster, 10), ("torchrun", torchrun, 3)):
+        if command:
+            stopped, ended = zip(*(seconds_to_stop([*command, "sleep", "1000"]) for _ in range(rounds)))
+            goal = f", goal <= 50 ms: {'met' if statistics.median(stopped) <= 0.05 else '**missed**'}" if command is muster else ""
+            print(f"| `{name}` | {milliseconds(stopped)}{goal} | {milliseconds(ended)} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of others against the installed SDK: CMake's find_package, pkg-config with plain cc, and a heat equation
+solver that had an MPI call in each place where it now has one of ours; each bare, under muster run and under torchrun."""
+import os
+import re
+import shutil
+import unittest
+
+import interop
+from installed import BUILD, Prefix
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROJECT = os.path.join(HERE, "project")
+GRID = ["96", "64", "300"]
+
+
+def build(prefix):
+    """The folder with the project's programs, built by CMake."""
+    folder = os.path.join(prefix.work, "build")
+    interop.run(["cmake", "-S", PROJECT, "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix.path}", "-DCMAKE_BUILD_TYPE=Release",
+                 "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
+    interop.run(["cmake", "--build", folder, "--parallel", "2"])
+    return folder
+
+
+def page_blocks():
+    """The first block of each language in docs/sdk.md."""
+    with open(os.path.join(interop.ROOT, "docs", "sdk.md"), encoding="utf-8") as file:
+        found = re.findall(r"^```(\w*)\n(.*?)^```", file.read(), re.S | re.M)
+    return dict(reversed(found))
+
+
+def contents(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Consumer(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.prefix = Prefix()
+        cls.prefix.__enter__()
+        cls.addClassCleanup(cls.prefix.__exit__)
+        cls.build = build(cls.prefix)
+        cls.serial = os.path.join(cls.prefix.work, "serial.bin")
+        said = interop.run([os.path.join(cls.build, "heat2d_serial"), *GRID, cls.serial]).stdout
+        cls.iterations = re.search(r"\d+ iterations, last change .*", said).group()
+
+    def heat(self, ranks, launch, program="heat2d"):
+        """Runs the solver by `launch`; its field and its last change are, bit for bit, those of the serial program."""
+        field = os.path.join(self.prefix.work, f"field-{ranks}.bin")
+        result = interop.run([*launch, os.path.join(self.build, program), *GRID, field])
+        self.assertIn(f"heat2d: {ranks} processes, {self.iterations}", result.stdout)
+        self.assertEqual(contents(self.serial), contents(field))
+        os.unlink(field)
+        return result
+
+    def ring(self, ranks, launch):
+        result = interop.run([*launch, os.path.join(self.build, "ring")])
+        total = ranks * (ranks - 1) // 2
+        self.assertIn(f"ring: {ranks} ranks, sum {total} of {total}, {(ranks + 1) // 2} even, last rank {ranks - 1}",
+                      result.stdout)
+
+    def test_bare(self):
+        self.heat(1, [])
+        self.ring(1, [])
+
+    def test_muster_run(self):
+        for ranks in (2, 3, 8):
+            launch = [interop.MUSTER, "run", "--nproc-per-node", ranks]
+            self.heat(ranks, launch)
+            self.ring(ranks, launch)
+
+    def test_torchrun(self):
+        if not os.path.exists(interop.TORCHRUN):
+            self.skipTest(f"no PyTorch at {interop.TORCH_PYTHON}")
+        launch = [interop.TORCHRUN, "--nproc-per-node", 2, "--no-python"]
+        self.heat(2, launch)
+        self.ring(2, launch)
+
+    def test_mpirun(self):
+        if shutil.which("mpirun") is None:
+            self.skipTest("no mpirun")
+        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2]
+        self.heat(2, launch)
+        self.ring(2, launch)
+
+    def test_an_installed_plug_in(self):
+        if not os.path.exists(os.path.join(self.prefix.library, "muster", "libmuster_gloo.so")):
+            self.skipTest("built without Gloo")
+        launch = ["env", "MUSTER_BACKEND=gloo", interop.MUSTER, "run", "--nproc-per-node", 2]
+        self.assertIn("backend gloo", self.heat(2, launch).stderr)
+        self.ring(2, launch)
+
+    def test_as_it_was_under_mpirun(self):
+        """The same file with its MPI calls: the program was one before we came."""
+        if shutil.which("mpicc") is None or shutil.which("mpirun") is None:
+            self.skipTest("no mpicc")
+        interop.run(["mpicc", "-O2", "-DWITH_MPI", os.path.join(PROJECT, "heat2d.c"), "-o",
+                     os.path.join(self.build, "heat2d_mpi"), "-lm"])
+        self.heat(2, ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2], "heat2d_mpi")
+
+    def test_pkg_config_and_plain_cc(self):
+        if shutil.which("pkg-config") is None:
+            self.skipTest("no pkg-config")
+        said = interop.run(["pkg-config", "--cflags", "--libs", "muster"],
+                           PKG_CONFIG_PATH=os.path.join(self.prefix.library, "pkgconfig"))
+        program = os.path.join(self.prefix.work, "embed_c")
+        source = os.path.join(interop.ROOT, "worker_sdk", "examples", "embed_c.c")
+        interop.run(["cc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", source, "-o", program, *said.stdout.split(),
+                     f"-Wl,-rpath,{self.prefix.library}"])
+        result = interop.run([interop.MUSTER, "run", "--nproc-per-node", 4, program])
+        self.assertIn("4 ranks: pi is 3.14159", result.stdout)
+
+    def test_what_the_page_shows(self):
+        """docs/sdk.md: its ten lines, its commands with their output, its CMake project in C++."""
+        blocks = page_blocks()
+        folder = os.path.join(self.prefix.work, "page")
+        os.makedirs(os.path.join(folder, "build"))
+        os.symlink(BUILD, os.path.join(folder, "build", "release"))
+        for name, language in (("pi.c", "c"), ("mean.cpp", "cpp"), ("CMakeLists.txt", "cmake")):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(blocks[language])
+        self.assertEqual(re.findall(r"// (\d+)", blocks["c"]), [str(number) for number in range(1, 11)])
+        commands = "\n".join(line.removeprefix("$ ") for line in blocks[""].splitlines() if line.startswith("$ "))
+        expected = "\n".join(line for line in blocks[""].splitlines() if not line.startswith("$ "))
+        result = interop.run(["sh", "-e", "-c", f"cd {folder}\n{commands}\n"], PREFIX=os.path.join(folder, "prefix"),
+                             PATH=os.path.dirname(interop.MUSTER) + ":" + os.environ["PATH"])
+        said = [line for line in result.stdout.splitlines() if "pi is" in line]
+        self.assertEqual("\n".join(said), expected)
+        with open(os.path.join(interop.ROOT, "README.md"), encoding="utf-8") as file:
+            program = re.search(r"^```cpp\n(.*?)^```", file.read(), re.S | re.M).group(1)
+        readme = os.path.join(folder, "readme")
+        with open(readme + ".cpp", "w", encoding="utf-8") as file:
+            file.write(program)
+        interop.run(["c++", "-std=c++20", "-I" + os.path.join(self.prefix.path, "include"), readme + ".cpp", "-o", readme,
+                     "-L" + self.prefix.library, "-lmuster", "-Wl,-rpath," + self.prefix.library])
+        self.assertEqual(interop.run([readme]).stdout, "the sum over 1 ranks is 1\n")
+        interop.run(["cmake", "-S", folder, "-B", os.path.join(folder, "b"), f"-DCMAKE_PREFIX_PATH={self.prefix.path}"])
+        interop.run(["cmake", "--build", os.path.join(folder, "b")])
+        result = interop.run([interop.MUSTER, "run", "--nproc-per-node", 2, os.path.join(folder, "b", "mean")])
+        self.assertIn("the mean over 2 ranks is 0.5", result.stdout)
+
+    def test_add_subdirectory(self):
+        """Our tree in theirs: configured, with no package of the distribution found (Boost, JSON ... are the tools')."""
+        source = os.path.join(self.prefix.work, "with_us")
+        os.mkdir(source)
+        with open(os.path.join(source, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write("cmake_minimum_required(VERSION 3.25)\nproject(WithUs LANGUAGES C CXX)\n"
+                       f"add_subdirectory({interop.ROOT} muster)\nadd_executable(heat2d {PROJECT}/heat2d.c)\n"
+                       "target_link_libraries(heat2d PRIVATE Muster::muster)\n")
+        disabled = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON"
+                    for name in ("Boost", "nlohmann_json", "spdlog", "CLI11", "dnnl", "Catch2", "OpenMP")]
+        interop.run(["cmake", "-S", source, "-B", os.path.join(source, "build"), *disabled])
+
+    def test_a_rank_that_dies_is_named(self):
+        """The grid is refused on rank 1 alone: the others do not hang, and the job's exit code is the rank's."""
+        result = interop.run([interop.MUSTER, "run", "--nproc-per-node", 2, "sh", "-c",
+                              f'[ "$RANK" = 1 ] && set -- || set -- {" ".join(GRID)} /dev/null;'
+                              f' exec {os.path.join(self.build, "heat2d")} "$@"'], check=False)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("rank 1: usage", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SDK installed into a temporary prefix, for the tests of this folder."""
+import os
+import tempfile
+
+import interop
+
+BUILD = os.path.dirname(os.path.dirname(interop.MUSTER))
+
+
+def sanitized():
+    """Whether the tree is built with a sanitizer, whose library then is one more dependency."""
+    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as cache:
+        return any(line.startswith("MUSTER_SANITIZE:") and line.strip().split("=", 1)[1] for line in cache)
+
+
+class Prefix:
+    """with Prefix() as prefix: a folder with the component sdk; `library` is its lib folder."""
+
+    def __enter__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="muster-consumer-")
+        self.path = os.path.join(self._folder.name, "prefix")
+        self.work = os.path.join(self._folder.name, "work")
+        os.mkdir(self.work)
+        interop.run(["cmake", "--install", BUILD, "--component", "sdk", "--prefix", self.path, "--strip"])
+        self.library = next(os.path.join(self.path, name) for name, _, files in
+                            ((os.path.relpath(root, self.path), d, f) for root, d, f in os.walk(self.path))
+                            if "libmuster.so" in files)
+        return self
+
+    def __exit__(self, *_):
+        self._folder.cleanup()

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that go wrong, each in a group of its own, since it does not survive them.
+#include "muster/error.hpp"
+#include "tests/contract/rank.hpp"
+
+#include <chrono>
+#include <optional>
+
+namespace muster::contract {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Far above what it takes; the promise is 2 s on a machine that is not busy.
+constexpr auto kSoon = std::chrono::seconds(20);
+
+/// What ends `call`; empty when nothing does.
+template <typename Call>
+std::optional<Error> error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return {};
+}
+
+/// Runs a call that differs between ranks, and where that may be found late, others behind it.
+void run_mismatch(const Rank& rank, ProcessGroup& group, const Operation& operation) {
+  group.run(operation);
+  const auto until = Clock::now() + kSoon;
+  while (rank.options().finds_late && Clock::now() < until) group.barrier();
+}
+
+void expect_error(const Rank& rank, const std::optional<Error>& error, ErrorCode code,
+                  const std::vector<std::string>& parts, const std::string& what) {
+  rank.expect(error.has_value(), what + ": no error");
+  const std::string text = error->what();
+  rank.expect(error->code() == code,
+              what + ": code " + std::to_string(static_cast<int>(error->code())) + " (" + text + ")");
+  for (const std::string& part : parts)
+    rank.expect(text.find(part) != std::string::npos, what + ": '" + part + "' is not in '" + text + "'");
+}
+
+/// All ranks make `usual` but the last, which makes `other`: an error on each that names both.
+void mismatch(Rank& rank, Operation usual, Operation other, const std::vector<std::string>& parts) {
+  const auto group = rank.group().split(0, rank.rank());
+  const auto memory = rank.buffer(100'000);
+  const Bytes before(100'000, std::byte{0x41});
+  memory->write(before);
+  Operation& mine = rank.rank() == rank.size() - 1 ? other : usual;
+  mine.in = memory->data();
+  mine.out = memory->data() + (mine.call.collective == Collective::all_gather ? 50'000 : 0);
+  const auto start = Clock::now();
+  const auto error = error_of([&] {
+    // A rank that is still in it when another one has failed fails in it.
+    group->barrier();
+    run_mismatch(rank, *group, mine);
+  });
+  const std::string what = "mismatch of " + parts[0] + " and " + parts[1];
+  rank.expect(Clock::now() - start < kSoon, what + " is found soon");
+  expect_error(rank, error, ErrorCode::mismatch, parts, what);
+  const auto again = error_of([&] { group->barrier(); });
+  expect_error(rank, again, ErrorCode::mismatch, parts, "the call after a " + what);
+  rank.expect(memory->is_intact(), what + ": bytes around the buffer");
+  // What is found late is found after the data has gone its way.
+  rank.expect(rank.options().finds_late || memory->read() == before, what + ": the buffer is as it was");
+}
+
+void mismatches(Rank& rank) {
+  const auto call = [](Collective collective, DataType type, std::size_t count) {
+    return operation_of(collective, type, count, nullptr, nullptr);
+  };
+  const Operation sum10 = call(Collective::all_reduce, DataType::f32, 10);
+  mismatch(rank, sum10, call(Collective::all_reduce, DataType::f32, 20), {"10 x f32", "20 x f32"});
+  mismatch(rank, call(Collective::all_reduce, DataType::f32, 1'000),
+           call(Collective::all_reduce, DataType::f32, 24'000), {"1000 x f32", "24000 x f32"});
+  mismatch(rank, sum10, call(Collective::all_reduce, DataType::i32, 10), {"10 x f32", "10 x i32"});
+  Operation maximum = sum10;
+  maximum.call.op = ReduceOp::max;
+  mismatch(rank, sum10, maximum, {"sum", "max"});
+  mismatch(rank, sum10, call(Collective::barrier, DataType::u8, 0), {"all_reduce of 10", "barrier"});
+  mismatch(rank, sum10, call(Collective::all_gather, DataType::f32, 10), {"all_reduce of 10", "all_gather"});
+  Operation root1 = call(Collective::broadcast, DataType::u8, 100);
+  root1.call.root = 1;
+  mismatch(rank, call(Collective::broadcast, DataType::u8, 100), root1, {"root 0", "root 1"});
+}
+
+/// The sum of the counts agrees, the counts do not.
+void mismatched_counts(Rank& rank) {
+  const auto group = rank.group().split(0, rank.rank());
+  std::vector<std::uint64_t> counts(rank.ranks(), 4);
+  if (rank.rank() == 0) {
+    counts[0] = 3;
+    counts[1] = 5;
+  }
+  const auto memory = rank.buffer(1'000);
+  Operation operation =
+      operation_of(Collective::all_gather_v, DataType::u8, 0, memory->data(), memory->data() + 500);
+  operation.counts = counts;
+  const auto error = error_of([&] {
+    group->barrier();
+    run_mismatch(rank, *group, operation);
+  });
+  expect_error(rank, error, ErrorCode::mismatch, {"all_gather_v"}, "different counts of all_gather_v");
+}
+
+void mismatched_messages(Rank& rank) {
+  if (!rank.options().checks_messages) return;
+  const auto group = rank.group().split(rank.rank() < 2 ? 0 : -1, rank.rank());
+  if (!group) return;
+  const auto memory = rank.buffer(1'000);
+  const bool sends = rank.rank() == 0;
+  Operation operation = operation_of(sends ? Collective::send : Collective::recv, DataType::f32,
+                                     sends ? 10 : 20, memory->data(), memory->data());
+  operation.call.root = 1 - rank.rank();
+  operation.call.tag = 3;
+  const auto error = error_of([&] {
+    group->barrier();
+    run_mismatch(rank, *group, operation);
+  });
+  expect_error(rank, error, ErrorCode::mismatch, {"10 x f32", "20 x f32"}, "a message of another count");
+}
+
+void bad_arguments(Rank& rank) {
+  const auto memory = rank.buffer(1'000);
+  const auto refused = [&](Operation operation, const char* what) {
+    expect_error(rank, error_of([&] { rank.group().run(operation); }), ErrorCode::invalid_argument, {}, what);
+  };
+  Operation good = operation_of(Collective::all_reduce, DataType::f32, 10, memory->data(), memory->data());
+  Operation bad = good;
+  bad.in = nullptr;
+  refused(bad, "no input");
+  bad = good;
+  bad.out = nullptr;
+  refused(bad, "no output");
+  bad = good;
+  bad.call.type = static_cast<DataType>(99);
+  refused(bad, "an unknown type");
+  bad = good;
+  bad.call.op = static_cast<ReduceOp>(99);
+  refused(bad, "an unknown operation");
+  bad = good;
+  bad.call.op = ReduceOp::band;
+  refused(bad, "an operation that the type has not");
+  bad = good;
+  bad.out = memory->data() + 4;
+  refused(bad, "an output that overlaps the input");
+  bad = good;
+  bad.call.count = UINT64_MAX / 4;
+  refused(bad, "a count that overflows");
+  bad = good;
+  bad.call.collective = Collective::reduce;
+  bad.call.root = rank.size();
+  refused(bad, "a root out of range");
+  bad.call.collective = Collective::send;
+  bad.call.root = rank.rank();
+  refused(bad, "a message to itself");
+  const std::vector<int> twice = {0, 0};
+  expect_error(rank, error_of([&] { rank.group().new_group(twice); }), ErrorCode::invalid_argument, {},
+               "a rank twice in a group");
+  // The group is as good as before.
+  rank.group().barrier();
+}
+
+void aborts(Rank& rank) {
+  const auto group = rank.group().split(0, rank.rank());
+  const auto error = error_of([&] {
+    group->barrier();
+    if (rank.rank() == 0) group->abort("the loss is not a number");
+    group->barrier();
+  });
+  expect_error(rank, error, ErrorCode::aborted, {"the loss is not a number", "rank 0"}, "abort");
+}
+
+constexpr Case kCases[] = {
+    {"different calls", mismatches},
+    {"different counts", mismatched_counts},
+    {"different messages", mismatched_messages},
+    {"bad arguments", bad_arguments},
+    {"abort", aborts},
+};
+
+}  // namespace
+
+std::span<const Case> failure_cases() {
+  return kCases;
+}
+
+}  // namespace muster::contract

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as a user meets it: dry runs, help, errors and their exit codes. No worker is ever started."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+BIN = os.environ["MUSTER_BIN_DIR"]
+MUSTER = os.path.join(BIN, "muster")
+FAKE_NVML = os.path.join(os.path.dirname(BIN), "tests", "fake_nvml")
+
+
+def muster(*arguments, env=None, cwd=None):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "TORCH", "OMP_", "CUDA_"))}
+    environment.update(env or {})
+    return subprocess.run([MUSTER, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+                          env=environment, cwd=cwd)
+
+
+def dry_run(*arguments, **options):
+    result = muster("run", "--dry-run", *arguments, **options)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+class InDirectory(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="muster_test_")
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def file(self, name, text="", mode=0o644):
+        path = os.path.join(self.directory, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, mode)
+        return path
+
+
+class DryRun(InDirectory):
+    def test_it_prints_the_job_and_makes_nothing(self):
+        job = dry_run("--nproc-per-node", "3", "--tee", "0:3,10:1", "--log-dir", "logs", "true", "x", cwd=self.directory)
+        self.assertEqual((job["schema"], job["version"]), ("muster.job", 1))
+        self.assertEqual(job["agent"]["workers"], 3)
+        self.assertEqual(job["agent"]["command"], ["true", "x"])
+        self.assertEqual(job["agent"]["output"]["tee"]["by_rank"], [[0, 3], [10, 1]])
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_defaults_come_from_variables_and_flags_win(self):
+        env = {"PET_NPROC_PER_NODE": "4", "PET_MAX_RESTARTS": "2", "PET_STANDALONE": "1"}
+        job = dry_run("--max-restarts=5", "true", env=env)
+        self.assertEqual((job["agent"]["workers"], job["agent"]["max_restarts"], job["standalone"]), (4, 5, True))
+
+    def test_a_script_goes_to_python_and_a_program_runs_itself(self):
+        script = self.file("train.py", mode=0o755)
+        tool = self.file("tool", "#!/bin/sh\n", 0o755)
+        text = self.file("text", "print(1)\n")
+        self.assertEqual(dry_run(script, "a")["agent"]["command"], ["python3", "-u", script, "a"])
+        self.assertEqual(dry_run(tool, "a")["agent"]["command"], [tool, "a"])
+        self.assertEqual(dry_run("tool", cwd=self.directory)["agent"]["command"], ["./tool"])
+        self.assertEqual(dry_run(text)["agent"]["command"], ["python3", "-u", text])
+        env = {"PYTHON_EXEC": shutil.which("sh")}
+        self.assertEqual(dry_run(script, env=env)["agent"]["command"][0], shutil.which("sh"))
+
+    def test_run_path_behaves_like_running_the_script(self):
+        script = self.file("train.py", "import sys\nprint(__name__, sys.argv)\n")
+        command = dry_run("--run-path", script, "--flag", "$$")["agent"]["command"]
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+        self.assertEqual(output.strip(), "__main__ " + repr([script, "--flag", "$$"]))
+
+    def test_omp_is_set_for_several_workers_and_said_once(self):
+        result = muster("run", "--dry-run", "--nproc-per-node=2", "true")
+        self.assertIn(["OMP_NUM_THREADS", "1"], json.loads(result.stdout)["agent"]["environment"])
+        self.assertEqual(result.stderr.count("OMP_NUM_THREADS"), 1)
+        quiet = muster("run", "--dry-run", "--nproc-per-node=2", "true", env={"OMP_NUM_THREADS": "3"})
+        self.assertEqual(quiet.stderr, "")
+
+    def test_gpus_are_counted_through_nvml(self):
+        env = {"LD_LIBRARY_PATH": FAKE_NVML, "MUSTER_FAKE_GPUS": "4"}
+        self.assertEqual(dry_run("--nproc-per-node=gpu", "true", env=env)["agent"]["workers"], 4)
+        self.assertEqual(dry_run("--nproc-per-node=auto", "true", env=env)["agent"]["workers"], 4)
+        env["CUDA_VISIBLE_DEVICES"] = "1,GPU-03"
+        self.assertEqual(dry_run("--nproc-per-node=gpu", "true", env=env)["agent"]["workers"], 1)
+        env["CUDA_VISIBLE_DEVICES"] = "GPU-03,GPU-00"
+        self.assertEqual(dry_run("--nproc-per-node=gpu", "true", env=env)["agent"]["workers"], 2)
+        env["CUDA_VISIBLE_DEVICES"] = ""
+        result = muster("run", "--dry-run", "--nproc-per-node=gpu", "true", env=env)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("CUDA_VISIBLE_DEVICES= hides all 4", result.stderr)
+
+    def test_a_closed_stdout_is_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([MUSTER, "run", "--dry-run", "true"], stdout=full, stderr=subprocess.PIPE, text=True,
+                                    timeout=30, check=False)
+        self.assertEqual(result.returncode, 125)
+        self.assertIn("stdout cannot be written", result.stderr)
+
+
+class Errors(InDirectory):
+    def check(self, code, text, *arguments, **options):
+        result = muster("run", *arguments, **options)
+        self.assertEqual(result.returncode, code, result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("muster: error: "), result.stderr)
+        self.assertIn(text, result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def test_usage_errors_are_one_line_and_exit_2(self):
+        self.check(2, "no program given")
+        self.check(2, "'--bogus' is not a flag", "--bogus", "true")
+        self.check(2, "--rdzv could be any of --rdzv-backend, --rdzv-endpoint, --rdzv-id, --rdzv-conf", "--rdzv", "true")
+        self.check(2, "--nproc-per-node=none", "--nproc-per-node", "none", "true")
+        self.check(2, "--nnodes=2 needs more than one node", "--nnodes", "2", "true")
+        self.check(2, "--rdzv-backend=etcd", "--rdzv-backend=etcd", "true")
+        self.check(2, "--master-addr=192.0.2.1", "--master-addr=192.0.2.1", "true")
+        self.check(2, "--numa-binding=near", "--numa-binding=near", "true")
+        self.check(2, "PET_MAX_RESTARTS=-1", "true", env={"PET_MAX_RESTARTS": "-1"})
+        self.check(2, "--report=" + self.directory, "--report", self.directory, "true")
+
+    def test_a_wrong_list_is_shown_with_a_caret(self):
+        result = muster("run", "--host", "n0:8,n1:x\x1b]0;t\x07,n2", "true")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        message, line, caret = result.stderr.splitlines()
+        self.assertTrue(message.startswith("muster: error: --host, position "), message)
+        self.assertEqual(line, "  n0:8,n1:x?]0;t?,n2")
+        self.assertEqual(line[caret.index("^")], "]")
+        self.assertEqual(result.stdout, "")
+
+    def test_a_wrong_hostfile_is_shown_with_its_line(self):
+        hosts = self.file("hosts", "# ours\nn0 slots=8\nn1 slots=many\n")
+        result = muster("run", "--hostfile", hosts, "true")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        message, line, caret = result.stderr.splitlines()
+        self.assertEqual(message, f"muster: error: {hosts}:3:10: 'many' is not a number of slots")
+        self.assertEqual((line, caret), ("  n1 slots=many", "           ^"))
+
+    def test_text_from_the_command_line_is_escaped(self):
+        self.check(2, "--role\\x1b[2J", "--role\x1b[2J", "true")
+
+    def test_programs_that_cannot_run(self):
+        self.check(127, "program './none.py' does not exist", "./none.py")
+        self.check(127, "'no-such-command' does not exist in PATH", "--no-python", "no-such-command")
+        self.check(126, "is not executable", "--no-python", self.file("text"))
+        self.check(126, "is a directory", self.directory)
+        self.check(127, "interpreter '/no/such/sh'", self.file("broken", "#!/no/such/sh\n", 0o755))
+        self.check(127, "PYTHON_EXEC", self.file("x.py"), env={"PYTHON_EXEC": "/no/python"})
+
+    def test_a_log_directory_that_cannot_be_made_is_125(self):
+        self.check(125, "cannot be made (Not a directory)", "--log-dir", self.file("file"), "true")
+        self.check(125, "set TMPDIR or give --log-dir", "true", env={"TMPDIR": self.file("file2")})
+
+    def test_other_commands(self):
+        self.assertEqual(muster().returncode, 2)
+        self.assertIn("'train.py' is not a command", muster("train.py").stderr)
+        self.assertEqual(muster("train.py").returncode, 2)
+        self.assertEqual(muster("rendezvous").returncode, 2)
+        self.assertEqual(muster("rendezvous", "--listen", "0.0.0.0:0").returncode, 2)
+        self.assertEqual(muster("rendezvous", "--listen", "nonsense").returncode, 2)
+
+
+class Help(unittest.TestCase):
+    def test_each_command_has_help_and_there_is_a_version(self):
+        for arguments in (("--help",), ("run", "--help"), ("run", "-h"), ("rendezvous", "--help")):
+            result = muster(*arguments)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertIn("Usage: muster", result.stdout)
+        self.assertRegex(muster("--version").stdout, r"^muster \d+\.\d+\.\d+\n$")
+
+    def test_every_flag_is_documented(self):
+        manual = os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs", "torchrun.md")
+        with open(manual, encoding="utf-8") as file:
+            text = file.read()
+        completion = muster("run", "--print-completion", "bash").stdout
+        flags = [word for word in completion.replace("'", " ").split() if word.startswith("--") and len(word) > 2]
+        self.assertGreater(len(flags), 30)
+        for flag in flags:
+            self.assertTrue(f"`{flag}`" in text or flag in ("--version", "--help"), flag)
+
+    def test_the_bash_completion_completes(self):
+        script = 'source <("$1" run --print-completion bash); COMP_WORDS=(muster run --nproc); COMP_CWORD=2; _muster; ' \
+                 'echo "${COMPREPLY[@]}"'
+        result = subprocess.run(["bash", "-c", script, "bash", MUSTER], capture_output=True, text=True, timeout=30,
+                                check=True)
+        self.assertEqual(result.stdout.strip(), "--nproc-per-node")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker that passes through every phase of a world: init, barrier, small and large collectives, split,
+// finalize. usage: fault_worker BACKEND TIMEOUT_MS [REPORT_MS]
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/world/world.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <vector>
+
+namespace {
+
+/// Long enough for a fault to strike inside; the fakes of the GPU libraries are slow.
+std::size_t large_count(const muster::ProcessGroup& group) {
+  return (group.backend() == "nccl" ? std::size_t{1} : std::size_t{8}) << 20;
+}
+
+void exercise(muster::World& world) {
+  muster::ProcessGroup& group = world.group();
+  group.barrier();
+  std::vector<float> small(1000, 1.0F);
+  for (int i = 0; i < 3; ++i)
+    group.all_reduce(small.data(), small.size(), muster::DataType::f32, muster::ReduceOp::max);
+  std::vector<float> large(large_count(group), 1.0F);
+  group.broadcast(large.data(), large.size() * sizeof(float), 0);
+  for (int i = 0; i < 3; ++i)
+    group.all_reduce(large.data(), large.size(), muster::DataType::f32, muster::ReduceOp::max);
+  const std::unique_ptr<muster::ProcessGroup> child = group.split(0, group.rank());
+  child->all_reduce(small.data(), small.size(), muster::DataType::f32, muster::ReduceOp::max);
+  if (small[0] != 1.0F || large.back() != 1.0F) throw std::runtime_error("a wrong result");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  muster::WorldOptions options;
+  options.backend = argv[1];
+  options.timeout = options.join_timeout = std::chrono::milliseconds(std::atoi(argv[2]));
+  if (argc > 3) options.report_after = std::chrono::milliseconds(std::atoi(argv[3]));
+  try {
+    const std::unique_ptr<muster::World> world = muster::World::init(options);
+    exercise(*world);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fault_worker: %s\n", error.what());
+    return 1;
+  }
+  std::printf("done\n");
+  return 0;
+}

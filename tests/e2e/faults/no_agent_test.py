@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that no agent watches: they hold one another's status, and name who is lost.
+
+usage: no_agent_test.py <backend>
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+WORKER = os.environ["MUSTER_FAULT_WORKER"]
+MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
+RANKS = 3
+TIMEOUT_S = 4
+# What waits longer is reported: all others must have come to the call by then, and the deadline must be far.
+REPORT_MS, REPORTED_TIMEOUT_S = 2000, 8
+
+
+def check(condition, what, details=""):
+    if not condition:
+        raise AssertionError(what + "\n" + details)
+
+
+class Store:
+    """`muster rendezvous`, as a store for plain processes."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([MUSTER, "rendezvous", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE)
+        self.host, self.port = json.loads(self.process.stdout.readline())["endpoint"].rsplit(":", 1)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def run(backend, fault, run_id, store, report_ms=15000, timeout_s=TIMEOUT_S):
+    """Starts the ranks as torchrun would; returns {rank: (stderr, exit code)} and the seconds until they had ended."""
+    workers = []
+    start = time.monotonic()
+    for rank in range(RANKS):
+        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank),
+                           LOCAL_WORLD_SIZE=str(RANKS), MASTER_ADDR=store.host, MASTER_PORT=store.port,
+                           TORCHELASTIC_RUN_ID=run_id, TORCHELASTIC_USE_AGENT_STORE="True", MUSTER_FAULT=fault)
+        environment.pop("MUSTER_STATUS", None)
+        workers.append(subprocess.Popen([WORKER, backend, str(timeout_s * 1000), str(report_ms)], env=environment,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    results = {}
+    try:
+        # A rank that is stopped does not end by itself.
+        for rank in (0, 2) if fault.startswith("stop") else range(RANKS):
+            results[rank] = (workers[rank].communicate(timeout=60)[1], workers[rank].returncode)
+        seconds = time.monotonic() - start
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGKILL)
+        if 1 not in results:
+            results[1] = (workers[1].communicate()[1], workers[1].returncode)
+        for worker in workers:
+            worker.wait()
+            worker.stderr.close()
+    return results, seconds
+
+
+def run_killed(backend, store, fault, run_id):
+    """Errors of the ranks that are left; each names rank 1."""
+    results, _ = run(backend, fault, run_id, store)
+    check(results[1][1] == -signal.SIGKILL, "rank 1 was not killed", str(results))
+    for rank in (0, 2):
+        error, code = results[rank]
+        check(code == 1 and re.search(r"rank 1\b", error), "rank %d does not name rank 1" % rank, error)
+    return [results[rank][0] for rank in (0, 2)]
+
+
+def killed(backend, store):
+    # In init it may die before the others watch it; they then wait for their deadline.
+    for operation in ("init", "barrier", "all_reduce:2"):
+        run_killed(backend, store, "kill@1:" + operation, "killed-" + operation)
+        print("ok killed in", operation)
+
+
+def killed_in_split(backend, store):
+    # A split begins with an all_gather of the parent: rank 1 dies when the others are through with it, too. Where
+    # a busy machine left one of them in it for all that time, its connection broke first, which says nothing here.
+    for attempt in range(5):
+        errors = run_killed(backend, store, "delay:500@1:split,kill@1:split", "killed-split-%d" % attempt)
+        if not any(re.search(r"was in (call \d+: )?all_gather", error) for error in errors):
+            break
+    check(any(re.search(r"rank 1 \(process \d+ on .*\) has died, .* joined the group 'world/1\.0'", error)
+              for error in errors), "nobody knew that it died", str(errors))
+    print("ok killed in split")
+
+
+def stopped(backend, store):
+    results, seconds = run(backend, "stop@1:all_reduce:2", "stopped", store, REPORT_MS, REPORTED_TIMEOUT_S)
+    for rank in (0, 2):
+        error, code = results[rank]
+        check(code == 1 and re.search(r"rank 1\b", error), "rank %d does not name rank 1" % rank, error)
+    check(seconds < REPORTED_TIMEOUT_S + 20, "took %.1f s" % seconds)
+    both = results[0][0] + results[2][0]
+    check(re.search(r"warning: rank 1 never entered all_reduce #3 .*; ranks 0, 2 wait since .*Rank 1 \(process \d+\) is "
+                    r"stopped", both), "no report with the state of rank 1", both)
+    check(both.count("is stopped by a signal") == 1, "the report comes more than once", both)
+    print("ok stopped, %.1f s" % seconds)
+
+
+def succeeded(backend, store):
+    results, _ = run(backend, "delay:100@1:all_reduce:2", "succeeded", store)
+    check(all(code == 0 for _, code in results.values()), "a delay is no failure", str(results))
+    print("ok delayed")
+
+
+def main():
+    backend = sys.argv[1]
+    probe = subprocess.run([WORKER, backend, "10000"], capture_output=True, text=True, timeout=60, check=False)
+    if probe.returncode != 0:
+        print("skipped: the backend %s cannot be used here: %s" % (backend, probe.stderr.strip()[-500:]))
+        return 77
+    with Store() as store:
+        killed(backend, store)
+        killed_in_split(backend, store)
+        stopped(backend, store)
+        succeeded(backend, store)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

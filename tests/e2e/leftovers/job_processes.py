@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts a `muster run` whose every process carries a mark in its environment, and finds those processes."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+import uuid
+
+MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Ours that do not execute another program keep the names that they give themselves.
+GUARDIAN, AGENT, STORE = "muster:guardian", "muster:agent", "muster:store"
+
+
+def wait_until(condition, seconds, what):
+    """Polls without a pause (the moments matter here); raises when `seconds` have passed."""
+    give_up = time.monotonic() + seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > give_up:
+            raise AssertionError("waited %.1f s for %s" % (seconds, what))
+
+
+class MarkedJob:
+    """A running `muster run`. Its processes are those with MUSTER_TEST_MARK=<mark> in their environment."""
+
+    def __init__(self, worker, *flags, workers=2, environment=None):
+        self.mark = uuid.uuid4().hex
+        env = dict(os.environ, MUSTER_TEST_MARK=self.mark, **(environment or {}))
+        command = [MUSTER, "run", "--nproc-per-node", str(workers), *flags, "--no-python", *worker]
+        self.launcher = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, start_new_session=True)
+
+    def processes(self):
+        """{pid: name} of every living process with the mark."""
+        needle = ("MUSTER_TEST_MARK=" + self.mark).encode()
+        found = {}
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                with open("/proc/%s/environ" % entry, "rb") as file:
+                    if needle not in file.read().split(b"\0"):
+                        continue
+                with open("/proc/%s/comm" % entry) as file:
+                    name = file.read().strip()
+                with open("/proc/%s/stat" % entry) as file:
+                    if file.read().rsplit(")", 1)[1].split()[0] in "ZX":
+                        continue
+            except OSError:
+                continue
+            found[int(entry)] = name
+        return found
+
+    def child(self, parent, name):
+        """Pid of the child of `parent` that is named `name`, or None. Far faster than processes()."""
+        try:
+            with open("/proc/%d/task/%d/children" % (parent, parent)) as file:
+                for pid in file.read().split():
+                    with open("/proc/%s/comm" % pid) as comm:
+                        if name is None or comm.read().strip() == name:
+                            return int(pid)
+        except OSError:
+            pass
+        return None
+
+    def guardian(self):
+        return self.child(self.launcher.pid, None)
+
+    def agent(self):
+        guardian = self.guardian()
+        return guardian and self.child(guardian, AGENT)
+
+    def first_fork(self):
+        """Waits for the launcher's first child."""
+        return wait_until(self.guardian, 10, "the first fork of the launcher")
+
+    def started(self, count):
+        """Waits until `count` workers have said "ready"; returns what they printed so far."""
+        lines = []
+        while sum(b"ready" in line for line in lines) < count:
+            line = self.launcher.stdout.readline()
+            if not line:
+                raise AssertionError("the job ended early: %r %r" % (lines, self.launcher.stderr.read()))
+            lines.append(line)
+        return lines
+
+    def end(self, seconds=20):
+        """Waits for the launcher; returns (exit code, stdout, stderr)."""
+        out, err = self.launcher.communicate(timeout=seconds)
+        return self.launcher.returncode, out.decode(errors="replace"), err.decode(errors="replace")
+
+    def left(self):
+        return {pid: name for pid, name in self.processes().items() if pid != self.launcher.pid}
+
+    def assert_nothing_left(self, within):
+        """Every process of the job is gone within so many seconds; returns how long it took."""
+        start = time.monotonic()
+        while self.left():
+            if time.monotonic() - start > within:
+                left = self.left()
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                raise AssertionError("left after %.2f s: %s" % (within, left))
+        return time.monotonic() - start

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that all flood their output at once (F10 of the fault matrix over many hosts): the launcher's memory stays bounded,
+lines stay whole, a quiet host is heard at once, nothing is lost, and Ctrl-C still ends the job in time."""
+import os
+import re
+import signal
+import threading
+import time
+
+from multi_node import LAUNCHER, REST_S, Hosts, Job, check, main
+
+GO = "/tmp/muster-test-go"
+# Lines of 60 bytes that say whose they are and which.
+FLOOD = "seq -f 'rank '$RANK' line %09.0f of a flood, and some more words' 1000000000"
+# A window of 1 MiB for each host, what lies in pipes and buffers, and what a small process needs.
+MEMORY_MAX_KB = 120_000
+
+
+class Reader:
+    """Reads what comes out of a pipe, no faster than told, and keeps little of it."""
+
+    def __init__(self, fd, pause_s=0.0):
+        self.fd, self.pause_s = fd, pause_s
+        self.counts, self.torn, self.broken, self.others, self.bytes = {}, {}, [], [], 0
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        rest = b""
+        while piece := os.read(self.fd, 65536):
+            self.bytes += len(piece)
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                self.take(line.decode(errors="replace"))
+            if self.pause_s:
+                time.sleep(self.pause_s)
+
+    def take(self, line):
+        rank = line[:4]
+        if rank in self.torn:
+            self.broken.append(f"{self.torn[rank]} and then {line}")
+        match = re.fullmatch(r"\[(\d)\]: rank (\d) line (\d{9}) of a flood, and some more words", line)
+        if match:
+            own, number = match[2], int(match[3])
+            if match[1] != own or number != self.counts.get(own, 0) + 1:
+                self.broken.append(f"{line} after number {self.counts.get(own, 0)}")
+            self.counts[own] = number
+        elif re.fullmatch(r"\[\d\]: (ready \d|a quiet word)", line):
+            self.others.append(line)
+        else:
+            self.torn[rank] = line  # by the end of who printed it, if it is its last
+
+    def wait_for(self, condition, what, job, timeout=60):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            check(time.monotonic() < deadline and job.process.poll() is None, f"never: {what}", (self.counts, self.others, job.err))
+            time.sleep(0.01)
+
+
+def flood(hosts, pause_s=0.0):
+    """Ranks 0 to 3 on four hosts flood; rank 4 on the fifth is quiet until told."""
+    reading, writing = os.pipe()
+    quiet = f"until [ -e {GO} ]; do sleep 0.05; done; echo a quiet word; exec sleep 1000"
+    job = Job(hosts, worker=["bash", "-c", f"echo ready $RANK; [ $RANK = 4 ] || {FLOOD}; {quiet}"], out=writing)
+    os.close(writing)
+    return job, Reader(reading, pause_s)
+
+
+def memory_kb(job, hosts):
+    """The most that the launcher has used so far, and that any of our processes on the hosts has."""
+    most = {}
+    for host in (LAUNCHER, *hosts.names):
+        for process in hosts.processes(host):
+            if process["comm"].startswith("muster"):
+                text = hosts.run(host, ["cat", f"/proc/{process['pid']}/status"], check=False).stdout
+                found = re.search(r"VmHWM:\s+(\d+) kB", text)
+                if found:
+                    most[f"{host} {process['comm']}"] = int(found[1])
+    return most
+
+
+def four_hosts_flood():
+    with Hosts(5) as hosts:
+        job, reader = flood(hosts)
+        reader.wait_for(lambda: all(reader.counts.get(str(rank), 0) > 50_000 for rank in range(4)), "a flood of every host", job)
+        hosts.write("n04", GO, "")
+        begin = time.monotonic()
+        reader.wait_for(lambda: "[4]: a quiet word" in reader.others, "the quiet word", job)
+        quiet_s = time.monotonic() - begin
+        most = memory_kb(job, hosts)
+        check(most and max(most.values()) < MEMORY_MAX_KB, "more memory than windows explain", most)
+        begin = time.monotonic()
+        job.send(signal.SIGINT)
+        job.end()
+        end_s = time.monotonic() - begin
+        job.expect(130)
+        check(quiet_s < 1 + REST_S and end_s < 2 + REST_S, f"quiet word after {quiet_s:.1f} s, end after {end_s:.1f} s", job.err)
+        reader.thread.join(10)
+        check(not reader.broken, "lines that are not whole or in order", reader.broken[:5])
+        job.nothing_left()
+        print(f"{reader.bytes / 1e6:.0f} MB; quiet word after {quiet_s:.2f} s, end {end_s:.2f} s after Ctrl-C, at most {most} kB")
+
+
+def four_hosts_flood_a_slow_reader():
+    """Who reads our output hardly reads: everybody waits, nobody loses anything or takes memory, and Ctrl-C is heard."""
+    with Hosts(5) as hosts:
+        job, reader = flood(hosts, pause_s=0.2)
+        reader.wait_for(lambda: len(reader.counts) == 4, "something of every host", job)
+        seen = reader.bytes
+        reader.wait_for(lambda: reader.bytes > seen + 1_000_000, "a megabyte more", job)
+        most = memory_kb(job, hosts)
+        check(most and max(most.values()) < MEMORY_MAX_KB, "more memory than windows explain", most)
+        job.send(signal.SIGINT)
+        deadline = time.monotonic() + REST_S
+        while any(p["comm"] == "seq" for name in hosts.names for p in hosts.processes(name)):
+            check(time.monotonic() < deadline, "workers are not stopped while their output waits", job.err)
+            time.sleep(0.05)
+        # What they had printed still comes, for as long as it is taken, unless it is not wanted any more.
+        begin = time.monotonic()
+        if job.process.poll() is None:
+            job.send(signal.SIGINT)
+        job.end()
+        end_s = time.monotonic() - begin
+        job.expect(130)
+        check(end_s < 1 + REST_S, f"the end came {end_s:.1f} s after the second Ctrl-C", job.err)
+        check(not reader.broken, "lines that are not whole or in order", reader.broken[:5])
+        job.nothing_left()
+        print(f"{reader.bytes / 1e6:.1f} MB; end {end_s:.2f} s after the second Ctrl-C, at most {most} kB")
+
+
+if __name__ == "__main__":
+    main((four_hosts_flood, four_hosts_flood_a_slow_reader), parallel=1)

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host on which the job cannot start: one line with the host and the cause, soon, everything else stopped. Section E4 of the
+issue is F19, F21, F31 to F33 and F36 of the fault matrix."""
+import os
+import re
+import signal
+import time
+
+from multi_node import LAUNCHER, MUSTER, REST_S, SLEEPER, Hosts, Job, check, main
+
+BOUND_S = 10
+
+
+def refused_start(hosts, *words, flags=(), host="n01", code=125, job=None, **keywords):
+    """The job ends soon, one line says why and names the host, and nothing is left of the hosts that were fine."""
+    begin = time.monotonic()
+    job = job or Job(hosts, *flags, patient=False, **keywords)
+    job.end(BOUND_S + REST_S + 30)
+    seconds = time.monotonic() - begin
+    job.expect(code)
+    check(seconds < BOUND_S + REST_S, f"took {seconds:.1f} s", job.shown())
+    said = [line for line in job.err.splitlines() if "error: " in line and host in line]
+    check(len(said) == 1 and all(re.search(word, said[0]) for word in words), f"no one line has {host} and {words}", job.shown())
+    check(code == 127 or "; " in said[0] or re.search("^  next ", job.err, re.M), "it does not say what to do next", job.shown())
+    check(not re.search(r"(?i)password:|yes/no", job.err), "it asked something", job.shown())
+    job.nothing_left()
+    print(f"{seconds:.1f} s: {said[0]}")
+
+
+def host_checks_of_ssh():
+    with Hosts(2) as hosts:
+        hosts.stop_sshd("n01")
+        refused_start(hosts, "refused")
+        hosts.start_sshd("n01", key="other")
+        refused_start(hosts, "key")
+        hosts.start_sshd("n01", options=["PubkeyAuthentication no", "PasswordAuthentication yes"])
+        refused_start(hosts, "password|login refused|denied")
+        hosts.start_impostor("n01", "http")
+        refused_start(hosts, "SSH|ssh")
+        hosts.start_impostor("n01", "closes")
+        refused_start(hosts, "closed|reset")
+        hosts.start_sshd("n01")
+        refused_start(hosts, "resolve|name", host="n77", at="n00,n77")
+
+
+def unreachable():
+    with Hosts(2) as hosts, hosts.silence("n01"):
+        refused_start(hosts, "no answer|no route|timed out|unreachable")
+
+
+def silent_banner():
+    with Hosts(2) as hosts:
+        hosts.start_impostor("n01", "silent")
+        refused_start(hosts, "answer|banner|timed out")
+
+
+def slow_banner():
+    with Hosts(2) as hosts:
+        hosts.start_impostor("n01", "slow")
+        refused_start(hosts, "answer|banner|timed out")
+
+
+def login_shell_hangs():
+    with Hosts(2) as hosts:
+        hosts.write("n01", "~/.bashrc", "sleep 1000\n")
+        job = Job(hosts, patient=False)
+        job.wait_for(r"n01 \(connecting for \d+ s\)", name="err")
+        check(time.monotonic() - job.begin < 5 + REST_S, "it is not said soon what is waited for", job.shown())
+        job.end(BOUND_S + REST_S + 30)
+        check(time.monotonic() - job.begin < BOUND_S + REST_S, "took too long", job.shown())
+        job.expect(125, "error: .*n01: ssh: the agent did not answer in time", "--login-timeout")
+        hosts.run("n01", ["pkill", "sleep"], check=False)  # the user's own
+        job.nothing_left()
+
+
+def login_shell_is_slow():
+    """It gets as long as the flag says: less than it needs, and more than the limit without that flag would be."""
+    limit_s = 8
+    with Hosts(2) as hosts:
+        hosts.write("n01", "~/.bashrc", "sleep 1000\n")
+        job = Job(hosts, "--login-timeout", str(limit_s), patient=False)
+        job.end(limit_s + REST_S + 30)
+        seconds = time.monotonic() - job.begin
+        check(limit_s / 2 <= seconds < limit_s + REST_S, f"--login-timeout {limit_s}: {seconds:.1f} s", job.shown())
+        # A machine that is busy may not get as far as the shell.
+        job.expect(125, r"error: .*n01: ssh: (the agent did not answer in time|no answer within \d+ s)", "--login-timeout")
+        hosts.run("n01", ["pkill", "sleep"], check=False)  # the user's own
+        job.nothing_left()
+        hosts.write("n01", "~/.bashrc", "sleep 3\n")
+        job = Job(hosts, worker=["dash", "-c", "echo fine $RANK"])
+        job.end()
+        job.expect(0, "fine 0", "fine 1")
+        job.nothing_left()
+
+
+def noisy_login_shell():
+    """What start-up files print is no harm."""
+    with Hosts(2) as hosts:
+        hosts.write("n01", "~/.bashrc", "echo Welcome to n01; echo and beware >&2; printf 'no newline'\n")
+        job = Job(hosts, worker=["dash", "-c", "echo fine $RANK"])  # bash would read that file itself
+        job.end()
+        job.expect(0, "fine 0", "fine 1")
+        check("Welcome" not in job.out, "the shell's words are among the workers'", job.shown())
+        job.nothing_left()
+
+
+def hosts_without_muster():
+    with Hosts(2) as hosts:
+        refused_start(hosts, "muster", "not found|no such|missing", flags=["--remote-muster", "/nonexistent/muster"], host="n0")
+        hosts.write("n01", "/tmp/muster-test", "#!/bin/sh\nprintf '\\nmuster-agent 1 0.0.1-other\\n'\nexec cat\n", 0o755)
+        hosts.run("n00", ["ln", "-s", MUSTER, "/tmp/muster-test"])
+        refused_start(hosts, r"0\.0\.1-other", "same version|upgrade|install", flags=["--remote-muster", "/tmp/muster-test"])
+        hosts.write("n01", "/tmp/muster-test", "#!/bin/sh\necho no such licence >&2; exit 3\n", 0o755)
+        refused_start(hosts, "exit code 3", "no such licence", flags=["--remote-muster", "/tmp/muster-test"])
+
+
+def wrong_directory():
+    with Hosts(2) as hosts:
+        os.mkdir(hosts.path("n00", "/tmp/muster-test-only-here"))
+        refused_start(hosts, "/tmp/muster-test-only-here", flags=["--wdir", "/tmp/muster-test-only-here"])
+
+
+def program_missing_on_one_host():
+    with Hosts(2) as hosts:
+        hosts.run("n00", ["ln", "-s", "/bin/true", "/tmp/muster-test-program"])
+        refused_start(hosts, "/tmp/muster-test-program", code=127, worker=["/tmp/muster-test-program"])
+
+
+def full_disk():
+    """Workers run on; the log file that could not be written is named, with its host."""
+    with Hosts(2) as hosts:
+        for folder in ("/tmp", "/dev/shm"):
+            hosts.run("n01", ["dash", "-c", f"cat /dev/zero >{folder}/muster-test-full"], check=False)
+        job = Job(hosts, "--log-dir", "/tmp/muster-test-logs", "--redirects", "3", worker=["dash", "-c", "echo words of $RANK"])
+        job.end()
+        job.expect((0, 125), "(?i)n01.*(space|full)")
+        job.nothing_left()
+
+
+def duplicate_host():
+    with Hosts(2) as hosts:
+        job = Job(hosts, at="n00,n01,n01")
+        job.end()
+        job.expect(2, "n01", "twice|more than once|again|already")
+        job.nothing_left()
+
+
+def resolver_that_does_not_answer():
+    """F32: Ctrl-C works while a name is looked up."""
+    with Hosts(2) as hosts:
+        hosts.write(LAUNCHER, "/etc/resolv.conf", f"nameserver {hosts.hosts['n01'].ipv4}\n")
+        with hosts.silence("n01"):
+            refused_start(hosts, "the name server does not answer", host="n77", at="n00,n77")
+            # ours stays as it is
+            for terminal in (False, True):
+                job = Job(hosts, at="n00,n77", env={"RES_OPTIONS": "timeout:30"}, terminal=terminal)
+                deadline = time.monotonic() + REST_S
+                while not hosts.asks_for_names(LAUNCHER):
+                    check(time.monotonic() < deadline, "nobody looks the name up", job.shown())
+                    time.sleep(0.01)
+                begin = time.monotonic()
+                if terminal:
+                    job.type("\x03")
+                else:
+                    job.send(signal.SIGINT)
+                job.end()
+                seconds = time.monotonic() - begin
+                check(seconds < 1 + REST_S, f"it waited for the resolver for {seconds:.1f} s", job.shown())
+                job.expect(130, "interrupted by SIGINT")
+                job.nothing_left()
+                print(f"ended {seconds:.2f} s after Ctrl-C{' in a terminal' if terminal else ''}")
+
+
+def port_taken():
+    """F31: who holds it is named."""
+    with Hosts(2) as hosts:
+        holder = hosts.popen("n00", ["python3", "-c", "import socket, time\ns = socket.create_server(('', 29455))\n"
+                                     "open('/proc/self/comm', 'w').write('sshd')\ntime.sleep(1000)"])
+        while ("0.0.0.0", 29455) not in hosts.listeners("n00"):
+            time.sleep(0.01)
+        refused_start(hosts, "29455", "held by|in use|taken|pid", host="n00", flags=["--master-port", "29455"])
+        holder.kill()
+
+
+def sixty_agents_on_one_sshd():
+    """F21: sshd drops connections beyond MaxStartups; they come again, and all start."""
+    with Hosts(1) as hosts:
+        hosts.write(LAUNCHER, "~/.ssh/config", "Host a*\n  HostName n00\n  HostKeyAlias n00\n")
+        job = Job(hosts, at="a[00-59]", worker=["bash", "-c", "echo ready $RANK"])
+        job.end(90)
+        job.expect(0)
+        check(job.out.count("ready") == 60, "not all started", job.shown())
+        job.nothing_left()
+
+
+def server_that_lets_in_few():
+    """A server that lets in very few at once."""
+    with Hosts(1) as hosts:
+        hosts.start_sshd("n00", options=["MaxStartups 2:50:4"])
+        hosts.write(LAUNCHER, "~/.ssh/config", "Host a*\n  HostName n00\n  HostKeyAlias n00\n")
+        job = Job(hosts, at="a[00-11]", worker=["bash", "-c", "echo ready $RANK"])
+        job.end(90)
+        job.expect(0)
+        job.nothing_left()
+
+
+def no_wildcard_listener():
+    """Nothing of ours listens on all addresses, and what is on the network is on n00 only."""
+    with Hosts(2) as hosts:
+        before = {name: set(hosts.listeners(name)) for name in hosts.hosts}
+        job = Job(hosts, worker=SLEEPER).ready(2)
+        for name in hosts.hosts:
+            check(hosts.wildcard_listeners(name) == [], f"{name}: {hosts.wildcard_listeners(name)}")
+        ours = {name: [e for e in hosts.listeners(name) if e not in before[name] and not e[0].startswith("127.")]
+                for name in hosts.hosts}
+        check(not ours["n01"] and not ours[LAUNCHER], f"listening on the network: {ours}")
+        check({e[0] for e in ours["n00"]} <= {hosts.hosts["n00"].ipv4}, f"not node 0's address: {ours}")
+        job.send(signal.SIGINT)
+        job.end()
+        job.nothing_left()
+
+
+def names_and_addresses_of_all_kinds():
+    """MASTER_ADDR is node 0's address on the network, whatever it is called; this host needs no ssh."""
+    worker = ["dash", "-c", "echo rank $RANK on $(hostname) at $MASTER_ADDR"]
+    for keywords, on, at, logins in (({"family": 6}, LAUNCHER, "n00,n01", (1, 1)),
+                                     ({"own_name_local": True}, "n00", "n00,n01", (0, 1)),
+                                     ({"own_name_local": True}, "n01", "n00,n01", (1, 0)),
+                                     ({}, "n00", "localhost,n01", (0, 1)),
+                                     ({}, LAUNCHER, "[fd87::11],10.87.0.12", (1, 1))):
+        with Hosts(2, **keywords) as hosts:
+            job = Job(hosts, at=at, on=on, worker=worker)
+            job.end()
+            address = hosts.hosts["n00"].address
+            job.expect(0, rf"rank 0 on n00 at {address}\n", rf"rank 1 on n01 at {address}\n")
+            check((hosts.logins("n00"), hosts.logins("n01")) == logins, f"not {logins} logins", job.shown())
+            job.nothing_left()
+
+
+if __name__ == "__main__":
+    main((sixty_agents_on_one_sshd, unreachable, silent_banner, slow_banner, login_shell_hangs, login_shell_is_slow, resolver_that_does_not_answer,
+          host_checks_of_ssh, noisy_login_shell, hosts_without_muster, wrong_directory, program_missing_on_one_host, full_disk,
+          duplicate_host, port_taken, server_that_lets_in_few, no_wildcard_listener,
+          names_and_addresses_of_all_kinds), parallel=5)

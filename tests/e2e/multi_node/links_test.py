@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links between hosts that are cut, slow, lossy or reset, and hosts that vanish: F20 and F27 to F30 of the fault matrix."""
+import sys
+import time
+
+from multi_node import AGENT, REST_S, Hosts, Job, check, main
+
+
+def counting(seconds):
+    """A worker that prints a number each quarter of a second."""
+    return ["bash", "-c", f"echo ready $RANK; for i in $(seq {int(seconds * 4)}); do echo rank $RANK line $i; sleep 0.25; done"]
+
+
+def all_lines_came(job, ranks, seconds):
+    for rank in range(ranks):
+        for line in (1, int(seconds * 4)):
+            check(f"rank {rank} line {line}\n" in job.out, f"line {line} of rank {rank} is missing", job.shown()[-4000:])
+        count = job.out.count(f"rank {rank} line ")
+        check(count == int(seconds * 4), f"{count} lines of rank {rank}, not {int(seconds * 4)}", job.shown()[-4000:])
+
+
+def ssh_cut_after_the_start():
+    """F20: the job lives on over the direct channel, and its output comes to the end."""
+    with Hosts(2) as hosts:
+        seconds = 25
+        job = Job(hosts, worker=counting(seconds)).ready(2)
+        with hosts.cut_port("n01", 22):
+            job.end(seconds + 15 + REST_S)
+            job.expect(0)
+            all_lines_came(job, 2, seconds)
+        job.nothing_left()
+
+
+UNTIL_TOLD = ["bash", "-c", "echo ready $RANK; until [ -e /tmp/muster-test-go ]; do sleep 0.1; done; echo done $RANK"]
+MOVED = "going on through the coordinator"
+
+
+def kill_ssh_client(job, to):
+    clients = [p["pid"] for p in job.hosts.processes("login") if p["comm"] == "ssh" and f" {to} " in f"{p['command']} "]
+    check(clients, f"no ssh client for {to}: {job.hosts.processes('login')}", job.shown())
+    for pid in clients:
+        job.hosts.signal("login", pid)
+
+
+def lives_on(job):
+    """Longer than a guardian waits that takes the launcher for dead: the shutdown timeout of 1 s and 5 s more."""
+    time.sleep(8)
+    for name in job.hosts.names:
+        job.hosts.write(name, "/tmp/muster-test-go", "")
+    job.end(REST_S)
+    job.expect(0, "done 0", "done 1")
+    job.nothing_left()
+
+
+def ssh_client_killed():
+    """F20: the session on the other side ends at once."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, "--shutdown-timeout", "1", worker=UNTIL_TOLD).ready(2)
+        kill_ssh_client(job, "n01")
+        job.wait_for(MOVED, name="err")
+        lives_on(job)
+
+
+def ssh_cut_and_healed():
+    """F20: the session on the other side ends long after the link has moved."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, "--shutdown-timeout", "1", worker=UNTIL_TOLD).ready(2)
+        with hosts.cut_port("n01", 22):
+            kill_ssh_client(job, "n01")
+            job.wait_for(MOVED, name="err")
+            time.sleep(1)
+        check(hosts.reset("n01", port=22) > 0, "the session on n01 had ended before", job.shown())
+        lives_on(job)
+
+
+def ssh_reset_after_the_start():
+    with Hosts(2) as hosts:
+        job = Job(hosts, worker=counting(8)).ready(2)
+        check(hosts.reset("n01", port=22) > 0, "no connection to reset")
+        job.end(8 + REST_S)
+        job.expect(0)
+        all_lines_came(job, 2, 8)
+        job.nothing_left()
+
+
+def only_host_without_its_ssh():
+    """A job of one host elsewhere: the launcher reaches it directly, too."""
+    with Hosts(1) as hosts:
+        job = Job(hosts, worker=counting(5)).ready(1)
+        address = hosts.hosts["n00"].ipv4
+        check([host for host, port in hosts.listeners("n00") if port != 22] == [address], "no listener for us", hosts.listeners("n00"))
+        check("cannot reach" not in job.err, "a false warning", job.shown())
+        check(hosts.reset("n00", port=22) > 0, "no connection to reset")
+        job.end(5 + REST_S)
+        job.expect(0)
+        all_lines_came(job, 1, 5)
+        job.nothing_left()
+
+
+def loss():
+    """F27: no false death at 10 % of lost packets."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, worker=counting(15)).ready(2)
+        with hosts.drop_percent("n01", 5), hosts.drop_percent("n00", 5):  # both: nearly a tenth between them
+            job.end(15 + 30 + REST_S)
+        job.expect(0)
+        all_lines_came(job, 2, 15)
+        job.nothing_left()
+
+
+def loss_while_it_starts():
+    with Hosts(2) as hosts, hosts.drop_percent("n01", 5):
+        job = Job(hosts, worker=["bash", "-c", "echo ready $RANK"])
+        job.end(40 + REST_S)
+        job.expect(0, "ready 0", "ready 1")
+        job.nothing_left()
+
+
+def slow_link():
+    """F27: a flood of one host's output over a slow link does not make it look dead."""
+    with Hosts(2) as hosts:
+        hosts.rate_limit("n01", 2000)
+        job = Job(hosts, worker=["bash", "-c", "echo ready $RANK; [ $RANK = 0 ] || head -c 2000000 /dev/zero | tr '\\0' x | fold; "
+                                               "echo; echo end $RANK"])
+        job.end(30 + REST_S)
+        job.expect(0, "end 0", "end 1")
+        check(job.out.count("x") >= 2_000_000, f"{job.out.count('x')} of 2,000,000 bytes came")
+        job.nothing_left()
+
+
+def flapping_link():
+    """F28: cuts of two seconds, again and again, are no death."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, worker=counting(16)).ready(2)
+        for _ in range(4):
+            with hosts.silence("n01"):
+                time.sleep(2)
+            time.sleep(1.5)
+        job.end(16 + REST_S)
+        job.expect(0)
+        all_lines_came(job, 2, 16)
+        job.nothing_left()
+
+
+def connections_reset():
+    """F29: silent reconnection, nothing lost or doubled."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, worker=counting(8)).ready(2)
+        total = 0
+        for _ in range(3):
+            total += hosts.reset("n01", "n00")
+            time.sleep(1)
+        check(total > 0, "there was no connection between the hosts", job.shown())
+        job.end(8 + REST_S)
+        job.expect(0)
+        all_lines_came(job, 2, 8)
+        job.nothing_left()
+
+
+STORE_USER = """
+import os, socket, struct, time
+rank = os.environ["RANK"]
+word = lambda text: struct.pack("<Q", len(text)) + text
+store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 30)
+replies = store.makefile("rb")
+store.sendall(b"\\0" + struct.pack("<I", 0x3C85F7CE))
+print("ready", rank, flush=True)
+count = 0
+while not os.path.exists("/tmp/muster-test-go"):
+    count += 1
+    value = str(count).encode()
+    store.sendall(b"\\x01" + word(rank.encode()) + word(value) + b"\\x03" + word(rank.encode()))
+    length, = struct.unpack("<Q", replies.read(8))
+    assert replies.read(length) == value
+    time.sleep(0.005)
+print("done", rank, "after", count, flush=True)
+"""
+
+
+def reset_control(hosts, name, port):
+    """Resets the agent's connection to the coordinator, by ss -K, as soon as there is one."""
+    deadline = time.monotonic() + REST_S
+    while time.monotonic() < deadline:
+        agents = {p["pid"] for p in hosts.processes(name) if p["comm"] == AGENT}
+        for each in hosts.sockets(name):
+            if each["peer_port"] == port and each["state"] == "01" and agents & set(hosts.owners(name, each["inode"])):
+                hosts.run(name, ["ss", "-H", "-K", "-t", "state", "established", f"sport = :{each['port']}"])
+                return
+        time.sleep(0.01)
+    check(False, f"the agent on {name} has no connection to port {port}", hosts.sockets(name))
+
+
+def control_is_reset_while_workers_use_the_store(*flags):
+    """F29 by ss -K: the session is resumed each time, and the store goes on: its connections are others, or hidden by the agents."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, *flags, worker=[sys.executable, "-c", STORE_USER]).ready(2)
+        (_, port), = [e for e in hosts.listeners("n00") if e[1] != 22 and not e[0].startswith("127.")]
+        for _ in range(10):
+            reset_control(hosts, "n01", port)
+            time.sleep(0.2)
+        for name in hosts.names:
+            hosts.write(name, "/tmp/muster-test-go", "")
+        job.end(REST_S)
+        job.expect(0, r"done 0 after \d\d", r"done 1 after \d\d")
+        check("lost" not in job.err, "a line about what is healed", job.shown())
+        job.nothing_left()
+
+
+def control_reset_beside_the_store():
+    control_is_reset_while_workers_use_the_store()
+
+
+def control_reset_that_carries_the_store():
+    control_is_reset_while_workers_use_the_store("--store-proxy")
+
+
+def host_vanishes():
+    """F30, F22: a power cut of a host; nothing is heard of it any more."""
+    with Hosts(2) as hosts:
+        job = Job(hosts).ready(2)
+        begin = time.monotonic()
+        hosts.kill_host("n01")
+        job.end(50 + REST_S)
+        check(time.monotonic() - begin < 50, "seen too late", job.shown())
+        job.expect(125, r"n01", r"not answer|no answer|no sign|silent|heartbeat|lost")
+        job.nothing_left()
+
+
+def host_of_the_coordinator_vanishes():
+    """F24 without a second store: a clear end, all hosts cleaned."""
+    with Hosts(3) as hosts:
+        job = Job(hosts).ready(3)
+        hosts.kill_host("n00")
+        job.end(50 + REST_S)
+        job.expect(125, r"n00")
+        job.nothing_left(10 + REST_S)
+
+
+def host_cut_off():
+    """F25: it stops its workers by itself, and the job ends; the log says which host."""
+    with Hosts(2) as hosts:
+        job = Job(hosts).ready(2)
+        with hosts.silence("n01"):
+            job.end(50 + REST_S)
+            job.expect(125, r"n01")
+            left = hosts.leftovers(timeout=50 + REST_S)
+            check(not left, f"left behind on a host that was cut off: {left}", job.shown())
+        job.nothing_left()
+
+
+def host_cut_off_one_way():
+    """F26: what it sends is lost, what it is sent arrives."""
+    with Hosts(2) as hosts:
+        job = Job(hosts).ready(2)
+        with hosts.cut_one_way("n01", "n00"), hosts.cut_one_way("n01", "login"):
+            job.end(50 + REST_S)
+            job.expect(125, r"n01")
+            left = hosts.leftovers(timeout=50 + REST_S)
+            check(not left, f"left behind on a host that was cut off: {left}", job.shown())
+
+
+def launcher_cut_off():
+    """F16 by the network: the agents that do not hear the launcher any more stop."""
+    with Hosts(2) as hosts:
+        job = Job(hosts).ready(2)
+        with hosts.silence("login"):
+            left = hosts.leftovers(hosts.names, timeout=50 + REST_S)
+            check(not left, f"left behind without a launcher: {left}", job.shown())
+            job.end(50 + REST_S)
+        check(job.process.returncode != 0, "success", job.shown())
+        job.nothing_left()
+
+
+def launcher_loses_the_coordinator_only():
+    """ssh is enough: nobody takes the launcher for gone."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, worker=["bash", "-c", "echo ready $RANK; sleep 30; echo done $RANK"]).ready(2)
+        (_, port), = [e for e in hosts.listeners("n00") if e[1] != 22 and not e[0].startswith("127.")]
+        with hosts.fault([f"ip saddr {hosts.hosts['login'].ipv4} tcp dport {port} drop"]):
+            job.end(30 + REST_S)
+        job.expect(0, "done 0", "done 1")
+        job.nothing_left()
+
+
+if __name__ == "__main__":
+    main((ssh_cut_after_the_start, ssh_cut_and_healed, ssh_client_killed, loss, flapping_link, launcher_cut_off,
+          launcher_loses_the_coordinator_only, host_cut_off, host_cut_off_one_way, host_vanishes,
+          host_of_the_coordinator_vanishes, slow_link, ssh_reset_after_the_start, connections_reset, control_reset_beside_the_store,
+          control_reset_that_carries_the_store, loss_while_it_starts,
+          only_host_without_its_ssh),
+         parallel=6)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs on many hosts that go on after a failure: --max-restarts, nodes that an elastic job can do without, and what becomes of
+workers of an earlier round (F1, F13, F22 and F35 of the fault matrix over real ssh)."""
+import re
+import signal
+import sys
+import time
+
+from multi_node import AGENT, GUARDIAN, REST_S, Hosts, Job, check, main
+
+GO = "/tmp/muster-test-go"
+READY = "echo ready $RANK of $WORLD_SIZE in round $TORCHELASTIC_RESTART_COUNT on $(hostname)"
+UNTIL_TOLD = ["dash", "-c", f"{READY}; until [ -e {GO} ]; do sleep 0.1; done; echo done $RANK of $WORLD_SIZE"]
+THREE = ("--nnodes", "2:3", "-H", "n00,n01,n02", "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
+
+
+def let_go(hosts, *names):
+    for name in names:
+        hosts.write(name, GO, "")
+
+
+def worker_crashes():
+    """Every worker on every host starts again, once, and the report says how often."""
+    crash = f"{READY}; [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; [ $RANK = 3 ] || exec sleep 1000; " \
+            f"until [ -e {GO} ]; do sleep 0.1; done; kill -SEGV $$$$"
+    with Hosts(2) as hosts:
+        job = Job(hosts, "--max-restarts", "2", at="n00:2,n01:2", worker=["dash", "-c", crash]).ready(4)
+        let_go(hosts, "n01")
+        job.end()
+        job.expect(0, r"round 0 ended: rank 3 on n01.*SIGSEGV.*restart 1 of 2")
+        for attempt in (0, 1):
+            for rank in range(4):
+                line = f"ready {rank} of 4 in round {attempt} on n0{rank // 2}\n"
+                check(job.out.count(line) == 1, f"not once: {line}", job.shown())
+        check([node["restarts"] for node in job.report()["nodes"]] == [1, 1], "another number of restarts in the report", job.shown())
+        job.nothing_left()
+
+
+def worker_crashes_once_too_often():
+    """The failure after the last restart is the job's, with its code."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, "--max-restarts", "1", worker=["dash", "-c", f"{READY}; [ $RANK = 0 ] || exit 9; exec sleep 1000"])
+        job.end()
+        job.expect(9, r"restart 1 of 1", r"rank 1 on n01", r"exit code 9")
+        check(job.out.count("ready 1 of 2") == 2, "not two rounds", job.shown())
+        job.nothing_left()
+
+
+def goes_on_with_two(hosts, job, reason, since, bound=REST_S):
+    """The job is one of THREE and has lost n02."""
+    job.wait_for(r"ready \d of 2 in round [01] on n0[01]", count=2)
+    seconds = time.monotonic() - since
+    check(seconds < bound + REST_S, f"the next round came after {seconds:.1f} s", job.shown())
+    let_go(hosts, "n00", "n01")
+    job.end()
+    job.expect(0, r"restart 1 of 1|all workers start again", "done 0 of 2", "done 1 of 2", rf"(?m)^muster: warning: .*n02.*{reason}.*; 2 of 3 nodes are left",
+               rf"the job ended without n02.*{reason}")
+    check(not re.search(r"done \d of 3", job.out), "a worker of the round that was over went on", job.shown())
+    print(f"the next round after {seconds:.1f} s")
+
+
+def node_lost():
+    """F22: a host of an elastic job goes; the others begin the next round."""
+    with Hosts(3) as hosts:
+        job = Job(hosts, *THREE, worker=UNTIL_TOLD).ready(3)
+        begin = time.monotonic()
+        hosts.kill_host("n02")
+        goes_on_with_two(hosts, job, "silent for 5000 ms", begin, bound=5)
+        job.nothing_left()
+
+
+def agent_of_a_node_killed():
+    """F13 in an elastic job."""
+    with Hosts(3) as hosts:
+        job = Job(hosts, *THREE, worker=UNTIL_TOLD).ready(3)
+        begin = time.monotonic()
+        job.hit("n02", AGENT)
+        goes_on_with_two(hosts, job, "SIGKILL", begin)
+        job.nothing_left()
+
+
+def agent_of_a_node_gives_up():
+    """F15 in an elastic job: the agent ends its node, reports why, and the others succeed without it."""
+    with Hosts(3) as hosts:
+        job = Job(hosts, *THREE, worker=UNTIL_TOLD).ready(3)
+        begin = time.monotonic()
+        job.hit("n02", GUARDIAN)
+        goes_on_with_two(hosts, job, "guardian", begin)
+        check(job.report()["outcome"] == "succeeded", "another outcome in the report", job.shown())
+        job.nothing_left(directories=True)
+
+
+def node_that_cannot_start_its_workers():
+    """It has joined nobody; the others are enough."""
+    with Hosts(3) as hosts:
+        for name in ("n00", "n01"):
+            hosts.run(name, ["mkdir", "/tmp/muster-test-there"])
+        job = Job(hosts, *THREE, "--wdir", "/tmp/muster-test-there",
+                  worker=["dash", "-c", READY])
+        job.end()
+        job.expect(0, "ready 0 of 2", "ready 1 of 2", r"(?m)^muster: warning: n02.*/tmp/muster-test-there.*; 2 of 3 nodes are left",
+                   r"the job ended without n02.*/tmp/muster-test-there")
+        job.nothing_left()
+
+
+def too_few_are_left():
+    """One less than --nnodes asks for: the job ends, and says so."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, "--nnodes", "2:3", "-H", "n00,n01", "--max-restarts", "3", worker=UNTIL_TOLD).ready(2)
+        job.hit("n01", GUARDIAN)
+        job.end()
+        job.expect(125, "n01", "guardian")
+        job.nothing_left(directories=True)
+
+
+# A worker that asks the store of its round again and again, and writes down every answer. It keeps the connection of its
+# first hour, and tries another one when that is gone.
+OLD_WORKER = f"""
+import os, socket, struct, sys, time
+rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+
+
+def word(text):
+    return struct.pack("<Q", len(text)) + text
+
+
+def connect():
+    store = socket.create_connection(place, 5)
+    store.sendall(struct.pack("<BI", 0, 0x3C85F7CE))
+    return store
+
+
+def add(store, key):
+    store.sendall(b"\\x04" + word(key) + struct.pack("<q", 1))
+    answer = store.recv(8)
+    if len(answer) != 8:
+        raise ConnectionError("closed")
+    return struct.unpack("<q", answer)[0]
+
+
+store = connect()
+add(store, b"/seen")
+print("ready", rank, "of", os.environ["WORLD_SIZE"], "in round", attempt, "on", os.uname().nodename, flush=True)
+log = open("/tmp/muster-test-answers", "a", buffering=1)
+while not os.path.exists("{GO}"):
+    try:
+        log.write(f"{{attempt}} {{add(store, b'/round' + attempt.encode())}}\\n")
+        time.sleep(0.05)
+    except OSError as error:
+        log.write(f"{{attempt}} error {{error}}\\n")
+        time.sleep(0.2)
+        try:
+            store = connect()
+        except OSError as again:
+            log.write(f"{{attempt}} refused {{again}}\\n")
+# Nobody of another round has been here.
+keys = [add(store, b"/round%d" % number) for number in range(2)]
+print("done", rank, "of", os.environ["WORLD_SIZE"], "others", keys[1 - int(attempt)], flush=True)
+"""
+
+
+def worker_of_an_earlier_round():
+    """F35 over several hosts: a worker outlives its round, because its agent and guardian stand still. It gets errors, never an
+    answer of the next round's store, and is gone when they go on."""
+    with Hosts(3) as hosts:
+        program = [sys.executable, "-c", OLD_WORKER]
+        job = Job(hosts, *THREE, worker=program).ready(3)
+        begin = time.monotonic()
+        job.hit("n02", GUARDIAN, signal.SIGSTOP)
+        job.hit("n02", AGENT, signal.SIGSTOP)
+        job.wait_for(r"ready \d of 2 in round 1 on n0[01]", count=2)
+        check(time.monotonic() - begin < 5 + REST_S, "the next round came too late", job.shown())
+        check(len(job.pids("n02", "python3")) + len(job.pids("n02", "python")) == 1, "the old worker is gone", job.shown())
+        before = hosts.read("n02", "/tmp/muster-test-answers").count("error")
+        deadline = time.monotonic() + REST_S
+        while hosts.read("n02", "/tmp/muster-test-answers").count("error") < before + 3:
+            check(time.monotonic() < deadline, "it got no further errors", job.shown())
+            time.sleep(0.05)
+        answers = hosts.read("n02", "/tmp/muster-test-answers").splitlines()
+        first = next(i for i, line in enumerate(answers) if "error" in line)
+        check(all("error" in line or "refused" in line for line in answers[first:]), "an answer after its round", answers[first:])
+        let_go(hosts, "n00", "n01")
+        for comm in (AGENT, GUARDIAN):
+            for pid in job.pids("n02", comm):
+                hosts.signal("n02", pid, signal.SIGCONT)
+        job.end()
+        job.expect(0, r"done 0 of 2 others [12]\n", r"done 1 of 2 others [12]\n", "the job ended without n02")
+        job.nothing_left(directories=True)
+
+
+if __name__ == "__main__":
+    main((worker_of_an_earlier_round, node_lost, agent_of_a_node_killed, agent_of_a_node_gives_up, worker_crashes,
+          worker_crashes_once_too_often, node_that_cannot_start_its_workers, too_few_are_left), parallel=4)

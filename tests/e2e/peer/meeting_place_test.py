@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same command on every host, and the place where they are to meet is wrong: a name that does not resolve, another program
+at the port, two hosts that both take themselves for node 0 (E4 of the issue; F17, F31 and F32 of the fault matrix)."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from hosts import Hosts, need_hosts
+from peer_jobs import Launcher, c10d, wait_until
+
+# What must be said within 10 s on an idle machine.
+BOUND_S, REST_S = 10, 20
+
+# Programs that take connections: one says nothing, one hangs up, one greets first, one answers in its own protocol's words,
+# one speaks TLS with a certificate.
+STRANGER = """
+import socket, ssl, sys, time
+kind, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+server = socket.create_server((address, port))
+context = None
+if kind == "certificate":
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[4])
+held = []
+while True:
+    client, _ = server.accept()
+    if kind == "silent":
+        held.append(client)
+        continue
+    try:
+        if kind == "greets":
+            client.sendall(b"SSH-2.0-Stranger_1.0\\r\\n")
+        if kind == "answers":
+            client.recv(10)
+            client.sendall(b"HTTP/1.1 400 Bad \\x1b[31mRequest\\r\\n\\r\\n")
+        if kind == "certificate":
+            client = context.wrap_socket(client, server_side=True)
+        if kind != "closes":
+            client.recv(100)
+        client.close()
+    except OSError:
+        pass
+"""
+
+
+class MeetingPlace(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = Hosts(3, sshd=False, shared_home=True).__enter__()
+        cls.addClassCleanup(cls.hosts.close)
+
+    def start(self, host, flags):
+        launcher = Launcher(self.hosts, host, flags)
+        self.addCleanup(launcher.close)
+        return launcher
+
+    def ends(self, launcher, since, *words, code=125, bound=BOUND_S):
+        self.assertEqual(launcher.end(bound + REST_S + 10), code, launcher.text())
+        self.assertLess(time.monotonic() - since, bound + REST_S, launcher.text())
+        for word in words:
+            self.assertRegex(launcher.error(), word)
+
+    def tearDown(self):
+        self.assertEqual(self.hosts.leftovers(timeout=20), {})
+
+    def certificate(self):
+        """The path on n00 of a key and its certificate; None without openssl."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = [os.path.join(folder, name) for name in ("key", "certificate")]
+            try:
+                subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=n00", "-keyout", files[0],
+                                "-out", files[1]], capture_output=True, check=True)
+            except (FileNotFoundError, subprocess.CalledProcessError):
+                return None
+            text = "".join(pathlib.Path(file).read_text(encoding="ascii") for file in files)
+        self.hosts.write("n00", "/tmp/muster-test.pem", text, 0o600)
+        return "/tmp/muster-test.pem"
+
+    def test_another_program_at_the_port(self):
+        address = self.hosts.hosts["n00"].ipv4
+        kinds = {"silent": r"did not answer the TLS handshake.*another program listens there.*ss -ltnp",
+                 "greets": r"it says 'SSH-2\.0-Stranger_1\.0': another program listens there",
+                 "answers": r"it says 'HTTP/1\.1 400 Bad \\x1b\[31mRequest': another program listens there"}
+        pem = self.certificate()
+        if pem is not None:
+            kinds["certificate"] = "TLS handshake.*failed.*another program listens there"
+        launchers, servers = {}, []
+        for place, kind in enumerate(kinds):
+            port = 29500 + place
+            server = self.hosts.popen("n00", [sys.executable, "-c", STRANGER, kind, address, port, pem or ""])
+            servers.append(server)
+            self.addCleanup(server.wait)
+            self.addCleanup(server.kill)
+            wait_until(lambda port=port: (address, port) in self.hosts.listeners("n00"), "the server")
+            launchers[kind] = time.monotonic(), port, self.start("n01", c10d(f"n00:{port}", 2))
+        patient = self.patient(address)
+        for kind, (since, port, launcher) in launchers.items():
+            with self.subTest(kind):
+                self.ends(launcher, since, kinds[kind], "n00", str(port))
+                self.assertEqual("our key" in launcher.error(), kind == "certificate")
+                print(f"{kind}: {launcher.errors[-2]}")
+        for server in servers:
+            server.kill()
+        wait_until(lambda: all(time.monotonic() > launcher.begin + 12 for _, launcher, _ in patient), "more than that time")
+        for server, launcher, port in patient:
+            self.assertIsNone(launcher.process.poll(), launcher.text())
+            server.kill()
+            server.wait()
+            self.start("n00", c10d(f"n00:{port}", 2))
+            self.assertEqual(launcher.end(60), 0, launcher.text())
+
+    def patient(self, address):
+        """Nodes that go on although a program takes their connections: it hangs up, or the user said how long to wait."""
+        found = []
+        for port, kind, flags in ((29520, "closes", ()), (29521, "silent", ("--rdzv-conf", "join_timeout=300"))):
+            server = self.hosts.popen("n00", [sys.executable, "-c", STRANGER, kind, address, port, ""])
+            self.addCleanup(server.wait)
+            self.addCleanup(server.kill)
+            wait_until(lambda port=port: (address, port) in self.hosts.listeners("n00"), "the server")
+            launcher = self.start("n02", c10d(f"n00:{port}", 2, *flags))
+            launcher.wait_for(1, lambda line: "another program may listen there" in line, "the notice")
+            found.append((server, launcher, port))
+        return found
+
+    def test_a_name_that_does_not_resolve(self):
+        since = time.monotonic()
+        launchers = [self.start("n01", c10d("nowhere.invalid:29400", 2)),
+                     self.start("n02", ["--nnodes", "2", "--node-rank", "1", "--master-addr", "nowhere.invalid"])]
+        for launcher in launchers:
+            self.ends(launcher, since, "cannot find the address of host 'nowhere.invalid'", "join_timeout=SECONDS")
+
+    def test_a_name_may_appear_later_if_the_user_says_so(self):
+        launcher = self.start("n01", c10d("later:29400", 2, "--rdzv-conf", "join_timeout=300"))
+        launcher.wait_for(1, lambda line: "waiting for later port 29400" in line and "cannot find the address" in line, "the notice")
+        wait_until(lambda: time.monotonic() > launcher.begin + 9, "more than the time without that flag")
+        names = self.hosts.read("n01", "/etc/hosts")
+        self.addCleanup(self.hosts.write, "n01", "/etc/hosts", names)
+        self.hosts.write("n01", "/etc/hosts", f"{names}\n{self.hosts.hosts['n00'].ipv4} later\n")
+        self.start("n00", c10d("n00:29400", 2, "--rdzv-conf", "is_host=1,join_timeout=300"))
+        self.assertEqual(launcher.end(60), 0, launcher.text())
+
+    def test_two_hosts_that_take_themselves_for_the_first(self):
+        flags = ["--nnodes", "2", "--node-rank", "0", "--master-addr", "n00", "--master-port", "29444"]
+        first, second = [self.start(host, flags) for host in ("n00", "n01")]
+        said = second.wait_for(1, lambda line: "--node-rank=0" in line, "the warning")[0]
+        self.assertRegex(said, "n01.*--master-addr=n00 is not an address of it.*'n00' has --node-rank 0 as well")
+        first.wait_for(1, lambda line: "1 of 2 nodes joined" in line, "whom it waits for")
+        self.assertNotIn("--node-rank", first.error())
+        for launcher in (first, second):
+            launcher.stop()
+            self.assertEqual(launcher.end(), 143, launcher.text())
+
+    def silent_name_server(self, *names):
+        """Whoever asks for a name there gets no answer."""
+        for name in names:
+            self.hosts.write(name, "/etc/resolv.conf", f"nameserver {self.hosts.hosts['n00'].ipv4}\n")
+            self.addCleanup(self.hosts.write, name, "/etc/resolv.conf", "")
+
+    def test_a_name_server_that_does_not_answer(self):
+        self.silent_name_server("n01")
+        with self.hosts.silence("n00"):
+            since = time.monotonic()
+            launcher = self.start("n01", c10d("n77:29400", 2))
+            launcher.wait_for(1, lambda line: "waiting for n77 port 29400" in line, "the notice")
+            self.assertLess(time.monotonic() - since, 5 + REST_S)
+            self.ends(launcher, since, "n77", "the address of host 'n77'")
+            print(f"{time.monotonic() - since:.1f} s: {launcher.errors[-2]}")
+
+    def test_ctrl_c_in_a_terminal_while_a_name_is_looked_up(self):
+        """Before the launcher has forked anything, and when its agent looks."""
+        self.silent_name_server("n01")
+        with self.hosts.silence("n00"):
+            for at_once in (True, False):
+                launcher = Launcher(self.hosts, "n01", c10d("n77:29400", 2, "--rdzv-conf", "join_timeout=300"), before=Hosts.TERMINAL)
+                self.addCleanup(launcher.close)
+                wait_until(lambda: self.hosts.asks_for_names("n01"), "a question for the name server")
+                if not at_once:
+                    launcher.wait_for(1, lambda line: "waiting for n77" in line, "the notice")
+                since = time.monotonic()
+                launcher.type(b"\x03")
+                self.ends(launcher, since, code=130, bound=1)
+                print(f"ended {time.monotonic() - since:.2f} s after Ctrl-C")
+                self.assertEqual(self.hosts.leftovers(timeout=20), {})
+
+
+if __name__ == "__main__":
+    need_hosts()
+    unittest.main()

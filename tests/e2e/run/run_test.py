@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user sees of `muster run`: exit codes, the report, restarts, signals, streams. Real processes throughout."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
+LIMIT_S = 30
+
+
+def run(*arguments, shell=None, workers=2, env=None, stdin=subprocess.DEVNULL, **options):
+    """Runs `muster run` with these flags, and the shell text `shell` as every worker."""
+    command = [MUSTER, "run", "--nproc-per-node", str(workers), *arguments]
+    if shell is not None:
+        command += ["--no-python", "sh", "-c", shell]
+    return subprocess.run(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=LIMIT_S, env=dict(os.environ, **(env or {})), **options)
+
+
+class ExitCodes(unittest.TestCase):
+    def test_the_job_exits_as_its_root_cause(self):
+        for code in (0, 1, 2, 3, 126, 127, 255):
+            self.assertEqual(run(shell="[ $RANK = 0 ] && exec sleep 60; exit %d" % code if code else "true").returncode, code)
+
+    def test_a_deadly_signal_is_128_plus_its_number_and_named(self):
+        for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS,
+                       signal.SIGKILL, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1):
+            result = run(shell="[ $RANK = 1 ] && kill -%d $$$$; exec sleep 60" % number)
+            self.assertEqual(result.returncode, 128 + number, result.stderr)
+            self.assertIn(signal.Signals(number).name, result.stderr)
+            self.assertIn("rank 1", result.stderr)
+
+    def test_a_missing_program_is_127_and_one_that_is_no_program_126(self):
+        result = run("--no-python", "./no-such-program")
+        self.assertEqual(result.returncode, 127)
+        self.assertIn("no-such-program", result.stderr)
+        with tempfile.NamedTemporaryFile() as file:
+            self.assertEqual(run("--no-python", file.name).returncode, 126)
+
+    def test_the_deadline_is_124(self):
+        result = run("--timeout", "0.3", "--shutdown-timeout", "1", shell="exec sleep 60")
+        self.assertEqual(result.returncode, 124, result.stderr)
+
+
+class Report(unittest.TestCase):
+    def test_the_first_to_fail_is_the_root_cause_however_close_the_others_are(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report.json")
+            # Rank 2 fails as soon as the agent has taken rank 1's exit status (a process is there until then); one clock's
+            # whole seconds could not tell them apart.
+            result = run("--report", report, workers=3, shell="""
+                case $RANK in
+                  0) exec sleep 60;;
+                  1) echo cause >&2; echo $$$$ > %(f)s/pid; mkfifo %(f)s/fifo; read x < %(f)s/fifo; exit 7;;
+                  2) while [ ! -p %(f)s/fifo ]; do sleep 0.01; done; trap '' TERM; read pid < %(f)s/pid; echo > %(f)s/fifo
+                     while kill -0 $pid 2>/dev/null; do sleep 0.01; done; exit 8;;
+                esac""" % {"f": folder})
+            self.assertEqual(result.returncode, 7, result.stderr)
+            text = result.stderr
+            self.assertLess(text.index("rank 1"), text.index("rank 2"), text)
+            self.assertIn("exit code 7", text)
+            self.assertIn("cause", text)
+            with open(report) as file:
+                self.assertIsInstance(json.load(file), dict)
+
+    def test_a_worker_stopped_by_us_is_not_called_failed(self):
+        result = run(shell="[ $RANK = 1 ] && exit 4; exec sleep 60")
+        self.assertRegex(result.stderr.lower(), r"stopped by us")
+
+    def test_the_error_file_is_shown_and_copied(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, "copy.json")
+            content = {"message": {"message": "ValueError: no luck",
+                                   "extraInfo": {"py_callstack": "Traceback: line 17 of train.py", "timestamp": "1700000000"}}}
+            result = run(env={"TORCHELASTIC_ERROR_FILE": copy},
+                         shell="[ $RANK = 0 ] && exec sleep 60; cat > $TORCHELASTIC_ERROR_FILE <<'X'\n%s\nX\nexit 5" % json.dumps(content))
+            self.assertEqual(result.returncode, 5, result.stderr)
+            self.assertIn("line 17 of train.py", result.stderr)
+            with open(copy) as file:
+                copied = json.load(file)
+            self.assertEqual(copied["message"]["message"], "ValueError: no luck")
+            self.assertEqual(copied["message"]["errorCode"], 5)
+
+
+class Restarts(unittest.TestCase):
+    def test_all_workers_restart_and_know_it(self):
+        # Rank 1 fails when rank 0 has said what is expected of it.
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("--max-restarts", "2", shell="""
+                echo r$RANK.$TORCHELASTIC_RESTART_COUNT
+                [ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0
+                said=%s/$TORCHELASTIC_RESTART_COUNT
+                [ $RANK = 0 ] && { touch $said; exec sleep 60; }
+                while [ ! -e $said ]; do sleep 0.01; done
+                exit 9""" % folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.split()
+        for restart in range(3):
+            for rank in range(2):
+                self.assertIn("r%d.%d" % (rank, restart), lines)
+
+    def test_the_limit_counts_restarts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("--max-restarts", "1", shell="echo x >> %s/runs; exit 6" % folder, workers=1)
+            self.assertEqual(result.returncode, 6)
+            with open(folder + "/runs") as file:
+                self.assertEqual(len(file.readlines()), 2)
+
+    def test_every_round_has_a_fresh_store_and_a_fixed_port_stays(self):
+        worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "store_worker.py")
+        for fixed in (False, True):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            flags = ["--rdzv-backend", "static", "--master-addr", "127.0.0.1", "--master-port", str(port)] if fixed else []
+            result = run(*flags, "--max-restarts", "1", "--no-python", sys.executable, worker)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            ports = {line.split()[1] for line in result.stdout.splitlines() if line.startswith("port ")}
+            self.assertEqual(ports == {str(port)}, fixed, result.stdout)
+
+
+class Signals(unittest.TestCase):
+    def started(self, *flags, shell, **options):
+        process = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", *flags, "--no-python", "sh", "-c", shell],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        ready = [process.stdout.readline() for _ in range(2)]
+        self.assertEqual(sorted(ready), ["ready\n", "ready\n"])
+        return process
+
+    def test_the_workers_get_the_signal_that_we_got(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            name = signal.Signals(number).name[3:]
+            process = self.started(shell="trap 'echo got %s; exit 0' %s; echo ready; while :; do sleep 0.05; done" % (name, name))
+            process.send_signal(number)
+            out, err = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(out, ("got %s\n" % name) * 2, err)
+            self.assertEqual(process.returncode, 128 + number)
+
+    def test_a_signal_that_was_ignored_at_our_start_stays_ignored(self):
+        process = self.started(shell="echo ready; sleep 0.4; echo done",
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process.send_signal(signal.SIGHUP)
+        out, err = process.communicate(timeout=LIMIT_S)
+        self.assertEqual((process.returncode, out), (0, "done\ndone\n"), err)
+
+    def test_an_ignored_signal_that_is_named_is_handled(self):
+        process = self.started("--signals-to-handle", "SIGHUP", shell="echo ready; exec sleep 60",
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 129)
+
+    def test_children_that_the_launcher_had_before_are_not_ours_to_kill(self):
+        # exec replaces the shell: its background child becomes the launcher's.
+        script = 'sleep 77 & echo $!; exec "%s" run --nproc-per-node 2 --no-python true' % MUSTER
+        process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+        child = int(process.stdout.readline())
+        self.assertEqual(process.wait(timeout=LIMIT_S), 0)
+        os.kill(child, signal.SIGKILL)  # raises if it is gone
+
+
+class Streams(unittest.TestCase):
+    def test_one_worker_has_our_own_descriptors(self):
+        result = run(workers=1, shell="cat; echo err >&2", stdin=None, input="typed")
+        self.assertEqual((result.stdout, result.stderr), ("typed", "err\n"))
+
+    def test_lines_of_several_workers_are_whole(self):
+        result = run(workers=4, shell="i=0; while [ $i -lt 200 ]; do printf 'rank %s ' $RANK; echo line $i; i=$((i+1)); done")
+        self.assertEqual(sorted(set(line.split()[0] for line in result.stdout.splitlines())), ["rank"])
+        self.assertEqual(len(result.stdout.splitlines()), 800)
+        for line in result.stdout.splitlines():
+            self.assertRegex(line, r"^rank [0-3] line \d+$")
+
+    def test_closed_stdout_does_not_end_the_job(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = '"%s" run --nproc-per-node 2 --no-python sh -c "seq 200000; touch %s/\\$RANK" | head -1; ' % (MUSTER, folder)
+            result = subprocess.run(["bash", "-c", script + 'exit ${PIPESTATUS[0]}'], timeout=LIMIT_S,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(sorted(os.listdir(folder)), ["0", "1"])
+            self.assertEqual(len(result.stdout.splitlines()), 1)
+            self.assertEqual(result.stderr.count("stdout"), 1, result.stderr)
+
+    def test_a_job_with_closed_descriptors_runs(self):
+        # The worker lists its descriptors: the three, and the one that ls opens.
+        with tempfile.TemporaryDirectory() as folder:
+            script = '"%s" run --nproc-per-node 2 --no-python sh -c "ls /proc/self/fd > %s/\$RANK" <&- >&- 2>&-' % (MUSTER, folder)
+            self.assertEqual(subprocess.run(["bash", "-c", script], timeout=LIMIT_S).returncode, 0)
+            for rank in "01":
+                with open(os.path.join(folder, rank)) as file:
+                    self.assertEqual(file.read().split(), ["0", "1", "2", "3"])
+
+
+class Address(unittest.TestCase):
+    def test_the_store_can_be_at_another_address_of_this_machine(self):
+        addresses = [line.split()[3].split("/")[0] for line in
+                     subprocess.run(["ip", "-o", "-4", "address"], stdout=subprocess.PIPE, text=True).stdout.splitlines()]
+        other = [address for address in addresses if not address.startswith("127.")] or ["127.0.0.2"]
+        worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "store_worker.py")
+        result = run("--master-addr", other[0], "--max-restarts", "1", "--no-python", sys.executable, worker)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+
+class Errors(unittest.TestCase):
+    def test_a_job_name_that_is_too_long_is_a_usage_error(self):
+        result = run("--rdzv-id", "x" * 300, shell="true")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--rdzv-id", result.stderr)
+
+    def test_a_busy_port_is_named_with_its_holder(self):
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            held.listen()
+            port = held.getsockname()[1]
+            result = run("--rdzv-backend", "static", "--master-port", str(port), shell="true")
+        self.assertEqual(result.returncode, 125, result.stderr)
+        self.assertIn(str(port), result.stderr)
+
+    def test_a_log_directory_that_cannot_be_written_is_refused_before_anything_starts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("--log-dir", "/proc/nowhere", shell="touch %s/ran" % folder)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("/proc/nowhere", result.stderr)
+            self.assertEqual(os.listdir(folder), [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In place of ssh: a host that says what no host should. Arguments: what it does, the version it claims, then ssh's own."""
+import json
+import struct
+import sys
+import time
+
+EVIL = "\x1b]0;title\x07\u009b2J\x1b[8m\r\nforged line\x00\x7f"
+RAW = EVIL.encode() + b"\xff\xfe\x9b\xc3("
+OUT = sys.stdout.buffer
+
+
+def send(kind, number=0, body=b""):
+    payload = f"{kind} {number}\n".encode() + (body if isinstance(body, bytes) else json.dumps(body).encode())
+    OUT.write(struct.pack(">I", len(payload)) + payload)
+    OUT.flush()
+
+
+def receive():
+    """The next frame's kind."""
+    (length,) = struct.unpack(">I", sys.stdin.buffer.read(4))
+    return sys.stdin.buffer.read(length).partition(b" ")[0].decode()
+
+
+def hello(**changes):
+    send("hello", 0, {"version": sys.argv[2], "host": "h1", "pid": 1, "addresses": ["127.0.0.1"], "cpus": 1, "gpus": 0, **changes})
+
+
+def greet(version=None):
+    OUT.write(b"\nmuster-agent 1 " + (version or sys.argv[2].encode()) + b"\n")
+    OUT.flush()
+
+
+def listening(host="127.0.0.1", port=9):
+    greet()
+    hello()
+    while receive() != "spec":
+        pass
+    send("listening", 0, {"host": host, "port": port})
+
+
+def report(**changes):
+    worker = {"rank": 0, "local_rank": 0, "pid": 1, "host": EVIL, "outcome": "failed_by_itself", "arrival": 1, "ended_at_ms": 0,
+              "status": {"kind": "exited", "value": 1, "core_dumped": False}, "error_file": EVIL, "last_lines": [EVIL],
+              "error": {"message": EVIL, "traceback": EVIL, "timestamp_s": 0}, "stdout_log": EVIL, "stderr_log": EVIL,
+              "start_error": EVIL,
+              "call": {"text": EVIL, "state": EVIL, "group": EVIL, "name": EVIL, "sequence": 1, "completed": 0, "for_ms": 1, "step": 0,
+                       "process": EVIL, "recent": [EVIL]}}
+    send("report", 0, {"host": EVIL, "node": "h1", "node_rank": 0, "round": 0, "restarts": 0, "max_restarts": 1, "outcome": "failed",
+                       "error": EVIL, "workers": [worker], "calls": [EVIL], "leftovers": [EVIL], "notes": [EVIL],
+                       "ended_by": {"node": "", "host": EVIL, "rank": -1, "exit_code": 0, "text": EVIL}, **changes})
+
+
+def says_on_stderr():
+    sys.stderr.buffer.write(RAW + b"\n")
+    sys.exit(255)
+
+
+def says_before_its_greeting():
+    OUT.write(RAW * 100)
+
+
+def claims_a_version():
+    greet(EVIL.replace("\n", " ").encode())
+    hello(version=EVIL)
+
+
+def claims_a_host():
+    greet()
+    hello(host=EVIL, addresses=[EVIL])
+    sys.stderr.buffer.write(RAW + b"\n")
+
+
+def says_hello_in_no_json():
+    greet()
+    send("hello", 0, RAW)
+    time.sleep(60)
+
+
+def says_hello_of_wrong_types():
+    greet()
+    hello(pid="one", cpus=[], addresses=EVIL)
+    time.sleep(3)
+
+
+def notices():
+    greet()
+    hello()
+    send("notice", 1, RAW)
+
+
+def listens_nowhere():
+    listening(host=EVIL, port=9)
+    time.sleep(1)
+
+
+def listens_at_a_port_that_is_none():
+    listening(port=1 << 20)
+    time.sleep(1)
+
+
+def reports():
+    listening()
+    send("status", 0, RAW)
+    send("notice", 0, RAW)
+    send("failed", 0, {"host": EVIL, "rank": 0, "exit_code": 1, "text": EVIL, "node": EVIL})
+    send("output", 1, b"printed\n")
+    report()
+    send("bye")
+    time.sleep(2)
+
+
+def reports_numbers_that_are_none():
+    listening()
+    report(node_rank=1 << 62, round=-5, restarts=-1, workers=[{"rank": -(1 << 40)}])
+    report(node_rank="one")
+    send("bye")
+    time.sleep(2)
+
+
+def reports_again_and_again():
+    listening()
+    for _ in range(200):
+        report()
+    send("bye")
+    time.sleep(2)
+
+
+def sends_files_elsewhere():
+    listening()
+    for name in ("h2/escaped", "../escaped", "/tmp/escaped", "a/../../escaped", EVIL.replace("\0", "")):
+        send("file", 0, f"0 1 {name}\0".encode() + b"content")
+    time.sleep(3)
+
+
+def sends_a_huge_frame():
+    listening()
+    OUT.write(struct.pack(">I", 0xFFFFFFFF))
+    while OUT.write(bytes(1 << 16)):
+        OUT.flush()
+
+
+def prints_more_than_it_may():
+    listening()
+    for _ in range(2000):
+        send("output", 1, b"x" * 60000 + b"\n")
+    time.sleep(60)
+
+
+def says_too_many_lines():
+    listening()
+    for number in range(5000):
+        send("log", 0, f"line {number}".encode())
+    send("bye")
+
+
+def speaks_for_another():
+    listening()
+    send("log", 0, b"h2: disk broken (h1)")
+    send("notice", 0, b"h2: no memory on h1")
+    time.sleep(1)
+
+
+def ends_in_no_frame():
+    listening()
+    send("nonsense", 0, RAW)
+    time.sleep(60)
+
+
+def claims_to_be_the_coordinator_too_early():
+    greet()
+    send("listening", 0, {"host": "127.0.0.1", "port": 9})
+    time.sleep(60)
+
+
+def takes_input_of_another():
+    listening()
+    send("input_taken", 1)
+    time.sleep(60)
+
+
+def second_claims_to_be_the_coordinator():
+    """h1 is it, and waits for h2, whose spec comes first."""
+    if "h2" not in sys.argv:
+        listening()
+        time.sleep(60)
+    greet()
+    hello()
+    while receive() != "spec":
+        pass
+    send("listening", 0, {"host": "127.0.0.1", "port": 9})
+    time.sleep(60)
+
+
+def sends_what_a_launcher_sends():
+    listening()
+    for kind in ("key", "spec", "coordinator", "stop", "kill", "resize", "taken", "input", "hello", "nonsense"):
+        send(kind, -1, RAW)
+    time.sleep(3)
+
+
+def counts_wrongly():
+    listening()
+    for number in (-1, 1 << 62):
+        send("ack", number)
+        send("input_taken", number)
+        send("resume", number)
+    send("output", 7, b"printed\n")
+    time.sleep(3)
+
+
+def branch_begins():
+    """h1 has been told whom to start; another host waits for its orders."""
+    greet()
+    if "h1" not in sys.argv:
+        hello()
+        time.sleep(60)
+    (length,) = struct.unpack(">I", sys.stdin.buffer.read(4))
+    sys.stdin.buffer.read(length)
+
+
+def branch_frame(kind, node, body=b""):
+    payload = struct.pack(">BIQ", kind, node, 0) + body
+    OUT.write(struct.pack(">I", len(payload)) + payload)
+
+
+def branch_sends_what_a_launcher_sends():
+    branch_begins()
+    for _ in range(5000):
+        branch_frame(3, 0)
+    OUT.flush()
+    time.sleep(60)
+
+
+def branch_speaks_for_a_host_that_is_not_below_it():
+    branch_begins()
+    for _ in range(5000):
+        branch_frame(9, 1, RAW)
+    OUT.flush()
+    time.sleep(60)
+
+
+def branch_sends_no_frame():
+    branch_begins()
+    for _ in range(5000):
+        OUT.write(struct.pack(">I", 3) + b"\xff\xff\xff")
+    OUT.flush()
+    time.sleep(60)
+
+
+def branch_ends_its_host_in_no_json():
+    branch_begins()
+    branch_frame(11, 0, RAW)
+    OUT.flush()
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    try:
+        globals()[sys.argv[1]]()
+    except (BrokenPipeError, struct.error):
+        pass

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs on many hosts, started through an "ssh" that runs everything on this machine and fails in every way that hosts do."""
+import fcntl
+import json
+import os
+import signal
+import struct
+import subprocess
+import tempfile
+import termios
+import time
+import unittest
+import uuid
+
+import interop
+
+FAKE_SSH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_ssh.sh")
+LIMIT_S = 60
+# What must be said within 10 s on an idle machine.
+SOON_S = 10
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"never: {what}")
+        time.sleep(0.02)
+
+
+def waiting_in(pipe):
+    """Bytes that nobody has read yet."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
+class Job:
+    """`muster run -H hosts`, with a mark in the environment of all its processes."""
+
+    def __init__(self, hosts, *arguments, shell="true", flags=(), stdin=subprocess.DEVNULL, **environment):
+        self.state = tempfile.TemporaryDirectory()
+        self.mark = f"MUSTER_TEST_MARK={uuid.uuid4()}"
+        self.report = os.path.join(self.state.name, "report.json")
+        env = interop.clean_environment(FAKE_SSH_STATE=self.state.name, HOME=self.state.name, **environment,
+                                        **dict([self.mark.split("=")]))
+        command = [interop.MUSTER, "run", "-H", hosts, "--ssh-command", FAKE_SSH, "--report", self.report, *flags,
+                   *(arguments or ("sh", "-c", shell))]
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(command, env=env, stdin=stdin, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+
+    def finish(self):
+        self.out, self.err = self.process.communicate(timeout=LIMIT_S)
+        self.seconds = time.monotonic() - self.began
+        self.code = self.process.returncode
+        return self
+
+    def left(self):
+        """Processes that carry our mark."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    if self.mark.encode() in file.read().split(b"\0"):
+                        with open(f"/proc/{pid}/cmdline", "rb") as line:
+                            found.append(line.read().replace(b"\0", b" ").decode(errors="replace"))
+            except OSError:
+                continue  # it has just ended, or is a zombie
+        return [text for text in found if text]
+
+    def wait_until_gone(self, limit_s=20):
+        deadline = time.monotonic() + limit_s
+        while self.left() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.left()
+
+
+class Starts(unittest.TestCase):
+    def test_every_rank_of_every_node_runs_once(self):
+        job = Job("ok1:2,ok2:1,noisy3:1", shell="echo $RANK/$WORLD_SIZE $LOCAL_RANK $GROUP_RANK").finish()
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(sorted(job.out.splitlines()),
+                         ["[0]: 0/4 0 0", "[1]: 1/4 1 0", "[2]: 2/4 0 1", "[3]: 3/4 0 2"])
+        self.assertEqual(job.left(), [])
+        with open(job.report) as file:
+            report = json.load(file)
+        self.assertEqual(sorted(node["node"] for node in report["nodes"]), ["noisy3", "ok1", "ok2"])
+        self.assertEqual((report["outcome"], report["hosts"]), ("succeeded", []))
+
+    def test_a_busy_server_is_asked_again(self):
+        job = Job("busy1,busy2,ok3").finish()
+        self.assertEqual(job.code, 0, job.err)
+
+    def test_the_first_failure_is_the_exit_code_and_the_others_are_stopped(self):
+        job = Job("ok1,ok2,ok3", shell="[ $RANK = 1 ] && exit 7; exec sleep 1000").finish()
+        self.assertEqual(job.code, 7, job.err)
+        self.assertIn("rank 1", job.err)
+        self.assertEqual(job.left(), [])
+
+    def test_lines_of_all_nodes_stay_whole(self):
+        count = 2000
+        job = Job("ok1:2,ok2:2,ok3", shell=f"yes rank-$RANK-{'x' * 100} | head -n {count}").finish()
+        self.assertEqual(job.code, 0, job.err)
+        lines = job.out.splitlines()
+        self.assertEqual(len(lines), 5 * count)
+        for rank in range(5):
+            self.assertEqual(lines.count(f"[{rank}]: rank-{rank}-{'x' * 100}"), count)
+
+    def test_a_reader_may_take_its_time(self):
+        # The first: all nodes have reported, and nobody has read a byte. The second: nodes have more than the launcher holds.
+        jobs = {count: Job("ok1,ok2", shell=f"yes $(printf %099d 0) | head -n {count}") for count in (4000, 13000)}
+        time.sleep(8)
+        for count, job in jobs.items():
+            job.finish()
+            self.assertEqual(job.code, 0, job.err)
+            self.assertEqual(len(job.out.splitlines()), 2 * count)
+
+    def test_what_nobody_takes_is_counted(self):
+        job = Job("ok1,ok2", shell="yes $(printf %099d 0) | head -n 4000")
+        full = fcntl.fcntl(job.process.stdout, fcntl.F_GETPIPE_SZ)
+        wait_until(lambda: waiting_in(job.process.stdout) > full // 2, "a pipe that fills")
+        for _ in range(2):
+            job.process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+        job.process.wait(timeout=LIMIT_S)
+        job.finish()
+        self.assertRegex(job.err, r"the last [0-9]+ bytes that workers printed were dropped")
+
+    def test_stdin_goes_to_one_rank_and_ends_there(self):
+        with tempfile.TemporaryFile() as file:
+            file.write(b"0123456789abcdef\n" * 200_000)  # more than any window on the way
+            file.seek(0)
+            job = Job("ok1,ok2:2", shell="[ $RANK = 2 ] && wc -c; [ $RANK = 1 ] && cat; true", flags=("--stdin", "2"),
+                      stdin=file).finish()
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out.split(), ["[2]:", str(17 * 200_000)])
+
+    def test_log_files_are_brought_here(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = Job("ok1,ok2:2", shell="seq $RANK 100 $((RANK + 1000000)) >&2; echo out $RANK",
+                      flags=("--redirects", "3", "--log-dir", f"{folder}/logs", "--gather-logs", f"{folder}/all")).finish()
+            self.assertEqual(job.code, 0, job.err)
+            for rank, place in enumerate(("ok1/attempt_0/0", "ok2/attempt_0/0", "ok2/attempt_0/1")):
+                with open(f"{folder}/all/{place}/stdout.log") as file:
+                    self.assertEqual(file.read(), f"out {rank}\n")
+                with open(f"{folder}/all/{place}/stderr.log") as file:
+                    self.assertEqual(file.read().split(), [str(i) for i in range(rank, rank + 1000001, 100)])
+                self.assertEqual(os.stat(f"{folder}/all/{place}/stderr.log").st_mode & 0o777, 0o600)
+
+    def test_the_error_file_of_another_host_goes_up(self):
+        with tempfile.TemporaryDirectory() as folder:
+            up = f"{folder}/up.json"
+            text = json.dumps({"message": {"message": "boom", "extraInfo": {"py_callstack": "line 1", "timestamp": "5"}}})
+            shell = f"[ $RANK = 1 ] || exec sleep 1000; echo '{text}' >$TORCHELASTIC_ERROR_FILE; exit 3"
+            job = Job("ok1,ok2", shell=shell, flags=("--log-dir", f"{folder}/logs"), TORCHELASTIC_ERROR_FILE=up).finish()
+            self.assertEqual(job.code, 3, job.err)
+            with open(up) as file:
+                message = json.load(file)["message"]
+            self.assertEqual((message["message"], message["errorCode"]), ("boom", 3))
+            self.assertEqual(message["extraInfo"], {"py_callstack": "line 1", "timestamp": "5"})
+
+    def test_hosts_get_a_copy_of_muster(self):
+        job = Job("ok1,ok2", shell="tr '\\0' ' ' </proc/$PPID/cmdline", flags=("--push",)).finish()
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out.count(f"{job.state.name}/.cache/muster/muster-"), 2, job.out)
+        # Both came to one home at the same time, and nothing unfinished is left.
+        self.assertEqual(len(os.listdir(f"{job.state.name}/.cache/muster")), 1)
+
+    def test_a_name_server_that_is_silent_does_not_keep_the_client_long(self):
+        job = Job("ok1,ok2", shell="echo options=$RES_OPTIONS").finish()
+        self.assertEqual(job.out.count("options=timeout:2 attempts:1"), 2, job.out + job.err)
+
+    def test_no_secret_and_nothing_of_the_job_is_in_a_command_line(self):
+        job = Job("ok1,ok2", "sh", "-c", "echo ready; exec sleep 1000", "secret-argument")
+        Ends.read_until(self, job, "ready")
+        self.assertEqual([text for text in job.left() if " agent" in text and "secret-argument" in text], [])
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.finish().code, 143, job.err)
+
+
+class HostsThatCannotBeStarted(unittest.TestCase):
+    def check(self, host, *texts):
+        job = Job(f"ok1,{host},ok2", shell="exec sleep 1000").finish()
+        self.assertEqual(job.code, 125, job.err)
+        line = next(line for line in job.err.splitlines() if "error:" in line)
+        for text in (host, *texts):
+            self.assertIn(text, line)
+        self.assertLess(job.seconds, SOON_S)
+        self.assertEqual(job.wait_until_gone(), [])
+        with open(job.report) as file:
+            report = json.load(file)
+        self.assertEqual([entry["node"] for entry in report["hosts"]], [host])
+
+    def test_refused(self):
+        self.check("refused", "connection refused")
+
+    def test_a_name_that_does_not_resolve(self):
+        self.check("noname", "name does not resolve")
+
+    def test_no_answer(self):
+        self.check("silent", "no answer within 8 s")
+
+    def test_host_keys(self):
+        self.check("newkey", "host key is not known")
+        self.check("badkey", "not the one in known_hosts")
+
+    def test_a_password_would_be_asked_for(self):
+        self.check("password", "login refused")
+
+    def test_no_ssh_server(self):
+        self.check("banner", "no SSH server")
+
+    def test_no_muster_there_or_another_one(self):
+        self.check("gone", "muster was not found there")
+        self.check("old", "muster 0.0.1 is installed there")
+        self.check("wrong", "wrong architecture")
+
+    def test_a_full_disk(self):
+        self.check("full", "disk there is full")
+
+    def test_a_shell_that_floods_or_ends(self):
+        self.check("flood", "prints too much", "message of the day")
+        self.check("early", "exit code 0 before the agent answered")
+
+    def test_several_hosts_are_all_named(self):
+        job = Job("refused1,ok1,noname2,refused3").finish()
+        self.assertEqual(job.code, 125, job.err)
+        for host in ("refused1", "noname2", "refused3"):
+            self.assertIn(f"host       {host}: ssh: ", job.err)
+
+    def test_a_server_that_never_has_room_ends_the_wait(self):
+        job = Job("closed,ok1").finish()
+        self.assertEqual(job.code, 125, job.err)
+        self.assertIn("closed: ssh: the server closed the connection before the login", job.err)
+
+    def test_a_client_that_does_not_exist(self):
+        result = interop.run([interop.MUSTER, "run", "-H", "n0,n1", "--ssh-command", "/nonexistent/ssh", "true"], check=False)
+        self.assertEqual(result.returncode, 125, result.stderr)
+        self.assertIn("/nonexistent/ssh", result.stderr)
+
+
+# A worker's guardian and agent go at once, as if its host had.
+LOSE_THIS_NODE = "agent=$PPID; guardian=$(cut -d' ' -f4 /proc/$agent/stat); kill -STOP $agent; kill -9 $guardian; kill -9 $agent; exec sleep 1000"
+
+
+class HostsThatAreNotNeeded(unittest.TestCase):
+    def test_the_job_runs_on_those_that_can_be_started(self):
+        for host in ("refused2", "noname2"):
+            job = Job(f"ok1,{host},ok3", shell="echo $RANK of $WORLD_SIZE", flags=("--nnodes", "1:3")).finish()
+            self.assertEqual(job.code, 0, job.err)
+            self.assertEqual(sorted(job.out.splitlines()), ["[0]: 0 of 2", "[1]: 1 of 2"])
+            self.assertIn(f"{host} could not be started", job.err)
+            self.assertIn("2 of 3 nodes are left, and --nnodes asks for 1 at least", job.err)
+            self.assertIn(f"the job ended without {host}", job.err)
+            self.assertLess(job.seconds, SOON_S)  # nobody is waited for who cannot come
+
+    def test_a_worker_s_failure_is_not_hidden_by_such_a_host(self):
+        job = Job("ok1,refused2", shell="exit 9", flags=("--nnodes", "1:2")).finish()
+        self.assertEqual(job.code, 9, job.err)
+
+    def test_a_lost_node_is_done_without(self):
+        lose = ("if [ $WORLD_SIZE = 1 ]; then echo alone; exit 0; fi; [ $GROUP_RANK = 0 ] && exec sleep 1000; "
+                + LOSE_THIS_NODE)
+        job = Job("ok1,ok2", shell=lose, flags=("--nnodes", "1:2", "--max-restarts", "1")).finish()
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out.splitlines(), ["[0]: alone"])
+        self.assertIn("the job ended without ok2, which was lost", job.err)
+        self.assertLess(job.seconds, 25)  # less than the last call
+        self.assertNotIn("going on through the coordinator", job.err)  # nobody is there
+        self.assertEqual(job.wait_until_gone(), [])
+
+
+    def test_stdin_goes_to_the_node_that_has_the_rank_now(self):
+        lose = "[ $WORLD_SIZE = 2 ] && exec wc -c; [ $GROUP_RANK = 1 ] || exec sleep 1000; read line; " + LOSE_THIS_NODE
+        job = Job("ok1,ok2,ok3", shell=f"[ $WORLD_SIZE = 2 ] && [ $RANK = 0 ] && exit; {lose}", stdin=subprocess.PIPE,
+                  flags=("--nnodes", "1:3", "--max-restarts", "1", "--stdin", "1"))
+        job.process.stdin.write("one line\n")
+        job.process.stdin.flush()
+        while "was lost" not in job.process.stderr.readline():
+            self.assertIsNone(job.process.poll())
+        job.process.stdin.write("the rest")
+        job.finish()
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out.split(), ["[1]:", "8"])
+
+
+class OneHost(unittest.TestCase):
+    def run_here(self, *flags, shell, stdin=""):
+        return subprocess.run([interop.MUSTER, "run", "--nproc-per-node", "2", *flags, "sh", "-c", shell], input=stdin,
+                              env=interop.clean_environment(), capture_output=True, text=True, timeout=LIMIT_S)
+
+    def test_stdin_is_one_rank_s(self):
+        result = self.run_here("--stdin", "1", shell="echo $RANK got $(cat)", stdin="it")
+        self.assertEqual(sorted(line.strip() for line in result.stdout.splitlines()), ["0 got", "1 got it"], result.stderr)
+
+    def test_log_files_are_copied(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = self.run_here("--redirects", "3", "--gather-logs", f"{folder}/all", shell="echo out $RANK")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            (host,) = os.listdir(f"{folder}/all")
+            for rank in range(2):
+                with open(f"{folder}/all/{host}/attempt_0/{rank}/stdout.log") as file:
+                    self.assertEqual(file.read(), f"out {rank}\n")
+
+    def test_what_cannot_be_done_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = self.run_here("--gather-logs", f"{folder}/all", shell="true")
+        self.assertIn("--gather-logs has nothing to gather", result.stderr)
+        result = self.run_here("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:29400", "--stdin", "1",
+                               shell="true")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--stdin=1 needs a job whose hosts are all started from here", result.stderr)
+
+
+class Ends(unittest.TestCase):
+    def read_until(self, job, text):
+        """Waits for a line on the job's stdout."""
+        for line in job.process.stdout:
+            if text in line:
+                return
+        self.fail(f"no '{text}': {job.process.stderr.read()}")
+
+    def test_ctrl_c_while_a_host_does_not_answer(self):
+        job = Job("ok1,hang2")
+        line = job.process.stderr.readline()  # after 3 s
+        while "waiting for" not in line:
+            self.assertNotEqual(line, "")
+            line = job.process.stderr.readline()
+        self.assertIn("hang2 (connecting for", line)
+        self.assertNotIn("ok1", line)
+        job.process.send_signal(signal.SIGINT)
+        job.finish()
+        self.assertEqual(job.code, 130, job.err)
+        self.assertEqual(job.wait_until_gone(), [])
+
+    def test_ctrl_c_reaches_workers_as_it_is(self):
+        job = Job("ok1,ok2", shell="trap 'echo got INT; exit 0' INT; echo ready; while :; do sleep 0.05; done")
+        self.read_until(job, "ready")
+        self.read_until(job, "ready")
+        job.process.send_signal(signal.SIGINT)
+        job.finish()
+        self.assertEqual(job.code, 130, job.err)
+        self.assertEqual(job.out.count("got INT"), 2, job.out)
+        self.assertEqual(job.left(), [])
+
+    def test_a_second_ctrl_c_kills(self):
+        job = Job("ok1,ok2", shell="trap '' INT TERM; echo ready; while :; do sleep 0.05; done")
+        self.read_until(job, "ready")
+        self.read_until(job, "ready")
+        job.process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        began = time.monotonic()
+        job.process.send_signal(signal.SIGINT)
+        job.finish()
+        self.assertEqual(job.code, 130, job.err)
+        self.assertLess(time.monotonic() - began, SOON_S)
+        self.assertEqual(job.wait_until_gone(), [])
+
+    def test_the_deadline(self):
+        job = Job("ok1,ok2", shell="exec sleep 1000", flags=("--timeout", "2")).finish()
+        self.assertEqual(job.code, 124, job.err)
+        self.assertEqual(job.left(), [])
+
+    def test_a_killed_launcher_leaves_nothing(self):
+        job = Job("ok1:2,ok2", shell="echo ready; exec sleep 1000", flags=("--shutdown-timeout", "2"))
+        for _ in range(3):
+            self.read_until(job, "ready")
+        job.process.kill()
+        job.finish()
+        self.assertEqual(job.wait_until_gone(), [])
+
+    def test_a_killed_launcher_leaves_nothing_while_it_connects(self):
+        job = Job("ok1,hang2")
+        wait_until(lambda: any("sleep 1000" in text for text in job.left()), "a login that hangs")
+        job.process.kill()
+        job.finish()
+        self.assertEqual(job.wait_until_gone(), [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices, errors, and the record of broken rules.
+#include "tests/fakes/cuda/internal.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace {
+
+thread_local int chosen_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+/// -1: no driver.
+int devices() {
+  const char* const text = std::getenv("FAKE_CUDA_DEVICES");
+  if (text == nullptr) return 8;
+  return std::strcmp(text, "nodriver") == 0 ? -1 : std::atoi(text);
+}
+
+}  // namespace
+
+namespace fake {
+
+std::string folder() {
+  const char* const path = std::getenv("FAKE_GPU_DIR");
+  if (path != nullptr) return path;
+  std::fputs("the fakes of CUDA and NCCL need FAKE_GPU_DIR\n", stderr);
+  std::abort();
+}
+
+void violate(const char* rule, const std::string& what) {
+  const std::string line = std::string(rule) + ": " + what + "\n";
+  const int fd = open((folder() + "/violations").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0) std::abort();
+  if (write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
+  close(fd);
+}
+
+int current_device() {
+  return chosen_device;
+}
+
+std::string bus_id(int device) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "0000:%02X:00.0", static_cast<unsigned>(device) + 0x10U);
+  return text;
+}
+
+cudaError_t say(cudaError_t error) {
+  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  return error;
+}
+
+}  // namespace fake
+
+extern "C" {
+
+FAKE_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
+  *count = std::max(0, devices());
+  if (devices() < 0) return fake::say(cudaErrorInsufficientDriver);
+  return fake::say(devices() == 0 ? cudaErrorNoDevice : cudaSuccess);
+}
+
+FAKE_EXPORT cudaError_t cudaGetDevice(int* device) {
+  *device = chosen_device;
+  return cudaSuccess;
+}
+
+FAKE_EXPORT cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= devices()) return fake::say(cudaErrorInvalidDevice);
+  chosen_device = device;
+  return cudaSuccess;
+}
+
+FAKE_EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
+  if (device < 0 || device >= devices()) return fake::say(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<std::size_t>(bytes), "%s", fake::bus_id(device).c_str());
+  return cudaSuccess;
+}
+
+FAKE_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+FAKE_EXPORT cudaError_t cudaGetLastError() {
+  return std::exchange(last_error, cudaSuccess);
+}
+
+FAKE_EXPORT const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    default:
+      return "an error of the fake runtime";
+  }
+}
+
+}  // extern "C"

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Breaks each rule that the fakes check, to see that they notice. Ranks are threads' worth of communicators
+// of this one process.
+#include "tests/fakes/nccl/rules.hpp"
+
+#include "catch.hpp"
+#include "tests/fakes/cuda/fake_cuda.hpp"
+
+#include <nccl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t kCount = 16;
+
+/// Two ranks on two devices, each with a stream and a buffer.
+class Pair {
+ public:
+  explicit Pair(bool one_device = false) {
+    std::string name = "/tmp/muster-rules-XXXXXX";
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    folder_ = name;
+    setenv("FAKE_GPU_DIR", folder_.c_str(), 1);
+    ncclUniqueId id;
+    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+    for (int rank = 0; rank < 2; ++rank) {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      REQUIRE(cudaSetDevice(one_device ? 0 : rank) == cudaSuccess);
+      REQUIRE(ncclCommInitRankConfig(&comm[place(rank)], 2, id, rank, &config) == ncclInProgress);
+      REQUIRE(cudaStreamCreateWithPriority(&stream[place(rank)], cudaStreamNonBlocking, 0) == cudaSuccess);
+      void* memory = nullptr;
+      REQUIRE(cudaMalloc(&memory, 64 * 1024) == cudaSuccess);
+      data[place(rank)] = static_cast<float*>(memory);
+    }
+    for (ncclComm_t each : comm) state_[place(each == comm[1] ? 1 : 0)] = settle(each);
+  }
+
+  ~Pair() {
+    for (const int rank : {0, 1}) {
+      if (comm[place(rank)] != nullptr) ncclCommAbort(comm[place(rank)]);
+      cudaStreamDestroy(stream[place(rank)]);
+      cudaFree(data[place(rank)]);
+    }
+    unsetenv("FAKE_GPU_DIR");
+    std::filesystem::remove_all(folder_);
+  }
+
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+
+  static std::size_t place(int rank) { return static_cast<std::size_t>(rank); }
+
+  static ncclResult_t settle(ncclComm_t comm) {
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      REQUIRE(ncclCommGetAsyncError(comm, &state) == ncclSuccess);
+    }
+    return state;
+  }
+
+  ncclResult_t state(int rank) const { return state_[place(rank)]; }
+
+  ncclResult_t sum(int rank, std::size_t count = kCount) {
+    const std::size_t i = place(rank);
+    return ncclAllReduce(data[i], data[i], count, ncclFloat, ncclSum, comm[i], stream[i]);
+  }
+
+  std::string violations() const {
+    std::ifstream file(folder_ + "/violations");
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  /// Waits for a rule that is found out on a stream's thread.
+  bool finds(const char* rule) const {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (std::chrono::steady_clock::now() < until) {
+      if (violations().find(std::string(rule) + ":") != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  std::array<ncclComm_t, 2> comm{};
+  std::array<cudaStream_t, 2> stream{};
+  std::array<float*, 2> data{};
+
+ private:
+  std::string folder_;
+  std::array<ncclResult_t, 2> state_{};
+};
+
+using namespace fake::rules;
+
+}  // namespace
+
+TEST_CASE("calls that keep the rules break none") {
+  Pair pair;
+  for (int round = 0; round < 5; ++round) {
+    for (const int rank : {0, 1}) {
+      (void)pair.sum(rank);
+      (void)Pair::settle(pair.comm[Pair::place(rank)]);
+    }
+    for (cudaStream_t stream : pair.stream) CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  }
+  for (ncclComm_t comm : pair.comm) CHECK(ncclCommFinalize(comm) == ncclInProgress);
+  for (ncclComm_t& comm : pair.comm) {
+    CHECK(Pair::settle(comm) == ncclSuccess);
+    CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    comm = nullptr;
+  }
+  CHECK(pair.violations() == "");
+}
+
+TEST_CASE("rule: one thread at a time") {
+  Pair pair;
+  CHECK(ncclGroupStart() == ncclSuccess);
+  (void)pair.sum(0);
+  ncclResult_t other = ncclSuccess;
+  std::thread([&] { other = pair.sum(0); }).join();
+  CHECK(other == ncclInvalidUsage);
+  (void)ncclGroupEnd();
+  CHECK(pair.finds(kOneThread));
+}
+
+TEST_CASE("rule: no call while one is in progress") {
+  Pair pair;
+  CHECK(pair.sum(0) == ncclInProgress);
+  CHECK(pair.sum(0) == ncclInvalidUsage);
+  CHECK(pair.finds(kInProgress));
+}
+
+TEST_CASE("rule: no use after destroy or abort") {
+  Pair pair;
+  ncclComm_t gone = pair.comm[0];
+  pair.comm[0] = nullptr;
+  CHECK(ncclCommAbort(gone) == ncclSuccess);
+  ncclResult_t state = ncclSuccess;
+  CHECK(ncclCommGetAsyncError(gone, &state) == ncclInvalidArgument);
+  CHECK(ncclAllReduce(pair.data[0], pair.data[0], 1, ncclFloat, ncclSum, gone, pair.stream[0]) ==
+        ncclInvalidArgument);
+  CHECK(ncclCommDestroy(gone) == ncclInvalidArgument);
+  CHECK(pair.finds(kDestroyed));
+}
+
+TEST_CASE("rule: after revoke only destroy") {
+  Pair pair;
+  CHECK(ncclCommRevoke(pair.comm[0], NCCL_REVOKE_DEFAULT) == ncclInProgress);
+  CHECK(Pair::settle(pair.comm[0]) == ncclSuccess);
+  CHECK(pair.sum(0) == ncclInvalidUsage);
+  CHECK(ncclCommFinalize(pair.comm[0]) == ncclInvalidUsage);
+  CHECK(pair.finds(kRevoked));
+}
+
+TEST_CASE("rule: revoke takes no flags") {
+  Pair pair;
+  CHECK(ncclCommRevoke(pair.comm[0], 1) == ncclInvalidArgument);
+  CHECK(pair.finds(kRevokeFlags));
+}
+
+TEST_CASE("rule: nothing after finalize") {
+  Pair pair;
+  for (ncclComm_t comm : pair.comm) CHECK(ncclCommFinalize(comm) == ncclInProgress);
+  CHECK(Pair::settle(pair.comm[0]) == ncclSuccess);
+  CHECK(pair.sum(0) == ncclInvalidUsage);
+  CHECK(pair.finds(kFinalized));
+}
+
+TEST_CASE("rule: no destroy before finalize is done") {
+  Pair pair;
+  CHECK(ncclCommDestroy(pair.comm[0]) == ncclInvalidUsage);
+  CHECK(pair.finds(kNotFinalized));
+}
+
+TEST_CASE("rule: all ranks make the same call") {
+  Pair pair;
+  (void)pair.sum(0, 4);
+  (void)pair.sum(1, 8);
+  CHECK(pair.finds(kSameCall));
+}
+
+TEST_CASE("rule: all ranks make their calls in one order") {
+  Pair pair;
+  (void)pair.sum(0);
+  (void)ncclBroadcast(pair.data[1], pair.data[1], kCount, ncclFloat, 0, pair.comm[1], pair.stream[1]);
+  CHECK(pair.finds(kSameCall));
+}
+
+TEST_CASE("rule: a message has one size") {
+  Pair pair;
+  (void)ncclSend(pair.data[0], 4, ncclFloat, 1, pair.comm[0], pair.stream[0]);
+  (void)ncclRecv(pair.data[1], 8, ncclFloat, 0, pair.comm[1], pair.stream[1]);
+  CHECK(pair.finds(kSameMessage));
+}
+
+TEST_CASE("rule: sends that wait for each other need a group") {
+  Pair pair;
+  for (const int rank : {0, 1})
+    (void)ncclSend(pair.data[Pair::place(rank)], kCount, ncclFloat, 1 - rank, pair.comm[Pair::place(rank)],
+                   pair.stream[Pair::place(rank)]);
+  CHECK(pair.finds(kMissingGroup));
+}
+
+TEST_CASE("rule: a group ends that began") {
+  const Pair pair;
+  CHECK(ncclGroupEnd() == ncclInvalidUsage);
+  CHECK(pair.finds(kOpenGroup));
+}
+
+TEST_CASE("rule: buffers are memory of the device") {
+  Pair pair;
+  std::array<float, kCount> host{};
+  CHECK(ncclAllReduce(host.data(), host.data(), kCount, ncclFloat, ncclSum, pair.comm[0], pair.stream[0]) ==
+        ncclInvalidArgument);
+  CHECK(pair.finds(kDeviceMemory));
+}
+
+TEST_CASE("rule: the whole buffer is memory of the device") {
+  Pair pair;
+  CHECK(pair.sum(0, std::size_t{1} << 20) == ncclInvalidArgument);
+  CHECK(pair.finds(kDeviceMemory));
+}
+
+TEST_CASE("rule: a config is initialized") {
+  const Pair pair;
+  ncclConfig_t config{};
+  ncclComm_t comm = nullptr;
+  CHECK(ncclCommInitRankConfig(&comm, 1, ncclUniqueId{}, 0, &config) == ncclInvalidArgument);
+  CHECK(pair.finds(kConfig));
+}
+
+TEST_CASE("rule: windows are aligned") {
+  Pair pair;
+  ncclWindow_t window = nullptr;
+  CHECK(ncclCommWindowRegister(pair.comm[0], pair.data[0] + 1, 4096, &window, NCCL_WIN_COLL_SYMMETRIC) ==
+        ncclInvalidArgument);
+  CHECK(pair.finds(kWindow));
+}
+
+TEST_CASE("rule: a device serves one rank") {
+  const Pair pair(true);
+  CHECK(pair.state(0) == ncclInvalidUsage);
+  CHECK(pair.state(1) == ncclInvalidUsage);
+  CHECK(pair.finds(kOneGpu));
+}
+
+TEST_CASE("rule: a root is a rank") {
+  Pair pair;
+  CHECK(ncclBroadcast(pair.data[0], pair.data[0], 1, ncclFloat, 2, pair.comm[0], pair.stream[0]) ==
+        ncclInvalidArgument);
+  CHECK(pair.finds(kRootInRange));
+}
+
+TEST_CASE("rule: no event is asked about while a graph is captured in the global mode") {
+  Pair pair;
+  cudaEvent_t event = nullptr;
+  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+  CHECK(cudaEventRecord(event, pair.stream[1]) == cudaSuccess);
+  CHECK(cudaStreamBeginCapture(pair.stream[0], cudaStreamCaptureModeGlobal) == cudaSuccess);
+  std::thread([&] {
+    // As a watchdog may do it.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+    CHECK(cudaEventQuery(event) != cudaErrorStreamCaptureUnsupported);
+  }).join();
+  CHECK(pair.violations() == "");
+  std::thread([&] { CHECK(cudaEventQuery(event) == cudaErrorStreamCaptureUnsupported); }).join();
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamEndCapture(pair.stream[0], &graph) == cudaErrorStreamCaptureInvalidated);
+  CHECK(pair.violations().rfind("capture (", 0) == 0);
+  CHECK(cudaEventDestroy(event) == cudaSuccess);
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/error_file/error_file_check.hpp"
+
+#include "agent/core/agent_spec.hpp"
+#include "agent/core/error_file.hpp"
+#include "agent/core/link_message.hpp"
+#include "agent/core/node_report.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+
+using namespace muster::agent;
+
+namespace {
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", what);
+  std::abort();
+}
+
+void require_report_survives(const NodeReport& report) {
+  const std::string text = to_json(report);
+  try {
+    require(to_json(node_report_from_json(text)) == text, "a report survives the way through JSON");
+  } catch (const std::exception&) {
+    require(false, "our own report is one");
+  }
+}
+
+void check_spec(const std::string& text) {
+  const std::string once = to_json(agent_spec_from_json(text));
+  try {
+    require(to_json(agent_spec_from_json(once)) == once, "a spec survives the way through JSON");
+  } catch (const std::exception&) {
+    require(false, "our own spec is one");
+  }
+}
+
+void check_error_file(const std::string& text) {
+  WorkerReport worker;
+  try {
+    worker.error = parse_error_file(text);
+  } catch (const std::exception&) {
+    require(false, "any text is an error file");
+  }
+  require(worker.error.message.size() + worker.error.traceback.size() <= text.size(),
+          "an error file holds what it says");
+  // A worker writes any bytes: the report that carries them must still arrive.
+  NodeReport report;
+  report.workers.push_back(worker);
+  require_report_survives(report);
+}
+
+void check_link_message(const std::string& payload) {
+  const LinkMessage message = decode_link_message(payload);
+  require(encode(message) == payload, "a message is taken only as encode() writes it");
+  if (message.kind == LinkMessage::Kind::spec) check_spec(message.body);
+  if (message.kind == LinkMessage::Kind::report) require_report_survives(node_report_from_json(message.body));
+}
+
+}  // namespace
+
+bool check_error_file_input(const std::string& input) {
+  if (input.empty()) return false;
+  const std::string text = input.substr(1);
+  try {
+    switch (input[0]) {
+      case 'E':
+        check_error_file(text);
+        return true;
+      case 'L':
+        check_link_message(text);
+        return true;
+      case 'S':
+        check_spec(text);
+        return true;
+      case 'R':
+        require_report_survives(node_report_from_json(text));
+        return true;
+      default:
+        return false;
+    }
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+}

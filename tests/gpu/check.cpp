@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// muster-gpu-check: whole steps of every model on a GPU against the same steps by the CPU's parts, and images
+// a second. usage: muster-gpu-check steps | muster-gpu-check measure MODEL BATCH
+#include "muster/error.hpp"
+#include "tests/gpu/measure.hpp"
+#include "worker_sdk/data/augment.hpp"
+#include "worker_sdk/nn/gpu/cuda/cuda_ops.hpp"
+#include "worker_sdk/nn/loss.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace muster;           // NOLINT(google-build-using-namespace) a program of one file
+using namespace muster::nn::gpu;  // NOLINT(google-build-using-namespace)
+
+constexpr std::size_t kBatch = 32;
+
+/// The gradients of one step, parameter by parameter, and the loss.
+struct Step {
+  std::vector<std::vector<float>> gradients;
+  double loss = 0;
+};
+
+Step on_cpu(const SessionOptions& options, const data::Images& images, std::span<const std::uint32_t> batch) {
+  const auto network = nn::make_network(options.model, {});
+  const nn::ModelSpec& spec = network->spec();
+  std::vector<std::vector<float>> values;
+  std::vector<std::vector<float>> buffers;
+  std::vector<float*> places;
+  std::vector<nn::ParameterSlot> slots;
+  Step step;
+  for (const ParameterSpec& parameter : spec.parameters) {
+    values.emplace_back(parameter.elements());
+    step.gradients.emplace_back(parameter.elements());
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    slots.push_back({values[i].data(), step.gradients[i].data()});
+  for (const ParameterSpec& buffer : spec.buffers) buffers.emplace_back(buffer.elements());
+  for (auto& buffer : buffers) places.push_back(buffer.data());
+  nn::initialize(spec, slots, 1);
+  nn::initialize_buffers(spec, places);
+  network->bind(slots, places);
+  std::vector<float> input(batch.size() * data::kImageBytes);
+  std::vector<std::uint8_t> labels(batch.size());
+  std::vector<float> gradient(batch.size() * 10);
+  data::gather_augmented(images, batch, options.normalization, options.augmentation, 3, input.data(),
+                         labels.data());
+  const float* logits =
+      network->forward(input.data(), static_cast<std::int64_t>(batch.size()), nn::Mode::train);
+  step.loss = nn::softmax_cross_entropy(logits, labels.data(), batch.size(), 10, gradient.data()).loss;
+  network->backward(gradient.data(), [](std::size_t) {});
+  return step;
+}
+
+/// The second of two equal steps (a rate of zero), which is a recorded one.
+Step on_gpu(const SessionOptions& options, const data::Images& images, std::span<const std::uint32_t> batch) {
+  CudaOps ops(0, false);
+  Session session(options, ops, images, random_images(10), {});
+  start(session, 1);
+  session.begin_epoch(batch, 3);
+  for (int i = 0; i < 2; ++i) session.step(0, batch.size(), 0);
+  Step step;
+  for (std::size_t i = 0; i < session.spec().parameters.size(); ++i) {
+    step.gradients.emplace_back(session.spec().parameters[i].elements());
+    session.read_gradient(i, step.gradients.back().data());
+  }
+  step.loss = session.take_score().loss / 2;
+  return step;
+}
+
+/// Length of the difference as a share of the length of `wanted`.
+double apart(const std::vector<float>& wanted, const std::vector<float>& got) {
+  double difference = 0;
+  double length = 1e-30;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    difference += std::pow(static_cast<double>(wanted[i]) - static_cast<double>(got[i]), 2);
+    length += std::pow(static_cast<double>(wanted[i]), 2);
+  }
+  const double result = std::sqrt(difference / length);
+  return std::isfinite(result) ? result : HUGE_VAL;
+}
+
+bool compare(const std::string& model, nn::Precision precision) {
+  SessionOptions options;
+  options.model = model;
+  options.precision = precision;
+  options.batch = kBatch;
+  options.augmentation = {4, true, 9};
+  const data::Images images = random_images(200);
+  std::vector<std::uint32_t> batch(kBatch);
+  std::iota(batch.begin(), batch.end(), 40U);
+  const Step wanted = on_cpu(options, images, batch);
+  const Step got = on_gpu(options, images, batch);
+  const Step again = on_gpu(options, images, batch);
+  double worst = 0;
+  for (std::size_t i = 0; i < wanted.gradients.size(); ++i)
+    worst = std::max(worst, apart(wanted.gradients[i], got.gradients[i]));
+  const bool same = got.gradients == again.gradients && got.loss == again.loss;
+  const double loss = std::abs(got.loss / wanted.loss - 1);
+  const bool bf16 = precision == nn::Precision::bf16;
+  // Twenty layers of batch norm over few values: in eight bits single gradients differ much, the loss little.
+  const bool passed = same && loss < (bf16 ? 0.02 : 1e-4) && worst < (bf16 ? 0.5 : 0.01);
+  std::printf("%-24s %s  loss off by %.1e, gradients by at most %.1e, %s: %s\n", model.c_str(),
+              bf16 ? "bf16" : "f32 ", loss, worst, same ? "same bits twice" : "OTHER BITS THE SECOND TIME",
+              passed ? "ok" : "FAILED");
+  return passed;
+}
+
+int check_steps() {
+  bool passed = true;
+  for (const std::string& model : nn::model_names())
+    for (const nn::Precision precision : {nn::Precision::f32, nn::Precision::bf16})
+      passed = compare(model, precision) && passed;
+  return passed ? 0 : 1;
+}
+
+int measure(const std::string& model, long batch) {
+  SessionOptions options;
+  options.model = model;
+  options.batch = batch;
+  options.augmentation = {4, true, 9};
+  options.optimizer.weight_decay = 5e-4;
+  for (const bool autotune : {false, true})
+    std::printf("| %s | %ld | muster%s | %.0f |\n", model.c_str(), batch, autotune ? ", autotuned" : "",
+                images_per_second(options, autotune));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const std::string_view what = argc > 1 ? argv[1] : "";
+    if (what == "steps") return check_steps();
+    if (what == "measure" && argc == 4) return measure(argv[2], std::strtol(argv[3], nullptr, 10));
+    std::fputs("usage: muster-gpu-check steps | muster-gpu-check measure MODEL BATCH\n", stderr);
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "muster-gpu-check: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of mpi_test.py, started by mpirun. Argument: the test case. A line "result: ..." says how it went.
+#include "catch.hpp"
+#include "tests/integration/backends/world.hpp"
+#include "worker_sdk/comm/plugin/loader.hpp"
+#include "worker_sdk/comm/plugin/plugin.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+namespace muster {
+namespace {
+
+using Broadcast = int32_t (*)(void*, size_t, int32_t, muster_plugin_error*);
+using RankAndSize = int32_t (*)(int32_t*, int32_t*, muster_plugin_error*);
+
+void require(int32_t code, const muster_plugin_error& error) {
+  if (code != 0) throw Error(static_cast<ErrorCode>(error.code), error.text);
+}
+
+std::string contract_of(ProcessGroup& group) {
+  contract::Options options;
+  options.rank_order = true;
+  options.quick = group.size() > 3;
+  const std::string wrong = contract::run_cases(group, options);
+  return wrong.empty() ? "right" : wrong;
+}
+
+/// Rank 0 makes no call.
+std::string late(ProcessGroup& group) {
+  if (group.rank() != 0) group.barrier();
+  // Until the others have said what they saw.
+  usleep(1'500'000);
+  return "right";
+}
+
+std::string mismatch(ProcessGroup& group) {
+  std::vector<float> data(20);
+  group.all_reduce(data.data(), group.rank() == 0 ? 10 : 20, DataType::f32, ReduceOp::sum);
+  return "no error";
+}
+
+std::string run(const std::string& what) {
+  const auto broadcast = reinterpret_cast<Broadcast>(plugin::plugin_function("mpi", "muster_mpi_broadcast"));
+  const auto rank_and_size =
+      reinterpret_cast<RankAndSize>(plugin::plugin_function("mpi", "muster_mpi_rank_and_size"));
+  std::optional<test::StoreProcess> server;
+  const char* const given = getenv("OMPI_COMM_WORLD_RANK");
+  // Forked before MPI is there.
+  if (given != nullptr && std::string(given) == "0") server.emplace();
+  int port = server ? server->port() : 0;
+  muster_plugin_error error{};
+  require(broadcast(&port, sizeof(port), 0, &error), error);
+  int32_t rank = -1;
+  int32_t size = -1;
+  require(rank_and_size(&rank, &size, &error), error);
+  const auto store = connect_store("127.0.0.1", port);
+  ProcessGroupOptions options;
+  options.timeout = std::chrono::milliseconds(what == "late" ? 500 : 50'000);
+  const auto group = test::make_world(*store, test::world_of("mpi", rank, size, options));
+  const std::string result = what == "contract"   ? contract_of(*group)
+                             : what == "mismatch" ? mismatch(*group)
+                                                  : late(*group);
+  return result;
+}
+
+/// Prints how it went, for the test that reads it.
+void play(const std::string& what) {
+  std::string result;
+  try {
+    result = run(what);
+  } catch (const Error& error) {
+    result = "error " + std::to_string(static_cast<int>(error.code())) + ": " + error.what();
+  }
+  std::printf("result: %s\n", result.c_str());
+}
+
+TEST_CASE("contract", "[.]") {
+  play("contract");
+}
+
+TEST_CASE("mismatch", "[.]") {
+  play("mismatch");
+}
+
+TEST_CASE("late", "[.]") {
+  play("late");
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared-memory group between real processes, joined through the store.
+#include "catch.hpp"
+#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/support/skip.hpp"
+#include "tests/unit/worker_sdk/comm/expected.hpp"
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/shm/join.hpp"
+
+#include <dirent.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <set>
+#include <thread>
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::RankProcesses;
+using test::RankResult;
+using test::run_processes;
+using test::StoreProcess;
+
+constexpr std::size_t kCount = 300'001;
+
+bool has(const RankResult& result, const std::string& part) {
+  return result.text.find(part) != std::string::npos;
+}
+
+ProcessGroupOptions within(milliseconds timeout) {
+  ProcessGroupOptions options;
+  options.timeout = timeout;
+  return options;
+}
+
+/// "right" when all_reduce gives the known answer in both kinds of memory.
+std::string try_group(ProcessGroup& group) {
+  std::vector<float> any(kCount);
+  auto* const shared = static_cast<float*>(group.allocate(kCount * sizeof(float)));
+  for (float* data : {any.data(), shared}) {
+    const auto values = test::values_of<float>(group.rank(), kCount);
+    std::copy(values.begin(), values.end(), data);
+    group.all_reduce(data, kCount, DataType::f32, ReduceOp::sum);
+    if (!test::same_bits(data, test::reduced<float>(group.size(), kCount, ReduceOp::sum))) return "wrong";
+  }
+  group.barrier();
+  return "right";
+}
+
+std::string try_kind(StoreClient& keys, int rank, int size, shm::Ticket::Kind kind) {
+  GroupPlan plan{rank, size, {}, within(seconds(30))};
+  auto backend = shm::join_shm(&keys, plan, {&kind, 1});
+  ProcessGroup group(std::move(backend), std::move(plan));
+  return try_group(group);
+}
+
+/// Names in /dev/shm that are a group's memory: "muster-" and hexadecimal digits.
+std::set<std::string> files_left() {
+  std::set<std::string> names;
+  DIR* const directory = opendir("/dev/shm");
+  while (const dirent* entry = readdir(directory))
+    if (const std::string name = entry->d_name;
+        name.rfind("muster-", 0) == 0 && name.find_first_not_of("0123456789abcdef", 7) == std::string::npos)
+      names.insert(name);
+  closedir(directory);
+  return names;
+}
+
+/// Other tests that run meanwhile have such names for moments; what a group left behind stays.
+bool none_stays(const std::set<std::string>& before) {
+  const auto all_known = [&before] {
+    const auto now = files_left();
+    return std::includes(before.begin(), before.end(), now.begin(), now.end());
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!all_known()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    usleep(10'000);
+  }
+  return true;
+}
+
+TEST_CASE("processes reduce to the known answer, over memory without a name and over files") {
+  const auto before = files_left();
+  const auto kind = GENERATE(shm::Ticket::Kind::memfd, shm::Ticket::Kind::file);
+  for (const int size : {1, 2, 3, 4, 8}) {
+    const StoreProcess store;
+    for (const RankResult& result : run_processes(size, store.port(), [&](int rank, StoreClient&keys) {
+           return try_kind(keys, rank, size, kind);
+         })) {
+      INFO("size " << size << ": " << result.text);
+      CHECK(result.text == "right");
+    }
+  }
+  CHECK(none_stays(before));
+}
+
+/// Goes on in a child that has a pid namespace of its own, as in a container; false where that is not
+/// allowed.
+bool enter_own_pid_namespace() {
+  if (unshare(CLONE_NEWPID) != 0) return false;
+  const pid_t child = fork();
+  if (child == 0) return true;
+  waitpid(child, nullptr, 0);
+  _exit(0);
+}
+
+TEST_CASE("ranks of different pid namespaces share memory through a file") {
+  const StoreProcess store;
+  const auto before = files_left();
+  const auto results = run_processes(3, store.port(), [&](int rank, StoreClient& keys) {
+    if (rank != 1 && !enter_own_pid_namespace()) return std::string("not allowed");
+    const auto group = make_shm_process_group(&keys, rank, 3, within(seconds(5)));
+    return try_group(*group);
+  });
+  if (results[0].text == "not allowed") return test::skip("no right to make a pid namespace");
+  for (const RankResult& result : results) {
+    INFO(result.text);
+    CHECK(result.text == "right");
+  }
+  CHECK(none_stays(before));
+}
+
+TEST_CASE("groups of one name follow one another, groups of two names live side by side") {
+  const StoreProcess store;
+  for (const RankResult& result : run_processes(2, store.port(), [&](int rank, StoreClient&keys) {
+         for (int i = 0; i < 3; ++i)
+           if (try_group(*make_shm_process_group(&keys, rank, 2)) != "right") return "wrong";
+         ProcessGroupOptions other = within(seconds(30));
+         other.name = "second";
+         const auto a = make_shm_process_group(&keys, rank, 2, other);
+         const auto b = make_shm_process_group(&keys, rank, 2);
+         for (int i = 0; i < 20; ++i) (i % 2 == 0 ? a : b)->barrier();
+         return "right";
+       })) {
+    INFO(result.text);
+    CHECK(result.text == "right");
+  }
+}
+
+TEST_CASE("a killed rank is reported by name and process, fast, on all others") {
+  const StoreProcess store;
+  std::minstd_rand random(7);
+  const auto before = files_left();
+  double slowest = 0;
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    ProcessGroupOptions options;
+    options.name = "attempt " + std::to_string(attempt);
+    RankProcesses ranks(4, store.port(), [&](int rank, StoreClient& keys) {
+      const auto group = make_shm_process_group(&keys, rank, 4, options);
+      std::vector<float> data(kCount);
+      if (rank == 1) test::signal_parent();
+      // One in two attempts the victim dies inside a collective, else while the others wait for it.
+      for (int call = 0;; ++call) {
+        if (rank == 1 && attempt % 2 == 1 && call == 2) pause();
+        group->all_reduce(data.data(), data.size(), DataType::f32, ReduceOp::sum);
+      }
+      return std::string();
+    });
+    ranks.wait_for_signal(1);
+    usleep(static_cast<useconds_t>(random() % 20'000));
+    const pid_t victim = ranks.pid(1);
+    const double killed_at = test::monotonic_seconds();
+    ranks.kill_rank(1);
+    const auto results = ranks.wait();
+    CHECK(results[1].killed);
+    for (const int rank : {0, 2, 3}) {
+      const RankResult& result = results[static_cast<std::size_t>(rank)];
+      INFO("attempt " << attempt << ", rank " << rank << ": " << result.text);
+      CHECK(result.code == ErrorCode::peer_lost);
+      CHECK(has(result, "rank 1 (process " + std::to_string(victim) + ") has died"));
+      slowest = std::max(slowest, result.ended_at - killed_at);
+    }
+  }
+  INFO("slowest report after " << slowest * 1000 << " ms");
+  // The group's own timeout is 30 minutes. Some 10 ms on a quiet machine; the bound leaves room for a busy
+  // one.
+  CHECK(slowest < 10);
+  CHECK(none_stays(before));
+}
+
+TEST_CASE("ranks that never come are named by those that wait to join") {
+  const StoreProcess store;
+  const auto results = run_processes(4, store.port(), [](int rank, StoreClient& keys) {
+    if (rank == 0 || rank == 3) return std::string("absent");
+    keys.set("here " + std::to_string(rank), "1");
+    keys.get("here " + std::to_string(3 - rank));
+    make_shm_process_group(&keys, rank, 4, within(milliseconds(1000)));
+    return std::string();
+  });
+  for (const int rank : {1, 2}) {
+    const RankResult& result = results[static_cast<std::size_t>(rank)];
+    INFO(result.text);
+    CHECK(result.code == ErrorCode::deadline);
+    CHECK(has(result, "for rank 0, rank 3"));
+    CHECK(has(result, "1000 ms"));
+  }
+}
+
+TEST_CASE("a rank may come later than a call may take") {
+  const StoreProcess store;
+  const auto results = run_processes(2, store.port(), [](int rank, StoreClient& keys) {
+    ProcessGroupOptions options = within(milliseconds(200));
+    options.join_timeout = seconds(30);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(500));
+    make_shm_process_group(&keys, rank, 2, options);
+    return std::string("joined");
+  });
+  for (const RankResult& result : results) CHECK(result.text == "joined");
+}
+
+TEST_CASE("rank 0 names the ranks that never come") {
+  const StoreProcess store;
+  const auto results = run_processes(3, store.port(), [](int rank, StoreClient& keys) {
+    if (rank == 2) return std::string("absent");
+    make_shm_process_group(&keys, rank, 3, within(milliseconds(300)));
+    return std::string();
+  });
+  for (const int rank : {0, 1}) {
+    const RankResult& result = results[static_cast<std::size_t>(rank)];
+    INFO(result.text);
+    CHECK(result.code == ErrorCode::deadline);
+    CHECK(has(result, "rank 2"));
+  }
+}
+
+TEST_CASE("ten elements against twenty is an error on every rank, within two seconds") {
+  const StoreProcess store;
+  const double start = test::monotonic_seconds();
+  const auto results = run_processes(2, store.port(), [](int rank, StoreClient& keys) {
+    const auto group = make_shm_process_group(&keys, rank, 2);
+    std::vector<float> data(20);
+    group->all_reduce(data.data(), rank == 0 ? 10 : 20, DataType::f32, ReduceOp::sum);
+    return std::string("no error");
+  });
+  for (const RankResult& result : results) {
+    INFO(result.text);
+    CHECK(result.code == ErrorCode::mismatch);
+    CHECK(has(result, "rank 0 (process"));
+    CHECK(has(result, "call 1: all_reduce of 10 x f32 (40 B), sum"));
+    CHECK(has(result, "call 1: all_reduce of 20 x f32 (80 B), sum"));
+    // Milliseconds; the rest is for starting two processes on a busy machine.
+    CHECK(result.ended_at - start < 20);
+  }
+}
+
+/// What a rank does whose stderr goes to the pipe `log`.
+void redirect_errors(const int (&log)[2]) {
+  dup2(log[1], STDERR_FILENO);
+}
+
+TEST_CASE("a stopped rank is reported once, and named as stopped at the deadline") {
+  const StoreProcess store;
+  int log[2] = {};
+  REQUIRE(pipe(log) == 0);
+  RankProcesses ranks(3, store.port(), [&](int rank, StoreClient& keys) {
+    redirect_errors(log);
+    ProcessGroupOptions options = within(milliseconds(900));
+    options.report_after = milliseconds(300);
+    options.timeout = seconds(30);
+    const auto calm = make_shm_process_group(&keys, rank, 3, options);
+    options.timeout = milliseconds(900);
+    options.name = "short";
+    const auto group = make_shm_process_group(&keys, rank, 3, options);
+    calm->barrier();
+    if (rank == 2) {
+      test::signal_parent();
+      pause();
+    }
+    keys.get("stopped");
+    std::vector<float> data(kCount);
+    group->all_reduce(data.data(), kCount, DataType::f32, ReduceOp::sum);
+    return std::string("no error");
+  });
+  ranks.wait_for_signal(2);
+  kill(ranks.pid(2), SIGSTOP);
+  int status = 0;
+  waitpid(ranks.pid(2), &status, WUNTRACED);
+  REQUIRE(WIFSTOPPED(status));
+  connect_store("127.0.0.1", store.port())->set("stopped", "1");
+  const std::string name = "rank 2 (process " + std::to_string(ranks.pid(2)) + ")";
+  // The stopped one never ends by itself: the others are done when both have written their report.
+  for (const int rank : {0, 1}) ranks.wait_for_end(rank);
+  ranks.kill_rank(2);
+  const auto results = ranks.wait();
+  for (const int rank : {0, 1}) {
+    const RankResult& result = results[static_cast<std::size_t>(rank)];
+    INFO(result.text);
+    CHECK(result.code == ErrorCode::deadline);
+    CHECK(has(result, "for " + name + ", which is stopped"));
+    CHECK(has(result, "call 1: all_reduce of 300001 x f32"));
+    CHECK(has(result, "never entered it"));
+    CHECK(has(result, "2 ranks wait: 0, 1"));
+  }
+  close(log[1]);
+  std::string lines(4096, '\0');
+  lines.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(log[0], lines.data(), lines.size()))));
+  close(log[0]);
+  INFO(lines);
+  CHECK(lines.rfind("muster: rank 0 waits since ", 0) == 0);
+  CHECK(lines.find(" s in call 1: all_reduce") != std::string::npos);
+  CHECK(lines.find("for " + name + ", which is stopped") != std::string::npos);
+  CHECK(lines.find("2 ranks wait") != std::string::npos);
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 1);
+}
+
+TEST_CASE("a send that nobody receives ends at its deadline, by name") {
+  const StoreProcess store;
+  const auto results = run_processes(2, store.port(), [](int rank, StoreClient& keys) {
+    ProcessGroupOptions options = within(milliseconds(300));
+    options.join_timeout = seconds(30);
+    const auto group = make_shm_process_group(&keys, rank, 2, options);
+    if (rank == 1) return keys.get("done");
+    float value = 1;
+    Operation operation;
+    operation.call.collective = Collective::send;
+    operation.call.type = DataType::f32;
+    operation.call.count = 1;
+    operation.call.root = 1;
+    operation.call.tag = 7;
+    operation.in = &value;
+    try {
+      group->run(operation);
+    } catch (const Error&) {
+      keys.set("done", "1");
+      throw;
+    }
+    return std::string("no error");
+  });
+  INFO(results[0].text);
+  CHECK(results[0].code == ErrorCode::deadline);
+  CHECK(has(results[0], "send of 1 x f32 (4 B) to rank 1, tag 7"));
+  CHECK(has(results[0], "for rank 1 (process"));
+}
+
+TEST_CASE("ranks that end early, in a collective or in a message, are missed at once") {
+  const StoreProcess store;
+  for (const bool message : {false, true}) {
+    const auto results = run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
+      const auto group = make_shm_process_group(&keys, rank, 2);
+      group->barrier();
+      if (rank == 1) _exit(3);
+      float value = 0;
+      Operation operation;
+      operation.call.collective = message ? Collective::recv : Collective::all_reduce;
+      operation.call.type = DataType::f32;
+      operation.call.count = 1;
+      operation.call.root = 1;
+      operation.in = &value;
+      operation.out = &value;
+      group->run(operation);
+      return std::string("no error");
+    });
+    INFO(results[0].text);
+    CHECK(results[0].code == ErrorCode::peer_lost);
+    CHECK(has(results[0], "rank 1 (process"));
+    CHECK(has(results[0], "has died in the group 'world'"));
+  }
+}
+
+TEST_CASE("ranks killed at any instant leave no name behind") {
+  const auto before = files_left();
+  std::minstd_rand random(11);
+  const StoreProcess store;
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    ProcessGroupOptions options;
+    options.name = "attempt " + std::to_string(attempt);
+    RankProcesses ranks(2, store.port(), [&](int rank, StoreClient& keys) {
+      if (rank == 0) test::signal_parent();
+      const auto group = make_shm_process_group(&keys, rank, 2, options);
+      std::vector<float> data(20'000);
+      for (;;) {
+        group->allocate(1);
+        group->all_reduce(data.data(), data.size(), DataType::f32, ReduceOp::sum);
+      }
+      return std::string();
+    });
+    ranks.wait_for_signal(0);
+    // Joining takes the first one or two milliseconds.
+    usleep(static_cast<useconds_t>(random() % 4'000));
+    ranks.kill_rank(0);
+    ranks.kill_rank(1);
+    ranks.wait();
+  }
+  CHECK(none_stays(before));
+}
+
+TEST_CASE("an abort in one process ends the calls of the others") {
+  const StoreProcess store;
+  const auto results = run_processes(3, store.port(), [](int rank, StoreClient& keys) {
+    const auto group = make_shm_process_group(&keys, rank, 3);
+    group->barrier();
+    if (rank == 2) group->abort("out of data");
+    group->barrier();
+    return std::string();
+  });
+  for (const RankResult& result : results) {
+    INFO(result.text);
+    CHECK(result.code == ErrorCode::aborted);
+    CHECK(has(result, "aborted by rank 2: out of data"));
+  }
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+#include "tests/integration/control/control_fixture.hpp"
+
+using namespace muster::rendezvous;
+using namespace muster::rendezvous::test;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+RoundLimits nodes(int min_nodes, int max_nodes, Milliseconds join_timeout = 60s,
+                  Milliseconds last_call = 30s) {
+  RoundLimits limits;
+  limits.min_nodes = min_nodes;
+  limits.max_nodes = max_nodes;
+  limits.join_timeout = join_timeout;
+  limits.last_call_timeout = last_call;
+  return limits;
+}
+
+}  // namespace
+
+TEST_CASE("Two nodes form a round, fail it and form the next with a fresh store") {
+  Bench bench(nodes(2, 2));
+  auto a = bench.node("a");
+  auto b = bench.node("b");
+  const auto first = bench.spawn(a->client->join(join_request(2), in(20s)));
+  bench.run_until([&] { return !a->statuses.empty(); });
+  CHECK_FALSE(first->done);
+  CHECK(contains(a->statuses.back().text, "1 of 2 nodes joined; waiting for 1 more"));
+  const auto second = bench.spawn(b->client->join(join_request(3), in(20s)));
+  bench.run_until([&] { return first->done && second->done; });
+  REQUIRE(first->error.empty());
+  CHECK(first->value->first_rank == 0);
+  CHECK(first->value->world_size == 5);
+  CHECK(second->value->first_rank == 2);
+  CHECK(second->value->node_rank == 1);
+  CHECK(second->value->store_port == 20000);
+
+  a->client->fail_round(failing(0, "rank 1: exit code 3"));
+  bench.run_until([&] { return !b->ends.empty(); });
+  CHECK(b->ends[0].node == "a");
+  CHECK(contains(b->ends[0].text, "exit code 3"));
+  CHECK(a->ends.empty());
+  CHECK(bench.stores.open_now == 1);
+  const auto left_b = bench.spawn(b->client->leave_round(leaving(0, RoundOutcome::stopped), in(20s)));
+  bench.run_until([&] { return left_b->done; });
+  const auto again_b = bench.spawn(b->client->join(join_request(3, 1), in(20s)));
+  bench.run_until([&] { return !b->statuses.empty(); });
+  CHECK(bench.stores.opened == 1);
+  const auto left_a = bench.spawn(a->client->leave_round(leaving(0, RoundOutcome::failed), in(20s)));
+  bench.run_until([&] { return left_a->done; });
+  CHECK_FALSE(again_b->done);
+  const auto again_a = bench.spawn(a->client->join(join_request(2, 1), in(20s)));
+  bench.run_until([&] { return again_a->done && again_b->done; });
+  REQUIRE(again_a->error.empty());
+  CHECK(again_a->value->round == 1);
+  CHECK(again_a->value->node_rank == 0);
+  CHECK(again_b->value->node_rank == 1);
+  CHECK(bench.stores.opened == 2);
+  CHECK(bench.stores.most_open == 1);
+}
+
+TEST_CASE("A node that dies ends the round for the others and is named") {
+  Bench bench(nodes(2, 2));
+  auto a = bench.node("a");
+  auto b = bench.node("b");
+  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
+  const auto second = bench.spawn(b->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return first->done && second->done; });
+  a->client.reset();
+  bench.run_until([&] { return !b->ends.empty(); });
+  CHECK(b->ends[0].cause == RoundEndCause::node_lost);
+  CHECK(b->ends[0].node == "a");
+  CHECK(contains(b->ends[0].text, "testhost"));
+  CHECK(bench.stores.open_now == 1);
+}
+
+TEST_CASE("The last call completes a round with the nodes that came") {
+  Bench bench(nodes(1, 2, 60s, 150ms));
+  auto a = bench.node("a");
+  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return !a->statuses.empty(); });
+  CHECK(contains(a->statuses.back().text, "last call"));
+  CHECK_FALSE(first->done);
+  bench.run_until([&] { return first->done; });
+  CHECK(first->value->nodes == 1);
+}
+
+TEST_CASE("A round that too few nodes join is refused with the reason") {
+  Bench bench(nodes(2, 2, 100ms));
+  auto a = bench.node("a");
+  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return first->done; });
+  CHECK(first->code == Errc::job_over);
+  CHECK(contains(first->error, "1 of 2 nodes joined"));
+  CHECK(contains(first->error, "join_timeout"));
+}
+
+TEST_CASE("A deadline of the caller ends its wait, and a place that comes later is given back") {
+  Bench bench(nodes(2, 2));
+  auto a = bench.node("a");
+  const auto first = bench.spawn(a->client->join(join_request(1), in(50ms)));
+  bench.run_until([&] { return first->done; });
+  CHECK(first->code == Errc::deadline);
+  auto b = bench.node("b");
+  const auto second = bench.spawn(b->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return !b->ends.empty(); });
+  CHECK(b->ends[0].node == "a");
+  CHECK(b->ends[0].cause == RoundEndCause::node_left);
+}
+
+TEST_CASE("A second node of the same name, and one of another job, are refused by name") {
+  Bench bench(nodes(2, 2));
+  auto a = bench.node("a");
+  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return !a->statuses.empty(); });
+  auto twin = bench.node("a");
+  auto stranger = bench.node("z", "other");
+  const auto twin_join = bench.spawn(twin->client->join(join_request(1), in(20s)));
+  const auto stranger_join = bench.spawn(stranger->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return twin_join->done && stranger_join->done; });
+  CHECK(twin_join->code == Errc::mend);
+  CHECK(contains(twin_join->error, "node a already joined from host testhost"));
+  CHECK(contains(stranger_join->error, "job 'other'"));
+  CHECK(twin->losses.size() == 1);
+  CHECK_FALSE(first->done);
+}
+
+TEST_CASE("A store that cannot open is an error of the join, with its whole text") {
+  Bench bench(nodes(1, 1));
+  bench.stores.failure = "127.0.0.1:29500 is in use by pid 7; choose another --master-port";
+  auto a = bench.node("a");
+  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return first->done; });
+  CHECK(first->code == Errc::environment);
+  CHECK(first->error == bench.stores.failure);
+  bench.stores.failure.clear();
+  const auto second = bench.spawn(a->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return second->done; });
+  CHECK(second->error.empty());
+  CHECK(second->value->round == 0);
+}
+
+TEST_CASE("A barrier waits for every node and names the missing") {
+  Bench bench(nodes(2, 2));
+  auto a = bench.node("a");
+  auto b = bench.node("b");
+  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
+  const auto second = bench.spawn(b->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return first->done && second->done; });
+  const auto early = bench.spawn(a->client->barrier(0, "exit", in(100ms)));
+  bench.run_until([&] { return early->done; });
+  CHECK(early->code == Errc::deadline);
+  CHECK(contains(early->error, "have not come: b"));
+  const auto one = bench.spawn(a->client->barrier(0, "exit", in(20s)));
+  const auto other = bench.spawn(b->client->barrier(0, "exit", in(20s)));
+  bench.run_until([&] { return one->done && other->done; });
+  CHECK(one->error.empty());
+  CHECK(other->error.empty());
+  CHECK_FALSE(one->code.has_value());
+}
+
+TEST_CASE("Closing the job reaches every node and refuses joins") {
+  Bench bench(nodes(2, 2));
+  auto a = bench.node("a");
+  auto b = bench.node("b");
+  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return !a->statuses.empty(); });
+  b->client->close_job(closing("interrupted by the user"));
+  bench.run_until([&] { return first->done && !b->closings.empty(); });
+  CHECK(first->code == Errc::job_over);
+  CHECK(a->closings == std::vector<std::string>{"interrupted by the user"});
+  const auto late = bench.spawn(b->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return late->done; });
+  CHECK(late->code == Errc::job_over);
+}
+
+TEST_CASE("A silent node is declared dead, a beating one is not") {
+  MembershipLimits limits;
+  limits.suspect_after = 1500ms;
+  limits.dead_after = 2500ms;
+  Bench bench(nodes(2, 2), limits);
+  auto a = bench.node("a");
+  auto b = bench.node("b", "job", 1h);
+  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
+  const auto second = bench.spawn(b->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return first->done && second->done; });
+  bench.run_until([&] { return !a->ends.empty() && !b->losses.empty(); });
+  CHECK(a->ends[0].node == "b");
+  CHECK(contains(a->ends[0].text, "silent"));
+  CHECK(contains(b->losses[0], "declared dead"));
+  CHECK(a->losses.empty());
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that train on devices whose gradients are summed by NCCL inside the recorded steps: on the fakes of
+// the runtime and of NCCL, with kernels on the host, in the order of the fake's streams.
+#include "catch.hpp"
+#include "muster/error.hpp"
+#include "tests/fakes/cuda/fake_cuda.hpp"
+#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/nccl/nccl_world.hpp"
+#include "tests/support/shm_ranks.hpp"
+#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
+#include "worker_sdk/data/synthetic.hpp"
+#include "worker_sdk/train/trainer.hpp"
+
+#include <unistd.h>
+
+#include <tuple>
+
+namespace muster {
+namespace {
+
+using train::Score;
+using train::Stop;
+using train::TrainerOptions;
+
+void require(cudaError_t result) {
+  if (result != cudaSuccess) throw std::runtime_error("the fake runtime failed");
+}
+
+/// Main and side stream are one: the fake has no forks in a capture.
+class FakeGpuOps final : public nn::gpu::HostOps {
+ public:
+  FakeGpuOps() { require(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, 0)); }
+
+  ~FakeGpuOps() override {
+    (void)cudaStreamDestroy(stream_);
+    for (void* piece : memory_) (void)cudaFree(piece);
+  }
+
+  FakeGpuOps(const FakeGpuOps&) = delete;
+  FakeGpuOps& operator=(const FakeGpuOps&) = delete;
+
+  void* allocate(std::size_t bytes, const char*) override {
+    void* memory = nullptr;
+    require(cudaMalloc(&memory, bytes));
+    memory_.push_back(memory);
+    std::memset(memory, 0, bytes);
+    return memory;
+  }
+
+  void to_device(void* to, const void* from, std::size_t bytes) override {
+    synchronize();
+    std::memcpy(to, from, bytes);
+  }
+
+  void from_device(void* to, const void* from, std::size_t bytes) override {
+    synchronize();
+    std::memcpy(to, from, bytes);
+  }
+
+  void on_side(const std::function<void(void*)>& work) override { work(stream_); }
+
+  std::unique_ptr<nn::gpu::Graph> capture(const std::function<void()>& work) override {
+    require(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    work();
+    cudaGraph_t graph = nullptr;
+    require(cudaStreamEndCapture(stream_, &graph));
+    ++recorded;
+    return std::make_unique<Recorded>(graph, stream_);
+  }
+
+  void synchronize() override { require(cudaStreamSynchronize(stream_)); }
+
+  void* stream() override { return stream_; }
+
+  int recorded = 0;
+
+ private:
+  class Recorded final : public nn::gpu::Graph {
+   public:
+    Recorded(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+      require(cudaGraphInstantiate(&exec_, graph, 0));
+      (void)cudaGraphDestroy(graph);
+    }
+
+    ~Recorded() override { (void)cudaGraphExecDestroy(exec_); }
+
+    Recorded(const Recorded&) = delete;
+    Recorded& operator=(const Recorded&) = delete;
+
+    void launch() override { require(cudaGraphLaunch(exec_, stream_)); }
+
+   private:
+    const cudaStream_t stream_;
+    cudaGraphExec_t exec_ = nullptr;
+  };
+
+  void enqueue(std::function<void()> work) override {
+    fake::enqueue(stream_, [work = std::move(work)] { return work; });
+  }
+
+  cudaStream_t stream_ = nullptr;
+  std::vector<void*> memory_;
+};
+
+data::ImageData some_data(std::size_t images) {
+  data::SyntheticOptions options;
+  options.train_images = images;
+  options.test_images = 5;
+  return data::make_synthetic(options);
+}
+
+/// With 15 images the last step of an epoch has 7: 4 and 3, where a whole one has 4 and 4.
+TrainerOptions some_options() {
+  TrainerOptions options;
+  options.batch_size = 2;
+  options.accumulation = 2;
+  options.recipe.rate = 0.02;
+  options.learner.ema_decay = 0.9;
+  options.learner.reducer.max_norm = 1;
+  options.learner.reducer.first_bucket_bytes = 4096;
+  options.learner.reducer.bucket_bytes = 65536;
+  options.check_every = 1;
+  return options;
+}
+
+/// One micro-batch a step, batch norm over all ranks.
+TrainerOptions norm_options() {
+  TrainerOptions options;
+  options.learner.model = "resnet18-imagenet-stem";
+  options.learner.sync_batch_norm = true;
+  options.batch_size = 2;
+  options.recipe.rate = 0.001;
+  return options;
+}
+
+/// Hash and scores of a run, as text.
+std::string outcome(ProcessGroup& group, nn::gpu::Ops& ops, TrainerOptions options, int epochs,
+                    const std::function<void(std::int64_t)>& on_step) {
+  const data::ImageData data = some_data(options.learner.sync_batch_norm ? 8 : 15);
+  options.device = &ops;
+  train::Trainer trainer(data, &group, options);
+  Score score;
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    (void)trainer.train_epoch([&](const train::StepReport& step) { on_step(step.position.step); }, score);
+    trainer.next_epoch();
+  }
+  Score test;
+  (void)trainer.evaluate(test);
+  return std::to_string(trainer.learner().parameter_hash()) + " " + std::to_string(score.mean_loss) + " " +
+         std::to_string(test.mean_loss) + " " + std::to_string(test.samples);
+}
+
+}  // namespace
+
+TEST_CASE("steps whose sums NCCL makes in their graphs are those with sums through the host") {
+  // Of the first: the first micro-batch, and the last one of steps of two sizes.
+  const auto generated = GENERATE(std::tuple(some_options(), 3, 3), std::tuple(norm_options(), 1, 1));
+  const TrainerOptions trainer_options = std::get<0>(generated);
+  const int epochs = std::get<1>(generated);
+  const int parts = std::get<2>(generated);
+  const test::FakeGpus fakes;
+  const test::StoreProcess store;
+  const auto results = test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
+    ProcessGroupOptions options;
+    options.timeout = std::chrono::seconds(60);
+    const auto group = test::make_nccl_group(keys, rank, 2, options);
+    FakeGpuOps ops;
+    std::string text = outcome(*group, ops, trainer_options, epochs, [](std::int64_t) {});
+    if (ops.recorded != parts) text += ", with " + std::to_string(ops.recorded) + " recorded parts";
+    return text;
+  });
+  CHECK(fakes.violations() == "");
+  std::vector<std::string> wanted(2);
+  const auto errors = test::run_shm_ranks(2, [&](ProcessGroup& group) {
+    nn::gpu::HostOps ops;
+    wanted[static_cast<std::size_t>(group.rank())] =
+        outcome(group, ops, trainer_options, epochs, [](std::int64_t) {});
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+  for (const test::RankResult& result : results) CHECK(result.text == wanted[0]);
+}
+
+TEST_CASE("a rank that ends while recorded steps wait for it is named, and nothing hangs") {
+  const test::FakeGpus fakes;
+  const test::StoreProcess store;
+  const auto results = test::run_processes(2, store.port(), [](int rank, StoreClient& keys) {
+    ProcessGroupOptions options;
+    options.timeout = std::chrono::seconds(60);
+    const auto group = test::make_nccl_group(keys, rank, 2, options);
+    FakeGpuOps ops;
+    return outcome(*group, ops, some_options(), 4, [rank](std::int64_t step) {
+      if (rank == 1 && step == 6) _exit(7);
+    });
+  });
+  CHECK(results[0].code == ErrorCode::peer_lost);
+  CHECK(results[0].text.find("rank 1") != std::string::npos);
+}
+
+}  // namespace muster

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong in a group over NCCL, and what every rank is told.
+#include "catch.hpp"
+#include "muster/error.hpp"
+#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/nccl/nccl_world.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::FakeGpus;
+using test::RankProcesses;
+using test::RankResult;
+
+bool has(const RankResult& result, const std::string& part) {
+  return result.text.find(part) != std::string::npos;
+}
+
+ProcessGroupOptions within(milliseconds timeout, milliseconds join_timeout = seconds(50)) {
+  ProcessGroupOptions options;
+  options.timeout = timeout;
+  options.join_timeout = join_timeout;
+  return options;
+}
+
+void sum(ProcessGroup& group, std::size_t count = 100) {
+  std::vector<float> data(count, 1.0F);
+  group.all_reduce(data.data(), count, DataType::f32, ReduceOp::sum);
+  if (data[0] != static_cast<float>(group.size())) throw std::runtime_error("a wrong sum");
+}
+
+using Body = std::function<std::string(ProcessGroup& group)>;
+
+std::vector<RankResult> run(int size, milliseconds timeout, const Body& body,
+                            milliseconds join_timeout = seconds(50)) {
+  const test::StoreProcess store;
+  return test::run_processes(size, store.port(), [&](int rank, StoreClient& keys) {
+    const auto group = test::make_nccl_group(keys, rank, size, within(timeout, join_timeout));
+    return body(*group);
+  });
+}
+
+void expect(const std::vector<RankResult>& results, ErrorCode code, const std::vector<std::string>& parts) {
+  for (const RankResult& result : results) {
+    INFO(result.text);
+    CHECK(result.code == code);
+    for (const std::string& part : parts) CHECK(has(result, part));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is killed is named on all others", "[gpu]") {
+  const FakeGpus fakes;
+  const test::StoreProcess store;
+  RankProcesses ranks(3, store.port(), [](int rank, StoreClient& keys) -> std::string {
+    const auto group = test::make_nccl_group(keys, rank, 3, within(seconds(50)));
+    sum(*group);
+    if (rank == 1) {
+      test::signal_parent();
+      pause();
+    }
+    sum(*group);
+    return "no error";
+  });
+  ranks.wait_for_signal(1);
+  const double killed_at = test::monotonic_seconds();
+  ranks.kill_rank(1);
+  const auto results = ranks.wait();
+  expect({results[0], results[2]}, ErrorCode::peer_lost, {"rank 1 (", "ended", "call 2: all_reduce"});
+  CHECK(results[0].ended_at - killed_at < 20);
+  CHECK(results[2].ended_at - killed_at < 20);
+}
+
+TEST_CASE("a rank that never comes is named at the deadline", "[gpu]") {
+  const FakeGpus fakes;
+  const auto results = run(3, seconds(4), [](ProcessGroup& group) -> std::string {
+    sum(group);
+    // Longer than the others' deadline, and ended by it.
+    if (group.rank() == 2) {
+      for (;;) {
+        std::this_thread::sleep_for(seconds(6));
+        sum(group);
+      }
+    }
+    sum(group);
+    return "no error";
+  });
+  expect(results, ErrorCode::deadline, {"call 2: all_reduce of 100 x f32", "rank 2 (", "call 1: all_reduce"});
+}
+
+TEST_CASE("a rank that leaves is named by those that wait for it", "[gpu]") {
+  const FakeGpus fakes;
+  const auto results = run(2, seconds(50), [](ProcessGroup& group) -> std::string {
+    sum(group);
+    if (group.rank() == 1) return "left";
+    sum(group);
+    return "no error";
+  });
+  INFO(results[0].text);
+  CHECK(results[0].code == ErrorCode::peer_lost);
+  CHECK(has(results[0], "rank 1 ("));
+  CHECK(has(results[0], "call 2: all_reduce"));
+  CHECK(results[1].text == "left");
+}
+
+TEST_CASE("different calls of two ranks end the group on all, soon after the later one") {
+  const FakeGpus fakes;
+  const test::StoreProcess store;
+  const auto results = test::run_processes(4, store.port(), [](int rank, StoreClient& keys) -> std::string {
+    const auto group = test::make_nccl_group(keys, rank, 4, within(seconds(50)));
+    group->barrier();
+    if (rank == 2) std::this_thread::sleep_for(milliseconds(300));
+    const double called_at = test::monotonic_seconds();
+    try {
+      sum(*group, rank == 2 ? 20 : 10);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::mismatch) throw;
+      return std::to_string(test::monotonic_seconds() - called_at) + " s: " + error.what();
+    }
+    return "no error";
+  });
+  for (const RankResult& result : results) {
+    INFO(result.text);
+    CHECK(has(result, "all_reduce of 10 x f32"));
+    CHECK(has(result, "rank 2 ("));
+    CHECK(has(result, "all_reduce of 20 x f32"));
+    // The promise is 2 s.
+    CHECK(std::atof(result.text.c_str()) < 20.0);
+  }
+  CHECK(fakes.violations("same-call") == "");
+}
+
+TEST_CASE("abort from another thread ends the call of every rank", "[gpu]") {
+  const FakeGpus fakes;
+  const auto results = run(3, seconds(50), [](ProcessGroup& group) -> std::string {
+    sum(group);
+    std::thread aborter;
+    if (group.rank() == 0) {
+      // Rank 2 does not come, so this rank is in the call or before it.
+      aborter = std::thread([&group] { group.abort("the disk is full"); });
+    }
+    try {
+      if (group.rank() == 2) {
+        const auto until = std::chrono::steady_clock::now() + seconds(40);
+        while (std::chrono::steady_clock::now() < until) {
+          std::this_thread::sleep_for(milliseconds(500));
+          sum(group);
+        }
+      }
+      sum(group);
+    } catch (...) {
+      if (aborter.joinable()) aborter.join();
+      throw;
+    }
+    if (aborter.joinable()) aborter.join();
+    return "no error";
+  });
+  expect(results, ErrorCode::aborted, {"rank 0", "the disk is full"});
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("what NCCL refuses is said with the rank and the call") {
+  FakeGpus fakes;
+  fakes.set("FAKE_NCCL_FAULT", "fail@2:1");
+  const auto results = run(2, seconds(50), [](ProcessGroup& group) -> std::string {
+    sum(group);
+    sum(group);
+    return "no error";
+  });
+  expect(results, ErrorCode::backend,
+         {"rank 1 of the group 'world'", "call 2: all_reduce", "unhandled system error"});
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("an error that NCCL finds later ends the group") {
+  FakeGpus fakes;
+  fakes.set("FAKE_NCCL_FAULT", "remote@2:0");
+  const auto results = run(2, seconds(50), [](ProcessGroup& group) -> std::string {
+    sum(group);
+    sum(group);
+    return "no error";
+  });
+  expect(results, ErrorCode::backend,
+         {"rank 0 of the group 'world'", "remote process exited", "call 2: all_reduce"});
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("a device that hangs meets the deadline") {
+  FakeGpus fakes;
+  fakes.set("FAKE_NCCL_FAULT", "hang@2:1");
+  const auto results = run(2, seconds(3), [](ProcessGroup& group) -> std::string {
+    sum(group);
+    sum(group);
+    return "no error";
+  });
+  expect(results, ErrorCode::deadline, {"call 2: all_reduce", "all ranks have entered it"});
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("groups cannot be made where there is nothing to make them of") {
+  FakeGpus fakes;
+  std::vector<std::string> parts;
+  SECTION("no driver") {
+    fakes.set("FAKE_CUDA_DEVICES", "nodriver");
+    parts = {"driver version is insufficient"};
+  }
+  SECTION("no device") {
+    fakes.set("FAKE_CUDA_DEVICES", "0");
+    parts = {"no CUDA-capable device"};
+  }
+  SECTION("fewer devices than ranks") {
+    fakes.set("FAKE_CUDA_DEVICES", "1");
+    parts = {"local rank 1 would use device 1", "1 GPU"};
+  }
+  SECTION("one device for two ranks") {
+    fakes.set("FAKE_CUDA_DEVICES", "1");
+    fakes.set("CUDA_VISIBLE_DEVICES", "0");
+    parts = {"rank 0 (host here)", "rank 1 (host here)", "both use the GPU 0000:10:00.0"};
+  }
+  SECTION("an old NCCL") {
+    fakes.set("FAKE_NCCL_VERSION", "21805");
+    parts = {"NCCL 2.18.5 is too old"};
+  }
+  expect(run(2, seconds(20), [](ProcessGroup&) { return "no error"; }), ErrorCode::unsupported, parts);
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("NCCL that does not connect meets the deadline") {
+  FakeGpus fakes;
+  fakes.set("FAKE_NCCL_FAULT", "hang@init:1");
+  expect(run(
+             2, seconds(4), [](ProcessGroup&) { return "no error"; }, seconds(4)),
+         ErrorCode::deadline, {"NCCL did not connect the 2 ranks within 4000 ms"});
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("NCCL that fails to connect is said on all ranks") {
+  FakeGpus fakes;
+  fakes.set("FAKE_NCCL_FAULT", "fail@init:1");
+  expect(run(2, seconds(20), [](ProcessGroup&) { return "no error"; }), ErrorCode::backend,
+         {"ncclCommInitRankConfig failed", "unhandled system error"});
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("what NCCL has not is unsupported, with a sentence") {
+  const FakeGpus fakes;
+  const auto results = run(2, seconds(50), [](ProcessGroup& group) -> std::string {
+    int data = 1;
+    group.all_reduce(&data, 1, DataType::i32, ReduceOp::bxor);
+    return "no error";
+  });
+  expect(results, ErrorCode::unsupported, {"NCCL has no bxor", "shm or gloo"});
+}
+
+}  // namespace muster

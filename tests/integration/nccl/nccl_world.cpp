@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/integration/nccl/nccl_world.hpp"
+
+#include "worker_sdk/comm/select/select.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace muster::test {
+namespace {
+
+constexpr std::size_t kGuard = 256;
+constexpr std::byte kGuardByte{0xA5};
+
+void check(const nccl::Library& api, cudaError_t result) {
+  nccl::check(api, result, "a buffer of the test");
+}
+
+}  // namespace
+
+int real_gpus() {
+  const char* const text = std::getenv("MUSTER_TEST_GPUS");
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+FakeGpus::FakeGpus() {
+  std::string name =
+      access("/dev/shm", W_OK) == 0 ? "/dev/shm/muster-fake-XXXXXX" : "/tmp/muster-fake-XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for the fakes");
+  folder_ = name;
+  set("FAKE_GPU_DIR", folder_);
+}
+
+FakeGpus::~FakeGpus() {
+  for (const std::string& name : variables_) unsetenv(name.c_str());
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void FakeGpus::set(const std::string& name, const std::string& value) {
+  setenv(name.c_str(), value.c_str(), 1);
+  variables_.push_back(name);
+}
+
+std::string FakeGpus::violations(const std::string& expected) const {
+  std::ifstream file(folder_ + "/violations");
+  std::string text;
+  for (std::string line; std::getline(file, line);)
+    if (expected.empty() || line.rfind(expected, 0) != 0) text += line + "\n";
+  return text;
+}
+
+std::unique_ptr<ProcessGroup> make_nccl_group(StoreClient& store, int rank, int size,
+                                              const ProcessGroupOptions& options) {
+  SelectOptions select;
+  select.backend = "nccl";
+  select.rank = rank;
+  select.size = size;
+  select.local_rank = rank;
+  select.host = "here";
+  select.run_id = "test";
+  select.group = options;
+  if (real_gpus() > 0) {
+    select.device = rank % real_gpus();
+    if (size > real_gpus()) setenv("NCCL_HOSTID", ("muster-test-" + std::to_string(rank)).c_str(), 1);
+  }
+  const auto factory = make_group_factory(&store, select);
+  return make_world_group(factory, select);
+}
+
+class DeviceMemory::Piece : public contract::Buffer {
+ public:
+  Piece(DeviceMemory& owner, std::size_t bytes, std::size_t shift)
+      : owner_(owner), bytes_(bytes), before_(kGuard + shift) {
+    void* memory = nullptr;
+    check(owner_.api_, owner_.api_.cudaMalloc(&memory, before_ + bytes_ + kGuard));
+    base_ = static_cast<std::byte*>(memory);
+    owner_.write(base_, contract::Bytes(before_ + bytes_ + kGuard, kGuardByte));
+  }
+
+  ~Piece() override { (void)owner_.api_.cudaFree(base_); }
+
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
+
+  std::byte* data() override { return base_ + before_; }
+
+  void write(const contract::Bytes& bytes) override { owner_.write(data(), bytes); }
+
+  contract::Bytes read() override { return owner_.read(data(), bytes_); }
+
+  bool is_intact() override {
+    return owner_.read(base_, before_) == contract::Bytes(before_, kGuardByte) &&
+           owner_.read(data() + bytes_, kGuard) == contract::Bytes(kGuard, kGuardByte);
+  }
+
+ private:
+  DeviceMemory& owner_;
+  std::size_t bytes_;
+  std::size_t before_;
+  std::byte* base_ = nullptr;
+};
+
+DeviceMemory::DeviceMemory() : api_(nccl::library()) {
+  check(api_, api_.cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, 0));
+}
+
+DeviceMemory::~DeviceMemory() {
+  (void)api_.cudaStreamDestroy(stream_);
+}
+
+std::unique_ptr<contract::Buffer> DeviceMemory::make(std::size_t bytes, std::size_t shift) {
+  return std::make_unique<Piece>(*this, bytes, shift);
+}
+
+void DeviceMemory::write(void* place, const contract::Bytes& bytes) {
+  if (bytes.empty()) return;
+  check(api_, api_.cudaMemcpyAsync(place, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_));
+  check(api_, api_.cudaStreamSynchronize(stream_));
+}
+
+contract::Bytes DeviceMemory::read(const void* place, std::size_t bytes) {
+  contract::Bytes found(bytes);
+  if (bytes == 0) return found;
+  check(api_, api_.cudaMemcpyAsync(found.data(), place, bytes, cudaMemcpyDeviceToHost, stream_));
+  check(api_, api_.cudaStreamSynchronize(stream_));
+  return found;
+}
+
+}  // namespace muster::test

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of the nccl backend share: the fakes' folder, groups, and buffers on a device. The same
+// tests run on real GPUs (scripts/check_gpu.sh): then MUSTER_TEST_GPUS is set and the fakes are not.
+#pragma once
+
+#include "tests/contract/memory.hpp"
+#include "worker_sdk/comm/nccl/library.hpp"
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/store/store_client.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::test {
+
+/// How many real GPUs the test may use; 0: the fakes.
+int real_gpus();
+
+/// A folder for the fakes, and the environment that they read. Made before ranks are forked.
+class FakeGpus {
+ public:
+  FakeGpus();
+  ~FakeGpus();
+  FakeGpus(const FakeGpus&) = delete;
+  FakeGpus& operator=(const FakeGpus&) = delete;
+
+  /// A variable for the ranks that are forked next, gone with this object.
+  void set(const std::string& name, const std::string& value);
+
+  /// The rules that were broken, one a line, without those whose name begins with `expected`: calls that
+  /// differ between ranks are wrong on purpose in most tests, and it is for us to find them.
+  std::string violations(const std::string& expected = "") const;
+
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+  std::vector<std::string> variables_;
+};
+
+/// Inside a rank's process. On one real GPU its ranks pose as hosts (NCCL_HOSTID), which NCCL then connects
+/// through the network of this machine.
+std::unique_ptr<ProcessGroup> make_nccl_group(StoreClient& store, int rank, int size,
+                                              const ProcessGroupOptions& options);
+
+/// Buffers on the device of this process.
+class DeviceMemory : public contract::Memory {
+ public:
+  DeviceMemory();
+  ~DeviceMemory() override;
+  std::unique_ptr<contract::Buffer> make(std::size_t bytes, std::size_t shift) override;
+  void write(void* place, const contract::Bytes& bytes) override;
+  contract::Bytes read(const void* place, std::size_t bytes) override;
+
+  cudaStream_t stream() const { return stream_; }
+
+ private:
+  class Piece;
+
+  const nccl::Library& api_;
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace muster::test

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams of the user's, graphs that are captured from them, and memory of the group.
+#include "catch.hpp"
+#include "muster/error.hpp"
+#include "tests/contract/values.hpp"
+#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/nccl/nccl_world.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// What the backend itself does not use of the runtime.
+struct Graphs {
+  template <typename Function>
+  static Function find(const char* name) {
+    const char* const chosen = std::getenv("MUSTER_CUDART_LIBRARY");
+    void* const function = dlsym(dlopen(chosen != nullptr ? chosen : "libcudart.so.13", RTLD_NOW), name);
+    if (function == nullptr) throw std::runtime_error(std::string("no ") + name);
+    return reinterpret_cast<Function>(function);
+  }
+
+  using Begin = cudaError_t (*)(cudaStream_t, cudaStreamCaptureMode);
+  using End = cudaError_t (*)(cudaStream_t, cudaGraph_t*);
+  using Instantiate = cudaError_t (*)(cudaGraphExec_t*, cudaGraph_t, unsigned long long);
+  using Launch = cudaError_t (*)(cudaGraphExec_t, cudaStream_t);
+
+  Begin begin = find<Begin>("cudaStreamBeginCapture");
+  End end = find<End>("cudaStreamEndCapture");
+  Instantiate instantiate = find<Instantiate>("cudaGraphInstantiate");
+  Launch launch = find<Launch>("cudaGraphLaunch");
+};
+
+void require(bool right, const char* what) {
+  if (!right) throw std::runtime_error(what);
+}
+
+Operation sum_of(void* data, std::size_t count, void* stream) {
+  Operation operation;
+  operation.call.collective = Collective::all_reduce;
+  operation.call.type = DataType::i32;
+  operation.call.count = count;
+  operation.in = data;
+  operation.out = data;
+  operation.stream = stream;
+  return operation;
+}
+
+contract::Bytes ints(std::size_t count, int value) {
+  contract::Bytes bytes(count * sizeof(int));
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * sizeof(int), &value, sizeof(int));
+  return bytes;
+}
+
+void check_all(const std::vector<test::RankResult>& results) {
+  for (const test::RankResult& result : results) CHECK(result.text == "right");
+}
+
+std::vector<test::RankResult> run(const std::function<void(ProcessGroup&, test::DeviceMemory&)>& body) {
+  const test::StoreProcess store;
+  return test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
+    ProcessGroupOptions options;
+    options.timeout = seconds(40);
+    const auto group = test::make_nccl_group(keys, rank, 2, options);
+    test::DeviceMemory memory;
+    body(*group, memory);
+    return "right";
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a call on a stream is in the stream's order") {
+  const test::FakeGpus fakes;
+  check_all(run([](ProcessGroup& group, test::DeviceMemory& memory) {
+    const auto& api = nccl::library();
+    const auto buffer = memory.make(1000 * sizeof(int), 0);
+    const auto work = [&] {
+      require(api.cudaMemsetAsync(buffer->data(), 0, 4000, memory.stream()) == cudaSuccess, "memset");
+      return group.start({sum_of(buffer->data(), 1000, memory.stream())});
+    };
+    std::vector<std::shared_ptr<Work>> works;
+    for (int i = 0; i < 20; ++i) works.push_back(work());
+    buffer->write(ints(1000, group.rank() + 1));  // the stream is empty now
+    group.start({sum_of(buffer->data(), 1000, memory.stream())})->wait(seconds(30));
+    require(buffer->read() == ints(1000, 3), "the sum");
+    for (const auto& each : works) require(each->test(), "earlier work is done");
+  }));
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("a graph with calls is captured while the watchdog looks on, and launched again and again") {
+  const test::FakeGpus fakes;
+  check_all(run([](ProcessGroup& group, test::DeviceMemory& memory) {
+    const Graphs graphs;
+    const auto buffer = memory.make(100 * sizeof(int), 0);
+    const auto other = memory.make(100 * sizeof(int), 0);
+    buffer->write(ints(100, 1));
+    other->write(ints(100, 1));
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    // Rank 1 is late for a call on the group's own stream, so that rank 0's watchdog asks about its event all
+    // the time while the graph is captured.
+    std::shared_ptr<Work> work;
+    if (group.rank() == 0) work = group.start({sum_of(other->data(), 100, nullptr)});
+    if (group.rank() == 1) std::this_thread::sleep_for(milliseconds(300));
+    if (group.rank() == 1) work = group.start({sum_of(other->data(), 100, nullptr)});
+    require(graphs.begin(memory.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess, "capture begins");
+    const auto captured = group.start({sum_of(buffer->data(), 100, memory.stream())});
+    require(captured->test(), "what is captured has nothing to wait for");
+    std::this_thread::sleep_for(milliseconds(group.rank() == 0 ? 100 : 50));
+    require(graphs.end(memory.stream(), &graph) == cudaSuccess, "capture ends");
+    work->wait(seconds(30));
+    require(graphs.instantiate(&exec, graph, 0) == cudaSuccess, "instantiate");
+    for (int i = 0; i < 3; ++i) require(graphs.launch(exec, memory.stream()) == cudaSuccess, "launch");
+    require(buffer->read() == ints(100, 8), "three sums over two ranks");
+    group.barrier();
+  }));
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("memory of the group is registered and zeroed") {
+  const test::FakeGpus fakes;
+  check_all(run([](ProcessGroup& group, test::DeviceMemory& memory) {
+    void* const data = group.allocate(100'001);
+    require(reinterpret_cast<std::uintptr_t>(data) % 4096 == 0, "alignment");
+    require(memory.read(data, 100'001) == contract::Bytes(100'001), "zeroed");
+    memory.write(data, ints(25'000, group.rank()));
+    group.run(sum_of(data, 25'000, nullptr));
+    require(memory.read(data, 100'000) == ints(25'000, 1), "the sum");
+  }));
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("host memory with a stream is refused, and the group lives on") {
+  const test::FakeGpus fakes;
+  check_all(run([](ProcessGroup& group, test::DeviceMemory& memory) {
+    int on_host = 1;
+    try {
+      group.start({sum_of(&on_host, 1, memory.stream())});
+      require(false, "not refused");
+    } catch (const Error& error) {
+      require(error.code() == ErrorCode::invalid_argument, error.what());
+      require(std::string(error.what()).find("host memory") != std::string::npos, error.what());
+    }
+    group.barrier();
+  }));
+  CHECK(fakes.violations() == "");
+}
+
+}  // namespace muster

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/c10d/request_encoder.hpp"
+#include "rendezvous/server/store_feed.hpp"
+#include "tests/support/catch.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace muster::rendezvous;
+
+namespace {
+
+/// A channel whose other end is the test.
+class FakeChannel final : public Channel {
+ public:
+  void handle(Handlers handlers) override { told = std::move(handlers); }
+
+  std::size_t writable() const override { return kMiB; }
+
+  void send(std::string_view) override {}
+
+  void consumed(std::size_t) override {}
+
+  void close(const std::string& reason) override { closed = reason; }
+
+  Handlers told;
+  std::optional<std::string> closed;
+};
+
+}  // namespace
+
+TEST_CASE("the clients of one node share a budget for what is under way") {
+  FedStore store(64 * kMiB, 16 * kMiB);
+  std::string bytes;
+  c10d::RequestEncoder ask(bytes);
+  ask.validate();
+  ask.set("key", std::string(8 * kMiB, 'v'));
+  bytes.resize(4608 * kKiB);  // the rest does not come
+  const auto begin_to_set = [&](SessionId node) {
+    auto channel = std::make_shared<FakeChannel>();
+    store.feed(channel, node);
+    const auto data = channel->told.data;
+    for (std::size_t at = 0; at < bytes.size() && !channel->closed; at += 64 * kKiB)
+      data(std::string_view(bytes).substr(at, 64 * kKiB));
+    return channel;
+  };
+  const auto elsewhere = begin_to_set(2);
+  std::vector<std::shared_ptr<FakeChannel>> clients;
+  for (int i = 0; i < 4; ++i) clients.push_back(begin_to_set(1));
+  CHECK_FALSE(elsewhere->closed.has_value());
+  CHECK_FALSE(clients.front()->closed.has_value());
+  REQUIRE(clients.back()->closed.has_value());
+  CHECK(clients.back()->closed->find("requests and replies under way") != std::string::npos);
+  CHECK(store.under_way(1) >= bytes.size());
+  CHECK(store.under_way(1) <= 16 * kMiB);
+  store.close();
+  CHECK(store.under_way(1) == 0);
+  CHECK(store.under_way(2) == 0);
+}

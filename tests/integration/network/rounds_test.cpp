@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/integration/network/network_fixture.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace muster;
+using namespace muster::rendezvous;
+using namespace muster::rendezvous::test;
+using Catch::Matchers::Contains;
+
+TEST_CASE("nodes join over TLS beside the local one, pass a barrier and leave, and the daemon goes last") {
+  auto bench = std::make_unique<NetworkBench>(3);
+  NetworkNode& n0 = bench->local_node("n0");
+  NetworkNode& n1 = bench->node("n1");
+  NetworkNode& n2 = bench->node("n2");
+  const auto hello = bench->spawn(n1.client->connected(in(20s)));
+  const auto place0 = bench->spawn(n0.client->join(join_request(2), in(20s)));
+  const auto place1 = bench->spawn(n1.client->join(join_request(2), in(20s)));
+  const auto place2 = bench->spawn(n2.client->join(join_request(2), in(20s)));
+  bench->run_until([&] { return place0->done && place1->done && place2->done && hello->done; });
+  REQUIRE(place0->error.empty());
+  REQUIRE(place1->error.empty());
+  CHECK(hello->error.empty());
+  CHECK(place1->value->world_size == 6);
+  CHECK(Endpoint{place1->value->store_host, place1->value->store_port} == bench->endpoint());
+  CHECK(n1.client->local_address() == "127.0.0.1");
+
+  const auto in0 = bench->spawn(n0.client->barrier(0, "b", in(20s)));
+  const auto in1 = bench->spawn(n1.client->barrier(0, "b", in(20s)));
+  const auto in2 = bench->spawn(n2.client->barrier(0, "b", in(20s)));
+  bench->run_until([&] { return in0->done && in1->done && in2->done; });
+  CHECK(in2->error.empty());
+
+  const auto left0 = bench->spawn(n0.client->leave_round(leaving(0, RoundOutcome::succeeded), in(20s)));
+  bench->run_until([&] { return left0->done; });
+  const auto left1 = bench->spawn(n1.client->leave_round(leaving(0, RoundOutcome::succeeded), in(20s)));
+  const auto left2 = bench->spawn(n2.client->leave_round(leaving(0, RoundOutcome::succeeded), in(20s)));
+  bench->run_until(
+      [&] { return left1->done && left2->done && !n1.closings.empty() && !n2.closings.empty(); });
+  CHECK(n1.closings.front().succeeded);
+  CHECK(n1.losses.empty());
+  bench.reset();  // waits for the daemon
+}
+
+TEST_CASE("a node with the wrong key is told so, and its retries end there") {
+  NetworkBench bench(2);
+  PeerIdentity other = identity_of("n1");
+  other.job = "another";
+  NetworkNode& n1 = bench.node("n1", other, bench.endpoint());
+  const auto hello = bench.spawn(n1.client->connected(in(20s)));
+  bench.run_until([&] { return hello->done; });
+  CHECK(hello->code == Errc::mend);
+  CHECK_THAT(hello->error, Contains("do not have the same key"));
+  REQUIRE(n1.losses.size() == 1);
+}
+
+TEST_CASE("a node cannot say that it is another one, or the launcher") {
+  NetworkBench bench(2);
+  NetworkNode& liar = bench.node("n2", identity_of("n1"), bench.endpoint());
+  const auto hello = bench.spawn(liar.client->connected(in(20s)));
+  bench.run_until([&] { return hello->done; });
+  CHECK(hello->code == Errc::mend);
+  CHECK_THAT(hello->error, Contains("the key is that of node n1, but the hello is of node n2"));
+}
+
+TEST_CASE("a node that dies is lost at once, and everybody hears its name") {
+  NetworkBench bench(2);
+  NetworkNode& n0 = bench.local_node("n0");
+  NetworkNode& n1 = bench.node("n1");
+  const auto place0 = bench.spawn(n0.client->join(join_request(1), in(20s)));
+  const auto place1 = bench.spawn(n1.client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return place0->done && place1->done; });
+  const TimePoint before = std::chrono::steady_clock::now();
+  bench.nodes.clear();
+  bench.run_until([&] { return !n0.ends.empty(); });
+  // By the end of its connection, not by five seconds of silence.
+  CHECK(std::chrono::steady_clock::now() - before < kDeadAfter - 1s);
+  CHECK(n0.ends.front().cause == RoundEndCause::node_lost);
+  CHECK(n0.ends.front().node == "n1");
+}

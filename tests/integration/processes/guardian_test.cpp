@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// A guardian of its own process group, with an agent that is only a sleeper.
+#include "agent/process/guardian.hpp"
+
+#include "catch.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <string>
+#include <system_error>
+
+using namespace muster::agent;
+using muster::UniqueFd;
+
+namespace {
+
+constexpr int kLimitMs = 60'000;
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category());
+    read.reset(ends[0]);
+    write.reset(ends[1]);
+  }
+
+  UniqueFd read;
+  UniqueFd write;
+};
+
+/// Runs a guardian; what it says and its agent's pid come through pipes.
+class Guarded {
+ public:
+  explicit Guarded(GuardianOptions options) {
+    options.lifeline_fd = lifeline_.read.get();
+    options.go_on_fd = go_on_.read.get();
+    options.notice = [this](const std::string& text, bool) {
+      const std::string line = text + "\n";
+      (void)!::write(said_.write.get(), line.data(), line.size());
+    };
+    options.signals = SignalState::capture();
+    guardian_ = ::fork();
+    if (guardian_ < 0) throw std::system_error(errno, std::generic_category());
+    if (guardian_ == 0) {
+      lifeline_.write.reset();
+      ::_exit(run_guardian(
+          options, {}, [this](int, int) { return be_agent(); }, [] {}));
+    }
+    lifeline_.read.reset();
+    said_.write.reset();
+    pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, guardian_, 0)));
+    REQUIRE(::read(started_.read.get(), &agent_, sizeof agent_) == static_cast<ssize_t>(sizeof agent_));
+  }
+
+  ~Guarded() {
+    if (ended_) return;
+    ::kill(agent_, SIGKILL);
+    ::kill(guardian_, SIGKILL);
+    ::waitpid(guardian_, nullptr, 0);
+  }
+
+  void signal_agent(int signal) const { ::kill(agent_, signal); }
+
+  void cut() { lifeline_.write.reset(); }
+
+  void say_go_on() const { REQUIRE(::write(go_on_.write.get(), "g", 1) == 1); }
+
+  /// Whether it ends within this time.
+  bool ends_within(int limit_ms) {
+    pollfd end{pidfd_.get(), POLLIN, 0};
+    if (::poll(&end, 1, limit_ms) != 1) return false;
+    ::waitpid(guardian_, nullptr, 0);
+    ended_ = true;
+    return true;
+  }
+
+  /// Until it has said this, or ends.
+  std::string said_until(const std::string& what) {
+    char c = 0;
+    while (said_text_.find(what) == std::string::npos && ::read(said_.read.get(), &c, 1) == 1)
+      said_text_ += c;
+    return said_text_;
+  }
+
+ private:
+  int be_agent() const {
+    const pid_t own = ::getpid();
+    (void)!::write(started_.write.get(), &own, sizeof own);
+    ::poll(nullptr, 0, kLimitMs);
+    return 0;
+  }
+
+  Pipe lifeline_;
+  Pipe go_on_;
+  Pipe said_;
+  Pipe started_;
+  UniqueFd pidfd_;
+  std::string said_text_;
+  pid_t guardian_ = -1;
+  pid_t agent_ = -1;
+  bool ended_ = false;
+};
+
+GuardianOptions with_grace(std::chrono::milliseconds grace) {
+  GuardianOptions options;
+  options.shutdown_timeout = grace;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("an agent that stays stopped is killed") {
+  GuardianOptions options = with_grace(std::chrono::hours(1));
+  options.stopped_at_most = std::chrono::milliseconds(300);
+  Guarded node(options);
+  node.signal_agent(SIGSTOP);
+  REQUIRE(node.ends_within(kLimitMs / 2));
+  CHECK(node.said_until("stayed stopped").find("stayed stopped") != std::string::npos);
+}
+
+TEST_CASE("an agent that goes on in time is not killed") {
+  GuardianOptions options = with_grace(std::chrono::hours(1));
+  options.stopped_at_most = std::chrono::milliseconds(3000);
+  Guarded node(options);
+  node.signal_agent(SIGSTOP);
+  node.said_until("was stopped");
+  node.signal_agent(SIGCONT);
+  CHECK(node.said_until("goes on").find("goes on") != std::string::npos);
+  CHECK_FALSE(node.ends_within(3500));
+}
+
+TEST_CASE("an agent that is stopped has no grace when the launcher is gone") {
+  Guarded node(with_grace(std::chrono::hours(1)));
+  node.signal_agent(SIGSTOP);
+  node.said_until("was stopped");
+  CHECK_FALSE(node.ends_within(200));
+  node.cut();
+  CHECK(node.ends_within(kLimitMs / 2));
+}
+
+TEST_CASE("the end of a link that the agent has left means nothing") {
+  // Without a grace, an agent is killed 5 s after the end of its link.
+  Guarded moved(with_grace({}));
+  Guarded cut(with_grace({}));
+  moved.say_go_on();
+  cut.cut();
+  ::poll(nullptr, 0, 100);  // the byte is there before the end is
+  moved.cut();
+  CHECK(cut.ends_within(kLimitMs / 2));
+  CHECK_FALSE(moved.ends_within(1000));
+}

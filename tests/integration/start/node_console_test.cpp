@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/nodes/node_console.hpp"
+
+#include "catch.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+
+using muster::UniqueFd;
+using muster::launcher::NodeConsole;
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+
+namespace {
+
+struct Room {
+  Room() {
+    int ends[2];
+    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    reader.reset(ends[0]);
+    writer.reset(ends[1]);
+    ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+  }
+
+  /// Reads while the loop runs, until `bytes` have come.
+  std::string read(std::size_t bytes) {
+    std::string text;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    char buffer[65536];
+    while (text.size() < bytes && std::chrono::steady_clock::now() < deadline) {
+      context.run_for(milliseconds(1));
+      context.restart();
+      for (ssize_t got = 0; (got = ::read(reader.get(), buffer, sizeof buffer)) > 0;)
+        text.append(buffer, static_cast<std::size_t>(got));
+    }
+    return text;
+  }
+
+  asio::io_context context{1};
+  UniqueFd reader;
+  UniqueFd writer;
+  std::map<std::size_t, std::int64_t> taken;
+};
+
+std::string lines_of(char letter, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += std::string(99, letter) + '\n';
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("Lines of several nodes stay whole, and every byte is accounted for") {
+  Room room;
+  NodeConsole console(room.context.get_executor(), 3, {room.writer.get(), room.writer.get()},
+                      [&room](std::size_t node, std::int64_t bytes) { room.taken[node] += bytes; });
+  // In pieces that cut lines.
+  const std::string parts[3] = {lines_of('a', 300), lines_of('b', 300), lines_of('c', 300)};
+  for (std::size_t at = 0; at < parts[0].size(); at += 77)
+    for (std::size_t node = 0; node < 3; ++node) console.feed(node, node == 1, parts[node].substr(at, 77));
+  const std::string text = room.read(3 * parts[0].size());
+  REQUIRE(text.size() == 3 * parts[0].size());
+  for (std::size_t at = 0; at < text.size(); at += 100)
+    REQUIRE(text.substr(at, 100) == std::string(99, text[at]) + '\n');
+  for (std::size_t node = 0; node < 3; ++node)
+    CHECK(room.taken[node] == static_cast<std::int64_t>(parts[node].size()));
+}
+
+TEST_CASE("A node that floods a slow console does not hold up another") {
+  Room room;
+  NodeConsole console(room.context.get_executor(), 2, {room.writer.get(), room.writer.get()},
+                      [&room](std::size_t node, std::int64_t bytes) { room.taken[node] += bytes; });
+  // The flood fills the console and waits; then the other node has one line to say.
+  const std::string flood = lines_of('f', 40);
+  std::size_t flooded = 0;
+  for (int i = 0; i < 1000; ++i, flooded += flood.size()) console.feed(0, false, flood);
+  room.context.run_for(milliseconds(50));
+  room.context.restart();
+  CHECK(room.taken[0] < static_cast<std::int64_t>(flooded));
+  console.feed(1, false, "the other one\n");
+  const std::string text = room.read(flooded + 14);
+  REQUIRE(text.size() == flooded + 14);
+  const std::size_t place = text.find("the other one\n");
+  REQUIRE(place != std::string::npos);
+  // Behind what the console had taken already and a turn of the flood, not behind all of it.
+  CHECK(place < 3 * flooded / 4);
+}
+
+TEST_CASE("A console that takes nothing ends in its time") {
+  Room room;
+  NodeConsole console(room.context.get_executor(), 1, {room.writer.get(), room.writer.get()},
+                      [](std::size_t, std::int64_t) {});
+  for (int i = 0; i < 1000; ++i) console.feed(0, false, lines_of('x', 40));
+  bool done = false;
+  console.finish([&done] { done = true; });
+  console.give_up_after(milliseconds(100));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!done && std::chrono::steady_clock::now() < deadline) {
+    room.context.run_for(milliseconds(10));
+    room.context.restart();
+  }
+  CHECK(done);
+  room.reader.reset();  // lets the writing thread go
+}

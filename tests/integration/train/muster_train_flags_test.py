@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Command lines and configuration files of muster-train that cannot be meant, and what it says about them."""
+import json
+import os
+import re
+import sys
+
+from interop import MUSTER, run, run_tests
+
+TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
+DATA = ["--data", "synthetic:64"]
+
+
+def train(*arguments):
+    return run([TRAIN, *arguments], check=False, timeout=60, OMP_NUM_THREADS="1")
+
+
+def refused(text, *arguments):
+    result = train(*arguments)
+    assert result.returncode == 2 and text in result.stderr and result.stderr.count("\n") == 1, (text, arguments, result)
+
+
+def test_numbers_that_are_none(_folder):
+    help_text = train("--help").stdout
+    flags = [flag for flag, value in re.findall(r"(--[a-z0-9-]+) X=(\S+)", help_text) if re.match(r"-?[0-9.e-]+$", value)]
+    assert {"--lr", "--clip-norm", "--bucket-mib", "--time-limit", "--ema", "--label-smoothing"} <= set(flags), flags
+    for flag in flags:
+        for word in ("nan", "inf"):
+            refused(flag, *DATA, flag, word)
+    refused("is no finite number", *DATA, "--clip-norm", "nan")
+    refused("--seed: -1 is below 0", *DATA, "--seed", "-1")
+    refused("--powersgd-rank: Value 65 not in range", *DATA, "--powersgd-rank", "65")
+    refused("--warmup-start: -0.5 is neither a share nor -1", *DATA, "--warmup-start", "-0.5")
+
+
+def test_values_that_are_missing(folder):
+    place = os.path.join(folder, "checkpoints")
+    refused("--checkpoint-dir needs a value, and --no-resume looks like the next flag", *DATA, "--checkpoint-dir", "--no-resume")
+    refused("--checkpoint-dir= has no value", *DATA, "--checkpoint-dir=", "--no-resume")
+    refused("there is no --conf, did you mean --config?", "--conf", "run.json")
+    assert not os.path.exists(place) and not os.path.exists("--no-resume")
+
+
+def test_contradictions(folder):
+    place = os.path.join(folder, "checkpoints")
+    for one, other in ((["--lr", "0.1"], ["--lr-per-256", "0.1"]), (["--batch-size", "8"], ["--global-batch", "8"]),
+                       (["--init-from", "a"], ["--resume-from", "b"]), (["--export", "a"], ["--eval-only"])):
+        refused(f"{one[0]} and {other[0]} exclude each other", *DATA, *one, *other)
+    for flags in (["--checkpoint-every", "5"], ["--keep", "2"], ["--no-resume"]):
+        refused(f"{flags[0]} needs --checkpoint-dir", *DATA, *flags)
+    refused("--deterministic-world needs --global-batch", *DATA, "--deterministic-world", "--batch-size", "8")
+    assert not os.path.exists(place)
+    # What is given as its absence contradicts nothing.
+    result = train(*DATA, "--max-steps", "1", "--batch-size", "8", "--global-batch", "0", "--lr", "0.1", "--lr-per-256", "0")
+    assert result.returncode == 0 and "note: " not in result.stdout, result
+
+
+def test_flags_without_effect(_folder):
+    result = train(*DATA, "--max-steps", "1", "--optimizer", "adamw", "--momentum", "0.5", "--nesterov", "--lr-min", "0.01",
+                   "--powersgd-rank", "3", "--micro-batches", "4", "--metrics-every", "2", "--beta1", "0.8")
+    assert result.returncode == 0, result
+    notes = [line for line in result.stdout.splitlines() if line.startswith("note: ")]
+    assert notes == ["note: --nesterov has no effect with --optimizer adamw", "note: --momentum has no effect with --optimizer adamw",
+                     "note: --lr-min has no effect with --schedule constant",
+                     "note: --powersgd-rank has no effect with --compress none",
+                     "note: --micro-batches has no effect without --deterministic-world",
+                     "note: --metrics-every has no effect without --metrics or --tensorboard"], notes
+
+
+def test_config_files(folder):
+    path = os.path.join(folder, "run.json")
+
+    def config(content):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+        return ["--config", path]
+
+    refused("is no file", "--config", folder)
+    refused("cannot read --config", "--config", os.path.join(folder, "none"))
+    refused("is larger than a MiB", *config(" " * (1 << 20) + "{}"))
+    refused('"checkpoint-dir" is empty; give a value, or leave it out', *config('{"no-resume": false, "checkpoint-dir": ""}'))
+    refused('has "lr" twice', *config('{"data": "synthetic:64", "lr": 0.1, "lr": 0.2}'))
+    for name in ("help", "config"):
+        refused(f'"{name}" belongs on the command line', *config(json.dumps({name: False})))
+    result = train(*config('{"data": "synthetic:64", "max-steps": 1.0, "batch-size": 8.0, "warmup-start": -1.0, "lr": 1.0e-3}'))
+    assert result.returncode == 0 and "8 images per step and rank" in result.stdout and "at rate 0.001 " in result.stdout, result
+
+
+def test_bucket_sizes(folder):
+    trace = os.path.join(folder, "trace.json")
+
+    def sums(mebibytes):
+        """How many calls sum the gradients of a step."""
+        run([MUSTER, "run", "--nproc-per-node", "2", "--no-python", TRAIN, *DATA, "--max-steps", "1", "--first-bucket-mib",
+             mebibytes, "--profile", trace], timeout=60)
+        with open(trace, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        return sum(event["name"] == "all_reduce" and event["ph"] == "X" for event in events) // 2
+
+    assert [sums("0.01"), sums("1"), sums("100")] == [3, 2, 1]
+    refused("--first-bucket-mib: Value 0 not in range", *DATA, "--first-bucket-mib", "0")
+
+
+def test_precision(_folder):
+    """Processors without instructions for bf16: oneDNN is told that this is one."""
+    plain = {"OMP_NUM_THREADS": "1", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    result = run([TRAIN, *DATA, "--precision", "bf16"], check=False, timeout=60, **plain)
+    assert result.returncode == 1 and "no instructions for bf16 (AVX512-BF16 or AMX); use fp32" in result.stderr, result
+    result = run([TRAIN, *DATA, "--precision", "auto", "--max-steps", "1"], timeout=60, **plain)
+    assert ", fp32, sgd" in result.stdout, result
+
+
+def test_threads(_folder):
+    """The processors that a process may use, divided among the ranks that may use the same ones."""
+    mine = sorted(os.sched_getaffinity(0))
+
+    def threads_in(output):
+        return int(re.search(r" (\d+) threads? each", output)[1])
+
+    assert threads_in(run([TRAIN, *DATA, "--max-steps", "1"]).stdout) == len(mine)
+    bound = run(["taskset", "-c", mine[-1], TRAIN, *DATA, "--max-steps", "1"])
+    assert threads_in(bound.stdout) == 1, bound
+    # A launcher's one thread is taken; where it leaves processors idle, that is said.
+    job = [MUSTER, "run", "--nproc-per-node", "2", "--no-python", TRAIN, *DATA, "--max-steps", "1"]
+    told = run(job).stdout
+    assert threads_in(told) == 1 and ("leaves processors idle; --threads" in told) == (len(mine) >= 4), told
+    assert threads_in(run(["env", "-u", "OMP_NUM_THREADS", *job[:5], "env", "-u", "OMP_NUM_THREADS", *job[5:]]).stdout) == \
+        max(1, len(mine) // 2)
+
+
+if __name__ == "__main__":
+    run_tests(globals(), without="threads" if "--one-thread" in sys.argv else "")

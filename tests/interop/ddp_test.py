@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""train_ddp.py runs unmodified under torchrun and under `muster run`, and both end with equal parameters."""
+import os
+import tempfile
+import unittest
+
+import interop
+
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_ddp.py")
+COMPARE = """
+import sys, torch
+left, right = (torch.load(path, weights_only=True)["model"] for path in sys.argv[1:])
+assert left.keys() == right.keys() and len(left) > 100
+assert all(torch.equal(left[name], right[name]) for name in left)
+"""
+
+
+class Ddp(unittest.TestCase):
+    def train(self, launch, folder, name):
+        checkpoint = os.path.join(folder, name + ".pt")
+        result = launch(["--nproc-per-node", "2", SCRIPT, "--data", interop.CIFAR10, "--checkpoint", checkpoint],
+                        timeout=240)
+        digests = [line for line in result.stdout.splitlines() if "parameters " in line]
+        self.assertEqual(len(digests), 1, result.stdout)
+        self.assertEqual(result.stdout.count("epoch 1: loss"), 2, result.stdout)
+        return checkpoint, digests[0].split()[-1]
+
+    def test_both_launchers_end_with_equal_parameters(self):
+        with tempfile.TemporaryDirectory() as folder:
+            theirs, their_digest = self.train(interop.torchrun, folder, "torchrun")
+            ours, our_digest = self.train(interop.muster_run, folder, "muster")
+            self.assertEqual(our_digest, their_digest)
+            interop.run([interop.TORCH_PYTHON, "-c", COMPARE, ours, theirs])
+
+
+if __name__ == "__main__":
+    interop.need_torch()
+    interop.need_cifar10()
+    unittest.main()

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two nodes that are started one by one, as torchrun does it: a script that knows env:// only sees no difference, and an agent of
+torchrun that comes to our port is turned away by name."""
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import interop
+from environment_test import OTHER_VALUE, OURS_ONLY, THEIRS_ONLY, WORKER
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+ALL_REDUCE = os.path.join(FOLDER, "worker_all_reduce.py")
+LIMIT_S = 90
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def muster_run(home):
+    return [interop.MUSTER, "run"], {"HOME": home, "PYTHON_EXEC": interop.TORCH_PYTHON}
+
+
+def torchrun(home):
+    return [interop.TORCHRUN, "--local-addr", "127.0.0.1"], {"HOME": home, "PYTHON_EXEC": interop.TORCH_PYTHON}
+
+
+def run_nodes(launcher, nodes, *program):
+    """The same job once for each list of flags in `nodes`, at the same time."""
+    with tempfile.TemporaryDirectory() as home:
+        command, extra = launcher(home)
+        processes = [subprocess.Popen([*command, *flags, *program], env=interop.clean_environment(**extra), text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for flags in nodes]
+        try:
+            outputs = [process.communicate(timeout=LIMIT_S)[0] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+    codes = [process.returncode for process in processes]
+    if codes != [0] * len(codes):
+        raise AssertionError(f"{command}: exit codes {codes}\n" + "\n".join(outputs))
+
+
+def c10d(workers=2):
+    return [["--nnodes", "2", "--nproc-per-node", str(workers), "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint",
+             f"127.0.0.1:{port}"] for port in [free_port()] * 2]
+
+
+def static():
+    port = free_port()
+    return [["--nnodes", "2", "--nproc-per-node", "2", "--node-rank", str(rank), "--master-addr", "127.0.0.1", "--master-port",
+             str(port)] for rank in range(2)]
+
+
+class TwoNodes(unittest.TestCase):
+    def collect(self, launcher, nodes):
+        with tempfile.TemporaryDirectory() as folder:
+            run_nodes(launcher, nodes, WORKER, folder)
+            environments = []
+            for rank in range(4):
+                with open(os.path.join(folder, f"{rank}.json"), encoding="utf-8") as file:
+                    environments.append(json.load(file))
+        return environments
+
+    def compare(self, flags):
+        for ours, theirs in zip(self.collect(muster_run, flags()), self.collect(torchrun, flags())):
+            self.assertEqual(sorted(ours.keys() - theirs.keys() - OURS_ONLY.keys()), [])
+            self.assertEqual(sorted(theirs.keys() - ours.keys() - THEIRS_ONLY.keys()), [])
+            same = (ours.keys() & theirs.keys()) - OTHER_VALUE - {"HOME"}
+            self.assertEqual({name: ours[name] for name in same}, {name: theirs[name] for name in same})
+
+    def test_c10d_gives_the_same_environment(self):
+        self.compare(c10d)
+
+    def test_static_gives_the_same_environment(self):
+        self.compare(static)
+
+    def test_workers_meet_in_our_store(self):
+        run_nodes(muster_run, c10d(1), ALL_REDUCE)
+
+    def test_an_agent_of_torchrun_is_refused_by_name(self):
+        port = free_port()
+        flags = ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint", f"127.0.0.1:{port}"]
+        with tempfile.TemporaryDirectory() as home:
+            ours = subprocess.Popen([interop.MUSTER, "run", *flags, "true"], env=interop.clean_environment(HOME=home), text=True,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            theirs = subprocess.Popen([interop.TORCHRUN, *flags, "--rdzv-conf", "is_host=0,read_timeout=20", "--no-python", "true"],
+                                      env=interop.clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                self.assertNotEqual(theirs.wait(LIMIT_S), 0)
+                ours.terminate()
+                text = ours.communicate(timeout=20)[1]
+            finally:
+                for process in (ours, theirs):
+                    process.kill()
+                    process.wait()
+        self.assertIn("torchrun", text)
+
+
+if __name__ == "__main__":
+    interop.need_torch()
+    unittest.main()

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/referee.hpp"
+
+#include <algorithm>
+
+namespace muster::rendezvous::sim {
+namespace {
+
+void require(bool holds, const std::string& text) {
+  if (!holds) throw Violation(text);
+}
+
+std::string round_text(RoundNumber round) {
+  return "round " + std::to_string(round);
+}
+
+}  // namespace
+
+void Referee::store_opens(RoundNumber round) {
+  require(open_ == -1,
+          "the store of " + round_text(round) + " opens while that of " + round_text(open_) + " is open");
+  require(round > last_result_round_, round_text(round) + " opens a second time");
+  require(!verdict_, "a store opens after the verdict");
+  // Where every node of the round before was lost there was nobody to tell.
+  if (last_result_round_ >= 0)
+    require(told_[last_result_round_].again.value_or(true),
+            round_text(round) + " begins though it was said that none follows");
+  open_ = round;
+}
+
+void Referee::store_closes(RoundNumber round) {
+  require(open_ == round, "the store of " + round_text(round) + " closes but is not open");
+  open_ = -1;
+}
+
+void Referee::result(const NodeName& node, int workers, const RoundResult& result) {
+  const std::string what = "result of " + round_text(result.round) + " for " + node + ": ";
+  require(result.round == open_, what + "its store is not open");
+  if (result.round != last_result_round_) {
+    require(settled(), what + "the round before was not given out in full");
+    last_result_round_ = result.round;
+    nodes_ = result.nodes;
+    next_node_rank_ = 0;
+    next_rank_ = 0;
+    previous_order_ = std::move(order_);
+    order_.clear();
+    restarts_of_round_ = result.restarts;
+    const bool told = last_restarts_round_ < 0 || told_[last_restarts_round_].again.has_value();
+    require(result.restarts == restarts_ || (!told && result.restarts == restarts_ + 1),
+            what + "the restarts are not those that were announced");
+    restarts_ = result.restarts;
+    last_restarts_round_ = result.round;
+    require(nodes_ >= options_.round.min_nodes && nodes_ <= options_.round.max_nodes,
+            what + "number of nodes outside min:max");
+  }
+  check_restarts(result.restarts, what);
+  require(result.restarts == restarts_of_round_, what + "nodes disagree about the restarts");
+  require(result.nodes == nodes_, what + "nodes disagree about their number");
+  require(result.node_rank == next_node_rank_, what + "node ranks are not 0, 1, 2, ...");
+  require(result.first_rank == next_rank_, what + "ranks have a gap or an overlap");
+  require(std::find(order_.begin(), order_.end(), node) == order_.end(), what + "second place for one node");
+  order_.push_back(node);
+  ++next_node_rank_;
+  next_rank_ += workers;
+  if (!settled()) return;
+  ++complete_rounds_;
+  require(result.world_size == next_rank_, what + "world size is not the sum of the workers");
+  check_order(what);
+}
+
+void Referee::check_order(const std::string& what) {
+  if (ordered_) {
+    require(std::is_sorted(order_.begin(), order_.end()), what + "not the node ranks that were wanted");
+    return;
+  }
+  // Nodes that were there before keep their order.
+  std::size_t place = 0;
+  bool newcomers = false;
+  for (const NodeName& name : order_) {
+    const auto found = std::find(previous_order_.begin(), previous_order_.end(), name);
+    if (found == previous_order_.end()) {
+      newcomers = true;
+      continue;
+    }
+    require(!newcomers, what + "a newcomer has a place before " + name);
+    const auto old_place = static_cast<std::size_t>(found - previous_order_.begin()) + 1;
+    require(old_place > place, what + "the order of the nodes has changed");
+    place = old_place;
+  }
+}
+
+void Referee::check_restarts(int restarts, const std::string& what) {
+  require(restarts <= options_.max_restarts, what + "more restarts than allowed");
+  require(restarts >= 0, what + "negative restarts");
+}
+
+void Referee::agree(RoundNumber round, bool again, const std::string& who) {
+  Told& told = told_[round];
+  require(!told.again || *told.again == again, "the nodes of " + round_text(round) +
+                                                   " are told different things, " + who + " that " +
+                                                   (again ? "another follows" : "no other follows"));
+  told.again = again;
+}
+
+void Referee::round_end(const NodeName& node, const RoundEnd& end) {
+  const std::string what = "end of " + round_text(end.round) + " for " + node + ": ";
+  require(end.round == last_result_round_, what + "that round is not the present one");
+  require(end.node != node, what + "it has ended it itself");
+  check_restarts(end.restarts, what);
+  const bool counts = end.cause == RoundEndCause::node_failed || end.cause == RoundEndCause::node_lost;
+  require(end.restarts == restarts_of_round_ + (counts && end.again ? 1 : 0), what + "restarts miscounted");
+  restarts_ = end.restarts;
+  waiting_.erase(node);
+  agree(end.round, end.again, node);
+}
+
+void Referee::check_settled() const {
+  require(settled(), "a round was given out in part");
+  if (open_ == -1 && !verdict_ && !waiting_.empty())
+    throw Violation(*waiting_.begin() + " waits for a round that is gone");
+}
+
+void Referee::leaves(const NodeName& node, const LeaveRound& leave) {
+  if (leave.round != last_result_round_) return;
+  Told& told = told_[leave.round];
+  if (!told.outcomes.emplace(node, leave.outcome).second) return;
+  if (leave.outcome == RoundOutcome::stopped && !told.again && !verdict_) told.by_order.insert(node);
+}
+
+void Referee::left(const NodeName& node, const Left& left) {
+  Told& told = told_[left.round];
+  const std::string what = node + " leaves " + round_text(left.round) + ": ";
+  require(told.outcomes.count(node) > 0, what + "it has not asked to");
+  if (left.next == NextStep::wait) {
+    require(told.outcomes.at(node) == RoundOutcome::succeeded, what + "waits without success");
+    if (left.round == last_result_round_) waiting_.insert(node);
+  } else if (left.next == NextStep::join) {
+    // A node alone in its round is told by this only.
+    if (!told.again) restarts_ = std::max(restarts_, restarts_of_round_ + 1);
+    agree(left.round, true, node);
+  } else if (!verdict_ && told.by_order.count(node) == 0) {
+    agree(left.round, false, node);
+  }
+  check_restarts(restarts_, what);
+}
+
+void Referee::verdict(const JobClosed& verdict) {
+  require(!verdict_ || *verdict_ == verdict,
+          "two verdicts: '" + verdict_.value_or(JobClosed{}).reason + "' and '" + verdict.reason + "'");
+  if (!verdict_ && verdict.succeeded) {
+    const Told& told = told_[last_result_round_];
+    for (const NodeName& node : order_) {
+      const auto outcome = told.outcomes.find(node);
+      require(outcome != told.outcomes.end() && outcome->second == RoundOutcome::succeeded,
+              "the job is said to have succeeded, but " + node + " has not");
+    }
+  }
+  require(verdict.succeeded || verdict.exit_code != 0, "a failed job with exit code 0: " + verdict.reason);
+  verdict_ = verdict;
+}
+
+void Referee::job_ends(const JobClosed& verdict) {
+  require(!job_ended_, "the job ends twice");
+  job_ended_ = true;
+  this->verdict(verdict);
+}
+
+}  // namespace muster::rendezvous::sim

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watches what the coordinator says and does, and holds it against the invariants of coordinator.hpp.
+#pragma once
+
+#include "rendezvous/core/coordinator.hpp"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace muster::rendezvous::sim {
+
+/// An invariant does not hold.
+class Violation : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Referee {
+ public:
+  /// `ordered`: every node wants the node rank that its name ends in.
+  Referee(const CoordinatorOptions& options, bool ordered) : options_(options), ordered_(ordered) {}
+
+  void store_opens(RoundNumber round);
+  void store_closes(RoundNumber round);
+  /// `workers` is what the node asked for.
+  void result(const NodeName& node, int workers, const RoundResult& result);
+  void round_end(const NodeName& node, const RoundEnd& end);
+  /// The coordinator has got this leave_round.
+  void leaves(const NodeName& node, const LeaveRound& leave);
+  void left(const NodeName& node, const Left& left);
+
+  /// The coordinator has no session of it any more.
+  void gone(const NodeName& node) { waiting_.erase(node); }
+
+  void verdict(const JobClosed& verdict);
+  void job_ends(const JobClosed& verdict);
+
+  /// Rounds that were given out in full.
+  int complete_rounds() const { return complete_rounds_; }
+
+  int restarts() const { return restarts_; }
+
+  /// After each decision: every result of the last round has been sent, and nobody waits for a round that is
+  /// gone.
+  void check_settled() const;
+
+  const std::optional<JobClosed>& verdict() const { return verdict_; }
+
+ private:
+  bool settled() const { return next_node_rank_ == nodes_; }
+
+  /// What the nodes of one round were told about the next.
+  struct Told {
+    std::optional<bool> again;
+    /// Who left it on an order, or with success, without being told to stop before.
+    std::map<NodeName, RoundOutcome> outcomes;
+    std::set<NodeName> by_order;
+  };
+
+  void check_order(const std::string& what);
+  void agree(RoundNumber round, bool again, const std::string& who);
+  void check_restarts(int restarts, const std::string& what);
+
+  const CoordinatorOptions options_;
+  const bool ordered_;
+  RoundNumber open_ = -1;
+  RoundNumber last_result_round_ = -1;
+  int nodes_ = 0;
+  int next_node_rank_ = 0;
+  int next_rank_ = 0;
+  int complete_rounds_ = 0;
+  int restarts_ = 0;
+  int restarts_of_round_ = 0;
+  RoundNumber last_restarts_round_ = -1;
+  std::vector<NodeName> order_;
+  std::vector<NodeName> previous_order_;
+  std::map<RoundNumber, Told> told_;
+  /// Told to wait after their success, and not yet what for.
+  std::set<NodeName> waiting_;
+  std::optional<JobClosed> verdict_;
+  bool job_ended_ = false;
+};
+
+}  // namespace muster::rendezvous::sim

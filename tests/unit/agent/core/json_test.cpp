@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/agent_spec.hpp"
+#include "agent/core/error_file.hpp"
+#include "agent/core/link_message.hpp"
+#include "agent/core/node_report.hpp"
+#include "catch.hpp"
+
+#include <csignal>
+#include <stdexcept>
+
+using namespace muster::agent;
+
+TEST_CASE("A spec survives the way through JSON") {
+  AgentSpec spec;
+  spec.run_id = "job \"7\"\n";
+  spec.command = {"python3", "-u", "train.py", "--x=\xff"};
+  spec.first_script_argument = 3;
+  spec.environment = {{"OMP_NUM_THREADS", "1"}};
+  spec.store.port = 29500;
+  spec.output.redirects.by_rank[11] = kStreamBoth;
+  spec.output.tee.fallback = kStreamErr;
+  spec.output.console_ranks = std::set<int>{0, 12};
+  const AgentSpec read = agent_spec_from_json(to_json(spec));
+  CHECK(read.run_id == spec.run_id);
+  CHECK(read.command == spec.command);
+  CHECK(read.first_script_argument == 3);
+  CHECK(read.environment == spec.environment);
+  CHECK(read.store.port == 29500);
+  CHECK(read.output.redirects.of(11) == kStreamBoth);
+  CHECK(read.output.redirects.of(1) == kStreamNone);
+  CHECK(read.output.tee.of(1) == kStreamErr);
+  CHECK(read.output.console_ranks == spec.output.console_ranks);
+  CHECK(read.shutdown_timeout == spec.shutdown_timeout);
+  CHECK_FALSE(read.report_after);
+  spec.report_after = std::chrono::milliseconds(1500);
+  CHECK(agent_spec_from_json(to_json(spec)).report_after == spec.report_after);
+  CHECK_THROWS_AS(agent_spec_from_json("{}"), std::invalid_argument);
+  CHECK_THROWS_AS(agent_spec_from_json("[1"), std::invalid_argument);
+}
+
+TEST_CASE("A report survives the way through JSON") {
+  NodeReport report;
+  report.outcome = NodeOutcome::failed;
+  WorkerReport worker;
+  worker.outcome = WorkerOutcome::failed_by_itself;
+  worker.status = {ExitStatus::Kind::signaled, SIGSEGV, true};
+  worker.last_lines = {"a", "b"};
+  worker.error.traceback = "Traceback";
+  worker.call.text = "in barrier #3";
+  worker.call.sequence = 3;
+  worker.call.recent = {"world: barrier #2, 1.0 ms"};
+  report.workers.push_back(worker);
+  report.calls = {"rank 1 never entered barrier #3"};
+  report.leftovers = {"12 sleep"};
+  const NodeReport read = node_report_from_json(to_json(report));
+  CHECK(read.outcome == NodeOutcome::failed);
+  REQUIRE(read.workers.size() == 1);
+  CHECK(read.workers[0].status == worker.status);
+  CHECK(read.workers[0].last_lines == worker.last_lines);
+  CHECK(read.workers[0].error.traceback == "Traceback");
+  CHECK(read.leftovers == report.leftovers);
+  CHECK(read.workers[0].call.text == "in barrier #3");
+  CHECK(read.workers[0].call.sequence == 3);
+  CHECK(read.workers[0].call.recent == worker.call.recent);
+  CHECK(read.calls == report.calls);
+}
+
+TEST_CASE("Error files are read in both forms, and whatever else is kept as text") {
+  const WorkerError recorded = parse_error_file(
+      R"__({"message":{"message":"ValueError: no","extraInfo":{"py_callstack":"Traceback (x)","timestamp":"1700000000"}}})__");
+  CHECK(recorded.message == "ValueError: no");
+  CHECK(recorded.traceback == "Traceback (x)");
+  CHECK(recorded.timestamp_s == 1700000000);
+  const WorkerError plain = parse_error_file(R"({"message":"out of luck","timestamp":17})");
+  CHECK(plain.message == "out of luck");
+  CHECK(plain.timestamp_s == 17);
+  CHECK(parse_error_file("{half").message == "{half");
+  CHECK(parse_error_file(R"({"message":5})").message == R"({"message":5})");
+  CHECK(parse_error_file(R"({"message":{"message":3,"extraInfo":[]}})").message.empty());
+}
+
+TEST_CASE("Messages between launcher and agent") {
+  const LinkMessage read = decode_link_message(encode({LinkMessage::Kind::stop, SIGINT, "a\nb"}));
+  CHECK(read.kind == LinkMessage::Kind::stop);
+  CHECK(read.number == SIGINT);
+  CHECK(read.body == "a\nb");
+  CHECK_THROWS_AS(decode_link_message("halt 1\n"), std::invalid_argument);
+  CHECK_THROWS_AS(decode_link_message("stop x\n"), std::invalid_argument);
+  CHECK_THROWS_AS(decode_link_message("stop 1"), std::invalid_argument);
+}

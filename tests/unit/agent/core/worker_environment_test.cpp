@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/worker_environment.hpp"
+
+#include "catch.hpp"
+
+#include <stdexcept>
+
+using namespace muster::agent;
+
+namespace {
+
+muster::rendezvous::RoundResult place() {
+  muster::rendezvous::RoundResult result;
+  result.world_size = 4;
+  result.first_rank = 2;
+  result.node_rank = 1;
+  result.nodes = 2;
+  result.store_host = "127.0.0.1";
+  result.store_port = 4711;
+  return result;
+}
+
+AgentSpec two_workers() {
+  AgentSpec spec;
+  spec.workers = 2;
+  spec.command = {"python3", "${local_rank}", "--rank=${local_rank}", "a$$b"};
+  spec.first_script_argument = 2;
+  return spec;
+}
+
+std::string value_of(const Environment& environment, const std::string& name) {
+  const std::string* value = find_variable(environment, name);
+  return value == nullptr ? "(unset)" : *value;
+}
+
+}  // namespace
+
+TEST_CASE("A worker's environment is what it inherits, then the spec's, then the contract") {
+  AgentSpec spec = two_workers();
+  spec.environment = {{"OMP_NUM_THREADS", "1"}};
+  const Environment inherited{{"HOME", "/h"}, {"RANK", "99"}, {"OMP_NUM_THREADS", "8"}};
+  const Environment environment = worker_environment(spec, place(), 1, 2, "/e.json", inherited);
+  CHECK(value_of(environment, "HOME") == "/h");
+  CHECK(value_of(environment, "RANK") == "3");
+  CHECK(value_of(environment, "LOCAL_RANK") == "1");
+  CHECK(value_of(environment, "WORLD_SIZE") == "4");
+  CHECK(value_of(environment, "OMP_NUM_THREADS") == "1");
+  CHECK(value_of(environment, "MASTER_PORT") == "4711");
+  CHECK(value_of(environment, "TORCHELASTIC_RESTART_COUNT") == "2");
+  CHECK(value_of(environment, "TORCHELASTIC_ERROR_FILE") == "/e.json");
+  CHECK(value_of(environment, "CUDA_VISIBLE_DEVICES") == "(unset)");
+  int ranks = 0;
+  for (const auto& [name, value] : environment) ranks += name == "RANK" ? 1 : 0;
+  CHECK(ranks == 1);
+}
+
+TEST_CASE("--virtual-local-rank gives each worker one device and local rank 0") {
+  AgentSpec spec = two_workers();
+  spec.virtual_local_rank = true;
+  const auto device = [&](int local_rank, const std::string& list) {
+    const Environment inherited{{"CUDA_VISIBLE_DEVICES", list}};
+    const Environment environment = worker_environment(spec, place(), local_rank, 0, "", inherited);
+    CHECK(value_of(environment, "LOCAL_RANK") == "0");
+    return value_of(environment, "CUDA_VISIBLE_DEVICES");
+  };
+  CHECK(device(0, "5,GPU-7") == "5");
+  CHECK(device(1, "5,GPU-7") == "GPU-7");
+  CHECK_THROWS_AS(device(1, "5"), std::invalid_argument);
+  CHECK(value_of(worker_environment(spec, place(), 1, 0, "", {}), "CUDA_VISIBLE_DEVICES") == "1");
+}
+
+TEST_CASE("Only script arguments go through the macro") {
+  const std::vector<std::string> arguments = worker_arguments(two_workers(), 1);
+  CHECK(arguments == std::vector<std::string>{"python3", "${local_rank}", "--rank=1", "a$b"});
+}
+
+TEST_CASE("A worker is told of its own status file and of no other") {
+  const Environment inherited = {{"MUSTER_STATUS", "1:2:3"}, {"HOME", "/home"}};
+  const Environment with = worker_environment(two_workers(), place(), 1, 0, "", inherited, "4711:12:99");
+  CHECK(value_of(with, "MUSTER_STATUS") == "4711:12:99");
+  CHECK(value_of(worker_environment(two_workers(), place(), 1, 0, "", inherited), "MUSTER_STATUS") ==
+        "(unset)");
+}

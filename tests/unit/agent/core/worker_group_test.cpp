@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/worker_group.hpp"
+
+#include "catch.hpp"
+
+#include <csignal>
+
+using namespace muster::agent;
+using namespace std::chrono_literals;
+
+namespace {
+
+const TimePoint kStart{};
+const ExitStatus kOk{};
+const ExitStatus kFailed{ExitStatus::Kind::exited, 3};
+
+ExitStatus killed_by(int signal) {
+  return {ExitStatus::Kind::signaled, signal};
+}
+
+}  // namespace
+
+TEST_CASE("A round succeeds when every worker does") {
+  WorkerGroup group(2, 30s);
+  GroupActions actions = group.exited(1, kOk, kStart);
+  CHECK(actions.signal_workers == 0);
+  CHECK_FALSE(actions.end_leftovers);
+  actions = group.exited(0, kOk, kStart);
+  CHECK(actions.end_leftovers);
+  CHECK_FALSE(group.over());
+  CHECK(group.descendants_gone().over);
+  CHECK(group.outcome() == RoundOutcome::succeeded);
+  CHECK(group.arrival(1) == 1);
+  CHECK(group.arrival(0) == 2);
+}
+
+TEST_CASE("The first failure stops the siblings, and only it is the cause") {
+  WorkerGroup group(3, 30s);
+  const GroupActions actions = group.exited(2, kFailed, kStart);
+  CHECK(actions.signal_workers == SIGTERM);
+  CHECK(actions.wake_at == kStart + 30s);
+  group.exited(0, killed_by(SIGTERM), kStart + 1ms);
+  CHECK(group.exited(1, kFailed, kStart + 2ms).end_leftovers);
+  group.descendants_gone();
+  CHECK(group.outcome() == RoundOutcome::failed);
+  CHECK(group.worker_outcome(2) == WorkerOutcome::failed_by_itself);
+  CHECK(group.worker_outcome(0) == WorkerOutcome::stopped_by_us);
+  CHECK(group.worker_outcome(1) == WorkerOutcome::failed_by_itself);
+}
+
+TEST_CASE("KILL follows when the grace period ends, not before, and again until nothing is left") {
+  WorkerGroup group(2, 10s);
+  group.exited(0, kFailed, kStart);
+  CHECK_FALSE(group.tick(kStart + 9999ms).kill_all);
+  const GroupActions actions = group.tick(kStart + 10s);
+  CHECK(actions.kill_all);
+  CHECK(actions.wake_at == kStart + 10s + WorkerGroup::kKillRepeat);
+  CHECK(group.tick(*actions.wake_at).kill_all);
+  group.exited(1, killed_by(SIGKILL), kStart + 10s);
+  CHECK(group.descendants_gone().over);
+  CHECK(group.worker_outcome(1) == WorkerOutcome::stopped_by_us);
+  CHECK_FALSE(group.unkillable());
+}
+
+TEST_CASE("An order passes its own signal on and is told apart from a failure") {
+  WorkerGroup group(1, 5s);
+  CHECK(group.stop(SIGINT, kStart).signal_workers == SIGINT);
+  group.exited(0, ExitStatus{ExitStatus::Kind::exited, 130}, kStart + 1s);
+  group.descendants_gone();
+  CHECK(group.outcome() == RoundOutcome::stopped);
+  CHECK(group.worker_outcome(0) == WorkerOutcome::stopped_by_us);
+}
+
+TEST_CASE("A second order neither lengthens the grace period nor is lost") {
+  WorkerGroup group(1, 5s);
+  group.stop(SIGINT, kStart);
+  const GroupActions actions = group.stop(SIGTERM, kStart + 3s);
+  CHECK(actions.signal_workers == SIGTERM);
+  CHECK(actions.wake_at == kStart + 5s);
+  CHECK(group.kill_now(kStart + 4s).kill_all);
+}
+
+TEST_CASE("Leftovers of workers are part of the round") {
+  WorkerGroup group(1, 5s);
+  const GroupActions actions = group.exited(0, kOk, kStart);
+  CHECK(actions.end_leftovers);
+  CHECK(actions.wake_at == kStart + 5s);
+  CHECK(group.tick(kStart + 5s).kill_all);
+  group.descendants_gone();
+  CHECK(group.outcome() == RoundOutcome::succeeded);
+}
+
+TEST_CASE("Leftovers share the grace period of the stop that went before") {
+  WorkerGroup group(2, 5s);
+  group.exited(0, kFailed, kStart);
+  CHECK(group.exited(1, killed_by(SIGTERM), kStart + 4s).wake_at == kStart + 5s);
+}
+
+TEST_CASE("A process that survives KILL does not hold the agent for ever") {
+  WorkerGroup group(1, 0s);
+  group.kill_now(kStart);
+  CHECK_FALSE(group.tick(kStart + WorkerGroup::kUnkillableAfter - 1ms).over);
+  CHECK(group.tick(kStart + WorkerGroup::kUnkillableAfter).over);
+  CHECK(group.unkillable());
+}
+
+TEST_CASE("A program that cannot be executed fails the round") {
+  WorkerGroup group(2, 5s);
+  CHECK(group.not_started(0, ExitStatus{ExitStatus::Kind::exited, 127}, kStart).signal_workers == SIGTERM);
+  CHECK(group.worker_outcome(0) == WorkerOutcome::not_started);
+}
+
+TEST_CASE("An order that comes when all had succeeded changes nothing") {
+  WorkerGroup group(1, 5s);
+  group.exited(0, kOk, kStart);
+  group.stop(SIGTERM, kStart + 1ms);
+  group.descendants_gone();
+  CHECK(group.outcome() == RoundOutcome::succeeded);
+}
+
+TEST_CASE("Restarts are limited and need a failure") {
+  CHECK(may_restart(RoundOutcome::failed, 0, 1));
+  CHECK_FALSE(may_restart(RoundOutcome::failed, 1, 1));
+  CHECK_FALSE(may_restart(RoundOutcome::stopped, 0, 1));
+  CHECK_FALSE(may_restart(RoundOutcome::succeeded, 0, 1));
+}

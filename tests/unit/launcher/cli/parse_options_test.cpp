@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/cli/parse_options.hpp"
+
+#include "catch.hpp"
+#include "launcher/cli/flag_table.hpp"
+#include "launcher/cli/normalize_arguments.hpp"
+#include "launcher/core/launch_error.hpp"
+
+#include <map>
+
+using namespace muster::launcher;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+using Environment = std::map<std::string, std::string>;
+
+CliOptions parse(const Arguments& arguments, const Environment& environment = {}) {
+  return parse_run_options(arguments, [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    if (found == environment.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+/// The message of the usage error that these arguments give; empty if they give none.
+std::string error_of(const Arguments& arguments, const Environment& environment = {}) {
+  try {
+    parse(arguments, environment);
+  } catch (const UsageError& error) {
+    CHECK(error.exit_code() == 2);
+    return error.what();
+  }
+  return "";
+}
+
+/// One acceptable value for each flag that takes one, and how to see that it arrived.
+struct Row {
+  std::string flag;
+  std::string value;
+  std::function<bool(const CliOptions&)> arrived;
+};
+
+const std::vector<Row>& rows() {
+  using O = CliOptions;
+  static const std::vector<Row> all = {
+      {"nnodes", "1:4",
+       [](const O& o) {
+         return o.nnodes.value == NodeRange{1, 4};
+       }},
+      {"nproc-per-node", "gpu", [](const O& o) { return o.nproc_per_node.value == "gpu"; }},
+      {"virtual-local-rank", "", [](const O& o) { return o.virtual_local_rank.value; }},
+      {"module", "", [](const O& o) { return o.module.value; }},
+      {"no-python", "", [](const O& o) { return o.no_python.value; }},
+      {"run-path", "", [](const O& o) { return o.run_path.value; }},
+      {"start-method", "forkserver", [](const O& o) { return o.start_method.value == "forkserver"; }},
+      {"role", "trainer", [](const O& o) { return o.role.value == "trainer"; }},
+      {"standalone", "", [](const O& o) { return o.standalone.value; }},
+      {"rdzv-backend", "c10d", [](const O& o) { return o.rdzv_backend.value == "c10d"; }},
+      {"rdzv-endpoint", "localhost:0", [](const O& o) { return o.rdzv_endpoint.value == "localhost:0"; }},
+      {"rdzv-id", "job", [](const O& o) { return o.rdzv_id.value == "job"; }},
+      {"rdzv-conf", "join_timeout=7",
+       [](const O& o) { return o.rdzv_conf.value.join_timeout == std::chrono::milliseconds(7000); }},
+      {"node-rank", "3", [](const O& o) { return o.node_rank.value == 3; }},
+      {"master-addr", "::1", [](const O& o) { return o.master_addr.value == "::1"; }},
+      {"master-port", "1234", [](const O& o) { return o.master_port.value == 1234; }},
+      {"local-addr", "127.0.0.1", [](const O& o) { return o.local_addr.value == "127.0.0.1"; }},
+      {"store-admission", "off", [](const O& o) { return !o.store_admission.value; }},
+      {"max-restarts", "5", [](const O& o) { return o.max_restarts.value == 5; }},
+      {"shutdown-timeout", "1.5", [](const O& o) { return o.shutdown_timeout.value.count() == 1500; }},
+      {"timeout", "60", [](const O& o) { return o.timeout.value.count() == 60000; }},
+      {"signals-to-handle", "SIGUSR1", [](const O& o) { return o.signals_to_handle.value.size() == 1; }},
+      {"monitor-interval", "0.5", [](const O& o) { return o.monitor_interval.value.count() == 500; }},
+      {"log-dir", "/logs", [](const O& o) { return o.log_dir.value == "/logs"; }},
+      {"redirects", "0:3,11:1", [](const O& o) { return o.redirects.value.of(11) == 1; }},
+      {"tee", "2", [](const O& o) { return o.tee.value.of(5) == 2; }},
+      {"log-line-prefix-template",
+       "- ${rank}: ", [](const O& o) { return o.log_line_prefix_template.value == "- ${rank}: "; }},
+      {"local-ranks-filter", "0,10",
+       [](const O& o) {
+         return o.local_ranks_filter.value == std::set<int>{0, 10};
+       }},
+      {"duplicate-stdout-filters", "a,b",
+       [](const O& o) { return o.duplicate_stdout_filters.value.size() == 2; }},
+      {"duplicate-stderr-filters", "c",
+       [](const O& o) { return o.duplicate_stderr_filters.value.size() == 1; }},
+      {"bind-to", "numa", [](const O& o) { return o.bind_to.value == "numa"; }},
+      {"host", "n0:8,n1", [](const O& o) { return o.host.value == "n0:8,n1"; }},
+      {"hostfile", "hosts", [](const O& o) { return o.hostfile.value == "hosts"; }},
+      {"include", "n0@n1:0,2", [](const O& o) { return o.include.value == "n0@n1:0,2"; }},
+      {"exclude", "n1:1", [](const O& o) { return o.exclude.value == "n1:1"; }},
+      {"np", "6", [](const O& o) { return o.np.value == 6; }},
+      {"oversubscribe", "", [](const O& o) { return o.oversubscribe.value; }},
+      {"map-by", "node", [](const O& o) { return o.map_by.value == "node"; }},
+      {"slurm", "off", [](const O& o) { return o.slurm.value == "off"; }},
+      {"wdir", "/work", [](const O& o) { return o.wdir.value == "/work"; }},
+      {"export", "A,B=1", [](const O& o) { return o.exported.value.size() == 2; }},
+      {"remote-muster", "/opt/muster", [](const O& o) { return o.remote_muster.value == "/opt/muster"; }},
+      {"push", "", [](const O& o) { return o.push.value; }},
+      {"ssh-command", "ssh -v", [](const O& o) { return o.ssh_command.value.size() == 2; }},
+      {"ssh-config", "config", [](const O& o) { return o.ssh_config.value == "config"; }},
+      {"ssh-port", "2222", [](const O& o) { return o.ssh_port.value == 2222; }},
+      {"ssh-accept-new", "", [](const O& o) { return o.ssh_accept_new.value; }},
+      {"ssh-tree", "4", [](const O& o) { return o.ssh_tree.value == 4; }},
+      {"login-timeout", "2.5", [](const O& o) { return o.login_timeout.value.count() == 2500; }},
+      {"interface", "eth1", [](const O& o) { return o.interface_name.value == "eth1"; }},
+      {"store-proxy", "", [](const O& o) { return o.store_proxy.value; }},
+      {"secret-file", "/key", [](const O& o) { return o.secret_file.value == "/key"; }},
+      {"insecure-no-secret", "", [](const O& o) { return o.insecure_no_secret.value; }},
+      {"raw-output", "", [](const O& o) { return o.raw_output.value; }},
+      {"gather-logs", "/all", [](const O& o) { return o.gather_logs.value == "/all"; }},
+      {"stdin", "3", [](const O& o) { return o.stdin_rank.value == 3; }},
+      {"dry-run", "", [](const O& o) { return o.dry_run.value; }},
+      {"report", "out.json", [](const O& o) { return o.report.value == "out.json"; }},
+      {"log-level", "info", [](const O& o) { return o.log_level.value == "info"; }},
+      {"print-completion", "bash", [](const O& o) { return o.print_completion.value == "bash"; }},
+      {"numa-binding", "node", [](const O& o) { return o.numa_binding.value == "node"; }},
+      {"logs-specs", "x", [](const O& o) { return o.logs_specs.value == "x"; }},
+      {"event-log-handler", "console", [](const O& o) { return o.event_log_handler.value == "console"; }},
+  };
+  return all;
+}
+
+std::string underscored(std::string text) {
+  for (char& c : text)
+    if (c == '-') c = '_';
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("Every flag of the table has a test row") {
+  CHECK(rows().size() == flag_table().size());
+  for (const Flag& flag : flag_table()) {
+    const auto has_row = [&](const Row& row) { return row.flag == flag.name; };
+    CAPTURE(flag.name);
+    CHECK(std::count_if(rows().begin(), rows().end(), has_row) == 1);
+  }
+}
+
+TEST_CASE("Every flag works in both spellings, with a blank or an equals sign") {
+  for (const Row& row : rows()) {
+    CAPTURE(row.flag);
+    for (const std::string& name : {"--" + row.flag, "--" + underscored(row.flag)}) {
+      if (row.value.empty()) {
+        CHECK(row.arrived(parse({name, "x.py"})));
+        CHECK(error_of({name + "=1", "x.py"}).find("takes no value") != std::string::npos);
+      } else {
+        CHECK(row.arrived(parse({name, row.value, "x.py"})));
+        CHECK(row.arrived(parse({name + "=" + row.value, "x.py"})));
+        CHECK(error_of({name}).find("needs a value") != std::string::npos);
+      }
+      CHECK(parse({name, row.value.empty() ? "x.py" : row.value, "x.py"}).program.front() == "x.py");
+    }
+    CHECK_FALSE(row.arrived(parse({"x.py"})));
+  }
+}
+
+TEST_CASE("PET variables are defaults and the command line wins") {
+  for (const Flag& flag : flag_table()) {
+    const auto row =
+        std::find_if(rows().begin(), rows().end(), [&](const Row& r) { return r.flag == flag.name; });
+    CAPTURE(flag.name);
+    const Environment environment = {{variable_of(flag), row->value.empty() ? "1" : row->value}};
+    CHECK(row->arrived(parse({"x.py"}, environment)) == flag.from_environment);
+  }
+  CHECK(parse({"--role", "a", "x"}, {{"PET_ROLE", "b"}}).role.value == "a");
+  CHECK(parse({"x"}, {{"PET_ROLE", "b"}}).role.given->source == "PET_ROLE");
+  CHECK_FALSE(parse({"x"}, {{"PET_STANDALONE", "0"}}).standalone.value);
+  CHECK(parse({"--max-restarts", "2", "x"}, {{"PET_MAX_RESTARTS", "bad"}}).max_restarts.value == 2);
+}
+
+TEST_CASE("Errors of PET variables name the variable and its value") {
+  const std::string text = error_of({"x"}, {{"PET_MAX_RESTARTS", "many"}});
+  CHECK(text == "PET_MAX_RESTARTS=many is not a number; give a whole number from 0 to 1073741824");
+  CHECK(error_of({"x"}, {{"PET_STANDALONE", "true"}}) ==
+        "PET_STANDALONE=true is not a switch; set it to 1 or 0, or unset it");
+}
+
+TEST_CASE("Unique prefixes of long options are enough") {
+  CHECK(parse({"--redirect=3", "x"}).redirects.value.fallback == 3);
+  CHECK(parse({"--standal", "x"}).standalone.value);
+  CHECK(parse({"--nproc", "4", "x"}).nproc_per_node.value == "4");
+  CHECK(parse({"--nproc_per", "4", "x"}).nproc_per_node.value == "4");
+  CHECK(parse({"--rdzv_b=c10d", "x"}).rdzv_backend.value == "c10d");
+  CHECK(parse({"--dry", "x"}).dry_run.value);
+  CHECK(parse({"--he"}).help);
+}
+
+TEST_CASE("A flag of ours never takes a prefix away that is unique under torchrun") {
+  CHECK(parse({"--re", "3", "x"}).redirects.value.fallback == 3);             // not --report
+  CHECK(parse({"--t=1", "x"}).tee.value.fallback == 1);                       // not --timeout
+  CHECK(parse({"--log-l", "p", "x"}).log_line_prefix_template.value == "p");  // not --log-level
+}
+
+TEST_CASE("An ambiguous prefix names its candidates") {
+  CHECK(error_of({"--rdzv", "x"}) ==
+        "--rdzv could be any of --rdzv-backend, --rdzv-endpoint, --rdzv-id, --rdzv-conf; write more of it");
+  const std::string text = error_of({"--duplicate=x", "y"});
+  CHECK(text.find("--duplicate-stdout-filters, --duplicate-stderr-filters") != std::string::npos);
+  CHECK(error_of({"--frobnicate", "x"}).find("'--frobnicate' is not a flag") == 0);
+  CHECK(error_of({"-y", "z"}).find("'-y' is not a flag") == 0);
+}
+
+TEST_CASE("Short flags, joined and apart") {
+  CHECK(parse({"-r", "3", "x"}).redirects.value.fallback == 3);
+  CHECK(parse({"-r3", "x"}).redirects.value.fallback == 3);
+  CHECK(parse({"-r=3", "x"}).redirects.value.fallback == 3);
+  CHECK(parse({"-t", "0:1", "x"}).tee.value.of(0) == 1);
+  CHECK(parse({"-m", "pkg.mod"}).module.value);
+  const CliOptions joined = parse({"-mr", "1", "pkg"});
+  CHECK(joined.module.value);
+  CHECK(joined.redirects.value.fallback == 1);
+  CHECK(parse({"-h"}).help);
+  CHECK(error_of({"-r"}).find("-r needs a value") == 0);
+  CHECK(error_of({"-m=1", "x"}).find("-m is a switch") == 0);
+}
+
+TEST_CASE("Flags of mpirun: -H, -n, -np and -x, of which lists add up") {
+  const CliOptions options =
+      parse({"-H", "n0:2", "-np", "3", "-x", "A", "-xB=1", "--host=n1", "./prog", "-n"});
+  CHECK(options.host.value == "n0:2,n1");
+  CHECK(options.np.value == 3);
+  CHECK(options.exported.value == std::vector<ExportItem>{{"A", {}, false}, {"B", "1", false}});
+  CHECK(options.program == Arguments{"./prog", "-n"});
+  CHECK(parse({"-n4", "x"}).np.value == 4);
+  CHECK(parse({"--np=4", "x"}).np.value == 4);
+  CHECK(error_of({"-np"}).find("-np needs a value") == 0);
+  for (const char* width : {"0", "1", "65", "-2"})
+    CHECK(error_of({"--ssh-tree", width, "x"}).find("--ssh-tree=") == 0);
+  CHECK(error_of({"-n", "0", "x"}).find("--np=0 is out of range") == 0);
+}
+
+TEST_CASE("The program begins at the first positional and keeps all that follows") {
+  using Program = std::vector<std::string>;
+  CHECK(parse({"x.py", "--role", "b", "--", "-h"}).program == Program{"x.py", "--role", "b", "--", "-h"});
+  CHECK(parse({"--role", "a", "--", "--strange", "-1"}).program == Program{"--strange", "-1"});
+  CHECK(parse({"--", "x.py"}).program == Program{"x.py"});
+  CHECK(parse({"--standalone"}).program.empty());
+  CHECK(parse({"-", "y"}).program == Program{"-", "y"});
+  CHECK(parse({}).program.empty());
+}
+
+TEST_CASE("A dash before a number or a blank is a value, otherwise the value is missing") {
+  CHECK(error_of({"--max-restarts", "-1", "x"}).find("--max-restarts=-1 is out of range") == 0);
+  CHECK(parse({"--log-line-prefix-template", "- x", "y"}).log_line_prefix_template.value == "- x");
+  CHECK(error_of({"--role", "--standalone", "x"}).find("--role needs a value") == 0);
+  CHECK(parse({"--role=--standalone", "x"}).role.value == "--standalone");
+  CHECK(parse({"--role=", "x"}).role.value.empty());
+  CHECK(parse({"--role", "a", "--role", "b", "x"}).role.value == "b");
+}
+
+TEST_CASE("The help names every flag and fits three screens") {
+  const std::string help = run_help();
+  for (const Flag& flag : flag_table()) {
+    CAPTURE(flag.name);
+    CHECK(help.find(flag.spelled()) != std::string::npos);
+    CHECK_FALSE(flag.help.empty());
+  }
+  CHECK(std::count(help.begin(), help.end(), '\n') <= 110);
+  CHECK(rendezvous_help().find("--allow-from") != std::string::npos);
+}
+
+TEST_CASE("The rendezvous command has its own options") {
+  const RendezvousOptions options = parse_rendezvous_options(
+      {"--listen", "127.0.0.1:0", "--allow-from=10.0.0.0/8,::1", "--store-admission", "off"});
+  CHECK(options.listen == "127.0.0.1:0");
+  CHECK(options.allow_from == std::vector<std::string>{"10.0.0.0/8", "::1"});
+  CHECK_FALSE(options.same_user_only);
+  CHECK_FALSE(options.listen_any);
+  CHECK(parse_rendezvous_options({"--help"}).help);
+  CHECK_THROWS_AS(parse_rendezvous_options({}), UsageError);
+  CHECK_THROWS_AS(parse_rendezvous_options({"--listen"}), UsageError);
+  CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "--store-admission", "all"}), UsageError);
+  CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "more"}), UsageError);
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/cli/value_syntax.hpp"
+
+#include "catch.hpp"
+#include "launcher/core/launch_error.hpp"
+
+#include <signal.h>
+
+using namespace muster::launcher;
+
+namespace {
+
+GivenText given(const std::string& text) {
+  return {text, "--flag"};
+}
+
+/// Whether `parse` refuses `text` with a message that quotes it.
+template <typename Parse>
+bool refuses(Parse parse, const std::string& text) {
+  try {
+    parse(given(text));
+  } catch (const UsageError& error) {
+    return std::string(error.what()).find("--flag") == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("Whole numbers have a range") {
+  const auto parse = [](const GivenText& text) { return parse_whole_number(text, 0, 100); };
+  CHECK(parse(given("7")) == 7);
+  CHECK(parse(given("+7")) == 7);
+  CHECK(parse(given(" 7 ")) == 7);
+  CHECK(parse(given("0")) == 0);
+  for (const char* bad : {"", "x", "7x", "7.0", "101", "-1", "++7", "99999999999999999999", "0x1", "+"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse, bad));
+  }
+}
+
+TEST_CASE("Seconds may have fractions") {
+  const auto parse = [](const GivenText& text) { return parse_seconds(text, true); };
+  CHECK(parse(given("2")).count() == 2000);
+  CHECK(parse(given("0.25")).count() == 250);
+  CHECK(parse(given("1e2")).count() == 100000);
+  CHECK(parse(given("0.0001")).count() == 1);  // above zero stays above zero
+  CHECK(parse_seconds(given("0"), false).count() == 0);
+  for (const char* bad : {"", "x", "0", "-1", "inf", "nan", "1s", "1e9"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse, bad));
+  }
+}
+
+TEST_CASE("Node ranges") {
+  CHECK(parse_node_range(given("1")) == NodeRange{1, 1});
+  CHECK(parse_node_range(given("2:8")) == NodeRange{2, 8});
+  for (const char* bad : {"", "0", "0:1", "2:1", "1:2:3", "a", "1:", ":1", "-1:2"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_node_range, bad));
+  }
+}
+
+TEST_CASE("Streams for all ranks or for some") {
+  CHECK(parse_streams(given("3")).of(7) == 3);
+  CHECK_FALSE(parse_streams(given("0")).any());
+  const auto some = parse_streams(given("0:3,1:1,12:2"));
+  CHECK(some.of(0) == 3);
+  CHECK(some.of(1) == 1);
+  CHECK(some.of(12) == 2);
+  CHECK(some.of(2) == 0);
+  for (const char* bad :
+       {"", "4", "-1", "out", "0:4", "0:", ":1", "0:1,", "0:1,2", "0:1:2", "-1:1", "99999999:1"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_streams, bad));
+  }
+}
+
+TEST_CASE("Rendezvous configuration ignores keys it does not know") {
+  const RdzvConf conf = parse_rdzv_conf(given("join_timeout=5, last_call_timeout=1,is_host=0"));
+  CHECK(conf.join_timeout->count() == 5000);
+  CHECK(conf.last_call_timeout->count() == 1000);
+  CHECK_FALSE(parse_rdzv_conf(given("")).join_timeout);
+  CHECK_FALSE(parse_rdzv_conf(given("  ")).join_timeout);
+  // PyTorch's own tests pass the text in literal quotes and expect success.
+  const RdzvConf quoted = parse_rdzv_conf(given("'join_timeout=5,last_call_timeout=1,timeout=5'"));
+  CHECK_FALSE(quoted.join_timeout);
+  CHECK(quoted.last_call_timeout->count() == 1000);
+  CHECK(parse_rdzv_conf(given("a=b=c,join_timeout=3")).join_timeout->count() == 3000);
+  for (const char* bad :
+       {"key", "key=", "=value", "a=b,", "join_timeout=x", "join_timeout=0", "last_call_timeout=-1"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_rdzv_conf, bad));
+  }
+}
+
+TEST_CASE("Signals by name") {
+  CHECK(parse_signals(given("SIGTERM,SIGINT")) == std::vector<int>{SIGINT, SIGTERM});
+  CHECK(parse_signals(given("usr1, SIGUSR1")) == std::vector<int>{SIGUSR1});
+  for (const char* bad : {"", "SIGNOTHING", "15", "SIGTERM,", "SIGKILL", "STOP", "SIGCHLD", "SIGSEGV"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_signals, bad));
+  }
+}
+
+TEST_CASE("Rank filters") {
+  CHECK(*parse_rank_filter(given("0, 2,11")) == std::set<int>{0, 2, 11});
+  CHECK_FALSE(parse_rank_filter(given("")));
+  for (const char* bad : {"a", "0,", "-1", "0-2"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_rank_filter, bad));
+  }
+}
+
+TEST_CASE("Filters take a doubled comma for one") {
+  using Filters = std::vector<std::string>;
+  CHECK(parse_filters(given("apple,orange")) == Filters{"apple", "orange"});
+  CHECK(parse_filters(given("a,,b,c")) == Filters{"a,b", "c"});
+  CHECK(parse_filters(given(" a ,")) == Filters{" a "});
+  CHECK(parse_filters(given("")).empty());
+}
+
+TEST_CASE("Endpoints") {
+  CHECK(parse_endpoint(given("host")).host == "host");
+  CHECK_FALSE(parse_endpoint(given("host")).port);
+  CHECK(parse_endpoint(given("node-1.example:29400")).port == 29400);
+  CHECK(parse_endpoint(given("[::1]:5")).host == "::1");
+  CHECK(parse_endpoint(given("[::1]:5")).port == 5);
+  CHECK(parse_endpoint(given("[::1]")).host == "::1");
+  CHECK(parse_endpoint(given("localhost:0")).port == 0);
+  for (const char* bad : {"", ":1", "h:", "h:x", "h:65536", "h:-1", "::1", "::1:5", "[::1]x",
+                          "[::1]:", "a b:1", "-x:1", "h\n:1", "[]:1"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_endpoint, bad));
+  }
+}
+
+TEST_CASE("Exported variables") {
+  using Items = std::vector<ExportItem>;
+  CHECK(
+      parse_exports(given("A,B=1,C=x,,y,WANDB_*,D=")) ==
+      Items{
+          {"A", {}, false}, {"B", "1", false}, {"C", "x,y", false}, {"WANDB_", {}, true}, {"D", "", false}});
+  CHECK(parse_exports(given("A=*")) == Items{{"A", "*", false}});
+  CHECK(parse_exports(given("")).empty());
+  for (const char* bad : {"1A", "A-B", "=1", "*", "A B=1"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_exports, bad));
+  }
+}
+
+TEST_CASE("A command is split at blanks, and quotes keep them") {
+  using Words = std::vector<std::string>;
+  CHECK(parse_words(given("ssh")) == Words{"ssh"});
+  CHECK(parse_words(given("  ssh  -o 'A B' \"c d\"e f\\ g")) == Words{"ssh", "-o", "A B", "c de", "f g"});
+  CHECK(parse_words(given("x ''")) == Words{"x", ""});
+  for (const char* bad : {"", "   ", "ssh 'x", "ssh \"x", "'' x"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_words, bad));
+  }
+}
+
+TEST_CASE("is_host takes torchrun's words") {
+  CHECK(parse_rdzv_conf(given("is_host=True")).is_host == true);
+  CHECK(parse_rdzv_conf(given("is_host=n")).is_host == false);
+  CHECK_FALSE(parse_rdzv_conf(given("")).is_host);
+  CHECK(refuses(parse_rdzv_conf, "is_host=maybe"));
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/exit_report/exit_report.hpp"
+
+#include "catch.hpp"
+#include "tests/unit/launcher/exit_report/reports.hpp"
+
+#include <signal.h>
+
+using namespace muster::launcher;
+using muster::agent::NodeOutcome;
+using muster::agent::NodeReport;
+using muster::agent::WorkerOutcome;
+
+namespace {
+
+constexpr auto kFailed = WorkerOutcome::failed_by_itself;
+constexpr auto kStopped = WorkerOutcome::stopped_by_us;
+constexpr auto kSucceeded = WorkerOutcome::succeeded;
+
+/// Two workers of which rank 1 failed first.
+NodeReport failed_with(const muster::agent::ExitStatus& status) {
+  return node(NodeOutcome::failed,
+              {worker(0, kStopped, killed_by(SIGTERM), 2), worker(1, kFailed, status, 1)});
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("Exit codes") {
+  const NodeReport good = node(NodeOutcome::succeeded, {worker(0, kSucceeded, exited(0), 1)});
+  const NodeReport stopped = node(NodeOutcome::stopped, {worker(0, kStopped, killed_by(SIGTERM), 1)});
+  NodeReport broken = node(NodeOutcome::agent_error, {});
+  broken.error = "the store could not listen";
+  NodeReport not_started = node(NodeOutcome::failed, {worker(0, WorkerOutcome::not_started, exited(127), 0)});
+  NodeReport not_executable =
+      node(NodeOutcome::failed, {worker(0, WorkerOutcome::not_started, exited(0), 0)});
+
+  struct Row {
+    std::vector<NodeReport> reports;
+    JobEnd end;
+    int exit_code;
+    JobOutcome outcome;
+  };
+
+  using Cause = JobEnd::Cause;
+  const Row rows[] = {
+      {{good}, {}, 0, JobOutcome::succeeded},
+      {{failed_with(exited(3))}, {}, 3, JobOutcome::failed},
+      {{failed_with(exited(255))}, {}, 255, JobOutcome::failed},
+      {{failed_with(killed_by(SIGSEGV))}, {}, 139, JobOutcome::failed},
+      {{failed_with(killed_by(SIGKILL))}, {}, 137, JobOutcome::failed},
+      {{not_started}, {}, 127, JobOutcome::failed},
+      {{not_executable}, {}, 126, JobOutcome::failed},
+      {{stopped}, {Cause::interrupted, SIGINT, ""}, 130, JobOutcome::interrupted},
+      {{stopped}, {Cause::interrupted, SIGTERM, ""}, 143, JobOutcome::interrupted},
+      {{stopped}, {Cause::interrupted, SIGHUP, ""}, 129, JobOutcome::interrupted},
+      {{stopped}, {Cause::interrupted, SIGQUIT, ""}, 131, JobOutcome::interrupted},
+      {{good}, {Cause::interrupted, SIGINT, ""}, 130, JobOutcome::interrupted},
+      {{stopped}, {Cause::deadline, 0, ""}, 124, JobOutcome::deadline},
+      {{}, {Cause::launcher_error, 0, "the agent died"}, 125, JobOutcome::launcher_error},
+      {{good}, {Cause::launcher_error, 0, "the agent died"}, 125, JobOutcome::launcher_error},
+      {{broken}, {}, 125, JobOutcome::launcher_error},
+      {{}, {}, 125, JobOutcome::launcher_error},
+      {{stopped}, {}, 125, JobOutcome::launcher_error},
+  };
+  int index = 0;
+  for (const Row& row : rows) {
+    CAPTURE(index++);
+    const ExitReport report = make_exit_report(job(), row.reports, row.end);
+    CHECK(report.exit_code == row.exit_code);
+    CHECK(report.outcome == row.outcome);
+  }
+}
+
+TEST_CASE("The root cause is the failure that arrived first, not the lowest rank or the first second") {
+  const NodeReport report = node(
+      NodeOutcome::failed, {worker(0, kFailed, exited(1), 3), worker(1, kStopped, killed_by(SIGTERM), 1),
+                            worker(2, kFailed, killed_by(SIGABRT), 2), worker(3, kSucceeded, exited(0), 4)});
+  const ExitReport verdict = make_exit_report(job(), {report}, {});
+  REQUIRE(verdict.root() != nullptr);
+  CHECK(verdict.root()->rank == 2);
+  CHECK(verdict.exit_code == 134);
+  const ExitReport second_node = make_exit_report(job(), {node(NodeOutcome::stopped, {}), report}, {});
+  CHECK(second_node.root_node == 1);
+}
+
+TEST_CASE("A success says nothing, unless something is worth knowing") {
+  NodeReport report = node(NodeOutcome::succeeded, {worker(0, kSucceeded, exited(0), 1)});
+  CHECK(to_text(make_exit_report(job(), {report}, {})).empty());
+  report.leftovers = {"4711 sleep"};
+  report.notes = {"log of rank 0 is cut"};  // said by the agent when it happened
+  CHECK(to_text(make_exit_report(job(), {report}, {})) ==
+        "muster: note: left running by a worker, ended by us: 4711 sleep\n");
+}
+
+TEST_CASE("Text of a failure with a traceback") {
+  NodeReport report =
+      node(NodeOutcome::failed,
+           {worker(0, kStopped, killed_by(SIGTERM), 2), worker(1, kFailed, exited(3), 1),
+            worker(2, kStopped, killed_by(SIGKILL), 4), worker(3, kFailed, killed_by(SIGSEGV, true), 3)});
+  report.restarts = 2;
+  report.max_restarts = 2;
+  report.leftovers = {"4711 sleep"};
+  report.workers[1].error.message = "ValueError: bad\x1b[2J thing";
+  report.workers[1].error.traceback = "Traceback (most recent call last):\n  File \"train.py\", line 7\n";
+  report.workers[1].error_file = "/logs/1/error.json";
+  report.workers[1].stderr_log = "/logs/1/stderr.log";
+  report.workers[1].last_lines = {"not shown: the traceback says more"};
+  JobSpec spec = job();
+  spec.agent.output.log_dir = "/logs";
+  CHECK(to_text(make_exit_report(spec, {report}, {})) ==
+        "muster: error: train.py failed: rank 1 on node7: exit code 3\n"
+        "  process    pid 101, local rank 1\n"
+        "  error\n"
+        "    | ValueError: bad\\x1b[2J thing\n"
+        "  traceback\n"
+        "    | Traceback (most recent call last):\n"
+        "    |   File \"train.py\", line 7\n"
+        "  error file /logs/1/error.json\n"
+        "  stderr     /logs/1/stderr.log\n"
+        "  others     failed by itself: rank 3 (killed by SIGSEGV (core dumped))\n"
+        "  others     stopped by us: rank 0\n"
+        "  others     stopped by us, with KILL: rank 2\n"
+        "  restarts   2 of 2 used\n"
+        "  leftover   left running by a worker, ended by us: 4711 sleep\n"
+        "  logs       /logs\n"
+        "  exit code  3\n");
+}
+
+TEST_CASE("Text of a crash without an error file shows the last lines and what to do") {
+  NodeReport report = failed_with(killed_by(SIGSEGV));
+  report.workers[1].last_lines = {"epoch 3", "caf\xc3\xa9 \xe2\x80\x93 loss 0.1\r"};
+  CHECK(
+      to_text(make_exit_report(job(), {report}, {})) ==
+      "muster: error: train.py failed: rank 1 on node7: killed by SIGSEGV\n"
+      "  process    pid 101, local rank 1\n"
+      "  last lines\n"
+      "    | epoch 3\n"
+      "    | caf\xc3\xa9 \xe2\x80\x93 loss 0.1\\x0d\n"
+      "  others     stopped by us: rank 0\n"
+      "  exit code  139\n"
+      "  next       let it leave a core file (ulimit -c unlimited), or set PYTHONFAULTHANDLER=1 for a Python "
+      "traceback\n");
+}
+
+TEST_CASE("Text of a program that could not be started") {
+  NodeReport report = node(NodeOutcome::failed, {worker(0, WorkerOutcome::not_started, exited(126), 0),
+                                                 worker(1, WorkerOutcome::not_started, exited(126), 0)});
+  report.workers[0].start_error = "Exec format error";
+  CHECK(to_text(make_exit_report(job(), {report}, {})) ==
+        "muster: error: train.py failed: rank 0 on node7: could not be started: Exec format error\n"
+        "  others     not started: rank 1\n"
+        "  exit code  126\n");
+}
+
+TEST_CASE("Text of an interrupted job and of one that took too long") {
+  const NodeReport report = node(
+      NodeOutcome::stopped, {worker(0, kStopped, killed_by(SIGTERM), 1), worker(1, kStopped, exited(0), 2),
+                             worker(2, kSucceeded, exited(0), 3), worker(3, kFailed, exited(9), 4)});
+  CHECK(to_text(make_exit_report(job(), {report}, {JobEnd::Cause::interrupted, SIGINT, ""})) ==
+        "muster: train.py stopped: interrupted by SIGINT\n"
+        "  failed     rank 3 on node7: exit code 9, pid 103, local rank 3\n"
+        "  others     stopped by us: ranks 0, 1\n"
+        "  others     succeeded: rank 2\n"
+        "  exit code  130\n");
+  JobSpec spec = job();
+  spec.deadline = std::chrono::milliseconds(1500);
+  const std::string text = to_text(make_exit_report(spec, {}, {JobEnd::Cause::deadline, 0, ""}));
+  CHECK(contains(text, "muster: train.py stopped: not finished after 1.5 s (--timeout)\n"));
+  CHECK(contains(text, "  exit code  124\n"));
+}
+
+TEST_CASE("Text of our own failure does not blame the program") {
+  const std::string text = to_text(
+      make_exit_report(job(), {}, {JobEnd::Cause::launcher_error, 0, "the agent was killed by SIGKILL"}));
+  CHECK(text ==
+        "muster: error: train.py stopped because muster failed: the agent was killed by SIGKILL\n"
+        "  exit code  125\n");
+}
+
+TEST_CASE("Who waited for whom, and what the culprit did last") {
+  NodeReport report = node(NodeOutcome::failed,
+                           {worker(0, kFailed, exited(1), 1), worker(1, kStopped, killed_by(SIGTERM), 2)});
+  report.calls = {"rank 1 never entered barrier #3"};
+  report.workers[1].call.text = "in no call";
+  report.workers[1].call.recent = {"world: barrier #1, 1.0 ms", "world: barrier #2, \033[1m"};
+  CHECK(contains(to_text(make_exit_report(job(), {report}, {})),
+                 "  process    pid 100, local rank 0\n"
+                 "  calls      rank 1 never entered barrier #3\n"
+                 "  last calls of rank 1 (in no call)\n"
+                 "    | world: barrier #1, 1.0 ms\n"
+                 "    | world: barrier #2, \\x1b[1m\n"
+                 "  others     stopped by us: rank 1\n"));
+}
+
+TEST_CASE("Long quotes are cut at the front and many failures are counted") {
+  NodeReport report = node(NodeOutcome::failed, {});
+  for (int rank = 0; rank < 20; ++rank) report.workers.push_back(worker(rank, kFailed, exited(1), rank + 1));
+  for (int line = 0; line < 100; ++line)
+    report.workers[0].last_lines.push_back("line " + std::to_string(line));
+  const std::string text = to_text(make_exit_report(job(), {report}, {}));
+  CHECK(contains(text, "  last lines (60 earlier lines left out)\n    | line 60\n"));
+  CHECK(contains(text, "    | line 99\n"));
+  CHECK(contains(text, "rank 8 (exit code 1); and 11 more\n"));
+}

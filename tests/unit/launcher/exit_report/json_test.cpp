@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+#include "tests/unit/launcher/exit_report/reports.hpp"
+
+#include <nlohmann/json.hpp>
+#include <signal.h>
+
+using namespace muster::launcher;
+using muster::agent::NodeOutcome;
+using muster::agent::WorkerOutcome;
+using Json = nlohmann::json;
+
+TEST_CASE("The report as JSON holds the verdict, the root cause and every node") {
+  muster::agent::NodeReport report =
+      node(NodeOutcome::failed, {worker(0, WorkerOutcome::stopped_by_us, killed_by(SIGTERM), 2),
+                                 worker(1, WorkerOutcome::failed_by_itself, killed_by(SIGSEGV), 1)});
+  report.workers[1].last_lines = {"bytes \xff that are no text"};
+  const Json value = Json::parse(to_json(make_exit_report(job(), {report}, {})));
+  CHECK(value.at("schema") == "muster.report");
+  CHECK(value.at("version") == 1);
+  CHECK(value.at("outcome") == "failed");
+  CHECK(value.at("exit_code") == 139);
+  CHECK(value.at("program") == "train.py");
+  CHECK(value.at("run_id") == "job1");
+  CHECK(value.at("root_cause").at("rank") == 1);
+  CHECK(value.at("root_cause").at("outcome") == "failed_by_itself");
+  CHECK(value.at("root_cause").at("status").at("value") == SIGSEGV);
+  CHECK(value.at("nodes").size() == 1);
+  CHECK(value.at("nodes")[0].at("workers").size() == 2);
+}
+
+TEST_CASE("Each outcome has its word, and no root cause is null") {
+  using Cause = JobEnd::Cause;
+  const auto value = [](const std::vector<muster::agent::NodeReport>& reports, const JobEnd& end) {
+    return Json::parse(to_json(make_exit_report(job(), reports, end)));
+  };
+  const auto good = node(NodeOutcome::succeeded, {worker(0, WorkerOutcome::succeeded, exited(0), 1)});
+  CHECK(value({good}, {}).at("outcome") == "succeeded");
+  CHECK(value({good}, {}).at("root_cause").is_null());
+  CHECK(value({}, {Cause::interrupted, SIGINT, ""}).at("outcome") == "interrupted");
+  CHECK(value({}, {Cause::deadline, 0, ""}).at("outcome") == "deadline");
+  CHECK(value({}, {Cause::launcher_error, 0, "x"}).at("outcome") == "launcher_error");
+}
+
+TEST_CASE("The error file that goes up carries the error code inside message") {
+  const std::string usual =
+      R"({"message":{"message":"ValueError: x","extraInfo":{"py_callstack":"t","timestamp":"17"}}})";
+  const Json with_code = Json::parse(error_file_with_code(usual, exited(3)));
+  CHECK(with_code.at("message").at("errorCode") == 3);
+  CHECK(with_code.at("message").at("extraInfo").at("timestamp") == "17");
+  CHECK(Json::parse(error_file_with_code(usual, killed_by(SIGKILL))).at("message").at("errorCode") == -9);
+  const std::string plain = R"({"message":"text","timestamp":5})";
+  CHECK(Json::parse(error_file_with_code(plain, exited(3))) == Json::parse(plain));
+  for (const std::string& odd :
+       {std::string("not json"), std::string(""), std::string("[1]"), std::string("{}")}) {
+    CAPTURE(odd);
+    const Json wrapped = Json::parse(error_file_with_code(odd, exited(3)));
+    CHECK(wrapped.at("message").at("message") == odd);
+    CHECK(wrapped.at("message").at("errorCode") == 3);
+  }
+  CHECK(error_file_with_code("{\"message\":{\"message\":\"\xc3\xa9\"}}", exited(1)).find("\\u00e9") !=
+        std::string::npos);
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+#include "launcher/exit_report/exit_report.hpp"
+#include "tests/unit/launcher/exit_report/reports.hpp"
+
+#include <signal.h>
+
+using namespace muster::launcher;
+using muster::agent::NodeOutcome;
+using muster::agent::NodeReport;
+using muster::agent::WorkerOutcome;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+NodeReport on(const std::string& name, NodeReport report) {
+  report.node = name;
+  report.host = name;
+  for (auto& worker : report.workers) worker.host = name;
+  return report;
+}
+
+NodeReport failed_on(const std::string& name, int rank, int code) {
+  return on(name,
+            node(NodeOutcome::failed, {worker(rank, WorkerOutcome::failed_by_itself, exited(code), 1)}));
+}
+
+NodeReport stopped_on(const std::string& name, int rank, const std::string& because_of) {
+  NodeReport report = on(
+      name, node(NodeOutcome::failed, {worker(rank, WorkerOutcome::stopped_by_us, killed_by(SIGTERM), 1)}));
+  report.ended_by = {because_of, because_of, 3, 7, "rank 3 on " + because_of + ": exit code 7"};
+  return report;
+}
+
+JobSpec four_nodes() {
+  JobSpec spec = job();
+  spec.nodes.resize(4);
+  return spec;
+}
+
+ExitReport report_of(const std::vector<NodeReport>& reports, const JobEnd& end = {}) {
+  return make_exit_report(four_nodes(), reports, end);
+}
+
+JobEnd with_hosts(std::vector<HostFailure> hosts) {
+  JobEnd end;
+  end.hosts = std::move(hosts);
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("The root cause is on the node that nobody else ended, whichever report comes first") {
+  // n1's worker failed, too, when its peer was gone.
+  NodeReport second = failed_on("n1", 1, 5);
+  second.ended_by = {"n3", "n3", 3, 7, "rank 3 on n3: exit code 7"};
+  const ExitReport report = report_of({stopped_on("n0", 0, "n3"), second, failed_on("n3", 3, 7)});
+  CHECK(report.exit_code == 7);
+  CHECK(report.cause == "rank 3 on n3: exit code 7");
+  CHECK(contains(to_text(report), "failed by itself: rank 1 (exit code 5)"));
+  CHECK(contains(to_text(report), "stopped by us: rank 0"));
+}
+
+TEST_CASE("Where the report of the failure itself is missing, the others say what they were told") {
+  const ExitReport report = report_of({stopped_on("n0", 0, "n3")});
+  CHECK(report.outcome == JobOutcome::failed);
+  CHECK(report.exit_code == 7);
+  CHECK(report.cause == "rank 3 on n3: exit code 7");
+  CHECK(contains(report.advice, "n3"));
+}
+
+TEST_CASE("A host that cannot be started is named with cause and advice, and is nobody's worker's fault") {
+  const ExitReport one =
+      report_of({}, with_hosts({{"n2", "ssh: connection refused", "check that sshd runs there", false}}));
+  CHECK(one.exit_code == 125);
+  const std::string text = to_text(one);
+  CHECK(text.starts_with("muster: error: train.py was not started: n2: ssh: connection refused\n"));
+  CHECK(contains(text, "  next       check that sshd runs there\n"));
+  CHECK_FALSE(contains(text, "  host "));
+
+  const ExitReport two =
+      report_of({}, with_hosts({{"n2", "ssh: connection refused", "check sshd", false},
+                                {"n3", "ssh: no answer within 10 s", "check the host", false}}));
+  const std::string both = to_text(two);
+  CHECK(
+      contains(both, "2 of 4 hosts could not be started: n2 (ssh: connection refused), n3 (ssh: no answer"));
+  CHECK(contains(both, "  host       n2: ssh: connection refused; check sshd\n"));
+  CHECK(contains(both, "  host       n3: ssh: no answer within 10 s; check the host\n"));
+  CHECK(contains(to_json(two), "\"node\": \"n3\""));
+}
+
+TEST_CASE("A lost node is the cause unless a worker failed before") {
+  const JobEnd lost = with_hosts({{"n1", "the agent process was lost (killed by SIGKILL)", "", true}});
+  const ExitReport alone = report_of({stopped_on("n0", 0, "n1")}, lost);
+  CHECK(alone.exit_code == 125);
+  CHECK(alone.cause == "n1 was lost: the agent process was lost (killed by SIGKILL)");
+  CHECK(to_text(alone).starts_with("muster: error: train.py stopped: n1 was lost: "));
+
+  const JobEnd told = with_hosts({{"n1", "node n1 is lost: silent for 5000 ms", "", true}});
+  CHECK(report_of({stopped_on("n0", 0, "n1")}, told).cause == "node n1 is lost: silent for 5000 ms");
+
+  const ExitReport after = report_of({failed_on("n0", 0, 9)}, lost);
+  CHECK(after.exit_code == 9);
+  CHECK(contains(to_text(after), "  lost       n1: the agent process was lost"));
+}
+
+TEST_CASE("A host that the job could do without changes no exit code, and is named") {
+  HostFailure refused{"n2", "ssh: connection refused", "check sshd", false, true};
+  const NodeReport good = on("n0", node(NodeOutcome::succeeded, {}));
+  const ExitReport fewer = report_of({good, on("n1", good)}, with_hosts({refused}));
+  CHECK(fewer.exit_code == 0);
+  CHECK(contains(to_text(fewer),
+                 "note: the job ended without n2, which could not be started: ssh: connection refused"));
+  const ExitReport after = report_of({failed_on("n0", 0, 9)}, with_hosts({refused}));
+  CHECK(after.exit_code == 9);
+  CHECK(contains(to_text(after), "  host       n2: ssh: connection refused"));
+
+  HostFailure lost{"n1", "the agent process was lost", "", true, true};
+  CHECK(report_of({good}, with_hosts({lost})).exit_code == 0);
+  CHECK(report_of({stopped_on("n0", 0, "n1")}, with_hosts({lost})).exit_code == 125);
+}
+
+TEST_CASE("A node that gave up before the last round of an elastic job changes no exit code, and is named") {
+  JobSpec spec = four_nodes();
+  spec.agent.min_nodes = 2;
+  spec.agent.max_nodes = 3;
+  std::vector<NodeReport> reports = {
+      on("n2",
+         node(NodeOutcome::agent_error, {worker(2, WorkerOutcome::stopped_by_us, killed_by(SIGTERM), 1)})),
+      on("n0", node(NodeOutcome::succeeded, {worker(0, WorkerOutcome::succeeded, exited(0), 1)})),
+      on("n1", node(NodeOutcome::succeeded, {worker(1, WorkerOutcome::succeeded, exited(0), 1)}))};
+  reports[0].error = "the guardian process of n2 was killed";
+  reports[1].round = reports[2].round = 1;
+  reports[1].restarts = reports[2].restarts = 1;
+  const ExitReport report = make_exit_report(spec, reports, {});
+  CHECK(report.exit_code == 0);
+  CHECK(report.restarts() == 1);
+  CHECK(to_text(report) ==
+        "muster: note: the job ended without n2, which gave up: the guardian process of n2 was killed\n");
+
+  SECTION("a node that never joined") {
+    reports[0].workers.clear();
+    CHECK(make_exit_report(spec, reports, {}).exit_code == 0);
+  }
+  SECTION("its error came after its part in the last round") {
+    reports[0].round = 1;
+    CHECK(make_exit_report(spec, reports, {}).exit_code == 125);
+  }
+  SECTION("fewer than the job needs are left") {
+    spec.agent.min_nodes = 3;
+    spec.agent.max_nodes = 4;
+    CHECK(make_exit_report(spec, reports, {}).exit_code == 125);
+  }
+  SECTION("the job is not elastic") {
+    spec.agent.max_nodes = 2;
+    CHECK(make_exit_report(spec, reports, {}).exit_code == 125);
+  }
+  SECTION("a worker of another node failed") {
+    reports[2].outcome = NodeOutcome::failed;
+    reports[2].workers[0] = worker(1, WorkerOutcome::failed_by_itself, exited(4), 1);
+    CHECK(make_exit_report(spec, reports, {}).exit_code == 4);
+  }
+}
+
+TEST_CASE("Nodes that said nothing are named") {
+  JobEnd end;
+  end.unreported = {"n1", "n2"};
+  const NodeReport good = on("n0", node(NodeOutcome::succeeded, {}));
+  CHECK(report_of({good}, end).exit_code == 125);
+  CHECK(contains(report_of({good}, end).cause, "n1, n2"));
+  end.cause = JobEnd::Cause::interrupted;
+  end.signal = SIGINT;
+  CHECK(report_of({good}, end).exit_code == 130);
+  CHECK(contains(to_text(report_of({good}, end)), "  missing    no report from n1, n2\n"));
+}
+
+TEST_CASE("Text from other hosts cannot reach the terminal raw") {
+  CHECK_FALSE(contains(to_text(report_of({}, with_hosts({{"n2", "\x1b[2J", "\x1b]0;x", false}}))), "\x1b"));
+}

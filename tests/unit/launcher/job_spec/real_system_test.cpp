@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "catch.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "launcher/job_spec/log_directory.hpp"
+#include "launcher/job_spec/system.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+using namespace muster::launcher;
+namespace fs = std::filesystem;
+
+namespace {
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() : path_(fs::temp_directory_path() / "muster_test_XXXXXX") {
+    std::string pattern = path_.string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+
+  ~TemporaryDirectory() { fs::remove_all(path_); }
+
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+void write_file(const std::string& path, const std::string& text, mode_t mode) {
+  std::ofstream(path) << text;
+  chmod(path.c_str(), mode);
+}
+
+}  // namespace
+
+TEST_CASE("Addresses of this machine are told from others") {
+  const RealSystem system;
+  CHECK(system.local_address("localhost") == "127.0.0.1");
+  CHECK(system.local_address("127.0.0.1") == "127.0.0.1");
+  CHECK(system.local_address("127.8.9.10") == "127.8.9.10");
+  CHECK_FALSE(system.local_address("192.0.2.1"));  // documentation network: nobody's
+  CHECK_FALSE(system.local_address("0.0.0.0"));
+  CHECK_FALSE(system.local_address("::"));
+}
+
+TEST_CASE("Kinds of files and their interpreters") {
+  const TemporaryDirectory directory;
+  const RealSystem system;
+  write_file(directory / "tool", "#! /bin/sh -e\n", 0755);
+  write_file(directory / "text", "print(1)\n", 0644);
+  write_file(directory / "binary", std::string("\x7f\x45LF", 4), 0755);
+  CHECK(system.file_kind(directory / "tool") == FileKind::executable);
+  CHECK(system.file_kind(directory / "text") == FileKind::readable);
+  CHECK(system.file_kind(directory / ".") == FileKind::directory);
+  CHECK(system.file_kind(directory / "none") == FileKind::missing);
+  CHECK(system.shebang(directory / "tool") == "/bin/sh");
+  CHECK(system.shebang(directory / "text").empty());
+  CHECK(system.shebang(directory / "binary").empty());
+  CHECK(system.can_write_file(directory / "new"));
+  CHECK_FALSE(system.can_write_file(directory / "none/new"));
+  CHECK_FALSE(system.can_write_file(directory / "."));
+}
+
+TEST_CASE("Job ids are UUIDs and differ") {
+  const RealSystem system;
+  const std::string id = system.new_job_id();
+  CHECK(id.size() == 36);
+  CHECK(id[14] == '4');
+  CHECK(id != system.new_job_id());
+  CHECK(system.cpu_count() >= 1);
+  CHECK(system.host_name().find('.') == std::string::npos);
+}
+
+TEST_CASE("The log directory is made with its parents, private and new each time") {
+  const TemporaryDirectory base;
+  const LogDirectory planned = plan_log_directory(base / "a/b", "", "job 1");
+  const std::string first = create_log_directory(planned);
+  const std::string second = create_log_directory(planned);
+  CHECK(first != second);
+  CHECK(first.find(base / "a/b/job_1_") == 0);
+  CHECK((fs::status(first).permissions() & fs::perms::all) == fs::perms::owner_all);
+  CHECK(create_log_directory({}).empty());
+}
+
+TEST_CASE("A log directory that cannot be made is exit code 125") {
+  const TemporaryDirectory base;
+  write_file(base / "file", "", 0644);
+  for (const std::string& bad : {base / "file", base / "file/below", std::string("/proc/logs")}) {
+    CAPTURE(bad);
+    try {
+      create_log_directory(plan_log_directory(bad, "", "x"));
+      FAIL("accepted");
+    } catch (const LaunchError& error) {
+      CHECK(error.exit_code() == 125);
+      CHECK(std::string(error.what()).find(bad) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("A host of a list that is this machine") {
+  const RealSystem system;
+  for (const char* here : {"localhost", "LOCALHOST", "127.0.0.1", "127.0.0.9"}) {
+    CAPTURE(here);
+    CHECK(system.is_this_machine(here));
+  }
+  CHECK(system.is_this_machine(system.host_name()));
+  for (const char* elsewhere : {"192.0.2.1", "no-such-host.invalid", "0.0.0.0", "", "fe80::1%nowhere"}) {
+    CAPTURE(elsewhere);
+    CHECK_FALSE(system.is_this_machine(elsewhere));
+  }
+}
+
+TEST_CASE("Files are read up to a limit, or the reason is said") {
+  const RealSystem system;
+  std::string reason;
+  CHECK(system.file_text("/dev/zero", 5000, reason)->size() == 5001);
+  CHECK(system.file_text("/proc/self/comm", 100, reason)->ends_with("\n"));
+  CHECK_FALSE(system.file_text("/no/such/file", 100, reason));
+  CHECK(reason == "No such file or directory");
+  CHECK_FALSE(system.file_text("/", 100, reason));
+  CHECK(reason == "Is a directory");
+}
+
+TEST_CASE("The environment and the directory are ours") {
+  const RealSystem system;
+  setenv("MUSTER_TEST_VARIABLE", "a=b", 1);
+  bool found = false;
+  for (const auto& [name, value] : system.environment())
+    if (name == "MUSTER_TEST_VARIABLE") found = value == "a=b";
+  CHECK(found);
+  unsetenv("MUSTER_TEST_VARIABLE");
+  const std::string here = system.current_directory();
+  CHECK(system.file_kind(here) == FileKind::directory);
+  const std::string before = system.variable("PWD").value_or("");
+  setenv("PWD", "/proc", 1);  // not where we are
+  CHECK(system.current_directory() != "/proc");
+  setenv("PWD", before.c_str(), 1);
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_job.hpp"
+
+#include "catch.hpp"
+#include "launcher/cli/parse_options.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "launcher/job_spec/dry_run.hpp"
+#include "tests/unit/launcher/job_spec/fake_system.hpp"
+
+#include <signal.h>
+
+using namespace muster::launcher;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+ResolvedJob resolve(const Arguments& arguments, const FakeSystem& system = {}) {
+  return resolve_job(
+      parse_run_options(arguments, [&system](const std::string& name) { return system.variable(name); }),
+      system);
+}
+
+std::string error_of(const Arguments& arguments, const FakeSystem& system = {}, int exit_code = 2) {
+  try {
+    resolve(arguments, system);
+  } catch (const LaunchError& error) {
+    CHECK(error.exit_code() == exit_code);
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::optional<std::string> worker_variable(const ResolvedJob& job, const std::string& name) {
+  for (const auto& [key, value] : job.spec.agent.environment)
+    if (key == name) return value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+TEST_CASE("A plain job is c10d on loopback, a free port and a random id") {
+  const JobSpec spec = resolve({"train.py", "--epochs", "3"}).spec;
+  CHECK(spec.rdzv_backend == "c10d");
+  CHECK(spec.agent.run_id == "random-id");
+  CHECK(spec.agent.store.host == "127.0.0.1");
+  CHECK(spec.agent.store.port == 0);
+  CHECK(spec.agent.store.same_user_only);
+  CHECK(spec.agent.workers == 1);
+  CHECK(spec.agent.host == "node7");
+  CHECK(spec.agent.command == Arguments{"python3", "-u", "train.py", "--epochs", "3"});
+  CHECK(spec.agent.first_script_argument == 3);
+  CHECK(spec.agent.output.log_dir == "/tmp/muster_random-id_XXXXXX");
+  CHECK(spec.agent.output.log_dir_is_temporary);
+  CHECK(spec.plain_output());
+  CHECK(spec.deadline.count() == 0);
+  CHECK(spec.agent.shutdown_timeout.count() == 30000);
+}
+
+TEST_CASE("The store's address and port follow torchrun 2.14") {
+  struct Row {
+    Arguments flags;
+    std::string backend, id, host;
+    int port;
+  };
+
+  const Row rows[] = {
+      {{"--standalone"}, "c10d", "random-id", "127.0.0.1", 0},
+      {{"--standalone", "--rdzv-id=x", "--master-port=5", "--rdzv-backend=etcd"},
+       "c10d",
+       "random-id",
+       "127.0.0.1",
+       0},
+      {{"--master-port", "1234"}, "static", "none", "127.0.0.1", 1234},
+      {{"--rdzv-backend", "static"}, "static", "none", "127.0.0.1", 29500},
+      {{"--node-rank", "0"}, "static", "none", "127.0.0.1", 29500},
+      {{"--master-addr", "10.0.0.7"}, "c10d", "random-id", "10.0.0.7", 0},
+      {{"--master-addr", "node7", "--master-port", "5"}, "static", "none", "10.0.0.7", 5},
+      {{"--master-addr", "[::1]"}, "c10d", "random-id", "::1", 0},
+      {{"--local-addr", "10.0.0.7"}, "c10d", "random-id", "10.0.0.7", 0},
+      {{"--rdzv-endpoint", "localhost:7"}, "static", "none", "127.0.0.1", 7},
+      {{"--rdzv-backend=c10d", "--rdzv-endpoint=node7:29400"}, "c10d", "none", "127.0.0.1", 0},
+      {{"--rdzv-backend=c10d", "--rdzv-id=job1"}, "c10d", "job1", "127.0.0.1", 0},
+      {{"--rdzv-id=job1"}, "c10d", "job1", "127.0.0.1", 0},
+      {{"--nnodes=1:4"}, "c10d", "random-id", "127.0.0.1", 0},
+  };
+  for (const Row& row : rows) {
+    Arguments arguments = row.flags;
+    CAPTURE(arguments);
+    arguments.push_back("train.py");
+    const JobSpec spec = resolve(arguments).spec;
+    CHECK(spec.rdzv_backend == row.backend);
+    CHECK(spec.agent.run_id == row.id);
+    CHECK(spec.agent.store.host == row.host);
+    CHECK(spec.agent.store.port == row.port);
+  }
+  CHECK(resolve({"--nnodes=1:4", "true"}).spec.agent.max_nodes == 4);
+  CHECK(resolve({"--rdzv-backend=c10d", "--master-port=5", "true"}).notices.size() == 1);
+}
+
+TEST_CASE("What one machine cannot do is refused in one line that names flag and value") {
+  CHECK(contains(error_of({"--nnodes=2", "true"}), "--nnodes=2 needs more than one node"));
+  CHECK(contains(error_of({"--nnodes=2:4", "true"}), "--nnodes=2:4"));
+  CHECK(contains(error_of({"--node-rank=1", "true"}), "--node-rank=1"));
+  CHECK(contains(error_of({"--rdzv-backend=etcd", "true"}), "--rdzv-backend=etcd is not available"));
+  CHECK(contains(error_of({"--rdzv-backend=etcd-v2", "true"}), "not available in this version"));
+  CHECK(contains(error_of({"--rdzv-backend=zeus", "true"}), "--rdzv-backend=zeus"));
+  CHECK(
+      contains(error_of({"--master-addr=10.0.0.8", "true"}), "'10.0.0.8' is not an address of this machine"));
+  CHECK(contains(error_of({"--master-addr=0.0.0.0", "true"}), "not an address of this machine"));
+  CHECK(contains(error_of({"--local-addr=10.0.0.8", "true"}), "--local-addr=10.0.0.8"));
+  CHECK(
+      contains(error_of({"--rdzv-backend=c10d", "--rdzv-endpoint=far:1", "true"}), "--rdzv-endpoint=far:1"));
+  CHECK(contains(error_of({"--rdzv-endpoint=far:1", "true"}), "'far' is not an address of this machine"));
+  CHECK(contains(error_of({"--rdzv-backend=static", "--nnodes=1:2", "true"}), "elastic"));
+  CHECK(contains(error_of({"--numa-binding=node", "--bind-to=core", "true"}), "contradict each other"));
+  CHECK(contains(error_of({"--logs-specs=mine", "true"}), "--logs-specs=mine"));
+  CHECK(contains(error_of({"--event-log-handler=console", "true"}), "--event-log-handler=console"));
+  CHECK(error_of({"--event-log-handler=null", "true"}).empty());
+  FakeSystem system;
+  system.variables["PET_NNODES"] = "3";
+  CHECK(contains(error_of({"true"}, system), "PET_NNODES=3 needs more than one node"));
+}
+
+TEST_CASE("Worker counts: numbers and words") {
+  FakeSystem gpus;
+  gpus.gpus = {4, ""};
+  CHECK(resolve({"--nproc-per-node=3", "true"}).spec.agent.workers == 3);
+  CHECK(resolve({"--nproc-per-node=cpu", "true"}).spec.agent.workers == 6);
+  CHECK(resolve({"--nproc-per-node=auto", "true"}).spec.agent.workers == 6);
+  CHECK(resolve({"--nproc-per-node=auto", "true"}, gpus).spec.agent.workers == 4);
+  CHECK(resolve({"--nproc-per-node=gpu", "true"}, gpus).spec.agent.workers == 4);
+  CHECK(contains(error_of({"--nproc-per-node=gpu", "true"}), "no GPU is visible: NVML cannot be loaded"));
+  for (const char* bad : {"0", "-1", "tpu", "xpu", "", "1.5", "65537"}) {
+    CAPTURE(bad);
+    CHECK(contains(error_of({std::string("--nproc-per-node=") + bad, "true"}), "--nproc-per-node="));
+  }
+}
+
+TEST_CASE("Several workers get one OpenMP thread each unless the user said otherwise") {
+  const ResolvedJob two = resolve({"--nproc-per-node=2", "true"});
+  CHECK(worker_variable(two, "OMP_NUM_THREADS") == "1");
+  CHECK(two.notices.size() == 1);
+  CHECK_FALSE(worker_variable(resolve({"true"}), "OMP_NUM_THREADS"));
+  FakeSystem system;
+  system.variables["OMP_NUM_THREADS"] = "8";
+  const ResolvedJob kept = resolve({"--nproc-per-node=2", "true"}, system);
+  CHECK_FALSE(worker_variable(kept, "OMP_NUM_THREADS"));
+  CHECK(kept.notices.empty());
+}
+
+TEST_CASE("Signals remember whether the user named them") {
+  const ResolvedJob usual = resolve({"true"});
+  CHECK(usual.spec.signals ==
+        std::vector<HandledSignal>{{SIGHUP, false}, {SIGINT, false}, {SIGQUIT, false}, {SIGTERM, false}});
+  CHECK(worker_variable(usual, "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
+  const ResolvedJob named = resolve({"--signals-to-handle=SIGUSR1", "true"});
+  CHECK(named.spec.signals == std::vector<HandledSignal>{{SIGUSR1, true}});
+  CHECK(worker_variable(named, "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGUSR1");
+}
+
+TEST_CASE("Times come from flags, then variables, then defaults") {
+  FakeSystem system;
+  system.variables["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = "7";
+  CHECK(resolve({"true"}, system).spec.agent.shutdown_timeout.count() == 7000);
+  CHECK(resolve({"--shutdown-timeout=3", "true"}, system).spec.agent.shutdown_timeout.count() == 3000);
+  const JobSpec spec =
+      resolve({"--timeout=9", "--rdzv-conf=join_timeout=5,last_call_timeout=0", "--max-restarts=2", "true"})
+          .spec;
+  CHECK(spec.deadline.count() == 9000);
+  CHECK(spec.agent.join_timeout.count() == 5000);
+  CHECK(spec.agent.last_call_timeout.count() == 0);
+  CHECK(spec.agent.max_restarts == 2);
+  CHECK_FALSE(spec.agent.report_after);
+  system.variables["MUSTER_REPORT_AFTER"] = "2.5";
+  CHECK(resolve({"true"}, system).spec.agent.report_after == std::chrono::milliseconds(2500));
+  system.variables["MUSTER_REPORT_AFTER"] = "soon";
+  CHECK(contains(error_of({"true"}, system), "MUSTER_REPORT_AFTER=soon"));
+  system.variables.erase("MUSTER_REPORT_AFTER");
+  system.variables["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = "soon";
+  CHECK(contains(error_of({"true"}, system), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon"));
+}
+
+TEST_CASE("Output flags and their variables") {
+  FakeSystem system;
+  system.variables["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] = "v${rank}";
+  system.variables["TORCHELASTIC_ERROR_FILE"] = "/outer/error.json";
+  system.variables["TMPDIR"] = "/scratch/";
+  const JobSpec spec = resolve({"--tee=3", "--local-ranks-filter=0", "true"}, system).spec;
+  CHECK(spec.agent.output.line_prefix_template == "v${rank}");
+  CHECK(spec.error_file_copy == "/outer/error.json");
+  CHECK(spec.agent.output.log_dir == "/scratch/muster_random-id_XXXXXX");
+  CHECK(spec.agent.output.console_ranks->contains(0));
+  CHECK_FALSE(spec.plain_output());
+  CHECK(resolve({"--log-line-prefix-template=f", "true"}, system).spec.agent.output.line_prefix_template ==
+        "f");
+  const JobSpec kept = resolve({"--log-dir=logs", "--rdzv-id=../a b", "true"}, system).spec;
+  CHECK(kept.agent.output.log_dir == "logs/_.._a_b_XXXXXX");
+  CHECK_FALSE(kept.agent.output.log_dir_is_temporary);
+  CHECK(resolve({"--log-dir=/dev/null", "true"}).spec.agent.output.log_dir.empty());
+  CHECK(contains(error_of({"--log-dir=/dev/null", "--tee=3", "true"}), "--log-dir=/dev/null"));
+  system.files_writable = false;
+  CHECK(contains(error_of({"--report=/x/y", "true"}, system), "--report=/x/y cannot be written"));
+}
+
+TEST_CASE("Virtual local ranks need an entry of CUDA_VISIBLE_DEVICES for each worker") {
+  FakeSystem system;
+  const Arguments arguments = {"--virtual-local-rank", "--nproc-per-node=2", "true"};
+  CHECK(resolve(arguments, system).spec.agent.virtual_local_rank);
+  system.variables["CUDA_VISIBLE_DEVICES"] = "3,5";
+  CHECK(error_of(arguments, system).empty());
+  system.variables["CUDA_VISIBLE_DEVICES"] = "3";
+  CHECK(contains(error_of(arguments, system), "CUDA_VISIBLE_DEVICES=3 has 1 entries for 2 workers"));
+}
+
+TEST_CASE("The agent's part of a dry run reads back as the agent's spec") {
+  const JobSpec spec = resolve({"--tee=0:3,11:1", "--nproc-per-node=2", "--local-ranks-filter=0,1",
+                                "--duplicate-stdout-filters=a,b", "train.py", "$$", "\xff"})
+                           .spec;
+  const std::string text = to_json(spec);
+  CHECK(contains(text, "\"schema\": \"muster.job\""));
+  CHECK(contains(text, "\"version\": 1"));
+  const std::string agent = muster::agent::to_json(spec.agent);
+  CHECK(muster::agent::to_json(muster::agent::agent_spec_from_json(agent)) == agent);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_step.hpp"
+
+#include "catch.hpp"
+#include "launcher/cli/parse_options.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "tests/unit/launcher/job_spec/fake_system.hpp"
+
+using namespace muster::launcher;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+/// `srun -N3 --ntasks-per-node=1` on its second node.
+const Variables kStep = {{"SLURM_JOB_ID", "7"},
+                         {"SLURM_JOB_NODELIST", "n[00-05]"},
+                         {"SLURM_STEP_ID", "3"},
+                         {"SLURM_STEP_NODELIST", "n[02-04]"},
+                         {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
+                         {"SLURM_NODEID", "1"},
+                         {"SLURM_PROCID", "1"}};
+
+JobSpec resolve(Arguments arguments, const Variables& more = {}) {
+  FakeSystem system;
+  for (const Variables& some : {kStep, more})
+    for (const auto& [name, value] : some) system.variables[name] = value;
+  arguments.emplace_back("true");
+  const auto lookup = [&system](const std::string& name) { return system.variable(name); };
+  return resolve_job(parse_run_options(arguments, lookup), system).spec;
+}
+
+std::string error_of(const Arguments& arguments, const Variables& more = {}) {
+  try {
+    resolve(arguments, more);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("the tasks of a step are peers that meet on its first node") {
+  const JobSpec spec = resolve({});
+  CHECK(spec.form == StartForm::peer);
+  CHECK(spec.nodes.empty());
+  CHECK(spec.agent.run_id == "slurm-7-3");
+  CHECK(spec.agent.min_nodes == 3);
+  CHECK(spec.agent.max_nodes == 3);
+  CHECK(spec.agent.workers == 1);
+  CHECK(spec.peer.endpoint_host == "n02");
+  CHECK(spec.peer.endpoint_port == step_port("7", "3"));
+  CHECK_FALSE(spec.peer.hosts_coordinator);
+  CHECK(spec.peer.node_rank == 1);
+  CHECK(spec.agent.node.coordinator_host == "n02");
+  CHECK(spec.agent.node.node_rank == 1);
+  const JobSpec first = resolve({}, {{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}});
+  CHECK(first.peer.hosts_coordinator);
+  CHECK_FALSE(first.peer.hosting_inferred);
+}
+
+TEST_CASE("workers of a step's node are its GPUs, or what the flag says") {
+  CHECK(resolve({}, {{"SLURM_GPUS_ON_NODE", "4"}}).agent.workers == 4);
+  CHECK(resolve({"--nproc-per-node=2"}, {{"SLURM_GPUS_ON_NODE", "4"}}).agent.workers == 2);
+}
+
+TEST_CASE("torchrun's flags win over Slurm") {
+  CHECK(resolve({"--rdzv-id=mine"}).agent.run_id == "mine");
+  CHECK(resolve({"--nnodes=1:3"}).agent.min_nodes == 1);
+  CHECK(resolve({"--nnodes=1:3"}).peer.node_rank == -1);
+  CHECK(resolve({"--standalone"}).form == StartForm::local);
+  CHECK(resolve({"--nnodes=1"}).form == StartForm::local);
+  CHECK(resolve({"--slurm=off"}).form == StartForm::local);
+  CHECK(resolve({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7"}).peer.endpoint_host == "far");
+}
+
+TEST_CASE("what cannot be meant in a step is refused") {
+  CHECK(error_of({"--nnodes=2"}) ==
+        "--nnodes=2, but step 7.3 has 3 nodes (SLURM_STEP_NODELIST=n[02-04]); let both say the same, or "
+        "leave --nnodes "
+        "out");
+  CHECK(error_of({}, {{"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}})
+            .starts_with("Slurm step 7.3 has 2 tasks on a node"));
+}
+
+TEST_CASE("a step of one task is a job of its own") {
+  CHECK(
+      resolve({}, {{"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_STEP_NODELIST", "n02"}, {"SLURM_NODEID", "0"}})
+          .form == StartForm::local);
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/nodes/core/node_board.hpp"
+
+#include "catch.hpp"
+
+using namespace muster::launcher;
+using std::chrono::seconds;
+using Kind = NodeOrder::Kind;
+using Orders = NodeBoard::Orders;
+using TimePoint = NodeBoard::TimePoint;
+
+namespace {
+
+const TimePoint kStart{};
+
+HostFailure refused() {
+  return {"", "ssh: connection refused", "check sshd", false};
+}
+
+std::vector<std::string> names(std::size_t count) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < count; ++i) all.push_back("n" + std::to_string(i));
+  return all;
+}
+
+NodeBoard started(std::size_t count, std::size_t needed) {
+  NodeBoard board(names(count), needed);
+  for (std::size_t i = 0; i < count; ++i) board.starting(i, kStart);
+  return board;
+}
+
+}  // namespace
+
+TEST_CASE("The coordinator's node gets its part when all have greeted, the others at once") {
+  NodeBoard board = started(3, 3);
+  CHECK(board.greeted(0).empty());
+  CHECK(board.greeted(1) == Orders{{Kind::send_spec, 1}});
+  CHECK(board.greeted(2) == Orders{{Kind::send_spec, 2}, {Kind::send_spec, 0}});
+  CHECK(board.complete());
+  CHECK(board.listening() == Orders{{Kind::send_coordinator, 1}, {Kind::send_coordinator, 2}});
+  CHECK(board.listening().empty());
+  for (std::size_t i = 0; i < 3; ++i) board.reported(i);
+  CHECK_FALSE(board.over());
+  for (std::size_t i = 0; i < 3; ++i) board.ended(i);
+  CHECK(board.over());
+  CHECK(board.failures().empty());
+}
+
+TEST_CASE("The coordinator's node may be the last, or alone") {
+  NodeBoard board = started(2, 2);
+  CHECK(board.greeted(1) == Orders{{Kind::send_spec, 1}});
+  CHECK(board.greeted(0) == Orders{{Kind::send_spec, 0}});
+  NodeBoard alone = started(1, 1);
+  CHECK(alone.greeted(0) == Orders{{Kind::send_spec, 0}});
+  CHECK(alone.listening().empty());
+}
+
+TEST_CASE("A copy of muster that is on its way is what a node is waited for") {
+  NodeBoard board = started(2, 2);
+  board.greeted(0);
+  board.copying(1, 1'450'000, 12'000'000);
+  CHECK(board.waiting_text(kStart) ==
+        "1 of 2 nodes have answered; waiting for n1 (copying muster: 1.5 of 12.0 MB)");
+  board.retrying(1, "ssh: closed");
+  board.starting(1, kStart);
+  CHECK(board.waiting_text(kStart) ==
+        "1 of 2 nodes have answered; waiting for n1 (connecting for 0 s, try 2)");
+}
+
+TEST_CASE("One host that cannot be started ends the job; others that fail soon after are named, too") {
+  NodeBoard board = started(5, 5);
+  CHECK(board.greeted(0).empty());
+  CHECK(board.greeted(1) == Orders{{Kind::send_spec, 1}});
+  CHECK(board.start_failed(2, refused(), kStart) == Orders{{Kind::cut, 0}, {Kind::stop, 1}});
+  CHECK(board.start_failed(3, refused(), kStart + seconds(1)).empty());
+  CHECK(board.tick(kStart + seconds(1)).empty());
+  const TimePoint due = board.next_tick().value();
+  CHECK(due <= kStart + seconds(2));
+  CHECK(board.tick(due) == Orders{{Kind::cut, 4}});
+  CHECK_FALSE(board.next_tick());
+  // Cut by us: no failure of that host.
+  CHECK(board.start_failed(4, refused(), due).empty());
+  REQUIRE(board.failures().size() == 2);
+  CHECK(board.failures()[0].node == "n2");
+  CHECK(board.failures()[1].node == "n3");
+  CHECK_FALSE(board.over());
+  CHECK(board.lost(0, {}).empty());
+  board.reported(1);
+  board.ended(1);
+  CHECK(board.over());
+  CHECK(board.failures().size() == 2);
+}
+
+TEST_CASE("A failure counts once") {
+  NodeBoard board = started(1, 1);
+  CHECK(board.start_failed(0, refused(), kStart).empty());
+  CHECK(board.start_failed(0, refused(), kStart).empty());
+  CHECK(board.lost(0, refused()).empty());
+  CHECK(board.failures().size() == 1);
+}
+
+TEST_CASE("A node that answers after the decision to end is cut") {
+  NodeBoard board = started(2, 2);
+  CHECK(board.start_failed(0, refused(), kStart).empty());
+  CHECK(board.greeted(1) == Orders{{Kind::cut, 1}});
+}
+
+TEST_CASE("Nodes beyond those that are needed may fail to start") {
+  NodeBoard board = started(3, 2);
+  CHECK(board.greeted(0).empty());
+  CHECK(board.greeted(1) == Orders{{Kind::send_spec, 1}});
+  CHECK(board.start_failed(2, refused(), kStart) == Orders{{Kind::send_spec, 0}});
+  CHECK_FALSE(board.stopping());
+  CHECK(board.lost(1, {"", "gone", "", false}) == Orders{{Kind::stop, 0}});
+  CHECK(board.failures()[1].lost);
+
+  NodeBoard without_coordinator = started(3, 2);
+  CHECK(without_coordinator.start_failed(0, refused(), kStart).empty());
+  CHECK(without_coordinator.stopping());
+}
+
+TEST_CASE("A node that is lost ends the others") {
+  NodeBoard board = started(3, 3);
+  board.greeted(0);
+  board.greeted(1);
+  board.greeted(2);
+  board.listening();
+  CHECK(board.lost(1, {"", "killed", "", false}) == Orders{{Kind::stop, 0}, {Kind::stop, 2}});
+  REQUIRE(board.failures().size() == 1);
+  CHECK(board.failures()[0] == HostFailure{"n1", "killed", "", true});
+  CHECK(board.unreported() == std::vector<std::string>{"n0", "n2"});
+}
+
+TEST_CASE("A node that reports that it cannot do its part ends the others") {
+  NodeBoard board = started(3, 3);
+  board.greeted(0);
+  board.greeted(1);
+  board.greeted(2);
+  CHECK(board.gave_up(1) == Orders{{Kind::stop, 0}, {Kind::stop, 2}});
+  CHECK(board.gave_up(2).empty());
+  CHECK(board.failures().empty());
+  NodeBoard elastic = started(3, 2);
+  for (std::size_t i = 0; i < 3; ++i) elastic.greeted(i);
+  CHECK(elastic.gave_up(1).empty());
+  CHECK(elastic.gave_up(2) == Orders{{Kind::stop, 0}});
+}
+
+TEST_CASE("A stop reaches every node in the way that it understands") {
+  NodeBoard board(names(5), 5);
+  for (std::size_t i = 0; i < 4; ++i) board.starting(i, kStart);
+  board.greeted(0);
+  board.greeted(1);
+  board.greeted(2);
+  board.reported(2);
+  CHECK(board.stop() == Orders{{Kind::cut, 0}, {Kind::stop, 1}, {Kind::cut, 3}});
+  CHECK(board.kill() == Orders{{Kind::cut, 0}, {Kind::kill, 1}, {Kind::cut, 3}});
+  CHECK(board.cut_all() == Orders{{Kind::cut, 0}, {Kind::cut, 1}, {Kind::cut, 2}, {Kind::cut, 3}});
+  for (std::size_t i = 0; i < 4; ++i) board.lost(i, {});
+  CHECK(board.over());
+  CHECK(board.failures().empty());
+}
+
+TEST_CASE("Who is waited for, and why") {
+  NodeBoard board(names(4), 4);
+  board.starting(0, kStart);
+  board.greeted(0);
+  board.starting(1, kStart);
+  board.starting(2, kStart);
+  board.retrying(2, "ssh: the server closed the connection");
+  CHECK(board.waiting_text(kStart + seconds(4)) ==
+        "1 of 4 nodes have answered; waiting for n1 (connecting for 4 s), n2 (ssh: the server closed the "
+        "connection), n3 (its turn has not come)");
+  board.starting(2, kStart + seconds(4));
+  CHECK(board.waiting_text(kStart + seconds(5)).find("n2 (connecting for 1 s, try 2)") != std::string::npos);
+  for (std::size_t i = 1; i < 4; ++i) board.greeted(i);
+  CHECK(board.waiting_text(kStart).empty());
+
+  NodeBoard many(names(100), 100);
+  const std::string text = many.waiting_text(kStart);
+  CHECK(text.find("n7 ") != std::string::npos);
+  CHECK(text.find("n8 ") == std::string::npos);
+  CHECK(text.ends_with(" and 92 more"));
+}

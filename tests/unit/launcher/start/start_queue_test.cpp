@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/start/core/start_queue.hpp"
+
+#include "catch.hpp"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+using namespace muster::launcher;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using TimePoint = StartQueue::TimePoint;
+using Nodes = std::vector<std::size_t>;
+
+namespace {
+
+double middle() {
+  return 0.5;
+}
+
+std::vector<std::string> hosts(std::size_t count) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) names.push_back("n" + std::to_string(i));
+  return names;
+}
+
+/// A login server with OpenSSH's MaxStartups of 10:30:100, or a stricter one: strangers beyond `room` are
+/// turned away at once, the others are let in after `login`.
+std::size_t all_start_within(std::size_t agents, std::size_t room, milliseconds login, milliseconds limit,
+                             bool known_as_one = true) {
+  std::minstd_rand engine(1);
+  StartQueue queue(known_as_one ? std::vector<std::string>(agents, "gate:22") : hosts(agents), StartLimits{},
+                   [&engine] { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
+  std::multiset<std::pair<TimePoint, std::size_t>> logins;
+  std::size_t admitted = 0;
+  for (TimePoint now{}; now - TimePoint{} < limit; now += milliseconds(5)) {
+    while (!logins.empty() && logins.begin()->first <= now) {
+      queue.admitted(logins.begin()->second, now);
+      logins.erase(logins.begin());
+      ++admitted;
+    }
+    for (const std::size_t node : queue.take_due(now)) {
+      if (logins.size() < room)
+        logins.emplace(now + login, node);
+      else if (!queue.refused(node, now))
+        return admitted;
+    }
+  }
+  return admitted;
+}
+
+}  // namespace
+
+TEST_CASE("Starts are limited over all servers") {
+  StartQueue queue(hosts(100), StartLimits{}, middle);
+  const TimePoint now{};
+  CHECK(queue.take_due(now).size() == 64);
+  CHECK(queue.take_due(now).empty());
+  CHECK_FALSE(queue.next_due());
+  queue.admitted(0, now);
+  queue.failed(1);
+  CHECK(queue.take_due(now) == Nodes{64, 65});
+}
+
+TEST_CASE("One server sees only a few strangers at a time, and does not hold up another") {
+  std::vector<std::string> servers(20, "gate:22");
+  servers.push_back("n1:22");
+  StartQueue queue(servers, StartLimits{}, middle);
+  const TimePoint now{};
+  CHECK(queue.take_due(now) == Nodes{0, 1, 2, 3, 4, 5, 6, 7, 20});
+  queue.admitted(3, now);
+  CHECK(queue.take_due(now) == Nodes{8});
+}
+
+TEST_CASE("A refused start comes again after a wait that grows, and not for ever") {
+  StartQueue queue(hosts(1), StartLimits{}, middle);
+  TimePoint now{};
+  milliseconds before{0};
+  int tries = 0;
+  for (;;) {
+    REQUIRE(queue.take_due(now) == Nodes{0});
+    CHECK(queue.attempts(0) == ++tries);
+    if (!queue.refused(0, now)) break;
+    CHECK(queue.take_due(now).empty());
+    const auto wait = std::chrono::duration_cast<milliseconds>(queue.next_due().value() - now);
+    CHECK(wait >= before);
+    CHECK(wait <= milliseconds(3000));
+    before = wait;
+    now += wait;
+  }
+  CHECK(tries > 5);
+  CHECK(now - TimePoint{} >= seconds(8));
+  CHECK(now - TimePoint{} < seconds(12));
+  CHECK(queue.take_due(now + seconds(60)).empty());
+}
+
+TEST_CASE("Waits differ, so that those who were refused together do not come back together") {
+  double next = 0;
+  StartQueue queue(std::vector<std::string>(3, "gate"), StartLimits{}, [&next] { return next += 0.2; });
+  const TimePoint now{};
+  for (const std::size_t node : queue.take_due(now)) CHECK(queue.refused(node, now));
+  CHECK(queue.next_due().value() < now + milliseconds(200));
+  CHECK(queue.take_due(now + milliseconds(150)).size() == 1);
+}
+
+TEST_CASE("While a busy server lets others in, nobody loses patience with it") {
+  StartQueue queue(std::vector<std::string>(2, "gate"), StartLimits{}, middle);
+  TimePoint now{};
+  CHECK(queue.take_due(now) == Nodes{0, 1});
+  CHECK(queue.refused(0, now));
+  now += seconds(7);
+  queue.admitted(1, now);
+  CHECK(queue.take_due(now) == Nodes{0});
+  now += seconds(7);
+  CHECK(queue.refused(0, now));
+  now += seconds(7);
+  CHECK(queue.take_due(now) == Nodes{0});
+  CHECK_FALSE(queue.refused(0, now));
+}
+
+TEST_CASE("60 agents on one login server all start") {
+  CHECK(all_start_within(60, 10, milliseconds(200), seconds(5)) == 60);
+  CHECK(all_start_within(60, 10, milliseconds(1500), seconds(20)) == 60);
+  CHECK(all_start_within(60, 2, milliseconds(200), seconds(30)) == 60);
+  CHECK(all_start_within(60, 1, milliseconds(200), seconds(60)) == 60);
+}
+
+TEST_CASE("The same server under 60 names lets everybody in, too") {
+  CHECK(all_start_within(60, 10, milliseconds(200), seconds(15), false) == 60);
+  CHECK(all_start_within(60, 10, milliseconds(1500), seconds(60), false) == 60);
+  CHECK(all_start_within(60, 2, milliseconds(500), seconds(90), false) == 60);
+}
+
+TEST_CASE("Nothing is started after the end") {
+  StartQueue queue(hosts(100), StartLimits{}, middle);
+  CHECK(queue.take_due(TimePoint{}).size() == 64);
+  queue.stop();
+  queue.failed(0);
+  CHECK(queue.take_due(TimePoint{}).empty());
+  CHECK_FALSE(queue.next_due());
+}

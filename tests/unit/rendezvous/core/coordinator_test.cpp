@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the integration test and the simulation do not reach: exact answers to single events.
+#include "tests/unit/rendezvous/core/desk.hpp"
+
+using namespace muster::rendezvous;
+using namespace std::chrono_literals;
+
+TEST_CASE("One node gets its round when the store is open, not before") {
+  Desk desk;
+  desk.hello(1, "a");
+  CHECK(desk.sent<HelloOk>(1).has_value());
+  desk.join(1);
+  CHECK(desk.count<effect::OpenStore>() == 1);
+  CHECK_FALSE(desk.sent<RoundResult>(1).has_value());
+  desk.open(0);
+  REQUIRE(desk.sent<RoundResult>(1).has_value());
+  CHECK(desk.sent<RoundResult>(1)->world_size == 2);
+}
+
+TEST_CASE("The next store opens after the last node of the old round has left") {
+  Desk desk(2, 2);
+  desk.hello(1, "a");
+  desk.hello(2, "b");
+  desk.join(1);
+  desk.join(2);
+  desk.open(0);
+  desk.send(1, LeaveRound{0, RoundOutcome::failed});
+  CHECK(desk.sent<RoundEnd>(2)->node == "a");
+  CHECK(desk.count<effect::CloseStore>() == 0);
+  desk.join(1, 1);
+  CHECK(desk.count<effect::OpenStore>() == 0);
+  desk.send(2, LeaveRound{0, RoundOutcome::stopped});
+  CHECK(desk.count<effect::CloseStore>() == 1);
+  CHECK(desk.count<effect::OpenStore>() == 0);
+  desk.join(2, 1);
+  CHECK(desk.count<effect::OpenStore>() == 1);
+}
+
+TEST_CASE("Numbers of rounds that are over are refused") {
+  Desk desk;
+  desk.hello(1, "a");
+  for (RoundNumber round = 0; round < 5; ++round) {
+    desk.join(1);
+    desk.open(round);
+    desk.send(1, LeaveRound{round, RoundOutcome::failed});
+  }
+  desk.send(1, LeaveRound{4, RoundOutcome::failed});
+  CHECK(desk.sent<Left>(1).has_value());
+  desk.send(1, LeaveRound{3, RoundOutcome::failed});
+  CHECK(desk.sent<ErrorReply>(1)->code == Errc::rejoin);
+  CHECK(desk.sent<ErrorReply>(1)->text == "round 3 is over");
+  desk.join(1, 4);
+  CHECK(desk.sent<ErrorReply>(1)->text == "round 4 is over; join round 5");
+  desk.join(1, 6);
+  CHECK(desk.sent<ErrorReply>(1)->code == Errc::mend);
+  desk.send(1, BarrierEnter{4, "exit", 1s});
+  CHECK(desk.sent<ErrorReply>(1)->text == "round 4 is over");
+  desk.join(1, 5);
+  CHECK(desk.count<effect::OpenStore>() == 1);
+}
+
+TEST_CASE("Who has a place may not join again before leaving") {
+  Desk desk;
+  desk.hello(1, "a");
+  desk.join(1);
+  desk.open(0);
+  desk.join(1, 1);
+  CHECK(desk.sent<ErrorReply>(1)->text == "node a is still in round 0; leave it before joining the next");
+}
+
+TEST_CASE("A node that is lost while the store opens is not in the round that follows") {
+  Desk desk(1, 2);
+  desk.hello(1, "a");
+  desk.hello(2, "b");
+  desk.join(1);
+  desk.join(2);
+  REQUIRE(desk.count<effect::OpenStore>() == 1);
+  desk.effects = desk.coordinator.on_disconnect(2, "connection closed", desk.now);
+  desk.open(0);
+  CHECK(desk.count<effect::CloseStore>() == 1);
+  CHECK_FALSE(desk.sent<RoundResult>(1).has_value());
+  desk.now = at(30s);
+  desk.effects = desk.coordinator.on_timer(desk.now);
+  REQUIRE(desk.count<effect::OpenStore>() == 1);
+  desk.open(0);
+  CHECK(desk.sent<RoundResult>(1)->nodes == 1);
+}
+
+TEST_CASE("A newcomer waits while the job is full, and ends the round where there is room") {
+  Desk desk(1, 2);
+  desk.hello(1, "a");
+  desk.join(1);
+  desk.now = at(30s);
+  desk.effects = desk.coordinator.on_timer(desk.now);
+  desk.open(0);
+  desk.hello(2, "b");
+  desk.join(2);
+  CHECK(desk.sent<RoundEnd>(1)->cause == RoundEndCause::nodes_waiting);
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  desk.join(1, 1);
+  desk.open(1);
+  CHECK(desk.sent<RoundResult>(1)->node_rank == 0);
+  desk.hello(3, "c");
+  desk.join(3);
+  CHECK_FALSE(desk.sent<RoundEnd>(1).has_value());
+  CHECK(desk.sent<Status>(3)->text.find("waiting for room") != std::string::npos);
+}
+
+TEST_CASE("The job is over when every node has left with success") {
+  Desk desk(2, 2);
+  desk.hello(1, "a");
+  desk.hello(2, "b");
+  desk.join(1);
+  desk.join(2);
+  desk.open(0);
+  desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
+  CHECK(desk.count<effect::EndJob>() == 0);
+  CHECK_FALSE(desk.sent<RoundEnd>(2).has_value());
+  desk.send(2, LeaveRound{0, RoundOutcome::succeeded});
+  CHECK(desk.count<effect::EndJob>() == 1);
+  CHECK(desk.count<effect::CloseStore>() == 1);
+  desk.join(1, 1);
+  CHECK(desk.sent<ErrorReply>(1)->code == Errc::job_over);
+}
+
+TEST_CASE("A barrier fails for those inside when a node leaves without entering") {
+  Desk desk(2, 2);
+  desk.hello(1, "a");
+  desk.hello(2, "b");
+  desk.join(1);
+  desk.join(2);
+  desk.open(0);
+  desk.send(1, BarrierEnter{0, "exit", 10s});
+  CHECK_FALSE(desk.sent<BarrierDone>(1).has_value());
+  desk.send(2, LeaveRound{0, RoundOutcome::succeeded});
+  CHECK(desk.sent<ErrorReply>(1)->code == Errc::rejoin);
+  CHECK(desk.sent<ErrorReply>(1)->text.find("node b has left") != std::string::npos);
+}
+
+TEST_CASE("A node may open some barriers that nobody else enters, and no more; others still may") {
+  Desk desk(2, 2);
+  desk.begin(2);
+  for (std::size_t i = 0; i < kMaxOpenBarriersPerNode; ++i) {
+    desk.send(1, BarrierEnter{0, "b" + std::to_string(i), 10s + Milliseconds(i)});
+    REQUIRE_FALSE(desk.sent<ErrorReply>(1).has_value());
+  }
+  desk.send(1, BarrierEnter{0, "one more", 10s});
+  CHECK(desk.sent<ErrorReply>(1)->code == Errc::mend);
+  desk.send(2, BarrierEnter{0, "another's", 5s});
+  CHECK_FALSE(desk.sent<ErrorReply>(2).has_value());
+  desk.send(2, BarrierEnter{0, "b7", 20s});
+  CHECK(desk.sent<BarrierDone>(1)->name == "b7");
+  desk.send(1, BarrierEnter{0, "b7", 20s});
+  CHECK_FALSE(desk.sent<ErrorReply>(1).has_value());
+  // Each ends at its own time.
+  desk.pass(5s);
+  CHECK(desk.sent<ErrorReply>(2)->code == Errc::deadline);
+  CHECK_FALSE(desk.sent<ErrorReply>(1).has_value());
+}
+
+TEST_CASE("Strangers are refused and sent away") {
+  Desk desk;
+  desk.join(7);
+  CHECK(desk.sent<ErrorReply>(7)->code == Errc::mend);
+  CHECK(desk.count<effect::Disconnect>() == 1);
+  desk.hello(8, "a", "other");
+  CHECK(desk.sent<ErrorReply>(8)->about == "hello");
+  CHECK(desk.count<effect::Disconnect>() == 1);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/core/membership.hpp"
+
+#include "catch.hpp"
+
+using namespace muster::rendezvous;
+using namespace std::chrono_literals;
+
+namespace {
+
+TimePoint at(Milliseconds time) {
+  return TimePoint(time);
+}
+
+Member member(SessionId session, const std::string& name, std::uint64_t incarnation) {
+  Member member;
+  member.session = session;
+  member.name = name;
+  member.incarnation = incarnation;
+  return member;
+}
+
+std::vector<NodeName> names(const std::vector<Member>& members) {
+  std::vector<NodeName> names;
+  for (const Member& member : members) names.push_back(member.name);
+  return names;
+}
+
+/// Ticks every second up to `until`, with `alive` heard just before each; returns the last verdicts.
+Membership::Verdicts run(Membership& members, Milliseconds from, Milliseconds until, SessionId alive = 0) {
+  Membership::Verdicts last;
+  for (Milliseconds time = from; time <= until; time += 1s) {
+    if (alive != 0) members.heard(alive, at(time));
+    last = members.tick(at(time));
+  }
+  return last;
+}
+
+}  // namespace
+
+TEST_CASE("A silent node is suspect at 3 s and dead at 5 s, not before") {
+  Membership members({});
+  CHECK_FALSE(members.next_tick().has_value());
+  CHECK_FALSE(members.admit(member(1, "a", 11), at(0ms)).has_value());
+  CHECK_FALSE(members.admit(member(2, "b", 12), at(0ms)).has_value());
+  CHECK(members.next_tick() == at(1s));
+  Membership::Verdicts verdicts = run(members, 1s, 2s, 2);
+  CHECK(verdicts.suspect.empty());
+  verdicts = run(members, 3s, 3s, 2);
+  CHECK(names(verdicts.suspect) == std::vector<NodeName>{"a"});
+  CHECK(verdicts.dead.empty());
+  verdicts = run(members, 4s, 4s, 2);
+  CHECK(verdicts.suspect.empty());
+  CHECK(verdicts.dead.empty());
+  verdicts = run(members, 5s, 5s, 2);
+  REQUIRE(verdicts.dead.size() == 1);
+  CHECK(verdicts.dead[0].name == "a");
+}
+
+TEST_CASE("A suspect that speaks again is said to have recovered") {
+  Membership members({});
+  members.admit(member(1, "a", 11), at(0ms));
+  CHECK(run(members, 1s, 3s).suspect.size() == 1);
+  members.heard(1, at(3500ms));
+  CHECK(names(members.tick(at(4s)).recovered) == std::vector<NodeName>{"a"});
+  CHECK(run(members, 5s, 6s).dead.empty());
+}
+
+TEST_CASE("Time in which the observer itself was stopped is held against nobody") {
+  Membership members({});
+  members.admit(member(1, "a", 11), at(0ms));
+  members.tick(at(1s));
+  const Membership::Verdicts verdicts = members.tick(at(60s));
+  CHECK(verdicts.suspect.empty());
+  CHECK(verdicts.dead.empty());
+  CHECK(run(members, 61s, 66s).dead.size() == 1);
+}
+
+TEST_CASE("Silence is not judged where the limit is 0") {
+  Membership members({kSuspectAfter, Milliseconds(0)});
+  members.admit(member(1, "a", 11), at(0ms));
+  CHECK_FALSE(members.next_tick().has_value());
+  CHECK(run(members, 1s, 60s).dead.empty());
+}
+
+TEST_CASE("A name in use is refused, and with another answer while its holder is silent") {
+  Membership members({});
+  members.admit(member(1, "a", 11), at(0ms));
+  members.find(SessionId{1})->host = "h1";
+  auto refusal = members.admit(member(2, "a", 12), at(0ms));
+  REQUIRE(refusal.has_value());
+  CHECK(refusal->code == Errc::mend);
+  CHECK(refusal->text.find("node a already joined from host h1") != std::string::npos);
+  run(members, 1s, 3s);
+  refusal = members.admit(member(2, "a", 12), at(3s));
+  CHECK(refusal->code == Errc::again);
+  members.remove(1, false);
+  CHECK_FALSE(members.admit(member(2, "a", 12), at(4s)).has_value());
+}
+
+TEST_CASE("An incarnation that was declared dead may not come back, a new one may") {
+  Membership members({});
+  members.admit(member(1, "a", 11), at(0ms));
+  members.remove(1, true);
+  const auto refusal = members.admit(member(2, "a", 11), at(1s));
+  REQUIRE(refusal.has_value());
+  CHECK(refusal->code == Errc::job_over);
+  CHECK_FALSE(members.admit(member(2, "a", 12), at(1s)).has_value());
+}

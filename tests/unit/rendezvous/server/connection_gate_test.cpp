@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/connection_gate.hpp"
+
+#include "tests/support/catch.hpp"
+
+#include <string>
+
+using namespace muster::rendezvous;
+
+namespace {
+
+constexpr ConnectionGate::Limits kLimits{256, 32};
+constexpr double kUnlucky = 0.0;
+constexpr double kLucky = 0.9999;
+
+}  // namespace
+
+TEST_CASE("up to half of the limits everybody is taken") {
+  ConnectionGate gate(kLimits);
+  for (int i = 0; i < 16; ++i) CHECK(gate.enter("one", kUnlucky));
+  CHECK_FALSE(gate.enter("one", kUnlucky));
+  for (int i = 16; i < 128; ++i) CHECK(gate.enter("host " + std::to_string(i), kUnlucky));
+  CHECK(gate.crowded());
+  CHECK_FALSE(gate.enter("another", kUnlucky));
+}
+
+TEST_CASE("beyond half it is a matter of luck, and at the limit nobody is taken") {
+  ConnectionGate gate(kLimits);
+  for (int i = 0; i < 32; ++i) CHECK(gate.enter("one", kLucky));
+  CHECK_FALSE(gate.enter("one", kLucky));
+  CHECK(gate.enter("other", kUnlucky));
+  for (int i = 0; gate.size() < 256; ++i) gate.enter("host " + std::to_string(i), kLucky);
+  CHECK_FALSE(gate.enter("late", kLucky));
+  gate.leave("one");
+  gate.leave("one");
+  CHECK(gate.enter("late", kLucky));
+}
+
+TEST_CASE("who leaves makes room, and nobody leaves twice") {
+  ConnectionGate gate({2, 2});
+  CHECK(gate.enter("a", kUnlucky));
+  gate.leave("a");
+  gate.leave("a");
+  CHECK(gate.size() == 0);
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/test_summary.py and scripts/compile_times.py on files as CTest and ninja write them."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts")
+CASES = {
+    "passed": '<testcase name="passed" status="run"><system-out>fine</system-out></testcase>',
+    "failed": '<testcase name="failed" status="fail"><failure message=""/><system-out>bad</system-out></testcase>',
+    "skipped": '<testcase name="skipped" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
+               "<system-out>start\nskipped: no PyTorch here\n</system-out></testcase>",
+}
+
+
+class Scripts(unittest.TestCase):
+    def run_script(self, name, *arguments):
+        command = [sys.executable, os.path.join(SCRIPTS, name), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def summary(self, *names):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "release.xml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("<testsuite>" + "".join(CASES[name] for name in names) + "</testsuite>")
+            return self.run_script("test_summary.py", path, path)
+
+    def test_sums_all_files_and_gives_reasons(self):
+        result = self.summary("passed", "skipped")
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 0 failed, 2 skipped")
+        self.assertIn("release: skipped: skipped: no PyTorch here", result.stdout)
+
+    def test_a_failure_is_named_and_decides_the_exit_code(self):
+        result = self.summary("passed", "failed")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 2 failed, 0 skipped")
+        self.assertIn("  release: failed", result.stdout)
+
+    def test_no_results_is_zero_tests(self):
+        result = self.run_script("test_summary.py")
+        self.assertEqual(result.stdout, "0 passed, 0 failed, 0 skipped\n")
+
+    def test_slowest_files_of_the_last_build_first(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, ".ninja_log"), "w", encoding="utf-8") as log:
+                log.write("# ninja log v5\n0\t90000\t1\ta.o\tx\n0\t2000\t1\tb.o\tx\n"
+                          "10\t1010\t2\ta.o\tx\n0\t99000\t1\tbin/muster\tx\n")
+            with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as commands:
+                commands.write("[]")
+            result = self.run_script("compile_times.py", folder, "--top", "5", "--limit", "15")
+        self.assertEqual([line.split()[-1] for line in result.stdout.splitlines()], ["b.o", "a.o"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_a_file_over_the_limit_is_measured_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, ".ninja_log"), "w", encoding="utf-8") as log:
+                log.write("# ninja log v5\n0\t20000\t1\ta.o\tx\n")
+            with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as commands:
+                commands.write('[{"directory": "/", "output": "a.o", '
+                               '"command": "ccache %s -c \'sum(range(10**7))\' -o a.o"}]' % sys.executable)
+            self.assertEqual(self.run_script("compile_times.py", folder, "--limit", "15").returncode, 0)
+            slow = self.run_script("compile_times.py", folder, "--limit", "0.001")
+        self.assertEqual(slow.returncode, 1)
+        self.assertIn("a.o", slow.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

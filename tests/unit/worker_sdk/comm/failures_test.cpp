@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way in which a collective fails, between threads of one process.
+#include "catch.hpp"
+#include "tests/unit/worker_sdk/comm/thread_world.hpp"
+
+#include <atomic>
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using test::Outcome;
+using test::run_ranks;
+using test::run_world;
+using Clock = std::chrono::steady_clock;
+
+bool has(const Outcome& outcome, const std::string& part) {
+  return outcome.text.find(part) != std::string::npos;
+}
+
+/// All ranks fail with `code`, and the text holds all of `parts`.
+void check_all_fail(const std::vector<Outcome>& outcomes, ErrorCode code,
+                    const std::vector<std::string>& parts) {
+  for (const Outcome& outcome : outcomes) {
+    INFO("text: " << outcome.text);
+    REQUIRE(outcome.code.has_value());
+    CHECK(*outcome.code == code);
+    for (const std::string& part : parts) {
+      INFO("part: " << part);
+      CHECK(has(outcome, part));
+    }
+  }
+}
+
+/// Ranks 0 and 1 make the first call, rank 2 the second.
+void check_mismatch(const std::function<void(ProcessGroup&)>& call,
+                    const std::function<void(ProcessGroup&)>& other, const std::vector<std::string>& parts) {
+  const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+    group.barrier();
+    group.rank() == 2 ? other(group) : call(group);
+    group.barrier();
+  });
+  check_all_fail(outcomes, ErrorCode::mismatch, parts);
+}
+
+std::function<void(ProcessGroup&)> all_reduce(std::size_t count, DataType type, ReduceOp op) {
+  return [=](ProcessGroup& group) {
+    std::vector<double> data(count);
+    group.all_reduce(data.data(), count, type, op);
+  };
+}
+
+std::function<void(ProcessGroup&)> broadcast(std::size_t bytes, int root) {
+  return [=](ProcessGroup& group) {
+    std::vector<char> data(bytes);
+    group.broadcast(data.data(), bytes, root);
+  };
+}
+
+/// Rank 0 sends to rank 1, or receives from it; rank 1 makes a collective instead.
+void check_message_against_collective(Collective kind, std::size_t count, const std::string& name) {
+  const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+    std::vector<float> data(count);
+    group.barrier();
+    if (group.rank() == 0) {
+      Operation operation;
+      operation.call.collective = kind;
+      operation.call.type = DataType::f32;
+      operation.call.count = count;
+      operation.call.root = 1;
+      operation.in = operation.out = data.data();
+      group.run(operation);
+    } else {
+      group.all_reduce(data.data(), 10, DataType::f32, ReduceOp::sum);
+    }
+    group.barrier();
+  });
+  check_all_fail(outcomes, ErrorCode::mismatch,
+                 {"rank 1 (process", "is in call 2: all_reduce of 10 x f32", "rank 0 is in", name});
+}
+
+TEST_CASE("a message whose other end is in a collective fails on every rank") {
+  SECTION("receive") {
+    check_message_against_collective(Collective::recv, 10, "recv of 10 x f32");
+  }
+  SECTION("send") {
+    check_message_against_collective(Collective::send, 10, "send of 10 x f32");
+  }
+  SECTION("large send") {
+    check_message_against_collective(Collective::send, 1'000'000, "send of 1000000 x f32");
+  }
+}
+
+TEST_CASE("a collective may wait for a rank that still has messages with others") {
+  const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+    std::vector<float> data(1000);
+    const auto message = [&](Collective kind, int peer) {
+      Operation operation;
+      operation.call.collective = kind;
+      operation.call.type = DataType::f32;
+      operation.call.count = data.size();
+      operation.call.root = peer;
+      operation.in = operation.out = data.data();
+      group.run(operation);
+    };
+    // Rank 1 waits in a collective for longer than the others look around, while they have messages.
+    if (group.rank() == 0) {
+      std::this_thread::sleep_for(milliseconds(60));
+      message(Collective::send, 2);
+    }
+    if (group.rank() == 2) message(Collective::recv, 0);
+    group.barrier();
+  });
+  for (const Outcome& outcome : outcomes) CHECK(outcome.text.empty());
+}
+
+TEST_CASE("different calls fail on every rank, and both are named") {
+  const auto base = all_reduce(1000, DataType::f32, ReduceOp::sum);
+  const std::string base_text = "rank 0 (process " + std::to_string(getpid()) +
+                                ") is in call 2: all_reduce of 1000 x f32 (4.0 kB), sum";
+  SECTION("count") {
+    check_mismatch(base, all_reduce(2000, DataType::f32, ReduceOp::sum),
+                   {base_text, "rank 2", "2000 x f32 (8.0 kB), sum"});
+  }
+  SECTION("small against large") {
+    check_mismatch(base, all_reduce(900'000, DataType::f32, ReduceOp::sum),
+                   {base_text, "900000 x f32 (3.6 MB), sum"});
+  }
+  SECTION("type of the same size") {
+    check_mismatch(base, all_reduce(1000, DataType::i32, ReduceOp::sum),
+                   {base_text, "1000 x i32 (4.0 kB), sum"});
+  }
+  SECTION("operation") {
+    check_mismatch(base, all_reduce(1000, DataType::f32, ReduceOp::max),
+                   {base_text, "1000 x f32 (4.0 kB), max"});
+  }
+  SECTION("collective") {
+    check_mismatch(base, [](ProcessGroup& group) { group.barrier(); }, {base_text, "call 2: barrier"});
+  }
+  SECTION("root") {
+    check_mismatch(broadcast(10, 0), broadcast(10, 1), {"10 x u8 (10 B), root 0", "10 x u8 (10 B), root 1"});
+  }
+  SECTION("size of shared memory") {
+    check_mismatch([](ProcessGroup& group) { group.allocate(10); },
+                   [](ProcessGroup& group) { group.allocate(11); },
+                   {"allocate of 10 bytes", "allocate of 11 bytes"});
+  }
+}
+
+TEST_CASE("a deadline names the missing ranks, on all that waited") {
+  auto calm = shm::make_thread_groups(4, test::options_with(std::chrono::seconds(30)));
+  auto groups = shm::make_thread_groups(4, test::options_with(milliseconds(1000)));
+  const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
+    calm[static_cast<std::size_t>(group.rank())]->barrier();  // threads may start late
+    group.barrier();
+    if (group.rank() == 0 || group.rank() == 2) group.barrier();
+  });
+  for (const int rank : {0, 2}) {
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    INFO(outcome.text);
+    REQUIRE(outcome.code == ErrorCode::deadline);
+    CHECK(has(outcome, "1000 ms"));
+    CHECK(has(outcome, "call 2: barrier"));
+    CHECK(has(outcome, "rank 1 (process"));
+    CHECK(has(outcome, "rank 3 (process"));
+    CHECK_FALSE(has(outcome, "for rank 0"));
+    CHECK_FALSE(has(outcome, "for rank 2"));
+  }
+  // The late ones fail in their next call, with the same cause.
+  check_all_fail(run_ranks(groups, [](ProcessGroup& group) { group.barrier(); }), ErrorCode::deadline,
+                 {"1000 ms"});
+}
+
+TEST_CASE("a rank that leaves ends the wait of the others at once") {
+  auto groups = shm::make_thread_groups(3, test::options_with(std::chrono::seconds(30)));
+  const auto start = Clock::now();
+  const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
+    group.barrier();
+    if (group.rank() == 1) {
+      groups[1].reset();
+    } else {
+      group.barrier();
+    }
+  });
+  CHECK(Clock::now() - start < std::chrono::seconds(5));
+  for (const int rank : {0, 2}) {
+    INFO(outcomes[static_cast<std::size_t>(rank)].text);
+    CHECK(outcomes[static_cast<std::size_t>(rank)].code == ErrorCode::peer_lost);
+    CHECK(has(outcomes[static_cast<std::size_t>(rank)], "rank 1"));
+    CHECK(has(outcomes[static_cast<std::size_t>(rank)], "has left the group 'world'"));
+  }
+}
+
+TEST_CASE("a rank that leaves after the last call disturbs nobody") {
+  for (int round = 0; round < 50; ++round) {
+    auto groups = shm::make_thread_groups(4);
+    const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
+      const int rank = group.rank();
+      std::vector<float> data(100'000);
+      group.all_reduce(data.data(), data.size(), DataType::f32, ReduceOp::sum);
+      groups[static_cast<std::size_t>(rank)].reset();
+    });
+    for (const Outcome& outcome : outcomes) {
+      INFO(outcome.text);
+      REQUIRE_FALSE(outcome.code.has_value());
+    }
+  }
+}
+
+TEST_CASE("abort from another thread ends present and later calls of every rank") {
+  auto groups = shm::make_thread_groups(3, test::options_with(std::chrono::seconds(30)));
+  const auto start = Clock::now();
+  std::thread aborter;
+  const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
+    group.barrier();
+    if (group.rank() == 2) aborter = std::thread([&] { group.abort("the loss is not a number"); });
+    if (group.rank() != 2) group.barrier();
+  });
+  aborter.join();
+  CHECK(Clock::now() - start < std::chrono::seconds(5));
+  for (const int rank : {0, 1}) {
+    CHECK(outcomes[static_cast<std::size_t>(rank)].code == ErrorCode::aborted);
+    CHECK(has(outcomes[static_cast<std::size_t>(rank)], "aborted by rank 2: the loss is not a number"));
+  }
+  groups[0]->abort("a second reason comes too late");
+  check_all_fail(run_ranks(groups, [](ProcessGroup& group) { group.barrier(); }), ErrorCode::aborted,
+                 {"the loss is not a number"});
+}
+
+/// Whether `call` throws invalid_argument. Without Catch2, which is not thread-safe.
+template <typename Call>
+bool is_refused(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::invalid_argument;
+  }
+  return false;
+}
+
+TEST_CASE("a bad argument is the caller's error alone") {
+  std::atomic<int> refused{0};
+  const auto outcomes = run_world(2, [&](ProcessGroup& group) {
+    auto value = static_cast<float>(group.rank());
+    if (group.rank() == 0) {
+      for (const int root : {-1, 2})
+        refused += is_refused([&] { group.broadcast(&value, sizeof(value), root); });
+      refused += is_refused([&] { group.all_reduce(nullptr, 1, DataType::f32, ReduceOp::sum); });
+      refused += is_refused([&] { group.all_reduce(&value, SIZE_MAX / 4, DataType::f64, ReduceOp::sum); });
+      refused += is_refused([&] { group.allocate(SIZE_MAX / 2); });
+    }
+    group.barrier();
+  });
+  CHECK(refused == 5);
+  for (const Outcome& outcome : outcomes) CHECK_FALSE(outcome.code.has_value());
+}
+
+TEST_CASE("shared memory that does not fit is a lack of memory") {
+  shm::ProcessMemory memory(shm::Ticket::Kind::file);
+  shm::Ticket ticket;
+  try {
+    memory.create(std::size_t{1} << 60, ticket);
+    FAIL("2^60 bytes of memory");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::out_of_memory);
+    CHECK_THAT(error.what(), Catch::Contains("/dev/shm"));
+  }
+}
+
+}  // namespace
+}  // namespace muster

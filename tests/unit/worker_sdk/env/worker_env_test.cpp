@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/env/worker_env.hpp"
+
+#include "catch.hpp"
+
+#include <map>
+#include <stdexcept>
+
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+auto lookup_in(const Environment& environment) {
+  return [&environment](const std::string& name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    if (found == environment.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+Environment written(const muster::WorkerEnv& env, const Environment& inherited = {}) {
+  Environment result;
+  for (const auto& [name, value] : muster::to_environment(env, lookup_in(inherited))) result[name] = value;
+  return result;
+}
+
+muster::WorkerEnv four_workers_rank_three() {
+  muster::WorkerEnv env;
+  env.rank = env.role_rank = 3;
+  env.world_size = env.role_world_size = 4;
+  env.local_rank = 1;
+  env.local_world_size = 2;
+  env.node_rank = 1;
+  env.nodes = 2;
+  env.store_host = "127.0.0.1";
+  env.store_port = 4711;
+  env.restart_count = 1;
+  env.max_restarts = 3;
+  env.run_id = "job";
+  env.error_file = "/tmp/e.json";
+  return env;
+}
+
+}  // namespace
+
+TEST_CASE("What the agent writes is what the worker reads") {
+  const Environment environment = written(four_workers_rank_three());
+  const muster::WorkerEnv read = muster::worker_env_from(lookup_in(environment));
+  CHECK(read.rank == 3);
+  CHECK(read.world_size == 4);
+  CHECK(read.local_rank == 1);
+  CHECK(read.local_world_size == 2);
+  CHECK(read.node_rank == 1);
+  CHECK(read.nodes == 2);
+  CHECK(read.store_host == "127.0.0.1");
+  CHECK(read.store_port == 4711);
+  CHECK(read.restart_count == 1);
+  CHECK(read.max_restarts == 3);
+  CHECK(read.run_id == "job");
+  CHECK(read.error_file == "/tmp/e.json");
+  CHECK(read.agent_store);
+}
+
+TEST_CASE("The variables are torchrun's") {
+  const Environment environment = written(four_workers_rank_three());
+  CHECK(environment.at("RANK") == "3");
+  CHECK(environment.at("GROUP_WORLD_SIZE") == "2");
+  CHECK(environment.at("ROLE_NAME") == "default");
+  CHECK(environment.at("TORCHELASTIC_USE_AGENT_STORE") == "True");
+  CHECK(environment.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "1");
+  CHECK(written({}, {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "3"}}).at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
+}
+
+TEST_CASE("Without a launcher the world is one") {
+  const Environment empty;
+  const muster::WorkerEnv env = muster::worker_env_from(lookup_in(empty));
+  CHECK(env.rank == 0);
+  CHECK(env.world_size == 1);
+}
+
+TEST_CASE("A broken contract names the variable") {
+  const auto message = [](const std::string& name, const std::optional<std::string>& value) {
+    Environment environment = written(four_workers_rank_three());
+    environment.erase(name);
+    if (value) environment[name] = *value;
+    try {
+      muster::worker_env_from(lookup_in(environment));
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK_THAT(message("RANK", std::nullopt), Catch::Contains("RANK is not set"));
+  CHECK_THAT(message("RANK", "four"), Catch::Contains("RANK='four'"));
+  CHECK_THAT(message("RANK", "4"), Catch::Contains("RANK=4 is outside 0..3"));
+  CHECK_THAT(message("LOCAL_RANK", std::nullopt), Catch::Contains("LOCAL_RANK"));
+  CHECK_THAT(message("MASTER_ADDR", std::nullopt), Catch::Contains("MASTER_ADDR"));
+  CHECK_THAT(message("MASTER_PORT", "70000"), Catch::Contains("MASTER_PORT"));
+}
