@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of the tree that no compiler checks: layers, includes, lengths, coroutine safety, forgotten tests.
+Standard library only.
+
+usage: check_tree.py [ROOT]    prints one line per broken rule, exits 1 if there is any
+"""
+import os
+import re
+import subprocess
+import sys
+
+LAYERS = ["rendezvous", "worker_sdk", "agent", "launcher"]  # each may include those before it, never after
+MAX_FUNCTION_LINES = 70
+MAX_FILE_LINES = 450
+# One of these costs seconds of compile time; a file that reaches two is over the budget.
+HEAVY = {"Asio": r"boost/asio", "CLI11": r"CLI/", "json.hpp": r"nlohmann/json\.hpp", "Boost.Process": r"boost/process"}
+STANDARD_HEADER = re.compile(r"<([a-z_0-9]+|stddef\.h|stdint\.h)>$")
+POSIX_IN_CORE = {"<signal.h>", "<string.h>", "<strings.h>", "<unistd.h>"}  # names of signals, environ; no input or output
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(<[^>]+>|"[^"]+")', re.M)
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+CPP = (".cpp", ".hpp", ".h", ".c", ".cu", ".cuh")
+
+
+def tracked_files(root):
+    """Text of every file that git tracks or would track, by its path."""
+    listing = ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"]
+    files = {}
+    for path in subprocess.run(listing, check=True, capture_output=True, text=True).stdout.splitlines():
+        try:
+            with open(os.path.join(root, path), encoding="utf-8") as file:
+                files[path] = file.read()
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue  # a binary file, or one that was removed and not yet committed
+    return files
+
+
+def without_comments_and_strings(text):
+    """The same text with comments and literals blanked, every line where it was."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.S)
+    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+def resolve(include, path, files):
+    """The file of ours that an include line of `path` names, or None."""
+    name = include.strip('<>"')
+    candidates = [name, os.path.normpath(os.path.join(os.path.dirname(path), name)), "worker_sdk/include/" + name]
+    return next((candidate for candidate in candidates if candidate in files), None)
+
+
+def include_graph(files):
+    return {path: [(i, resolve(i, path, files)) for i in INCLUDE.findall(text)]
+            for path, text in files.items() if path.endswith(CPP)}
+
+
+def room(path):
+    """The folder of a file; a file that lies directly in a layer is a room of its own, with its header."""
+    folder = os.path.dirname(path)
+    return os.path.splitext(path)[0] if folder in LAYERS else folder
+
+
+def check_layers(graph):
+    """Arrows between the four layers run one way, and the rooms below them form no cycle."""
+    folders = {}
+    for path, includes in graph.items():
+        layer, folder = path.split("/")[0], room(path)
+        for _, target in includes:
+            if target is None or layer not in LAYERS:
+                continue
+            target_layer = target.split("/")[0]
+            if target_layer not in LAYERS or LAYERS.index(target_layer) > LAYERS.index(layer):
+                yield f"{path}: includes {target}: '{layer}' must not know '{target_layer}'"
+            if room(target) != folder:
+                folders.setdefault(folder, {}).setdefault(room(target), path)
+    yield from find_cycles(folders)
+
+
+def find_cycles(edges):
+    done = set()
+
+    def visit(folder, trail):
+        if folder in trail:
+            cycle = trail[trail.index(folder):] + [folder]
+            yield f"{edges[cycle[0]][cycle[1]]}: closes a cycle: {' -> '.join(cycle)}"
+        elif folder not in done:
+            for target in sorted(edges.get(folder, {})):
+                yield from visit(target, trail + [folder])
+            done.add(folder)
+
+    for folder in sorted(edges):
+        yield from visit(folder, [])
+
+
+def check_third_party(graph, files):
+    """Cores use the standard library (and JSON as text) and read no clock; public SDK headers need nothing installed."""
+    for path, includes in graph.items():
+        core, public = "/core/" in path and not path.startswith("tests/"), path.startswith("worker_sdk/include/")
+        if not core and not public:
+            continue
+        for include, target in includes:
+            allowed = target is not None or STANDARD_HEADER.match(include) or (
+                core and (include in POSIX_IN_CORE or (path.endswith(".cpp") and "nlohmann/json" in include
+                                                       and not path.startswith("rendezvous/"))))
+            if not allowed:
+                yield f"{path}: includes {include}: a {'core' if core else 'public header'} uses the standard library only"
+        code = without_comments_and_strings(files[path]) if core else ""
+        if re.search(r"_clock::now\b", code):
+            yield f"{path}: reads a clock: a core gets the time as an argument"
+        if re.search(r"\blog(_debug|_info|_warning|_error)?\((?!\))", code) and "log/log.hpp" in files[path]:
+            yield f"{path}: logs: a core returns what should be said"
+
+
+def check_heavy(graph):
+    """A translation unit reaches at most one of the headers that cost seconds."""
+    for path in graph:
+        if not path.endswith((".cpp", ".cu")):
+            continue
+        reached, queue, seen = set(), [path], set()
+        while queue:
+            current = queue.pop()
+            for include, target in graph.get(current, []):
+                reached |= {name for name, pattern in HEAVY.items() if re.match('[<"]' + pattern, include)}
+                if target is not None and target not in seen:
+                    seen.add(target)
+                    queue.append(target)
+        if len(reached) > 1:
+            yield f"{path}: compiles {' and '.join(sorted(reached))}: split it, one heavy header per file"
+
+
+def awaited_expression(code, start):
+    """The rest of the full expression after a co_await: up to its ';' or the ')' that encloses it."""
+    depth = 0
+    for end in range(start, len(code)):
+        depth += (code[end] in "([{") - (code[end] in ")]}")
+        if depth < 0 or (depth == 0 and code[end] == ";"):
+            return code[start:end]
+    return code[start:]
+
+
+def check_coroutines(files):
+    """g++ 12 destroys braced temporaries and closures twice inside co_await; a detached coroutine loses its error."""
+    for path, text in files.items():
+        if not path.endswith(CPP):
+            continue
+        code = without_comments_and_strings(text)
+        for match in re.finditer(r"\bco_await\b", code):
+            expression = awaited_expression(code, match.end())
+            expression = re.sub(r"\[\s*\]\s*(\([^()]*\))?[^{};]*\{[^{}]*\}", "", expression)  # captures nothing: fine
+            line = code.count("\n", 0, match.start()) + 1
+            if "{" in expression:
+                yield f"{path}:{line}: co_await with a braced temporary or a lambda: name it on the line above"
+        for match in re.finditer(r"\bdetached\b", code):
+            if "asio" in text.lower():
+                yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: detached: pass a completion handler"
+
+
+def check_text(files):
+    """Lengths, trailing blanks, licence lines and forgotten notes."""
+    for path, text in files.items():
+        lines = text.split("\n")
+        if path.endswith(CPP + (".py", ".sh")) and len(lines) - 1 > MAX_FILE_LINES:
+            yield f"{path}: {len(lines) - 1} lines, at most {MAX_FILE_LINES}"
+        if path.endswith(CPP) and lines[0] not in ("// " + LICENCE, f"/* {LICENCE} */"):
+            yield f"{path}:1: the first line must be the SPDX line"
+        for number, line in enumerate(lines, 1):
+            if line != line.rstrip() and not path.endswith((".patch", ".diff")):
+                yield f"{path}:{number}: trailing white space"
+            if "TODO" + "(now)" in line:
+                yield f"{path}:{number}: an open note: do it or make it an issue"
+
+
+def check_tests(files):
+    """Every C++ file of tests is compiled: a CMakeLists.txt names it, by its path from there."""
+    named = set()
+    for path, text in files.items():
+        if os.path.basename(path) == "CMakeLists.txt":
+            for name in re.findall(r"[\w./-]+\.cpp\b", re.sub(r"#[^\n]*", "", text)):
+                named.add(os.path.normpath(os.path.join(os.path.dirname(path), name)))
+    for path in sorted(files):
+        if path.startswith("tests/") and path.endswith("_test.cpp") and path not in named:
+            yield f"{path}: no CMakeLists.txt names it, so its tests never run: add it to the SOURCES of a test"
+
+
+def check_function_length(root, files):
+    """Functions fit a screen, by the begin and end lines that universal-ctags finds."""
+    sources = [path for path in files if path.endswith(CPP) and path.split("/")[0] in LAYERS]
+    command = ["ctags", "-L", "-", "-f", "-", "--excmd=number", "--fields=+ne", "--kinds-C=f", "--kinds-C++=f",
+               "--langmap=C++:+.cu.cuh"]
+    output = subprocess.run(command, cwd=root, input="\n".join(sources), capture_output=True, text=True, check=True).stdout
+    for match in re.finditer(r"^(\S+)\t(\S+)\t.*\bline:(\d+).*\bend:(\d+)", output, re.M):
+        name, path, begin, end = match.group(1), match.group(2), int(match.group(3)), int(match.group(4))
+        if end - begin + 1 > MAX_FUNCTION_LINES:
+            yield f"{path}:{begin}: {name} has {end - begin + 1} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def check(root):
+    files = tracked_files(root)
+    graph = include_graph(files)
+    return [*check_layers(graph), *check_third_party(graph, files), *check_heavy(graph), *check_coroutines(files),
+            *check_text(files), *check_tests(files), *check_function_length(root, files)]
+
+
+if __name__ == "__main__":
+    problems = check(sys.argv[1] if len(sys.argv) > 1 else ".")
+    print("\n".join(problems) or "check_tree: no broken rule")
+    sys.exit(1 if problems else 0)

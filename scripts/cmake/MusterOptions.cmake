@@ -1,0 +1,46 @@
+# What every target of ours is compiled with: one INTERFACE target, linked PRIVATE, never seen by a consumer.
+include(GNUInstallDirs)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(MUSTER_CCACHE ccache)
+if(MUSTER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${MUSTER_CCACHE}")
+endif()
+
+add_library(muster_options INTERFACE)
+target_compile_features(muster_options INTERFACE cxx_std_20)
+target_include_directories(muster_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/worker_sdk/include")
+target_compile_options(muster_options INTERFACE -fvisibility=hidden
+  -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wold-style-cast -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wcast-align -Wformat=2 -Wextra-semi
+  $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wuseless-cast
+    -Wsuggest-override -Wmissing-declarations>)
+if(MUSTER_WARNINGS_AS_ERRORS)
+  target_compile_options(muster_options INTERFACE -Werror)
+endif()
+if(MUSTER_SANITIZE)
+  target_compile_options(muster_options INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(muster_options INTERFACE -fsanitize=${MUSTER_SANITIZE})
+  target_compile_definitions(muster_options INTERFACE MUSTER_SANITIZED=1)
+  if(MUSTER_SANITIZE MATCHES "thread")
+    target_compile_options(muster_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+  endif()
+  # clang 14 cannot compile coroutines with the check of function types.
+  target_compile_options(muster_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
+endif()
+
+# The same for programs in C.
+add_library(muster_c_options INTERFACE)
+target_compile_features(muster_c_options INTERFACE c_std_99)
+target_compile_options(muster_c_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes)
+if(MUSTER_WARNINGS_AS_ERRORS)
+  target_compile_options(muster_c_options INTERFACE -Werror)
+endif()
+if(MUSTER_SANITIZE)
+  target_compile_options(muster_c_options INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(muster_c_options INTERFACE -fsanitize=${MUSTER_SANITIZE})
+endif()

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The slowest files of a build tree, from ninja's log.
+
+usage: compile_times.py BUILD_DIR [--top N] [--limit SECONDS]
+
+With --limit, a file whose last build took longer by the wall clock is compiled once more, alone and without ccache, and is
+an error (exit 1) if that takes more than SECONDS of processor time: a busy machine alone fails nobody.
+"""
+import argparse
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+
+
+def wall_times(build_dir):
+    """Seconds of the last compilation of each object file that ninja's log names, slowest first."""
+    seconds = {}
+    with open(os.path.join(build_dir, ".ninja_log"), encoding="utf-8") as log:
+        for line in log:
+            fields = line.rstrip("\n").split("\t")
+            if len(fields) >= 4 and fields[3].endswith(".o"):
+                seconds[fields[3]] = (int(fields[1]) - int(fields[0])) / 1000
+    return sorted(seconds.items(), key=lambda item: -item[1])
+
+
+def processor_seconds(build_dir, output):
+    """Processor time of compiling one object again, or None if it belongs to no source any more."""
+    with open(os.path.join(build_dir, "compile_commands.json"), encoding="utf-8") as file:
+        entries = json.load(file)
+    for entry in entries:
+        if entry.get("output") != output and f" -o {output} " not in entry["command"]:
+            continue
+        command = [word for word in shlex.split(entry["command"]) if os.path.basename(word) != "ccache"]
+        command[command.index("-o") + 1] = os.devnull
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, cwd=entry["directory"], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("build_dir")
+    parser.add_argument("--top", type=int, default=0)
+    parser.add_argument("--limit", type=float)
+    arguments = parser.parse_args()
+    times = wall_times(arguments.build_dir)
+    for output, seconds in times[:arguments.top]:
+        print(f"{seconds:7.1f} s  {output}")
+    failed = False
+    for output, seconds in times if arguments.limit else []:
+        if seconds <= arguments.limit:
+            break
+        spent = processor_seconds(arguments.build_dir, output)
+        if spent is not None and spent > arguments.limit:
+            failed = True
+            print(f"{output}: {spent:.1f} s to compile, at most {arguments.limit:g}: split the file or its includes")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

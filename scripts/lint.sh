@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Checks what the compiler does not: format, clang-tidy, the tree's own rules, shell scripts, compile time.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/lint.sh [--all] [--no-tidy]
+
+  --all      clang-tidy on every source file; else on those that differ from where this branch left main
+             (on main itself: from the commit before the last, plus what is not committed)
+  --no-tidy  everything but clang-tidy, a few seconds
+
+clang-tidy and the compile times need a configured build/release (cmake --preset release).
+TEXT
+}
+
+tidy=changed
+for argument in "$@"; do
+  case "$argument" in
+    --all) tidy=all ;;
+    --no-tidy) tidy=none ;;
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    *)
+      usage >&2
+      exit 2
+      ;;
+  esac
+done
+
+build=build/release
+clang_major=14
+failed=()
+
+check() {
+  local title=$1
+  shift
+  if "$@"; then
+    printf '  ok    %s\n' "$title"
+  else
+    printf '  FAIL  %s\n' "$title"
+    failed+=("$title")
+  fi
+}
+
+# clang_tool NAME USE: the program of this tree's release, for releases differ in what they want; nothing, and a word on stderr,
+# where only another release is installed.
+clang_tool() {
+  local major
+  major=$("$1" --version 2>/dev/null | sed -n 's/.*version \([0-9]\+\).*/\1/p' | head -n 1)
+  if [ "$major" != "$clang_major" ] && command -v "$1-$clang_major" >/dev/null; then
+    echo "$1-$clang_major"
+  elif [ -z "$major" ] || [ "$major" = "$clang_major" ]; then
+    echo "$1"  # one that is not installed fails when it is run
+  else
+    echo "skipped: the tree is $2 with $1 $clang_major, this is $major" >&2
+  fi
+}
+
+cpp_files() {
+  git ls-files --cached --others --exclude-standard -- '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' '*.cuh'
+}
+
+changed_files() {
+  local base main=main
+  git rev-parse --quiet --verify main >/dev/null || main=origin/main
+  base=$(git merge-base HEAD "$main" 2>/dev/null || true)
+  if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
+    base=$(git rev-parse --quiet --verify HEAD~1 || git hash-object -t tree /dev/null)
+  fi
+  git diff --name-only --diff-filter=d "$base"
+  git ls-files --others --exclude-standard
+}
+
+check_format() {
+  local tool
+  tool=$(clang_tool clang-format formatted)
+  [ -n "$tool" ] || return 0
+  cpp_files | xargs --no-run-if-empty "$tool" --dry-run --Werror
+}
+
+check_shell() {
+  git ls-files --cached --others --exclude-standard -- '*.sh' .ci/run | xargs --no-run-if-empty shellcheck
+}
+
+check_tidy() {
+  if [ ! -f "$build/compile_commands.json" ]; then
+    echo "no $build/compile_commands.json: run cmake --preset release first"
+    return 1
+  fi
+  local tool candidates
+  tool=$(clang_tool clang-tidy checked)
+  [ -n "$tool" ] || return 0
+  candidates=$({ if [ "$tidy" = all ]; then cpp_files; else changed_files; fi; } | grep '\.cpp$' | sort --unique || true)
+  # Only what is compiled: compile_commands.json names it. The warnings of g++ are not clang's.
+  local files=()
+  local file
+  for file in $candidates; do
+    if grep --quiet --fixed-strings "/$file\"" "$build/compile_commands.json"; then
+      files+=("$file")
+    fi
+  done
+  [ ${#files[@]} -gt 0 ] || return 0
+  # The static analyzer of clang 14 does not follow coroutines: it reports undefined pointers inside Asio's own headers.
+  local coroutines plain code=0
+  coroutines=$(grep --files-with-matches --extended-regexp 'co_await|co_spawn' "${files[@]}" || true)
+  plain=$(grep --files-without-match --extended-regexp 'co_await|co_spawn' "${files[@]}" || true)
+  run_tidy "$tool" '' "$plain" || code=1
+  run_tidy "$tool" '--checks=-clang-analyzer-*' "$coroutines" || code=1
+  return "$code"
+}
+
+# run_tidy TOOL FLAG FILES: FILES one a line, FLAG may be empty.
+run_tidy() {
+  [ -n "$3" ] || return 0
+  # shellcheck disable=SC2086  # an empty flag is no argument
+  printf '%s\n' "$3" | xargs --max-args=1 --max-procs="$(nproc)" \
+    "$1" --quiet -p "$build" $2 --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-error 2>/dev/null
+}
+
+check_compile_times() {
+  [ ! -f "$build/.ninja_log" ] || python3 scripts/compile_times.py "$build" --limit 15
+}
+
+check "format (clang-format)" check_format
+check "tree (scripts/check_tree.py)" python3 scripts/check_tree.py
+check "shell scripts (shellcheck)" check_shell
+check "compile time (at most 15 s a file)" check_compile_times
+if [ "$tidy" != none ]; then
+  check "clang-tidy ($tidy files)" check_tidy
+fi
+
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "lint: ${#failed[@]} failed"
+  exit 1
+fi
