@@ -8,7 +8,8 @@ usage() {
 usage: scripts/lint.sh [--all] [--no-tidy]
 
   --all      clang-tidy on every source file; else on those that differ from where this branch left main
-             (on main itself: from the commit before the last, plus what is not committed)
+             (on main itself: from the commit before the last, plus what is not committed; in a clone that holds no
+             commit before the last: none, because every file takes the better part of an hour)
   --no-tidy  everything but clang-tidy, a few seconds
 
 clang-tidy and the compile times need a configured build/release (cmake --preset release).
@@ -69,7 +70,11 @@ changed_files() {
   git rev-parse --quiet --verify main >/dev/null || main=origin/main
   base=$(git merge-base HEAD "$main" 2>/dev/null || true)
   if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
-    base=$(git rev-parse --quiet --verify HEAD~1 || git hash-object -t tree /dev/null)
+    base=$(git rev-parse --quiet --verify HEAD~1 || true)
+  fi
+  if [ -z "$base" ]; then
+    echo "clang-tidy: no commit to compare with, so only what is not committed; scripts/lint.sh --all checks every file" >&2
+    base=HEAD
   fi
   git diff --name-only --diff-filter=d "$base"
   git ls-files --others --exclude-standard

@@ -11,7 +11,8 @@ usage: scripts/test.sh [--quick]
   --quick    the release tree without the tests labelled slow, and lint without clang-tidy: a few minutes
   (nothing)  also the address and thread sanitizers, the fuzzers (30 s each) and clang-tidy
 
-The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
+The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed. A test that fails is run once more,
+alone; if it passes then, it is named as unsteady and does not fail the run, unless a sanitizer reported or a program crashed.
 Tests with real images use MUSTER_TEST_CIFAR10 (default: ../shared/data/cifar-10-batches-bin) and are skipped without it.
 Tests with PyTorch use a virtual environment in build/venv, made once; they are skipped where PyPI cannot be reached.
 The NCCL plug-in is built where headers of NCCL and CUDA are found or can be fetched into build/cuda.
@@ -33,6 +34,8 @@ case "${1:-}" in
 esac
 
 jobs=$(nproc)
+# What one clone compiled serves the next: paths count from here, whatever this folder is called.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
 results=build/results
 failed_stages=()
 timings=()
@@ -59,10 +62,21 @@ build() {
   cmake --build --preset "$1" --parallel "$jobs"
 }
 
+# run_ctest TREE: the few tests that fail are run again, alone: what happens once on a busy machine is told apart from what happens
+# always. scripts/test_summary.py holds both runs side by side and has the last word; a crash has it here, for CTest's file is
+# silent about it.
 run_ctest() {
-  local exclude='^$'
+  local exclude='^$' first=$results/$1.xml again=$results/$1.again.xml said=$results/$1.log
   $quick && exclude=slow
-  ctest --preset "$1" --label-exclude "$exclude" --parallel "$jobs" --no-tests=error --output-junit "$PWD/$results/$1.xml"
+  ctest --preset "$1" --label-exclude "$exclude" --parallel "$jobs" --no-tests=error --output-junit "$PWD/$first" |
+    tee "$said" && return
+  if [ ! -s "$first" ] || [ "$(grep -c '<failure' "$first")" -gt 5 ] ||
+    grep --quiet --extended-regexp '^\s+[0-9]+ - .* \((SEGFAULT|ILLEGAL|NUMERICAL|OTHER_FAULT|Subprocess .*)\)$' "$said"; then
+    return 1
+  fi
+  printf '\nOnce more, alone:\n'
+  ctest --preset "$1" --rerun-failed --output-junit "$PWD/$again" || true
+  python3 scripts/test_summary.py "$first" "$again"
 }
 
 # Tests run only when their tree was built; a tree that cannot be built is a failure of its own.
@@ -78,7 +92,7 @@ slowest_files() {
 }
 
 mkdir -p "$results"
-rm -f "$results"/*.xml
+rm -f "$results"/*.xml "$results"/*.log
 stage "packages" scripts/install_deps.sh test || exit 1
 stage "PyTorch (build/venv)" scripts/make_venv.sh || true
 stage "NCCL and CUDA headers (build/cuda)" scripts/fetch_cuda_headers.sh || true

@@ -11,6 +11,9 @@ SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "
 CASES = {
     "passed": '<testcase name="passed" status="run"><system-out>fine</system-out></testcase>',
     "failed": '<testcase name="failed" status="fail"><failure message=""/><system-out>bad</system-out></testcase>',
+    "reported": '<testcase name="failed" status="fail"><failure message=""/><system-out>WARNING: ThreadSanitizer: data race'
+                "</system-out></testcase>",
+    "passed later": '<testcase name="failed" status="run"><system-out>fine</system-out></testcase>',
     "skipped": '<testcase name="skipped" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
                "<system-out>start\nskipped: no PyTorch here\n</system-out></testcase>",
 }
@@ -21,12 +24,14 @@ class Scripts(unittest.TestCase):
         command = [sys.executable, os.path.join(SCRIPTS, name), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    def summary(self, *names):
+    def summary(self, *names, again=()):
+        """Of two trees with the same outcomes, and of a second run of one."""
+        files = {"release.xml": names, "asan.xml": names, "release.again.xml": again}
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "release.xml")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write("<testsuite>" + "".join(CASES[name] for name in names) + "</testsuite>")
-            return self.run_script("test_summary.py", path, path)
+            for file_name, cases in files.items():
+                with open(os.path.join(folder, file_name), "w", encoding="utf-8") as file:
+                    file.write("<testsuite>" + "".join(CASES[name] for name in cases) + "</testsuite>")
+            return self.run_script("test_summary.py", *(os.path.join(folder, file_name) for file_name in files))
 
     def test_sums_all_files_and_gives_reasons(self):
         result = self.summary("passed", "skipped")
@@ -39,6 +44,21 @@ class Scripts(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 2 failed, 0 skipped")
         self.assertIn("  release: failed", result.stdout)
+
+    def test_one_that_passes_alone_is_named_and_excused(self):
+        result = self.summary("passed", "failed", again=["passed later"])
+        self.assertEqual(result.stdout.splitlines()[-1], "3 passed, 1 failed, 0 skipped")
+        unsteady, failures = result.stdout.split("Failed:")
+        self.assertIn("Unsteady: failed, then passed alone; each is a defect to look into:\n  release: failed", unsteady)
+        self.assertIn("asan: failed", failures)
+
+    def test_one_that_fails_twice_has_failed(self):
+        self.assertIn("2 passed, 2 failed", self.summary("passed", "failed", again=["failed"]).stdout)
+
+    def test_a_report_of_a_sanitizer_is_never_excused(self):
+        result = self.summary("passed", "reported", again=["passed later"])
+        self.assertIn("2 passed, 2 failed", result.stdout)
+        self.assertEqual(result.returncode, 1)
 
     def test_no_results_is_zero_tests(self):
         result = self.run_script("test_summary.py")
