@@ -5,13 +5,11 @@
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/server/coordinator_service.hpp"
 
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <sys/socket.h>
 
 #include <functional>
 #include <memory>
-#include <stdexcept>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,11 +23,7 @@ inline TimePoint in(Milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-inline std::pair<int, int> socket_pair() {
-  int fds[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) throw std::runtime_error("socketpair");
-  return {fds[0], fds[1]};
-}
+std::pair<int, int> socket_pair();
 
 /// Stores that exist only as numbers. At most one may be open.
 struct FakeStores {
@@ -38,17 +32,7 @@ struct FakeStores {
   int most_open = 0;
   std::string failure;
 
-  StoreOpener opener() {
-    return [this](RoundNumber round) {
-      if (!failure.empty()) throw std::runtime_error(failure);
-      ++opened;
-      most_open = std::max(most_open, ++open_now);
-      OpenedStore store;
-      store.endpoint = Endpoint{"127.0.0.1", 20000 + round};
-      store.close = [this] { --open_now; };
-      return store;
-    };
-  }
+  StoreOpener opener();
 };
 
 /// One node: its client and everything that it was told.
@@ -59,44 +43,13 @@ struct Node {
   std::vector<std::string> closings;
   std::unique_ptr<CoordinatorClient> client;
 
-  ClientEvents events() {
-    ClientEvents events;
-    events.status = [this](const Status& status) { statuses.push_back(status); };
-    events.round_ended = [this](const RoundEnd& end) { ends.push_back(end); };
-    events.lost = [this](const std::string& reason) { losses.push_back(reason); };
-    events.job_closed = [this](const JobClosed& closed) { closings.push_back(closed.reason); };
-    return events;
-  }
+  ClientEvents events();
 };
 
-inline Join join_request(int workers, RoundNumber round = 0) {
-  Join join;
-  join.host = "testhost";
-  join.address = "127.0.0.1";
-  join.workers = workers;
-  join.round = round;
-  return join;
-}
-
-inline LeaveRound leaving(RoundNumber round, RoundOutcome outcome) {
-  LeaveRound request;
-  request.round = round;
-  request.outcome = outcome;
-  return request;
-}
-
-inline FailRound failing(RoundNumber round, const std::string& text) {
-  FailRound failure;
-  failure.round = round;
-  failure.text = text;
-  return failure;
-}
-
-inline CloseJob closing(const std::string& reason) {
-  CloseJob request;
-  request.reason = reason;
-  return request;
-}
+Join join_request(int workers, RoundNumber round = 0);
+LeaveRound leaving(RoundNumber round, RoundOutcome outcome);
+FailRound failing(RoundNumber round, const std::string& text);
+CloseJob closing(const std::string& reason);
 
 /// What became of a coroutine.
 template <typename T>
@@ -107,72 +60,22 @@ struct Outcome {
   std::optional<Errc> code;
 };
 
-template <typename T>
-void settle(Outcome<T>& outcome, const std::exception_ptr& error) {
-  outcome.done = true;
-  if (!error) return;
-  try {
-    std::rethrow_exception(error);
-  } catch (const CoordinatorError& refused) {
-    outcome.error = refused.what();
-    outcome.code = refused.code();
-  } catch (const std::exception& other) {
-    outcome.error = other.what();
-  }
-}
-
-template <typename T>
-std::shared_ptr<Outcome<T>> spawn_on(asio::io_context& context, asio::awaitable<T> work) {
-  auto outcome = std::make_shared<Outcome<T>>();
-  asio::co_spawn(context, std::move(work), [outcome](const std::exception_ptr& error, T value) {
-    outcome->value = std::make_shared<T>(std::move(value));
-    settle(*outcome, error);
-  });
-  return outcome;
-}
-
-inline std::shared_ptr<Outcome<int>> spawn_on(asio::io_context& context, asio::awaitable<void> work) {
-  auto outcome = std::make_shared<Outcome<int>>();
-  asio::co_spawn(context, std::move(work),
-                 [outcome](const std::exception_ptr& error) { settle(*outcome, error); });
-  return outcome;
-}
+// Compiled once, for what clients answer with: starting a coroutine takes a second to compile, in each file
+// that does it.
+std::shared_ptr<Outcome<RoundResult>> spawn_on(asio::io_context& context, asio::awaitable<RoundResult> work);
+std::shared_ptr<Outcome<Left>> spawn_on(asio::io_context& context, asio::awaitable<Left> work);
+std::shared_ptr<Outcome<int>> spawn_on(asio::io_context& context, asio::awaitable<void> work);
 
 class Bench {
  public:
-  explicit Bench(RoundLimits limits, MembershipLimits membership = {}) {
-    CoordinatorOptions options;
-    options.run_id = "job";
-    options.round = limits;
-    options.membership = membership;
-    service =
-        std::make_unique<CoordinatorService>(context.get_executor(), options, stores.opener(),
-                                             [this](const std::string& reason) { ended.push_back(reason); });
-  }
+  explicit Bench(RoundLimits limits, MembershipLimits membership = {});
 
   /// `name` connects; `run_id` and beats can be made wrong.
   std::unique_ptr<Node> node(const std::string& name, const std::string& run_id = "job",
-                             Milliseconds beat = 1s) {
-    const auto [ours, theirs] = socket_pair();
-    service->add(adopt_socket(context.get_executor(), theirs));
-    auto node = std::make_unique<Node>();
-    ClientOptions options;
-    options.run_id = run_id;
-    options.node = name;
-    options.heartbeat_interval = beat;
-    node->client = std::make_unique<CoordinatorClient>(context.get_executor(), ours, options, node->events());
-    return node;
-  }
+                             Milliseconds beat = 1s);
 
   /// Runs until `done`, at most 20 s: longer is a failure of the test.
-  void run_until(const std::function<bool()>& done) {
-    const TimePoint deadline = in(20s);
-    while (!done()) {
-      context.restart();
-      if (context.run_one_until(deadline) == 0 && std::chrono::steady_clock::now() >= deadline)
-        throw std::runtime_error("the test waited 20 s in vain");
-    }
-  }
+  void run_until(const std::function<bool()>& done);
 
   template <typename Work>
   auto spawn(Work work) {
