@@ -22,7 +22,7 @@ import time
 import interop
 import namespaces as ns
 from host_faults import Faults
-from host_keeper import SHARED
+from host_keeper import SHARED, below
 from host_ssh import Ssh, make_keys
 
 LAUNCHER = "login"
@@ -296,7 +296,14 @@ class Hosts(Faults, Ssh):
 
     def files(self, name, *folders):
         """Every file and, with a / at the end, every directory below these folders of a host (those private to it, if none
-        is named)."""
-        return sorted(os.path.join(folder, entry)[len(self.path(name, "")):]
-                      for top in folders or ("/tmp", "/dev/shm") for folder, below, names in os.walk(self.path(name, top))
-                      for entry in (*names, *(f"{inner}/" for inner in below)))
+        is named), but not what all hosts see of the machine there: this project may stand below /tmp."""
+        found = []
+        for top in folders or ("/tmp", "/dev/shm"):
+            kept = [path for path in self.keep if path != top and below(path, top)]
+            for folder, inner, names in os.walk(self.path(name, top)):
+                here = folder[len(self.path(name, "")):]
+                inner[:] = [one for one in inner if os.path.join(here, one) not in kept]
+                found += [os.path.join(here, one) for one in names]
+                found += [os.path.join(here, one) + "/" for one in inner
+                          if not any(below(path, os.path.join(here, one)) for path in kept)]
+        return sorted(found)

@@ -99,6 +99,8 @@ TEST_CASE("a worker's connection is served when its agent vouches for it") {
     return worker.receive_text();
   });
   CHECK(got == "value");
+  // The word of the other node may have been enough.
+  job.bench.run_until([&] { return !job.n1.questions.empty(); });
   REQUIRE(job.n1.questions.size() == 1);
   CHECK(job.n1.questions.front().local_port == job.port().port());
 }

@@ -238,5 +238,5 @@ TEST_CASE("a wrong model, number of classes or number of tensors is refused in a
   CHECK(refusal([] { make_network("resnet18", {})->bind({}, {}); }).find("62 parameters") !=
         std::string::npos);
   if (!supports(Precision::bf16))
-    CHECK(refusal([] { make_network("resnet18", {Precision::bf16}); }).find("f32") != std::string::npos);
+    CHECK(refusal([] { make_network("resnet18", {Precision::bf16}); }).find("use fp32") != std::string::npos);
 }
