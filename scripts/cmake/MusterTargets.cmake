@@ -27,7 +27,7 @@ function(muster_executable name)
 endfunction()
 
 # muster_test(NAME SOURCES ... LIBS ... LABELS unit|sim|integration|e2e|interop|bench|timed ... [TIMEOUT s] [SERIAL]):
-# a Catch2 program run as one CTest test. The default time-out is 60 s. Programs that skip say so by tests/support/skip.hpp.
+# a Catch2 program run as one CTest test. The default time-out is 120 s. Programs that skip say so by tests/support/skip.hpp.
 function(muster_test name)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -51,7 +51,7 @@ endfunction()
 function(muster_test_properties name)
   cmake_parse_arguments(ARG "" "TIMEOUT;SERIAL" "LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+    set(ARG_TIMEOUT 120)
   endif()
   if(MUSTER_SANITIZE) # everything takes several times as long there
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")

@@ -34,7 +34,7 @@ constexpr std::int64_t kMostListedKeys = std::int64_t{1} << 28;
 /// One address that swallows packets must not use up the time of the others.
 constexpr auto kLongestAttempt = std::chrono::seconds(15);
 /// How long a wait that has ended looks for the answer to its cancel, which the server owes at once.
-constexpr auto kCancelGrace = milliseconds(100);
+constexpr auto kCancelGrace = milliseconds(500);
 
 /// As PyTorch's client stores it. Servers close the connection on a longer key or value, so it is refused
 /// here.

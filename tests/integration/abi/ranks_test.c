@@ -285,7 +285,7 @@ static double now(void) {
 }
 
 /* Both ranks join a world whose store rank 0 serves, and whose calls wait for a tenth of a second. */
-static muster_world* join_second(int32_t rank, int32_t size, muster_group** group) {
+static muster_world* join_second(muster_group* outer, int32_t rank, int32_t size, muster_group** group) {
   muster_options options = {.size = sizeof options,
                             .init_url = second_url,
                             .backend = "shm",
@@ -296,13 +296,15 @@ static muster_world* join_second(int32_t rank, int32_t size, muster_group** grou
   CHECK_OK(muster_init(&options, &world));
   CHECK_OK(muster_group_world(world, group));
   CHECK_OK(muster_barrier_named(world, "all are there", 20000));
+  /* Rank 0 may leave at once, and must not take the store away from under that barrier. */
+  CHECK_OK(muster_barrier(outer, NULL, NULL));
   return world;
 }
 
 /* Who serves the store waits neither for a rank that stays, when it leaves, nor beyond its deadline. */
 static void leaving_keeps_its_time(muster_world* world, muster_group* group, int32_t rank, int32_t size) {
   muster_group* its_group = NULL;
-  muster_world* second = join_second(rank, size, &its_group);
+  muster_world* second = join_second(group, rank, size, &its_group);
   double begin = now();
   (void)world;
   if (rank == 0) {
@@ -312,7 +314,7 @@ static void leaving_keeps_its_time(muster_world* world, muster_group* group, int
   CHECK_OK(muster_barrier(group, NULL, NULL));
   if (rank == 1) CHECK_OK(muster_leave(second));
   CHECK_OK(muster_barrier(group, NULL, NULL));
-  second = join_second(rank, size, &its_group);
+  second = join_second(group, rank, size, &its_group);
   begin = now();
   if (rank == 0) {
     CHECK_FAILS(muster_finalize(second, 50), MUSTER_E_DEADLINE, "rank 1");
@@ -325,7 +327,7 @@ static void leaving_keeps_its_time(muster_world* world, muster_group* group, int
 /* The end of a world whose group is dead waits for nobody, whichever way the rank learns of it. */
 static void finalize_of_the_dead(muster_world* world, muster_group* group, int32_t rank, int32_t size) {
   muster_group* its_group = NULL;
-  muster_world* second = join_second(rank, size, &its_group);
+  muster_world* second = join_second(group, rank, size, &its_group);
   muster_work* work = NULL;
   int32_t one = 1;
   double begin = now();
@@ -341,7 +343,7 @@ static void finalize_of_the_dead(muster_world* world, muster_group* group, int32
   if (rank == 1) CHECK_OK(muster_leave(second));
   CHECK_OK(muster_barrier(group, NULL, NULL));
   /* Another rank's abort. */
-  second = join_second(rank, size, &its_group);
+  second = join_second(group, rank, size, &its_group);
   begin = now();
   if (rank == 1) {
     CHECK_OK(muster_abort(second, "shard 17 is unreadable"));

@@ -47,7 +47,7 @@ static int32_t one_leaves(int32_t rank, int32_t world_size, void* user) {
   if (rank != 1) return muster_barrier(group, NULL, NULL) == MUSTER_OK ? 0 : 1;
   muster_spawn_reason("disk full");
   muster_leave(world);
-  usleep(100000);
+  usleep(20000);
   return 1;
 }
 

@@ -25,6 +25,7 @@ std::unique_ptr<ProcessGroup> make(StoreClient& store, int rank, const std::stri
                                    milliseconds timeout) {
   ProcessGroupOptions group;
   group.timeout = timeout;
+  group.join_timeout = milliseconds(50'000);
   SelectOptions options = test::world_of(backend, rank, 4, group);
   if (backend == "hierarchical") options.host = rank < 2 ? "a" : "b";
   return test::make_world(store, options);
@@ -223,7 +224,7 @@ TEST_CASE("a rank that does not come is named by those that choose a backend") {
     keys.set("here " + std::to_string(rank), "1");
     keys.get("here " + std::to_string(2 - rank));
     ProcessGroupOptions group;
-    group.timeout = milliseconds(1000);
+    group.timeout = milliseconds(4000);
     test::make_world(keys, test::world_of("gloo", rank, 3, group));
     return std::string();
   });

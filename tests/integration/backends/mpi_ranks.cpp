@@ -29,12 +29,20 @@ std::string contract_of(ProcessGroup& group) {
   return wrong.empty() ? "right" : wrong;
 }
 
-/// Rank 0 makes no call.
-std::string late(ProcessGroup& group) {
-  if (group.rank() != 0) group.barrier();
-  // Until the others have said what they saw.
-  usleep(1'500'000);
-  return "right";
+/// Rank 0 makes no call, and stays until the others have seen that.
+std::string late(ProcessGroup& group, StoreClient& store) {
+  const auto key = [](int rank) { return "saw/" + std::to_string(rank); };
+  if (group.rank() == 0) {
+    for (int rank = 1; rank < group.size(); ++rank) store.get(key(rank));
+    return "right";
+  }
+  try {
+    group.barrier();
+  } catch (const Error&) {
+    store.set(key(group.rank()), "1");
+    throw;
+  }
+  return "no error";
 }
 
 std::string mismatch(ProcessGroup& group) {
@@ -59,11 +67,12 @@ std::string run(const std::string& what) {
   require(rank_and_size(&rank, &size, &error), error);
   const auto store = connect_store("127.0.0.1", port);
   ProcessGroupOptions options;
-  options.timeout = std::chrono::milliseconds(what == "late" ? 500 : 50'000);
+  options.timeout = std::chrono::milliseconds(what == "late" ? 3'000 : 50'000);
+  options.join_timeout = std::chrono::seconds(50);
   const auto group = test::make_world(*store, test::world_of("mpi", rank, size, options));
   const std::string result = what == "contract"   ? contract_of(*group)
                              : what == "mismatch" ? mismatch(*group)
-                                                  : late(*group);
+                                                  : late(*group, *store);
   return result;
 }
 

@@ -78,7 +78,7 @@ void exercise_many(StoreClient& store) {
         std::vector<std::string>{"", "1", std::string("\0x", 2)});
   CHECK(store.multi_get({}).empty());
   store.multi_set({});
-  CHECK(store.get("many/a", milliseconds(1000)) == "1");
+  CHECK(store.get("many/a", milliseconds(30'000)) == "1");
   CHECK_THROWS_AS(store.get("never set", milliseconds(20)), Error);
   PrefixStore below(store, "many/");
   CHECK(below.get("a") == "1");
@@ -104,8 +104,8 @@ void exercise_queues(StoreClient& store) {
   store.queue_push("queue", std::string("\0second", 7));
   CHECK(store.queue_len("queue") == 2);
   CHECK(store.check({"queue"}));
-  CHECK(store.queue_pop("queue", milliseconds(1000)) == "first");
-  CHECK(store.queue_pop("queue", milliseconds(1000)) == std::string("\0second", 7));
+  CHECK(store.queue_pop("queue", milliseconds(30'000)) == "first");
+  CHECK(store.queue_pop("queue", milliseconds(30'000)) == std::string("\0second", 7));
   CHECK_THROWS_AS(store.queue_pop("queue", milliseconds(20)), Error);
   // Every item goes to one of those that wait.
   std::atomic<int> sum = 0;

@@ -92,7 +92,9 @@ TEST_CASE("Models are compared over the store before anything else happens") {
 TEST_CASE("A rank that does not come to compare models is named") {
   StoreProcess store;
   const auto results = run_processes(3, store.port(), [](int rank, StoreClient& keys) -> std::string {
-    const auto group = make_shm_process_group(&keys, rank, 3, within(seconds(rank == 0 ? 1 : 20)));
+    auto options = within(seconds(rank == 0 ? 3 : 60));
+    options.join_timeout = seconds(60);
+    const auto group = make_shm_process_group(&keys, rank, 3, options);
     if (rank == 1) {
       // Stays until the others know, so that it is late and not dead.
       keys.wait({"seen"}, seconds(60));

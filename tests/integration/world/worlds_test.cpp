@@ -116,12 +116,15 @@ TEST_CASE("rank 0 keeps the store until the others have left, and then frees por
 TEST_CASE("rank 0 does not wait for ever for a rank that stays") {
   const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
   std::atomic<bool> rank_0_left = false;
+  std::atomic<bool> rank_1_joined = false;
   std::atomic<bool> waited_in_vain = false;
   run_ranks(2, [&](int rank) {
     auto options = options_for(url, rank, 2);
     options.leave_timeout = milliseconds(50);
     auto world = World::init(options);
+    if (rank == 1) rank_1_joined = true;
     if (rank == 0) {
+      for (int i = 0; i < 40'000 && !rank_1_joined; ++i) ::usleep(1000);
       world.reset();
       rank_0_left = true;
       return;

@@ -25,6 +25,7 @@ constexpr auto kShort = milliseconds(60);
 std::unique_ptr<StoreClient> connect_to(const ScriptedPeer& peer, milliseconds timeout = kLong) {
   StoreOptions options;
   options.timeout = timeout;
+  options.connect_timeout = kLong;
   return connect_store("127.0.0.1", peer.port(), options);
 }
 

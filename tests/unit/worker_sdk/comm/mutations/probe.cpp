@@ -202,7 +202,7 @@ void late(ProcessGroup& group) {
 int main() {
   run_world(3, std::chrono::seconds(30), collectives);
   run_world(3, std::chrono::seconds(30), aborted);
-  run_world(2, std::chrono::milliseconds(300), late);
+  run_world(2, std::chrono::milliseconds(2000), late);
   std::puts("well");
   return 0;
 }
