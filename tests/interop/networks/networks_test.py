@@ -75,7 +75,7 @@ def compare(model, size, program):
             file.flush()
             result = subprocess.run([program, model, precision, str(size), str(STEPS), str(RATE), str(MOMENTUM), file.name],
                                     capture_output=True, check=False, timeout=120)
-        if b"no fast instructions" in result.stderr:
+        if b"no instructions for bf16" in result.stderr:
             return None, None
         assert result.returncode == 0, result.stderr
         values = torch.from_numpy(numpy.frombuffer(result.stdout, dtype=numpy.float32).copy())
@@ -100,7 +100,7 @@ def compare(model, size, program):
     for precision in ("f32", "bf16"):
         our_losses, our_state = train_ours(precision)
         if our_losses is None:
-            print(f"{model} {precision}: no fast instructions here")
+            print(f"{model} {precision}: no instructions for it here")
             continue
         torch_losses, torch_state = train_torch(precision)
         apart, torch_apart = distance(our_state), distance(torch_state)
