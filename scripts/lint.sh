@@ -133,7 +133,7 @@ check_compile_times() {
 check "format (clang-format)" check_format
 check "tree (scripts/check_tree.py)" python3 scripts/check_tree.py
 check "shell scripts (shellcheck)" check_shell
-check "compile time (at most 15 s a file)" check_compile_times
+check "compile time (at most 15 s a file, on the machine that set the limit)" check_compile_times
 if [ "$tidy" != none ]; then
   check "clang-tidy ($tidy files)" check_tidy
 fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """scripts/test_summary.py and scripts/compile_times.py on files as CTest and ninja write them."""
+import json
 import os
 import subprocess
 import sys
@@ -86,6 +87,24 @@ class Scripts(unittest.TestCase):
             slow = self.run_script("compile_times.py", folder, "--limit", "0.001")
         self.assertEqual(slow.returncode, 1)
         self.assertIn("a.o", slow.stdout)
+
+    def test_the_limit_grows_on_a_slow_machine(self):
+        yardstick = "tests/support/CMakeFiles/muster_test_main.dir/test_main.cpp.o"
+        command = sys.executable + " -c 'sum(range(10**%d))' -o %s"
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, ".ninja_log"), "w", encoding="utf-8") as log:
+                log.write("# ninja log v5\n0\t20000\t1\ta.o\tx\n")
+            with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as commands:
+                json.dump([{"directory": "/", "output": name, "command": command % (size, name)}
+                           for name, size in (("a.o", 1), (yardstick, 7))], commands)
+            script = os.path.join(SCRIPTS, "compile_times.py")
+            with open(script, encoding="utf-8") as file:  # as if the yardstick took a hundredth of a second elsewhere
+                text = file.read().replace("YARDSTICK_S = 7.0", "YARDSTICK_S = 0.01")
+            self.assertIn("YARDSTICK_S = 0.01", text)
+            for source, code in ((text, 0), (text.replace("max(1, yardstick", "max(1, 0 * yardstick"), 1)):
+                result = subprocess.run([sys.executable, "-c", source, folder, "--limit", "0.01"], capture_output=True,
+                                        text=True, check=False)
+                self.assertEqual(result.returncode, code, result)
 
 
 if __name__ == "__main__":
