@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kStragglerLateAfter{5};
 /// Somebody else may hold the client's streams open.
 constexpr std::chrono::seconds kLinkLateAfter{1};
 /// The last words of a node that the coordinator holds for dead may still come.
-constexpr std::chrono::milliseconds kDeadLateAfter{500};
+constexpr std::chrono::milliseconds kDeadLateAfter{1000};
 /// It may be alive, and has a report to send.
 constexpr std::chrono::milliseconds kLostLateAfter{3000};
 
