@@ -276,7 +276,7 @@ class Hosts(Faults, Ssh):
             except (FileNotFoundError, ProcessLookupError):
                 continue
             state = rest.split()[0]
-            if comm != "sshd" and state not in "ZX":
+            if comm not in ("sshd", "sshd-session", "sshd-auth") and state not in "ZX":
                 found.append({"pid": int(entry), "comm": comm, "state": state, "command": command})
         return found
 

@@ -14,9 +14,9 @@ import time
 WORKER = os.environ["MUSTER_FAULT_WORKER"]
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
 RANKS = 3
-TIMEOUT_S = 4
+TIMEOUT_S = 8
 # What waits longer is reported: all others must have come to the call by then, and the deadline must be far.
-REPORT_MS, REPORTED_TIMEOUT_S = 2000, 8
+REPORT_MS, REPORTED_TIMEOUT_S = 3000, 16
 
 
 def check(condition, what, details=""):

@@ -21,7 +21,7 @@ from job_processes import HERE, MarkedJob, wait_until
 WORKER = os.path.join(HERE, "worker.sh")
 GRACE_S = 0.3
 WITHIN_S = 20.0
-USUALLY_WITHIN_S = 1.0
+USUALLY_WITHIN_S = 2.5
 # For what must happen at all.
 LIMIT_S = 60
 GRACE = ("--shutdown-timeout", str(GRACE_S))

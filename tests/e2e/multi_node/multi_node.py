@@ -20,7 +20,7 @@ PLUGINS = os.path.join(os.path.dirname(os.path.dirname(MUSTER)), "lib", "muster"
 GUARDIAN, AGENT, STORE = "muster:guardian", "muster:agent", "muster:store"
 # What a busy machine may add to any bound, for starting and ending a job.
 REST_S = 20
-CASE_S = 100
+CASE_S = 300
 READY = "echo ready $RANK of $WORLD_SIZE on $(hostname)"
 SLEEPER = ["bash", "-c", f"{READY}; exec sleep 1000"]
 STUBBORN = ["bash", "-c", f"trap '' TERM INT HUP; {READY}; while true; do sleep 1000; done"]

@@ -11,7 +11,7 @@ from multi_node import AGENT, GUARDIAN, REST_S, Hosts, Job, check, main
 GO = "/tmp/muster-test-go"
 READY = "echo ready $RANK of $WORLD_SIZE in round $TORCHELASTIC_RESTART_COUNT on $(hostname)"
 UNTIL_TOLD = ["dash", "-c", f"{READY}; until [ -e {GO} ]; do sleep 0.1; done; echo done $RANK of $WORLD_SIZE"]
-THREE = ("--nnodes", "2:3", "-H", "n00,n01,n02", "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
+THREE = ("--nnodes", "2:3", "-H", "n00,n01,n02", "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=3")
 
 
 def let_go(hosts, *names):

@@ -8,7 +8,7 @@ from multi_node import LAUNCHER, TRAIN, Hosts, Job, check, main
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DDP = os.path.join(HERE, "train_small_ddp.py")
-LONG_S = 120
+LONG_S = 400
 
 
 def trained(job, world):
@@ -80,4 +80,4 @@ def pytorch_on_two_and_four_hosts():
 
 if __name__ == "__main__":
     main((muster_train_on_two_hosts, muster_train_on_four_hosts, muster_train_on_sixteen_hosts, pytorch_on_two_and_four_hosts),
-         parallel=1, limit_s=200)
+         parallel=1, limit_s=600)

@@ -46,13 +46,14 @@ class Launcher:
         end = time.monotonic() + LIMIT_S
         with self.news:
             while True:
+                # Readers end after the last line.
+                over = self.process.poll() is not None and not any(reader.is_alive() for reader in self.readers)
                 found = [line for line in [*self.lines[self.forgotten:], *self.errors] if matches(line)]
                 if len(found) >= count:
                     return found
-                if self.process.poll() is not None or not self.news.wait(min(0.5, end - time.monotonic())):
-                    if self.process.poll() is not None or time.monotonic() > end:
-                        self.news.wait(0.2)
-                        raise AssertionError(f"never: {what}; exit code {self.process.poll()}\n{self.text()}")
+                if over or time.monotonic() > end:
+                    raise AssertionError(f"never: {what}; exit code {self.process.poll()}\n{self.text()}")
+                self.news.wait(0.1)
 
     def forget(self):
         """Lines of stdout so far do not count any more."""

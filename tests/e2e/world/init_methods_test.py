@@ -196,7 +196,7 @@ class Errors(unittest.TestCase):
 
     def test_a_rank_that_never_comes_is_named(self):
         url = f"tcp://127.0.0.1:{free_port()}"
-        processes = [start(url, rank, 4, "join=700") for rank in (0, 2)]
+        processes = [start(url, rank, 4, "join=4000") for rank in (0, 2)]
         for error in [answer(process) for process in processes]:
             self.assertEqual(error.get("code"), DEADLINE, error)
             self.assertIn("missing: rank 1, rank 3", error["error"])
