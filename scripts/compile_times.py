@@ -7,7 +7,7 @@ usage: compile_times.py BUILD_DIR [--top N] [--limit SECONDS]
 With --limit, a file whose last build took longer by the wall clock is compiled once more, alone and without ccache, and is
 an error (exit 1) if that takes more than SECONDS of processor time: a busy machine alone fails nobody. Nor does a slow
 one: the seconds are those of the machine on which YARDSTICK, Catch2's own code, took YARDSTICK_S; where it takes longer, the
-limit grows as much.
+limit grows as much, at most MOST_TIMES.
 """
 import argparse
 import json
@@ -19,6 +19,7 @@ import sys
 
 YARDSTICK = "tests/support/CMakeFiles/muster_test_main.dir/test_main.cpp.o"
 YARDSTICK_S = 7.0
+MOST_TIMES = 4
 
 
 def wall_times(build_dir):
@@ -67,7 +68,9 @@ def main():
     if not slow:
         return 0
     yardstick = slow.pop(YARDSTICK, None) or processor_seconds(arguments.build_dir, YARDSTICK) or 0
-    limit = arguments.limit * max(1, yardstick / YARDSTICK_S)
+    times_slower = min(max(1, yardstick / YARDSTICK_S), MOST_TIMES)
+    print(f"this machine takes {times_slower:.1f} times as long as the one that set the limit")
+    limit = arguments.limit * times_slower
     failed = {output: spent for output, spent in slow.items() if spent > limit}
     for output, spent in failed.items():
         print(f"{output}: {spent:.1f} s to compile, at most {limit:.3g} on this machine: split the file or its includes")

@@ -80,4 +80,4 @@ def pytorch_on_two_and_four_hosts():
 
 if __name__ == "__main__":
     main((muster_train_on_two_hosts, muster_train_on_four_hosts, muster_train_on_sixteen_hosts, pytorch_on_two_and_four_hosts),
-         parallel=1, limit_s=600)
+         parallel=1, limit_s=220)

@@ -14,6 +14,7 @@ CASES = {
     "failed": '<testcase name="failed" status="fail"><failure message=""/><system-out>bad</system-out></testcase>',
     "reported": '<testcase name="failed" status="fail"><failure message=""/><system-out>WARNING: ThreadSanitizer: data race'
                 "</system-out></testcase>",
+    "not started": '<testcase name="failed" status="notrun"><skipped message="Unable to find executable"/><system-out/></testcase>',
     "passed later": '<testcase name="failed" status="run"><system-out>fine</system-out></testcase>',
     "skipped": '<testcase name="skipped" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
                "<system-out>start\nskipped: no PyTorch here\n</system-out></testcase>",
@@ -45,6 +46,11 @@ class Scripts(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 2 failed, 0 skipped")
         self.assertIn("  release: failed", result.stdout)
+
+    def test_one_that_could_not_be_started_has_failed(self):
+        result = self.summary("passed", "not started")
+        self.assertIn("2 passed, 2 failed, 0 skipped", result.stdout)
+        self.assertEqual(result.returncode, 1)
 
     def test_one_that_passes_alone_is_named_and_excused(self):
         result = self.summary("passed", "failed", again=["passed later"])
@@ -98,11 +104,11 @@ class Scripts(unittest.TestCase):
                 json.dump([{"directory": "/", "output": name, "command": command % (size, name)}
                            for name, size in (("a.o", 1), (yardstick, 7))], commands)
             script = os.path.join(SCRIPTS, "compile_times.py")
-            with open(script, encoding="utf-8") as file:  # as if the yardstick took a hundredth of a second elsewhere
-                text = file.read().replace("YARDSTICK_S = 7.0", "YARDSTICK_S = 0.01")
-            self.assertIn("YARDSTICK_S = 0.01", text)
+            with open(script, encoding="utf-8") as file:  # as if the yardstick took a thousandth of a second elsewhere
+                text = file.read().replace("YARDSTICK_S = 7.0", "YARDSTICK_S = 0.001").replace("MOST_TIMES = 4", "MOST_TIMES = 1000")
+            self.assertIn("YARDSTICK_S = 0.001", text)
             for source, code in ((text, 0), (text.replace("max(1, yardstick", "max(1, 0 * yardstick"), 1)):
-                result = subprocess.run([sys.executable, "-c", source, folder, "--limit", "0.01"], capture_output=True,
+                result = subprocess.run([sys.executable, "-c", source, folder, "--limit", "0.002"], capture_output=True,
                                         text=True, check=False)
                 self.assertEqual(result.returncode, code, result)
 
