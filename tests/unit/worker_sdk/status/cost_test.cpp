@@ -11,9 +11,10 @@ using namespace muster::status;
 
 namespace {
 
-// Ten times what is promised, thirty times where every access is instrumented.
+// Ten times what is promised. Where every access is instrumented only a call of the kernel would show: the
+// thread sanitizer alone takes 2 to 8 us for it, as the processor is.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr double kMostNs = 6000;
+constexpr double kMostNs = 40'000;
 #else
 constexpr double kMostNs = 2000;
 #endif
