@@ -197,12 +197,7 @@ def main():
                 what = kind, int(rate), int(burst or 1)
                 job = Job(hosts, program, os.path.realpath(options.daemon) if options.daemon else program)
                 try:
-                    # One stall of a busy machine is no verdict.
-                    for _ in range(3 if options.check else 1):
-                        now = report(*what, measure(job, *what, options.rounds), options.check)
-                        if not now:
-                            break
-                    missed += now
+                    missed += report(*what, measure(job, *what, options.rounds), options.check)
                 finally:
                     job.stop()
     except Unavailable as error:
