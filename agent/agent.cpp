@@ -4,14 +4,17 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/event.hpp"
+#include "agent/guardian_watch.hpp"
 #include "agent/launcher_link.hpp"
 #include "agent/process/process_tree.hpp"
+#include "agent/process/stop_signal.hpp"
 #include "agent/process/worker_binding.hpp"
 #include "agent/process_environment.hpp"
 #include "agent/round_runner.hpp"
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/errc.hpp"
+#include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/support/unique_fd.hpp"
 
 #include <boost/asio/awaitable.hpp>
@@ -60,7 +63,6 @@ class Agent {
  private:
   void on_message(LinkMessage message);
   void on_launcher_lost(const std::string& reason);
-  void watch_guardian();
   void watch_signals();
   /// An order to end, from wherever: passed to the round, or ends the wait for one.
   void stop(int signal);
@@ -77,7 +79,7 @@ class Agent {
   asio::any_io_executor executor_;
   AgentOptions options_;
   Environment inherited_;
-  asio::posix::stream_descriptor guardian_;
+  GuardianWatch guardian_;
   asio::signal_set end_signals_;
   Event spec_received_;
   Event round_over_;
@@ -91,6 +93,8 @@ class Agent {
   /// The stdin of workers that may not read ours (--stdin).
   UniqueFd null_device_;
   std::string error_;
+  /// Which of our processes was sent the signal, if it was not the launcher.
+  std::string told_;
   int stop_signal_ = 0;
   bool kill_ = false;
   bool joining_ = false;
@@ -104,17 +108,17 @@ Agent::Agent(asio::io_context& context, const AgentOptions& options)
     : executor_(context.get_executor()),
       options_(options),
       inherited_(process_environment()),
-      guardian_(executor_, options.guardian_pidfd),
+      guardian_(executor_, options.guardian_pidfd, ""),
       end_signals_(executor_),
       spec_received_(executor_),
       round_over_(executor_),
       done_(executor_) {}
 
 awaitable<void> Agent::run() {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT})
-    if (!options_.signals.ignored(signal)) end_signals_.add(signal);
+  for (const int signal : stop_signals_of_agent(options_.signals)) end_signals_.add(signal);
   watch_signals();
-  watch_guardian();
+  guardian_.start(
+      [this] { fail("the guardian process of " + (spec_ ? spec_->host : "this host") + " was killed"); });
   LauncherLink::Events events;
   events.message = [this](LinkMessage message) { on_message(std::move(message)); };
   events.closed = [this](const std::string& reason) { on_launcher_lost(reason); };
@@ -126,6 +130,7 @@ awaitable<void> Agent::run() {
   }
   coordinator_.reset();
   guardian_.cancel();
+  guardian_.let_go_on();
   end_signals_.cancel();
   link_->close();
 }
@@ -159,17 +164,12 @@ void Agent::on_launcher_lost(const std::string& reason) {
   fail("the launcher is gone (" + reason + ")");
 }
 
-void Agent::watch_guardian() {
-  guardian_.async_wait(
-      asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
-        if (!error) fail("the guardian process of " + (spec_ ? spec_->host : "this host") + " was killed");
-      });
-}
-
 void Agent::watch_signals() {
-  end_signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+  end_signals_.async_wait([this](const boost::system::error_code& error, int received) {
     if (error) return;
-    stop(signal);
+    const StopSignal told = stop_signal(received);
+    if (stop_signal_ == 0) told_ = describe(told, spec_ ? spec_->host : "this host") + kHowToEndAJob;
+    stop(told.number);
     watch_signals();
   });
 }
@@ -220,6 +220,8 @@ awaitable<NodeReport> Agent::run_rounds() {
   } else if (stop_signal_ != 0 && report.outcome != NodeOutcome::failed) {
     report.outcome = runner_ && runner_->outcome() == RoundOutcome::succeeded ? NodeOutcome::succeeded
                                                                               : NodeOutcome::stopped;
+    // A launcher that was told as well has a better reason.
+    if (report.outcome == NodeOutcome::stopped) report.error = told_;
   }
   done_.reset();
   output_->finish(kill_ ? kFlushWhenKilled : kFlushAtMost, [this] { done_.set(); });
@@ -261,6 +263,7 @@ awaitable<bool> Agent::run_round(NodeReport& report) {
   runner_->start(place, restarts_, inherited_);
   if (kill_) runner_->kill();
   co_await round_over_.wait();
+  guardian_.let_go_on();
   done_.reset();
   output_->drain(kill_ ? kFlushWhenKilled : kDrainAtMost, [this] { done_.set(); });
   co_await done_.wait();
@@ -320,8 +323,7 @@ void Agent::say_restart(const NodeReport& report) const {
   }
   std::string text = "round " + std::to_string(report.round) + " failed";
   if (cause != nullptr)
-    text +=
-        ": rank " + std::to_string(cause->rank) + " on " + cause->host + " (" + describe(cause->status) + ")";
+    text += ": rank " + std::to_string(cause->rank) + " on " + cause->host + " (" + describe(*cause) + ")";
   log_warning(text + "; restarting all workers (restart " + std::to_string(restarts_) + " of " +
               std::to_string(spec_->max_restarts) + ")");
 }
@@ -339,7 +341,8 @@ awaitable<void> Agent::send_report(NodeReport report) {
 
 int run_agent(const AgentOptions& options) {
   ::prctl(PR_SET_NAME, "muster:agent");
-  ::signal(SIGPIPE, SIG_IGN);
+  ignore_write_signals();
+  rendezvous::raise_descriptor_limit();
   become_subreaper();
   asio::io_context context(1);
   Agent agent(context, options);

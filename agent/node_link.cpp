@@ -3,6 +3,7 @@
 #include "agent/core/link_text.hpp"
 #include "agent/node_session.hpp"
 #include "rendezvous/log/log.hpp"
+#include "rendezvous/protocol/last_words.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
@@ -33,7 +34,8 @@ constexpr std::chrono::seconds kAskWhileCut{1};
 /// after 15 s, so a launcher that nobody has heard of for longer cannot come back.
 constexpr std::chrono::seconds kSilentAfter{16};
 constexpr std::chrono::seconds kLookForSilence{8};
-constexpr std::chrono::seconds kReportDeadline{10};
+/// To a launcher on this host.
+constexpr std::chrono::seconds kReportLocalAtMost{10};
 /// Once the job is to end, a launcher that takes no output for this long will take none.
 constexpr std::chrono::seconds kNoProgress{5};
 /// A launcher that lives takes everything when somebody reads what it prints: a pager may be left open.
@@ -187,17 +189,10 @@ awaitable<void> NodeSession::watch_for_silence() {
   }
 }
 
-void NodeSession::watch_guardian() {
-  guardian_.async_wait(asio::posix::stream_descriptor::wait_read,
-                       [this](const boost::system::error_code& error) {
-                         if (!error) fail("the guardian process of " + spec_.host + " was killed");
-                       });
-}
-
 void NodeSession::watch_signals() {
   end_signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
-    stop(signal);
+    told_to_stop(signal);
     watch_signals();
   });
 }
@@ -265,14 +260,16 @@ awaitable<void> NodeSession::gather_file(std::string path, std::string name) {
   }
 }
 
-/// A report that is lost would leave the launcher with a guess: it waits for a link that is just being moved.
+/// A report that is lost would leave the launcher with a guess: it waits for a link that is just being moved,
+/// or will be when the launcher finds out that it is dead.
 awaitable<void> NodeSession::send_report(const NodeReport& report) {
   LinkMessage message;
   message.kind = Kind::report;
   message.body = to_json(report);
   link_->send(message, [this] { report_settled_.set(); });
   if (launcher_gone_) co_return;
-  const bool settled = co_await report_settled_.wait_for(kReportDeadline);
+  const bool settled =
+      co_await report_settled_.wait_for(started() ? rendezvous::kReportAtMost : kReportLocalAtMost);
   report_taken_ = settled && !launcher_gone_;
 }
 

@@ -9,12 +9,13 @@
 #include "agent/store_process.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/net/interface_choice.hpp"
+#include "rendezvous/protocol/last_words.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/listen_socket.hpp"
+#include "rendezvous/support/random.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,16 +30,7 @@ namespace {
 
 using rendezvous::Secret;
 
-/// The other nodes end their workers and are told the verdict before the daemon goes.
-constexpr std::chrono::seconds kDaemonGrace{15};
 constexpr std::chrono::seconds kNoticeTimeout{1};
-
-std::uint64_t random_number() {
-  std::uint64_t number = 0;
-  if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
-    throw std::system_error(errno, std::generic_category(), "getrandom");
-  return number | 1U;  // 0 means that there is none
-}
 
 /// The address that the other nodes can reach.
 std::string listen_address(const NodeSpec& node) {
@@ -138,6 +130,7 @@ GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
   options.notice_fd = node.notice_fd;
   options.shutdown_timeout = node.spec.shutdown_timeout;
   options.stopped_at_most = rendezvous::kDeadAfter;
+  options.store_stopped_at_most = rendezvous::kDeadAfter - 2 * rendezvous::kHeartbeatInterval;
   options.signals = node.signals;
   options.of_node = " of " + node.spec.node.name;
   if (node.spec.node.form != NodeSpec::Form::started) return options;
@@ -161,7 +154,7 @@ int run_node_processes(NodeProcesses node) {
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   NodeSpec& place = node.spec.node;
   const bool started = place.form == NodeSpec::Form::started;
-  if (place.incarnation == 0) place.incarnation = random_number();
+  if (place.incarnation == 0) place.incarnation = random_number() | 1U;  // 0 means that there is none
   rendezvous::ListenSocket listener = open_coordinator_socket(place);
   if (listener.fd) {
     place.coordinator_host = listener.address.host();
@@ -175,7 +168,8 @@ int run_node_processes(NodeProcesses node) {
   GuardianOptions options = guardian_options(node, go_on[0]);
   ProcessMain run_daemon;
   if (listener.fd) {
-    options.store_may_outlive = node.spec.shutdown_timeout + kDaemonGrace;
+    // The other nodes end their workers, are told the verdict and report before the daemon goes.
+    options.store_may_outlive = node.spec.shutdown_timeout + rendezvous::kDaemonAtMost;
     run_daemon = [&](int control_fd, int guardian_pidfd) {
       close_all({guardian_pidfd, node.link_in, go_on[0], go_on[1], node.launcher_pidfd});
       if (node.link_out != node.link_in) ::close(node.link_out);

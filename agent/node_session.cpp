@@ -4,11 +4,13 @@
 #include "agent/process/job_mark.hpp"
 #include "agent/process/log_directory.hpp"
 #include "agent/process/process_tree.hpp"
+#include "agent/process/stop_signal.hpp"
 #include "agent/process/worker_binding.hpp"
 #include "agent/process_environment.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/descriptor_limit.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -54,7 +56,7 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
       options_(options),
       spec_(options_.spec),
       inherited_(process_environment()),
-      guardian_(executor, options.guardian_pidfd),
+      guardian_(executor, options.guardian_pidfd, " of " + name_in_texts()),
       end_signals_(executor),
       progress_timer_(executor),
       lifeline_timer_(executor),
@@ -68,10 +70,9 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
       report_settled_(executor) {}
 
 awaitable<void> NodeSession::run() {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT})
-    if (!options_.signals.ignored(signal)) end_signals_.add(signal);
+  for (const int signal : stop_signals_of_agent(options_.signals)) end_signals_.add(signal);
   watch_signals();
-  watch_guardian();
+  guardian_.start([this] { fail("the guardian process of " + spec_.host + " was killed"); });
   open_link();
   const NodeReport report = co_await run_job();
   co_await send_report(report);
@@ -80,6 +81,7 @@ awaitable<void> NodeSession::run() {
   proxy_.reset();
   coordinator_.reset();
   guardian_.cancel();
+  guardian_.let_go_on();
   end_signals_.cancel();
   progress_timer_.cancel();
   lifeline_timer_.cancel();
@@ -193,6 +195,7 @@ awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
   place_ = *place;
   start_workers(*place);
   co_await round_over_.wait();
+  guardian_.let_go_on();
   done_.reset();
   output_->drain(kill_ ? kFlushWhenKilled : kDrainAtMost, [this] { done_.set(); });
   co_await done_.wait();
@@ -290,7 +293,7 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
     request.text = error_;
   } else if (stop_signal_ != 0) {
     request.exit_code = 128 + stop_signal_;
-    request.text = spec_.host + " was told to stop";
+    request.text = told_.empty() ? spec_.host + " was told to stop" : told_;
   }
   rendezvous::Left left;
   left.next = rendezvous::NextStep::end;
@@ -352,6 +355,7 @@ void NodeSession::settle(NodeReport& report) const {
     if (report.outcome != NodeOutcome::failed)
       report.outcome = runner_ && runner_->outcome() == RoundOutcome::succeeded ? NodeOutcome::succeeded
                                                                                 : NodeOutcome::stopped;
+    if (report.outcome == NodeOutcome::stopped && !told_.empty()) report.error = told_ + kHowToEndAJob;
     return;
   }
   if (ended_ && ended_->node != spec_.node.name) {
@@ -391,6 +395,17 @@ void NodeSession::stop(int signal) {
     runner_->stop(signal);
 }
 
+/// In no round nobody would hear of it from the coordinator, which only sees a node fewer. A launcher of this
+/// node alone was perhaps told the same, and that is why the job ends.
+void NodeSession::told_to_stop(int received) {
+  const StopSignal told = stop_signal(received);
+  if (stop_signal_ == 0) {
+    told_ = describe(told, name_in_texts());
+    if (started() && (joining_ || !runner_)) return fail(told_ + kHowToEndAJob);
+  }
+  stop(told.number);
+}
+
 void NodeSession::fail(const std::string& text) {
   if (error_.empty()) error_ = text;
   stop(SIGTERM);
@@ -398,7 +413,8 @@ void NodeSession::fail(const std::string& text) {
 
 int run_node_agent(const NodeAgentOptions& options) {
   ::prctl(PR_SET_NAME, "muster:agent");
-  ::signal(SIGPIPE, SIG_IGN);
+  ignore_write_signals();
+  rendezvous::raise_descriptor_limit();
   become_subreaper();
   asio::io_context context(1);
   NodeSession session(context.get_executor(), options);

@@ -4,6 +4,7 @@
 
 #include "agent/core/node_report.hpp"
 #include "agent/event.hpp"
+#include "agent/guardian_watch.hpp"
 #include "agent/launcher_link.hpp"
 #include "agent/node_agent.hpp"
 #include "agent/process/input_feeder.hpp"
@@ -15,7 +16,6 @@
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -56,6 +56,8 @@ class NodeSession {
   void say_restart(const rendezvous::RoundEnd& end);
   /// An order to end, from wherever.
   void stop(int signal);
+  /// The same, from somebody who is not of the job.
+  void told_to_stop(int received);
   /// Something of ours failed: this node's part ends, and the report says why.
   void fail(const std::string& text);
 
@@ -98,7 +100,6 @@ class NodeSession {
   boost::asio::awaitable<void> gather_logs();
   boost::asio::awaitable<void> gather_file(std::string path, std::string name);
   void watch_progress();
-  void watch_guardian();
   void watch_signals();
 
   /// Peers have names that are made of the host's, for the sake of machines.
@@ -111,7 +112,7 @@ class NodeSession {
   AgentSpec& spec_;
   Environment inherited_;
   BindingPlan binding_;
-  boost::asio::posix::stream_descriptor guardian_;
+  GuardianWatch guardian_;
   boost::asio::signal_set end_signals_;
   boost::asio::steady_timer progress_timer_;
   /// Whoever waits for the link or the launcher.
@@ -141,6 +142,8 @@ class NodeSession {
   std::optional<rendezvous::RoundEnd> ended_;
   std::optional<rendezvous::JobClosed> closed_;
   std::string error_;
+  /// Which of our processes was sent the signal, if it was not the launcher.
+  std::string told_;
   int stop_signal_ = 0;
   bool kill_ = false;
   bool joining_ = false;

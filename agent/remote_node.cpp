@@ -3,6 +3,7 @@
 
 #include "agent/node_processes.hpp"
 #include "agent/process/link_frames.hpp"
+#include "agent/process/signal_state.hpp"
 #include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
@@ -183,7 +184,7 @@ int serve(const RemoteNodeOptions& options, int in, int out) {
 
 int run_remote_node(const RemoteNodeOptions& options) {
   ::prctl(PR_SET_NAME, "muster:guardian");
-  ::signal(SIGPIPE, SIG_IGN);
+  ignore_write_signals();
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   int out = options.out_fd;
   try {

@@ -9,6 +9,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +38,9 @@ constexpr std::chrono::seconds kLeftoversNoticeAfter{1};
 /// How often waiting calls are looked for.
 constexpr std::chrono::seconds kCallsLookInterval{1};
 
+/// Between the signal of a watchdog timer and the end of the worker that it is said to have caused.
+constexpr std::chrono::seconds kEndsByWatchdogWithin{5};
+
 /// Not the program's fault but the machine's or ours.
 constexpr int kOursExitCode = 125;
 
@@ -58,6 +63,23 @@ std::int64_t wall_clock_ms() {
 ExitStatus status_from(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) return {ExitStatus::Kind::exited, info.si_status, false};
   return {ExitStatus::Kind::signaled, info.si_status, info.si_code == CLD_DUMPED};
+}
+
+/// Workers have the limit that we have; the kernel's signals are SIGXCPU at the soft one, SIGKILL at the hard
+/// one. It counts whole ticks for that, which is some percent more than what it says was used. 0: another
+/// end.
+std::int64_t cpu_limit_s(const ExitStatus& status, const rusage& used) {
+  rlimit limit{};
+  if (status.kind != ExitStatus::Kind::signaled || ::getrlimit(RLIMIT_CPU, &limit) != 0) return 0;
+  if (status.value != SIGXCPU && status.value != SIGKILL) return 0;
+  const rlim_t allowed = status.value == SIGKILL ? limit.rlim_max : limit.rlim_cur;
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  constexpr double kMostOf = 0.8;
+  const double used_s = seconds(used.ru_utime) + seconds(used.ru_stime);
+  if (allowed == RLIM_INFINITY || used_s < kMostOf * static_cast<double>(allowed)) return 0;
+  return static_cast<std::int64_t>(allowed);
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -102,6 +124,7 @@ void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, cons
   place_ = place;
   watch_children();
   watch_calls();
+  watch_timers(inherited);
   for (int local_rank = 0; local_rank < spec_.workers; ++local_rank) {
     if (group_.running()) {
       start_worker(local_rank, place, restarts, inherited);
@@ -124,12 +147,13 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
   } catch (const std::exception& error) {
     return start_failed(local_rank, kOursExitCode, std::string("no streams for the worker: ") + error.what());
   }
-  if (!binding_.error.empty()) return start_failed(local_rank, kOursExitCode, binding_.error + on_host);
+  for (const std::string& error : {binding_.error, watchdog_error_})
+    if (!error.empty()) return start_failed(local_rank, kOursExitCode, error + on_host);
   try {
     ChildSpec child;
     const std::string status_file = status_.make(local_rank, place.first_rank + local_rank, place.world_size);
     child.environment = worker_environment(spec_, place, local_rank, restarts, worker.streams.error_file,
-                                           inherited, status_file);
+                                           inherited, status_file, watchdog_ ? watchdog_->path() : "");
     child.arguments = worker_arguments(spec_, local_rank);
     const std::string* path = find_variable(child.environment, "PATH");
     child.program =
@@ -192,15 +216,23 @@ void RoundRunner::watch(int local_rank) {
 void RoundRunner::on_exit(int local_rank) {
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   siginfo_t info{};
-  const auto pidfd = static_cast<id_t>(worker.pidfd->native_handle());
-  if (::waitid(P_PIDFD, pidfd, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return watch(local_rank);
+  rusage used{};
+  const int pidfd = worker.pidfd->native_handle();
+  // The library's waitid() does not ask what the process has used.
+  if (::syscall(SYS_waitid, P_PIDFD, pidfd, &info, WEXITED | WNOHANG, &used) != 0 || info.si_pid == 0)
+    return watch(local_rank);
   worker.pidfd.reset();
   worker.ended_at_ms = wall_clock_ms();
   output_.exited(local_rank);
+  if (watchdog_) watchdog_->forget(worker.pid);
   const ExitStatus status = status_from(info);
+  // One that lived on has not ended for that.
+  if (status.success() || Clock::now() - worker.watchdog_at > kEndsByWatchdogWithin) worker.watchdog.clear();
+  if (worker.watchdog.empty()) worker.cpu_limit_s = cpu_limit_s(status, used);
   if (status.exit_code() != 0) {
     picture_calls(place_.first_rank + local_rank);
-    tell_failure(local_rank, status, describe(status));
+    tell_failure(local_rank, status,
+                 describe(status) + (worker.watchdog.empty() ? "" : ": " + worker.watchdog));
   }
   apply(group_.exited(local_rank, status, Clock::now()));
   look_for_end();
@@ -303,6 +335,7 @@ void RoundRunner::apply(const GroupActions& actions) {
     leftovers_notice_.cancel();
     calls_timer_.cancel();
     children_.cancel();
+    watchdog_.reset();
     events_.over();
   }
 }
@@ -358,6 +391,8 @@ std::vector<WorkerReport> RoundRunner::reports() const {
     report.stdout_log = worker.streams.stdout_log;
     report.stderr_log = worker.streams.stderr_log;
     report.start_error = worker.start_error;
+    report.cpu_limit_s = worker.cpu_limit_s;
+    report.watchdog = worker.watchdog;
     if (const auto call = calls_.ranks.find(report.rank); call != calls_.ranks.end())
       report.call = call->second;
     report.last_lines = output_.last_lines(local_rank);

@@ -12,6 +12,7 @@
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
 #include "agent/process/status_watch.hpp"
+#include "agent/process/watchdog.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -85,6 +86,10 @@ class RoundRunner {
     WorkerStreams streams;
     std::int64_t ended_at_ms = 0;
     std::string start_error;
+    std::int64_t cpu_limit_s = 0;
+    /// As in WorkerReport.
+    std::string watchdog;
+    std::chrono::steady_clock::time_point watchdog_at{};
   };
 
   void start_worker(int local_rank, const rendezvous::RoundResult& place, int restarts,
@@ -101,6 +106,8 @@ class RoundRunner {
   void announce_kill() const;
   bool reap_orphans();
   void look_for_end();
+  void watch_timers(const Environment& inherited);
+  void timer_expired(const ExpiredTimer& timer);
   void watch_calls();
   void look_at_calls();
   void picture_calls(int failed);
@@ -124,6 +131,9 @@ class RoundRunner {
   WaitReporter waits_;
   bool calls_pictured_ = false;
   CallReport calls_;
+  std::unique_ptr<Watchdog> watchdog_;
+  /// Why there is none although it was asked for.
+  std::string watchdog_error_;
   FirstFailure first_failure_;
   bool kill_announced_ = false;
   std::vector<std::string> leftovers_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/store_process.hpp"
 
+#include "agent/process/signal_state.hpp"
 #include "rendezvous/support/unique_fd.hpp"
 
 #include <fcntl.h>
@@ -14,7 +15,8 @@ namespace muster::agent {
 rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int control_fd) {
   ::prctl(PR_SET_NAME, "muster:store");
   // It ends with the job. A signal for the whole job (systemctl stop, a batch system) is for the workers.
-  for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
+  ignore_write_signals();
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   rendezvous::EmbeddedOptions options;
   options.control_fd = control_fd;
   options.run_id = spec.run_id;

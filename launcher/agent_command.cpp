@@ -20,7 +20,7 @@ void leave_bytes_alone(int fd) {
 
 }  // namespace
 
-int agent_command(const std::vector<std::string>& arguments) {
+int agent_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
   if (!arguments.empty())
     throw UsageError(
         "'muster agent' takes no arguments; it is started by 'muster run -H HOST,... PROGRAM' on each host");
@@ -30,7 +30,7 @@ int agent_command(const std::vector<std::string>& arguments) {
   leave_bytes_alone(STDOUT_FILENO);
   agent::RemoteNodeOptions options;
   options.version = MUSTER_VERSION;
-  options.signals = agent::SignalState::capture();
+  options.signals = at_start;
   return agent::run_remote_node(options);
 }
 

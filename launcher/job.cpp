@@ -2,6 +2,7 @@
 #include "launcher/job.hpp"
 
 #include "agent/launcher_link.hpp"
+#include "agent/process/guardian.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
 #include "launcher/agent_starter_local.hpp"
@@ -18,15 +19,17 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace muster::launcher {
@@ -53,10 +56,12 @@ class Job {
         not_ours_(std::move(not_ours)),
         started_(std::move(started)),
         guardian_(context_, started_.guardian_pidfd.release()),
+        notices_(context_, started_.notices.release()),
         signals_(context_),
         window_(context_),
         deadline_(context_),
         late_(context_) {
+    notices_.native_non_blocking(true);
     catch_signals(signals);
   }
 
@@ -67,8 +72,10 @@ class Job {
     link_.emplace(context_.get_executor(), started_.link.release(), link_events());
     link_->send(order);
     watch_guardian();
+    watch_notices();
     watch_deadline();
     context_.run();
+    read_notices();
     // Killed on order, it does not matter whether the agent was still there to say so.
     if (!killed_) end_.error = launcher_error();
     if (!end_.error.empty())
@@ -96,6 +103,7 @@ class Job {
     events.message = [this](LinkMessage message) {
       if (message.kind != LinkMessage::Kind::report) return;
       report_ = agent::node_report_from_json(message.body);
+      agent::continue_guardian(guardian_.native_handle());
       end_if_late(kGuardianLateAfter, "the guardian process did not end");
     };
     events.closed = [this](const std::string&) {
@@ -135,7 +143,7 @@ class Job {
     if (signal == SIGINT && ++interrupts_ > 1) {
       if (!std::exchange(killed_, true)) {
         log_warning("second Ctrl-C: killing all workers");
-        tell(LinkMessage::Kind::kill, 0);
+        tell_to_end(LinkMessage::Kind::kill, 0);
         end_if_late(kKillLateAfter, "the agent did not end the workers");
       }
       return;
@@ -158,9 +166,15 @@ class Job {
   }
 
   void stop(int signal) {
-    tell(LinkMessage::Kind::stop, signal);
+    tell_to_end(LinkMessage::Kind::stop, signal);
     end_if_late(spec_.agent.shutdown_timeout + kReportLateAfter,
                 "the agent did not report after its grace period");
+  }
+
+  /// To end. Whichever of our processes is stopped goes on, to obey.
+  void tell_to_end(LinkMessage::Kind kind, int number) {
+    tell(kind, number);
+    agent::continue_guardian(guardian_.native_handle());
   }
 
   void tell(LinkMessage::Kind kind, int number) {
@@ -200,37 +214,59 @@ class Job {
     deadline_.cancel();
     late_.cancel();
     guardian_.cancel();
+    notices_.cancel();
     if (link_) link_->close();
     // Last of three nets: usually there is no child left but the guardian.
     agent::end_all_descendants(not_ours_, kKillLimitMs);
     context_.stop();
   }
 
-  std::string launcher_error() const {
+  /// Why the job failed through us. Who ended it early has said how it ends: that a stuck agent had to be
+  /// killed then is only a note.
+  std::string launcher_error() {
     std::string text;
-    if (report_ && report_->outcome == agent::NodeOutcome::agent_error) {
-      text = report_->error;
-    } else if (!report_) {
+    if (report_) {
+      if (report_->outcome == agent::NodeOutcome::agent_error) text = report_->error;
+    } else if (!late_text_.empty()) {
       text = late_text_;
-    }
-    std::string noticed = read_notices();
-    if (!report_ && text.empty() && noticed.empty())
+      if (losses_.empty() && end_.cause != JobEnd::Cause::finished) {
+        end_.notes.push_back(std::move(text));
+        return {};
+      }
+    } else if (losses_.empty()) {
       text = "guardian and agent were lost; every process of the job was ended";
-    if (!noticed.empty()) text = noticed + (text.empty() ? "" : "; " + text);
+    }
+    if (!losses_.empty()) text = losses_ + (text.empty() ? "" : "; " + text);
     return text;
   }
 
-  /// What the guardian noticed; its end of the pipe is closed by now, so this does not block.
-  std::string read_notices() const {
-    std::string text;
+  void watch_notices() {
+    notices_.async_wait(Descriptor::wait_read, [this](const boost::system::error_code& error) {
+      if (!error && read_notices()) watch_notices();
+    });
+  }
+
+  /// What the guardian noticed. Returns whether there may be more.
+  bool read_notices() {
     char buffer[512];
-    ::fcntl(started_.notices.get(), F_SETFL, O_NONBLOCK);
-    for (ssize_t size = 0; (size = ::read(started_.notices.get(), buffer, sizeof buffer)) > 0;)
-      text.append(buffer, static_cast<std::size_t>(size));
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    for (char& c : text)
-      if (c == '\n') c = ';';
-    return text;
+    ssize_t size = 0;
+    while ((size = ::read(notices_.native_handle(), buffer, sizeof buffer)) > 0)
+      for (const char c : std::string_view(buffer, static_cast<std::size_t>(size))) {
+        if (c != '\n')
+          notice_ += c;
+        else
+          take_notice(std::exchange(notice_, {}));
+      }
+    return size < 0 && (errno == EAGAIN || errno == EINTR);
+  }
+
+  void take_notice(const std::string& line) {
+    if (line.empty() || line.front() != agent::kOnlySaid) {
+      losses_ += (losses_.empty() ? "" : "; ") + line;
+    } else if (!context_.stopped()) {
+      log_warning(std::string_view(line).substr(1));
+      if (end_.cause != JobEnd::Cause::finished) agent::continue_guardian(guardian_.native_handle());
+    }
   }
 
   const JobSpec& spec_;
@@ -238,6 +274,7 @@ class Job {
   LocalAgent started_;
   asio::io_context context_{1};
   Descriptor guardian_;
+  Descriptor notices_;
   asio::signal_set signals_;
   asio::signal_set window_;
   asio::steady_timer deadline_;
@@ -246,6 +283,9 @@ class Job {
   std::optional<NodeReport> report_;
   JobEnd end_;
   std::string late_text_;
+  /// Of the guardian's pipe: a line that is not complete, and what was lost.
+  std::string notice_;
+  std::string losses_;
   bool guardian_gone_ = false;
   bool link_lost_ = false;
   int interrupts_ = 0;
@@ -271,11 +311,11 @@ std::unique_ptr<NodeStarter> starter_of(const JobSpec& spec, const agent::Signal
 
 }  // namespace
 
-int run_job(const JobSpec& spec) {
-  auto signals = agent::SignalState::capture();
+int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
+  auto signals = at_start;
   for (const HandledSignal& handled : spec.signals)
     if (handled.named) signals.unignore(handled.number);
-  ::signal(SIGPIPE, SIG_IGN);
+  agent::ignore_write_signals();
   ::signal(SIGCHLD,
            SIG_DFL);  // a parent that ignores it would leave us without the exit codes of our children
   const std::vector<pid_t> not_ours = children_at_start();

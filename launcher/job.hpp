@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "agent/process/signal_state.hpp"
+
 namespace muster::launcher {
 
 struct JobSpec;
@@ -9,7 +11,7 @@ struct JobSpec;
 /// guardian and the agent of this host, passes signals on, enforces the deadline, and ends with finish_job()
 /// (exit_report/finish_job.hpp), which prints and writes the report. Blocks; called once, from the main
 /// thread, before any other thread exists. Failures of our own are reported on stderr and by the code 125,
-/// never thrown.
-int run_job(const JobSpec& spec);
+/// never thrown. Workers get signals and limits as they were `at_start`.
+int run_job(const JobSpec& spec, const agent::SignalState& at_start);
 
 }  // namespace muster::launcher

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/process/signal_state.hpp"
 #include "launcher/commands.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <exception>
@@ -13,6 +15,7 @@
 namespace {
 
 using namespace muster::launcher;
+namespace agent = muster::agent;
 
 constexpr const char* kUsage =
     "Usage: muster COMMAND [flags]\n"
@@ -26,16 +29,16 @@ constexpr const char* kUsage =
     "\n"
     "Example: muster run --nproc-per-node 2 train.py\n";
 
-int dispatch(const std::vector<std::string>& arguments) {
+int dispatch(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
   if (arguments.empty()) {
     std::fputs(kUsage, stderr);
     return kExitUsage;
   }
   const std::string& command = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-  if (command == "run") return run_command(rest);
-  if (command == "agent") return agent_command(rest);
-  if (command == "branch") return branch_command(rest);
+  if (command == "run") return run_command(rest, at_start);
+  if (command == "agent") return agent_command(rest, at_start);
+  if (command == "branch") return branch_command(rest, at_start);
   if (command == "rendezvous") return rendezvous_command(rest);
   if (command == "--help" || command == "-h" || command == "help")
     return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
@@ -60,8 +63,10 @@ void open_standard_descriptors() {
 
 int main(int argc, char** argv) {
   open_standard_descriptors();
+  const auto at_start = agent::SignalState::capture();
+  ::signal(SIGXFSZ, SIG_IGN);  // what we print may go to a file that has reached a limit
   try {
-    return dispatch(std::vector<std::string>(argv + 1, argv + argc));
+    return dispatch(std::vector<std::string>(argv + 1, argv + argc), at_start);
   } catch (const LaunchError& error) {
     const int code = report(error.what(), error.exit_code());
     for (const std::string& line : error.excerpt()) std::fprintf(stderr, "  %s\n", line.c_str());

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/process/process_tree.hpp"
 #include "launcher/cli/completion.hpp"
 #include "launcher/cli/parse_options.hpp"
 #include "launcher/commands.hpp"
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <string>
 
 namespace muster::launcher {
 namespace {
@@ -34,7 +36,7 @@ void set_level(const CliOptions& options, const System& system) {
 
 }  // namespace
 
-int run_command(const std::vector<std::string>& arguments) {
+int run_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
   const RealSystem system;
   const CliOptions options =
       parse_run_options(arguments, [&system](const std::string& name) { return system.variable(name); });
@@ -42,16 +44,19 @@ int run_command(const std::vector<std::string>& arguments) {
   if (options.print_completion.given) return print(completion_script(*options.print_completion.given));
   set_level(options, system);
   ResolvedJob job = resolve_job(options, system);
+  for (const std::string& detail : job.details) log_info(detail);
   for (const std::string& notice : job.notices)
     std::fprintf(stderr, "muster: note: %s\n", for_terminal(notice).c_str());
   if (options.dry_run.value) {
     std::fputs(placement_table(job.spec).c_str(), stderr);
     return print(to_json(job.spec));
   }
+  if (const std::string trouble = agent::proc_trouble(); !trouble.empty())
+    throw LaunchError(kExitLauncherFailure, trouble);
   JobSpec spec = std::move(job.spec);
   agent::OutputSpec& output = spec.agent.output;
   output.log_dir = create_log_directory({output.log_dir, output.log_dir_is_temporary});
-  return run_job(spec);
+  return run_job(spec, at_start);
 }
 
 }  // namespace muster::launcher

@@ -1,37 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/macro.hpp"
 
+#include <algorithm>
+
 namespace muster::agent {
 namespace {
 
-bool starts_name(char c) {
-  return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+constexpr std::string_view kBraced = "${local_rank}";
+constexpr std::string_view kBare = "$local_rank";
+
+bool continues_name(char c) {
+  return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-std::string_view name_at(std::string_view text) {
-  if (text.empty() || !starts_name(text[0])) return {};
-  std::size_t length = 1;
-  while (length < text.size() && (starts_name(text[length]) || (text[length] >= '0' && text[length] <= '9')))
-    ++length;
-  return text.substr(0, length);
-}
-
-/// The name that a '$' at the front of `text` introduces, and how many characters the whole macro takes.
-/// An empty name: this '$' is an ordinary character.
-std::pair<std::string_view, std::size_t> macro_at(std::string_view text) {
-  if (text.size() > 1 && text[1] == '{') {
-    const std::string_view name = name_at(text.substr(2));
-    const std::size_t close = 2 + name.size();
-    if (name.empty() || close >= text.size() || text[close] != '}') return {};
-    return {name, close + 1};
-  }
-  const std::string_view name = name_at(text.substr(1));
-  return {name, 1 + name.size()};
+/// How many characters the macro at the front of `text` takes; 0: there is none.
+std::size_t macro_length(std::string_view text) {
+  if (text.starts_with(kBraced)) return kBraced.size();
+  if (!text.starts_with(kBare)) return 0;
+  return text.size() > kBare.size() && continues_name(text[kBare.size()]) ? 0 : kBare.size();
 }
 
 }  // namespace
 
-std::string substitute_macros(std::string_view text, std::initializer_list<MacroValue> values) {
+std::string substitute_local_rank(std::string_view text, std::string_view local_rank) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
@@ -39,18 +30,13 @@ std::string substitute_macros(std::string_view text, std::initializer_list<Macro
     result += text.substr(0, plain);
     if (plain == std::string_view::npos) break;
     text.remove_prefix(plain);
-    if (text.substr(0, 2) == "$$") {
-      result += '$';
-      text.remove_prefix(2);
-      continue;
-    }
-    auto [name, length] = macro_at(text);
-    if (name.empty()) length = 1;
-    std::string_view replacement = text.substr(0, length);
-    for (const auto& [known, value] : values)
-      if (!name.empty() && known == name) replacement = value;
-    result += replacement;
-    text.remove_prefix(length);
+    const std::size_t macro = macro_length(text);
+    const std::size_t escaped = macro_length(text.substr(1));
+    if (macro != 0)
+      result += local_rank;
+    else
+      result += text.substr(escaped == 0 ? 0 : 1, std::max<std::size_t>(escaped, 1));
+    text.remove_prefix(macro != 0 ? macro : escaped + 1);
   }
   return result;
 }

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Macros in script arguments and line prefixes: Python's string.Template.safe_substitute, as torchrun uses
-// it.
+// The one macro in a program's arguments: its local rank.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace muster::agent {
 
-using MacroValue = std::pair<std::string_view, std::string_view>;
-
-/// Replaces `${name}` and `$name` by the value of `name`, and `$$` by `$`. Names are ASCII identifiers, told
-/// apart by case; everything else, unknown names included, stays as it is. Pure; never fails. Example:
-/// substitute_macros("a$$b-${local_rank}", {{"local_rank", "3"}}) is "a$b-3".
-std::string substitute_macros(std::string_view text, std::initializer_list<MacroValue> values);
+/// Replaces `${local_rank}` and `$local_rank` (with no letter, digit or underscore after it) by `local_rank`.
+/// A second dollar sign directly before one of them makes it literal: `$$local_rank` becomes `$local_rank`.
+/// Every other dollar sign stays, `$$` too, which shells read as their process number. Pure; never fails.
+/// Example: substitute_local_rank("$$ a$b-${local_rank}", "3") is "$$ a$b-3".
+std::string substitute_local_rank(std::string_view text, std::string_view local_rank);
 
 }  // namespace muster::agent

@@ -71,7 +71,16 @@ struct WorkerReport {
   /// Why it could not be executed; empty otherwise.
   std::string start_error;
   WorkerCall call;
+  /// The limit of CPU time, in seconds, that it had used up when the kernel ended it for that; 0: another
+  /// end.
+  std::int64_t cpu_limit_s = 0;
+  /// The timer of PyTorch's watchdog that ended it or a process of its own: "the watchdog timer ... expired
+  /// after 2.0 s"; empty otherwise.
+  std::string watchdog;
 };
+
+/// How it ended: "killed by SIGKILL: the watchdog timer ...".
+std::string describe(const WorkerReport& worker);
 
 enum class NodeOutcome {
   succeeded,    ///< every worker exited 0
@@ -101,6 +110,8 @@ struct NodeReport {
   int restarts = 0;
   int max_restarts = 0;
   NodeOutcome outcome = NodeOutcome::succeeded;
+  /// agent_error: what failed. stopped: which of our processes was sent a signal by somebody who is not of
+  /// the job; empty if the launcher ordered the stop.
   std::string error;
   std::vector<WorkerReport> workers;
   /// Who waited for whom when the round began to end, one sentence each, longest waits first.

@@ -25,10 +25,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerCall, text, state, group, name, sequenc
                                    process, recent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, outcome, status, arrival,
                                    ended_at_ms, error_file, error, last_lines, stdout_log, stderr_log,
-                                   start_error, call)
+                                   start_error, call, cpu_limit_s, watchdog)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, round, restarts, max_restarts,
                                    outcome, error, workers, calls, leftovers, notes)
+
+std::string describe(const WorkerReport& worker) {
+  return describe(worker.status) + (worker.watchdog.empty() ? "" : ": " + worker.watchdog);
+}
 
 std::string to_json(const NodeReport& report) {
   const Json value = report;

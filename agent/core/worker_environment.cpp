@@ -10,6 +10,7 @@ namespace muster::agent {
 namespace {
 
 constexpr const char* kStatusVariable = "MUSTER_STATUS";
+constexpr const char* kTimerFileVariable = "TORCHELASTIC_TIMER_FILE";
 
 void set_variable(Environment& environment, const std::string& name, const std::string& value) {
   for (auto& [present, old_value] : environment) {
@@ -36,6 +37,16 @@ std::string visible_device(const Environment& environment, int local_rank) {
   }
 }
 
+Environment before_contract(const AgentSpec& spec, const Environment& inherited) {
+  Environment environment = inherited;
+  // One that we inherited is ours, or a stranger's: no worker of this job may write into it.
+  std::erase_if(environment, [](const auto& entry) { return entry.first == kStatusVariable; });
+  for (const std::string& unwanted : spec.unset_environment)
+    std::erase_if(environment, [&unwanted](const auto& entry) { return entry.first == unwanted; });
+  for (const auto& [name, value] : spec.environment) set_variable(environment, name, value);
+  return environment;
+}
+
 }  // namespace
 
 const std::string* find_variable(const Environment& environment, const std::string& name) {
@@ -44,16 +55,18 @@ const std::string* find_variable(const Environment& environment, const std::stri
   return nullptr;
 }
 
+std::optional<std::string> watchdog_pipe(const AgentSpec& spec, const Environment& inherited) {
+  const Environment environment = before_contract(spec, inherited);
+  const std::string* enabled = find_variable(environment, "TORCHELASTIC_ENABLE_FILE_TIMER");
+  if (enabled == nullptr || *enabled != "1") return std::nullopt;
+  const std::string* path = find_variable(environment, kTimerFileVariable);
+  return path == nullptr ? "" : *path;
+}
+
 Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundResult& place, int local_rank,
                                int restarts, const std::string& error_file, const Environment& inherited,
-                               const std::string& status_file) {
-  Environment environment = inherited;
-  // One that we inherited is ours, or a stranger's: no worker of this job may write into it.
-  std::erase_if(environment, [](const auto& entry) { return entry.first == kStatusVariable; });
-  for (const std::string& unwanted : spec.unset_environment)
-    std::erase_if(environment, [&unwanted](const auto& entry) { return entry.first == unwanted; });
-  for (const auto& [name, value] : spec.environment) set_variable(environment, name, value);
-
+                               const std::string& status_file, const std::string& timer_file) {
+  Environment environment = before_contract(spec, inherited);
   WorkerEnv env;
   env.rank = env.role_rank = place.first_rank + local_rank;
   env.world_size = env.role_world_size = place.world_size;
@@ -75,6 +88,7 @@ Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundRes
   const auto contract = to_environment(env, lookup);
   for (const auto& [name, value] : contract) set_variable(environment, name, value);
   if (!status_file.empty()) environment.emplace_back(kStatusVariable, status_file);
+  if (!timer_file.empty()) set_variable(environment, kTimerFileVariable, timer_file);
   if (spec.virtual_local_rank)
     set_variable(environment, "CUDA_VISIBLE_DEVICES", visible_device(environment, local_rank));
   return environment;
@@ -84,7 +98,7 @@ std::vector<std::string> worker_arguments(const AgentSpec& spec, int local_rank)
   std::vector<std::string> arguments = spec.command;
   const std::string number = std::to_string(local_rank);
   for (std::size_t i = spec.first_script_argument; i < arguments.size(); ++i)
-    arguments[i] = substitute_macros(arguments[i], {{"local_rank", number}});
+    arguments[i] = substitute_local_rank(arguments[i], number);
   return arguments;
 }
 

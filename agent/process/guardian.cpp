@@ -3,6 +3,7 @@
 
 #include "agent/core/exit_status.hpp"
 #include "agent/process/process_tree.hpp"
+#include "agent/process/stop_signal.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/support/unique_fd.hpp"
 
@@ -20,6 +21,7 @@
 #include <cerrno>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
@@ -42,9 +44,23 @@ UniqueFd open_pidfd(pid_t pid) {
 
 ExitStatus status_from(int wait_status) {
   if (WIFSIGNALED(wait_status))
-    return {ExitStatus::Kind::signaled, WTERMSIG(wait_status), WCOREDUMP(wait_status) != 0};
+    return {ExitStatus::Kind::signaled, stop_signal(WTERMSIG(wait_status)).number,
+            WCOREDUMP(wait_status) != 0};
   return {ExitStatus::Kind::exited, WEXITSTATUS(wait_status), false};
 }
+
+/// A process that the guardian forks.
+struct Forked {
+  const char* name;
+  /// What nobody does while it is stopped, in a job without other nodes.
+  const char* waits;
+  std::chrono::milliseconds stopped_at_most;
+  /// 0: there is none, or none any more.
+  pid_t pid = 0;
+  bool stopped = false;
+  bool killed_while_stopped = false;
+  std::optional<Clock::time_point> stop_ends_at{};
+};
 
 class Guardian {
  public:
@@ -62,6 +78,7 @@ class Guardian {
  private:
   void prepare() {
     ::prctl(PR_SET_NAME, "muster:guardian");
+    if (const std::string trouble = proc_trouble(); !trouble.empty()) throw std::runtime_error(trouble);
     ::signal(SIGCHLD, SIG_DFL);  // ignored, the kernel would reap our children before we learn how they ended
     ::setsid();                  // keyboard signals are the launcher's business
     become_subreaper();
@@ -70,7 +87,8 @@ class Guardian {
       throw std::system_error(errno, std::generic_category(), "pidfd_open (Linux 5.4 or newer is needed)");
     sigset_t watched;
     sigemptyset(&watched);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD}) sigaddset(&watched, signal);
+    for (const int signal : {SIGCHLD, SIGCONT}) sigaddset(&watched, signal);
+    for (const int signal : kStopSignals) sigaddset(&watched, signal);
     sigprocmask(SIG_BLOCK, &watched, nullptr);
     signals_.reset(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   }
@@ -78,8 +96,8 @@ class Guardian {
   void start(const ProcessMain& store_main, const ProcessMain& agent_main) {
     if (!store_main) {
       UniqueFd none;
-      agent_pid_ = fork_process(agent_main, -1, none);
-      agent_pidfd_ = open_pidfd(agent_pid_);
+      agent_.pid = fork_process(agent_main, -1, none);
+      agent_pidfd_ = open_pidfd(agent_.pid);
       return;
     }
     int control[2];
@@ -87,9 +105,9 @@ class Guardian {
       throw std::system_error(errno, std::generic_category(), "socketpair");
     UniqueFd store_end(control[0]);
     UniqueFd agent_end(control[1]);
-    store_pid_ = fork_process(store_main, store_end.get(), agent_end);
-    agent_pid_ = fork_process(agent_main, agent_end.get(), store_end);
-    agent_pidfd_ = open_pidfd(agent_pid_);
+    store_.pid = fork_process(store_main, store_end.get(), agent_end);
+    agent_.pid = fork_process(agent_main, agent_end.get(), store_end);
+    agent_pidfd_ = open_pidfd(agent_.pid);
   }
 
   pid_t fork_process(const ProcessMain& process_main, int control_fd, UniqueFd& other_end) {
@@ -128,26 +146,34 @@ class Guardian {
       expect_agents_end(kLifelineLateAfter);
     }
     if (watched[4].revents != 0) read_go_on();
-    if (watched[1].revents != 0) read_signals();
+    if (watched[1].revents != 0) (void)read_signals();
     if (watched[0].revents != 0) reap_agent();
-    if (!agent_status_) kill_agent_in_time();
+    if (!agent_status_) kill_in_time();
   }
 
   /// The agent has the workers' grace and a little more to end; one that is stopped cannot use it.
   void expect_agents_end(std::chrono::milliseconds more) {
     kill_agent_at_ = Clock::now();
-    if (!agent_stopped_) *kill_agent_at_ += options_.shutdown_timeout + more;
+    if (!agent_.stopped) *kill_agent_at_ += options_.shutdown_timeout + more;
   }
 
-  /// Its workers go with it.
-  void kill_agent_in_time() {
+  void kill_in_time() {
     const auto now = Clock::now();
-    if (stop_ends_at_ && now >= *stop_ends_at_ + kOversleptBy) stop_ends_at_ = now + kOversleptBy;
-    if (!next_kill() || now < *next_kill()) return;
-    ::kill(agent_pid_, SIGKILL);
-    killed_while_stopped_ = agent_stopped_;
-    stop_ends_at_.reset();
+    kill_if_it_stays_stopped(store_, now);
+    kill_if_it_stays_stopped(agent_, now);
+    if (!kill_agent_at_ || now < *kill_agent_at_) return;
+    ::kill(agent_.pid, SIGKILL);  // its workers go with it
+    agent_.killed_while_stopped = agent_.stopped;
     kill_agent_at_ = now + std::chrono::seconds(1);
+  }
+
+  static void kill_if_it_stays_stopped(Forked& ours, Clock::time_point now) {
+    if (!ours.stop_ends_at) return;
+    if (now >= *ours.stop_ends_at + kOversleptBy) ours.stop_ends_at = now + kOversleptBy;
+    if (now < *ours.stop_ends_at) return;
+    ours.stop_ends_at.reset();
+    ours.killed_while_stopped = true;
+    ::kill(ours.pid, SIGKILL);
   }
 
   /// From then on the agent watches the launcher by itself, by another way than the one that we see; the end
@@ -165,8 +191,10 @@ class Guardian {
   }
 
   std::optional<Clock::time_point> next_kill() const {
-    if (kill_agent_at_ && stop_ends_at_) return std::min(*kill_agent_at_, *stop_ends_at_);
-    return kill_agent_at_ ? kill_agent_at_ : stop_ends_at_;
+    std::optional<Clock::time_point> next;
+    for (const auto& at : {kill_agent_at_, agent_.stop_ends_at, store_.stop_ends_at})
+      if (at && (!next || *at < *next)) next = at;
+    return next;
   }
 
   int time_left_ms() const {
@@ -175,71 +203,99 @@ class Guardian {
     return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
   }
 
-  void read_signals() {
+  /// Whether somebody told us to stop.
+  bool read_signals() {
+    bool told = false;
     signalfd_siginfo info{};
     while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
       const int signal = static_cast<int>(info.ssi_signo);
-      if (signal != SIGCHLD) {
-        ::kill(agent_pid_, signal);
-        continue;
+      if (signal == SIGCHLD) {
+        reap_store();
+        look_for_stop(store_);
+        if (!agent_status_) look_for_stop(agent_);
+      } else if (signal == SIGCONT) {
+        if (!agent_status_) ::kill(agent_.pid, signal);
+        if (store_.pid > 0) ::kill(store_.pid, signal);
+      } else if (!options_.signals.ignored(signal)) {
+        // One that was ignored when we were started reaches us all the same, because it is blocked.
+        told = true;
+        if (!agent_status_) ::kill(agent_.pid, passed_on(signal));
       }
-      reap_store();
-      look_for_stop();
     }
+    return told;
   }
 
   /// One that is stopped cannot say so itself, and the others learn of it by its silence only.
-  void look_for_stop() {
+  void look_for_stop(Forked& ours) {
     siginfo_t info{};
-    if (::waitid(P_PID, static_cast<id_t>(agent_pid_), &info, WSTOPPED | WCONTINUED | WNOHANG) != 0) return;
+    if (ours.pid <= 0) return;
+    if (::waitid(P_PID, static_cast<id_t>(ours.pid), &info, WSTOPPED | WCONTINUED | WNOHANG) != 0) return;
     if (info.si_pid == 0) return;
-    agent_stopped_ = info.si_code == CLD_STOPPED;
-    stop_ends_at_.reset();
-    if (agent_stopped_ && kill_agent_at_) kill_agent_at_ = Clock::now();
-    if (agent_stopped_ && options_.stopped_at_most.count() > 0)
-      stop_ends_at_ = Clock::now() + options_.stopped_at_most;
-    if (!options_.notice) return;
-    if (info.si_code == CLD_CONTINUED)
-      notice("the agent process" + options_.of_node + " goes on");
-    else
-      notice("the agent process" + options_.of_node + " was stopped (" + signal_name(info.si_status) +
-             "); it is taken for dead after 5 s");
+    ours.stopped = info.si_code == CLD_STOPPED;
+    ours.stop_ends_at.reset();
+    const std::string who = std::string("the ") + ours.name + " process" + options_.of_node;
+    if (!ours.stopped) return say(who + " goes on");
+    if (&ours == &agent_ && kill_agent_at_) kill_agent_at_ = Clock::now();
+    std::string text = who + " was stopped (" + signal_name(info.si_status) + "); ";
+    const std::string until = "'kill -CONT " + std::to_string(ours.pid) + "'";
+    if (ours.stopped_at_most.count() > 0) {
+      ours.stop_ends_at = Clock::now() + ours.stopped_at_most;
+      text += "it is taken for dead after " + std::to_string(ours.stopped_at_most.count() / 1000) +
+              " s, unless " + until + " there lets it go on";
+    } else {
+      text += std::string(ours.waits) + " until " + until + " lets it go on, or the job is told to end";
+    }
+    say(text);
+  }
+
+  static std::string how_it_ended(const Forked& ours, const ExitStatus& ended, const char* took_along) {
+    if (!ours.killed_while_stopped) return describe(ended);
+    return std::string("it stayed stopped, so its guardian killed it") + took_along;
   }
 
   void reap_store() {
     int status = 0;
-    if (store_pid_ <= 0 || ::waitpid(store_pid_, &status, WNOHANG) != store_pid_) return;
-    store_pid_ = 0;
+    if (store_.pid <= 0 || ::waitpid(store_.pid, &status, WNOHANG) != store_.pid) return;
+    store_.pid = 0;
+    store_.stop_ends_at.reset();
     // It ends with 0 when the agent closes the control connection; anything else was not asked for.
     if (const ExitStatus ended = status_from(status); !ended.success())
-      notice("the store process" + options_.of_node + " was lost (" + describe(ended) + ")");
+      notice("the store process" + options_.of_node + " was lost (" + how_it_ended(store_, ended, "") + ")");
   }
 
   void reap_agent() {
     int status = 0;
-    const pid_t reaped = ::waitpid(agent_pid_, &status, WNOHANG);
+    const pid_t reaped = ::waitpid(agent_.pid, &status, WNOHANG);
     if (reaped == 0 || (reaped < 0 && errno != ECHILD)) return;
     agent_status_ = reaped < 0 ? ExitStatus{ExitStatus::Kind::exited, 125, false} : status_from(status);
     if (agent_status_->kind == ExitStatus::Kind::signaled)
       notice("the agent process" + options_.of_node + " was lost (" +
-                 (killed_while_stopped_ ? "it stayed stopped, so its guardian killed it and its workers"
-                                        : describe(*agent_status_)) +
-                 ")",
+                 how_it_ended(agent_, *agent_status_, " and its workers") + ")",
              true);
+  }
+
+  /// What is no loss.
+  void say(const std::string& text) const {
+    if (options_.notice) return options_.notice(text, false);
+    write_line(kOnlySaid + text);
   }
 
   void notice(const std::string& text, bool agent_gone = false) const {
     if (options_.notice) return options_.notice(text, agent_gone);
+    write_line(text);
+  }
+
+  void write_line(const std::string& text) const {
     const std::string line = text + "\n";
     (void)!::write(options_.notice_fd, line.data(), line.size());
   }
 
   /// The usual way costs two system calls: kill the store process, find that no child is left.
   int end() {
-    if (store_pid_ > 0 && options_.store_may_outlive.count() > 0) outlast_store();
-    if (store_pid_ > 0) {
-      ::kill(store_pid_, SIGKILL);
-      ::waitpid(store_pid_, nullptr, 0);
+    if (store_.pid > 0 && options_.store_may_outlive.count() > 0) outlast_store();
+    if (store_.pid > 0) {
+      ::kill(store_.pid, SIGKILL);
+      ::waitpid(store_.pid, nullptr, 0);
     }
     end_all_descendants({}, kKillLimitMs);
     return agent_status_->exit_code();
@@ -247,17 +303,18 @@ class Guardian {
 
   /// The workers of a lost agent go at once; the other nodes still have to be told how the job ends.
   void outlast_store() {
-    end_all_descendants({store_pid_}, kKillLimitMs);
+    end_all_descendants({store_.pid}, kKillLimitMs);
     const auto until = Clock::now() + options_.store_may_outlive;
-    const UniqueFd store = open_pidfd(store_pid_);
-    while (store_pid_ > 0 && store && Clock::now() < until) {
+    const UniqueFd store = open_pidfd(store_.pid);
+    bool told = false;
+    while (store_.pid > 0 && store && !told && Clock::now() < until) {
       pollfd watched[2] = {{store.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+      const auto next = std::min(until, store_.stop_ends_at.value_or(until));
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
       ::poll(watched, 2, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+      if (watched[1].revents != 0) told = read_signals();
       if (watched[0].revents != 0) reap_store();
-      signalfd_siginfo info{};
-      if (watched[1].revents != 0) (void)!::read(signals_.get(), &info, sizeof info);
-      if (info.ssi_signo != 0 && info.ssi_signo != SIGCHLD) return;  // told to end
+      kill_if_it_stays_stopped(store_, Clock::now());
     }
   }
 
@@ -265,18 +322,19 @@ class Guardian {
   UniqueFd self_pidfd_;
   UniqueFd signals_;
   UniqueFd agent_pidfd_;
-  pid_t store_pid_ = 0;
-  pid_t agent_pid_ = 0;
+  Forked store_{"store", "what workers ask of it waits", options_.store_stopped_at_most};
+  Forked agent_{"agent", "the output and the ends of workers wait", options_.stopped_at_most};
   std::optional<ExitStatus> agent_status_;
   std::optional<Clock::time_point> kill_agent_at_;
-  std::optional<Clock::time_point> stop_ends_at_;
-  bool agent_stopped_ = false;
-  bool killed_while_stopped_ = false;
   bool launcher_lost_ = false;
   bool lifeline_lost_ = false;
 };
 
 }  // namespace
+
+void continue_guardian(int guardian_pidfd) {
+  ::syscall(SYS_pidfd_send_signal, guardian_pidfd, SIGCONT, nullptr, 0);
+}
 
 int run_guardian(const GuardianOptions& options, const ProcessMain& store_main, const ProcessMain& agent_main,
                  const std::function<void()>& after_start) {

@@ -11,6 +11,9 @@
 
 namespace muster::agent {
 
+/// A line on GuardianOptions::notice_fd that begins with it is no loss, and to be said at once.
+constexpr char kOnlySaid = '+';
+
 struct GuardianOptions {
   /// Refers to the launcher; readable when it is gone. Opened by the launcher on itself before it forked, so
   /// that there is no moment at which its death could be missed. -1: the launcher is elsewhere.
@@ -21,8 +24,8 @@ struct GuardianOptions {
   /// A byte comes here when the agent has another way to the launcher, or has found out that it still lives:
   /// the end of lifeline_fd means nothing from then on. -1: none.
   int go_on_fd = -1;
-  /// One line of text is written here for each of our processes that died without being told to. Closed in
-  /// the processes that are forked.
+  /// One line of text is written here for each of our processes that died without being told to, was stopped
+  /// or goes on (kOnlySaid). Closed in the processes that are forked.
   int notice_fd = -1;
   /// Instead of notice_fd, if there is one. Also told what is no loss: `agent_gone` says whether nobody but
   /// the guardian speaks for the node from now on.
@@ -35,8 +38,10 @@ struct GuardianOptions {
   /// The agent's own grace period; it gets this long, and a little more, after the launcher is gone.
   std::chrono::milliseconds shutdown_timeout{0};
   /// An agent that is stopped for longer is taken for dead by the other nodes, and killed with its workers.
-  /// 0: there are no others, and it may stay stopped.
+  /// 0: there are no others, and it may stay stopped until the job has to end.
   std::chrono::milliseconds stopped_at_most{0};
+  /// The same for the store process: less, so that all learn of its end before each has missed it.
+  std::chrono::milliseconds store_stopped_at_most{0};
   /// Given to the agent and the store process, who give it to the workers.
   SignalState signals;
 };
@@ -48,8 +53,12 @@ using ProcessMain = std::function<int(int control_fd, int guardian_pidfd)>;
 /// Body of the guardian; call it in a fresh fork of the launcher, or in `muster agent`, without threads.
 /// Forks the store process (none if `store_main` is empty; the agent's control_fd is -1 then) and the agent,
 /// calls `after_start`, waits for the agent, and returns when no process below it is left. Returns the
-/// agent's exit code.
+/// agent's exit code. Throws std::exception before anything is forked, as when there is no usable /proc.
 int run_guardian(const GuardianOptions& options, const ProcessMain& store_main, const ProcessMain& agent_main,
                  const std::function<void()>& after_start);
+
+/// Lets a guardian that is stopped go on, and with it, because it passes this on, whichever of its processes
+/// is stopped. For launcher and agent, when the job cannot end without them.
+void continue_guardian(int guardian_pidfd);
 
 }  // namespace muster::agent

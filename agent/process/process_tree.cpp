@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -70,6 +71,16 @@ std::vector<ProcessInfo> all_processes() {
 }
 
 }  // namespace
+
+std::string proc_trouble() {
+  char target[32] = {};
+  const bool there = ::readlink("/proc/self", target, sizeof target - 1) > 0;
+  if (there && target == std::to_string(::getpid())) return {};
+  return std::string(there ? "/proc shows the processes of another PID namespace than ours"
+                           : "/proc is not mounted") +
+         ", so nothing that a worker leaves behind could be found and ended; mount it by 'mount -t proc proc "
+         "/proc' (unshare --pid: add --mount-proc)";
+}
 
 std::optional<ProcessInfo> process_info(pid_t pid) {
   return read_process(pid);

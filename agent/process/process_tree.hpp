@@ -19,6 +19,10 @@ struct ProcessInfo {
   std::string name;
 };
 
+/// Why the processes of a job cannot be found from here, and what to do about it; empty if they can. They are
+/// looked for in /proc, which may be missing (in a chroot), or show another PID namespace than our own.
+std::string proc_trouble();
+
 /// What /proc says of one process; nothing if there is none.
 std::optional<ProcessInfo> process_info(pid_t pid);
 

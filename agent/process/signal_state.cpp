@@ -15,6 +15,8 @@ SignalState SignalState::capture() {
   }
   rlimit core{};
   if (getrlimit(RLIMIT_CORE, &core) == 0) state.core_limit_ = core;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) state.file_limit_ = files;
   return state;
 }
 
@@ -30,7 +32,12 @@ void SignalState::restore() const {
     sigaction(signal, &action, nullptr);
   }
   if (core_limit_) setrlimit(RLIMIT_CORE, &*core_limit_);
+  if (file_limit_) setrlimit(RLIMIT_NOFILE, &*file_limit_);
   sigprocmask(SIG_SETMASK, &mask_, nullptr);
+}
+
+void ignore_write_signals() {
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
 }
 
 }  // namespace muster::agent

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How signals and core dumps were set when we were started, so that workers start with the same.
+// How signals and limits were set when we were started, so that workers start with the same.
 #pragma once
 
 #include <signal.h>
@@ -9,8 +9,8 @@
 
 namespace muster::agent {
 
-/// Signal mask, ignored signals and the limit on core dumps at the start of this process (we ourselves leave
-/// none where we hold keys). Value type.
+/// Signal mask, ignored signals and two limits at the start of this process: on core dumps (we ourselves
+/// leave none where we hold keys) and on open files (we raise ours). Value type.
 class SignalState {
  public:
   /// Reads the present state. Call before anything changes it.
@@ -29,6 +29,11 @@ class SignalState {
   sigset_t mask_{};
   sigset_t ignored_{};
   std::optional<rlimit> core_limit_;
+  std::optional<rlimit> file_limit_;
 };
+
+/// For a process of ours: a write to a pipe that nobody reads (SIGPIPE) or beyond the limit of file sizes
+/// (SIGXFSZ) is an error of that write, and not our end.
+void ignore_write_signals();
 
 }  // namespace muster::agent

@@ -35,6 +35,8 @@ struct RdzvConf {
   std::optional<GivenText> timeout;
   /// Whether the coordinator runs on this node.
   std::optional<bool> is_host;
+  /// Keys that torchrun reads and that have nothing to say here, as given.
+  std::vector<std::string> without_effect;
 };
 
 /// One item of --export: a variable of ours, all with a beginning (NAME*), or a value for every worker.

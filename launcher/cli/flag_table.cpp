@@ -161,7 +161,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"rdzv-id", 0, "ID", kRendezvous, kPet, kTorchrun,
      "Name of the job [none; random on one machine or with hosts]", text<&O::rdzv_id>},
     {"rdzv-conf", 0, "KEY=VALUE,...", kRendezvous, kPet, kTorchrun,
-     "join_timeout [600], last_call_timeout [30], timeout, is_host are used",
+     "join_timeout [600], last_call_timeout [30], timeout, is_host; see docs/torchrun.md",
      parsed<&O::rdzv_conf, parse_rdzv_conf>},
     {"node-rank", 0, "N", kRendezvous, kPet, kTorchrun, "Rank of this node under static [0]",
      number<&O::node_rank, 0, 1 << 20>},

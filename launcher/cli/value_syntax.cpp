@@ -3,10 +3,13 @@
 
 #include "agent/core/exit_status.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/hosts/host_list.hpp"
+#include "rendezvous/support/nearest_name.hpp"
 
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -41,13 +44,45 @@ std::optional<unsigned> stream_bits(const std::string& text) {
 
 /// The words that torchrun takes in --rdzv-conf.
 bool parse_truth(const GivenText& given) {
-  std::string word = given.text;
-  for (char& c : word) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  const std::string word = lower_case(given.text);
   for (const char* yes : {"1", "true", "t", "yes", "y"})
     if (word == yes) return true;
   for (const char* no : {"0", "false", "f", "no", "n"})
     if (word == no) return false;
   throw UsageError(given.quoted() + " is neither true nor false; give 1 or 0");
+}
+
+/// Harnesses that start programs without a shell pass --rdzv-conf='a=b' with the quotes.
+std::string without_quotes(const std::string& text) {
+  const bool quoted = text.size() > 1 && (text[0] == '\'' || text[0] == '"') && text.back() == text[0];
+  return quoted ? trimmed(text.substr(1, text.size() - 2)) : text;
+}
+
+constexpr auto kUsedKeys =
+    std::to_array<std::string_view>({"join_timeout", "last_call_timeout", "timeout", "is_host"});
+
+/// Of the rendezvous backends c10d (PyTorch 2.15 and before), static, etcd-v2 and etcd.
+constexpr auto kKeysWithoutEffect = std::to_array<std::string_view>(
+    {"cas_backoff_max_seconds", "close_timeout", "heartbeat_timeout", "keep_alive_interval",
+     "keep_alive_max_attempt", "read_timeout", "store_type", "use_libuv", "rank", "protocol", "ssl_cert",
+     "ssl_cert_key", "ca_cert", "etcd_prefix", "cert", "key", "cacert"});
+
+/// `key`, if torchrun reads it and it makes no difference here.
+std::string ignored_key(const GivenText& given, const GivenText& part, const std::string& key) {
+  if (key == "store_type" && lower_case(part.text) != "tcp")
+    throw UsageError(
+        part.quoted() +
+        ": nodes meet over the network here, where the loss of one is seen at once, and not in a "
+        "file; leave the key out and give --rdzv-endpoint HOST:PORT");
+  if (std::find(kKeysWithoutEffect.begin(), kKeysWithoutEffect.end(), key) != kKeysWithoutEffect.end())
+    return key;
+  std::vector<std::string_view> known(kUsedKeys.begin(), kUsedKeys.end());
+  known.insert(known.end(), kKeysWithoutEffect.begin(), kKeysWithoutEffect.end());
+  const std::string nearest = nearest_name(key, known);
+  throw UsageError(given.quoted() + ": '" + key + "' is no key of a rendezvous; " +
+                   (nearest.empty()
+                        ? "those that are used are join_timeout, last_call_timeout, timeout and is_host"
+                        : "did you mean '" + nearest + "'?"));
 }
 
 bool is_variable_name(const std::string& name) {
@@ -136,8 +171,9 @@ agent::StreamsByRank parse_streams(const GivenText& given) {
 
 RdzvConf parse_rdzv_conf(const GivenText& given) {
   RdzvConf conf;
-  if (trimmed(given.text).empty()) return conf;
-  for (const std::string& item : split(given.text, ',')) {
+  const std::string text = without_quotes(trimmed(given.text));
+  if (text.empty()) return conf;
+  for (const std::string& item : split(text, ',')) {
     const std::size_t equals = item.find('=');
     const std::string key = trimmed(item.substr(0, equals));
     const std::string value = equals == std::string::npos ? "" : trimmed(item.substr(equals + 1));
@@ -145,10 +181,16 @@ RdzvConf parse_rdzv_conf(const GivenText& given) {
       throw UsageError(given.quoted() + ": '" + trimmed(item) +
                        "' has no key or no value; give key=value,...");
     const GivenText part{value, given.source + " " + key};
-    if (key == "join_timeout") conf.join_timeout = parse_seconds(part, true);
-    if (key == "last_call_timeout") conf.last_call_timeout = parse_seconds(part, false);
-    if (key == "timeout") conf.timeout = part;
-    if (key == "is_host") conf.is_host = parse_truth(part);
+    if (key == "join_timeout")
+      conf.join_timeout = parse_seconds(part, true);
+    else if (key == "last_call_timeout")
+      conf.last_call_timeout = parse_seconds(part, false);
+    else if (key == "timeout")
+      conf.timeout = part;
+    else if (key == "is_host")
+      conf.is_host = parse_truth(part);
+    else
+      conf.without_effect.push_back(ignored_key(given, part, key));
   }
   return conf;
 }

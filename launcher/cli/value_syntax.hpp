@@ -28,7 +28,8 @@ NodeRange parse_node_range(const GivenText& given);
 /// "0".."3" for all ranks, or "RANK:0..3,..." for some (others none). Ranks of any length.
 agent::StreamsByRank parse_streams(const GivenText& given);
 
-/// "key=value,...": unknown keys are ignored, a key without a value is an error (torchrun's rule).
+/// "key=value,...", perhaps in one pair of quotes that no shell has taken away. A key without a value is an
+/// error, as under torchrun; one that no rendezvous of PyTorch reads is one, too.
 RdzvConf parse_rdzv_conf(const GivenText& given);
 
 /// "SIGTERM,INT,...": ascending numbers. Signals that cannot be handled sensibly are errors.

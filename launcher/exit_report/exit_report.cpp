@@ -52,6 +52,10 @@ std::string advice_for_signal(int signal) {
     case SIGKILL:
       return "if nobody killed it, the kernel's out-of-memory killer did: see dmesg, and use less memory or "
              "fewer workers";
+    case SIGXCPU:
+      return "it reached its limit of CPU time: raise it (ulimit -t)";
+    case SIGXFSZ:
+      return "it reached its limit of file sizes: raise it (ulimit -f)";
     case SIGSEGV:
     case SIGBUS:
     case SIGABRT:
@@ -66,6 +70,13 @@ std::string advice_for_signal(int signal) {
 
 std::string advice_for(const WorkerReport& root) {
   if (root.outcome == WorkerOutcome::not_started) return "";
+  if (root.cpu_limit_s > 0)
+    return "it used up its limit of " + std::to_string(root.cpu_limit_s) +
+           " s of CPU time: raise it (ulimit -t)";
+  if (!root.watchdog.empty())
+    return "see what it did last (--tee 3 --log-dir DIR keeps its output), or give the timer more time in "
+           "the "
+           "program, expires(after=...)";
   if (root.status.kind == ExitStatus::Kind::signaled) return advice_for_signal(root.status.value);
   if (!root.error.message.empty() || !root.error.traceback.empty() || !root.last_lines.empty()) return "";
   if (!root.stderr_log.empty() || !root.stdout_log.empty()) return "read its log files";
@@ -77,7 +88,7 @@ void judge_worker_failure(ExitReport& report) {
   const std::string who = "rank " + std::to_string(root.rank) + " on " + root.host + ": ";
   report.outcome = JobOutcome::failed;
   report.exit_code = root.status.exit_code();
-  report.cause = who + describe(root.status);
+  report.cause = who + describe(root);
   report.advice = advice_for(root);
   if (root.outcome != WorkerOutcome::not_started) return;
   report.cause = who + "could not be started: " + root.start_error;
@@ -121,6 +132,16 @@ bool judge_hosts(ExitReport& report, std::size_t nodes, bool lost) {
   report.advice = hosts[0].advice;
   report.not_started = !lost;
   return true;
+}
+
+/// As many nodes were left as the job asks for, and it ended all the same.
+void say_no_restart(ExitReport& report, const agent::AgentSpec& spec) {
+  const auto spared = [](const HostFailure& host) { return host.lost && host.spared; };
+  const bool enough = std::any_of(report.hosts.begin(), report.hosts.end(), spared);
+  if (!enough || report.restarts() < spec.max_restarts ||
+      report.cause.find("no restart is left") != std::string::npos)
+    return;
+  report.cause += "; no restart is left (--max-restarts " + std::to_string(spec.max_restarts) + ")";
 }
 
 /// A failure on a node that did not report here (each node has a launcher of its own, or its report is lost).
@@ -176,11 +197,14 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
                   [](const HostFailure& host) { return !host.lost && !host.spared; });
   if (not_started_is_why && judge_hosts(report, nodes, false)) return;
   if (first_is_known && report.root() != nullptr) return judge_worker_failure(report);
-  if (judge_hosts(report, nodes, true)) return;
+  if (judge_hosts(report, nodes, true)) return say_no_restart(report, spec.agent);
   for (const NodeReport& node : report.nodes)
     if (node.outcome == NodeOutcome::agent_error) return judge_own_failure(report, node.error);
   if (judge_failure_elsewhere(report)) return;
   if (report.root() != nullptr) return judge_worker_failure(report);
+  for (const NodeReport& node : report.nodes)
+    if (node.outcome != NodeOutcome::succeeded && !node.error.empty())
+      return judge_own_failure(report, node.error);
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded)
       return judge_own_failure(report, "the agent on " + node.host + " stopped its workers without a reason");

@@ -43,12 +43,6 @@ mode_t default_mode() {
   return 0666 & ~mask;
 }
 
-std::string directory_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 }  // namespace
 
 std::optional<std::string> read_file(const std::string& path, std::size_t limit) {
@@ -82,12 +76,19 @@ std::string write_file(const std::string& path, const std::string& text) {
   return failure;
 }
 
-bool can_write_file(const std::string& path) {
+std::string write_obstacle(const std::string& path) {
   struct stat status {};
 
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    return !S_ISDIR(status.st_mode) && access(path.c_str(), W_OK) == 0;
-  return access(directory_of(path).c_str(), W_OK | X_OK) == 0;
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    if (S_ISDIR(status.st_mode)) return words(EISDIR);
+    return access(path.c_str(), W_OK) == 0 ? "" : words(errno);
+  }
+  std::string temporary = path + ".XXXXXX";
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) return words(errno);
+  close(fd);
+  unlink(temporary.c_str());
+  return "";
 }
 
 }  // namespace muster::launcher

@@ -14,7 +14,8 @@ std::optional<std::string> read_file(const std::string& path, std::size_t limit)
 /// written straight). Returns the cause of a failure in words, or empty text.
 std::string write_file(const std::string& path, const std::string& text);
 
-/// Whether write_file(path) can be expected to work: the file, or else its directory, is writable.
-bool can_write_file(const std::string& path);
+/// Why write_file(path) would fail now, in words; empty if it would not. A file beside it is made and
+/// removed, because permissions do not say all: /proc takes no files from anybody.
+std::string write_obstacle(const std::string& path);
 
 }  // namespace muster::launcher

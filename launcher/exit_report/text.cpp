@@ -63,8 +63,8 @@ void describe_root(Page& page, const ExitReport& report) {
   const WorkerReport& root = *report.root();
   std::string process = "pid " + std::to_string(root.pid) + ", local rank " + std::to_string(root.local_rank);
   if (report.outcome != JobOutcome::failed)
-    process = "rank " + std::to_string(root.rank) + " on " + root.host + ": " + describe(root.status) + ", " +
-              process;
+    process =
+        "rank " + std::to_string(root.rank) + " on " + root.host + ": " + describe(root) + ", " + process;
   if (root.outcome != WorkerOutcome::not_started)
     page.line(report.outcome == JobOutcome::failed ? "process" : "failed", for_terminal(process));
   const bool has_error = !root.error.message.empty() || !root.error.traceback.empty();
@@ -103,7 +103,7 @@ void describe_other_failures(Page& page, const ExitReport& report) {
   std::string text;
   for (std::size_t i = 0; i < std::min(others.size(), kNamed); ++i)
     text += (i > 0 ? "; " : "") + std::string("rank ") + std::to_string(others[i]->rank) + " (" +
-            describe(others[i]->status) + ")";
+            describe(*others[i]) + ")";
   if (others.size() > kNamed) text += "; and " + std::to_string(others.size() - kNamed) + " more";
   if (!text.empty()) page.line("others", "failed by itself: " + text);
 }
@@ -145,28 +145,36 @@ std::string on_host(const ExitReport& report, const NodeReport& node) {
   return report.nodes.size() > 1 ? node.host + ": " : "";
 }
 
+/// Of many only the first; the file of --report names all.
+std::vector<std::string> leftover_lines(const ExitReport& report) {
+  constexpr std::size_t kNamed = 5;
+  constexpr const char* kWhat = "left running by a worker, ended by us";
+  std::vector<std::string> lines;
+  std::size_t count = 0;
+  for (const NodeReport& node : report.nodes)
+    for (const std::string& leftover : node.leftovers)
+      if (++count <= kNamed)
+        lines.push_back(for_terminal(on_host(report, node)) + kWhat + ": " + for_terminal(leftover));
+  if (count > kNamed)
+    lines.push_back("and " + std::to_string(count - kNamed) + " more " + kWhat + "; --report FILE names all");
+  return lines;
+}
+
 void describe_job(Page& page, const ExitReport& report) {
   if (!report.nodes.empty() && report.nodes[0].max_restarts > 0)
     page.line("restarts", std::to_string(report.restarts()) + " of " +
                               std::to_string(report.nodes[0].max_restarts) + " used");
   for (const std::string& note : report.notes) page.line("note", for_terminal(note));
-  for (const NodeReport& node : report.nodes) {
-    for (const std::string& leftover : node.leftovers)
-      page.line("leftover", for_terminal(on_host(report, node)) +
-                                "left running by a worker, ended by us: " + for_terminal(leftover));
+  for (const std::string& line : leftover_lines(report)) page.line("leftover", line);
+  for (const NodeReport& node : report.nodes)
     for (const std::string& note : node.notes) page.line("note", for_terminal(on_host(report, node) + note));
-  }
 }
 
 /// After a success only what the user should know. The agents' notes were said when they happened.
 std::string notes_of_success(const ExitReport& report) {
   std::string text;
   for (const std::string& note : report.notes) text += "muster: note: " + for_terminal(note) + "\n";
-  for (const NodeReport& node : report.nodes) {
-    for (const std::string& leftover : node.leftovers)
-      text += "muster: note: " + for_terminal(on_host(report, node)) +
-              "left running by a worker, ended by us: " + for_terminal(leftover) + "\n";
-  }
+  for (const std::string& line : leftover_lines(report)) text += "muster: note: " + line + "\n";
   return text;
 }
 

@@ -18,7 +18,8 @@ constexpr std::size_t kMaxOne = 128U << 10;
 
 constexpr auto kNames = std::to_array<std::string_view>(
     {"PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_ORDER",
-     "CUDA_DEVICE_MAX_CONNECTIONS", "CUBLAS_WORKSPACE_CONFIG", "TZ", "LANG", "TRITON_CACHE_DIR", "HF_HOME"});
+     "CUDA_DEVICE_MAX_CONNECTIONS", "CUBLAS_WORKSPACE_CONFIG", "TZ", "LANG", "TRITON_CACHE_DIR", "HF_HOME",
+     "TORCHELASTIC_ENABLE_FILE_TIMER"});
 
 constexpr auto kPrefixes = std::to_array<std::string_view>(
     {"PYTHON", "CONDA_", "NCCL_", "GLOO_", "UCX_", "FI_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_",

@@ -3,6 +3,7 @@
 #include "launcher/exit_report/file_io.hpp"
 #include "launcher/hosts/host_list.hpp"
 #include "launcher/job_spec/system.hpp"
+#include "rendezvous/support/random.hpp"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -10,7 +11,6 @@
 #include <pwd.h>
 #include <resolv.h>
 #include <sched.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -156,7 +156,7 @@ std::string RealSystem::host_name() const {
 
 std::string RealSystem::new_job_id() const {
   std::array<unsigned char, 16> bytes{};
-  if (getentropy(bytes.data(), bytes.size()) != 0) std::abort();  // cannot fail for 16 bytes since Linux 3.17
+  fill_random(bytes.data(), bytes.size());
   bytes[6] = static_cast<unsigned char>((bytes[6] & 0x0f) | 0x40);
   bytes[8] = static_cast<unsigned char>((bytes[8] & 0x3f) | 0x80);
   std::string id;
@@ -247,8 +247,8 @@ std::string RealSystem::shebang(const std::string& path) const {
   return std::string(text.substr(begin, end - begin));
 }
 
-bool RealSystem::can_write_file(const std::string& path) const {
-  return launcher::can_write_file(path);
+std::string RealSystem::write_obstacle(const std::string& path) const {
+  return launcher::write_obstacle(path);
 }
 
 StdinPolicy RealSystem::stdin_policy() const {

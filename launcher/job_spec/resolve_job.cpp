@@ -81,6 +81,36 @@ void resolve_times(const CliOptions& options, const System& system, JobSpec& spe
   if (conf.last_call_timeout) spec.agent.last_call_timeout = *conf.last_call_timeout;
 }
 
+/// Workers of the node that has most of them; nothing if some are counted where they run, or the hosts that
+/// get this command may differ.
+std::optional<int> workers_of_a_node(const CliOptions& options, const JobSpec& spec) {
+  const std::string& wanted = options.nproc_per_node.value;
+  const bool counted = wanted.find_first_not_of("0123456789") != std::string::npos;
+  if (spec.form == StartForm::peer && counted) return std::nullopt;
+  if (spec.nodes.empty()) return spec.agent.workers;
+  int most = 0;
+  for (const NodePlan& node : spec.nodes) {
+    if (node.workers == 0) return std::nullopt;
+    most = std::max(most, node.workers);
+  }
+  return most;
+}
+
+/// A local rank that no node has would be ignored, and what was meant would not happen.
+void check_local_ranks(const CliOptions& options, const JobSpec& spec) {
+  const std::optional<int> workers = workers_of_a_node(options, spec);
+  const auto check = [&workers](const std::optional<GivenText>& given, int rank) {
+    if (!workers || rank < *workers) return;
+    throw UsageError(given->quoted() + ": there is no local rank " + std::to_string(rank) +
+                     "; a node has at most " + std::to_string(*workers) + " of them, from 0 to " +
+                     std::to_string(*workers - 1));
+  };
+  for (const auto* streams : {&options.redirects, &options.tee})
+    for (const auto& [rank, bits] : streams->value.by_rank) check(streams->given, rank);
+  if (options.local_ranks_filter.value)
+    for (const int rank : *options.local_ranks_filter.value) check(options.local_ranks_filter.given, rank);
+}
+
 void resolve_output(const CliOptions& options, const System& system, JobSpec& spec) {
   agent::OutputSpec& output = spec.agent.output;
   output.redirects = options.redirects.value;
@@ -89,6 +119,7 @@ void resolve_output(const CliOptions& options, const System& system, JobSpec& sp
   if (output.line_prefix_template.empty())
     output.line_prefix_template = system.variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("");
   output.console_ranks = options.local_ranks_filter.value;
+  check_local_ranks(options, spec);
   output.stdout_filters = options.duplicate_stdout_filters.value;
   output.stderr_filters = options.duplicate_stderr_filters.value;
   spec.raw_output = output.raw_output = options.raw_output.value;
@@ -103,9 +134,10 @@ void resolve_output(const CliOptions& options, const System& system, JobSpec& sp
     throw UsageError(options.log_dir.given->quoted() +
                      " means no log files, but --redirects or --tee asks for some; give a directory");
   spec.report_file = options.report.value;
-  if (!spec.report_file.empty() && !system.can_write_file(spec.report_file))
-    throw UsageError(options.report.given->quoted() +
-                     " cannot be written; give a file in a directory that can");
+  if (!spec.report_file.empty())
+    if (const std::string why = system.write_obstacle(spec.report_file); !why.empty())
+      throw UsageError(options.report.given->quoted() + " cannot be written (" + why +
+                       "); give a file in a directory that can");
   spec.error_file_copy = system.variable("TORCHELASTIC_ERROR_FILE").value_or("");
 }
 

@@ -3,12 +3,12 @@
 
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "rendezvous/support/random.hpp"
 
 #include <arpa/inet.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <random>
 
 namespace muster::launcher {
 namespace {
@@ -29,7 +29,8 @@ void check_meeting(const Meeting& meeting) {
                      " is no address that other nodes can reach; name the host that all nodes meet at");
   if (meeting.port == 0)
     throw UsageError(meeting.given.quoted() +
-                     ": the nodes of a job must know the port where they meet; give one from 1 to 65535");
+                     ": a free port of this host is one that no other host knows, but the nodes of a job " +
+                     "must know the port where they meet; give one from 1 to 65535, or --nnodes 1");
 }
 
 Meeting static_meeting(const CliOptions& options) {
@@ -143,7 +144,7 @@ std::map<std::string, std::string> settings_of(const JobSpec& spec) {
 /// host name and process number, and names of nodes are unique.
 std::string random_digits() {
   char digits[9];
-  std::snprintf(digits, sizeof digits, "%08x", std::random_device{}());
+  std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(random_number()));
   return digits;
 }
 
@@ -165,8 +166,13 @@ void fill_node(const JobSpec& spec, agent::NodeSpec& node) {
 
 }  // namespace
 
+bool meets_at_free_port(const CliOptions& options) {
+  return options.nnodes.value.min == 1 && options.rdzv_backend.value == "c10d" &&
+         !options.rdzv_endpoint.value.empty() && parse_endpoint(*options.rdzv_endpoint.given).port == 0;
+}
+
 bool is_peer_form(const CliOptions& options) {
-  if (options.standalone.value || options.nnodes.value.max < 2) return false;
+  if (options.standalone.value || options.nnodes.value.max < 2 || meets_at_free_port(options)) return false;
   if (options.host.given || options.hostfile.given) return false;
   return !options.rdzv_endpoint.value.empty() || options.rdzv_backend.given || options.node_rank.given ||
          options.master_addr.given || options.master_port.given;

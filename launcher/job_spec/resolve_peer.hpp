@@ -5,6 +5,10 @@
 
 namespace muster::launcher {
 
+/// Whether the endpoint is any free port (c10d, HOST:0), which no other node can find, and one node is
+/// enough.
+bool meets_at_free_port(const CliOptions& options);
+
 /// Whether the same command is meant to run on every host (torchrun's way): more than one node, and a flag
 /// that says how nodes meet.
 bool is_peer_form(const CliOptions& options);

@@ -5,6 +5,7 @@
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/resolve_peer.hpp"
 #include "launcher/job_spec/resolve_step.hpp"
+#include "rendezvous/log/utf8.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
 namespace muster::launcher {
@@ -83,6 +84,11 @@ void resolve_c10d(const CliOptions& options, const System& system, ResolvedJob& 
     job.notices.push_back(
         options.master_port.given->quoted() +
         " has no effect with the c10d rendezvous, which picks a free port; use --rdzv-backend static");
+  if (meets_at_free_port(options) && options.nnodes.value.max > 1) {
+    job.spec.agent.max_nodes = 1;
+    job.notices.push_back("the job has this node only: no other one can know the port of " +
+                          options.rdzv_endpoint.given->quoted() + "; give a port from 1 to 65535 for more");
+  }
 }
 
 /// torchrun turns the default static rendezvous of a single node into c10d on a free port. A user who says
@@ -98,6 +104,25 @@ void check_id(const CliOptions& options, const std::string& run_id) {
   if (run_id.size() > rendezvous::kMaxNameBytes)
     throw UsageError(options.rdzv_id.given->source + " has " + std::to_string(run_id.size()) +
                      " bytes; give a name of at most " + std::to_string(rendezvous::kMaxNameBytes));
+  for (std::string_view rest = run_id; !rest.empty();) {
+    const Utf8Front front = utf8_front(rest);
+    const auto byte = static_cast<unsigned char>(rest[0]);
+    const bool upper_control = byte == 0xc2 && front.length == 2 && byte_at(rest, 1) < 0xa0;
+    if (front.kind != Utf8Front::Kind::good || byte < 0x20 || byte == 0x7f || upper_control)
+      throw UsageError(options.rdzv_id.given->quoted() +
+                       " holds a control character or is no UTF-8 text; give a printable name");
+    rest.remove_prefix(front.length);
+  }
+}
+
+void say_ignored_keys(const CliOptions& options, ResolvedJob& job) {
+  std::string keys;
+  for (const std::string& key : options.rdzv_conf.value.without_effect)
+    keys += (keys.empty() ? "" : ", ") + key;
+  if (!keys.empty())
+    job.details.push_back(options.rdzv_conf.given->source + ": " + keys +
+                          (options.rdzv_conf.value.without_effect.size() > 1 ? " have" : " has") +
+                          " no effect here, where agents keep a connection and poll no store");
 }
 
 void resolve_one_node(const CliOptions& options, const System& system, ResolvedJob& job) {
@@ -176,6 +201,7 @@ void resolve_rendezvous(const CliOptions& options, const System& system, Resolve
   else
     resolve_one_node(options, system, job);
   check_id(options, spec.agent.run_id);
+  say_ignored_keys(options, job);
 }
 
 }  // namespace muster::launcher

@@ -51,8 +51,8 @@ class System {
   virtual FileKind file_kind(const std::string& path) const = 0;
   /// The interpreter that the file's first line names (#!), empty if there is none.
   virtual std::string shebang(const std::string& path) const = 0;
-  /// Whether --report can be written there.
-  virtual bool can_write_file(const std::string& path) const = 0;
+  /// Why --report cannot be written there, in words; empty if it can.
+  virtual std::string write_obstacle(const std::string& path) const = 0;
   virtual StdinPolicy stdin_policy() const = 0;
 
  protected:
@@ -78,7 +78,7 @@ class RealSystem : public System {
                                        std::string& reason) const override;
   FileKind file_kind(const std::string& path) const override;
   std::string shebang(const std::string& path) const override;
-  bool can_write_file(const std::string& path) const override;
+  std::string write_obstacle(const std::string& path) const override;
   StdinPolicy stdin_policy() const override;
 };
 

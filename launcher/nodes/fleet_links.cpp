@@ -3,6 +3,7 @@
 #include "launcher/nodes/fleet_state.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
+#include "rendezvous/protocol/last_words.hpp"
 #include "rendezvous/tls/secret.hpp"
 
 #include <boost/asio/post.hpp>
@@ -161,7 +162,9 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
     case Kind::report:
       if (node.reported) return;
       node.reported = true;
-      node.gone_by = Clock::now() + kGuardianLateAfter;
+      node.gone_by = Clock::now() + guardian_limit(index);
+      if (nodes[0].reported && nodes[0].gone_by)
+        nodes[0].gone_by = std::min(*nodes[0].gone_by, Clock::now() + guardian_limit(0));
       take_report(index, agent::node_report_from_json(message.body));
       break;
     case Kind::notice:
@@ -254,8 +257,17 @@ void NodeFleet::State::link_closed(std::size_t index) {
     return advance();
   }
   if (node.process_end) return conclude(index);
-  node.gone_by = Clock::now() + (node.reported ? kGuardianLateAfter : late_limit());
+  node.gone_by = Clock::now() + (node.reported ? guardian_limit(index) : late_limit());
   advance();
+}
+
+/// The first node's guardian waits for the daemon, too, which others may need for their reports.
+std::chrono::milliseconds NodeFleet::State::guardian_limit(std::size_t index) const {
+  const bool others = std::any_of(nodes.begin() + 1, nodes.end(), [](const Node& node) {
+    return node.instructed && !node.reported && node.link;
+  });
+  const std::chrono::milliseconds limit = kGuardianLateAfter;
+  return index == 0 && others ? limit + job.agent.shutdown_timeout + rendezvous::kDaemonAtMost : limit;
 }
 
 /// Who knows what it is: it is not waited for.

@@ -142,6 +142,8 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     return job.agent.shutdown_timeout + std::chrono::seconds(20);
   }
 
+  /// Between a node's report and the end of what leads there.
+  std::chrono::milliseconds guardian_limit(std::size_t index) const;
   void cut(std::size_t index);
   void obey(const NodeBoard::Orders& orders);
 

@@ -2,6 +2,7 @@
 // The part of NodeFleet that starts nodes and keeps the time.
 #include "launcher/nodes/fleet_state.hpp"
 #include "launcher/start/core/start_times.hpp"
+#include "rendezvous/support/random.hpp"
 
 #include <boost/asio/post.hpp>
 
@@ -40,7 +41,7 @@ NodeFleet::State::State(asio::any_io_executor fleet_executor, const JobSpec& fle
       version(std::move(fleet_version)),
       instruct(std::move(fleet_instruct)),
       events(std::move(fleet_events)),
-      board(names_of(job), needed_nodes(job)),
+      board(names_of(job), needed_nodes(job), job.agent.max_restarts > 0),
       timer(executor),
       nodes(job.nodes.size()),
       hellos(job.nodes.size()),
@@ -51,7 +52,7 @@ void NodeFleet::State::start(std::map<std::size_t, StartedProcess> local) {
   std::vector<std::string> servers;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     servers.push_back(local.contains(i) ? "this host" : starter.server(i));
-  std::minstd_rand engine(std::random_device{}());
+  std::minstd_rand engine(static_cast<unsigned>(random_number()));
   queue.emplace(servers, StartLimits{},
                 [engine]() mutable { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
   forked = std::move(local);

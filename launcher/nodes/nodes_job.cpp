@@ -388,6 +388,7 @@ class NodesJob {
 }  // namespace
 
 int run_nodes_job(const JobSpec& spec, NodeStarter& starter, const NodesJobOptions& options) {
+  rendezvous::raise_descriptor_limit();
   return NodesJob(spec, starter, options).run();
 }
 

@@ -4,6 +4,7 @@
 #include "agent/core/link_message.hpp"
 #include "agent/core/link_text.hpp"
 #include "agent/process/link_frames.hpp"
+#include "agent/process/signal_state.hpp"
 #include "launcher/core/exit_code.hpp"
 #include "launcher/start/core/line_limit.hpp"
 #include "launcher/start/core/start_queue.hpp"
@@ -14,6 +15,8 @@
 #include "launcher/tree/core/tree_json.hpp"
 #include "launcher/tree/frame_stream.hpp"
 #include "rendezvous/log/log.hpp"
+#include "rendezvous/server/descriptor_limit.hpp"
+#include "rendezvous/support/random.hpp"
 #include "rendezvous/tls/secret.hpp"
 #include "rendezvous/tls/secret_memory.hpp"
 
@@ -162,7 +165,7 @@ class Branch {
       children_.push_back(child_of(node.index));
       servers.push_back(server_of(node.target));
     }
-    std::minstd_rand engine(std::random_device{}());
+    std::minstd_rand engine(static_cast<unsigned>(random_number()));
     queue_.emplace(servers, StartLimits{},
                    [engine]() mutable { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
     if (halted_) queue_->stop();
@@ -413,7 +416,8 @@ class Branch {
 
 int run_branch(const BranchOptions& options) {
   ::prctl(PR_SET_NAME, "muster:branch");
-  ::signal(SIGPIPE, SIG_IGN);
+  agent::ignore_write_signals();
+  rendezvous::raise_descriptor_limit();
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   UniqueFd in = take_away(STDIN_FILENO, O_RDONLY);
   UniqueFd out = take_away(STDOUT_FILENO, O_WRONLY);

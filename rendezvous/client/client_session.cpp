@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/client/client_session.hpp"
 
+#include "rendezvous/support/random.hpp"
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -19,11 +21,6 @@ namespace asio = boost::asio;
 constexpr Milliseconds kReconnectAttempt{1500};
 /// Share of lost_after whose silence is met with another connection, as 3 s of 5.
 constexpr double kSuspectShare = 0.6;
-
-std::uint64_t random_number() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32U | device();
-}
 
 /// Jitter needs no good numbers, only other ones in each process.
 std::function<double()> random_shares() {

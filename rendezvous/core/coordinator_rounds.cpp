@@ -83,9 +83,7 @@ bool Coordinator::another_round(RoundEnd& end) const {
   const bool counts = failed || end.cause == RoundEndCause::node_lost;
   if (counts && restarts_ >= options_.max_restarts) {
     if (!failed)
-      end.text += options_.max_restarts == 0
-                      ? "; the job may not be restarted (max_restarts is 0)"
-                      : "; no restart is left of " + std::to_string(options_.max_restarts);
+      end.text += "; no restart is left (--max-restarts " + std::to_string(options_.max_restarts) + ")";
     return false;
   }
   const int nodes = members_.nodes() - (end.cause == RoundEndCause::node_left ? 1 : 0);

@@ -6,10 +6,6 @@
 namespace muster {
 namespace {
 
-unsigned byte_at(std::string_view text, std::size_t i) {
-  return static_cast<unsigned char>(text[i]);
-}
-
 bool moves_terminal(std::string_view character) {
   const unsigned first = byte_at(character, 0);
   if (character.size() == 1) return (first < 0x20 && first != '\t') || first == 0x7f;

@@ -4,10 +4,6 @@
 namespace muster {
 namespace {
 
-unsigned byte_at(std::string_view text, std::size_t i) {
-  return static_cast<unsigned char>(text[i]);
-}
-
 /// The second byte alone tells overlong forms, surrogates and what lies beyond U+10FFFF.
 bool second_fits(unsigned first, unsigned second) {
   const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;

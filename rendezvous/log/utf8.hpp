@@ -6,6 +6,11 @@
 
 namespace muster {
 
+/// The byte at `i`, which is below text.size(). Any thread.
+inline unsigned byte_at(std::string_view text, std::size_t i) {
+  return static_cast<unsigned char>(text[i]);
+}
+
 /// What the front of a text is.
 struct Utf8Front {
   enum class Kind {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/munge/munge_identity.hpp"
 
-#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -35,20 +34,23 @@ bool is_munge_identity(std::string_view identity) {
   return identity.starts_with(kMark) && identity.size() <= kMaxIdentityBytes;
 }
 
+std::optional<ProvenClient> client_in_credential(std::string_view text) {
+  if (text.size() < kDigits) return std::nullopt;
+  auto peer = PeerIdentity::parse(text.substr(kDigits));
+  if (!peer) return std::nullopt;
+  try {
+    return ProvenClient{std::move(*peer), Secret::from_hex(text.substr(0, kDigits))};
+  } catch (const std::invalid_argument&) {
+    return std::nullopt;  // not written by us
+  }
+}
+
 std::optional<ProvenClient> read_munge_identity(const Munge& munge, std::string_view identity,
                                                 std::string& reason) {
   if (!is_munge_identity(identity)) return std::nullopt;
   auto text = munge.decode(std::string(identity.substr(kMark.size())), reason);
   if (!text) return std::nullopt;
-  std::optional<ProvenClient> client;
-  if (auto peer = PeerIdentity::parse(std::string_view(*text).substr(std::min(kDigits, text->size())))) {
-    try {
-      client.emplace(
-          ProvenClient{std::move(*peer), Secret::from_hex(std::string_view(*text).substr(0, kDigits))});
-    } catch (const std::invalid_argument&) {
-      // Not written by us.
-    }
-  }
+  std::optional<ProvenClient> client = client_in_credential(*text);
   if (!client) reason = "munge: a credential for something else";
   cleanse(text->data(), text->size());
   return client;

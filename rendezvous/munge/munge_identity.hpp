@@ -17,6 +17,9 @@ std::string munge_identity(const Munge& munge, const PeerIdentity& peer, const S
 /// Whether it has that form.
 bool is_munge_identity(std::string_view identity);
 
+/// Who is named by the text inside such a credential; nothing for any other text. Pure.
+std::optional<ProvenClient> client_in_credential(std::string_view text);
+
 /// Nothing for any other identity, and for a credential that none of our user's processes wrote or that was
 /// read before; `reason` says which.
 std::optional<ProvenClient> read_munge_identity(const Munge& munge, std::string_view identity,

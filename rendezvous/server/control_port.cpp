@@ -9,6 +9,7 @@
 #include "rendezvous/server/refusals.hpp"
 #include "rendezvous/server/spare_descriptor.hpp"
 #include "rendezvous/server/visitor.hpp"
+#include "rendezvous/support/random.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -92,7 +93,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
         tls_(std::move(job_secret), options_.job, options_.other_clients),
         refusals_(address_.text(), [this](const std::string& line) { say(line); }),
         max_descriptor_(descriptor_limit() - static_cast<int>(kReservedDescriptors)),
-        random_(std::random_device{}()) {
+        random_(static_cast<unsigned>(random_number())) {
     listener_.assign(listener.release());
   }
 

@@ -195,7 +195,9 @@ std::string CoordinatorService::refuse_channel(SessionId session, const ChannelO
 }
 
 void CoordinatorService::on_ended(SessionId session, const ConnectionEnd& end) {
-  if (end.code == Errc::lost && end.broken) {
+  // A socket pair ends with a reset when something lies unread in it, and nobody can come back over it.
+  const bool may_come_back = end.code == Errc::lost && end.broken && !sessions_.at(session)->is_local();
+  if (may_come_back) {
     perform(coordinator_.on_disconnect(session, end.reason, steady_now(), Ending::broken));
     // Where silence is not judged nothing else would end the session.
     if (coordinator_.member(session) != nullptr) return;

@@ -5,8 +5,9 @@
 
 namespace muster::rendezvous {
 
-/// Raises the soft limit of open descriptors to the hard one: many ranks mean many connections, and the soft
-/// limit is often 1,024. Call before a StoreServer is made.
+/// Raises the soft limit of open descriptors to the hard one: many ranks mean many connections and
+/// pipes, and the soft limit is often 1,024. Call before a StoreServer is made. What is started for a user
+/// gets the old limit back.
 inline void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

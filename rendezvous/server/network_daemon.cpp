@@ -4,6 +4,7 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/credential_reader.hpp"
 #include "rendezvous/munge/munge_identity.hpp"
+#include "rendezvous/protocol/last_words.hpp"
 #include "rendezvous/server/control_port.hpp"
 #include "rendezvous/server/coordinator_service.hpp"
 #include "rendezvous/server/peer_log.hpp"
@@ -24,10 +25,6 @@ constexpr int kExitCannotServe = 125;
 
 /// When everybody is gone: for what is still on its way out.
 constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
-
-/// When the job is over, and this host's agent is gone: for the others to hear it, and to end their
-/// connections.
-constexpr std::chrono::milliseconds kLinger = std::chrono::seconds(10);
 
 std::string random_nonce() {
   return Secret::random().hex().substr(0, 32);
@@ -136,7 +133,7 @@ class NetworkDaemon {
     // The launcher has been told already, and needs us for the sake of nodes only.
     if (service_.remote_nodes() == 0) return true;
     const auto now = std::chrono::steady_clock::now();
-    if (linger_until_ == TimePoint::max()) linger_until_ = now + kLinger;
+    if (linger_until_ == TimePoint::max()) linger_until_ = now + kDaemonLingers;
     return now >= linger_until_;
   }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/tls/secret.hpp"
 
-#include <sys/random.h>
+#include "rendezvous/support/random.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -30,15 +29,7 @@ void cleanse(void* memory, std::size_t size) {
 
 Secret Secret::random() {
   Secret secret;
-  std::size_t filled = 0;
-  while (filled < kBytes) {
-    const ssize_t count = ::getrandom(secret.place_ + filled, kBytes - filled, 0);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0)
-      throw std::runtime_error(std::string("the kernel gives no random bytes for a key: ") +
-                               std::strerror(errno) + "; Linux 3.17 or newer with getrandom is needed");
-    filled += static_cast<std::size_t>(count);
-  }
+  fill_random(secret.place_, kBytes);
   return secret;
 }
 

@@ -9,10 +9,9 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/worker_sdk/include/muster" DESTINATION 
   COMPONENT sdk FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(EXPORT MusterTargets NAMESPACE Muster:: DESTINATION "${cmake_folder}" COMPONENT sdk)
 
-file(WRITE "${package}/MusterConfig.cmake" "include(\"\${CMAKE_CURRENT_LIST_DIR}/MusterTargets.cmake\")\n")
 # Before 1.0 a new minor version may break what compiled.
 write_basic_package_version_file("${package}/MusterConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${package}/MusterConfig.cmake" "${package}/MusterConfigVersion.cmake"
+install(FILES MusterConfig.cmake "${package}/MusterConfigVersion.cmake"
   DESTINATION "${cmake_folder}" COMPONENT sdk)
 
 # The prefix is found from the place of the file, so the installed tree can be moved.

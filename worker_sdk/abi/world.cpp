@@ -131,6 +131,7 @@ muster_rc muster_finalize(muster_world* world, int64_t deadline_ms) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const muster_rc rc = guarded(__func__, world, [&] {
+    node->world->finalize();
     if (node->world->info().size > 1 && !muster::abi::has_failed(*node))
       node->world->barrier("muster/finalize", limit);
   });
@@ -157,6 +158,10 @@ muster_rc muster_abort(muster_world* world, const char* reason) {
         group->group.abort(text);
     });
   });
+}
+
+muster_rc muster_set_step(muster_world* world, uint64_t step) {
+  return guarded(__func__, world, [&] { open<WorldNode>(world).world->set_step(step); });
 }
 
 muster_rc muster_barrier_named(muster_world* world, const char* name, int64_t deadline_ms) {

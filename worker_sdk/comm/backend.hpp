@@ -47,7 +47,8 @@ class Backend {
   virtual std::unique_ptr<Completion> last_run() { return nullptr; }
 
   /// Memory in which the collectives of this group need fewest copies, zeroed, aligned to 64 bytes at least,
-  /// of this rank. All ranks call it alike; `call` is its fingerprint. Lives as long as the backend.
+  /// of this rank: of the device where is_device(), which the host cannot touch. All ranks call it alike;
+  /// `call` is its fingerprint. Lives as long as the backend.
   virtual void* allocate(const Call& call) = 0;
 
   /// Makes the present and every later run() of every rank end with this error, soon. Must not throw.

@@ -29,6 +29,13 @@ Operation in_place(Collective collective, void* data, std::size_t count, DataTyp
   return operation;
 }
 
+[[noreturn]] void refuse_stream(const Call& call, const std::string& group, std::string_view backend) {
+  throw Error(ErrorCode::invalid_argument,
+              describe(call) + " has a stream, and the group '" + group + "' has the backend '" +
+                  std::string(backend) +
+                  "', which moves memory of the host; give no stream, or ask for nccl (MUSTER_BACKEND=nccl)");
+}
+
 /// What ends a call: also where nobody foresaw it, the other ranks must not wait for this one.
 Error as_error(const std::exception& thrown, const Call& call, const ProcessGroup& group) {
   if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
@@ -64,6 +71,7 @@ void ProcessGroup::number(std::span<Operation> batch) {
       call.count = 0;
     }
     check_operation(operation, rank(), size());
+    if (operation.stream != nullptr && !backend_->is_device()) refuse_stream(call, name(), backend());
     if (operation.call.collective != Collective::all_gather_v) continue;
     operation.call.signature = signature_of(operation.counts);
     operation.call.count = 0;
@@ -210,6 +218,9 @@ void* ProcessGroup::allocate(std::size_t bytes) {
 void ProcessGroup::abort(const std::string& reason) {
   backend_->abort(ErrorCode::aborted,
                   "the group '" + name() + "' was aborted by rank " + std::to_string(rank()) + ": " + reason);
+  const std::lock_guard lock(host_mutex_);
+  aborted_for_ = reason;
+  if (host_) host_->abort(reason);
 }
 
 }  // namespace muster

@@ -59,6 +59,8 @@ struct GroupPlan {
   ProcessGroupOptions options = {};
   /// Ends the waits of the making early. Null: nobody watches.
   std::shared_ptr<JoinAlarm> alarm = {};
+  /// Its calls are all on memory of the host, whatever the backend of the world.
+  bool host_memory = false;
 };
 
 /// Makes the groups of one world. All ranks of a plan call make() alike. One thread at a time.
@@ -126,9 +128,16 @@ class ProcessGroup {
   /// In place: afterwards `data` holds, on every rank and bit for bit the same, the reduction of `count`
   /// elements over the ranks in rank order. Memory from allocate() needs no copy.
   void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op);
-  /// Memory in which collectives need fewest copies, zeroed. All ranks call it in the same order with the
-  /// same size. Lives as long as the group.
+  /// Memory in which collectives need fewest copies, zeroed: of the device, which the host cannot touch,
+  /// where the backend is nccl, else of the host. All ranks call it in the same order with the same size.
+  /// Lives as long as the group.
   void* allocate(std::size_t bytes);
+
+  /// The group for calls on memory of the host alone: this one, unless its backend moves memory of devices.
+  /// Then another of the same ranks, named as this with "/host", over shared memory (between hosts
+  /// hierarchical). It is made at the first use, for which all ranks call this alike; it lives as long as
+  /// this group and is aborted with it. One thread at a time.
+  ProcessGroup& host_group();
 
   /// A group of the ranks that give the same color, ordered by key and then by rank here. All ranks call it.
   /// Null where the color is negative.
@@ -165,6 +174,9 @@ class ProcessGroup {
   std::mutex failure_mutex_;
   std::optional<Error> failure_;  ///< what later calls fail with
   std::unique_ptr<CallQueue> queue_;
+  std::mutex host_mutex_;
+  std::optional<std::string> aborted_for_;  ///< behind host_mutex_: a host group that is being made gets it
+  std::unique_ptr<ProcessGroup> host_;      ///< behind host_mutex_ while it may be aborted; see host_group()
 };
 
 /// Throws Error (invalid_argument) that names what is wrong with `operation` in a group of `size` ranks.

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <numeric>
 #include <set>
 
 namespace muster::examples {
@@ -70,26 +69,14 @@ nlohmann::json parse(const std::string& text, const std::string& path) {
   }
 }
 
-/// Letters to add, drop or change (Levenshtein).
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::vector<ConfigEntry> read_config(const std::string& path) {
-  const nlohmann::json content = parse(content_of(path), path);
+  return parse_config(content_of(path), path);
+}
+
+std::vector<ConfigEntry> parse_config(const std::string& text, const std::string& path) {
+  const nlohmann::json content = parse(text, path);
   if (!content.is_object())
     throw Error(ErrorCode::invalid_argument,
                 "--config " + path + " holds no object; write {\"model\": \"resnet18\", ...}");
@@ -98,18 +85,6 @@ std::vector<ConfigEntry> read_config(const std::string& path) {
     entries.push_back(
         {name, value_text(value, "--config " + path + ": \"" + name + "\""), value.is_boolean()});
   return entries;
-}
-
-std::string nearest_name(std::string_view wrong, const std::vector<std::string>& names) {
-  std::string nearest;
-  std::size_t least = wrong.size() / 3 + 2;
-  for (const std::string& name : names) {
-    const std::size_t differing = distance(wrong, name);
-    if (differing >= least) continue;
-    least = differing;
-    nearest = name;
-  }
-  return nearest;
 }
 
 }  // namespace muster::examples

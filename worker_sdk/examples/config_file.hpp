@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace muster::examples {
@@ -19,7 +18,7 @@ struct ConfigEntry {
 /// (invalid_argument) that names the file and the place.
 std::vector<ConfigEntry> read_config(const std::string& path);
 
-/// The name that is nearest to `wrong`, or "" where none is near (more than a third of its letters differ).
-std::string nearest_name(std::string_view wrong, const std::vector<std::string>& names);
+/// The same of a text, which is that of the file `path`.
+std::vector<ConfigEntry> parse_config(const std::string& text, const std::string& path);
 
 }  // namespace muster::examples

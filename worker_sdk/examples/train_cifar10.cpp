@@ -114,7 +114,9 @@ std::optional<RunEnd> train(TrainOptions options, const std::string& error_file)
     if (world) world->group().abort(error.what());
   };
   try {
-    world = muster::World::init();
+    muster::WorldOptions joining;
+    joining.host_memory = !muster::examples::may_use_device(options);
+    world = muster::World::init(joining);
     // What fails from here on is told over this connection; later it might not be had.
     if (world->info().size > 1) (void)world->store();
     // After the ranks have met: one whose host lacks a file can say so to the others.
@@ -126,6 +128,7 @@ std::optional<RunEnd> train(TrainOptions options, const std::string& error_file)
     run.emplace(options.run, data, *world, stop, write);
     const RunEnd end = run->run();
     if (end == RunEnd::done) require_stdout();
+    world->finalize();
     return end;
   } catch (const std::bad_alloc&) {
     fail(out_of_memory(options));

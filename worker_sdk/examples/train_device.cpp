@@ -26,6 +26,12 @@ bool all_can(bool can, World& world) {
 
 }  // namespace
 
+bool may_use_device(const TrainOptions& options) {
+  if (options.device == "auto")
+    return has_driver() && train::refused_by_device(options.run.trainer.learner).empty();
+  return options.device != "cpu";
+}
+
 ChosenDevice choose_device(TrainOptions& options, World& world) {
   ChosenDevice chosen;
   if (options.device == "cpu") return chosen;

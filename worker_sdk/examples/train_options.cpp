@@ -2,6 +2,7 @@
 #include "worker_sdk/examples/train_options.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/support/nearest_name.hpp"
 #include "worker_sdk/examples/config_file.hpp"
 #include "worker_sdk/examples/flag_rules.hpp"
 #include "worker_sdk/examples/train_flags.hpp"

@@ -31,6 +31,7 @@ std::optional<std::uint64_t> number_from(std::string_view text) {
 }
 
 std::optional<std::uint8_t> point_from(std::string_view name) {
+  if (name == "agree") return point_of(Point::agree);
   if (name == "init") return point_of(Point::init);
   if (name == "split") return point_of(Point::split);
   if (name == "finalize") return point_of(Point::finalize);
@@ -86,7 +87,7 @@ Fault parse_fault(std::string_view all, int size) {
   const auto point = point_from(operation);
   if (!point)
     refuse(all, "has an unknown operation '" + std::string(operation) +
-                    "' (the collectives, init, split and finalize are known)");
+                    "' (the collectives, agree, init, split and finalize are known)");
   fault.point = *point;
   return fault;
 }

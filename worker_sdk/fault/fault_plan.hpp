@@ -18,7 +18,7 @@ namespace muster::fault {
 enum class Action : std::uint8_t { kill, stop, delay, error };
 
 /// A kind of call, or what a world does besides.
-enum class Point : std::uint8_t { init = 64, split, finalize };
+enum class Point : std::uint8_t { agree = 64, init, split, finalize };
 
 constexpr std::uint8_t point_of(Collective collective) {
   return static_cast<std::uint8_t>(collective);
@@ -43,7 +43,7 @@ struct Fault {
 /// Faults of all ranks of one world of `size`:
 ///   ACTION@RANK:OP[:K] {, ACTION@RANK:OP[:K]}
 ///   ACTION = kill | kill+MS | stop | stop+MS | delay:MS | error
-///   OP     = name of a collective, init, split, finalize
+///   OP     = name of a collective, agree, init, split, finalize
 /// Throws Error (invalid_argument) that names the part which is wrong.
 std::vector<Fault> parse_faults(std::string_view text, int size);
 

@@ -18,11 +18,11 @@ using Clock = std::chrono::steady_clock;
 
 BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options,
                                std::vector<BucketView> views, float* header, ProcessGroup* group)
-    : layout_(layout),
-      options_(options),
+    : options_(options),
       views_(std::move(views)),
       header_(header),
       group_(group),
+      sums_(group == nullptr ? nullptr : &group->host_group()),
       squares_(layout.buckets.size()),
       norm_(std::numeric_limits<double>::quiet_NaN()),
       launched_(layout.buckets.size()),
@@ -150,12 +150,12 @@ void BucketPipeline::process(std::size_t bucket) {
 void BucketPipeline::sum_over_ranks(BucketView& view) {
   const std::size_t header = view.index == 0 ? kHeaderFloats : 0;
   if (options_.hook == nullptr) {
-    group_->all_reduce(view.gradients - header, view.elements + header, DataType::f32, ReduceOp::sum);
+    sums_->all_reduce(view.gradients - header, view.elements + header, DataType::f32, ReduceOp::sum);
     return;
   }
-  if (header > 0) group_->all_reduce(header_, header, DataType::f32, ReduceOp::sum);
+  if (header > 0) sums_->all_reduce(header_, header, DataType::f32, ReduceOp::sum);
   view.samples = samples();
-  if (view.samples > 0) options_.hook->reduce(*group_, view);
+  if (view.samples > 0) options_.hook->reduce(*sums_, view);
 }
 
 void BucketPipeline::clip() {

@@ -23,7 +23,7 @@ inline constexpr std::size_t kHeaderFloats = 16;
 /// launch(). Used by one thread.
 class BucketPipeline {
  public:
-  /// `layout`, `options` and `views` outlive it; `header` is where header and arena begin. `group` is null in
+  /// `options` and `views` outlive it; `header` is where header and arena begin. `group` is null in
   /// a world of one.
   BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, std::vector<BucketView> views,
                  float* header, ProcessGroup* group);
@@ -62,11 +62,11 @@ class BucketPipeline {
 
   void step(const BucketView& view, float clip);
 
-  const BucketLayout& layout_;
   const ReducerOptions& options_;
   std::vector<BucketView> views_;
   float* const header_;
-  ProcessGroup* const group_;
+  ProcessGroup* const group_;    ///< what is aborted
+  ProcessGroup* const sums_;     ///< what sums the buckets: its host group
   std::vector<double> squares_;  ///< of each bucket's reduced gradients
   StepTiming timing_;
   double norm_;

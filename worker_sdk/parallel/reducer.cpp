@@ -22,6 +22,11 @@ ProcessGroup* if_shared(ProcessGroup* group) {
   return group != nullptr && group->size() > 1 ? group : nullptr;
 }
 
+/// Gradients are memory of the host.
+ProcessGroup* on_host(ProcessGroup* group) {
+  return group == nullptr ? nullptr : &group->host_group();
+}
+
 ReducerOptions completed(ReducerOptions options) {
   if (options.deterministic_micro_batches == 0) return options;
   if (options.hook != nullptr)
@@ -40,7 +45,7 @@ class Reducer::Impl {
       : parameters_(std::move(parameters)),
         options_(completed(options)),
         layout_(parallel::plan_buckets(parameters_, options_)),
-        group_(if_shared(group)),
+        group_(on_host(if_shared(group))),
         is_ready_(parameters_.size(), true),
         pending_(layout_.buckets.size(), 0),
         waiting_(layout_.elements, options_.deterministic_micro_batches > 0 ? parallel::SumOrder::tree
@@ -57,7 +62,7 @@ class Reducer::Impl {
     }
     auto views = make_views();
     if (group_ != nullptr && options_.hook != nullptr) options_.hook->prepare(*group_, views);
-    pipeline_.emplace(layout_, options_, std::move(views), header_, group_);
+    pipeline_.emplace(layout_, options_, std::move(views), header_, if_shared(group));
   }
 
   void begin_micro_batch(std::int64_t samples) {

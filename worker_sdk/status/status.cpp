@@ -64,6 +64,7 @@ class StatusOfWorld : public Status {
   void at(Phase phase) override {
     if (!watchers_->injector) return;
     watchers_->injector->at(phase == Phase::barrier ? fault::point_of(Collective::barrier)
+                            : phase == Phase::agree ? fault::point_of(fault::Point::agree)
                                                     : fault::point_of(fault::Point::finalize));
   }
 

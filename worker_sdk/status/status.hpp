@@ -30,7 +30,7 @@ struct StatusOptions {
 };
 
 /// What a world tells besides the calls of its groups; injected faults (docs/failures.md) happen there, too.
-enum class Phase { barrier, finalize };
+enum class Phase { agree, barrier, finalize };
 
 /// One world's status. Made first of all in World::init(), destroyed last. Any thread, except where said.
 class Status {
@@ -46,7 +46,8 @@ class Status {
   /// A factory that makes what `inner` makes and shows it: the making (phases init and split) and every call.
   virtual std::shared_ptr<GroupFactory> observe(std::shared_ptr<GroupFactory> inner) = 0;
 
-  /// Before a barrier over the store, and when the world ends. May throw Error: an injected one.
+  /// Before the ranks agree on a backend, before a barrier over the store, and when the world ends. May throw
+  /// Error: an injected one.
   virtual void at(Phase phase) = 0;
 
   /// The program's step, for reports.

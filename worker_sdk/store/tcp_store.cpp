@@ -4,6 +4,7 @@
 #include "muster/error.hpp"
 #include "rendezvous/c10d/request_encoder.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/support/random.hpp"
 #include "worker_sdk/store/backoff.hpp"
 #include "worker_sdk/store/store_text.hpp"
 
@@ -121,7 +122,7 @@ Stream TcpStore::connect_once(Deadline deadline) {
 void TcpStore::connect() {
   const milliseconds limit = options_.connect_timeout.value_or(options_.timeout);
   const Deadline deadline = deadline_in(limit);
-  std::minstd_rand random(std::random_device{}());
+  std::minstd_rand random(static_cast<unsigned>(random_number()));
   std::uniform_real_distribution<double> uniform(0, 1);
   Backoff backoff(options_.first_delay, options_.longest_delay);
   for (int attempts = 1;; ++attempts) {

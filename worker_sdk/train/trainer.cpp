@@ -30,6 +30,11 @@ std::unique_ptr<Learner> make_learner(const TrainerOptions& options, const data:
   return std::make_unique<CpuLearner>(task, data, group);
 }
 
+/// What is computed on CPUs is summed in memory of the host.
+ProcessGroup* group_for(ProcessGroup* group, const TrainerOptions& options) {
+  return group == nullptr || options.device != nullptr ? group : &group->host_group();
+}
+
 StepShape shape_of(const TrainerOptions& options, ProcessGroup* group, const Learner& learner) {
   StepShape shape;
   shape.rank = group == nullptr ? 0 : group->rank();
@@ -75,10 +80,10 @@ Score StepReport::epoch_score() const {
 
 Trainer::Trainer(const data::ImageData& data, ProcessGroup* group, const TrainerOptions& options)
     : data_(data),
-      group_(group),
+      group_(group_for(group, options)),
       options_(checked(options, data, group)),
-      learner_(make_learner(options_, data, group)),
-      shape_(shape_of(options, group, *learner_)),
+      learner_(make_learner(options_, data, group_)),
+      shape_(shape_of(options, group_, *learner_)),
       schedule_(make_schedule(options.recipe, options.epochs, static_cast<std::int64_t>(steps_per_epoch()),
                               static_cast<std::int64_t>(shape_.global_batch()))),
       order_(data.train.size(), whole_order(options.seed)) {}

@@ -48,8 +48,7 @@ void NamedBarrier::look_for_lost(StoreClient& store, const std::string& name) {
         throw Error(ErrorCode::aborted, who + "left the world: " + store.get(farewell_key(rank)));
       throw Error(ErrorCode::peer_lost, who + "left the world without it; see why in its output");
     }
-    const bool is_near = member.boot == self.boot && member.pid_namespace == self.pid_namespace;
-    if (is_near && liveness_of(member) == Liveness::dead && is_missing(rank))
+    if (has_died_near(member, self) && is_missing(rank))
       throw Error(ErrorCode::peer_lost, who + "ended; see why in its output");
   }
 }

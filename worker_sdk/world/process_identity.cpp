@@ -95,4 +95,9 @@ Liveness liveness_of(const ProcessIdentity& process) {
   return started && *started == process.started ? Liveness::alive : Liveness::dead;
 }
 
+bool has_died_near(const ProcessIdentity& process, const ProcessIdentity& self) {
+  return process.boot == self.boot && process.pid_namespace == self.pid_namespace &&
+         liveness_of(process) == Liveness::dead;
+}
+
 }  // namespace muster

@@ -34,4 +34,7 @@ enum class Liveness { alive, dead, unknown };
 /// Whether it still runs; unknown on another host or in another pid namespace.
 Liveness liveness_of(const ProcessIdentity& process);
 
+/// Whether `process` ran beside `self`, under the same kernel and in the same pid namespace, and has ended.
+bool has_died_near(const ProcessIdentity& process, const ProcessIdentity& self);
+
 }  // namespace muster

@@ -169,6 +169,21 @@ void leave_roll(StoreClient& store, const Roll& roll, int rank) {
     store.set(roll.prefix + "all_left", "1");
 }
 
+void require_all_present(StoreClient& store, const Roll& roll, int rank, const std::string& what) {
+  const bool some_left = store.check({roll.prefix + "left"});
+  for (int other = 0; other < static_cast<int>(roll.members.size()); ++other) {
+    const ProcessIdentity& member = roll.members[static_cast<std::size_t>(other)];
+    const bool has_left = some_left && store.check({roll.prefix + "left/" + std::to_string(other)});
+    if (!has_left && !has_died_near(member, roll.members[static_cast<std::size_t>(rank)])) continue;
+    // Who finds it leaves, too: the first that is told is the cause.
+    throw Error(ErrorCode::peer_lost,
+                store.compare_set(roll.prefix + "lost", "",
+                                  rank_text(other) + " (" + member.describe() + ") has " +
+                                      (has_left ? "left the world" : "died") + " before " + what +
+                                      "; see why in its output"));
+  }
+}
+
 bool all_have_left(StoreClient& store, const Roll& roll) {
   return !roll.members.empty() && store.check({roll.prefix + "all_left"});
 }

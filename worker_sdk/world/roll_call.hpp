@@ -38,6 +38,10 @@ Roll call_roll(StoreClient& store, const ProcessIdentity& self, const RollCallOp
 /// Frees the rank, so that a later process of the job may have it. Throws Error when the store is gone.
 void leave_roll(StoreClient& store, const Roll& roll, int rank);
 
+/// Throws Error (peer_lost) when a rank has left the world or has died beside `rank`, the caller: on all
+/// ranks with the text of whoever found it first, that it was before `what`.
+void require_all_present(StoreClient& store, const Roll& roll, int rank, const std::string& what);
+
 /// Whether all ranks of the world have left. False for an attempt that never became a world.
 bool all_have_left(StoreClient& store, const Roll& roll);
 

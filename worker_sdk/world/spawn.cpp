@@ -146,6 +146,7 @@ void spawn(const std::function<void(World&)>& body, int size, const SpawnOptions
         auto world = World::init();
         try {
           body(*world);
+          world->finalize();
         } catch (...) {
           // A rank that fails does not leave in order: its end tells the others, and this process is about
           // to.

@@ -23,6 +23,7 @@ constexpr milliseconds kFirstDelay{10};
 constexpr milliseconds kLongestDelay{1000};
 /// The address in a file may be that of a store which has just ended: then the file is read again.
 constexpr milliseconds kFileAttempt{2000};
+constexpr const char* kLoopback = "127.0.0.1";
 /// At the end, between looks whether all have left.
 constexpr milliseconds kLook{5};
 
@@ -48,7 +49,45 @@ bool on_one_host(const Place& place) {
           "MASTER_ADDR and MASTER_PORT to the same, or MUSTER_STORE to a store that runs already");
 }
 
+[[noreturn]] void refuse_other_host(const MeetingNote& note, const ProcessIdentity& self,
+                                    const std::string& path) {
+  throw Error(
+      ErrorCode::unsupported,
+      "rank 0 serves the store on the loopback address of host " + note.writer.host + " (file '" + path +
+          "'), which host " + self.host +
+          " cannot reach; for ranks on several hosts set MUSTER_STORE_ALLOW to the addresses of the job's "
+          "hosts (10.0.0.1,10.0.0.2 or 10.0.0.0/24), rank 0's among them, the same on all ranks, or give "
+          "init_url tcp://HOST:PORT");
+}
+
+bool serves_store(StoreClient& store, const ProcessIdentity& process) {
+  return store.check({kOwnerKey}) && store.get(kOwnerKey).ends_with(" " + process.to_text());
+}
+
+/// Of this host, the one that the launcher knows first.
+std::vector<std::string> own_addresses(const StoreRequest& request) {
+  std::vector<std::string> addresses = host_addresses(request.interface_name);
+  if (request.local_address.empty()) return addresses;
+  if (!rendezvous::Cidr::parse(request.local_address) || request.local_address.find('/') != std::string::npos)
+    throw Error(ErrorCode::invalid_argument,
+                "MUSTER_LOCAL_ADDR is '" + request.local_address + "'; give a numeric address of this host");
+  addresses.insert(addresses.begin(), request.local_address);
+  return addresses;
+}
+
 }  // namespace
+
+std::string serving_address(const std::vector<std::string>& addresses,
+                            const std::vector<rendezvous::Cidr>& allow) {
+  const auto is_in_list = [&allow](const rendezvous::SocketAddress& address) {
+    return std::any_of(allow.begin(), allow.end(), [&](const auto& cidr) { return cidr.contains(address); });
+  };
+  for (const std::string& address : addresses) {
+    const auto resolved = rendezvous::resolve(address, 0);
+    if (std::any_of(resolved.begin(), resolved.end(), is_in_list)) return address;
+  }
+  return kLoopback;
+}
 
 std::string endpoint_text(const std::string& host, int port) {
   return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
@@ -170,7 +209,11 @@ void StoreAccess::meet_through_mpi(const StoreRequest& request) {
 void StoreAccess::serve_through_file(const StoreRequest& request, const StoreRoute& route) {
   if (const auto note = read_meeting_file(route.path); note && note->writer == request.self)
     return connect(request, note->host, note->port, left_until(request.deadline));
-  server_ = std::make_unique<StoreThread>("127.0.0.1", 0, request.allow);
+  std::string host = kLoopback;
+  // The file of a step is one of this host.
+  if (request.url.kind == InitUrl::Kind::file && !request.allow.empty())
+    host = serving_address(own_addresses(request), request.allow);
+  server_ = std::make_unique<StoreThread>(host, 0, request.allow);
   connect(request, server_->host(), server_->port(), left_until(request.deadline));
   client_->set(kOwnerKey, job_of(request) + " " + request.self.to_text());
   file_ =
@@ -181,20 +224,22 @@ void StoreAccess::find_through_file(const StoreRequest& request, const StoreRout
   std::string seen = "it is not there";
   for (milliseconds pause{1};; pause = std::min(pause * 2, milliseconds(50))) {
     const auto note = read_meeting_file(route.path);
-    if (note && note->writer.boot != request.self.boot && note->writer.host != request.self.host)
-      throw Error(ErrorCode::unsupported, "rank 0 serves the store on the loopback address of host " +
-                                              note->writer.host + " (file '" + route.path +
-                                              "'), which host " + request.self.host +
-                                              " cannot reach; across hosts give init_url tcp://HOST:PORT");
+    const bool is_elsewhere = note && note->host == kLoopback && note->writer.host != request.self.host;
+    if (is_elsewhere && note->writer.boot != request.self.boot)
+      refuse_other_host(*note, request.self, route.path);
     if (note && liveness_of(note->writer) == Liveness::dead) {
       seen = "it is left from " + note->writer.describe() + ", which has ended";
     } else if (note) {
       try {
-        return connect(request, note->host, note->port, std::min(left_until(request.deadline), kFileAttempt));
+        connect(request, note->host, note->port, std::min(left_until(request.deadline), kFileAttempt));
+        if (serves_store(*client_, note->writer)) return;
+        client_.reset();
+        seen = "at the address in it is the store of another job";
       } catch (const Error& error) {
         if (error.code() != ErrorCode::store) throw;
         seen = error.what();
       }
+      if (is_elsewhere) refuse_other_host(*note, request.self, route.path);
     }
     if (Clock::now() >= request.deadline)
       throw Error(ErrorCode::deadline, "rank " + std::to_string(request.place.rank) + " waited " +

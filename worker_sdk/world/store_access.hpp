@@ -25,8 +25,10 @@ struct StoreRequest {
   std::vector<rendezvous::Cidr> allow;
   /// Folder for the files of steps that name no store.
   std::string folder;
-  /// MUSTER_SOCKET_IFNAME: whose addresses rank 0 may serve on when nobody names one.
+  /// MUSTER_SOCKET_IFNAME: whose addresses rank 0 may serve on when nobody names one; "": all of this host's.
   std::string interface_name;
+  /// MUSTER_LOCAL_ADDR: the address at which other hosts reach this one, where the launcher knows it.
+  std::string local_address;
   /// Whether MPI is used in any case, so that it may carry the store's address, too.
   bool prefers_mpi = false;
   std::chrono::steady_clock::time_point deadline;
@@ -44,6 +46,11 @@ struct StoreRoute {
 
 /// Throws Error (invalid_argument) that says what to set when there is no way.
 StoreRoute choose_route(const StoreRequest& request);
+
+/// Where rank 0 serves a store that is found through a file: the first of `addresses` (of this host, numeric)
+/// that is in `allow`, so that who may connect can; else loopback, for the ranks of this host. Pure.
+std::string serving_address(const std::vector<std::string>& addresses,
+                            const std::vector<rendezvous::Cidr>& allow);
 
 /// "host:port", with brackets around an IPv6 address.
 std::string endpoint_text(const std::string& host, int port);

@@ -73,7 +73,7 @@ class JoinedWorld final : public World {
       return;
     }
     try {
-      status_->at(status::Phase::finalize);
+      finalize();
     } catch (const Error&) {
       // An injected fault: a destructor has nobody to tell.
     }
@@ -110,6 +110,11 @@ class JoinedWorld final : public World {
   }
 
   void set_step(std::uint64_t step) override { status_->set_step(step); }
+
+  void finalize() override {
+    require_own_process();
+    if (!std::exchange(ended_, true)) status_->at(status::Phase::finalize);
+  }
 
   void prepare_to_leave(milliseconds limit, const std::string& why) override {
     leave_timeout_ = std::min(leave_timeout_, limit);
@@ -195,15 +200,21 @@ class JoinedWorld final : public World {
   }
 
   void make_group(const WorldOptions& options) {
+    status_->at(status::Phase::agree);
     SelectOptions select;
     select.backend = options.backend;
     select.rank = info_.rank;
     select.size = info_.size;
     select.local_rank = info_.local_rank;
     select.device = options.device;
+    select.host_memory = options.host_memory;
     select.host = info_.host;
     select.node = launchers_node_;
     select.run_id = info_.run_id;
+    if (looks_ && info_.size > 1)
+      select.look_for_lost = [this] {
+        require_all_present(*access_.client(), roll_, info_.rank, "the ranks had agreed on a backend");
+      };
     select.group.timeout = options.timeout;
     select.group.join_timeout = options.join_timeout;
     select.group.report_after = options.report_after;
@@ -246,8 +257,9 @@ class JoinedWorld final : public World {
   pid_t process_;
   milliseconds timeout_;
   milliseconds leave_timeout_;
+  bool ended_ = false;    ///< finalize() was called
   std::string farewell_;  ///< why it leaves, for those who wait for it
-  bool looks_ = true;     ///< barriers; see NamedBarrier
+  bool looks_ = true;     ///< for ranks that are gone; see NamedBarrier
   WorldInfo info_;
   /// -1: the launcher gave none.
   int launchers_node_ = -1;
@@ -294,6 +306,7 @@ StoreRequest make_request(const WorldOptions& options, const Lookup& lookup) {
   request.allow = parse_allow_list("MUSTER_STORE_ALLOW", lookup("MUSTER_STORE_ALLOW").value_or(""));
   request.folder = private_folder(lookup);
   request.interface_name = lookup("MUSTER_SOCKET_IFNAME").value_or("");
+  request.local_address = lookup("MUSTER_LOCAL_ADDR").value_or("");
   request.prefers_mpi = options.backend == "mpi";
   request.limit = options.join_timeout;
   request.deadline = Clock::now() + options.join_timeout;

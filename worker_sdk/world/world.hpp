@@ -25,6 +25,8 @@ struct WorldOptions {
   /// Rank and number of ranks; -1: found in the environment.
   int rank = -1;
   int size = -1;
+  /// The program gives memory of the host to its calls, so "auto" is not nccl. Default: false.
+  bool host_memory = false;
   /// Device for nccl; -1: the local rank.
   int device = -1;
   /// For all ranks to come together, then for them to agree on the backend, and to make the group. Default: 5
@@ -80,6 +82,10 @@ class World {
   virtual void barrier(const std::string& name, std::chrono::milliseconds limit) = 0;
   /// Where the program is, for the reports of failures and late ranks. Any thread; some nanoseconds.
   virtual void set_step(std::uint64_t step) = 0;
+
+  /// Before the destructor, where the program ends in order: throws Error where MUSTER_FAULT injects one at
+  /// finalize. (The destructor has nobody to tell.) A second call does nothing.
+  virtual void finalize() = 0;
 
   /// Before the destructor: it is to wait no longer than `limit` (if that is less than
   /// WorldOptions::leave_timeout). `why`, unless empty, is what ranks get to read that wait for this one at a

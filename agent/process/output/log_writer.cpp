@@ -28,6 +28,7 @@ constexpr const char* kTooSlow = "the log disk is too slow";
 
 /// strerror's text as part of a sentence.
 std::string reason_text(int error) {
+  if (error == EFBIG) return "the limit of file sizes is reached (ulimit -f)";
   std::string text = std::generic_category().message(error);
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return text;

@@ -23,7 +23,8 @@ std::string megabytes(std::uint64_t bytes) {
 
 }  // namespace
 
-NodeBoard::NodeBoard(std::vector<std::string> names, std::size_t needed) : needed_(needed) {
+NodeBoard::NodeBoard(std::vector<std::string> names, std::size_t needed, bool may_restart)
+    : needed_(needed), may_restart_(may_restart) {
   for (std::string& name : names) {
     Node node;
     node.name = std::move(name);
@@ -231,7 +232,11 @@ std::string NodeBoard::spared_text() const {
   const bool named = last.cause.find(last.node) != std::string::npos;
   const std::string what = last.lost ? (named ? last.cause : last.node + " was lost: " + last.cause)
                                      : last.node + " could not be started: " + last.cause;
-  return what + rest_text();
+  // Whether workers run already, the coordinator knows.
+  const bool ends_round = last.lost && !may_restart_;
+  return what + rest_text() +
+         (ends_round ? "; a round that has begun ends the job, for no restart is left (--max-restarts 0)"
+                     : "");
 }
 
 std::string NodeBoard::rest_text() const {

@@ -40,8 +40,9 @@ class NodeBoard {
   /// of all of them.
   static constexpr rendezvous::Milliseconds kCollectFailuresFor{1500};
 
-  /// `names` of the nodes; `needed`: the job may do without the others.
-  NodeBoard(std::vector<std::string> names, std::size_t needed);
+  /// `names` of the nodes; `needed`: the job may do without the others; `may_restart`: also when one is lost
+  /// while workers run, which takes a restart.
+  NodeBoard(std::vector<std::string> names, std::size_t needed, bool may_restart = true);
 
   void starting(std::size_t node, TimePoint now);
   /// It has no muster; so much of a copy is on its way.
@@ -82,7 +83,7 @@ class NodeBoard {
   /// Starts that failed for good, and nodes that were lost, in the order of events.
   const std::vector<HostFailure>& failures() const { return failures_; }
 
-  /// Of the last failure, which is spared: who is gone, and that the rest is enough.
+  /// Of the last failure, which is spared: who is gone, and that the rest is enough, but for a restart.
   std::string spared_text() const;
   /// Its second half: how many are left.
   std::string rest_text() const;
@@ -121,6 +122,7 @@ class NodeBoard {
 
   std::vector<Node> nodes_;
   std::size_t needed_;
+  bool may_restart_;
   bool listening_ = false;
   bool stopping_ = false;
   std::optional<TimePoint> cut_at_;

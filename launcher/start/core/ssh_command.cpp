@@ -85,11 +85,12 @@ std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget&
         branch && std::find(client.words.begin(), client.words.end(), "-A") != client.words.end();
     arguments.insert(arguments.end(), {"-T", forwards_agent ? "-A" : "-a", "-x"});
     const std::string keys = client.accept_new_host_keys ? "accept-new" : "yes";
+    // After so many questions without an answer ssh waits for one more interval: 15 s in all.
     // The last lines undo what a user's configuration may say for interactive use.
     for (const std::string& option :
          {std::string("BatchMode=yes"), "StrictHostKeyChecking=" + keys,
           "ConnectTimeout=" + std::to_string(client.connect_timeout_s), std::string("ConnectionAttempts=1"),
-          std::string("ServerAliveInterval=5"), std::string("ServerAliveCountMax=3"),
+          std::string("ServerAliveInterval=5"), std::string("ServerAliveCountMax=2"),
           std::string("EscapeChar=none"), std::string("ClearAllForwardings=yes"),
           std::string("LogLevel=INFO"), std::string("RemoteCommand=none")}) {
       arguments.emplace_back("-o");

@@ -9,6 +9,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 namespace muster::plugin {
 namespace {
@@ -64,7 +65,11 @@ std::vector<std::string> plugin_folders() {
   char path[PATH_MAX];
   if (realpath(object.c_str(), path) == nullptr) return {};
   const std::string folder = std::string(path).substr(0, std::string_view(path).rfind('/'));
-  return {folder + "/muster", folder + "/../lib/muster"};
+  std::vector<std::string> folders{folder + "/muster"};  // of libmuster.so
+  std::istringstream libraries(MUSTER_LIBRARY_FOLDERS);  // from the folder of a program
+  for (std::string library; std::getline(libraries, library, ':');)
+    folders.push_back(folder + "/" + library + "/muster");
+  return folders;
 }
 
 const muster_plugin& load_plugin(const std::string& name) {

@@ -10,8 +10,9 @@ namespace muster::plugin {
 
 /// A backend's shared object, libmuster_<name>.so, loaded once and never unloaded: its library may have
 /// threads. Looked for in the folder MUSTER_PLUGIN_PATH (not in programs with raised privileges), else beside
-/// the object that holds this function: in muster/ and in ../lib/muster/. Throws Error (unsupported) that
-/// names the file and what to install.
+/// the object that holds this function: in muster/ (libmuster.so), and from a program's folder in
+/// ../lib/muster/, or what else the distribution calls lib. Throws Error (unsupported) that names the file
+/// and what to install.
 const muster_plugin& load_plugin(const std::string& name);
 
 /// Whether this process can use a plug-in.

@@ -4,6 +4,7 @@
 #include "worker_sdk/store/store_client.hpp"
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,14 +13,17 @@ namespace muster::select {
 /// All ranks of a world say something and learn what the others said.
 class Agreement {
  public:
-  /// `prefix` of its keys: of this world alone.
-  Agreement(StoreClient& store, std::string prefix, int rank, int size, std::chrono::milliseconds timeout);
+  /// `prefix` of its keys: of this world alone. `look`, unless empty, is called now and then by who waits,
+  /// and throws Error where a rank will not come.
+  Agreement(StoreClient& store, std::string prefix, int rank, int size, std::chrono::milliseconds timeout,
+            std::function<void()> look = {});
 
   /// One entry a rank. Every rank calls it with the same `topic`, each topic once. Throws Error (deadline)
-  /// that names the ranks which did not come.
+  /// that names the ranks which did not come, or what `look` throws.
   std::vector<std::string> gather(const std::string& topic, const std::string& mine);
 
  private:
+  void wait(const std::vector<std::string>& keys);
   std::string missing(const std::string& topic);
 
   StoreClient& store_;
@@ -27,6 +31,7 @@ class Agreement {
   int rank_;
   int size_;
   std::chrono::milliseconds timeout_;
+  std::function<void()> look_;
 };
 
 }  // namespace muster::select

@@ -27,6 +27,8 @@ struct Choice {
   std::vector<std::string> hosts;
 };
 
+constexpr const char* kNotWanted = "not wanted";
+
 /// What one rank says of itself.
 struct Profile {
   std::string host;
@@ -62,11 +64,25 @@ const char* environment(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
+const char* backend_for_hosts(std::size_t hosts) {
+  return hosts == 1 ? "shm" : "hierarchical";
+}
+
+/// Whether "auto" may be nccl, which costs a context on the GPU. A lone rank has nobody to exchange data
+/// with; it wants a GPU where it names one.
+bool may_be_nccl(const SelectOptions& options) {
+  return options.backend == "auto" && !options.host_memory && (options.size > 1 || options.device >= 0);
+}
+
 /// "" when every rank has a GPU of its own, else why not.
 std::string against_nccl(const std::vector<Profile>& ranks) {
+  if (ranks.size() == 1 && ranks.front().nccl.reason_against == kNotWanted)
+    return "nobody to exchange data with";
   std::set<std::pair<std::string, std::string>> devices;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const Profile& profile = ranks[rank];
+    if (profile.nccl.reason_against == kNotWanted)
+      return "memory of the host on rank " + std::to_string(rank);
     if (!profile.nccl.reason_against.empty()) return "no GPU for NCCL on rank " + std::to_string(rank);
     if (!devices.emplace(profile.host, profile.nccl.device).second)
       return "rank " + std::to_string(rank) + " would share its GPU";
@@ -89,7 +105,7 @@ Choice choose(const std::vector<Profile>& ranks) {
     return choice;
   }
   const std::string against = against_nccl(ranks);
-  choice.backend = against.empty() ? "nccl" : hosts.size() == 1 ? "shm" : "hierarchical";
+  choice.backend = against.empty() ? "nccl" : backend_for_hosts(hosts.size());
   choice.why += against.empty() ? ", a GPU for each" : ", " + against;
   return choice;
 }
@@ -135,7 +151,8 @@ class WorldGroups final : public GroupFactory {
   }
 
   std::unique_ptr<Backend> make(const GroupPlan& plan) override {
-    if (choice_.backend == "shm") return shm::join_shm(store_, plan);
+    const std::string backend = backend_of(plan);
+    if (backend == "shm") return shm::join_shm(store_, plan);
     // Groups of one name may follow one another; all their ranks count alike.
     const plugin::GroupKey key{prefix_ + plan.options.name + "#" +
                                std::to_string(++made_[plan.options.name])};
@@ -146,13 +163,10 @@ class WorldGroups final : public GroupFactory {
     around.interface_name = options_.interface_name;
     // Under --store-proxy the way to the store says nothing of the way to the other hosts.
     if (const char* address = environment("MUSTER_LOCAL_ADDR")) around.address = address;
-    for (int rank = 0; rank < plan.size; ++rank) {
-      const int member = plan.members.empty() ? rank : plan.members[static_cast<std::size_t>(rank)];
-      around.hosts.push_back(choice_.hosts[static_cast<std::size_t>(member)]);
-    }
+    around.hosts = hosts_of(plan);
     if (!channel_) channel_ = std::make_shared<plugin::FailureChannel>(*store_, prefix_ + "failures/");
-    if (choice_.backend == "hierarchical") return hierarchical::join(plan, key, around, *store_, channel_);
-    return std::make_unique<plugin::PluginBackend>(choice_.backend, plan, key, around, *store_, channel_);
+    if (backend == "hierarchical") return hierarchical::join(plan, key, around, *store_, channel_);
+    return std::make_unique<plugin::PluginBackend>(backend, plan, key, around, *store_, channel_);
   }
 
   std::shared_ptr<CallObserver> observer(const GroupPlan& plan) override {
@@ -160,6 +174,22 @@ class WorldGroups final : public GroupFactory {
   }
 
  private:
+  /// By the ranks of the group.
+  std::vector<std::string> hosts_of(const GroupPlan& plan) const {
+    std::vector<std::string> hosts;
+    for (int rank = 0; rank < plan.size; ++rank) {
+      const int member = plan.members.empty() ? rank : plan.members[static_cast<std::size_t>(rank)];
+      hosts.push_back(choice_.hosts[static_cast<std::size_t>(member)]);
+    }
+    return hosts;
+  }
+
+  std::string backend_of(const GroupPlan& plan) const {
+    if (!plan.host_memory || choice_.backend != "nccl") return choice_.backend;
+    const auto hosts = hosts_of(plan);
+    return backend_for_hosts(std::set<std::string>(hosts.begin(), hosts.end()).size());
+  }
+
   void agree() {
     if (options_.backend.empty()) options_.backend = "auto";
     if (options_.node >= 0) options_.host = "node " + std::to_string(options_.node);
@@ -170,9 +200,10 @@ class WorldGroups final : public GroupFactory {
     // Worlds may follow one another over one store: every rank counts for itself, and all count alike.
     const std::string base = "muster/world/" + std::to_string(options_.group.round) + "/";
     prefix_ = base + std::to_string(store_->add(base + "count/" + std::to_string(options_.rank), 1)) + "/";
-    select::Agreement agreement(*store_, prefix_, options_.rank, options_.size, options_.group.join_limit());
-    Profile mine{one_line(options_.host), one_line(options_.backend), {}};
-    if (options_.backend == "auto") {
+    select::Agreement agreement(*store_, prefix_, options_.rank, options_.size, options_.group.join_limit(),
+                                options_.look_for_lost);
+    Profile mine{one_line(options_.host), one_line(options_.backend), {kNotWanted, ""}};
+    if (may_be_nccl(options_)) {
       mine.nccl = plugin::probe_plugin("nccl", options_.local_rank);
       mine.nccl.reason_against = one_line(mine.nccl.reason_against);
     }

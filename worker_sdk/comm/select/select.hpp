@@ -26,10 +26,14 @@ struct SelectOptions {
   /// to be on one host: the agents know, while names and boot ids are the same in containers of one machine.
   int node = -1;
   std::string run_id = "none";
+  /// The program gives memory of the host to its calls, so "auto" is not nccl.
+  bool host_memory = false;
   /// Network interface for gloo and nccl; "": MUSTER_SOCKET_IFNAME, else found by the way to the store.
   std::string interface_name;
   /// Of the world group; split() groups inherit them. `timeout` also bounds the joining of a group.
   ProcessGroupOptions group;
+  /// Throws Error where a rank will not come to agree on the backend; may be empty.
+  std::function<void()> look_for_lost;
   /// Makes the observer of a group, once it has been made; may be empty.
   std::function<std::shared_ptr<CallObserver>(const GroupPlan&)> make_observer;
 };

@@ -2,10 +2,10 @@
 #include "worker_sdk/comm/shm/memory.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/support/random.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -52,12 +52,6 @@ std::string name_of(std::uint64_t nonce) {
 
 std::string megabytes(std::uint64_t bytes) {
   return std::to_string((bytes + 999'999) / 1'000'000) + " MB";
-}
-
-std::uint64_t random_nonce() {
-  std::uint64_t nonce = 0;
-  if (getrandom(&nonce, sizeof(nonce), 0) != static_cast<ssize_t>(sizeof(nonce))) fail("getrandom", errno);
-  return nonce;
 }
 
 Mapping map(int fd, std::size_t bytes) {
@@ -174,7 +168,7 @@ ProcessMemory::~ProcessMemory() {
 }
 
 Mapping ProcessMemory::create(std::size_t bytes, Ticket& ticket) {
-  ticket = Ticket{kind_, getpid(), -1, bytes, random_nonce()};
+  ticket = Ticket{kind_, getpid(), -1, bytes, random_number()};
   const std::string name = name_of(ticket.nonce);
   ticket.fd = kind_ == Ticket::Kind::memfd ? make_memfd(name, bytes) : make_file(name, bytes);
   open_tickets_.push_back(ticket);

@@ -207,8 +207,9 @@ class Group {
     return started([&](muster_work** work) { return muster_batch_end(handle_, work); });
   }
 
-  /// `count` elements, zero, in which collectives of this group need fewest copies. All ranks call it alike.
-  /// Lives as long as the group.
+  /// `count` elements, zero, in which collectives of this group need fewest copies: in memory of the GPU
+  /// where backend() is "nccl", which the host cannot touch, else of the host. All ranks call it alike. Lives
+  /// as long as the group.
   template <Element T>
   std::span<T> allocate(std::size_t count) {
     if (count > SIZE_MAX / sizeof(T))

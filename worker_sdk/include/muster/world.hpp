@@ -8,6 +8,7 @@
 #include "muster/store.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,7 +37,7 @@ struct Options {
 
 /// One world; several may live in one process. The destructor leaves at once, as leave() does: in the way of
 /// an exception nobody should be waited for. A program that ends in order calls finalize(). One thread at a
-/// time; abort() from any.
+/// time; set_step() and abort() from any.
 class World {
  public:
   /// Joins the job. Throws Error: invalid_argument names the option or variable that is missing or wrong,
@@ -71,6 +72,10 @@ class World {
   void barrier(const std::string& name, std::chrono::milliseconds limit = by_default) {
     detail::check(muster_barrier_named(handle_.get(), name.c_str(), limit.count()));
   }
+
+  /// Tells where the program is, as the number of the training step, for the reports of failures and of late
+  /// ranks. Default: 0. Any thread.
+  void set_step(std::uint64_t step) { detail::check(muster_set_step(handle_.get(), step)); }
 
   /// Waits until every rank has called it (default: 30 seconds) and leaves. The world cannot be used any
   /// more, also when it throws.

@@ -17,7 +17,7 @@
  * rank * count. Buffers need no alignment.
  *
  * `stream`: for a device backend (nccl) the CUDA stream (cudaStream_t) that the call is put on; NULL waits
- * for its end. Other backends ignore it.
+ * for its end. Other backends, which move memory of the host, refuse one.
  *
  * `work`: NULL makes the call wait until it is complete on this rank. Otherwise the call is started, *work
  * becomes a handle to wait for, and the buffers belong to the call until it is complete. Started calls of a

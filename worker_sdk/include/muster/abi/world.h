@@ -19,7 +19,8 @@ typedef struct muster_options {
   uint32_t size;  /* sizeof(muster_options) */
   uint32_t flags; /* MUSTER_USE_DEVICE or 0 */
   /* How the ranks meet. NULL, "" or "env://": by the environment. "tcp://host:port": rank 0 serves the store
-   * there. "file:///path": through that file, on one host. */
+   * there. "file:///path": through that file; on several hosts it is of a file system that they share, and
+   * MUSTER_STORE_ALLOW lists their addresses. */
   const char* init_url;
   /* What moves the data: "auto", "shm", "gloo", "hierarchical", "mpi", "nccl". NULL: MUSTER_BACKEND where it
    * is set, else "auto". */
@@ -92,6 +93,11 @@ MUSTER_API muster_rc muster_leave(muster_world* world);
  * it here, fail with MUSTER_E_ABORTED and `reason` (NULL: "no reason given"). The world is still to be
  * finalized. Any thread, at any time; returns at once. */
 MUSTER_API muster_rc muster_abort(muster_world* world, const char* reason);
+
+/* Tells where the program is: `step`, a number of yours, as that of the training step, stands in the reports
+ * of failures and of ranks that others wait for. 0 until it is told. Costs less than a microsecond; any
+ * thread. */
+MUSTER_API muster_rc muster_set_step(muster_world* world, uint64_t step);
 
 /* Returns when every rank has called it with this name, as often as this one. Over the store, whatever the
  * backend, so it also works while a collective is stuck. MUSTER_E_DEADLINE after deadline_ms (default:

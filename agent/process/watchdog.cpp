@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/watchdog.hpp"
+
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/support/unique_fd.hpp"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+
+namespace muster::agent {
+namespace {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+
+double wall_clock_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+[[noreturn]] void fail(const std::string& path) {
+  throw std::system_error(errno, std::generic_category(), "cannot make the pipe '" + path + "'");
+}
+
+/// Whether the name can be taken: nothing is there, or a pipe that nobody reads.
+bool free_up(const std::string& path) {
+  struct stat status {};
+
+  if (::lstat(path.c_str(), &status) != 0) return true;
+  if (!S_ISFIFO(status.st_mode))
+    throw std::runtime_error("'" + path + "' exists and is no pipe; remove it, or choose another name");
+  const UniqueFd writer(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  if (writer || errno != ENXIO) return false;
+  return ::unlink(path.c_str()) == 0;
+}
+
+}  // namespace
+
+struct Watchdog::State : std::enable_shared_from_this<State> {
+  State(const asio::any_io_executor& executor, std::function<void(const ExpiredTimer&)> on_expired)
+      : pipe(executor), timer(executor), expired(std::move(on_expired)) {}
+
+  void make(const std::string& wanted) {
+    if (!wanted.empty() && free_up(wanted)) {
+      path = std::filesystem::absolute(wanted);
+    } else {
+      const char* temporary = ::getenv("TMPDIR");
+      directory = std::string(temporary != nullptr && *temporary == '/' ? temporary : "/tmp") +
+                  "/muster_watchdog_XXXXXX";
+      if (::mkdtemp(directory.data()) == nullptr) fail(std::exchange(directory, ""));
+      path = directory + "/timers";
+    }
+    if (::mkfifo(path.c_str(), 0600) != 0) fail(std::exchange(path, ""));
+    // Open for writing, too, so that there is no end of the pipe when the last worker closes it.
+    const int fd = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) fail(path);
+    pipe.assign(fd);
+  }
+
+  void close() {
+    expired = nullptr;
+    boost::system::error_code ignored;
+    pipe.close(ignored);
+    timer.cancel();
+    if (!path.empty()) ::unlink(path.c_str());
+    if (!directory.empty()) ::rmdir(directory.c_str());
+  }
+
+  void read() {
+    pipe.async_read_some(asio::buffer(bytes),
+                         [self = shared_from_this()](const auto& error, std::size_t size) {
+                           if (!error && self->expired) self->take(size);
+                         });
+  }
+
+  void take(std::size_t size) {
+    const std::string complaint = timers.receive({bytes.data(), size}, Clock::now(), wall_clock_s());
+    if (!complaint.empty() && !complained) {
+      complained = true;
+      log_warning("the watchdog pipe " + path + " got " + complaint + "; such requests are ignored");
+    }
+    look();
+    if (expired) read();
+  }
+
+  /// Tells what has run out, and sleeps until the next.
+  void look() {
+    for (const ExpiredTimer& over : timers.take_expired(Clock::now()))
+      if (expired) expired(over);
+    const auto next = timers.next();
+    if (!next || !expired) {
+      timer.cancel();
+      return;
+    }
+    timer.expires_at(*next);
+    timer.async_wait([self = shared_from_this()](const auto& error) {
+      if (!error && self->expired) self->look();
+    });
+  }
+
+  asio::posix::stream_descriptor pipe;
+  asio::steady_timer timer;
+  /// Null after close().
+  std::function<void(const ExpiredTimer&)> expired;
+  WatchdogTimers timers;
+  std::array<char, 16384> bytes{};
+  std::string path;
+  /// Ours alone, with the pipe in it; empty if the user named the pipe.
+  std::string directory;
+  bool complained = false;
+};
+
+Watchdog::Watchdog(const asio::any_io_executor& executor, const std::string& path,
+                   std::function<void(const ExpiredTimer&)> expired)
+    : state_(std::make_shared<State>(executor, std::move(expired))) {
+  try {
+    state_->make(path);
+  } catch (...) {
+    state_->close();
+    throw;
+  }
+  state_->read();
+}
+
+Watchdog::~Watchdog() {
+  state_->close();
+}
+
+const std::string& Watchdog::path() const {
+  return state_->path;
+}
+
+void Watchdog::forget(int pid) {
+  state_->timers.forget(pid);
+}
+
+}  // namespace muster::agent
