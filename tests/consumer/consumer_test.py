@@ -142,6 +142,21 @@ class Consumer(unittest.TestCase):
         result = interop.run([interop.MUSTER, "run", "--nproc-per-node", 2, os.path.join(folder, "b", "mean")])
         self.assertIn("the mean over 2 ranks is 0.5", result.stdout)
 
+    def test_a_backend_that_must_be_there(self):
+        """find_package(Muster COMPONENTS ...): what this installation has is found, and nothing else."""
+        source = os.path.join(self.prefix.work, "components")
+        os.mkdir(source)
+        with open(os.path.join(source, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write("cmake_minimum_required(VERSION 3.20)\nproject(Components LANGUAGES C)\n"
+                       "find_package(Muster REQUIRED COMPONENTS ${wanted})\n")
+        plugins = os.path.join(self.prefix.library, "muster")
+        there = [name[len("libmuster_"):-len(".so")] for name in os.listdir(plugins)] if os.path.isdir(plugins) else []
+        command = ["cmake", "-S", source, f"-DCMAKE_PREFIX_PATH={self.prefix.path}"]
+        interop.run([*command, "-B", os.path.join(source, "a"), "-Dwanted=" + ";".join(["shm", *there])])
+        result = interop.run([*command, "-B", os.path.join(source, "b"), "-Dwanted=carrier_pigeon"], check=False)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("this installation has no backend carrier_pigeon", " ".join(result.stderr.split()))
+
     def test_add_subdirectory(self):
         """Our tree in theirs: configured, with no package of the distribution found (Boost, JSON ... are the tools')."""
         source = os.path.join(self.prefix.work, "with_us")
@@ -152,7 +167,12 @@ class Consumer(unittest.TestCase):
                        "target_link_libraries(heat2d PRIVATE Muster::muster)\n")
         disabled = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON"
                     for name in ("Boost", "nlohmann_json", "spdlog", "CLI11", "dnnl", "Catch2", "OpenMP")]
-        interop.run(["cmake", "-S", source, "-B", os.path.join(source, "build"), *disabled])
+        tree = os.path.join(source, "build")
+        said = interop.run(["cmake", "-S", source, "-B", tree, *disabled]).stderr
+        self.assertIn("CMAKE_BUILD_TYPE is empty, so libmuster.so is compiled without optimization", said)
+        # What they install is theirs alone, unless they ask for ours.
+        interop.run(["cmake", "--install", tree, "--prefix", os.path.join(source, "prefix")])
+        self.assertFalse(os.path.exists(os.path.join(source, "prefix", "include")))
 
     def test_a_rank_that_dies_is_named(self):
         """The grid is refused on rank 1 alone: the others do not hang, and the job's exit code is the rank's."""

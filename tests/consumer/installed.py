@@ -8,10 +8,10 @@ import interop
 BUILD = os.path.dirname(os.path.dirname(interop.MUSTER))
 
 
-def sanitized():
-    """Whether the tree is built with a sanitizer, whose library then is one more dependency."""
-    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as cache:
-        return any(line.startswith("MUSTER_SANITIZE:") and line.strip().split("=", 1)[1] for line in cache)
+def cached(name, tree=BUILD):
+    """A variable in the cache of a build tree; "" if it has none of that name."""
+    with open(os.path.join(tree, "CMakeCache.txt"), encoding="utf-8") as cache:
+        return next((line.strip().split("=", 1)[1] for line in cache if line.startswith(name + ":")), "")
 
 
 class Prefix:

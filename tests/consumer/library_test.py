@@ -32,7 +32,7 @@ class Library(unittest.TestCase):
         return found
 
     def test_it_needs_the_standard_libraries_alone(self):
-        if installed.sanitized():
+        if interop.sanitized():
             self.skipTest("a sanitizer's library is one more")
         listing = interop.run(["readelf", "-d", self.library]).stdout
         needed = set(re.findall(r"NEEDED.*\[(.*)\]", listing))

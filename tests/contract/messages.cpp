@@ -110,7 +110,7 @@ void mixed_batches(Rank& rank) {
   rank.group().run(std::vector<Operation>());
 }
 
-constexpr Case kCases[] = {
+constexpr Case kMessageCases[] = {
     {"send and receive", one_by_one},
     {"sends and receives all at once", all_at_once},
     {"tags", tags},
@@ -120,7 +120,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> message_cases() {
-  return kCases;
+  return kMessageCases;
 }
 
 }  // namespace muster::contract

@@ -272,7 +272,7 @@ void barriers(Rank& rank) {
   }
 }
 
-constexpr Case kCases[] = {
+constexpr Case kMovementCases[] = {
     {"broadcast", broadcast},       {"all_gather", all_gather},
     {"all_gather_v", all_gather_v}, {"gather", gather},
     {"scatter", scatter},           {"all_to_all", all_to_all},
@@ -282,7 +282,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> movement_cases() {
-  return kCases;
+  return kMovementCases;
 }
 
 }  // namespace muster::contract

@@ -131,7 +131,7 @@ void random_calls(Rank& rank) {
   }
 }
 
-constexpr Case kCases[] = {
+constexpr Case kOrderCases[] = {
     {"started work", started_work},
     {"several groups", groups},
     {"calls in a row", random_calls},
@@ -140,7 +140,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> order_cases() {
-  return kCases;
+  return kOrderCases;
 }
 
 }  // namespace muster::contract

@@ -147,7 +147,7 @@ void rough_values(Rank& rank) {
   }
 }
 
-constexpr Case kCases[] = {
+constexpr Case kReductionCases[] = {
     {"all_reduce of every type and operation", all_reduce_combinations},
     {"all_reduce of every size", all_reduce_sizes},
     {"reductions of long buffers", long_buffers},
@@ -160,7 +160,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> reduction_cases() {
-  return kCases;
+  return kReductionCases;
 }
 
 }  // namespace muster::contract

@@ -7,6 +7,12 @@
 #include <utility>
 
 namespace muster::rendezvous::sim {
+namespace {
+
+/// Real jobs have a few dozen.
+constexpr int kMaxEventsAtOnce = 10000;
+
+}  // namespace
 
 std::int64_t Timeline::random(std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
@@ -19,6 +25,8 @@ void Timeline::after(std::int64_t delay_ms, Action action) {
 void Timeline::step() {
   const Event event = queue_.top();
   queue_.pop();
+  events_of_now_ = event.at_ms == now_ms_ ? events_of_now_ + 1 : 0;
+  if (events_of_now_ > kMaxEventsAtOnce) throw Violation("time stands still: a timer rings again and again");
   now_ms_ = event.at_ms;
   event.action();
 }

@@ -32,7 +32,7 @@ class Timeline {
 
   bool empty() const { return queue_.empty(); }
 
-  /// The next event; time goes on to it.
+  /// The next event; time goes on to it. Throws Violation when time stands still.
   void step();
 
  private:
@@ -48,6 +48,7 @@ class Timeline {
 
   std::mt19937_64 random_;
   std::int64_t now_ms_ = 0;
+  int events_of_now_ = 0;
   std::uint64_t next_order_ = 0;
   std::priority_queue<Event> queue_;
 };

@@ -16,7 +16,49 @@ std::string round_text(RoundNumber round) {
 
 }  // namespace
 
-void Referee::store_opens(RoundNumber round) {
+void Referee::hears(const NodeName& node, const Message& message) {
+  if (const auto* leave = std::get_if<LeaveRound>(&message)) {
+    leaves(node, *leave);
+  } else if (std::holds_alternative<Join>(message)) {
+    expected_.erase(node);
+    if (!has_place(node) || departed_.count(node) > 0) joined_.insert(node);
+  } else if (const auto* fail = std::get_if<FailRound>(&message)) {
+    disturbed_ = disturbed_ || fail->round == last_result_round_;
+  } else if (const auto* enter = std::get_if<BarrierEnter>(&message)) {
+    if (enter->round != last_result_round_ || departed_.count(node) > 0) return;
+    at_barrier_.insert(node);
+    entered_.insert(node);
+  } else if (std::holds_alternative<CloseJob>(message)) {
+    interrupted_ = true;
+  }
+}
+
+void Referee::tells(const NodeName& node, int workers, const Message& message) {
+  if (const auto* result = std::get_if<RoundResult>(&message))
+    this->result(node, workers, *result);
+  else if (const auto* end = std::get_if<RoundEnd>(&message))
+    round_end(node, *end);
+  else if (const auto* left = std::get_if<Left>(&message))
+    this->left(node, *left);
+  else if (const auto* done = std::get_if<BarrierDone>(&message))
+    barrier_done(node, *done);
+  else if (const auto* error = std::get_if<ErrorReply>(&message))
+    refused(node, *error);
+  else if (const auto* closed = std::get_if<JobClosed>(&message))
+    verdict(*closed);
+}
+
+void Referee::gone(const NodeName& node) {
+  waiting_.erase(node);
+  joined_.erase(node);
+  expected_.erase(node);
+  at_barrier_.erase(node);
+  if (!has_place(node)) return;
+  departed_.insert(node);
+  disturbed_ = true;
+}
+
+void Referee::store_opens(RoundNumber round, std::int64_t now_ms) {
   require(open_ == -1,
           "the store of " + round_text(round) + " opens while that of " + round_text(open_) + " is open");
   require(round > last_result_round_, round_text(round) + " opens a second time");
@@ -26,6 +68,13 @@ void Referee::store_opens(RoundNumber round) {
     require(told_[last_result_round_].again.value_or(true),
             round_text(round) + " begins though it was said that none follows");
   open_ = round;
+  // Nodes of the round before are waited for, even by a full house, until the last call ends.
+  const bool called =
+      enough_since_ms_ && now_ms - *enough_since_ms_ >= options_.round.last_call_timeout.count();
+  require(expected_.empty() || called, round_text(round) + " does not wait for " +
+                                           (expected_.empty() ? "" : *expected_.begin()) +
+                                           ", which was told to join it");
+  expected_.clear();
 }
 
 void Referee::store_closes(RoundNumber round) {
@@ -36,23 +85,7 @@ void Referee::store_closes(RoundNumber round) {
 void Referee::result(const NodeName& node, int workers, const RoundResult& result) {
   const std::string what = "result of " + round_text(result.round) + " for " + node + ": ";
   require(result.round == open_, what + "its store is not open");
-  if (result.round != last_result_round_) {
-    require(settled(), what + "the round before was not given out in full");
-    last_result_round_ = result.round;
-    nodes_ = result.nodes;
-    next_node_rank_ = 0;
-    next_rank_ = 0;
-    previous_order_ = std::move(order_);
-    order_.clear();
-    restarts_of_round_ = result.restarts;
-    const bool told = last_restarts_round_ < 0 || told_[last_restarts_round_].again.has_value();
-    require(result.restarts == restarts_ || (!told && result.restarts == restarts_ + 1),
-            what + "the restarts are not those that were announced");
-    restarts_ = result.restarts;
-    last_restarts_round_ = result.round;
-    require(nodes_ >= options_.round.min_nodes && nodes_ <= options_.round.max_nodes,
-            what + "number of nodes outside min:max");
-  }
+  if (result.round != last_result_round_) begin_round(result, what);
   check_restarts(result.restarts, what);
   require(result.restarts == restarts_of_round_, what + "nodes disagree about the restarts");
   require(result.nodes == nodes_, what + "nodes disagree about their number");
@@ -60,12 +93,35 @@ void Referee::result(const NodeName& node, int workers, const RoundResult& resul
   require(result.first_rank == next_rank_, what + "ranks have a gap or an overlap");
   require(std::find(order_.begin(), order_.end(), node) == order_.end(), what + "second place for one node");
   order_.push_back(node);
+  joined_.erase(node);
   ++next_node_rank_;
   next_rank_ += workers;
   if (!settled()) return;
   ++complete_rounds_;
   require(result.world_size == next_rank_, what + "world size is not the sum of the workers");
   check_order(what);
+}
+
+void Referee::begin_round(const RoundResult& result, const std::string& what) {
+  require(settled(), what + "the round before was not given out in full");
+  last_result_round_ = result.round;
+  nodes_ = result.nodes;
+  next_node_rank_ = 0;
+  next_rank_ = 0;
+  previous_order_ = std::move(order_);
+  order_.clear();
+  departed_.clear();
+  at_barrier_.clear();
+  entered_.clear();
+  disturbed_ = false;
+  restarts_of_round_ = result.restarts;
+  const bool told = last_restarts_round_ < 0 || told_[last_restarts_round_].again.has_value();
+  require(result.restarts == restarts_ || (!told && result.restarts == restarts_ + 1),
+          what + "the restarts are not those that were announced");
+  restarts_ = result.restarts;
+  last_restarts_round_ = result.round;
+  require(nodes_ >= options_.round.min_nodes && nodes_ <= options_.round.max_nodes,
+          what + "number of nodes outside min:max");
 }
 
 void Referee::check_order(const std::string& what) {
@@ -110,18 +166,55 @@ void Referee::round_end(const NodeName& node, const RoundEnd& end) {
   const bool counts = end.cause == RoundEndCause::node_failed || end.cause == RoundEndCause::node_lost;
   require(end.restarts == restarts_of_round_ + (counts && end.again ? 1 : 0), what + "restarts miscounted");
   restarts_ = end.restarts;
-  waiting_.erase(node);
+  disturbed_ = true;
+  last_end_ = end;
+  if (waiting_.erase(node) > 0 && end.again && joined_.count(node) == 0) expected_.insert(node);
   agree(end.round, end.again, node);
 }
 
-void Referee::check_settled() const {
+void Referee::barrier_done(const NodeName& node, const BarrierDone& done) {
+  if (done.round != last_result_round_) return;
+  at_barrier_.erase(node);
+  for (const NodeName& other : order_)
+    require(entered_.count(other) > 0, node + " passes the barrier of " + round_text(done.round) + ", and " +
+                                           other + " has not come to it");
+}
+
+void Referee::refused(const NodeName& node, const ErrorReply& error) {
+  if (error.about == "join") joined_.erase(node);
+  if (error.about != "barrier_enter") return;
+  at_barrier_.erase(node);
+  entered_.erase(node);
+}
+
+void Referee::check_settled(int nodes, std::int64_t now_ms) {
   require(settled(), "a round was given out in part");
-  if (open_ == -1 && !verdict_ && !waiting_.empty())
-    throw Violation(*waiting_.begin() + " waits for a round that is gone");
+  if (static_cast<int>(joined_.size()) < options_.round.min_nodes)
+    enough_since_ms_.reset();
+  else if (!enough_since_ms_)
+    enough_since_ms_ = now_ms;
+  if (verdict_) return;
+  if (open_ == -1) {
+    require(waiting_.empty(),
+            (waiting_.empty() ? "" : *waiting_.begin()) + " waits for a round that is gone");
+    const bool elastic = options_.round.min_nodes < options_.round.max_nodes;
+    require(last_result_round_ == -1 || nodes >= options_.round.min_nodes || (elastic && nodes > 0),
+            "the job goes on though only " + std::to_string(nodes) + " nodes are left");
+  }
+  if (open_ == -1 || open_ != last_result_round_) return;
+  if (!disturbed_ && nodes_ < options_.round.max_nodes)
+    require(joined_.empty(), (joined_.empty() ? "" : *joined_.begin()) + " waits though " +
+                                 round_text(open_) + " has room for it");
+  for (const NodeName& node : order_)
+    if (departed_.count(node) > 0 && !at_barrier_.empty())
+      throw Violation(*at_barrier_.begin() + " waits at a barrier though " + node + " has left the round");
 }
 
 void Referee::leaves(const NodeName& node, const LeaveRound& leave) {
   if (leave.round != last_result_round_) return;
+  at_barrier_.erase(node);
+  departed_.insert(node);
+  disturbed_ = true;
   Told& told = told_[leave.round];
   if (!told.outcomes.emplace(node, leave.outcome).second) return;
   if (leave.outcome == RoundOutcome::stopped && !told.again && !verdict_) told.by_order.insert(node);
@@ -137,6 +230,7 @@ void Referee::left(const NodeName& node, const Left& left) {
   } else if (left.next == NextStep::join) {
     // A node alone in its round is told by this only.
     if (!told.again) restarts_ = std::max(restarts_, restarts_of_round_ + 1);
+    if (left.round == last_result_round_ && joined_.count(node) == 0) expected_.insert(node);
     agree(left.round, true, node);
   } else if (!verdict_ && told.by_order.count(node) == 0) {
     agree(left.round, false, node);
@@ -147,16 +241,24 @@ void Referee::left(const NodeName& node, const Left& left) {
 void Referee::verdict(const JobClosed& verdict) {
   require(!verdict_ || *verdict_ == verdict,
           "two verdicts: '" + verdict_.value_or(JobClosed{}).reason + "' and '" + verdict.reason + "'");
-  if (!verdict_ && verdict.succeeded) {
+  if (!verdict_) check_verdict(verdict);
+  require(verdict.succeeded || verdict.exit_code != 0, "a failed job with exit code 0: " + verdict.reason);
+  verdict_ = verdict;
+}
+
+void Referee::check_verdict(const JobClosed& verdict) {
+  if (verdict.succeeded) {
     const Told& told = told_[last_result_round_];
     for (const NodeName& node : order_) {
       const auto outcome = told.outcomes.find(node);
       require(outcome != told.outcomes.end() && outcome->second == RoundOutcome::succeeded,
               "the job is said to have succeeded, but " + node + " has not");
     }
+  } else if (!interrupted_ && last_end_ && last_end_->round == last_result_round_ && !last_end_->again) {
+    require(verdict.node == last_end_->node && verdict.exit_code == last_end_->exit_code,
+            "the verdict names '" + verdict.node + "', but '" + last_end_->node + "' has ended " +
+                round_text(last_end_->round));
   }
-  require(verdict.succeeded || verdict.exit_code != 0, "a failed job with exit code 0: " + verdict.reason);
-  verdict_ = verdict;
 }
 
 void Referee::job_ends(const JobClosed& verdict) {

@@ -4,6 +4,8 @@
 
 #include "rendezvous/core/coordinator.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -24,19 +26,14 @@ class Referee {
   /// `ordered`: every node wants the node rank that its name ends in.
   Referee(const CoordinatorOptions& options, bool ordered) : options_(options), ordered_(ordered) {}
 
-  void store_opens(RoundNumber round);
+  void store_opens(RoundNumber round, std::int64_t now_ms);
   void store_closes(RoundNumber round);
-  /// `workers` is what the node asked for.
-  void result(const NodeName& node, int workers, const RoundResult& result);
-  void round_end(const NodeName& node, const RoundEnd& end);
-  /// The coordinator has got this leave_round.
-  void leaves(const NodeName& node, const LeaveRound& leave);
-  void left(const NodeName& node, const Left& left);
-
+  /// The coordinator is about to take this message of the node.
+  void hears(const NodeName& node, const Message& message);
+  /// The coordinator sends the node this; `workers` is what the node asked for.
+  void tells(const NodeName& node, int workers, const Message& message);
   /// The coordinator has no session of it any more.
-  void gone(const NodeName& node) { waiting_.erase(node); }
-
-  void verdict(const JobClosed& verdict);
+  void gone(const NodeName& node);
   void job_ends(const JobClosed& verdict);
 
   /// Rounds that were given out in full.
@@ -44,9 +41,9 @@ class Referee {
 
   int restarts() const { return restarts_; }
 
-  /// After each decision: every result of the last round has been sent, and nobody waits for a round that is
-  /// gone.
-  void check_settled() const;
+  /// After each decision: every result of the last round has been sent, and nobody waits for what cannot
+  /// come. `nodes` are in.
+  void check_settled(int nodes, std::int64_t now_ms);
 
   const std::optional<JobClosed>& verdict() const { return verdict_; }
 
@@ -60,6 +57,20 @@ class Referee {
     std::map<NodeName, RoundOutcome> outcomes;
     std::set<NodeName> by_order;
   };
+
+  void result(const NodeName& node, int workers, const RoundResult& result);
+  void begin_round(const RoundResult& result, const std::string& what);
+  void round_end(const NodeName& node, const RoundEnd& end);
+  void leaves(const NodeName& node, const LeaveRound& leave);
+  void left(const NodeName& node, const Left& left);
+  void barrier_done(const NodeName& node, const BarrierDone& done);
+  void refused(const NodeName& node, const ErrorReply& error);
+  void verdict(const JobClosed& verdict);
+  void check_verdict(const JobClosed& verdict);
+
+  bool has_place(const NodeName& node) const {
+    return std::find(order_.begin(), order_.end(), node) != order_.end();
+  }
 
   void check_order(const std::string& what);
   void agree(RoundNumber round, bool again, const std::string& who);
@@ -81,6 +92,22 @@ class Referee {
   std::map<RoundNumber, Told> told_;
   /// Told to wait after their success, and not yet what for.
   std::set<NodeName> waiting_;
+  /// They have asked for a place in a round, and have neither got one nor been refused.
+  std::set<NodeName> joined_;
+  /// Since when there are enough of them.
+  std::optional<std::int64_t> enough_since_ms_;
+  /// Told that another round follows, to which they belong, and not yet back.
+  std::set<NodeName> expected_;
+  /// At the barrier of the present round; and they or those who have passed it.
+  std::set<NodeName> at_barrier_;
+  std::set<NodeName> entered_;
+  /// Who has left the present round, or is gone.
+  std::set<NodeName> departed_;
+  /// Something has happened to the present round that may end it.
+  bool disturbed_ = false;
+  /// A node or the launcher has asked for the end of the job.
+  bool interrupted_ = false;
+  std::optional<RoundEnd> last_end_;
   std::optional<JobClosed> verdict_;
   bool job_ended_ = false;
 };

@@ -109,8 +109,8 @@ void World::receive(const std::shared_ptr<Wire>& wire, const Packet& packet) {
   const auto found = sessions_.find(wire->session);
   if (found == sessions_.end()) return;
   found->second.end.take(packet);
-  if (const auto* leave = std::get_if<LeaveRound>(&packet.message))
-    referee_->leaves(wire->node.name(), *leave);
+  found->second.heard_at_ms = timeline_.now_ms();
+  referee_->hears(wire->node.name(), packet.message);
   perform(coordinator_->on_message(wire->session, packet.message, timeline_.now()));
 }
 
@@ -120,6 +120,7 @@ void World::greet(const std::shared_ptr<Wire>& wire, const Hello& hello) {
     Session& session = sessions_.at(*resumed);
     if (session.wire != wire) session.wire->open_at_shell = false;
     session.wire = wire;
+    session.heard_at_ms = timeline_.now_ms();
     wire->session = *resumed;
     ++resumptions_;
     Effects effects = coordinator_->on_resume(*resumed, address, timeline_.now());
@@ -133,6 +134,7 @@ void World::greet(const std::shared_ptr<Wire>& wire, const Hello& hello) {
   }
   wire->session = wire->fresh;
   sessions_[wire->fresh].wire = wire;
+  sessions_[wire->fresh].heard_at_ms = timeline_.now_ms();
   coordinator_->on_connect(wire->fresh, address);
   perform(coordinator_->on_message(wire->fresh, hello, timeline_.now()));
 }
@@ -143,9 +145,14 @@ void World::ended_by_node(const std::shared_ptr<Wire>& wire) {
   say("<- " + wire->node.name() + " connection closed");
   const auto found = sessions_.find(wire->session);
   if (found == sessions_.end() || found->second.wire != wire) return;
-  sessions_.erase(found);
-  referee_->gone(wire->node.name());
+  end_session(found);
   perform(coordinator_->on_disconnect(wire->session, "connection closed", timeline_.now()));
+}
+
+/// Of one that was refused nobody has known, though its node may have another.
+void World::end_session(std::map<SessionId, Session>::iterator session) {
+  if (session->second.admitted) referee_->gone(session->second.wire->node.name());
+  sessions_.erase(session);
 }
 
 void World::break_wire(const std::shared_ptr<Wire>& wire) {
@@ -170,7 +177,21 @@ void World::close_by_shell(const std::shared_ptr<Wire>& wire) {
 
 void World::perform(Effects effects) {
   for (const Effect& effect : effects) std::visit([this](const auto& one) { perform_one(one); }, effect);
-  referee_->check_settled();
+  check_sessions();
+  const auto nodes = std::count_if(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+    return entry.second.admitted && entry.second.wire->node.role() == Role::node;
+  });
+  referee_->check_settled(static_cast<int>(nodes), timeline_.now_ms());
+}
+
+/// Whoever is silent for too long is given up, whatever else happens.
+void World::check_sessions() const {
+  for (const auto& [id, session] : sessions_) {
+    const std::int64_t silence = timeline_.now_ms() - session.heard_at_ms;
+    if (session.admitted && silence > (kDeadAfter + kHeartbeatInterval).count())
+      throw Violation(session.wire->node.name() + " has been silent for " + std::to_string(silence) +
+                      " ms and is not given up");
+  }
 }
 
 void World::perform_one(const effect::Send& send) {
@@ -179,35 +200,30 @@ void World::perform_one(const effect::Send& send) {
   Session& session = found->second;
   const std::shared_ptr<Wire> wire = session.wire;
   if (trace_) say("-> " + wire->node.name() + " " + to_json(send.message));
-  observe(wire->node, send.message);
+  referee_->tells(wire->node.name(), wire->node.workers(), send.message);
   Packet packet = session.end.number(send.message);
-  if (auto* hello = std::get_if<HelloOk>(&packet.message)) hello->received = session.end.received;
+  if (auto* hello = std::get_if<HelloOk>(&packet.message)) {
+    hello->received = session.end.received;
+    session.admitted = true;
+  }
   if (!wire->open_at_shell) return;
   wire->down.put([wire, packet] { wire->node.receive(wire, packet); });
-}
-
-void World::observe(const Node& node, const Message& message) {
-  if (const auto* result = std::get_if<RoundResult>(&message))
-    referee_->result(node.name(), node.workers(), *result);
-  else if (const auto* end = std::get_if<RoundEnd>(&message))
-    referee_->round_end(node.name(), *end);
-  else if (const auto* left = std::get_if<Left>(&message))
-    referee_->left(node.name(), *left);
-  else if (const auto* closed = std::get_if<JobClosed>(&message))
-    referee_->verdict(*closed);
 }
 
 void World::perform_one(const effect::Disconnect& disconnect) {
   const auto found = sessions_.find(disconnect.session);
   if (found == sessions_.end()) throw Violation("a session is ended twice");
   const std::shared_ptr<Wire> wire = found->second.wire;
-  sessions_.erase(found);
-  referee_->gone(wire->node.name());
+  const std::int64_t silence = timeline_.now_ms() - found->second.heard_at_ms;
+  if (found->second.admitted && silence < kDeadAfter.count())
+    throw Violation(wire->node.name() + " is given up after a silence of " + std::to_string(silence) +
+                    " ms only");
+  end_session(found);
   if (wire->open_at_shell) close_by_shell(wire);
 }
 
 void World::perform_one(const effect::OpenStore& open) {
-  referee_->store_opens(open.round);
+  referee_->store_opens(open.round, timeline_.now_ms());
   for (const auto& node : nodes_) {
     // A node that the coordinator has given up is fenced; all others must have said that their workers are
     // gone.
@@ -216,7 +232,9 @@ void World::perform_one(const effect::OpenStore& open) {
                       " has workers of round " + std::to_string(node->round()));
   }
   const bool fails = !calm() && timeline_.chance(5);
-  timeline_.after(timeline_.random(0, 20), [this, round = open.round, fails] {
+  // Now and then it takes so long that something happens meanwhile.
+  const std::int64_t takes_ms = timeline_.random(0, timeline_.chance(20) ? 3000 : 20);
+  timeline_.after(takes_ms, [this, round = open.round, fails] {
     if (fails) {
       referee_->store_closes(round);
       perform(coordinator_->on_store_failed(round, "port in use", timeline_.now()));

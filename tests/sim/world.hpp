@@ -53,10 +53,14 @@ class World {
   struct Session {
     std::shared_ptr<Wire> wire;
     SessionEnd end;
+    std::int64_t heard_at_ms = 0;
+    /// Its hello was answered with hello_ok.
+    bool admitted = false;
   };
 
   CoordinatorOptions draw_options(int nodes);
   void greet(const std::shared_ptr<Wire>& wire, const Hello& hello);
+  void end_session(std::map<SessionId, Session>::iterator session);
   void close_by_shell(const std::shared_ptr<Wire>& wire);
   void perform(Effects effects);
   void perform_one(const effect::Send& send);
@@ -66,9 +70,9 @@ class World {
   void perform_one(const effect::SetTimer& timer);
   void perform_one(const effect::Note& note);
   void perform_one(const effect::EndJob& end);
-  void observe(const Node& node, const Message& message);
   void inject_fault();
   bool deserted() const;
+  void check_sessions() const;
   void check_farewell() const;
 
   Timeline timeline_;

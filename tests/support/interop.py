@@ -21,6 +21,15 @@ LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "G
                       "TORCH_NCCL_ASYNC_ERROR_HANDLING", "LOGLEVEL")
 
 
+def sanitized():
+    """Whether our programs are built with a sanitizer: everything takes several times as long, and there is one more library."""
+    try:
+        with open(os.path.join(os.path.dirname(os.path.dirname(MUSTER)), "CMakeCache.txt"), encoding="utf-8") as cache:
+            return any(line.startswith("MUSTER_SANITIZE:") and line.strip().split("=", 1)[1] for line in cache)
+    except FileNotFoundError:
+        return False  # programs of an installation
+
+
 def skip(reason):
     """Ends the program as skipped: CTest shows the reason."""
     print(f"skipped: {reason}", flush=True)

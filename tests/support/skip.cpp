@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 namespace muster::test {
 namespace {
@@ -18,8 +19,8 @@ void skip(const std::string& reason) {
   std::fflush(stdout);
 }
 
-bool skipped() {
-  return any_skipped;
+bool take_skipped() {
+  return std::exchange(any_skipped, false);
 }
 
 std::string cifar10_directory() {

@@ -41,9 +41,9 @@ class InDirectory(unittest.TestCase):
 
 class DryRun(InDirectory):
     def test_it_prints_the_job_and_makes_nothing(self):
-        job = dry_run("--nproc-per-node", "3", "--tee", "0:3,10:1", "--log-dir", "logs", "true", "x", cwd=self.directory)
+        job = dry_run("--nproc-per-node", "11", "--tee", "0:3,10:1", "--log-dir", "logs", "true", "x", cwd=self.directory)
         self.assertEqual((job["schema"], job["version"]), ("muster.job", 1))
-        self.assertEqual(job["agent"]["workers"], 3)
+        self.assertEqual(job["agent"]["workers"], 11)
         self.assertEqual(job["agent"]["command"], ["true", "x"])
         self.assertEqual(job["agent"]["output"]["tee"]["by_rank"], [[0, 3], [10, 1]])
         self.assertEqual(os.listdir(self.directory), [])
@@ -117,7 +117,25 @@ class Errors(InDirectory):
         self.check(2, "--master-addr=192.0.2.1", "--master-addr=192.0.2.1", "true")
         self.check(2, "--numa-binding=near", "--numa-binding=near", "true")
         self.check(2, "PET_MAX_RESTARTS=-1", "true", env={"PET_MAX_RESTARTS": "-1"})
-        self.check(2, "--report=" + self.directory, "--report", self.directory, "true")
+        self.check(2, "no local rank 99", "--redirects", "99:1", "true")
+        self.check(2, "no local rank 2", "--tee", "0:3,2:1", "--nproc-per-node", "2", "true")
+        self.check(2, "no local rank 99", "--local-ranks-filter", "0,99", "true")
+        self.check(2, "did you mean 'join_timeout'?", "--rdzv-conf", "join_timout=5", "true")
+        self.check(2, "store_type=file", "--rdzv-backend=c10d", "--rdzv-conf", "store_type=file", "true")
+        self.check(2, "--rdzv-id=x\\x0ay", "--rdzv-id", "x\ny", "true")
+        self.check(2, "no other host knows", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "true")
+
+    def test_a_report_that_cannot_be_written_is_found_before_the_start(self):
+        for path, why in ((self.directory, "Is a directory"), ("/proc/report.json", "No such file or directory"),
+                          (os.path.join(self.directory, "none", "report.json"), "No such file or directory")):
+            started = os.path.join(self.directory, "started")
+            self.check(2, f"--report={path} cannot be written ({why})", "--report", path, "touch", started)
+            self.assertFalse(os.path.exists(started))
+
+    def test_keys_of_torchruns_rendezvous_without_effect_are_named_once_on_demand(self):
+        arguments = ("run", "--dry-run", "--rdzv-conf", "read_timeout=9,close_timeout=5", "true")
+        self.assertEqual(muster(*arguments).stderr, "")
+        self.assertEqual(muster(*arguments, env={"LOGLEVEL": "INFO"}).stderr.count("read_timeout, close_timeout have no effect"), 1)
 
     def test_a_wrong_list_is_shown_with_a_caret(self):
         result = muster("run", "--host", "n0:8,n1:x\x1b]0;t\x07,n2", "true")

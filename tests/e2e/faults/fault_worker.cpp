@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A worker that passes through every phase of a world: init, barrier, small and large collectives, split,
-// finalize. usage: fault_worker BACKEND TIMEOUT_MS [REPORT_MS]
+// finalize, and says when it reaches each. usage: fault_worker BACKEND TIMEOUT_MS [REPORT_MS]
 #include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/world/world.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -17,19 +18,34 @@ std::size_t large_count(const muster::ProcessGroup& group) {
   return (group.backend() == "nccl" ? std::size_t{1} : std::size_t{8}) << 20;
 }
 
+/// On the clock of Python's time.monotonic().
+void reaches(const char* call) {
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  const char* rank = std::getenv("RANK");
+  std::printf("rank %s reaches %s at %.6f\n", rank != nullptr ? rank : "", call, now.count());
+  std::fflush(stdout);
+}
+
 void exercise(muster::World& world) {
   muster::ProcessGroup& group = world.group();
+  reaches("barrier");
   group.barrier();
   std::vector<float> small(1000, 1.0F);
-  for (int i = 0; i < 3; ++i)
+  for (int i = 0; i < 3; ++i) {
+    reaches("all_reduce");
     group.all_reduce(small.data(), small.size(), muster::DataType::f32, muster::ReduceOp::max);
+  }
   std::vector<float> large(large_count(group), 1.0F);
   group.broadcast(large.data(), large.size() * sizeof(float), 0);
-  for (int i = 0; i < 3; ++i)
+  for (int i = 0; i < 3; ++i) {
+    reaches("all_reduce");
     group.all_reduce(large.data(), large.size(), muster::DataType::f32, muster::ReduceOp::max);
+  }
+  reaches("split");
   const std::unique_ptr<muster::ProcessGroup> child = group.split(0, group.rank());
   child->all_reduce(small.data(), small.size(), muster::DataType::f32, muster::ReduceOp::max);
   if (small[0] != 1.0F || large.back() != 1.0F) throw std::runtime_error("a wrong result");
+  reaches("finalize");
 }
 
 }  // namespace
@@ -41,8 +57,10 @@ int main(int argc, char** argv) {
   options.timeout = options.join_timeout = std::chrono::milliseconds(std::atoi(argv[2]));
   if (argc > 3) options.report_after = std::chrono::milliseconds(std::atoi(argv[3]));
   try {
+    reaches("init");
     const std::unique_ptr<muster::World> world = muster::World::init(options);
     exercise(*world);
+    world->finalize();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "fault_worker: %s\n", error.what());
     return 1;

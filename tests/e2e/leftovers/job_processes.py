@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
@@ -89,6 +90,28 @@ class MarkedJob:
             lines.append(line)
         return lines
 
+    def wait_for(self, word):
+        """Waits until a worker has said that."""
+        while word not in (line := self.launcher.stdout.readline()):
+            if not line:
+                raise AssertionError("the job ended before %r came: %r" % (word, self.launcher.stderr.read()))
+
+    def said(self, text, seconds=60):
+        """Reads stderr up to a line with `text`, and returns that line; end() returns what comes after it."""
+        give_up = time.monotonic() + seconds
+        seen = b""
+        while time.monotonic() < give_up:
+            if not select.select([self.launcher.stderr], [], [], 0.1)[0]:
+                continue
+            byte = os.read(self.launcher.stderr.fileno(), 1)
+            if not byte:
+                break
+            seen += byte
+            if byte == b"\n" and text.encode() in seen.splitlines()[-1]:
+                return seen.splitlines()[-1].decode()
+        self.kill()
+        raise AssertionError("%r was not said: %r" % (text, seen))
+
     def end(self, seconds=20):
         """Waits for the launcher; returns (exit code, stdout, stderr)."""
         out, err = self.launcher.communicate(timeout=seconds)
@@ -97,14 +120,18 @@ class MarkedJob:
     def left(self):
         return {pid: name for pid, name in self.processes().items() if pid != self.launcher.pid}
 
+    def kill(self):
+        """Every process of the job; returns them."""
+        processes = self.processes()
+        for pid in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return processes
+
     def assert_nothing_left(self, within):
         """Every process of the job is gone within so many seconds; returns how long it took."""
         start = time.monotonic()
         while self.left():
             if time.monotonic() - start > within:
-                left = self.left()
-                for pid in left:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                raise AssertionError("left after %.2f s: %s" % (within, left))
+                raise AssertionError("left after %.2f s: %s" % (within, self.kill()))
         return time.monotonic() - start

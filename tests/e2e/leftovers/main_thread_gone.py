@@ -15,3 +15,4 @@ if os.fork() == 0:
     threading.Thread(target=time.sleep, args=(987,)).start()
     ctypes.CDLL(None).syscall(SYS_EXIT, 0)
 time.sleep(0.1)
+print("ready", flush=True)

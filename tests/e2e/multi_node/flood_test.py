@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 
-from multi_node import LAUNCHER, REST_S, Hosts, Job, check, main
+from multi_node import LAUNCHER, PATIENCE_S, Hosts, Job, check, kept, main
 
 GO = "/tmp/muster-test-go"
 # Lines of 60 bytes that say whose they are and which.
@@ -89,12 +89,10 @@ def four_hosts_flood():
         quiet_s = time.monotonic() - begin
         most = memory_kb(job, hosts)
         check(most and max(most.values()) < MEMORY_MAX_KB, "more memory than windows explain", most)
-        begin = time.monotonic()
-        job.send(signal.SIGINT)
-        job.end()
-        end_s = time.monotonic() - begin
+        end_s = job.ended(job.send(signal.SIGINT))
         job.expect(130)
-        check(quiet_s < 1 + REST_S and end_s < 2 + REST_S, f"quiet word after {quiet_s:.1f} s, end after {end_s:.1f} s", job.err)
+        kept("a quiet host while four flood: heard", 0.5, [quiet_s])
+        kept("Ctrl-C while four hosts flood", 1, [end_s])
         reader.thread.join(10)
         check(not reader.broken, "lines that are not whole or in order", reader.broken[:5])
         job.nothing_left()
@@ -111,7 +109,7 @@ def four_hosts_flood_a_slow_reader():
         most = memory_kb(job, hosts)
         check(most and max(most.values()) < MEMORY_MAX_KB, "more memory than windows explain", most)
         job.send(signal.SIGINT)
-        deadline = time.monotonic() + REST_S
+        deadline = time.monotonic() + PATIENCE_S
         while any(p["comm"] == "seq" for name in hosts.names for p in hosts.processes(name)):
             check(time.monotonic() < deadline, "workers are not stopped while their output waits", job.err)
             time.sleep(0.05)
@@ -122,7 +120,7 @@ def four_hosts_flood_a_slow_reader():
         job.end()
         end_s = time.monotonic() - begin
         job.expect(130)
-        check(end_s < 1 + REST_S, f"the end came {end_s:.1f} s after the second Ctrl-C", job.err)
+        kept("Ctrl-C a second time while four hosts flood", 1, [end_s])
         check(not reader.broken, "lines that are not whole or in order", reader.broken[:5])
         job.nothing_left()
         print(f"{reader.bytes / 1e6:.1f} MB; end {end_s:.2f} s after the second Ctrl-C, at most {most} kB")

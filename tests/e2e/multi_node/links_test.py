@@ -3,7 +3,7 @@
 import sys
 import time
 
-from multi_node import AGENT, REST_S, Hosts, Job, check, main
+from multi_node import AGENT, PATIENCE_S, Hosts, Job, check, kept, main
 
 
 def counting(seconds):
@@ -24,8 +24,11 @@ def ssh_cut_after_the_start():
     with Hosts(2) as hosts:
         seconds = 25
         job = Job(hosts, worker=counting(seconds)).ready(2)
+        begin = time.monotonic()
         with hosts.cut_port("n01", 22):
-            job.end(seconds + 15 + REST_S)
+            job.wait_for(MOVED, name="err")
+            kept("ssh is cut: seen", 0.5, [time.monotonic() - begin], clock=15)
+            job.end()
             job.expect(0)
             all_lines_came(job, 2, seconds)
         job.nothing_left()
@@ -47,7 +50,7 @@ def lives_on(job):
     time.sleep(8)
     for name in job.hosts.names:
         job.hosts.write(name, "/tmp/muster-test-go", "")
-    job.end(REST_S)
+    job.end()
     job.expect(0, "done 0", "done 1")
     job.nothing_left()
 
@@ -78,7 +81,7 @@ def ssh_reset_after_the_start():
     with Hosts(2) as hosts:
         job = Job(hosts, worker=counting(8)).ready(2)
         check(hosts.reset("n01", port=22) > 0, "no connection to reset")
-        job.end(8 + REST_S)
+        job.end()
         job.expect(0)
         all_lines_came(job, 2, 8)
         job.nothing_left()
@@ -92,7 +95,7 @@ def only_host_without_its_ssh():
         check([host for host, port in hosts.listeners("n00") if port != 22] == [address], "no listener for us", hosts.listeners("n00"))
         check("cannot reach" not in job.err, "a false warning", job.shown())
         check(hosts.reset("n00", port=22) > 0, "no connection to reset")
-        job.end(5 + REST_S)
+        job.end()
         job.expect(0)
         all_lines_came(job, 1, 5)
         job.nothing_left()
@@ -103,7 +106,7 @@ def loss():
     with Hosts(2) as hosts:
         job = Job(hosts, worker=counting(15)).ready(2)
         with hosts.drop_percent("n01", 5), hosts.drop_percent("n00", 5):  # both: nearly a tenth between them
-            job.end(15 + 30 + REST_S)
+            job.end()
         job.expect(0)
         all_lines_came(job, 2, 15)
         job.nothing_left()
@@ -112,7 +115,7 @@ def loss():
 def loss_while_it_starts():
     with Hosts(2) as hosts, hosts.drop_percent("n01", 5):
         job = Job(hosts, worker=["bash", "-c", "echo ready $RANK"])
-        job.end(40 + REST_S)
+        job.end()
         job.expect(0, "ready 0", "ready 1")
         job.nothing_left()
 
@@ -123,7 +126,7 @@ def slow_link():
         hosts.rate_limit("n01", 2000)
         job = Job(hosts, worker=["bash", "-c", "echo ready $RANK; [ $RANK = 0 ] || head -c 2000000 /dev/zero | tr '\\0' x | fold; "
                                                "echo; echo end $RANK"])
-        job.end(30 + REST_S)
+        job.end()
         job.expect(0, "end 0", "end 1")
         check(job.out.count("x") >= 2_000_000, f"{job.out.count('x')} of 2,000,000 bytes came")
         job.nothing_left()
@@ -137,7 +140,7 @@ def flapping_link():
             with hosts.silence("n01"):
                 time.sleep(2)
             time.sleep(1.5)
-        job.end(16 + REST_S)
+        job.end()
         job.expect(0)
         all_lines_came(job, 2, 16)
         job.nothing_left()
@@ -152,7 +155,7 @@ def connections_reset():
             total += hosts.reset("n01", "n00")
             time.sleep(1)
         check(total > 0, "there was no connection between the hosts", job.shown())
-        job.end(8 + REST_S)
+        job.end()
         job.expect(0)
         all_lines_came(job, 2, 8)
         job.nothing_left()
@@ -180,7 +183,7 @@ print("done", rank, "after", count, flush=True)
 
 def reset_control(hosts, name, port):
     """Resets the agent's connection to the coordinator, by ss -K, as soon as there is one."""
-    deadline = time.monotonic() + REST_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         agents = {p["pid"] for p in hosts.processes(name) if p["comm"] == AGENT}
         for each in hosts.sockets(name):
@@ -201,7 +204,7 @@ def control_is_reset_while_workers_use_the_store(*flags):
             time.sleep(0.2)
         for name in hosts.names:
             hosts.write(name, "/tmp/muster-test-go", "")
-        job.end(REST_S)
+        job.end()
         job.expect(0, r"done 0 after \d\d", r"done 1 after \d\d")
         check("lost" not in job.err, "a line about what is healed", job.shown())
         job.nothing_left()
@@ -221,53 +224,78 @@ def host_vanishes():
         job = Job(hosts).ready(2)
         begin = time.monotonic()
         hosts.kill_host("n01")
-        job.end(50 + REST_S)
-        check(time.monotonic() - begin < 50, "seen too late", job.shown())
-        job.expect(125, r"n01", r"not answer|no answer|no sign|silent|heartbeat|lost")
+        took = job.ended(begin)
+        job.expect(125, r"node n01 is lost: silent for 5000 ms")
         job.nothing_left()
+        kept("a host vanishes: the job has ended", 1, [took], clock=5)
 
 
 def host_of_the_coordinator_vanishes():
     """F24 without a second store: a clear end, all hosts cleaned."""
     with Hosts(3) as hosts:
         job = Job(hosts).ready(3)
+        begin = time.monotonic()
         hosts.kill_host("n00")
-        job.end(50 + REST_S)
-        job.expect(125, r"n00")
-        job.nothing_left(10 + REST_S)
+        took = job.ended(begin)
+        job.expect(125, r"n00: .*[Tt]imeout, server n00 not responding")
+        job.nothing_left()
+        # The launcher hears of it from ssh alone.
+        kept("node 0 vanishes: the job has ended", 0.5, [took], clock=15)
 
 
 def host_cut_off():
     """F25: it stops its workers by itself, and the job ends; the log says which host."""
     with Hosts(2) as hosts:
         job = Job(hosts).ready(2)
+        begin = time.monotonic()
         with hosts.silence("n01"):
-            job.end(50 + REST_S)
-            job.expect(125, r"n01")
-            left = hosts.leftovers(timeout=50 + REST_S)
-            check(not left, f"left behind on a host that was cut off: {left}", job.shown())
+            cut_off(job, begin, "a host is cut off")
         job.nothing_left()
+
+
+def cut_off(job, begin, what):
+    """Both sides: the job has ended, and nothing runs where nobody could have said so."""
+    there = time_until_empty(job, "n01", begin)
+    here = job.ended(begin)
+    job.expect(125, r"node n01 is lost: silent for 5000 ms")
+    left = job.hosts.leftovers(timeout=PATIENCE_S)
+    check(not left, f"left behind on a host that was cut off: {left}", job.shown())
+    kept(f"{what}: the job has ended", 1, [here], clock=5)
+    kept(f"{what}: its workers are gone", 0.5, [there], clock=5)
+
+
+def time_until_empty(job, name, begin):
+    """Seconds until no worker is left on that host."""
+    while job.pids(name, "sleep"):
+        check(time.monotonic() - begin < PATIENCE_S, f"workers are left on {name}", job.shown())
+        time.sleep(0.05)
+    return time.monotonic() - begin
 
 
 def host_cut_off_one_way():
     """F26: what it sends is lost, what it is sent arrives."""
     with Hosts(2) as hosts:
         job = Job(hosts).ready(2)
+        begin = time.monotonic()
         with hosts.cut_one_way("n01", "n00"), hosts.cut_one_way("n01", "login"):
-            job.end(50 + REST_S)
-            job.expect(125, r"n01")
-            left = hosts.leftovers(timeout=50 + REST_S)
-            check(not left, f"left behind on a host that was cut off: {left}", job.shown())
+            cut_off(job, begin, "a host is cut off one way")
+
+
+# Agents look every 8 s whether the launcher has been silent for 16 s.
+LAUNCHER_SILENT_S = 16 + 8
 
 
 def launcher_cut_off():
     """F16 by the network: the agents that do not hear the launcher any more stop."""
     with Hosts(2) as hosts:
         job = Job(hosts).ready(2)
+        begin = time.monotonic()
         with hosts.silence("login"):
-            left = hosts.leftovers(hosts.names, timeout=50 + REST_S)
+            left = hosts.leftovers(hosts.names, timeout=PATIENCE_S)
+            took = time.monotonic() - begin
             check(not left, f"left behind without a launcher: {left}", job.shown())
-            job.end(50 + REST_S)
+            job.end()
+            kept("the launcher's host vanishes: nothing is left on the others", 1, [took], clock=LAUNCHER_SILENT_S)
         check(job.process.returncode != 0, "success", job.shown())
         job.nothing_left()
 
@@ -278,13 +306,28 @@ def launcher_loses_the_coordinator_only():
         job = Job(hosts, worker=["bash", "-c", "echo ready $RANK; sleep 30; echo done $RANK"]).ready(2)
         (_, port), = [e for e in hosts.listeners("n00") if e[1] != 22 and not e[0].startswith("127.")]
         with hosts.fault([f"ip saddr {hosts.hosts['login'].ipv4} tcp dport {port} drop"]):
-            job.end(30 + REST_S)
+            job.end()
         job.expect(0, "done 0", "done 1")
         job.nothing_left()
 
 
+def ssh_cut_at_the_end():
+    """F20: the workers end while nobody has noticed that ssh is cut. Their output and the report come all the same."""
+    for name in ("n00", "n01"):
+        with Hosts(2) as hosts:
+            job = Job(hosts, "--shutdown-timeout", "1", worker=UNTIL_TOLD).ready(2)
+            with hosts.cut_port(name, 22):
+                begin = time.monotonic()
+                for each in hosts.names:
+                    hosts.write(each, "/tmp/muster-test-go", "")
+                took = job.ended(begin)
+                job.expect(0, "done 0", "done 1")
+            job.nothing_left()
+            kept(f"ssh to {name} is cut before the workers end: the job has ended", 0.5, [took], clock=20)
+
+
 if __name__ == "__main__":
-    main((ssh_cut_after_the_start, ssh_cut_and_healed, ssh_client_killed, loss, flapping_link, launcher_cut_off,
+    main((ssh_cut_after_the_start, ssh_cut_at_the_end, ssh_cut_and_healed, ssh_client_killed, loss, flapping_link, launcher_cut_off,
           launcher_loses_the_coordinator_only, host_cut_off, host_cut_off_one_way, host_vanishes,
           host_of_the_coordinator_vanishes, slow_link, ssh_reset_after_the_start, connections_reset, control_reset_beside_the_store,
           control_reset_that_carries_the_store, loss_while_it_starts,

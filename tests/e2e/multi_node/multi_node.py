@@ -12,14 +12,13 @@ import traceback
 
 import interop
 from hosts import LAUNCHER, Hosts, need_hosts
+from promise import PATIENCE_S, kept, promise
 
 MUSTER = interop.MUSTER
 TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 PLUGINS = os.path.join(os.path.dirname(os.path.dirname(MUSTER)), "lib", "muster")
 # Ours keep the names that they give themselves.
 GUARDIAN, AGENT, STORE = "muster:guardian", "muster:agent", "muster:store"
-# What a busy machine may add to any bound, for starting and ending a job.
-REST_S = 20
 CASE_S = 300
 READY = "echo ready $RANK of $WORLD_SIZE on $(hostname)"
 SLEEPER = ["bash", "-c", f"{READY}; exec sleep 1000"]
@@ -86,7 +85,7 @@ class Job:
         self.wait_for(r"ready \d+", count=count)
         return self
 
-    def end(self, timeout=60):
+    def end(self, timeout=PATIENCE_S):
         """Waits for the launcher; returns its exit code."""
         try:
             return self.process.wait(timeout)
@@ -94,8 +93,16 @@ class Job:
             self.process.kill()
             raise AssertionError(f"the job did not end within {timeout} s\n{self.shown()}") from None
 
+    def ended(self, since, timeout=PATIENCE_S):
+        """The same; returns the seconds since then."""
+        self.end(timeout)
+        return time.monotonic() - since
+
     def send(self, number):
+        """Returns the moment."""
+        begin = time.monotonic()
         self.process.send_signal(number)
+        return begin
 
     def report(self):
         return json.loads(self.hosts.read(self.on, self.report_path))
@@ -110,11 +117,13 @@ class Job:
         return [p["pid"] for p in self.hosts.processes(host) if p["comm"] == comm]
 
     def hit(self, host, comm, number=signal.SIGKILL):
-        """Signals the one process with this name on a host."""
+        """Signals the one process with this name on a host; returns the moment."""
         pids = self.pids(host, comm)
         check(pids, f"no {comm} on {host}: {self.hosts.processes(host)}", self.shown())
         # A child that it has just forked still has its name; none is older than its parent.
+        begin = time.monotonic()
         self.hosts.signal(host, min(pids), number)
+        return begin
 
     def expect(self, code, *words, names=("out", "err")):
         """The exit code, and what the texts must say (regular expressions, all of them)."""
@@ -124,7 +133,7 @@ class Job:
         for word in words:
             check(re.search(word, text), f"nothing says '{word}'", self.shown())
 
-    def nothing_left(self, timeout=REST_S, directories=False):
+    def nothing_left(self, timeout=PATIENCE_S, directories=False):
         """No process on any host, and no file in /tmp or /dev/shm but those of tests. With `directories`, empty ones may be
         left, as by a guardian and an agent who were both killed."""
         left = self.hosts.leftovers(timeout=timeout)
@@ -139,11 +148,11 @@ def run_case(script, name, limit_s):
     begin = time.monotonic()
     try:
         result = subprocess.run([sys.executable, script, name], timeout=limit_s, capture_output=True, text=True, check=False)
-        code, text = result.returncode, result.stdout + result.stderr
+        code, text = result.returncode, result.stdout + result.stderr  # all figures, also of what went well
     except subprocess.TimeoutExpired as error:
         code, text = 1, f"not done within {limit_s} s\n{(error.stderr or b'').decode()}"
     word = {0: "ok", 77: "skipped"}.get(code, "FAILED")
-    print(f"{word:7} {time.monotonic() - begin:6.2f} s  {name}" + ("" if code == 0 else f"\n{text}"), flush=True)
+    print(f"{word:7} {time.monotonic() - begin:6.2f} s  {name}\n{text}", end="", flush=True)
     return code
 
 
@@ -165,5 +174,5 @@ def main(cases, parallel=3, limit_s=CASE_S):
     sys.exit(max((1 if code not in (0, 77) else 0 for code in codes), default=0))
 
 
-__all__ = ["AGENT", "GUARDIAN", "Hosts", "Job", "LAUNCHER", "MUSTER", "REST_S", "SLEEPER", "STORE", "STUBBORN", "TRAIN", "check",
-           "main"]
+__all__ = ["AGENT", "GUARDIAN", "Hosts", "Job", "LAUNCHER", "MUSTER", "PATIENCE_S", "SLEEPER", "STORE", "STUBBORN", "TRAIN", "check",
+           "kept", "main", "promise"]

@@ -22,7 +22,7 @@ class Launcher:
         self.host = host
         self.lines, self.errors = [], []
         self.forgotten = 0
-        self.begin = time.monotonic()
+        self.begin, self.ended = time.monotonic(), None  # ended: when its last line had come
         self.process = hosts.popen(host, [*before, interop.MUSTER, "run", *flags, *program],
                                    stdin=subprocess.PIPE if before else subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
@@ -37,6 +37,7 @@ class Launcher:
             with self.news:
                 into.append(line.rstrip("\n"))
                 self.news.notify_all()
+        self.ended = time.monotonic()
 
     def text(self):
         return f"{self.host}:\n" + "\n".join([*self.lines, *self.errors])

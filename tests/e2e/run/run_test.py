@@ -3,6 +3,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -23,6 +24,18 @@ def run(*arguments, shell=None, workers=2, env=None, stdin=subprocess.DEVNULL, *
                           timeout=LIMIT_S, env=dict(os.environ, **(env or {})), **options)
 
 
+def processes_below(pid, name):
+    """Its children of this name."""
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        children = [int(word) for word in file.read().split()]
+    found = []
+    for child in children:
+        with open(f"/proc/{child}/comm", encoding="ascii") as file:
+            if file.read().strip() == name:
+                found.append(child)
+    return found
+
+
 class ExitCodes(unittest.TestCase):
     def test_the_job_exits_as_its_root_cause(self):
         for code in (0, 1, 2, 3, 126, 127, 255):
@@ -30,8 +43,8 @@ class ExitCodes(unittest.TestCase):
 
     def test_a_deadly_signal_is_128_plus_its_number_and_named(self):
         for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS,
-                       signal.SIGKILL, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1):
-            result = run(shell="[ $RANK = 1 ] && kill -%d $$$$; exec sleep 60" % number)
+                       signal.SIGKILL, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGUSR1):
+            result = run(shell="[ $RANK = 1 ] && kill -%d $$; exec sleep 60" % number)
             self.assertEqual(result.returncode, 128 + number, result.stderr)
             self.assertIn(signal.Signals(number).name, result.stderr)
             self.assertIn("rank 1", result.stderr)
@@ -57,7 +70,7 @@ class Report(unittest.TestCase):
             result = run("--report", report, workers=3, shell="""
                 case $RANK in
                   0) exec sleep 60;;
-                  1) echo cause >&2; echo $$$$ > %(f)s/pid; mkfifo %(f)s/fifo; read x < %(f)s/fifo; exit 7;;
+                  1) echo cause >&2; echo $$ > %(f)s/pid; mkfifo %(f)s/fifo; read x < %(f)s/fifo; exit 7;;
                   2) while [ ! -p %(f)s/fifo ]; do sleep 0.01; done; trap '' TERM; read pid < %(f)s/pid; echo > %(f)s/fifo
                      while kill -0 $pid 2>/dev/null; do sleep 0.01; done; exit 8;;
                 esac""" % {"f": folder})
@@ -142,6 +155,16 @@ class Signals(unittest.TestCase):
             self.assertEqual(out, ("got %s\n" % name) * 2, err)
             self.assertEqual(process.returncode, 128 + number)
 
+    def test_a_process_of_ours_that_alone_is_told_to_stop_is_named(self):
+        for name, number in (("guardian", signal.SIGHUP), ("agent", signal.SIGTERM)):
+            process = self.started(shell="echo ready; exec sleep 1000")
+            guardian, = processes_below(process.pid, "muster:guardian")
+            told = guardian if name == "guardian" else processes_below(guardian, "muster:agent")[0]
+            os.kill(told, number)
+            _, err = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, 125, err)
+            self.assertRegex(err, f"the {name} process of .* was told to stop by {number.name}; to end a job, signal its 'muster run'")
+
     def test_a_signal_that_was_ignored_at_our_start_stays_ignored(self):
         process = self.started(shell="echo ready; sleep 0.4; echo done",
                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
@@ -195,6 +218,138 @@ class Streams(unittest.TestCase):
             for rank in "01":
                 with open(os.path.join(folder, rank)) as file:
                     self.assertEqual(file.read().split(), ["0", "1", "2", "3"])
+
+
+def limited(kind, soft, hard=None):
+    """As `preexec_fn`: a limit of resources for the job. Without `hard`, that limit stays."""
+    return lambda: resource.setrlimit(kind, (soft, resource.getrlimit(kind)[1] if hard is None else hard))
+
+
+class Limits(unittest.TestCase):
+    def test_many_workers_do_not_need_a_high_soft_limit_of_open_files(self):
+        result = run(workers=24, shell="ulimit -Sn", preexec_fn=limited(resource.RLIMIT_NOFILE, 64))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.split(), ["64"] * 24)  # workers keep the limit that the user has
+
+    def test_a_log_that_reaches_the_limit_of_file_sizes_is_cut_and_the_job_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("--log-dir", folder, "--redirects", "3", shell="trap '' XFSZ; seq 1 2000; exit 0",
+                         preexec_fn=limited(resource.RLIMIT_FSIZE, 1024, 1024))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("log truncated", result.stderr)
+            self.assertIn("ulimit -f", result.stderr)
+            logs = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names if name == "stdout.log"]
+            self.assertEqual([os.path.getsize(log) for log in logs], [1024, 1024])
+
+    def test_a_console_file_at_the_limit_of_file_sizes_ends_none_of_us(self):
+        with tempfile.TemporaryFile() as file:
+            result = subprocess.run([MUSTER, "run", "--nproc-per-node", "2", "--no-python", "sh", "-c",
+                                     "echo out; echo err >&2; exit 3"], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                                    timeout=LIMIT_S, preexec_fn=limited(resource.RLIMIT_FSIZE, 0, 0))
+        self.assertEqual(result.returncode, 3)
+
+    def test_a_limit_of_cpu_time_is_named(self):
+        result = run(workers=1, shell="while :; do :; done", preexec_fn=limited(resource.RLIMIT_CPU, 1, 1))
+        self.assertEqual(result.returncode, 137, result.stderr)
+        self.assertIn("its limit of 1 s of CPU time", result.stderr)
+        self.assertNotIn("memory", result.stderr)
+
+
+class ProcessFiles(unittest.TestCase):
+    """Without a /proc of its own PID namespace nothing that workers leave behind could be found."""
+
+    def refused(self, preparation, flags):
+        if subprocess.run(["unshare", *flags, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("PID namespaces are not allowed here")
+        with tempfile.TemporaryDirectory() as folder:
+            command = preparation + 'exec "$0" run --nproc-per-node 2 --no-python touch "$1/ran"'
+            result = subprocess.run(["unshare", *flags, "sh", "-c", command, MUSTER, folder], stdin=subprocess.DEVNULL,
+                                    stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+            self.assertEqual(result.returncode, 125, result.stderr)
+            self.assertIn("mount -t proc", result.stderr)
+            self.assertEqual(os.listdir(folder), [])
+        return result.stderr
+
+    def test_another_namespaces_proc_is_refused(self):
+        self.assertIn("another PID namespace", self.refused("", ["-r", "--pid", "--fork"]))
+
+    def test_no_proc_is_refused(self):
+        self.assertIn("not mounted", self.refused("mount -t tmpfs none /proc && ", ["-r", "--pid", "--fork", "--mount"]))
+
+
+class Watchdog(unittest.TestCase):
+    """The agent's side of PyTorch's timers; with PyTorch itself: interop_watchdog."""
+    # set_timer PID NAME: a timer of that process whose time is over.
+    SET = """set_timer() {
+               printf '{"version": 1, "pid": %d, "scope_id": "%s", "expiration_time": 1, "signal": 9}\\n' $1 "$2" \\
+                 > "$TORCHELASTIC_TIMER_FILE"
+             }
+             child_is_ended() { sleep 600 & set_timer $! "$1"; wait $!; }
+             """
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def job(self, shell, *arguments, **variables):
+        return run(*arguments, shell=self.SET + shell,
+                   env={"TMPDIR": self.folder, "TORCHELASTIC_ENABLE_FILE_TIMER": "1", **variables})
+
+    def test_a_worker_whose_timer_expired_is_killed_and_named(self):
+        result = self.job("[ $RANK = 1 ] && set_timer $$ epoch; exec sleep 600")
+        self.assertEqual(result.returncode, 137, result.stderr)
+        self.assertRegex(result.stderr, "rank 1 on .*: killed by SIGKILL: the watchdog timer 'epoch' of rank 1 expired after 0.0 s")
+        self.assertNotIn("out-of-memory", result.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_timer_of_a_workers_child_ends_the_child(self):
+        result = self.job("[ $RANK = 1 ] && { child_is_ended loader; exit 5; }; exec sleep 600")
+        self.assertEqual(result.returncode, 5, result.stderr)
+        self.assertRegex(result.stderr, r"exit code 5: the watchdog timer 'loader' of rank 1 \(its process \d+\) expired")
+
+    def test_no_process_outside_the_job_is_touched(self):
+        with subprocess.Popen(["sleep", "600"]) as stranger:
+            # Requests are taken in their order, so the first has been taken when the child is ended.
+            result = self.job(f"set_timer {stranger.pid} stranger; set_timer $PPID agent; child_is_ended later; true")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIsNone(stranger.poll())
+            stranger.kill()
+
+    def test_garbage_is_said_once_and_harms_nothing(self):
+        result = self.job('echo nonsense > "$TORCHELASTIC_TIMER_FILE"; echo more > "$TORCHELASTIC_TIMER_FILE"; child_is_ended x; true')
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("cannot be read"), 1, result.stderr)
+
+    def test_the_user_may_name_the_pipe(self):
+        path = os.path.join(self.folder, "timers")
+        os.mkfifo(path)  # as an agent that was killed leaves it
+        result = self.job('[ "$TORCHELASTIC_TIMER_FILE" = "$NAMED" ] && child_is_ended x; true', TORCHELASTIC_TIMER_FILE=path, NAMED=path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("'x' of rank", result.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_pipe_that_another_job_reads_is_left_to_it(self):
+        path = os.path.join(self.folder, "timers")
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        result = self.job('[ "$TORCHELASTIC_TIMER_FILE" != "$NAMED" ] && child_is_ended x', TORCHELASTIC_TIMER_FILE=path, NAMED=path)
+        self.assertIn("'x' of rank", result.stderr)
+        self.assertEqual(os.listdir(self.folder), ["timers"])
+
+    def test_a_file_where_the_pipe_should_be_is_said_and_kept(self):
+        path = os.path.join(self.folder, "data")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("kept")
+        result = self.job("true", TORCHELASTIC_TIMER_FILE=path)
+        self.assertEqual(result.returncode, 126, result.stderr)
+        self.assertIn(f"'{path}' exists and is no pipe", result.stderr)
+        with open(path, encoding="ascii") as file:
+            self.assertEqual(file.read(), "kept")
+
+    def test_without_the_variable_there_is_no_pipe(self):
+        self.assertEqual(self.job('[ -z "$TORCHELASTIC_TIMER_FILE" ]', TORCHELASTIC_ENABLE_FILE_TIMER="0").returncode, 0)
 
 
 class Address(unittest.TestCase):

@@ -41,7 +41,7 @@ def test_killed_worker(folder):
 
 def worker_script(folder):
     """It leaves the process id of each rank in that folder, and becomes the program in its arguments."""
-    path = os.path.join(folder, "worker.sh")  # muster itself puts something else for $$ in arguments
+    path = os.path.join(folder, "worker.sh")
     with open(path, "w", encoding="ascii") as file:
         file.write(f'echo $$ > "{folder}/pid.$RANK"\nexec "$@"\n')
     return path

@@ -33,7 +33,7 @@ class Job:
     def __init__(self, folder, ranks, *extra):
         self.folder, self.ranks, self.extra = folder, ranks, extra
         os.makedirs(folder)
-        self.script = os.path.join(folder, "worker.sh")  # muster itself puts something else for $$ in arguments
+        self.script = os.path.join(folder, "worker.sh")
         with open(self.script, "w", encoding="ascii") as file:
             file.write(f'echo $$ > "{folder}/pid.$RANK"\n'
                        'test "$TORCHELASTIC_RESTART_COUNT" = 0 || unset MUSTER_FAULT\nexec "$@"\n')

@@ -13,7 +13,7 @@ import unittest
 
 from launchers_test import LIMIT_S, PROBE, environment
 
-ARGUMENT, STATE, DEADLINE, MISMATCH, IO, STORE = -1, -2, -3, -5, -10, -12
+ARGUMENT, STATE, DEADLINE, PEER, MISMATCH, IO, STORE = -1, -2, -3, -4, -5, -10, -12
 
 
 def free_port(host="127.0.0.1", family=socket.AF_INET):
@@ -200,6 +200,19 @@ class Errors(unittest.TestCase):
         for error in [answer(process) for process in processes]:
             self.assertEqual(error.get("code"), DEADLINE, error)
             self.assertIn("missing: rank 1, rank 3", error["error"])
+
+    def test_a_rank_that_is_gone_before_the_backend_is_agreed_on(self):
+        for fault, what in (("kill@2:agree", "has died"), ("error@2:agree", "has left the world")):
+            url = f"tcp://127.0.0.1:{free_port()}"
+            begin = time.monotonic()
+            processes = [start(url, rank, 3, "join=150000", MUSTER_FAULT=fault) for rank in range(3)]
+            errors = [answer(process) for process in processes[:2]]
+            processes[2].communicate(timeout=LIMIT_S)
+            for error in errors:
+                self.assertEqual(error.get("code"), PEER, error)
+                self.assertIn(f"rank 2 (process {processes[2].pid} on host ", error["error"])
+                self.assertIn(what, error["error"])
+            self.assertLess(time.monotonic() - begin, 75)
 
     def test_a_store_that_is_not_there(self):
         port = free_port()

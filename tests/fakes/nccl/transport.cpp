@@ -39,7 +39,7 @@ void fill_output(const ncclComm& comm, const Operation& operation) {
   const std::size_t part = bytes_of(call);
   const auto count = static_cast<std::size_t>(call.count);
   const auto own = static_cast<std::size_t>(comm.rank);
-  std::byte* const out = operation.out;
+  std::byte* const out = view(operation.out);
   switch (call.kind) {
     case Kind::all_reduce:
       return reduce_areas(comm, call, 0, count, out);
@@ -92,7 +92,7 @@ Step send_some(ncclComm& comm, Transfer& transfer) {
   box.count = transfer.operation.call.count;
   box.type = transfer.operation.call.type;
   box.bytes = static_cast<std::uint32_t>(bytes);
-  if (bytes > 0) std::memcpy(box.chunk, transfer.operation.in + transfer.done, bytes);
+  if (bytes > 0) std::memcpy(box.chunk, view(transfer.operation.in) + transfer.done, bytes);
   transfer.done += bytes;
   transfer.begun = true;
   box.written.fetch_add(1);
@@ -109,7 +109,7 @@ Step receive_some(ncclComm& comm, Transfer& transfer) {
                                      std::to_string(box.count));
     return Step::wrong;
   }
-  if (box.bytes > 0) std::memcpy(transfer.operation.out + transfer.done, box.chunk, box.bytes);
+  if (box.bytes > 0) std::memcpy(view(transfer.operation.out) + transfer.done, box.chunk, box.bytes);
   transfer.done += box.bytes;
   transfer.complete = transfer.done == bytes_of(transfer.operation.call);
   box.read.fetch_add(1);
@@ -146,7 +146,7 @@ bool run_collective(ncclComm& comm, const Operation& operation, std::uint64_t nu
     violate("size", "the fake moves at most 64 MiB from each rank");
     return hang(comm);
   }
-  if (bytes > 0) std::memcpy(comm.segment->area(comm.rank), operation.in, bytes);
+  if (bytes > 0) std::memcpy(comm.segment->area(comm.rank), view(operation.in), bytes);
   own.calls[number % 2] = operation.call;
   own.posted.store(number);
   for (int peer = 0; peer < comm.size; ++peer)

@@ -102,7 +102,7 @@ void check_names(const std::string& text) {
   require(path.starts_with("base/") && path.find('/', 5) == std::string::npos &&
               path.find('\0') == std::string::npos,
           "a run id names one directory");
-  const std::string once = muster::agent::substitute_macros(text, {{"local_rank", "0"}});
+  const std::string once = muster::agent::substitute_local_rank(text, "0");
   require(once.size() <= text.size(), "a short value never lengthens the text");
 }
 

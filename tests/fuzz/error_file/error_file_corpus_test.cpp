@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-TEST_CASE("Every input of the corpus keeps what must hold") {
+TEST_CASE("Every input of the corpus of error files keeps what must hold") {
   int inputs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(MUSTER_ERROR_FILE_CORPUS)) {
     const std::string name = entry.path().filename().string();

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-TEST_CASE("Every input of the corpus keeps what must hold") {
+TEST_CASE("Every input of the corpus of hostss keeps what must hold") {
   int inputs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(MUSTER_HOSTS_CORPUS)) {
     std::ifstream file(entry.path(), std::ios::binary);

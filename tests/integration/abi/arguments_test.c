@@ -239,8 +239,20 @@ static void stores_are_checked(void) {
   CHECK_FAILS(muster_store_connect("127.0.0.1", 1, 50, &store), MUSTER_E_STORE, "127.0.0.1:1");
   CHECK(store == NULL);
   CHECK_OK(muster_barrier_named(world, "alone", 0));
+  CHECK_OK(muster_set_step(world, UINT64_MAX));
+  CHECK_FAILS(muster_set_step(NULL, 1), MUSTER_E_ARG, "the world is NULL");
   CHECK_FAILS(muster_barrier_named(world, NULL, 0), MUSTER_E_ARG, "name of the barrier is NULL");
   CHECK_FAILS(muster_barrier_named(world, "x", -1), MUSTER_E_ARG, "negative");
+}
+
+/* A fault at the end of a world is told like any other. */
+static void an_injected_end_fails(void) {
+  muster_world* other = NULL;
+  setenv("MUSTER_FAULT", "error@0:finalize", 1);
+  CHECK_OK(muster_init(NULL, &other));
+  unsetenv("MUSTER_FAULT");
+  CHECK_FAILS(muster_finalize(other, 0), MUSTER_E_BACKEND, "injected on rank 0");
+  CHECK_FAILS(muster_finalize(other, 0), MUSTER_E_ARG, "the world was freed");
 }
 
 static void errors_can_be_read(void) {
@@ -306,6 +318,7 @@ int main(void) {
   batches_are_checked();
   reducers_are_checked();
   stores_are_checked();
+  an_injected_end_fails();
   errors_can_be_read();
   a_forked_child_is_refused();
   abort_kills_the_group();

@@ -267,6 +267,14 @@ TEST_CASE("abort ends the wait of another thread and rank") {
 }
 
 #if !defined(__SANITIZE_THREAD__)  // its own thread is one that spawn() refuses to fork
+TEST_CASE("a fault that is injected at the end of a rank is thrown there, and the others are told who left") {
+  setenv("MUSTER_FAULT", "error@1:finalize", 1);
+  const auto errors = run_ranks(2, [](muster::World& world) { world.group().barrier(); });
+  unsetenv("MUSTER_FAULT");
+  CHECK_THAT(errors[1], Catch::Contains("injected on rank 1"));
+  CHECK_THAT(errors[0], Catch::Contains("rank 1") && Catch::Contains("has left the world"));
+}
+
 TEST_CASE("spawn runs ranks and tells the first failure") {
   const std::int64_t base = 10;
   muster::spawn(

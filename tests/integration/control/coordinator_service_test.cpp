@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
+#include "rendezvous/protocol/frame.hpp"
 #include "tests/integration/control/control_fixture.hpp"
+
+#include <unistd.h>
 
 using namespace muster::rendezvous;
 using namespace muster::rendezvous::test;
@@ -77,6 +80,28 @@ TEST_CASE("A node that dies ends the round for the others and is named") {
   CHECK(b->ends[0].node == "a");
   CHECK(contains(b->ends[0].text, "testhost"));
   CHECK(bench.stores.open_now == 1);
+}
+
+TEST_CASE("A node that leaves something unread in its socket pair has left at once") {
+  MembershipLimits limits;
+  limits.suspect_after = 1h;
+  limits.dead_after = 1h;
+  Bench bench(nodes(2, 2), limits);
+  const auto [ours, theirs] = socket_pair();
+  bench.service->add(adopt_socket(bench.context.get_executor(), theirs));
+  Hello hello;
+  hello.run_id = "job";
+  hello.node = "a";
+  const std::string said = encode_frame(to_json(hello)) + encode_frame(to_json(join_request(1)));
+  REQUIRE(::write(ours, said.data(), said.size()) == static_cast<ssize_t>(said.size()));
+  auto b = bench.node("b");
+  const auto place = bench.spawn(b->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return place->done; });
+  ::close(ours);  // with the answers to its hello and its join in it: the other end sees a reset
+  bench.run_until([&] { return !b->ends.empty() && !bench.ended.empty(); });
+  CHECK(b->ends[0].cause == RoundEndCause::node_lost);
+  CHECK(b->ends[0].node == "a");
+  CHECK(contains(bench.ended[0], "reset"));
 }
 
 TEST_CASE("The last call completes a round with the nodes that came") {

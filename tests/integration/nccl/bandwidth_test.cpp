@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast the calls are, in the terms of NVIDIA's nccl-tests (its doc/PERFORMANCE.md): algbw is bytes by
 // time, busbw what each link carried. On real GPUs this is a measurement; on the fakes, whose bandwidth means
-// nothing, a test that the figures come out.
+// nothing, a test that every figure comes out, and is that of a call whose result is right.
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <stdexcept>
 #include <vector>
 
 namespace muster {
@@ -20,16 +23,17 @@ struct Kind {
   Collective collective;
   /// Whether the count is that of the whole buffer, or of one rank's part of it.
   bool counts_part;
+  bool adds;
   /// busbw / algbw for `n` ranks.
   double (*factor)(double n);
 };
 
 constexpr Kind kKinds[] = {
-    {Collective::all_reduce, false, [](double n) { return 2 * (n - 1) / n; }},
-    {Collective::all_gather, true, [](double n) { return (n - 1) / n; }},
-    {Collective::reduce_scatter, true, [](double n) { return (n - 1) / n; }},
-    {Collective::all_to_all, true, [](double n) { return (n - 1) / n; }},
-    {Collective::broadcast, false, [](double) { return 1.0; }},
+    {Collective::all_reduce, false, true, [](double n) { return 2 * (n - 1) / n; }},
+    {Collective::all_gather, true, false, [](double n) { return (n - 1) / n; }},
+    {Collective::reduce_scatter, true, true, [](double n) { return (n - 1) / n; }},
+    {Collective::all_to_all, true, false, [](double n) { return (n - 1) / n; }},
+    {Collective::broadcast, false, false, [](double) { return 1.0; }},
 };
 
 double seconds_per_call(ProcessGroup& group, const Operation& operation, int calls) {
@@ -41,14 +45,33 @@ double seconds_per_call(ProcessGroup& group, const Operation& operation, int cal
   return std::chrono::duration<double>(Clock::now() - start).count() / calls;
 }
 
+contract::Bytes bytes_of(const std::vector<float>& values) {
+  contract::Bytes bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+/// All ranks gave ones.
+void expect_result(test::DeviceMemory& memory, std::byte* out, const Kind& kind, std::size_t bytes,
+                   int ranks) {
+  const std::size_t given =
+      kind.collective == Collective::reduce_scatter ? bytes / static_cast<std::size_t>(ranks) : bytes;
+  const std::vector<float> wanted(given / sizeof(float), kind.adds ? static_cast<float>(ranks) : 1.0F);
+  if (memory.read(out, given) != bytes_of(wanted))
+    throw std::runtime_error("a wrong result of " + std::string(name_of(kind.collective)));
+}
+
+constexpr std::size_t kLeast = std::size_t{64} << 10;
+
 std::string measure(ProcessGroup& group, std::size_t most, int calls) {
   test::DeviceMemory memory;
   auto* const in = static_cast<std::byte*>(group.allocate(most));
   auto* const out = static_cast<std::byte*>(group.allocate(most));
   const auto ranks = static_cast<std::size_t>(group.size());
+  memory.write(in, bytes_of(std::vector<float>(most / sizeof(float), 1.0F)));
   std::string table;
   for (const Kind& kind : kKinds) {
-    for (std::size_t bytes = std::size_t{64} << 10; bytes <= most; bytes *= 4) {
+    for (std::size_t bytes = kLeast; bytes <= most; bytes *= 4) {
       Operation operation;
       operation.call.collective = kind.collective;
       operation.call.type = DataType::f32;
@@ -56,8 +79,10 @@ std::string measure(ProcessGroup& group, std::size_t most, int calls) {
       operation.in = in;
       operation.out = out;
       operation.stream = memory.stream();
+      memory.write(out, contract::Bytes(most));
       (void)seconds_per_call(group, operation, 2);
       const double time = seconds_per_call(group, operation, calls);
+      expect_result(memory, out, kind, bytes, group.size());
       const double algorithm = static_cast<double>(bytes) / time / 1e9;
       char line[160];
       std::snprintf(line, sizeof(line), "%-15s %11zu B %12.1f us  algbw %8.2f GB/s  busbw %8.2f GB/s\n",
@@ -76,15 +101,20 @@ TEST_CASE("bandwidth") {
   const test::FakeGpus fakes;
   const bool is_real = test::real_gpus() > 0;
   const int size = std::max(2, test::real_gpus());
+  const std::size_t most = is_real ? std::size_t{256} << 20 : std::size_t{256} << 10;
+  long lines = 0;
+  for (std::size_t bytes = kLeast; bytes <= most; bytes *= 4) lines += static_cast<long>(std::size(kKinds));
   const test::StoreProcess store;
   const auto results = test::run_processes(size, store.port(), [&](int rank, StoreClient& keys) {
     const auto group = test::make_nccl_group(keys, rank, size, {});
-    return measure(*group, is_real ? std::size_t{256} << 20 : std::size_t{256} << 10, is_real ? 20 : 2);
+    return measure(*group, most, is_real ? 20 : 2);
   });
   for (const test::RankResult& result : results) {
     INFO(result.text);
     CHECK_FALSE(result.code.has_value());
-    CHECK(std::count(result.text.begin(), result.text.end(), '\n') >= 5);
+    CHECK(std::count(result.text.begin(), result.text.end(), '\n') == lines);
+    // A hundredth of what any link of a GPU carries.
+    if (is_real) CHECK(result.text.find(" 0.00 GB/s") == std::string::npos);
   }
   if (is_real) std::printf("%d ranks on %d GPUs\n%s", size, test::real_gpus(), results[0].text.c_str());
   CHECK(fakes.violations() == "");

@@ -158,7 +158,8 @@ TEST_CASE("steps whose sums NCCL makes in their graphs are those with sums throu
   const TrainerOptions trainer_options = std::get<0>(generated);
   const int epochs = std::get<1>(generated);
   const int parts = std::get<2>(generated);
-  const test::FakeGpus fakes;
+  test::FakeGpus fakes;
+  fakes.set("FAKE_CUDA_OPEN_MEMORY", "1");
   const test::StoreProcess store;
   const auto results = test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
     ProcessGroupOptions options;
@@ -180,8 +181,34 @@ TEST_CASE("steps whose sums NCCL makes in their graphs are those with sums throu
   for (const test::RankResult& result : results) CHECK(result.text == wanted[0]);
 }
 
-TEST_CASE("a rank that ends while recorded steps wait for it is named, and nothing hangs") {
+TEST_CASE("training on CPUs sums in memory of the host where the group moves memory of devices") {
+  TrainerOptions trainer_options = some_options();
+  trainer_options.learner.sync_batch_norm = GENERATE(false, true);
+  const data::ImageData data = some_data(15);
+  const auto train = [&](ProcessGroup& group) {
+    train::Trainer trainer(data, &group, trainer_options);
+    Score score;
+    (void)trainer.train_epoch([](const train::StepReport&) {}, score);
+    return std::to_string(trainer.learner().parameter_hash()) + " " + std::to_string(score.mean_loss);
+  };
   const test::FakeGpus fakes;
+  const test::StoreProcess store;
+  const auto results = test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
+    ProcessGroupOptions options;
+    options.timeout = std::chrono::seconds(60);
+    return train(*test::make_nccl_group(keys, rank, 2, options));
+  });
+  CHECK(fakes.violations() == "");
+  std::vector<std::string> wanted(2);
+  const auto errors = test::run_shm_ranks(
+      2, [&](ProcessGroup& group) { wanted[static_cast<std::size_t>(group.rank())] = train(group); });
+  for (const std::string& error : errors) CHECK(error == "");
+  for (const test::RankResult& result : results) CHECK(result.text == wanted[0]);
+}
+
+TEST_CASE("a rank that ends while recorded steps wait for it is named, and nothing hangs") {
+  test::FakeGpus fakes;
+  fakes.set("FAKE_CUDA_OPEN_MEMORY", "1");
   const test::StoreProcess store;
   const auto results = test::run_processes(2, store.port(), [](int rank, StoreClient& keys) {
     ProcessGroupOptions options;

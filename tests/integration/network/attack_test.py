@@ -18,6 +18,9 @@ import sys
 import threading
 import time
 
+import interop
+import promise
+
 PROGRAM = os.path.join(os.environ["MUSTER_BIN_DIR"], "rendezvous_load")
 NOBODY = 65534  # the strangers' uid
 HANDSHAKE_S = 5.0  # what a stranger may take, by the rules
@@ -198,6 +201,8 @@ def scan(job, stop):
 
 def check_load(job, attack, seconds):
     """The job goes on during the attack; returns how its delays changed."""
+    yardstick = promise.Yardstick()
+    yardstick.look()
     quiet = job.p99(seconds)
     stop = threading.Event()
     attacker = threading.Thread(target=attack, args=(job, stop))
@@ -213,8 +218,9 @@ def check_load(job, attack, seconds):
     assert job.probe.poll() is None, "the job did not outlive the attack"
     for name in quiet:
         print(f"{attack.__name__}: {name} p99 {quiet[name]:.0f} us quiet, {under_attack[name]:.0f} us under attack")
-        # Attacker and job share two cores here: what is asserted is that nothing waits for the strangers' time-outs.
-        assert under_attack[name] < max(50 * quiet[name], 250_000), f"{name} suffers from {attack.__name__}"
+        # Attacker and job share the processors here, so a request waits for the attacker's turns, too.
+        bound = max(10 * quiet[name], yardstick.factor() * 25_000)
+        assert under_attack[name] < bound or interop.sanitized(), f"{name} suffers from {attack.__name__}"
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A guardian of its own process group, with an agent that is only a sleeper.
+// A guardian of its own process group, whose store and agent are only sleepers.
 #include "agent/process/guardian.hpp"
 
 #include "catch.hpp"
@@ -51,12 +51,14 @@ class Guarded {
     if (guardian_ == 0) {
       lifeline_.write.reset();
       ::_exit(run_guardian(
-          options, {}, [this](int, int) { return be_agent(); }, [] {}));
+          options, [this](int, int) { return sleep(store_started_); },
+          [this](int, int) { return sleep(started_); }, [] {}));
     }
     lifeline_.read.reset();
     said_.write.reset();
     pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, guardian_, 0)));
     REQUIRE(::read(started_.read.get(), &agent_, sizeof agent_) == static_cast<ssize_t>(sizeof agent_));
+    REQUIRE(::read(store_started_.read.get(), &store_, sizeof store_) == static_cast<ssize_t>(sizeof store_));
   }
 
   ~Guarded() {
@@ -67,6 +69,10 @@ class Guarded {
   }
 
   void signal_agent(int signal) const { ::kill(agent_, signal); }
+
+  void signal_store(int signal) const { ::kill(store_, signal); }
+
+  int pidfd() const { return pidfd_.get(); }
 
   void cut() { lifeline_.write.reset(); }
 
@@ -90,9 +96,9 @@ class Guarded {
   }
 
  private:
-  int be_agent() const {
+  static int sleep(const Pipe& started) {
     const pid_t own = ::getpid();
-    (void)!::write(started_.write.get(), &own, sizeof own);
+    (void)!::write(started.write.get(), &own, sizeof own);
     ::poll(nullptr, 0, kLimitMs);
     return 0;
   }
@@ -101,10 +107,12 @@ class Guarded {
   Pipe go_on_;
   Pipe said_;
   Pipe started_;
+  Pipe store_started_;
   UniqueFd pidfd_;
   std::string said_text_;
   pid_t guardian_ = -1;
   pid_t agent_ = -1;
+  pid_t store_ = -1;
   bool ended_ = false;
 };
 
@@ -134,6 +142,32 @@ TEST_CASE("an agent that goes on in time is not killed") {
   node.signal_agent(SIGCONT);
   CHECK(node.said_until("goes on").find("goes on") != std::string::npos);
   CHECK_FALSE(node.ends_within(3500));
+}
+
+TEST_CASE("a store process that stays stopped is killed, and the agent is not") {
+  GuardianOptions options = with_grace(std::chrono::hours(1));
+  options.store_stopped_at_most = std::chrono::milliseconds(300);
+  Guarded node(options);
+  node.signal_store(SIGSTOP);
+  const std::string said = node.said_until("so its guardian killed it)");
+  CHECK(said.find("the store process was stopped (SIGSTOP)") != std::string::npos);
+  CHECK(said.find("the store process was lost (it stayed stopped, so its guardian killed it)") !=
+        std::string::npos);
+  CHECK_FALSE(node.ends_within(500));
+}
+
+TEST_CASE("without other nodes both may stay stopped until the guardian is told to let them go on") {
+  Guarded node(with_grace(std::chrono::hours(1)));
+  node.signal_store(SIGSTOP);
+  node.signal_agent(SIGSTOP);
+  CHECK(node.said_until("what workers ask of it waits until 'kill -CONT")
+            .find("the store process was stopped") != std::string::npos);
+  CHECK(node.said_until("the output and the ends of workers wait").find("the agent process was stopped") !=
+        std::string::npos);
+  CHECK_FALSE(node.ends_within(500));
+  continue_guardian(node.pidfd());
+  CHECK(node.said_until("the store process goes on").find("the store process goes on") != std::string::npos);
+  CHECK(node.said_until("the agent process goes on").find("the agent process goes on") != std::string::npos);
 }
 
 TEST_CASE("an agent that is stopped has no grace when the launcher is gone") {

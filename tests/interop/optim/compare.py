@@ -7,7 +7,7 @@ import sys
 
 from interop import MUSTER, TORCH_PYTHON, need_torch
 
-TRACE = os.path.join(os.path.dirname(MUSTER), "optim_trace")
+TRACE = os.path.join(os.path.dirname(os.path.dirname(MUSTER)), "tests", "optim_trace")
 # Largest difference of a value of size 1 after 50 steps of rate 0.01: a few roundings of 6e-8 a step.
 VALUE_TOLERANCE = 1e-6
 RATE_TOLERANCE = 1e-7  # of the highest rate; a float holds 6e-8

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/test_summary.py and scripts/compile_times.py on files as CTest and ninja write them."""
+"""scripts/test_summary.py and scripts/build_cost.py on files as CTest, ninja and ccache write them."""
 import json
 import os
 import subprocess
@@ -10,7 +10,8 @@ import unittest
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts")
 CASES = {
-    "passed": '<testcase name="passed" status="run"><system-out>fine</system-out></testcase>',
+    "passed": '<testcase name="passed" time="2.5" status="run"><system-out>fine</system-out></testcase>',
+    "part": '<testcase name="part" time="0.5" status="run"><system-out>fine\nskipped: no AVX-512 here\n</system-out></testcase>',
     "failed": '<testcase name="failed" status="fail"><failure message=""/><system-out>bad</system-out></testcase>',
     "reported": '<testcase name="failed" status="fail"><failure message=""/><system-out>WARNING: ThreadSanitizer: data race'
                 "</system-out></testcase>",
@@ -19,27 +20,53 @@ CASES = {
     "skipped": '<testcase name="skipped" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
                "<system-out>start\nskipped: no PyTorch here\n</system-out></testcase>",
 }
+ROOMS = {"passed": "unit/a", "part": "unit/a"}  # of those that ran
 
 
-class Scripts(unittest.TestCase):
-    def run_script(self, name, *arguments):
-        command = [sys.executable, os.path.join(SCRIPTS, name), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+def write(folder, name, text):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(text)
 
-    def summary(self, *names, again=()):
+
+def run_script(name, *arguments, **keywords):
+    command = [sys.executable, os.path.join(SCRIPTS, name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **keywords)
+
+
+class Summary(unittest.TestCase):
+    def summary(self, *names, again=(), promises=(), seconds=None, never_run=()):
         """Of two trees with the same outcomes, and of a second run of one."""
-        files = {"release.xml": names, "asan.xml": names, "release.again.xml": again}
+        files = {"release.tests.xml": names, "asan.tests.xml": names, "release.tests.again.xml": again}
         with tempfile.TemporaryDirectory() as folder:
             for file_name, cases in files.items():
-                with open(os.path.join(folder, file_name), "w", encoding="utf-8") as file:
-                    file.write("<testsuite>" + "".join(CASES[name] for name in cases) + "</testsuite>")
-            return self.run_script("test_summary.py", *(os.path.join(folder, file_name) for file_name in files))
+                write(folder, file_name, "<testsuite>" + "".join(CASES[name] for name in cases) + "</testsuite>")
+            tests = [{"name": test, "properties": [{"name": "LABELS", "value": ["unit", f"room={room}"]}]}
+                     for test, room in ROOMS.items() if test in names or test in never_run]
+            for tree in ("release", "asan"):
+                write(folder, f"{tree}.json", json.dumps({"tests": tests}))
+            write(folder, "promises.jsonl", "".join(json.dumps(line) + "\n" for line in promises))
+            if seconds is None:
+                return run_script("test_summary.py", folder)
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as table:
+                json.dump(seconds, table)
+                table.flush()
+                return run_script("test_summary.py", folder, "--rooms", table.name)
 
     def test_sums_all_files_and_gives_reasons(self):
         result = self.summary("passed", "skipped")
-        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout.splitlines()[-1], "2 passed, 0 failed, 2 skipped")
         self.assertIn("release: skipped: skipped: no PyTorch here", result.stdout)
+
+    def test_a_case_that_skips_is_named_though_its_neighbours_ran(self):
+        result = self.summary("passed", "part")
+        self.assertEqual(result.stdout.splitlines()[-1], "4 passed, 0 failed, 0 skipped")
+        self.assertIn("Skipped in part:\n  asan: part: skipped: no AVX-512 here", result.stdout)
+
+    def test_one_that_was_never_run_has_failed(self):
+        result = self.summary("passed", never_run=["part"])
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("  release: part: it was not run", result.stdout)
 
     def test_a_failure_is_named_and_decides_the_exit_code(self):
         result = self.summary("passed", "failed")
@@ -68,49 +95,64 @@ class Scripts(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
 
     def test_no_results_is_zero_tests(self):
-        result = self.run_script("test_summary.py")
-        self.assertEqual(result.stdout, "0 passed, 0 failed, 0 skipped\n")
-
-    def test_slowest_files_of_the_last_build_first(self):
         with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, ".ninja_log"), "w", encoding="utf-8") as log:
-                log.write("# ninja log v5\n0\t90000\t1\ta.o\tx\n0\t2000\t1\tb.o\tx\n"
-                          "10\t1010\t2\ta.o\tx\n0\t99000\t1\tbin/muster\tx\n")
-            with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as commands:
-                commands.write("[]")
-            result = self.run_script("compile_times.py", folder, "--top", "5", "--limit", "15")
-        self.assertEqual([line.split()[-1] for line in result.stdout.splitlines()], ["b.o", "a.o"])
-        self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(run_script("test_summary.py", folder).stdout, "0 passed, 0 failed, 0 skipped\n")
 
-    def test_a_file_over_the_limit_is_measured_again(self):
-        with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, ".ninja_log"), "w", encoding="utf-8") as log:
-                log.write("# ninja log v5\n0\t20000\t1\ta.o\tx\n")
-            with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as commands:
-                commands.write('[{"directory": "/", "output": "a.o", '
-                               '"command": "ccache %s -c \'sum(range(10**7))\' -o a.o"}]' % sys.executable)
-            self.assertEqual(self.run_script("compile_times.py", folder, "--limit", "15").returncode, 0)
-            slow = self.run_script("compile_times.py", folder, "--limit", "0.001")
-        self.assertEqual(slow.returncode, 1)
-        self.assertIn("a.o", slow.stdout)
+    def test_a_room_that_takes_too_long_fails_the_run(self):
+        self.assertEqual(self.summary("passed", "part", seconds={"unit/a": 7}).returncode, 0)
+        late = self.summary("passed", "part", seconds={"unit/a": 5})
+        self.assertEqual(late.returncode, 1)
+        self.assertIn("unit/a took 6 s and may take 5", late.stdout)
 
-    def test_the_limit_grows_on_a_slow_machine(self):
-        yardstick = "tests/support/CMakeFiles/muster_test_main.dir/test_main.cpp.o"
-        command = sys.executable + " -c 'sum(range(10**%d))' -o %s"
+    def test_a_room_that_is_not_in_the_table_fails_the_run(self):
+        result = self.summary("passed", seconds={})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("unit/a is not in the table of seconds", result.stdout)
+
+    def test_the_seconds_grow_on_a_slow_machine_which_the_promises_tell(self):
+        promise = {"suite": "e2e/a", "name": "an agent is killed", "promise": 0.1, "median": 0.2, "bound": 0.6, "factor": 2.0, "tries": 3}
+        result = self.summary("passed", "part", seconds={"unit/a": 4}, promises=[promise])
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertIn("0.100s    0.200s    0.600s   2.00x   3  e2e/a: an agent is killed\n", result.stdout)
+
+
+class BuildCost(unittest.TestCase):
+    """A "compiler" of a known cost: the Python program that the compile commands name."""
+
+    def tree(self, folder):
+        loop = f"{sys.executable} -c 'sum(range(10**6))' -o test_main.o"
+        write(folder, "compile_commands.json", json.dumps([{"directory": folder, "file": "/x/test_main.cpp", "command": "ccache " + loop}]))
+        write(folder, ".ninja_log", "# ninja log v5\n0\t9\t1\told.o\tx\n")
+
+    def build(self, folder, log, loops=1, hits=0):
+        code = (f"import os; [sum(range(10**6)) for _ in range({loops})]; open('.ninja_log', 'w').write({log!r}); "
+                f"open(os.environ['CCACHE_STATSLOG'], 'a').write('direct_cache_hit\\n' * {hits})")
+        return run_script("build_cost.py", "record", ".", sys.executable, "-c", code, cwd=folder)
+
+    def check(self, log, **keywords):
         with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, ".ninja_log"), "w", encoding="utf-8") as log:
-                log.write("# ninja log v5\n0\t20000\t1\ta.o\tx\n")
-            with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as commands:
-                json.dump([{"directory": "/", "output": name, "command": command % (size, name)}
-                           for name, size in (("a.o", 1), (yardstick, 7))], commands)
-            script = os.path.join(SCRIPTS, "compile_times.py")
-            with open(script, encoding="utf-8") as file:  # as if the yardstick took a thousandth of a second elsewhere
-                text = file.read().replace("YARDSTICK_S = 7.0", "YARDSTICK_S = 0.001").replace("MOST_TIMES = 4", "MOST_TIMES = 1000")
-            self.assertIn("YARDSTICK_S = 0.001", text)
-            for source, code in ((text, 0), (text.replace("max(1, yardstick_s", "max(1, 0 * yardstick_s"), 1)):
-                result = subprocess.run([sys.executable, "-c", source, folder, "--limit", "0.002"], capture_output=True,
-                                        text=True, check=False)
-                self.assertEqual(result.returncode, code, result)
+            self.tree(folder)
+            built = self.build(folder, log, **keywords)
+            self.assertEqual(built.returncode, 0, built.stderr)
+            return run_script("build_cost.py", "check", folder)
+
+    def test_a_build_of_all_units_is_held_to_the_yardstick(self):
+        all_units = "# ninja log v5\n0\t9\t2\told.o\tx\n0\t9\t2\tnew.o\tx\n"
+        cheap = self.check(all_units)
+        self.assertEqual(cheap.returncode, 0, cheap.stdout + cheap.stderr)
+        self.assertIn("2 units took", cheap.stdout)
+        dear = self.check(all_units, loops=400)
+        self.assertEqual(dear.returncode, 1, dear.stdout + dear.stderr)
+
+    def test_a_build_that_did_not_compile_all_is_not_measured(self):
+        self.assertIn("compiled 1 of 2 units", self.check("# ninja log v5\n0\t9\t1\told.o\tx\n0\t9\t2\tnew.o\tx\n").stdout)
+        self.assertIn("3 came from the cache", self.check("# ninja log v5\n0\t9\t2\told.o\tx\n", hits=3).stdout)
+
+    def test_the_exit_code_of_the_build_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.tree(folder)
+            self.assertEqual(run_script("build_cost.py", "record", folder, sys.executable, "-c", "raise SystemExit(3)").returncode, 3)
+            self.assertIn("not measured", run_script("build_cost.py", "check", folder).stdout)
 
 
 if __name__ == "__main__":

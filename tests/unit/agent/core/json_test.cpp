@@ -49,6 +49,7 @@ TEST_CASE("A report survives the way through JSON") {
   worker.call.text = "in barrier #3";
   worker.call.sequence = 3;
   worker.call.recent = {"world: barrier #2, 1.0 ms"};
+  worker.cpu_limit_s = 7200;
   report.workers.push_back(worker);
   report.calls = {"rank 1 never entered barrier #3"};
   report.leftovers = {"12 sleep"};
@@ -56,6 +57,7 @@ TEST_CASE("A report survives the way through JSON") {
   CHECK(read.outcome == NodeOutcome::failed);
   REQUIRE(read.workers.size() == 1);
   CHECK(read.workers[0].status == worker.status);
+  CHECK(read.workers[0].cpu_limit_s == 7200);
   CHECK(read.workers[0].last_lines == worker.last_lines);
   CHECK(read.workers[0].error.traceback == "Traceback");
   CHECK(read.leftovers == report.leftovers);

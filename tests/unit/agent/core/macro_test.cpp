@@ -3,17 +3,9 @@
 
 #include "catch.hpp"
 
-using muster::agent::substitute_macros;
+using muster::agent::substitute_local_rank;
 
-namespace {
-
-std::string with_rank(std::string_view text) {
-  return substitute_macros(text, {{"local_rank", "3"}, {"rank", "11"}});
-}
-
-}  // namespace
-
-TEST_CASE("Macros follow Python's Template.safe_substitute") {
+TEST_CASE("The local rank is the only macro, and no other dollar sign is touched") {
   struct Row {
     std::string_view text;
     std::string_view expected;
@@ -25,10 +17,19 @@ TEST_CASE("Macros follow Python's Template.safe_substitute") {
       {"${local_rank}", "3"},
       {"$local_rank", "3"},
       {"--gpu=$local_rank,", "--gpu=3,"},
-      {"a$$b", "a$b"},
+      {"a$$b", "a$$b"},
+      {"kill -9 $$", "kill -9 $$"},
+      {"$$ $$$ ${$}", "$$ $$$ ${$}"},
       {"$$local_rank", "$local_rank"},
-      {"$$$local_rank", "$3"},
+      {"$${local_rank}", "${local_rank}"},
+      {"$$$local_rank", "$$local_rank"},
+      {"$$ $local_rank", "$$ 3"},
+      {"$local_rank$local_rank", "33"},
+      {"$$local_rank2", "$$local_rank2"},
+      {"$$other $${other}", "$$other $${other}"},
       {"$local_rank2", "$local_rank2"},
+      {"$local_rank_", "$local_rank_"},
+      {"$local_rank-", "3-"},
       {"${local_rank}2", "32"},
       {"$LOCAL_RANK", "$LOCAL_RANK"},
       {"$other ${other}", "$other ${other}"},
@@ -37,10 +38,10 @@ TEST_CASE("Macros follow Python's Template.safe_substitute") {
       {"${local_rank", "${local_rank"},
       {"${ local_rank}", "${ local_rank}"},
       {"${}", "${}"},
-      {"$rank/$local_rank", "11/3"},
+      {"$rank/$local_rank", "$rank/3"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.text);
-    CHECK(with_rank(row.text) == row.expected);
+    CHECK(substitute_local_rank(row.text, "3") == row.expected);
   }
 }

@@ -71,7 +71,7 @@ TEST_CASE("--virtual-local-rank gives each worker one device and local rank 0") 
 
 TEST_CASE("Only script arguments go through the macro") {
   const std::vector<std::string> arguments = worker_arguments(two_workers(), 1);
-  CHECK(arguments == std::vector<std::string>{"python3", "${local_rank}", "--rank=1", "a$b"});
+  CHECK(arguments == std::vector<std::string>{"python3", "${local_rank}", "--rank=1", "a$$b"});
 }
 
 TEST_CASE("A worker is told of its own status file and of no other") {
@@ -80,4 +80,28 @@ TEST_CASE("A worker is told of its own status file and of no other") {
   CHECK(value_of(with, "MUSTER_STATUS") == "4711:12:99");
   CHECK(value_of(worker_environment(two_workers(), place(), 1, 0, "", inherited), "MUSTER_STATUS") ==
         "(unset)");
+}
+
+TEST_CASE("The watchdog is wanted as the workers' environment says") {
+  AgentSpec spec = two_workers();
+  CHECK_FALSE(watchdog_pipe(spec, {{"TORCHELASTIC_TIMER_FILE", "/t"}}));
+  CHECK_FALSE(watchdog_pipe(spec, {{"TORCHELASTIC_ENABLE_FILE_TIMER", "0"}}));
+  CHECK(watchdog_pipe(spec, {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}}) == "");
+  CHECK(watchdog_pipe(spec, {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}, {"TORCHELASTIC_TIMER_FILE", "/t"}}) ==
+        "/t");
+  spec.environment = {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}};
+  CHECK(watchdog_pipe(spec, {}) == "");
+  spec.environment.clear();
+  spec.unset_environment = {"TORCHELASTIC_ENABLE_FILE_TIMER"};
+  CHECK_FALSE(watchdog_pipe(spec, {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}}));
+}
+
+TEST_CASE("Workers find the watchdog's pipe, and without one what they would inherit") {
+  const Environment inherited{{"TORCHELASTIC_TIMER_FILE", "/outer"}};
+  const auto with = [&](const std::string& pipe) {
+    return value_of(worker_environment(two_workers(), place(), 0, 0, "", inherited, "", pipe),
+                    "TORCHELASTIC_TIMER_FILE");
+  };
+  CHECK(with("/tmp/p/timers") == "/tmp/p/timers");
+  CHECK(with("") == "/outer");
 }

@@ -14,6 +14,10 @@ GivenText given(const std::string& text) {
   return {text, "--flag"};
 }
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// Whether `parse` refuses `text` with a message that quotes it.
 template <typename Parse>
 bool refuses(Parse parse, const std::string& text) {
@@ -76,7 +80,7 @@ TEST_CASE("Streams for all ranks or for some") {
   }
 }
 
-TEST_CASE("Rendezvous configuration ignores keys it does not know") {
+TEST_CASE("Rendezvous configuration takes the keys that torchrun reads") {
   const RdzvConf conf = parse_rdzv_conf(given("join_timeout=5, last_call_timeout=1,is_host=0"));
   CHECK(conf.join_timeout->count() == 5000);
   CHECK(conf.last_call_timeout->count() == 1000);
@@ -84,14 +88,47 @@ TEST_CASE("Rendezvous configuration ignores keys it does not know") {
   CHECK_FALSE(parse_rdzv_conf(given("  ")).join_timeout);
   // PyTorch's own tests pass the text in literal quotes and expect success.
   const RdzvConf quoted = parse_rdzv_conf(given("'join_timeout=5,last_call_timeout=1,timeout=5'"));
-  CHECK_FALSE(quoted.join_timeout);
+  CHECK(quoted.join_timeout->count() == 5000);
   CHECK(quoted.last_call_timeout->count() == 1000);
-  CHECK(parse_rdzv_conf(given("a=b=c,join_timeout=3")).join_timeout->count() == 3000);
+  CHECK(quoted.timeout->text == "5");
+  CHECK(parse_rdzv_conf(given("\"join_timeout=7\"")).join_timeout->count() == 7000);
+  CHECK(parse_rdzv_conf(given("etcd_prefix=b=c,join_timeout=3")).join_timeout->count() == 3000);
   for (const char* bad :
-       {"key", "key=", "=value", "a=b,", "join_timeout=x", "join_timeout=0", "last_call_timeout=-1"}) {
+       {"join_timeout", "join_timeout=", "=value", "rank=1,", "join_timeout=x", "join_timeout=0",
+        "last_call_timeout=-1", "'join_timeout=5", "'", "join_timeout='5'"}) {
     CAPTURE(bad);
     CHECK(refuses(parse_rdzv_conf, bad));
   }
+}
+
+TEST_CASE("Keys of torchrun's that have nothing to say here are kept, for a message") {
+  const RdzvConf conf = parse_rdzv_conf(given(
+      "close_timeout=1,heartbeat_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=1,read_timeout=1,"
+      "cas_backoff_max_seconds=0.5,use_libuv=1,rank=0,store_type= TCP "
+      ",protocol=https,ssl_cert=a,ssl_cert_key=b,"
+      "ca_cert=c,etcd_prefix=d,cert=e,key=f,cacert=g,join_timeout=4"));
+  CHECK(conf.without_effect.size() == 17);
+  CHECK(conf.without_effect.front() == "close_timeout");
+  CHECK(conf.join_timeout->count() == 4000);
+  CHECK(parse_rdzv_conf(given("join_timeout=5")).without_effect.empty());
+}
+
+TEST_CASE("An unknown key is refused with the nearest one") {
+  const auto error_of = [](const std::string& text) -> std::string {
+    try {
+      parse_rdzv_conf(given(text));
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(error_of("join_timeut=5") ==
+        "--flag=join_timeut=5: 'join_timeut' is no key of a rendezvous; did you mean 'join_timeout'?");
+  CHECK(contains(error_of("read_timeout=1,close_timout=5"), "did you mean 'close_timeout'?"));
+  CHECK(contains(error_of("colour=red"),
+                 "'colour' is no key of a rendezvous; those that are used are join_timeout"));
+  CHECK(contains(error_of("store_type=file"), "--flag store_type=file: nodes meet over the network here"));
+  CHECK(contains(error_of("store_type=hash"), "--flag store_type=hash"));
 }
 
 TEST_CASE("Signals by name") {

@@ -6,6 +6,9 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <string>
+
 using namespace muster::launcher;
 using muster::agent::NodeOutcome;
 using muster::agent::NodeReport;
@@ -94,6 +97,37 @@ TEST_CASE("A success says nothing, unless something is worth knowing") {
   report.notes = {"log of rank 0 is cut"};  // said by the agent when it happened
   CHECK(to_text(make_exit_report(job(), {report}, {})) ==
         "muster: note: left running by a worker, ended by us: 4711 sleep\n");
+}
+
+TEST_CASE("Of many processes that were left running, the first are named and the rest counted") {
+  NodeReport report = node(NodeOutcome::succeeded, {worker(0, kSucceeded, exited(0), 1)});
+  for (int pid = 1001; pid <= 1200; ++pid) report.leftovers.push_back(std::to_string(pid) + " sleep");
+  const std::string text = to_text(make_exit_report(job(), {report}, {}));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 6);
+  CHECK(text.find("ended by us: 1005 sleep\n") != std::string::npos);
+  CHECK(text.find("1006") == std::string::npos);
+  CHECK(text.ends_with(
+      "muster: note: and 195 more left running by a worker, ended by us; --report FILE names all\n"));
+  CHECK(to_json(make_exit_report(job(), {report}, {})).find("1200 sleep") != std::string::npos);
+  report.outcome = NodeOutcome::failed;
+  report.workers = {worker(0, kFailed, exited(3), 1)};
+  CHECK(to_text(make_exit_report(job(), {report}, {})).find("  leftover   and 195 more") !=
+        std::string::npos);
+}
+
+TEST_CASE("A limit that the kernel enforced is named, and not taken for a lack of memory") {
+  auto root = worker(0, kFailed, killed_by(SIGKILL), 1);
+  const auto advice = [&root] {
+    return make_exit_report(job(), {node(NodeOutcome::failed, {root})}, {}).advice;
+  };
+  CHECK(advice().find("out-of-memory") != std::string::npos);
+  root.cpu_limit_s = 3600;
+  CHECK(advice() == "it used up its limit of 3600 s of CPU time: raise it (ulimit -t)");
+  root.cpu_limit_s = 0;
+  root.status = killed_by(SIGXCPU);
+  CHECK(advice().find("ulimit -t") != std::string::npos);
+  root.status = killed_by(SIGXFSZ);
+  CHECK(advice().find("ulimit -f") != std::string::npos);
 }
 
 TEST_CASE("Text of a failure with a traceback") {
@@ -205,4 +239,16 @@ TEST_CASE("Long quotes are cut at the front and many failures are counted") {
   CHECK(contains(text, "  last lines (60 earlier lines left out)\n    | line 60\n"));
   CHECK(contains(text, "    | line 99\n"));
   CHECK(contains(text, "rank 8 (exit code 1); and 11 more\n"));
+}
+
+TEST_CASE("A worker that a watchdog timer ended is named with the timer, and not with the memory") {
+  NodeReport reported = failed_with(killed_by(SIGKILL));
+  reported.workers[1].watchdog = "the watchdog timer 'epoch' of rank 1 expired after 60.0 s";
+  const ExitReport report = make_exit_report(job(), {reported}, {});
+  CHECK(report.exit_code == 137);
+  CHECK(contains(report.cause,
+                 ": killed by SIGKILL: the watchdog timer 'epoch' of rank 1 expired after 60.0 s"));
+  CHECK(contains(report.advice, "expires(after=...)"));
+  CHECK(contains(to_json(report), "\"watchdog\": \"the watchdog timer 'epoch' of rank 1"));
+  CHECK_FALSE(contains(to_text(report), "out-of-memory"));
 }

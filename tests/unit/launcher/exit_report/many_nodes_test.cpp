@@ -120,7 +120,25 @@ TEST_CASE("A host that the job could do without changes no exit code, and is nam
 
   HostFailure lost{"n1", "the agent process was lost", "", true, true};
   CHECK(report_of({good}, with_hosts({lost})).exit_code == 0);
-  CHECK(report_of({stopped_on("n0", 0, "n1")}, with_hosts({lost})).exit_code == 125);
+  const ExitReport no_restart = report_of({stopped_on("n0", 0, "n1")}, with_hosts({lost}));
+  CHECK(no_restart.exit_code == 125);
+  CHECK(no_restart.cause == "n1 was lost: the agent process was lost; no restart is left (--max-restarts 0)");
+  lost.cause = "node n1 is lost: silent for 5000 ms; no restart is left (--max-restarts 0)";
+  CHECK(report_of({stopped_on("n0", 0, "n1")}, with_hosts({lost})).cause == lost.cause);
+}
+
+TEST_CASE("A node that somebody told to stop says which of our processes that was") {
+  NodeReport told = on("n1", node(NodeOutcome::stopped, {}));
+  told.error = "the guardian process of n1 was told to stop by SIGHUP";
+  const NodeReport other = on("n0", node(NodeOutcome::stopped, {}));
+  const ExitReport report = report_of({other, told});
+  CHECK(report.exit_code == 125);
+  CHECK(report.cause == told.error);
+  // The launcher was told as well, and that is why the job ended.
+  JobEnd interrupted;
+  interrupted.cause = JobEnd::Cause::interrupted;
+  interrupted.signal = SIGTERM;
+  CHECK(report_of({other, told}, interrupted).exit_code == 143);
 }
 
 TEST_CASE("A node that gave up before the last round of an elastic job changes no exit code, and is named") {

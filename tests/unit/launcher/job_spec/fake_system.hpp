@@ -74,7 +74,9 @@ class FakeSystem : public System {
     return found == shebangs.end() ? "" : found->second;
   }
 
-  bool can_write_file(const std::string&) const override { return files_writable; }
+  std::string write_obstacle(const std::string&) const override {
+    return files_writable ? "" : "Read-only file system";
+  }
 
   StdinPolicy stdin_policy() const override { return StdinPolicy::inherit; }
 };

@@ -64,9 +64,20 @@ TEST_CASE("Kinds of files and their interpreters") {
   CHECK(system.shebang(directory / "tool") == "/bin/sh");
   CHECK(system.shebang(directory / "text").empty());
   CHECK(system.shebang(directory / "binary").empty());
-  CHECK(system.can_write_file(directory / "new"));
-  CHECK_FALSE(system.can_write_file(directory / "none/new"));
-  CHECK_FALSE(system.can_write_file(directory / "."));
+}
+
+TEST_CASE("Whether a file can be written is tried, and leaves nothing") {
+  const TemporaryDirectory directory;
+  const RealSystem system;
+  write_file(directory / "old", "kept", 0644);
+  CHECK(system.write_obstacle(directory / "new").empty());
+  CHECK(system.write_obstacle(directory / "old").empty());
+  CHECK(system.write_obstacle("/dev/null").empty());
+  CHECK(system.write_obstacle(directory / "none/new") == "No such file or directory");
+  CHECK(system.write_obstacle(directory / ".") == "Is a directory");
+  CHECK(system.write_obstacle("/proc/report.json") == "No such file or directory");
+  CHECK(system.write_obstacle(directory / std::string(300, 'x')) == "File name too long");
+  CHECK(std::distance(fs::directory_iterator(directory / "."), fs::directory_iterator()) == 1);
 }
 
 TEST_CASE("Job ids are UUIDs and differ") {

@@ -204,7 +204,71 @@ TEST_CASE("Output flags and their variables") {
   CHECK(resolve({"--log-dir=/dev/null", "true"}).spec.agent.output.log_dir.empty());
   CHECK(contains(error_of({"--log-dir=/dev/null", "--tee=3", "true"}), "--log-dir=/dev/null"));
   system.files_writable = false;
-  CHECK(contains(error_of({"--report=/x/y", "true"}, system), "--report=/x/y cannot be written"));
+  CHECK(contains(error_of({"--report=/x/y", "true"}, system),
+                 "--report=/x/y cannot be written (Read-only file system)"));
+}
+
+TEST_CASE("A local rank that no node has is refused where streams are chosen") {
+  for (const char* flag : {"--redirects", "--tee", "--local-ranks-filter"}) {
+    CAPTURE(flag);
+    const bool filter = std::string(flag) == "--local-ranks-filter";
+    const auto choose = [filter](const std::string& rank) {
+      return "0" + std::string(filter ? "," : ":3,") + rank + (filter ? "" : ":1");
+    };
+    CHECK(contains(error_of({flag, choose("2"), "--nproc-per-node=2", "true"}),
+                   std::string(flag) + "=" + choose("2") +
+                       ": there is no local rank 2; a node has at most 2 of them, from 0 to 1"));
+    CHECK(error_of({flag, choose("1"), "--nproc-per-node=2", "true"}).empty());
+    // Of several hosts the largest counts; where each counts its own GPUs, nobody knows.
+    CHECK(error_of({flag, choose("3"), "-H", "node7:1,n1:4", "true"}).empty());
+    CHECK(contains(error_of({flag, choose("4"), "-H", "node7:1,n1:4", "true"}), "no local rank 4"));
+    CHECK(error_of({flag, choose("4"), "-H", "node7,n1", "--nproc-per-node=gpu", "true"}).empty());
+    const Arguments meeting = {"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:7", "true"};
+    Arguments peer = {flag, choose("6"), "--nproc-per-node=cpu"};
+    peer.insert(peer.end(), meeting.begin(), meeting.end());
+    CHECK(error_of(peer).empty());
+    peer[2] = "--nproc-per-node=6";
+    CHECK(contains(error_of(peer), "no local rank 6"));
+  }
+}
+
+TEST_CASE("Keys of --rdzv-conf without effect are named once, for those who ask") {
+  const ResolvedJob job = resolve({"--rdzv-conf=close_timeout=3,join_timeout=5,read_timeout=1", "true"});
+  CHECK(job.notices.empty());
+  REQUIRE(job.details.size() == 1);
+  CHECK(contains(job.details[0], "--rdzv-conf: close_timeout, read_timeout have no effect"));
+  CHECK(resolve({"--rdzv-conf=join_timeout=5", "true"}).details.empty());
+}
+
+TEST_CASE("An endpoint at any free port is a job of this node, where one is enough") {
+  for (const char* nodes : {"1", "1:1", "1:4"}) {
+    CAPTURE(nodes);
+    const ResolvedJob job =
+        resolve({"--nnodes", nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "true"});
+    CHECK(job.spec.form == StartForm::local);
+    CHECK(job.spec.rdzv_backend == "c10d");
+    CHECK(job.spec.agent.min_nodes == 1);
+    CHECK(job.spec.agent.max_nodes == 1);
+    CHECK(job.spec.agent.store.port == 0);
+    CHECK(job.notices.size() == (std::string(nodes) == "1:4" ? 1 : 0));
+  }
+  for (const char* nodes : {"2", "2:4"})
+    CHECK(
+        contains(error_of({"--nnodes", nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "true"}),
+                 "a free port of this host is one that no other host knows"));
+}
+
+TEST_CASE("An id that the nodes could not tell each other is refused") {
+  for (const char* id : {"x\ny", "\x7f", "\x1b[2J", "\xc2\x9b", "\xff", "a\xc3"}) {
+    CAPTURE(id);
+    CHECK(contains(error_of({"--rdzv-id", id, "true"}), "--rdzv-id="));
+  }
+  CHECK(error_of({"--rdzv-id",
+                  "j\xc3\xb6"
+                  "b 7/a",
+                  "true"})
+            .empty());
+  CHECK(error_of({"--standalone", "--rdzv-id", "x\ny", "true"}).empty());
 }
 
 TEST_CASE("Virtual local ranks need an entry of CUDA_VISIBLE_DEVICES for each worker") {
@@ -218,7 +282,7 @@ TEST_CASE("Virtual local ranks need an entry of CUDA_VISIBLE_DEVICES for each wo
 }
 
 TEST_CASE("The agent's part of a dry run reads back as the agent's spec") {
-  const JobSpec spec = resolve({"--tee=0:3,11:1", "--nproc-per-node=2", "--local-ranks-filter=0,1",
+  const JobSpec spec = resolve({"--tee=0:3,11:1", "--nproc-per-node=12", "--local-ranks-filter=0,1",
                                 "--duplicate-stdout-filters=a,b", "train.py", "$$", "\xff"})
                            .spec;
   const std::string text = to_json(spec);

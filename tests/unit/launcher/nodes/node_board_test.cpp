@@ -119,6 +119,20 @@ TEST_CASE("Nodes beyond those that are needed may fail to start") {
   CHECK(without_coordinator.stopping());
 }
 
+TEST_CASE("A lost node that the job could do without takes a restart") {
+  for (const bool may_restart : {true, false}) {
+    NodeBoard board(names(3), 2, may_restart);
+    for (std::size_t i = 0; i < 3; ++i) {
+      board.starting(i, kStart);
+      board.greeted(i);
+    }
+    CHECK(board.lost(2, {"", "gone", "", false}).empty());
+    const std::string text = board.spared_text();
+    CHECK(text.find("2 of 3 nodes are left, and --nnodes asks for 2 at least") != std::string::npos);
+    CHECK((text.find("no restart is left (--max-restarts 0)") == std::string::npos) == may_restart);
+  }
+}
+
 TEST_CASE("A node that is lost ends the others") {
   NodeBoard board = started(3, 3);
   board.greeted(0);

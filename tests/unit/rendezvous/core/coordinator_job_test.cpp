@@ -147,7 +147,7 @@ TEST_CASE("An elastic job goes on after a loss so long as it may restart") {
   CHECK(desk.sent<RoundResult>(1)->restarts == 1);
   desk.cut(2);
   CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
-  CHECK(contains(desk.sent<RoundEnd>(1)->text, "no restart is left of 1"));
+  CHECK(contains(desk.sent<RoundEnd>(1)->text, "no restart is left (--max-restarts 1)"));
 }
 
 TEST_CASE("An elastic job with too few nodes waits for a newcomer, until the join timeout") {

@@ -8,7 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <string>
+#include <thread>
 
 using muster::Collective;
 using muster::Error;
@@ -100,9 +104,24 @@ TEST_CASE("kill and stop strike the process, at once or later") {
 }
 
 TEST_CASE("a fault that is due later does not strike after the end of the world") {
+  const auto threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  // A thread that was joined may be listed for a moment.
+  const auto becomes = [&threads](std::ptrdiff_t count) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (threads() != count && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    return threads() == count;
+  };
+  const auto before = threads();
+  const auto began = std::chrono::steady_clock::now();
   {
     Injector injector(parse_faults("kill+3600000@0:barrier", 1), 0);
     injector.at(point_of(Collective::barrier));
+    CHECK(threads() == before + 1);  // it waits there for its time
   }
-  SUCCEED("ended at once, and alive");
+  // Neither it nor anybody else is left that could strike, long before it was due.
+  CHECK(becomes(before));
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes(30));
 }

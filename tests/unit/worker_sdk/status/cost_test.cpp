@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the status of a call costs: promised are less than 0.2 us.
 #include "tests/support/catch.hpp"
+#include "tests/support/promise.hpp"
 #include "worker_sdk/status/status_writer.hpp"
 
 #include <algorithm>
@@ -11,13 +12,21 @@ using namespace muster::status;
 
 namespace {
 
-// Ten times what is promised. Where every access is instrumented only a call of the kernel would show: the
-// thread sanitizer alone takes 2 to 8 us for it, as the processor is.
+// Where every access is instrumented only a call of the kernel would show: the thread sanitizer alone takes 2
+// to 8 us for it, as the processor is.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr double kMostNs = 40'000;
+constexpr double kPromisedSeconds = 4e-6;
 #else
-constexpr double kMostNs = 2000;
+constexpr double kPromisedSeconds = 0.2e-6;
 #endif
+
+/// Nanoseconds of two looks at the clock, which some virtual machines make slow.
+double clock_ns(std::uint64_t calls) {
+  const std::uint64_t begin = monotonic_ns();
+  std::uint64_t end = begin;
+  for (std::uint64_t i = 0; i < 2 * calls; ++i) end = monotonic_ns();
+  return static_cast<double>(end - begin) / static_cast<double>(calls);
+}
 
 }  // namespace
 
@@ -30,6 +39,7 @@ TEST_CASE("a call is written down in a fraction of a microsecond") {
   // Calls of few elements look at the clock's last tick, those of many at the clock.
   for (const std::uint64_t count : {1000U, 1000000U}) {
     double best = 1e9;
+    double clock = 0;
     Call call;
     call.collective = Collective::all_reduce;
     call.count = count;
@@ -41,8 +51,9 @@ TEST_CASE("a call is written down in a fraction of a microsecond") {
         group->completed(call);
       }
       best = std::min(best, static_cast<double>(monotonic_ns() - begin) / kCalls);
+      if (count >= 1'000'000) clock = std::max(clock, clock_ns(kCalls));
     }
     std::printf("status of a call of %llu elements: %.0f ns\n", static_cast<unsigned long long>(count), best);
-    CHECK(best < kMostNs);
+    CHECK(muster::test::late("the status of a call", kPromisedSeconds, {best * 1e-9}, clock * 1e-9) == "");
   }
 }

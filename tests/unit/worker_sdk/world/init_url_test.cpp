@@ -54,6 +54,20 @@ TEST_CASE("the note in a meeting file, and texts that are none") {
   CHECK_FALSE(MeetingNote::from_text(text + std::string(5000, '\n')));
 }
 
+TEST_CASE(
+    "a store that is found through a file is served where those who may connect are, else on loopback") {
+  const std::vector<std::string> addresses = {"192.0.2.7", "10.1.2.3", "fd00::3"};
+  const auto address = [&](const std::string& list) {
+    return serving_address(addresses, parse_allow_list("the list", list));
+  };
+  CHECK(address("") == "127.0.0.1");
+  CHECK(address("10.1.2.4,10.1.2.3") == "10.1.2.3");
+  CHECK(address("10.0.0.0/8,192.0.2.0/24") == "192.0.2.7");
+  CHECK(address("fd00::/8") == "fd00::3");
+  CHECK(address("172.16.0.0/12") == "127.0.0.1");
+  CHECK(serving_address({}, parse_allow_list("the list", "10.0.0.0/8")) == "127.0.0.1");
+}
+
 StoreRequest request(Launcher launcher, int local_size, int nodes) {
   StoreRequest result;
   result.place.launcher = launcher;

@@ -87,6 +87,16 @@ double apart(const std::vector<float>& wanted, const std::vector<float>& got) {
   return std::sqrt(difference / length);
 }
 
+/// How far rounding to eight bits may take the gradients of a layer that has `above` others behind it, of
+/// `layers` in all. Each rounding on the way there and back is off by 2^-8 at most. And of the values before
+/// a ReLU or a maximum, about three in 2^8 are so near to the other side that they change it: what they carry
+/// is there or not, which makes the root of that share in the length.
+double bf16_bound(std::size_t above, std::size_t layers) {
+  constexpr double kRounding = 1.0 / 256;
+  return static_cast<double>(layers + above) * kRounding +
+         std::sqrt(3 * static_cast<double>(above) * kRounding);
+}
+
 }  // namespace
 
 TEST_CASE("a network on a device computes what the CPU's does", "[gpu]") {
@@ -138,8 +148,9 @@ TEST_CASE("in bf16 a network stays near the one in 32 bits", "[gpu]") {
   CHECK(apart(wanted.logits, got.logits) < 0.02);
   for (std::size_t i = 0; i < cpu.gradients.size(); ++i) {
     CAPTURE(cpu.spec.parameters[i].name);
-    // The winner of a window of pooling is another one where two are equal in eight bits.
-    CHECK(apart(cpu.gradients[i], device.gradients[i]) < 0.25);
+    // Weights and biases take turns. Found: 0.005, 0.10, 0.10 and 0.15, from the last layer to the first.
+    const std::size_t layers = cpu.gradients.size() / 2;
+    CHECK(apart(cpu.gradients[i], device.gradients[i]) < bf16_bound(layers - 1 - i / 2, layers));
   }
 }
 

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody meets who configures the tree for the first time: presets, defaults, and packages that are not there."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import interop
+from installed import cached
+
+# Open MPI's programs as a distribution packs them without mpi.h: mpicc is there and names a folder that is not.
+MPICC = """#!/bin/sh
+case "$1" in
+  -showme:version) echo "mpicc: Open MPI 4.1.4 (Language: C)" ;;
+  -showme:compile | -showme:incdirs) echo "-I/nowhere/openmpi/include" ;;
+  -showme:link) echo "-L{folder} -lmpi" ;;
+  -showme:libdirs) echo "{folder}" ;;
+  -showme:libs) echo mpi ;;
+  -showme*) ;;
+  *) exec cc -I/nowhere/openmpi/include "$@" ;;
+esac
+"""
+
+
+def without(*packages):
+    return [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in packages]
+
+
+class Configure(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="muster-configure-")
+        self.addCleanup(folder.cleanup)
+        self.tree = os.path.join(folder.name, "tree")
+        self.folder = folder.name
+
+    def configure(self, *arguments, check=True, **environment):
+        return interop.run(["cmake", "-S", interop.ROOT, "-B", self.tree, *arguments], check=check, timeout=240, **environment)
+
+    def test_without_a_build_type(self):
+        """As `cmake -B build`: optimized, and a warning of a newer compiler stops nobody."""
+        self.configure("-DMUSTER_BUILD_TOOLS=OFF")
+        self.assertEqual(cached("CMAKE_BUILD_TYPE", self.tree), "RelWithDebInfo")
+        self.assertEqual(cached("MUSTER_WARNINGS_AS_ERRORS", self.tree), "OFF")
+
+    def test_warnings_are_errors_for_developers_only(self):
+        for preset, expected in (("release", False), ("debug", False), ("asan", True), ("tsan", True)):
+            with self.subTest(preset):
+                said = self.configure("--preset", preset, "-N").stdout
+                self.assertIn("CMAKE_BUILD_TYPE", said)
+                self.assertEqual('MUSTER_WARNINGS_AS_ERRORS="ON"' in said, expected, said)
+
+    def test_mpi_programs_without_headers(self):
+        mpicc = os.path.join(self.folder, "mpicc")
+        with open(mpicc, "w", encoding="utf-8") as file:
+            file.write(MPICC.format(folder=self.folder))
+        os.chmod(mpicc, 0o755)
+        os.symlink(mpicc, os.path.join(self.folder, "mpiexec"))
+        subprocess.run(["cc", "-shared", "-o", os.path.join(self.folder, "libmpi.so"), "-x", "c", "/dev/null"], check=True)
+        said = self.configure("-DMUSTER_BUILD_TOOLS=OFF", PATH=self.folder + ":" + os.environ["PATH"]).stdout
+        self.assertIn(f"The backend mpi is not built: {mpicc} finds no mpi.h", said)
+
+    def test_clang_knows_the_flags_of_single_files(self):
+        """They stand beside the loops that are compiled for one instruction set, and g++ has warnings of its own."""
+        if shutil.which("clang++") is None:
+            self.skipTest("no clang++")
+        self.configure("-G", "Ninja", "-DMUSTER_BUILD_TOOLS=OFF", "-DMUSTER_WARNINGS_AS_ERRORS=ON", "-DCMAKE_C_COMPILER=clang",
+                       "-DCMAKE_CXX_COMPILER=clang++")
+        interop.run(["cmake", "--build", self.tree, "--target",
+                     "worker_sdk/comm/CMakeFiles/muster_comm.dir/reduce_kernels_base.cpp.o"], timeout=240)
+
+    def test_the_launcher_alone(self):
+        """It needs neither oneDNN nor what comes with it; who has no oneDNN is told so."""
+        absent = without("dnnl", "OpenCL", "OpenMP")
+        self.configure("-DMUSTER_BUILD_TRAINER=OFF", *absent)
+        result = self.configure("-DMUSTER_BUILD_TRAINER=ON", "-DMUSTER_BUILD_TESTS=OFF", *without("dnnl"), check=False)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertRegex(re.sub(r"\s+", " ", result.stderr), r"dnnl was not found .*-DMUSTER_BUILD_TRAINER=OFF builds without")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step that a program tells stands in the report of a failure. usage: step_test.py <worker>..."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
+RANKS, LIMIT_S = 3, 60
+
+
+def check(condition, what, details):
+    if not condition:
+        raise AssertionError(f"{what}\n{details}")
+
+
+def step_of_a_failed_rank(worker):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.json")
+        job = subprocess.run([MUSTER, "run", "--nproc-per-node", str(RANKS), "--report", path, worker],
+                             env={**os.environ, "MUSTER_FAULT": "kill@1:all_reduce:2"}, capture_output=True, text=True,
+                             timeout=LIMIT_S, check=False)
+        check(job.returncode == 137, f"exit code {job.returncode}", job.stderr)
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+    root = report["root_cause"]
+    check(root["rank"] == 1 and root["call"]["step"] == 12, f"another rank or step: {root}", job.stderr)
+    for other in report["nodes"][0]["workers"]:
+        # The others may not have come out of the first call yet.
+        check(other["call"]["step"] - 10 * other["rank"] in (1, 2), f"another step: {other}", job.stderr)
+    print("ok", os.path.basename(worker))
+
+
+def main():
+    for worker in sys.argv[1:]:
+        step_of_a_failed_rank(worker)
+
+
+if __name__ == "__main__":
+    main()

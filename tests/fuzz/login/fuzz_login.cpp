@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/login/login_check.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  check_login_input({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

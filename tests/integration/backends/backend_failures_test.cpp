@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that die, stop or stay away, and backends that are not there, without shared memory to tell of it.
+#include "catch.hpp"
+#include "tests/integration/backends/world.hpp"
+#include "tests/support/promise.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+namespace muster {
+namespace {
+
+using std::chrono::milliseconds;
+using test::RankProcesses;
+using test::RankResult;
+using test::StoreProcess;
+
+bool has(const RankResult& result, const std::string& part) {
+  return result.text.find(part) != std::string::npos;
+}
+
+/// Ranks 0 and 1 on host a, 2 and 3 on host b where the backend knows hosts.
+std::unique_ptr<ProcessGroup> make(StoreClient& store, int rank, const std::string& backend,
+                                   milliseconds timeout) {
+  ProcessGroupOptions group;
+  group.timeout = timeout;
+  group.join_timeout = milliseconds(50'000);
+  SelectOptions options = test::world_of(backend, rank, 4, group);
+  if (backend == "hierarchical") options.host = rank < 2 ? "a" : "b";
+  return test::make_world(store, options);
+}
+
+/// Kills that rank of four, while the others wait for it; `took` gets the seconds after which each of them
+/// knew.
+void kill_one(const std::string& backend, int victim, std::vector<double>& took) {
+  const StoreProcess store;
+  RankProcesses ranks(4, store.port(), [&](int rank, StoreClient& keys) {
+    const auto group = make(keys, rank, backend, milliseconds(50'000));
+    std::vector<float> data(300'000);
+    for (int call = 0;; ++call) {
+      if (rank == victim && call == 3) test::signal_parent();
+      if (rank == victim && call == 3) pause();
+      group->all_reduce(data.data(), data.size(), DataType::f32, ReduceOp::sum);
+    }
+    return std::string();
+  });
+  ranks.wait_for_signal(victim);
+  const double killed_at = test::monotonic_seconds();
+  ranks.kill_rank(victim);
+  const auto results = ranks.wait();
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank == victim) continue;
+    const RankResult& result = results[static_cast<std::size_t>(rank)];
+    INFO(backend << ", victim " << victim << ", rank " << rank << ": " << result.text);
+    CHECK(result.code == ErrorCode::peer_lost);
+    CHECK(has(result, "died"));
+    // All ranks give the same account of it.
+    CHECK(result.text == results[victim == 0 ? 1 : 0].text);
+    took.push_back(result.ended_at - killed_at);
+  }
+}
+
+TEST_CASE("a killed rank is reported at once on all others") {
+  const std::string backend = GENERATE("gloo", "hierarchical");
+  std::vector<double> took;
+  for (const int victim : {0, 1, 3}) kill_one(backend, victim, took);
+  CHECK(test::late(backend + ": a rank is killed", 0.1, took) == "");
+}
+
+TEST_CASE("a rank that is stopped is named at the deadline") {
+  const std::string backend = GENERATE("gloo", "hierarchical");
+  const StoreProcess store;
+  RankProcesses ranks(4, store.port(), [&](int rank, StoreClient& keys) {
+    const auto group = make(keys, rank, backend, milliseconds(3'000));
+    group->barrier();
+    if (rank == 2) test::signal_parent();
+    if (rank == 2) raise(SIGSTOP);
+    std::vector<float> data(1'000);
+    group->all_reduce(data.data(), data.size(), DataType::f32, ReduceOp::sum);
+    return std::string("no error");
+  });
+  ranks.wait_for_signal(2);
+  // The stopped one is killed when the others have ended.
+  std::vector<RankResult> results = ranks.wait_but(2);
+  for (const int rank : {0, 1, 3}) {
+    const RankResult& result = results[static_cast<std::size_t>(rank)];
+    INFO(backend << ", rank " << rank << ": " << result.text);
+    CHECK(result.code == ErrorCode::deadline);
+    CHECK(has(result, "waited 3000 ms"));
+    CHECK(has(result, "for rank 2 "));
+    CHECK(has(result, "all_reduce of 1000 x f32"));
+    if (backend == "gloo")
+      CHECK(has(result, "these wait: rank 0 (host here), rank 1 (host here), rank 3 (host here)"));
+  }
+}
+
+TEST_CASE("an abort reaches ranks that wait on another host") {
+  const std::string backend = GENERATE("gloo", "hierarchical");
+  const StoreProcess store;
+  const auto results = test::run_processes(4, store.port(), [&](int rank, StoreClient& keys) {
+    const auto group = make(keys, rank, backend, milliseconds(50'000));
+    if (rank == 3) group->abort("no more data");
+    for (;;) group->barrier();
+    return std::string();
+  });
+  for (const RankResult& result : results) {
+    INFO(backend << ": " << result.text);
+    CHECK(result.code == ErrorCode::aborted);
+    CHECK(has(result, "aborted by rank 3: no more data"));
+  }
+}
+
+TEST_CASE("an abort between hosts reaches the ranks of the host when the store is gone") {
+  auto store = std::make_unique<StoreProcess>();
+  RankProcesses ranks(4, store->port(), [&](int rank, StoreClient& keys) {
+    const auto group = make(keys, rank, "hierarchical", milliseconds(100'000));
+    group->barrier();
+    if (rank < 2) return std::string("left");
+    if (rank == 2) {
+      test::signal_parent();
+      try {
+        keys.wait({"never"}, milliseconds(60'000));
+      } catch (const Error&) {
+        group->abort("no more data");
+      }
+      // It makes no call that could find the failure, and is killed when the others have ended.
+      for (;;) pause();
+    }
+    for (;;) group->barrier();
+  });
+  ranks.wait_for_signal(2);
+  store.reset();
+  const double gone_at = test::monotonic_seconds();
+  const RankResult result = ranks.wait_but(2)[3];
+  INFO(result.text);
+  CHECK(result.code == ErrorCode::aborted);
+  CHECK(has(result, "aborted by rank 2: no more data"));
+  CHECK(result.ended_at - gone_at < 30);
+}
+
+TEST_CASE("a backend that one rank does not have is an error on all, and says what to install") {
+  const StoreProcess store;
+  const auto results = test::run_processes(3, store.port(), [](int rank, StoreClient& keys) {
+    if (rank == 1) setenv("MUSTER_PLUGIN_PATH", "/nonexistent", 1);
+    test::make_world(keys, test::world_of("gloo", rank, 3));
+    return std::string();
+  });
+  for (const RankResult& result : results) {
+    INFO(result.text);
+    CHECK(result.code == ErrorCode::unsupported);
+    CHECK(has(result, "rank 1 (host here) cannot use the backend 'gloo'"));
+    CHECK(has(result, "/nonexistent/libmuster_gloo.so"));
+    CHECK(has(result, "libgloo0"));
+  }
+}
+
+TEST_CASE("a rank that cannot join a group says why on all others at once") {
+  const StoreProcess store;
+  const double start = test::monotonic_seconds();
+  const auto results = test::run_processes(3, store.port(), [](int rank, StoreClient& keys) {
+    if (rank == 1) setenv("MUSTER_SOCKET_IFNAME", "nothing0", 1);
+    ProcessGroupOptions group;
+    group.timeout = milliseconds(100'000);
+    test::make_world(keys, test::world_of("gloo", rank, 3, group));
+    return std::string("no error");
+  });
+  for (const RankResult& result : results) {
+    INFO(result.text);
+    CHECK(result.code == ErrorCode::invalid_argument);
+    CHECK(has(result, "rank 1: the network interface 'nothing0' is not there"));
+    CHECK(result.ended_at - start < 30);
+  }
+}
+
+TEST_CASE("an unknown backend and two different ones are errors on all") {
+  const StoreProcess store;
+  const auto unknown = test::run_processes(2, store.port(), [](int rank, StoreClient& keys) {
+    test::make_world(keys, test::world_of("carrier_pigeon", rank, 2));
+    return std::string();
+  });
+  for (const RankResult& result : unknown) {
+    CHECK(result.code == ErrorCode::invalid_argument);
+    CHECK(has(result, "carrier_pigeon"));
+  }
+  const StoreProcess other;
+  const auto mixed = test::run_processes(2, other.port(), [](int rank, StoreClient& keys) {
+    test::make_world(keys, test::world_of(rank == 0 ? "gloo" : "shm", rank, 2));
+    return std::string();
+  });
+  for (const RankResult& result : mixed) {
+    CHECK(result.code == ErrorCode::mismatch);
+    CHECK(has(result, "'gloo'"));
+    CHECK(has(result, "'shm'"));
+  }
+}
+
+TEST_CASE("auto is shared memory on one host and hierarchical on several") {
+  const int hosts = GENERATE(1, 2);
+  const StoreProcess store;
+  const auto results = test::run_processes(4, store.port(), [hosts](int rank, StoreClient& keys) {
+    // No NCCL, whatever this machine has.
+    SelectOptions options = test::world_of("auto", rank, 4);
+    options.host = rank * hosts / 4 == 0 ? "a" : "b";
+    const auto group = test::make_world(keys, options);
+    group->barrier();
+    return std::string(group->backend());
+  });
+  for (const RankResult& result : results) CHECK(result.text == (hosts == 1 ? "shm" : "hierarchical"));
+}
+
+TEST_CASE("who shares a host is what the launcher says, not the host's name") {
+  const bool numbered = GENERATE(true, false);
+  const StoreProcess store;
+  const auto results = test::run_processes(4, store.port(), [numbered](int rank, StoreClient& keys) {
+    SelectOptions options = test::world_of("auto", rank, 4);
+    options.host = "the same for all";
+    if (numbered) options.node = rank / 2;
+    const auto group = test::make_world(keys, options);
+    group->barrier();
+    return std::string(group->backend());
+  });
+  for (const RankResult& result : results) CHECK(result.text == (numbered ? "hierarchical" : "shm"));
+}
+
+TEST_CASE("a rank that does not come is named by those that choose a backend") {
+  const StoreProcess store;
+  const auto results = test::run_processes(3, store.port(), [](int rank, StoreClient& keys) {
+    if (rank == 1) return std::string();
+    keys.set("here " + std::to_string(rank), "1");
+    keys.get("here " + std::to_string(2 - rank));
+    ProcessGroupOptions group;
+    group.timeout = milliseconds(4000);
+    test::make_world(keys, test::world_of("gloo", rank, 3, group));
+    return std::string();
+  });
+  for (const int rank : {0, 2}) {
+    CHECK(results[static_cast<std::size_t>(rank)].code == ErrorCode::deadline);
+    CHECK(has(results[static_cast<std::size_t>(rank)], "for rank 1 to agree"));
+  }
+}
+
+}  // namespace
+}  // namespace muster

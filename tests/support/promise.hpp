@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times that docs/ and README promise, held to in tests: promise.py says by which rule, and what the figures
+// mean.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace muster::test {
+
+/// What is wrong with these seconds, of at least one try, where `clock` + `seconds` are promised; empty if
+/// the middle one is in its bound. Written down for the table of all promises in either case.
+std::string late(const std::string& name, double seconds, std::vector<double> took, double clock = 0);
+
+}  // namespace muster::test

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bounds of promises: what is late fails, what one accident holds up does not."""
+import contextlib
+import io
+import json
+import os
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+import promise
+
+os.environ.pop("MUSTER_TEST_PROMISES", None)  # none of these is a promise of the product
+
+
+def judged(seconds, took, factor=1.0, clock=0.0):
+    """Whether the figures are in their bound, at a SLACK of 3."""
+    with mock.patch.object(promise, "SLACK", 3), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            promise.judge("name", seconds, took, factor, clock)
+        except AssertionError:
+            return False
+    return True
+
+
+class Bounds(unittest.TestCase):
+    def test_the_middle_one_counts(self):
+        self.assertTrue(judged(1, [2.9, 0.1, 100]))
+        self.assertFalse(judged(1, [0.1, 3.1, 3.2]))
+        self.assertTrue(judged(1, [3]))
+        self.assertFalse(judged(1, [3.01]))
+
+    def test_a_slow_machine_may_take_longer_but_its_clocks_do_not(self):
+        self.assertTrue(judged(1, [5.9], factor=2))
+        self.assertFalse(judged(1, [6.1], factor=2))
+        self.assertTrue(judged(1, [10.9], factor=2, clock=5))
+        self.assertFalse(judged(1, [11.1], factor=2, clock=5))
+
+    def test_who_is_late_is_told_all_figures(self):
+        with contextlib.redirect_stdout(io.StringIO()), self.assertRaisesRegex(
+                AssertionError, r"too late: the end: 9\.000 s of 9\.000; promised 0\.6 s, bound \d"):
+            promise.judge("the end", 0.1, [9.0], 1.0, 0.5)
+
+    def test_a_change_that_makes_it_slower_is_seen(self):
+        """Ten times what is promised does not pass on the busiest machine, whatever it makes of the sleep itself."""
+        if promise.SLACK == 3:
+            with contextlib.redirect_stdout(io.StringIO()), self.assertRaises(AssertionError):
+                promise.promise("a nap", 0.02, lambda: nap(0.25))
+
+
+def nap(seconds):
+    begin = time.monotonic()
+    time.sleep(seconds)
+    return time.monotonic() - begin
+
+
+class Machine(unittest.TestCase):
+    def factor(self, spawn, message):
+        yardstick = promise.Yardstick()
+        yardstick.seconds = {"spawn": [spawn * promise.REFERENCE_S["spawn"]] * 10,
+                             "message": [message * promise.REFERENCE_S["message"]] * 10}
+        return yardstick.factor()
+
+    def test_the_slower_of_both_counts_between_one_and_the_cap(self):
+        self.assertEqual(self.factor(0.1, 0.2), 1)
+        self.assertAlmostEqual(self.factor(2, 1), 2)
+        self.assertAlmostEqual(self.factor(1, 3), 3)
+        self.assertEqual(self.factor(100, 1), promise.MOST_FACTOR)
+
+    def test_one_accident_is_no_slow_machine(self):
+        self.assertEqual(promise.usual([1] * 19 + [1000]), 1)
+        self.assertGreater(promise.usual([1] * 10 + [10] * 10), 4)
+
+    def test_it_is_measured(self):
+        yardstick = promise.Yardstick()
+        yardstick.look(spawns=3, messages=5)
+        self.assertEqual({name: len(seconds) for name, seconds in yardstick.seconds.items()}, {"spawn": 3, "message": 5})
+        self.assertTrue(all(0 < one for seconds in yardstick.seconds.values() for one in seconds))
+        self.assertTrue(1 <= yardstick.factor() <= promise.MOST_FACTOR)
+
+
+class Written(unittest.TestCase):
+    def test_a_line_for_each_promise_also_for_one_that_is_not_kept(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            path = os.path.join(folder, "promises")
+            with mock.patch.dict(os.environ, MUSTER_TEST_PROMISES=path), mock.patch("sys.argv", ["/x/suite/a_test.py", "case"]):
+                promise.kept("first", 1, [0.5, 0.25, 1])
+                with self.assertRaises(AssertionError):
+                    promise.kept("second", 0.001, [9], clock=0.002)
+            with open(path, encoding="utf-8") as file:
+                first, second = map(json.loads, file)
+        self.assertEqual([first[key] for key in ("suite", "name", "promise", "median", "tries")],
+                         ["suite/a_test case", "first", 1, 0.5, 3])
+        self.assertAlmostEqual(first["bound"], promise.SLACK * first["factor"])
+        self.assertEqual((second["name"], second["median"], second["promise"]), ("second", 9, 0.003))
+
+    def test_each_try_is_made(self):
+        tries = iter([0.1, 0.3, 0.2, 0.5, 0.4])
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(promise.promise("five", 1, lambda: next(tries), tries=5), 0.3)
+
+
+if __name__ == "__main__":
+    unittest.main()
