@@ -27,7 +27,7 @@ def machine():
 
 
 def revision():
-    result = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    result = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
     return result.stdout.strip() or "unknown revision"
 
 

@@ -4,9 +4,10 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: scripts/install_deps.sh [build|test|bench|all] [--dry-run]
+usage: scripts/install_deps.sh [launcher|build|test|bench|all] [--dry-run]
 
-  build      compiler, CMake and libraries: enough for scripts/quickstart.sh (default)
+  launcher   compiler, CMake and libraries for muster and the SDK alone (cmake -DMUSTER_BUILD_TRAINER=OFF)
+  build      launcher, and oneDNN for muster-train: enough for scripts/quickstart.sh (default)
   test       build, and what scripts/test.sh uses
   bench      build, and the peers that scripts/bench.sh measures against
   all        everything
@@ -20,7 +21,7 @@ set_name=build
 dry_run=false
 for argument in "$@"; do
   case "$argument" in
-    build | test | bench | all) set_name=$argument ;;
+    launcher | build | test | bench | all) set_name=$argument ;;
     --dry-run) dry_run=true ;;
     --help | -h)
       usage
@@ -45,12 +46,12 @@ if [ "$codename" = bookworm ]; then
   boost=libboost1.81-dev
 fi
 
-# Debian's oneDNN CMake package asks for OpenCL, though nothing of ours uses it.
-build_packages=(
+launcher_packages=(
   g++ cmake ninja-build git python3-minimal
   "$boost" nlohmann-json3-dev libspdlog-dev libcli11-dev libssl-dev libhwloc-dev
-  libdnnl-dev ocl-icd-opencl-dev opencl-c-headers opencl-clhpp-headers
 )
+# Debian's oneDNN CMake package asks for OpenCL, though nothing of ours uses it.
+trainer_packages=(libdnnl-dev ocl-icd-opencl-dev opencl-c-headers opencl-clhpp-headers)
 test_packages=(
   catch2 ccache python3 python3-venv procps pkgconf libgloo-dev openmpi-bin libopenmpi-dev
   iproute2 nftables openssh-server openssh-client
@@ -60,7 +61,8 @@ test_packages=(
 test_optional=(python3-torch numactl slurmctld slurmd slurm-client munge)
 bench_packages=(libgloo-dev openmpi-bin libopenmpi-dev redis-server libhiredis-dev iproute2 nftables openssh-server openssh-client)
 
-packages=("${build_packages[@]}")
+packages=("${launcher_packages[@]}")
+[ "$set_name" = launcher ] || packages+=("${trainer_packages[@]}")
 optional=()
 case "$set_name" in
   test)

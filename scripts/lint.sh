@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: format, clang-tidy, the tree's own rules, shell scripts, compile time.
+# Checks what the compiler does not: format, clang-tidy, the tree's own rules, shell scripts, the cost of a build, the commits of figures.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,7 +12,7 @@ usage: scripts/lint.sh [--all] [--no-tidy]
              commit before the last: none, because every file takes the better part of an hour)
   --no-tidy  everything but clang-tidy, a few seconds
 
-clang-tidy and the compile times need a configured build/release (cmake --preset release).
+clang-tidy needs a configured build/release (cmake --preset release), the cost of a build one that scripts/test.sh has built.
 TEXT
 }
 
@@ -126,14 +126,33 @@ run_tidy() {
     "$1" --quiet -p "$build" $2 --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-error 2>/dev/null
 }
 
-check_compile_times() {
-  [ ! -f "$build/.ninja_log" ] || python3 scripts/compile_times.py "$build" --limit 15
+check_build_cost() {
+  python3 scripts/build_cost.py check "$build"
+}
+
+# Every figure of the page can be made again: its commit is in this history.
+check_benchmark_commits() {
+  local commit commits code=0
+  git rev-parse --quiet --verify HEAD~1 >/dev/null || {
+    echo "not checked: this clone has no history"
+    return 0
+  }
+  echo "sections of docs/benchmarks.md without a commit of this history: $(grep -c '^Made .* on a commit that this history does not hold' docs/benchmarks.md)"
+  mapfile -t commits < <(sed -n 's/^Made [0-9-]* at \([^ ]*\) on .*/\1/p' docs/benchmarks.md | sort --unique)
+  for commit in "${commits[@]}"; do
+    git cat-file -e "$commit^{commit}" 2>/dev/null || {
+      echo "docs/benchmarks.md: $commit is no commit of this history: make its sections anew (scripts/bench.sh)"
+      code=1
+    }
+  done
+  return "$code"
 }
 
 check "format (clang-format)" check_format
 check "tree (scripts/check_tree.py)" python3 scripts/check_tree.py
 check "shell scripts (shellcheck)" check_shell
-check "compile time (at most 15 s a file, on the machine that set the limit)" check_compile_times
+check "processor time of the release build (scripts/build_cost.py)" check_build_cost
+check "commits of docs/benchmarks.md" check_benchmark_commits
 if [ "$tidy" != none ]; then
   check "clang-tidy ($tidy files)" check_tidy
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds, and runs every test there is.
+# Installs what the tests need, builds, and runs every test once, in the tree that suits it.
 # shellcheck disable=SC2317  # the functions are called through stage()
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -8,11 +8,16 @@ usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--quick]
 
-  --quick    the release tree without the tests labelled slow, and lint without clang-tidy: a few minutes
-  (nothing)  also the address and thread sanitizers, the fuzzers (30 s each) and clang-tidy
+  --quick    all in the release tree, without the tests labelled slow or timed, and lint without clang-tidy
+  (nothing)  also the trees with the address and undefined-behaviour sanitizers and with the thread sanitizer, and clang-tidy
 
-The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed. A test that fails is run once more,
-alone; if it passes then, it is named as unsteady and does not fail the run, unless a sanitizer reported or a program crashed.
+Each test runs in one tree: what computes or measures, and whole jobs, as users have them (build/release); all else under the address
+sanitizer (build/asan); groups, reducer, loader, writers and control port under the thread sanitizer as well (build/tsan). Fuzzers, mutants and the many repetitions
+are in scripts/soak.sh.
+
+The last lines are a table of what was promised and measured, the seconds that each room's tests took, and "N passed, N failed,
+N skipped"; the exit code is 0 only if nothing failed. A test that measures time (label timed) and fails is run once more, alone, and named as
+unsteady if it passes then; no other failure is excused.
 Tests with real images use MUSTER_TEST_CIFAR10 (default: ../shared/data/cifar-10-batches-bin) and are skipped without it.
 Tests with PyTorch use a virtual environment in build/venv, made once; they are skipped where PyPI cannot be reached.
 The NCCL plug-in is built where headers of NCCL and CUDA are found or can be fetched into build/cuda.
@@ -36,7 +41,8 @@ esac
 jobs=$(nproc)
 # What one clone compiled serves the next: paths count from here, whatever this folder is called.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
-results=build/results
+results=$PWD/build/results
+export MUSTER_TEST_PROMISES=$results/promises.jsonl
 failed_stages=()
 timings=()
 
@@ -54,75 +60,77 @@ stage() {
   [ "$outcome" = ok ]
 }
 
+# build TREE TARGET [OPTION...]
 build() {
-  cmake --preset "$1" -DMUSTER_BUILD_TESTS=ON -DMUSTER_BUILD_BENCHMARKS=OFF >build/"$1"-configure.log || {
-    cat build/"$1"-configure.log
+  local tree=$1 target=$2
+  shift 2
+  mkdir -p "build/$tree"
+  cmake --preset "$tree" -DMUSTER_BUILD_TESTS=ON -DMUSTER_BUILD_BENCHMARKS=OFF -DMUSTER_WARNINGS_AS_ERRORS=ON "$@" >"build/$tree-configure.log" || {
+    cat "build/$tree-configure.log"
     return 1
   }
-  cmake --build --preset "$1" --parallel "$jobs"
+  python3 scripts/build_cost.py record "build/$tree" cmake --build "build/$tree" --parallel "$jobs" --target "$target"
 }
 
-# run_ctest TREE: the few tests that fail are run again, alone: what happens once on a busy machine is told apart from what happens
-# always. scripts/test_summary.py holds both runs side by side and has the last word.
-run_ctest() {
-  local exclude='^$' first=$results/$1.xml again=$results/$1.again.xml said=$results/$1.log
-  $quick && exclude=slow
-  ctest --preset "$1" --label-exclude "$exclude" --parallel "$jobs" --no-tests=error --output-junit "$PWD/$first" |
-    tee "$said" && return
-  may_be_chance "$first" "$said" || return 1
-  printf '\nOnce more, alone:\n'
-  ctest --preset "$1" --rerun-failed --output-junit "$PWD/$again" || true
-  python3 scripts/test_summary.py "$first" "$again"
+# ctest_tree TREE NAME OPTION...: the results go to build/results/TREE.NAME.xml.
+ctest_tree() {
+  local tree=$1 name=$2
+  shift 2
+  ctest --preset "$tree" --test-output-size-passed 65536 --output-junit "$results/$tree.$name.xml" "$@"
 }
 
-# may_be_chance RESULTS OUTPUT: one to five tests have failed or taken too long, and there is no crash, no report of a sanitizer or a
-# fuzzer, and no test that could not be started.
-may_be_chance() {
-  local failures
-  failures=$(grep -c '<failure' "$1" 2>/dev/null) || return 1
-  [ "$failures" -le 5 ] || return 1
-  ! grep --extended-regexp '(ERROR|WARNING): ([A-Za-z]+Sanitizer|libFuzzer)|runtime error:' "$2" >/dev/null || return 1
-  ! sed -n '/^The following tests FAILED:/,$p' "$2" | grep --extended-regexp '^\s+[0-9]+ - ' |
-    grep --invert-match --extended-regexp ' \((Failed|Timeout|Skipped|Disabled)\)' >/dev/null
+# run_side_by_side TREE: what measures no time, several at once: most of a job's life is waiting.
+run_side_by_side() {
+  ctest --preset "$1" --show-only=json-v1 >"$results/$1.json"
+  ctest_tree "$1" tests --label-exclude "^(timed|soak$slow)$" --parallel $((jobs + 1)) --no-tests=error
 }
 
-# Tests run only when their tree was built; a tree that cannot be built is a failure of its own.
-test_tree() {
-  if stage "build $1" build "$1"; then
-    stage "test $1" run_ctest "$1" || true
-  fi
-}
-
-slowest_files() {
-  printf '\nSlowest files to compile (build/release):\n'
-  python3 scripts/compile_times.py build/release --top 5
+# run_timed TREE: what measures time, one by one; what fails is measured once more. scripts/test_summary.py has the last word.
+run_timed() {
+  ctest_tree "$1" timed --label-regex '^timed$' --no-tests=error && return
+  [ -s "$results/$1.timed.xml" ] || return 1
+  printf '\nOnce more:\n'
+  ctest_tree "$1" timed.again --label-regex '^timed$' --rerun-failed || true
 }
 
 mkdir -p "$results"
-rm -f "$results"/*.xml "$results"/*.log
-stage "packages" scripts/install_deps.sh test || exit 1
-stage "PyTorch (build/venv)" scripts/make_venv.sh || true
-stage "NCCL and CUDA headers (build/cuda)" scripts/fetch_cuda_headers.sh || true
-test_tree release
-slowest_files || true
+rm -f "$results"/*
+slow=
+if $quick; then
+  slow='|slow'
+fi
+stage "packages (downloads, not counted)" scripts/install_deps.sh test || exit 1
+stage "PyTorch in build/venv (downloads, not counted)" scripts/make_venv.sh || true
+stage "NCCL and CUDA headers in build/cuda (downloads, not counted)" scripts/fetch_cuda_headers.sh || true
+downloads_s=$SECONDS
+trees=()
+if $quick; then
+  stage "build release" build release all -DMUSTER_TESTS=all && trees+=(release)
+else
+  stage "build release" build release all -DMUSTER_TESTS=release && trees+=(release)
+  stage "build asan" build asan muster_tests && trees+=(asan)
+  stage "build tsan" build tsan muster_tests && trees+=(tsan)
+fi
+for tree in "${trees[@]}"; do
+  stage "test $tree" run_side_by_side "$tree" || true
+done
 if $quick; then
   stage "lint" scripts/lint.sh --no-tidy || true
 else
+  [ "${trees[0]:-}" != release ] || stage "test release, timed" run_timed release || true
   stage "lint" scripts/lint.sh || true
-  test_tree asan
-  test_tree tsan
-  test_tree fuzz
 fi
 
-printf '\nTime: %d s\n' "$SECONDS"
+printf '\nTime: %d s, and %d s of downloads and packages\n' $((SECONDS - downloads_s)) "$downloads_s"
 printf '%s\n' "${timings[@]}"
 if [ ${#failed_stages[@]} -gt 0 ]; then
   printf '\nFailed stages:\n'
   printf '  %s\n' "${failed_stages[@]}"
 fi
 echo
-shopt -s nullglob
 code=0
-python3 scripts/test_summary.py "$results"/*.xml || code=1
+partial=()
+! $quick || partial=(--partial)
+python3 scripts/test_summary.py "$results" --rooms tests/seconds.json "${partial[@]}" || code=1
 [ ${#failed_stages[@]} -eq 0 ] || code=1
 exit "$code"

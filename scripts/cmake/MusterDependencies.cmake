@@ -3,19 +3,40 @@ find_package(Threads REQUIRED)
 if(NOT MUSTER_BUILD_TOOLS)
   return()
 endif()
-find_package(Boost 1.81 REQUIRED)
-find_package(nlohmann_json 3.11 REQUIRED)
-find_package(spdlog 1.10 REQUIRED)
-find_package(CLI11 2.1 REQUIRED)
-find_package(dnnl CONFIG REQUIRED)
-find_package(OpenMP COMPONENTS CXX)
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW) # newer CMakes have no FindBoost, and Boost brings a package of its own
+endif()
+
+# muster_need(NAME HINT [VERSION]): where it is missing or too old, the configuration ends with what to do about it.
+macro(muster_need name hint)
+  find_package(${name} ${ARGN})
+  if(NOT ${name}_FOUND)
+    message(FATAL_ERROR "${name} ${ARGN} was not found (${hint}). scripts/install_deps.sh installs all that a build needs; "
+      "where the package is elsewhere, name its folder with -D${name}_ROOT=DIR.")
+  endif()
+endmacro()
+
+muster_need(Boost "Debian: libboost1.81-dev, or libboost-dev of a newer release" 1.81)
+muster_need(nlohmann_json "Debian: nlohmann-json3-dev" 3.11)
+muster_need(spdlog "Debian: libspdlog-dev" 1.10)
+muster_need(CLI11 "Debian: libcli11-dev" 2.1)
+if(MUSTER_BUILD_TRAINER)
+  # Debian's oneDNN ends the configuration by itself where OpenCL is missing.
+  find_package(OpenCL QUIET)
+  if(NOT OpenCL_FOUND)
+    message(NOTICE "OpenCL was not found (Debian: ocl-icd-opencl-dev opencl-c-headers opencl-clhpp-headers). If oneDNN asks for it below: "
+      "only muster-train needs oneDNN, and -DMUSTER_BUILD_TRAINER=OFF builds without.")
+  endif()
+  muster_need(dnnl "oneDNN, Debian: libdnnl-dev; only muster-train needs it, and -DMUSTER_BUILD_TRAINER=OFF builds without")
+  find_package(OpenMP COMPONENTS CXX)
+endif()
 # Static, so that `muster` runs where it is copied to; shared where a distribution has no archive.
 if(NOT DEFINED OPENSSL_USE_STATIC_LIBS)
   set(OPENSSL_USE_STATIC_LIBS ON)
 endif()
-find_package(OpenSSL 3.0 REQUIRED)
+muster_need(OpenSSL "Debian: libssl-dev" 3.0)
 if(MUSTER_BUILD_TESTS)
-  find_package(Catch2 REQUIRED)
+  muster_need(Catch2 "Debian: catch2; -DMUSTER_BUILD_TESTS=OFF builds without")
 endif()
 
 # Asio and Boost.Process are used header-only.

@@ -4,6 +4,12 @@ set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
+# Several files of a room are compiled as one: most of what the compiler does for a file is to read the headers that its neighbours
+# read, too. A file that clashes with its neighbours, or has options of its own, is compiled alone (SEPARATE in muster_library).
+option(MUSTER_UNITY "Compile several files of a room as one; off, a change compiles one file again, and all of them take three times as long" ON)
+set(CMAKE_UNITY_BUILD ${MUSTER_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+
 find_program(MUSTER_CCACHE ccache)
 if(MUSTER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${MUSTER_CCACHE}")
@@ -17,6 +23,10 @@ target_compile_options(muster_options INTERFACE -fvisibility=hidden
   -Woverloaded-virtual -Wcast-align -Wformat=2 -Wextra-semi
   $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wduplicated-branches -Wlogical-op -Wuseless-cast
     -Wsuggest-override -Wmissing-declarations>)
+if(MUSTER_UNITY)
+  # To the compiler the files that are compiled together are headers, whose unnamed namespaces it warns of.
+  target_compile_options(muster_options INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
+endif()
 if(MUSTER_WARNINGS_AS_ERRORS)
   target_compile_options(muster_options INTERFACE -Werror)
 endif()

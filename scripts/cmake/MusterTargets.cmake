@@ -1,7 +1,9 @@
-# muster_library(NAME SOURCES a.cpp ... [PUBLIC targets] [PRIVATE targets]): one room as one static library.
+# muster_library(NAME SOURCES a.cpp ... [SEPARATE b.cpp ...] [PUBLIC targets] [PRIVATE targets]): one room as one static library.
+# SEPARATE files are compiled alone, the SOURCES several at a time (MUSTER_UNITY).
 function(muster_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
-  add_library(${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;SEPARATE;PUBLIC;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES} ${ARG_SEPARATE})
+  set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE muster_options ${ARG_PRIVATE})
   target_include_directories(${name} INTERFACE "${PROJECT_SOURCE_DIR}/worker_sdk/include")
 endfunction()
@@ -13,51 +15,149 @@ function(muster_plugin name)
   target_link_libraries(muster_${name} PRIVATE muster_options ${ARG_LIBS})
   set_target_properties(muster_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/muster")
   target_link_options(muster_${name} PRIVATE LINKER:--exclude-libs,ALL)
-  install(TARGETS muster_${name} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/muster" COMPONENT sdk OPTIONAL)
-endfunction()
-
-# muster_executable(NAME SOURCES ... LIBS ...): installed programs; they link nothing but libc dynamically unless LIBS do.
-function(muster_executable name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE muster_options ${ARG_LIBS})
-  if(NOT MUSTER_SANITIZE)
-    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+  if(MUSTER_INSTALL) # each component is whole by itself
+    foreach(component sdk tools)
+      install(TARGETS muster_${name} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/muster" COMPONENT ${component} OPTIONAL)
+    endforeach()
   endif()
 endfunction()
 
-# muster_test(NAME SOURCES ... LIBS ... LABELS unit|sim|integration|e2e|interop|bench|timed ... [TIMEOUT s] [SERIAL]):
-# a Catch2 program run as one CTest test. The default time-out is 120 s. Programs that skip say so by tests/support/skip.hpp.
-function(muster_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+# muster_executable(NAME [DYNAMIC] SOURCES ... LIBS ...): programs that link nothing but libc and libgcc_s dynamically unless LIBS do;
+# DYNAMIC where one of LIBS brings libstdc++.so, of which a process shall have no second.
+# They run on older glibcs than the one they are built with: libgcc_s is on every system, and a static one would need glibc 2.35
+# (_dl_find_object); unused parts of libstdc++, which the linker is told to leave out, would need 2.36 (arc4random).
+function(muster_executable name)
+  cmake_parse_arguments(ARG "DYNAMIC" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE muster_options ${ARG_LIBS})
+  if(NOT MUSTER_SANITIZE AND NOT ARG_DYNAMIC)
+    target_link_options(${name} PRIVATE -static-libstdc++ LINKER:--gc-sections)
+  endif()
+endfunction()
+
+add_custom_target(muster_tests ALL COMMENT "The test programs of this tree, and what they start")
+
+# Which tests this tree has. Each test belongs to one kind of tree, so that scripts/test.sh runs it once: by default "asan", what is
+# labelled e2e, interop, bench or timed "release", and what has threads to look at "tsan" as well. MUSTER_TESTS=all, the default of an
+# unsanitized tree, has every test.
+if(MUSTER_SANITIZE MATCHES "thread")
+  set(MUSTER_TESTS tsan)
+elseif(MUSTER_SANITIZE)
+  set(MUSTER_TESTS asan)
+else()
+  set(MUSTER_TESTS all CACHE STRING "The tests of this tree: all, or those of the kind of tree called release")
+endif()
+
+# muster_in_tree(RESULT "TREES" LABEL...): whether a test is one of this tree's. The program of a test is not built elsewhere.
+function(muster_in_tree result trees)
+  if(NOT trees AND "${ARGN}" MATCHES "e2e|interop|bench|timed")
+    set(trees release)
+  elseif(NOT trees)
+    set(trees asan)
+  endif()
+  set(${result} OFF PARENT_SCOPE)
+  if(MUSTER_TESTS STREQUAL "all" OR MUSTER_TESTS IN_LIST trees)
+    set(${result} ON PARENT_SCOPE)
+  endif()
+endfunction()
+
+# muster_test(NAME SOURCES ... LIBS ... LABELS unit|sim|integration|e2e|interop|bench|timed ... [PROGRAM program] [TREES asan|tsan|release ...]
+#   [DEFINITIONS ...] [ENVIRONMENT ...] [DEPENDS target ...] [TIMEOUT s] [SERIAL]): the Catch2 tests of some files as one CTest test. Tests with the
+# same PROGRAM are built as one, and each runs the cases of its own files, which Catch2 tags with their names. The default time-out is
+# 120 s. Cases that skip say so by tests/support/skip.hpp.
+function(muster_test name)
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PROGRAM" "SOURCES;LIBS;LABELS;TREES;DEFINITIONS;ENVIRONMENT;DEPENDS" ${ARGN})
+  muster_in_tree(wanted "${ARG_TREES}" ${ARG_LABELS})
+  if(NOT wanted)
+    return()
+  endif()
+  if(NOT ARG_PROGRAM)
+    set(ARG_PROGRAM ${name})
+  endif()
+  if(NOT TARGET ${ARG_PROGRAM})
+    add_executable(${ARG_PROGRAM})
+    set_target_properties(${ARG_PROGRAM} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" UNITY_BUILD_BATCH_SIZE 6)
+    target_link_libraries(${ARG_PROGRAM} PRIVATE muster_options muster_test_main)
+    add_dependencies(muster_tests ${ARG_PROGRAM})
+  endif()
+  get_target_property(known ${ARG_PROGRAM} SOURCES)
+  set(tags)
+  foreach(source IN LISTS ARG_SOURCES)
+    get_filename_component(path "${source}" ABSOLUTE)
+    get_filename_component(tag "${source}" NAME_WE)
+    if(NOT path IN_LIST known)
+      if("${known}" MATCHES "/${tag}\\.cpp(;|$)")
+        message(FATAL_ERROR "${ARG_PROGRAM} has two files called ${tag}.cpp: tests are chosen by the names of their files")
+      endif()
+      target_sources(${ARG_PROGRAM} PRIVATE "${path}")
+      list(APPEND known "${path}")
+    endif()
+    string(APPEND tags ",[#${tag}]~[.]")
+  endforeach()
+  string(SUBSTRING "${tags}" 1 -1 tags)
+  target_link_libraries(${ARG_PROGRAM} PRIVATE ${ARG_LIBS})
+  target_compile_definitions(${ARG_PROGRAM} PRIVATE ${ARG_DEFINITIONS})
+  if(ARG_DEPENDS)
+    add_dependencies(${ARG_PROGRAM} ${ARG_DEPENDS})
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_PROGRAM} --filenames-as-tags "${tags}")
+  list(GET ARG_SOURCES 0 file)
+  muster_test_properties(${name} FILE "${file}" TIMEOUT "${ARG_TIMEOUT}" LABELS ${ARG_LABELS} SERIAL ${ARG_SERIAL} ENVIRONMENT ${ARG_ENVIRONMENT})
+endfunction()
+
+# muster_test_helper(NAME SOURCES ... LIBS ... [DEPENDS target ...]): a program that tests start; it lies in tests/ of the build tree.
+function(muster_test_helper name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;DEPENDS" ${ARGN})
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-  target_link_libraries(${name} PRIVATE muster_options ${ARG_LIBS} muster_test_main)
-  add_test(NAME ${name} COMMAND ${name})
-  muster_test_properties(${name} TIMEOUT "${ARG_TIMEOUT}" LABELS ${ARG_LABELS} SERIAL ${ARG_SERIAL})
+  target_link_libraries(${name} PRIVATE muster_options ${ARG_LIBS})
+  if(ARG_DEPENDS)
+    add_dependencies(${name} ${ARG_DEPENDS})
+  endif()
 endfunction()
 
-# muster_python_test(NAME SCRIPT file.py LABELS ... [ARGS ...] [TIMEOUT s] [SERIAL]): a standard-library Python program as one
-# CTest test; it finds ours under MUSTER_BIN_DIR, helpers of tests/support on its path, and exits 77 to skip.
+# muster_python_test(NAME SCRIPT file.py LABELS ... [ARGS ...] [TREES ...] [NEEDS target ...] [ENVIRONMENT ...] [TIMEOUT s] [SERIAL]): a standard-library
+# Python program as one CTest test; it finds ours under MUSTER_BIN_DIR, helpers of tests/support on its path, and exits 77 to skip. NEEDS
+# are the targets that it starts or loads besides the programs that are installed; those that are not built in this tree are left out.
 function(muster_python_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;SCRIPT" "ARGS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;SCRIPT" "ARGS;LABELS;TREES;NEEDS;ENVIRONMENT" ${ARGN})
+  muster_in_tree(wanted "${ARG_TREES}" ${ARG_LABELS})
+  if(NOT wanted)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY muster_tests_need muster ${ARG_NEEDS})
   add_test(NAME ${name} COMMAND "${MUSTER_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT}" ${ARG_ARGS})
-  muster_test_properties(${name} TIMEOUT "${ARG_TIMEOUT}" LABELS ${ARG_LABELS} SERIAL ${ARG_SERIAL})
-  set_tests_properties(${name} PROPERTIES ENVIRONMENT
-    "MUSTER_BIN_DIR=${PROJECT_BINARY_DIR}/bin;MUSTER_TORCH_PYTHON=${MUSTER_TORCH_PYTHON};PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/support;PYTHONDONTWRITEBYTECODE=1")
+  muster_test_properties(${name} FILE "${ARG_SCRIPT}" TIMEOUT "${ARG_TIMEOUT}" LABELS ${ARG_LABELS} SERIAL ${ARG_SERIAL} ENVIRONMENT ${ARG_ENVIRONMENT}
+    "MUSTER_BIN_DIR=${PROJECT_BINARY_DIR}/bin"
+    "MUSTER_TORCH_PYTHON=${MUSTER_TORCH_PYTHON}" "PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/support" PYTHONDONTWRITEBYTECODE=1)
 endfunction()
 
-# What needs both cores of a small machine, or measures time, runs alone.
+# At the end of the tests, when all targets are known.
+function(muster_build_what_tests_need)
+  get_property(targets GLOBAL PROPERTY muster_tests_need)
+  list(REMOVE_DUPLICATES targets)
+  foreach(target IN LISTS targets)
+    if(TARGET ${target})
+      add_dependencies(muster_tests ${target})
+    endif()
+  endforeach()
+endfunction()
+
+# What measures time runs alone. The label room=FOLDER says in which folder of tests/ the test's FILE lies (tests/seconds.json).
 function(muster_test_properties name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;SERIAL" "LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SERIAL;FILE" "LABELS;ENVIRONMENT" ${ARGN})
+  cmake_path(ABSOLUTE_PATH ARG_FILE BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE OUTPUT_VARIABLE room)
+  cmake_path(GET room PARENT_PATH room)
+  cmake_path(RELATIVE_PATH room BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests")
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   if(MUSTER_SANITIZE) # everything takes several times as long there
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
-  if(ARG_SERIAL OR ARG_LABELS MATCHES "timed|e2e|interop|bench")
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS};room=${room}" SKIP_RETURN_CODE 77 ENVIRONMENT "${ARG_ENVIRONMENT}")
+  if(ARG_SERIAL OR ARG_LABELS MATCHES "timed|bench")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()
 endfunction()
