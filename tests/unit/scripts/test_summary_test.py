@@ -10,8 +10,8 @@ import unittest
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts")
 CASES = {
-    "passed": '<testcase name="passed" time="2.5" status="run"><system-out>fine</system-out></testcase>',
-    "part": '<testcase name="part" time="0.5" status="run"><system-out>fine\nskipped: no AVX-512 here\n</system-out></testcase>',
+    "passed": '<testcase name="passed" time="25" status="run"><system-out>fine</system-out></testcase>',
+    "part": '<testcase name="part" time="5" status="run"><system-out>fine\nskipped: no AVX-512 here\n</system-out></testcase>',
     "failed": '<testcase name="failed" status="fail"><failure message=""/><system-out>bad</system-out></testcase>',
     "reported": '<testcase name="failed" status="fail"><failure message=""/><system-out>WARNING: ThreadSanitizer: data race'
                 "</system-out></testcase>",
@@ -99,10 +99,14 @@ class Summary(unittest.TestCase):
             self.assertEqual(run_script("test_summary.py", folder).stdout, "0 passed, 0 failed, 0 skipped\n")
 
     def test_a_room_that_takes_too_long_fails_the_run(self):
-        self.assertEqual(self.summary("passed", "part", seconds={"unit/a": 7}).returncode, 0)
-        late = self.summary("passed", "part", seconds={"unit/a": 5})
+        self.assertEqual(self.summary("passed", "part", seconds={"unit/a": 70}).returncode, 0)
+        late = self.summary("passed", "part", seconds={"unit/a": 50})
         self.assertEqual(late.returncode, 1)
-        self.assertIn("unit/a took 6 s and may take 5", late.stdout)
+        self.assertIn("unit/a took 60 s and may take 50", late.stdout)
+
+    def test_a_small_room_may_take_half_a_minute(self):
+        self.assertEqual(self.summary("part", seconds={"unit/a": 5}).returncode, 0)
+        self.assertIn("unit/a took 50 s and may take 30", self.summary("passed", seconds={"unit/a": 5}).stdout)
 
     def test_a_room_that_is_not_in_the_table_fails_the_run(self):
         result = self.summary("passed", seconds={})
@@ -111,7 +115,7 @@ class Summary(unittest.TestCase):
 
     def test_the_seconds_grow_on_a_slow_machine_which_the_promises_tell(self):
         promise = {"suite": "e2e/a", "name": "an agent is killed", "promise": 0.1, "median": 0.2, "bound": 0.6, "factor": 2.0, "tries": 3}
-        result = self.summary("passed", "part", seconds={"unit/a": 4}, promises=[promise])
+        result = self.summary("passed", "part", seconds={"unit/a": 40}, promises=[promise])
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertIn("0.100s    0.200s    0.600s   2.00x   3  e2e/a: an agent is killed\n", result.stdout)
 
