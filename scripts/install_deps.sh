@@ -55,7 +55,7 @@ trainer_packages=(libdnnl-dev ocl-icd-opencl-dev opencl-c-headers opencl-clhpp-h
 test_packages=(
   catch2 ccache python3 python3-venv procps pkgconf libgloo-dev openmpi-bin libopenmpi-dev
   iproute2 nftables openssh-server openssh-client
-  clang clang-tidy clang-format libclang-rt-dev universal-ctags shellcheck
+  clang-16 libclang-rt-16-dev clang-tidy clang-format universal-ctags shellcheck
 )
 # Wanted, not required: the tests that use one are skipped where the distribution does not have it.
 test_optional=(python3-torch numactl slurmctld slurmd slurm-client munge)

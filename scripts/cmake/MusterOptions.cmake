@@ -26,6 +26,8 @@ target_compile_options(muster_options INTERFACE -fvisibility=hidden
 if(MUSTER_UNITY)
   # To the compiler the files that are compiled together are headers, whose unnamed namespaces it warns of.
   target_compile_options(muster_options INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
+  # To clang the same alias in the unnamed namespaces of two of them hides itself.
+  target_compile_options(muster_options INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:Clang>>:-Wno-shadow>)
 endif()
 if(MUSTER_WARNINGS_AS_ERRORS)
   target_compile_options(muster_options INTERFACE -Werror)
@@ -38,7 +40,7 @@ if(MUSTER_SANITIZE)
   if(MUSTER_SANITIZE MATCHES "thread")
     target_compile_options(muster_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
   endif()
-  # clang 14 cannot compile coroutines with the check of function types.
+  # Up to 16, clang cannot compile coroutines with the check of function types.
   target_compile_options(muster_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
 endif()
 
@@ -52,5 +54,7 @@ endif()
 if(MUSTER_SANITIZE)
   target_compile_options(muster_c_options INTERFACE -fsanitize=${MUSTER_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
-  target_link_options(muster_c_options INTERFACE -fsanitize=${MUSTER_SANITIZE})
+  # clang links the checks of C++ to programs in C++ only, and libmuster.so has them.
+  target_link_options(muster_c_options INTERFACE -fsanitize=${MUSTER_SANITIZE} $<$<C_COMPILER_ID:Clang>:-fsanitize-link-c++-runtime>)
+  target_link_libraries(muster_c_options INTERFACE $<$<C_COMPILER_ID:Clang>:stdc++>)
 endif()

@@ -64,10 +64,10 @@ class Configure(unittest.TestCase):
 
     def test_clang_knows_the_flags_of_single_files(self):
         """They stand beside the loops that are compiled for one instruction set, and g++ has warnings of its own."""
-        if shutil.which("clang++") is None:
-            self.skipTest("no clang++")
-        self.configure("-G", "Ninja", "-DMUSTER_BUILD_TOOLS=OFF", "-DMUSTER_WARNINGS_AS_ERRORS=ON", "-DCMAKE_C_COMPILER=clang",
-                       "-DCMAKE_CXX_COMPILER=clang++")
+        if shutil.which("clang++-16") is None:
+            self.skipTest("no clang++-16")
+        self.configure("-G", "Ninja", "-DMUSTER_BUILD_TOOLS=OFF", "-DMUSTER_WARNINGS_AS_ERRORS=ON", "-DCMAKE_C_COMPILER=clang-16",
+                       "-DCMAKE_CXX_COMPILER=clang++-16")
         interop.run(["cmake", "--build", self.tree, "--target",
                      "worker_sdk/comm/CMakeFiles/muster_comm.dir/reduce_kernels_base.cpp.o"], timeout=240)
 

@@ -276,7 +276,7 @@ TEST_CASE("a fault that is injected at the end of a rank is thrown there, and th
 }
 
 TEST_CASE("spawn runs ranks and tells the first failure") {
-  const std::int64_t base = 10;
+  std::int64_t base = 10;
   muster::spawn(
       [base](muster::World& world) {
         std::int64_t sum = base + world.rank();

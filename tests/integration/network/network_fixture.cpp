@@ -47,10 +47,11 @@ NetworkBench::NetworkBench(int node_count, bool store_proxy)
   options.control_fd = theirs;
   options.run_id = "job";
   options.min_nodes = options.max_nodes = node_count;
-  options.network.emplace();
-  options.network->listen_fd = listener.fd.release();
-  options.network->job_secret = std::make_shared<const Secret>(secret.copy());
-  options.network->store_proxy = store_proxy;
+  EmbeddedOptions::Network network;
+  network.listen_fd = listener.fd.release();
+  network.job_secret = std::make_shared<const Secret>(secret.copy());
+  network.store_proxy = store_proxy;
+  options.network = std::move(network);
   daemon = std::thread([this, options] { exit_code = run_embedded_daemon(options); });
 }
 

@@ -60,9 +60,10 @@ int serve(const Secret& secret, int nodes, const std::string& host) {
   options.control_fd = ends[0];
   options.run_id = "load";
   options.min_nodes = options.max_nodes = nodes;
-  options.network.emplace();
-  options.network->listen_fd = listener.fd.release();
-  options.network->job_secret = std::make_shared<const Secret>(secret.copy());
+  EmbeddedOptions::Network network;
+  network.listen_fd = listener.fd.release();
+  network.job_secret = std::make_shared<const Secret>(secret.copy());
+  options.network = std::move(network);
   std::printf("{\"port\":%d}\n", static_cast<int>(listener.address.port()));
   std::fflush(stdout);
   std::thread(run_local_agent, ends[1]).detach();
