@@ -39,6 +39,7 @@ if(MUSTER_SANITIZE)
   target_compile_definitions(muster_options INTERFACE MUSTER_SANITIZED=1)
   if(MUSTER_SANITIZE MATCHES "thread")
     target_compile_options(muster_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+    target_compile_definitions(muster_options INTERFACE MUSTER_SANITIZED_THREADS=1)
   endif()
   # Up to 16, clang cannot compile coroutines with the check of function types.
   target_compile_options(muster_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)

@@ -143,7 +143,7 @@ function(muster_build_what_tests_need)
   endforeach()
 endfunction()
 
-# What measures time runs alone. The label room=FOLDER says in which folder of tests/ the test's FILE lies (tests/seconds.json).
+# What measures time runs alone. What may take longest is started first: at the end nobody waits for it alone. The label room=FOLDER says in which folder of tests/ the test's FILE lies (tests/seconds.json).
 function(muster_test_properties name)
   cmake_parse_arguments(ARG "" "TIMEOUT;SERIAL;FILE" "LABELS;ENVIRONMENT" ${ARGN})
   cmake_path(ABSOLUTE_PATH ARG_FILE BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE OUTPUT_VARIABLE room)
@@ -156,7 +156,7 @@ function(muster_test_properties name)
     math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
   endif()
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS};room=${room}" SKIP_RETURN_CODE 77 ENVIRONMENT "${ARG_ENVIRONMENT}")
+    TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT} LABELS "${ARG_LABELS};room=${room}" SKIP_RETURN_CODE 77 ENVIRONMENT "${ARG_ENVIRONMENT}")
   if(ARG_SERIAL OR ARG_LABELS MATCHES "timed|bench")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()

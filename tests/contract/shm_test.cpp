@@ -10,7 +10,7 @@ TEST_CASE("shm between processes keeps the contract") {
   contract::Options options;
   options.rank_order = true;
   options.worlds = {1, 2, 3, 4, 8};
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef MUSTER_SANITIZED
   options.quick = true;
 #endif
   contract::check_in_processes(

@@ -11,7 +11,7 @@ TEST_CASE("shm between threads keeps the contract") {
   contract::Options options;
   options.rank_order = true;
   options.worlds = {1, 2, 3, 4, 8};
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef MUSTER_SANITIZED
   // Every memory access costs ten times as much.
   options.quick = true;
   options.worlds = {2, 3, 5};

@@ -21,7 +21,7 @@
 namespace muster {
 namespace {
 
-#ifdef __SANITIZE_THREAD__
+#ifdef MUSTER_SANITIZED_THREADS
 constexpr int kOwnThreads = 2;  // ThreadSanitizer has one of its own
 #else
 constexpr int kOwnThreads = 1;

@@ -237,7 +237,7 @@ def names_and_addresses_of_all_kinds():
 
 
 if __name__ == "__main__":
-    main((sixty_agents_on_one_sshd, unreachable, silent_banner, slow_banner, login_shell_hangs, login_shell_is_slow, resolver_that_does_not_answer,
-          host_checks_of_ssh, noisy_login_shell, hosts_without_muster, wrong_directory, program_missing_on_one_host, full_disk,
-          duplicate_host, port_taken, server_that_lets_in_few, no_wildcard_listener,
-          names_and_addresses_of_all_kinds), parallel=5)
+    main((host_checks_of_ssh, silent_banner, slow_banner, login_shell_is_slow, full_disk, login_shell_hangs, sixty_agents_on_one_sshd,
+          names_and_addresses_of_all_kinds, unreachable, server_that_lets_in_few, hosts_without_muster, wrong_directory,
+          no_wildcard_listener, noisy_login_shell, resolver_that_does_not_answer, port_taken, program_missing_on_one_host,
+          duplicate_host), parallel=7)

@@ -327,9 +327,8 @@ def ssh_cut_at_the_end():
 
 
 if __name__ == "__main__":
-    main((ssh_cut_after_the_start, ssh_cut_at_the_end, ssh_cut_and_healed, ssh_client_killed, loss, flapping_link, launcher_cut_off,
-          launcher_loses_the_coordinator_only, host_cut_off, host_cut_off_one_way, host_vanishes,
-          host_of_the_coordinator_vanishes, slow_link, ssh_reset_after_the_start, connections_reset, control_reset_beside_the_store,
-          control_reset_that_carries_the_store, loss_while_it_starts,
-          only_host_without_its_ssh),
-         parallel=6)
+    # The longest first: at the end nobody waits for it alone.
+    main((host_cut_off, host_cut_off_one_way, ssh_cut_at_the_end, launcher_loses_the_coordinator_only, ssh_cut_after_the_start,
+          launcher_cut_off, flapping_link, loss, host_of_the_coordinator_vanishes, ssh_cut_and_healed, ssh_client_killed, slow_link,
+          ssh_reset_after_the_start, connections_reset, host_vanishes, only_host_without_its_ssh, control_reset_beside_the_store,
+          control_reset_that_carries_the_store, loss_while_it_starts), parallel=9)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of jobs on many hosts share: a `muster run` on hosts of the test bed, and running cases side by side."""
-import concurrent.futures
+"""What the tests of jobs on many hosts share: a `muster run` on hosts of the test bed."""
 import json
 import os
 import re
@@ -13,13 +12,13 @@ import traceback
 import interop
 from hosts import LAUNCHER, Hosts, need_hosts
 from promise import PATIENCE_S, kept, promise
+from side_by_side import CASE_S, run_side_by_side
 
 MUSTER = interop.MUSTER
 TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 PLUGINS = os.path.join(os.path.dirname(os.path.dirname(MUSTER)), "lib", "muster")
 # Ours keep the names that they give themselves.
 GUARDIAN, AGENT, STORE = "muster:guardian", "muster:agent", "muster:store"
-CASE_S = 300
 READY = "echo ready $RANK of $WORLD_SIZE on $(hostname)"
 SLEEPER = ["bash", "-c", f"{READY}; exec sleep 1000"]
 STUBBORN = ["bash", "-c", f"trap '' TERM INT HUP; {READY}; while true; do sleep 1000; done"]
@@ -144,21 +143,8 @@ class Job:
                 check(not files, f"files left on {host.name}: {files}", self.shown())
 
 
-def run_case(script, name, limit_s):
-    begin = time.monotonic()
-    try:
-        result = subprocess.run([sys.executable, script, name], timeout=limit_s, capture_output=True, text=True, check=False)
-        code, text = result.returncode, result.stdout + result.stderr  # all figures, also of what went well
-    except subprocess.TimeoutExpired as error:
-        code, text = 1, f"not done within {limit_s} s\n{(error.stderr or b'').decode()}"
-    word = {0: "ok", 77: "skipped"}.get(code, "FAILED")
-    print(f"{word:7} {time.monotonic() - begin:6.2f} s  {name}\n{text}", end="", flush=True)
-    return code
-
-
 def main(cases, parallel=3, limit_s=CASE_S):
-    """Runs these functions, each in a process of its own, several at once: most of them wait. With names as arguments,
-    only those, here."""
+    """Runs these functions side by side; with names as arguments, only those, here."""
     by_name = {case.__name__: case for case in cases}
     if len(sys.argv) > 1:
         for name in sys.argv[1:]:
@@ -169,9 +155,7 @@ def main(cases, parallel=3, limit_s=CASE_S):
                 sys.exit(1)
         return
     need_hosts()
-    with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
-        codes = list(pool.map(lambda name: run_case(sys.argv[0], name, limit_s), by_name))
-    sys.exit(max((1 if code not in (0, 77) else 0 for code in codes), default=0))
+    run_side_by_side(by_name, parallel, limit_s)
 
 
 __all__ = ["AGENT", "GUARDIAN", "Hosts", "Job", "LAUNCHER", "MUSTER", "PATIENCE_S", "SLEEPER", "STORE", "STUBBORN", "TRAIN", "check",

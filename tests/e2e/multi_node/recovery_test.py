@@ -196,5 +196,5 @@ def lost_without_a_restart():
 
 
 if __name__ == "__main__":
-    main((worker_of_an_earlier_round, node_lost, agent_of_a_node_killed, agent_of_a_node_gives_up, worker_crashes,
-          worker_crashes_once_too_often, node_that_cannot_start_its_workers, too_few_are_left, lost_without_a_restart), parallel=4)
+    main((too_few_are_left, node_lost, worker_of_an_earlier_round, node_that_cannot_start_its_workers, agent_of_a_node_killed,
+          agent_of_a_node_gives_up, worker_crashes, worker_crashes_once_too_often, lost_without_a_restart), parallel=4)

@@ -266,10 +266,11 @@ def users_agent_lent():
         job.nothing_left()
 
 
-CASES = (unreachable_below, slow_login_shell_below, launchers_host_vanishes, launcher_killed, sixteen_hosts,
-         logins_that_fail, launcher_killed_while_it_starts, branch_killed, inner_host_dies, interrupted,
-         sshd_of_an_inner_host_killed_at_start, much_output, other_version_below, pushed,
-         without_some, server_that_lets_in_few, stdin_of_a_node_below, users_agent_lent)
+# The longest first: at the end nobody waits for it alone.
+CASES = (launchers_host_vanishes, slow_login_shell_below, much_output, logins_that_fail, branch_killed, interrupted,
+         launcher_killed_while_it_starts, unreachable_below, sixteen_hosts, pushed, launcher_killed, server_that_lets_in_few,
+         inner_host_dies, stdin_of_a_node_below, without_some, sshd_of_an_inner_host_killed_at_start, users_agent_lent,
+         other_version_below)
 
 if __name__ == "__main__":
-    main(CASES)
+    main(CASES, parallel=5)

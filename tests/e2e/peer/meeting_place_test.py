@@ -13,6 +13,7 @@ import unittest
 from hosts import Hosts, need_hosts
 from peer_jobs import Launcher, c10d, wait_until
 from promise import PATIENCE_S, kept
+from side_by_side import run_side_by_side
 
 # How long a program that says nothing, and a name that does not resolve, are waited for, unless the user says otherwise.
 GIVEN_UP_S = 10
@@ -191,5 +192,7 @@ class MeetingPlace(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        run_side_by_side([f"MeetingPlace.{name}" for name in dir(MeetingPlace) if name.startswith("test_")], parallel=4)
     need_hosts()
     unittest.main()

@@ -266,7 +266,7 @@ TEST_CASE("abort ends the wait of another thread and rank") {
   CHECK(errors == std::vector<std::string>(2));
 }
 
-#if !defined(__SANITIZE_THREAD__)  // its own thread is one that spawn() refuses to fork
+#ifndef MUSTER_SANITIZED_THREADS  // its own thread is one that spawn() refuses to fork
 TEST_CASE("a fault that is injected at the end of a rank is thrown there, and the others are told who left") {
   setenv("MUSTER_FAULT", "error@1:finalize", 1);
   const auto errors = run_ranks(2, [](muster::World& world) { world.group().barrier(); });

@@ -101,7 +101,7 @@ struct Linked {
 
 TEST_CASE("Cuts at random moments lose nothing and double nothing") {
   Linked linked;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef MUSTER_SANITIZED
   constexpr int kCuts = 40;
 #else
   constexpr int kCuts = 200;

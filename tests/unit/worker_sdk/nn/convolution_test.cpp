@@ -108,7 +108,7 @@ void check(const ConvolutionShape& shape, int batch) {
 
 }  // namespace
 
-#ifndef __SANITIZE_THREAD__  // libgomp and oneDNN are not instrumented: their threads look like races
+#ifndef MUSTER_SANITIZED_THREADS  // libgomp and oneDNN are not instrumented: their threads look like races
 TEST_CASE("images that are shared out to threads give the gradient of all") {
   const int before = threads();
   set_threads(3);

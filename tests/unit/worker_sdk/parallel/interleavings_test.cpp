@@ -126,7 +126,7 @@ class Rank {
 }  // namespace
 
 TEST_CASE("Steps drawn at random end right on all ranks, or with an error on all") {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef MUSTER_SANITIZED
   constexpr std::uint64_t kWorlds = 150;
 #else
   constexpr std::uint64_t kWorlds = 600;

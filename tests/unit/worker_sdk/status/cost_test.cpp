@@ -14,7 +14,7 @@ namespace {
 
 // Where every access is instrumented only a call of the kernel would show: the thread sanitizer alone takes 2
 // to 8 us for it, as the processor is.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef MUSTER_SANITIZED
 constexpr double kPromisedSeconds = 4e-6;
 #else
 constexpr double kPromisedSeconds = 0.2e-6;

@@ -13,7 +13,7 @@ using muster::train::TrainerOptions;
 namespace {
 
 // Every memory access costs ten times as much under sanitizers, and these networks have many.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef MUSTER_SANITIZED
 constexpr bool kSlow = true;
 const std::vector<std::size_t> kCounts = {13};
 #else

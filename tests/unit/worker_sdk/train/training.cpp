@@ -7,7 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#ifdef __SANITIZE_THREAD__
+#ifdef MUSTER_SANITIZED_THREADS
 // oneDNN is not instrumented: the locks of its primitive cache, which the ranks share here, are not seen.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions();
 

@@ -13,7 +13,7 @@ using muster::train::TrainerOptions;
 namespace {
 
 // Under sanitizers, which make it ten times as slow, this only looks for races.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef MUSTER_SANITIZED
 constexpr std::size_t kSteps = 3;
 const std::vector<std::size_t> kRanks = {2};
 #else
@@ -47,7 +47,7 @@ TEST_CASE("After 20 steps, 2, 4 and 8 ranks have the parameters of one but for r
   }
 }
 
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // where it takes minutes
+#ifndef MUSTER_SANITIZED  // where it takes minutes
 TEST_CASE(
     "After 20 steps of a network with batch norm over all ranks, two ranks have the parameters of one") {
   // At rates a hundred times as high, a change of the rate in its last bit alone makes one of 1 % after 20
