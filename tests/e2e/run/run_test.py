@@ -80,7 +80,9 @@ class Report(unittest.TestCase):
             self.assertIn("exit code 7", text)
             self.assertIn("cause", text)
             with open(report) as file:
-                self.assertIsInstance(json.load(file), dict)
+                content = json.load(file)
+            self.assertEqual([worker["rank"] for worker in content["nodes"][0]["workers"]], [0, 1, 2])
+            self.assertEqual((content["root_cause"]["rank"], content["exit_code"]), (1, 7))
 
     def test_a_worker_stopped_by_us_is_not_called_failed(self):
         result = run(shell="[ $RANK = 1 ] && exit 4; exec sleep 60")
