@@ -180,6 +180,7 @@ asio::awaitable<void> TlsSocket::write_all(asio::const_buffer buffer) {
       continue;
     }
     const int wanted = SSL_get_error(ssl_.get(), result);
+    if (wanted == SSL_ERROR_SYSCALL && write_error_ == 0) write_error_ = error;
     const bool again = co_await wait_for(wanted);
     if (!again && !closed_) throw_end(wanted, error);
   }
@@ -201,11 +202,17 @@ void TlsSocket::throw_end(int ssl_error, int error) {
 }
 
 /// A write that met the reset has taken its error with it, and a read then sees a plain end; the state of the
-/// connection still tells the two apart.
+/// connection still tells the two apart. What is written to a peer that has ended the connection is answered
+/// with a reset, too: its error is EPIPE, and it says nothing more than the end that came before it.
 bool TlsSocket::was_reset() {
   tcp_info info{};
   socklen_t size = sizeof(info);
-  return ::getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
+  if (::getsockopt(fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state != TCP_CLOSE)
+    return false;
+  int pending = 0;
+  size = sizeof(pending);
+  ::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &pending, &size);
+  return pending != EPIPE && write_error_ != EPIPE;
 }
 
 std::string TlsSocket::local_address() const {

@@ -71,6 +71,8 @@ class TlsSocket final : public ByteStream {
   /// Read without giving way to others.
   std::size_t read_in_a_row_ = 0;
   bool shaken_ = false;
+  /// Of the first write that failed. EPIPE: the peer had ended the connection before anything was reset.
+  int write_error_ = 0;
   bool closed_ = false;
 };
 

@@ -3,6 +3,9 @@
 #include "tests/integration/tls/tls_fixture.hpp"
 #include "tests/support/catch.hpp"
 
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
 
 using namespace muster;
@@ -204,6 +207,35 @@ TEST_CASE("the end of a process is told from a broken line") {
     bench.run_until([&] { return reading->done; });
     CHECK(reading->system == asio::error::eof);
   }
+}
+
+TEST_CASE("a process that is killed is told from a broken line, whatever was written before that is seen") {
+  TlsBench bench;
+  Pair pair(bench);
+  auto& server = static_cast<TlsSocket&>(*pair.server);
+  const auto has_no_connection = [&server] {
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    return ::getsockopt(server.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_state == TCP_CLOSE;
+  };
+  const bool killed = GENERATE(true, false);
+  const int writes = GENERATE(1, 2);
+  if (killed) {
+    // As the kernel closes it: without a word of TLS.
+    const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    REQUIRE(::dup2(null.get(), static_cast<TlsSocket&>(*pair.client).fd()) >= 0);
+  } else {
+    pair.client->abort();
+  }
+  for (int i = 0; i < writes; ++i) {
+    const auto writing = bench.spawn(write_text(*pair.server, "late"));
+    bench.run_until([&] { return writing->done && has_no_connection(); });
+  }
+  const auto reading = bench.spawn(read_text(*pair.server, 1));
+  bench.run_until([&] { return reading->done; });
+  CHECK((reading->system == asio::error::eof) == killed);
+  CHECK((reading->system == asio::error::connection_reset) == !killed);
 }
 
 TEST_CASE("nobody there, and somebody who does not answer, are told apart") {
