@@ -256,20 +256,28 @@ bool RoundRunner::is_living_worker(pid_t pid) const {
 }
 
 /// Reaps adopted processes. Workers are left to on_exit(), which keeps their order; it calls this again.
-/// Returns whether any child is left.
-bool RoundRunner::reap_orphans() {
+RoundRunner::Reaped RoundRunner::reap_orphans() {
+  Reaped reaped;
   for (;;) {
     siginfo_t info{};
-    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return errno != ECHILD;
-    if (info.si_pid == 0 || is_living_worker(info.si_pid)) return true;
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+      reaped.children_left = errno != ECHILD;
+      return reaped;
+    }
+    if (info.si_pid == 0 || is_living_worker(info.si_pid)) return reaped;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
+    reaped.any = true;
   }
 }
 
 void RoundRunner::look_for_end() {
   if (group_.over()) return;
-  const bool children_left = reap_orphans();
-  if (!children_left && group_.ended_count() == spec_.workers) apply(group_.descendants_gone());
+  const Reaped reaped = reap_orphans();
+  if (group_.ended_count() < spec_.workers) return;
+  if (!reaped.children_left)
+    apply(group_.descendants_gone());
+  else if (reaped.any)
+    tell_leftovers();
 }
 
 /// The workers say what they do only when they are asked, so that a call costs them nanoseconds.
@@ -341,15 +349,23 @@ void RoundRunner::apply(const GroupActions& actions) {
 }
 
 void RoundRunner::end_leftovers() {
-  if (!reap_orphans()) return;  // the usual case: none, known without reading /proc; look_for_end() follows
-  for (const ProcessInfo& process : descendants_of(::getpid())) {
-    leftovers_.push_back(std::to_string(process.pid) + " " + process.name);
-    signal_process(process, SIGTERM);
-  }
+  // The usual case: none, known without reading /proc; look_for_end() follows.
+  if (!reap_orphans().children_left) return;
+  tell_leftovers();
   leftovers_notice_.expires_after(kLeftoversNoticeAfter);
   leftovers_notice_.async_wait([this](const boost::system::error_code& error) {
     if (!error) say_what_is_waited_for();
   });
+}
+
+/// Once each. What is forked while /proc is read is not seen, or has another parent by then; it is found when
+/// one that was told has ended and left it to us.
+void RoundRunner::tell_leftovers() {
+  for (const ProcessInfo& process : descendants_of(::getpid())) {
+    if (!told_.emplace(process.pid, process.start_time).second) continue;
+    leftovers_.push_back(std::to_string(process.pid) + " " + process.name);
+    signal_process(process, SIGTERM);
+  }
 }
 
 void RoundRunner::say_what_is_waited_for() {

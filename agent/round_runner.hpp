@@ -22,7 +22,9 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::agent {
@@ -92,6 +94,11 @@ class RoundRunner {
     std::chrono::steady_clock::time_point watchdog_at{};
   };
 
+  struct Reaped {
+    bool any = false;
+    bool children_left = true;
+  };
+
   void start_worker(int local_rank, const rendezvous::RoundResult& place, int restarts,
                     const Environment& inherited);
   void tell_failure(int local_rank, const ExitStatus& status, const std::string& cause);
@@ -101,10 +108,11 @@ class RoundRunner {
   void watch_children();
   void apply(const GroupActions& actions);
   void end_leftovers();
+  void tell_leftovers();
   void say_what_is_waited_for();
   void kill_all();
   void announce_kill() const;
-  bool reap_orphans();
+  Reaped reap_orphans();
   void look_for_end();
   void watch_timers(const Environment& inherited);
   void timer_expired(const ExpiredTimer& timer);
@@ -137,6 +145,8 @@ class RoundRunner {
   FirstFailure first_failure_;
   bool kill_announced_ = false;
   std::vector<std::string> leftovers_;
+  /// Pids and start times of those that got SIGTERM.
+  std::set<std::pair<pid_t, unsigned long long>> told_;
 };
 
 }  // namespace muster::agent

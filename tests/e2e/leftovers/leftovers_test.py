@@ -19,6 +19,7 @@ from job_processes import AGENT, GUARDIAN, HERE, STORE, MarkedJob, wait_until
 
 WORKER = os.path.join(HERE, "worker.sh")
 GRACE_S = 0.3
+LONG_GRACE_S = 10  # to be seen if it passes
 LIMIT_S = promise.PATIENCE_S
 TIMEOUT_S = 0.5
 STOPPED_TIMEOUT_S = 4  # by then the job has begun, and what is stopped has been said
@@ -88,6 +89,15 @@ def failure(*stubborn):
         return took
 
     return scenario
+
+
+def leftovers_that_fork():
+    """What the workers leave runs on in a child of its own when it is told to end."""
+    passes_on = 'trap "sleep 987 & exit" TERM; : >"$0"; while :; do sleep 0.01; done'
+    worker = 'setsid sh -c "$1" "$0" >/dev/null 2>&1 & while [ ! -e "$0" ]; do sleep 0.01; done; echo ready'
+    with tempfile.TemporaryDirectory() as folder:
+        job = MarkedJob(["sh", "-c", worker, os.path.join(folder, "armed"), passes_on], "--shutdown-timeout", str(LONG_GRACE_S), workers=1)
+        return ended(job, 0, said(job, b"ready"))[0]
 
 
 def main_thread_gone():
@@ -310,6 +320,7 @@ SCENARIOS = {
     "sigterm": (interrupted(signal.SIGTERM), SOON),
     "sighup": (interrupted(signal.SIGHUP), SOON),
     "sigint_stubborn": (interrupted_stubborn, AFTER_GRACE),
+    "that_fork": (leftovers_that_fork, SOON),
     "sigint_twice": (interrupted_twice, (0.5, 0.5)),
     "sigterm_anywhere": (interrupted_anywhere, SOON),
     "deadline": (deadline, (0.1, TIMEOUT_S)),
