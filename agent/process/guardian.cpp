@@ -4,6 +4,7 @@
 #include "agent/core/exit_status.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/stop_signal.hpp"
+#include "agent/process/watchdog.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/support/unique_fd.hpp"
 
@@ -298,6 +299,7 @@ class Guardian {
       ::waitpid(store_.pid, nullptr, 0);
     }
     end_all_descendants({}, kKillLimitMs);
+    if (agent_status_->kind == ExitStatus::Kind::signaled) remove_watchdog_of(agent_.pid);
     return agent_status_->exit_code();
   }
 

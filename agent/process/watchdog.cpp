@@ -32,6 +32,18 @@ double wall_clock_s() {
   throw std::system_error(errno, std::generic_category(), "cannot make the pipe '" + path + "'");
 }
 
+constexpr const char* kPipeName = "/timers";
+
+std::string temporary_directory() {
+  const char* temporary = ::getenv("TMPDIR");
+  return temporary != nullptr && *temporary == '/' ? temporary : "/tmp";
+}
+
+/// What a directory is called that the agent with this pid makes; it is made unique by more characters.
+std::string directory_prefix(pid_t agent) {
+  return "muster_watchdog_" + std::to_string(agent) + "_";
+}
+
 /// Whether the name can be taken: nothing is there, or a pipe that nobody reads.
 bool free_up(const std::string& path) {
   struct stat status {};
@@ -54,11 +66,9 @@ struct Watchdog::State : std::enable_shared_from_this<State> {
     if (!wanted.empty() && free_up(wanted)) {
       path = std::filesystem::absolute(wanted);
     } else {
-      const char* temporary = ::getenv("TMPDIR");
-      directory = std::string(temporary != nullptr && *temporary == '/' ? temporary : "/tmp") +
-                  "/muster_watchdog_XXXXXX";
+      directory = temporary_directory() + "/" + directory_prefix(::getpid()) + "XXXXXX";
       if (::mkdtemp(directory.data()) == nullptr) fail(std::exchange(directory, ""));
-      path = directory + "/timers";
+      path = directory + kPipeName;
     }
     if (::mkfifo(path.c_str(), 0600) != 0) fail(std::exchange(path, ""));
     // Open for writing, too, so that there is no end of the pipe when the last worker closes it.
@@ -142,6 +152,26 @@ const std::string& Watchdog::path() const {
 
 void Watchdog::forget(int pid) {
   state_->timers.forget(pid);
+}
+
+void remove_watchdog_of(pid_t agent) {
+  std::error_code error;
+  const std::string prefix = directory_prefix(agent);
+  for (std::filesystem::directory_iterator entry(temporary_directory(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with(prefix)) continue;
+
+    struct stat status {};
+
+    const std::string directory = entry->path();
+    const bool ours =
+        ::lstat(directory.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid();
+    try {
+      if (ours && free_up(directory + kPipeName)) ::rmdir(directory.c_str());
+    } catch (const std::runtime_error&) {
+      // Something else has that name there: it is none of ours.
+    }
+  }
 }
 
 }  // namespace muster::agent

@@ -5,6 +5,7 @@
 #include "agent/core/watchdog_timers.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <sys/types.h>
 
 #include <functional>
 #include <memory>
@@ -35,5 +36,9 @@ class Watchdog {
   struct State;
   std::shared_ptr<State> state_;
 };
+
+/// What an agent that was killed has left in TMPDIR. A pipe that somebody reads is another's: the pid may be
+/// that of an agent in another PID namespace, too.
+void remove_watchdog_of(pid_t agent);
 
 }  // namespace muster::agent

@@ -295,6 +295,22 @@ def kill_nine(*victims, stubborn=False):
     return scenario
 
 
+def kill_agent_with_watchdog():
+    """The pipe for PyTorch's timers, too, is removed by the guardian."""
+    with tempfile.TemporaryDirectory() as folder:
+        def pipes():
+            return [name for name in os.listdir(folder) if name.startswith("muster_watchdog_")]
+
+        job = MarkedJob([WORKER, "stay"], *GRACE, environment={"TMPDIR": folder, "TORCHELASTIC_ENABLE_FILE_TIMER": "1"})
+        job.started(2)
+        check(len(pipes()) == 1, os.listdir(folder))
+        start = time.monotonic()
+        os.kill(job.agent(), signal.SIGKILL)
+        took, _ = ended(job, 125, start)
+        check(not pipes(), pipes())
+        return took
+
+
 # How soon it must be over, and the clock of ours that runs before that: the grace, if somebody ignores the order to end.
 SOON = (0.1, 0.0)
 AFTER_GRACE = (0.1, GRACE_S)
@@ -304,6 +320,7 @@ SCENARIOS = {
     "failure": (failure(), SOON),
     "failure_stubborn": (failure("-t"), AFTER_GRACE),
     "restart": (restart, SOON),
+    "that_fork": (leftovers_that_fork, SOON),
     "main_thread_gone": (main_thread_gone, SOON),
     "everything_gets_sigterm": (everything_gets_sigterm, SOON),
     "sigchld_ignored_at_start": (sigchld_ignored_at_start, SOON),
@@ -320,7 +337,6 @@ SCENARIOS = {
     "sigterm": (interrupted(signal.SIGTERM), SOON),
     "sighup": (interrupted(signal.SIGHUP), SOON),
     "sigint_stubborn": (interrupted_stubborn, AFTER_GRACE),
-    "that_fork": (leftovers_that_fork, SOON),
     "sigint_twice": (interrupted_twice, (0.5, 0.5)),
     "sigterm_anywhere": (interrupted_anywhere, SOON),
     "deadline": (deadline, (0.1, TIMEOUT_S)),
@@ -329,6 +345,7 @@ SCENARIOS = {
     "kill_guardian": (kill_nine("guardian"), SOON),
     "kill_agent": (kill_nine("agent"), SOON),
     "kill_agent_stubborn": (kill_nine("agent", stubborn=True), AFTER_GRACE),
+    "kill_agent_with_watchdog": (kill_agent_with_watchdog, SOON),
     "kill_launcher_guardian": (kill_nine("launcher", "guardian"), SOON),
     "kill_launcher_agent": (kill_nine("launcher", "agent"), SOON),
     "kill_guardian_agent": (kill_nine("guardian", "agent"), SOON),
