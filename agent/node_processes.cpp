@@ -78,16 +78,18 @@ int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd) {
   return rendezvous::run_embedded_daemon(std::move(options));
 }
 
-using Notice = std::function<void(const std::string&, bool)>;
-
-Notice link_notice(int link_out) {
+/// The link has one writer: as long as the agent lives, maybe in the middle of a message, it is the agent,
+/// and the guardian's lines go to stderr, which the launcher reads, too.
+std::function<void(const std::string&, bool)> notice_of_guardian(int link_out) {
   return [link_out](const std::string& text, bool agent_gone) {
-    LinkMessage notice;
-    notice.kind = LinkMessage::Kind::notice;
-    notice.number = agent_gone ? 1 : 0;
-    notice.body = text;
+    const auto deadline = std::chrono::steady_clock::now() + kNoticeTimeout;
     try {
-      write_link_message(link_out, notice, std::chrono::steady_clock::now() + kNoticeTimeout);
+      if (!agent_gone) return write_bytes(STDERR_FILENO, "muster: warning: " + text + "\n", deadline);
+      LinkMessage last_words;
+      last_words.kind = LinkMessage::Kind::notice;
+      last_words.number = 1;
+      last_words.body = text;
+      write_link_message(link_out, last_words, deadline);
     } catch (const std::exception&) {
       // Nobody listens; the coordinator tells by itself that this node is gone.
     }
@@ -95,16 +97,11 @@ Notice link_notice(int link_out) {
 }
 
 /// While the others start: what an earlier job left here when all who knew of it were killed.
-void say_orphans(const Notice& notice) {
+void say_orphans() {
   std::string names;
   for (const ProcessInfo& process : end_orphans())
     names += (names.empty() ? "" : ", ") + std::to_string(process.pid) + " " + process.name;
-  if (names.empty()) return;
-  const std::string text = "ended processes that a job before this one had left: " + names;
-  if (notice)
-    notice(text, false);
-  else
-    log_warning(text);
+  if (!names.empty()) log_warning("ended processes that a job before this one had left: " + names);
 }
 
 /// Others may still refer to what this process has a copy of: all but `keep` is overwritten.
@@ -136,7 +133,7 @@ GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
   if (node.spec.node.form != NodeSpec::Form::started) return options;
   options.lifeline_fd = node.link_in;
   options.go_on_fd = go_on_fd;
-  options.notice = link_notice(node.link_out);
+  options.notice = notice_of_guardian(node.link_out);
   return options;
 }
 
@@ -199,7 +196,7 @@ int run_node_processes(NodeProcesses node) {
     listener.fd.reset();
     close_all({go_on[1]});
     drop_keys(node, nullptr);
-    say_orphans(options.notice);
+    say_orphans();
     if (started) return;
     // The link's end tells the launcher that the agent is gone.
     ::close(node.link_in);

@@ -18,7 +18,7 @@ struct LinkMessage {
     key,        ///< the node's key; on the coordinator's node the job secret follows it; number: how many
     spec,       ///< body is the JSON of an AgentSpec
     listening,  ///< the coordinator listens; body is the JSON of a LinkEndpoint
-    notice,     ///< a line for the launcher's log; number 1: last words, nothing but the end follows
+    notice,     ///< number 1: the guardian's last words; nothing but the end follows
 
     // launcher -> agent
     coordinator,  ///< where the coordinator is: the JSON of a LinkEndpoint

@@ -17,7 +17,7 @@ std::string own_message(Kind kind, std::uint64_t number) {
   return encode(message);
 }
 
-/// The guardian writes a notice when its agent is gone: it knows no numbers.
+/// The guardian writes a notice when there is no agent (any more): it knows no numbers.
 bool is_numbered(Kind kind) {
   return kind != Kind::notice && kind != Kind::ack && kind != Kind::resume;
 }

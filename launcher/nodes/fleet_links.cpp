@@ -80,10 +80,7 @@ void NodeFleet::State::opening_message(std::size_t index, LinkMessage message) {
       if (events.listening) events.listening(endpoint);
       break;
     case Kind::notice:
-      if (message.number == 1)
-        node.last_words = shortened(message.body);
-      else
-        log_line(index, message.body);
+      node.last_words = shortened(message.body);
       break;
     default:
       break;
@@ -168,12 +165,8 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
       take_report(index, agent::node_report_from_json(message.body));
       break;
     case Kind::notice:
-      // The guardian's last words; or a line of a living agent.
-      node.agent_gone = node.agent_gone || message.number == 1;
-      if (message.number == 1)
-        node.last_words = shortened(message.body);
-      else
-        log_line(index, message.body);
+      node.agent_gone = true;
+      node.last_words = shortened(message.body);
       break;
     case Kind::log:
       log_line(index, message.body);

@@ -69,6 +69,8 @@ class Node:
         self.takes_output = True
         self.untaken = 0
         self.received = 0
+        self.pauses_at = None  # once this has been printed, nothing more is read until reads is set
+        self.reads = threading.Event()
         self.ended = threading.Event()
         self.changed = threading.Condition()
         self.write_lock = threading.Lock()
@@ -81,7 +83,9 @@ class Node:
     def _read_errors(self):
         with self.process.stderr:
             for line in self.process.stderr:
-                self.errors += line
+                with self.changed:
+                    self.errors += line
+                    self.changed.notify_all()
 
     def _exactly(self, size):
         data = b""
@@ -97,6 +101,8 @@ class Node:
             while not self.process.stdout.readline().startswith(b"muster-agent 1 "):
                 pass
             while True:
+                if self.pauses_at and self.pauses_at in self.output[1]:
+                    self.reads.wait()
                 (length,) = struct.unpack(">I", self._exactly(4))
                 head, body = self._exactly(length).split(b"\n", 1)
                 kind, number = head.decode().split()
@@ -115,7 +121,7 @@ class Node:
                 self.output[number] += body
             elif kind == "report":
                 self.report = json.loads(body)
-            elif kind == "notice" and number == 1:
+            elif kind == "notice":
                 self.last_words = body.decode()
             elif kind != "ack":
                 self.said.setdefault(kind, []).append(body)
@@ -149,6 +155,9 @@ class Node:
     def expect(self, kind):
         self.wait_for(lambda node: node.said.get(kind), kind)
         return self.said[kind][-1]
+
+    def errors_until(self, text):
+        self.wait_for(lambda node: text in node.errors, "%r on stderr" % text)
 
     def text(self, stream=1):
         return self.output[stream].decode()
@@ -212,6 +221,7 @@ class Job:
             except OSError:
                 pass
         for node in self.nodes:
+            node.reads.set()
             node.process.wait()
             node.ended.wait(LIMIT_S)
             for stream in (node.process.stdin, node.process.stdout):

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`muster agent`: what a node does with its orders, and how it ends when something around it does. Real processes."""
 
+import array
 import base64
+import fcntl
 import json
 import os
 import signal
 import socket
 import struct
 import tempfile
+import termios
 import time
 import unittest
 
@@ -356,18 +359,49 @@ class Ends(unittest.TestCase):
         job = self.start("for i in 1 2 3 4 5 6; do sleep 0.5; done")
         agent = job.nodes[1].agent
         os.kill(agent, signal.SIGSTOP)
-        job.nodes[1].expect("notice")
+        job.nodes[1].errors_until(b"was stopped (SIGSTOP)")
         time.sleep(2)
         os.kill(agent, signal.SIGCONT)
         for report in job.reports():
             self.assertEqual(report["outcome"], "succeeded", report)
         self.assertEqual(job.leftovers(), {})
 
+    def test_the_guardian_does_not_break_into_what_its_agent_says(self):
+        """The agent is in the middle of a report that the link cannot hold when its guardian has something to say."""
+        with tempfile.TemporaryDirectory() as folder:
+            go = os.path.join(folder, "go")
+            text = "$(head -c 60000 /dev/zero | tr '\\0' x)"
+            job = Job("echo ready; while [ ! -e %s ]; do sleep 0.01; done; [ $RANK = 1 ] || exec sleep 60; echo going; "
+                      'sleep 0.2; echo "{\\"message\\": \\"%s\\"}" >$TORCHELASTIC_ERROR_FILE; exit 3' % (go, text), output__log_dir=folder)
+            self.addCleanup(job.__exit__)
+            job.start()
+            for node in job.nodes:
+                node.wait_for(lambda one: b"ready" in one.output[1], "worker")
+            node = job.nodes[1]
+            pipe = node.process.stdout.fileno()
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+            node.pauses_at = b"going"
+            with open(go, "w"):
+                pass
+            node.wait_for(lambda one: b"going" in one.output[1], "last message that is read")
+            waiting = array.array("i", [0])
+            wait_until(lambda: fcntl.ioctl(pipe, termios.FIONREAD, waiting) == 0 and waiting[0] > 0, "words that wait")
+            time.sleep(1)  # for the report, which is more than there is room for
+            agent = node.agent
+            os.kill(agent, signal.SIGSTOP)
+            time.sleep(0.2)
+            node.reads.set()
+            node.errors_until(b"was stopped (SIGSTOP)")
+            os.kill(agent, signal.SIGCONT)
+            node.wait_for(lambda one: one.report, "report")
+            self.assertEqual(len(node.report["workers"][0]["error"]["message"]), 60000)
+            self.assertEqual(job.leftovers(), {})
+
     def test_an_agent_that_stands_still_for_long_is_fenced(self):
         job = self.start()
         agent = job.nodes[1].agent
         os.kill(agent, signal.SIGSTOP)
-        self.assertIn("was stopped (SIGSTOP)", job.nodes[1].expect("notice").decode())
+        job.nodes[1].errors_until(b"was stopped (SIGSTOP)")
         job.nodes[0].wait_for(lambda one: one.report, "report")
         self.assertEqual(job.nodes[0].report["ended_by"]["node"], "n1")
         job.nodes[1].wait_for(lambda one: one.last_words, "last words")
