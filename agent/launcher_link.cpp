@@ -223,6 +223,10 @@ void LauncherLink::move_to(std::unique_ptr<ByteTransport> transport) {
   state_->move_to(std::move(transport));
 }
 
+void LauncherLink::drop(const std::string& reason) {
+  state_->end(reason);
+}
+
 bool LauncherLink::connected() const {
   return state_->transport != nullptr;
 }

@@ -55,6 +55,9 @@ class LauncherLink {
   /// Resumable: goes on over another transport, from which nothing has been read yet. The old one is closed.
   void move_to(std::unique_ptr<ByteTransport> transport);
 
+  /// Ends the transport, as if the other side had: `closed` is told.
+  void drop(const std::string& reason);
+
   /// Resumable: whether there is a transport now.
   bool connected() const;
 

@@ -72,7 +72,11 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
 awaitable<void> NodeSession::run() {
   for (const int signal : stop_signals_of_agent(options_.signals)) end_signals_.add(signal);
   watch_signals();
-  guardian_.start([this] { fail("the guardian process of " + spec_.host + " was killed"); });
+  guardian_.start([this] {
+    fail("the guardian process of " + spec_.host + " was killed");
+    // What led here ends with it. A report on that way might arrive, and its acknowledgement might not.
+    if (started()) link_->drop("the guardian is gone");
+  });
   open_link();
   const NodeReport report = co_await run_job();
   co_await send_report(report);

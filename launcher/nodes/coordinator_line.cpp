@@ -126,6 +126,10 @@ std::unique_ptr<agent::ByteTransport> CoordinatorLine::open(const std::string& n
                                        state_->client->open_channel(rendezvous::ChannelKind::link, node));
 }
 
+void CoordinatorLine::node_ended(const std::string& node, const std::string& cause) {
+  if (state_->usable) state_->client->node_state({node, cause, false, true});
+}
+
 bool CoordinatorLine::connecting() const {
   return state_->connecting;
 }

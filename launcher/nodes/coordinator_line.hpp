@@ -48,6 +48,10 @@ class CoordinatorLine {
   /// coordinator does not know that node.
   std::unique_ptr<agent::ByteTransport> open(const std::string& node);
 
+  /// That node has no guardian any more, and so soon no agent: the coordinator need not wait for its
+  /// connection to be made again.
+  void node_ended(const std::string& node, const std::string& cause);
+
   /// open() may succeed soon.
   bool connecting() const;
 

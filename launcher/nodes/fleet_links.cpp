@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NodeFleet that talks to nodes and sees them go.
+#include "agent/core/exit_status.hpp"
+#include "launcher/core/exit_code.hpp"
 #include "launcher/nodes/fleet_state.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
@@ -303,7 +305,7 @@ void NodeFleet::State::not_started(std::size_t index, const StartEnd& end) {
 
 void NodeFleet::State::expect_nothing_of(std::size_t index, const std::string& reason, bool goes_on) {
   Node& node = nodes[index];
-  if (!node.instructed || node.reported) return;
+  if (!node.link || node.reported) return;
   node.dead_reason = reason;
   const auto due = Clock::now() + (goes_on ? kLostLateAfter : kDeadLateAfter);
   node.gone_by = std::min(node.gone_by.value_or(TimePoint::max()), due);
@@ -321,11 +323,11 @@ void NodeFleet::State::without(std::size_t index, const std::function<NodeBoard:
 
 bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   Node& node = nodes[index];
-  // A client that cannot end a session has this exit code; an agent that ends has others.
-  constexpr int kSessionLost = 255;
-  const bool cut =
-      node.process_end && (node.process_end->exit_code == kSessionLost || node.process_end->signal != 0);
-  if (!cut || !node.link || node.agent_gone || node.reported || node.relayed || !node.dead_reason.empty() ||
+  // An agent without its guardian has closed its end of the link with it, and has a report to send.
+  const StartEnd end = node.process_end.value_or(StartEnd{});
+  const bool orphaned = !way_was_lost(end) && end.exit_code > kExitSignalBase;
+  const bool cut = orphaned || (way_was_lost(end) && node.dead_reason.empty());
+  if (!cut || !node.process_end || !node.link || node.agent_gone || node.reported || node.relayed ||
       !events.relay)
     return false;
   std::unique_ptr<agent::ByteTransport> way = events.relay(index);
@@ -336,7 +338,7 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   if (!way) return false;
   node.relayed = true;
   node.link_over = false;
-  node.gone_by.reset();
+  if (node.dead_reason.empty()) node.gone_by.reset();
   node.said.clear();
   node.link->move_to(std::move(way));
   // Whether there is anybody at that end shows when this is acknowledged.
@@ -354,6 +356,9 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
 
 void NodeFleet::State::conclude(std::size_t index) {
   Node& node = nodes[index];
+  const bool over = node.process_end && !way_was_lost(*node.process_end);
+  if (over && node.instructed && !node.reported && !node.relayed && events.ended)
+    events.ended(index, how_lost(index).cause);
   if (go_on_by_relay(index)) return advance();
   tell_left_out(index, true);
   node.gone_by.reset();
@@ -384,12 +389,16 @@ void NodeFleet::State::expect_the_others() {
 
 HostFailure NodeFleet::State::how_lost(std::size_t index) const {
   const Node& node = nodes[index];
+  const StartEnd end = node.process_end.value_or(StartEnd{});
   HostFailure failure;
   failure.cause = node.agent_gone || node.dead_reason.empty() ? node.last_words : node.dead_reason;
+  // The coordinator only knows that a connection has ended.
+  if (!node.agent_gone && end.exit_code > kExitSignalBase && !way_was_lost(end))
+    failure.cause = "guardian or agent there was killed by " +
+                    agent::signal_name(end.exit_code - kExitSignalBase) + ", and neither could report";
   if (failure.cause.empty() && !node.said.empty() && node.ended_at - node.said_at < kSaidAtTheEnd)
     failure.cause = node.said;
   if (!failure.cause.empty()) return failure;
-  const StartEnd end = node.process_end.value_or(StartEnd{});
   if (!end.lost_through.empty())
     failure.cause = "its login led through " + end.lost_through + ", which was lost";
   else if (!end.broken.empty())

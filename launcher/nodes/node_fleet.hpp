@@ -44,6 +44,9 @@ class NodeFleet {
     std::function<bool()> relay_comes;
     /// A line for people about what the job waits for.
     std::function<void(const std::string&)> waiting;
+    /// No guardian is left there, as the host itself says, and no agent that will outlive it; it has not
+    /// reported.
+    std::function<void(std::size_t node, const std::string& cause)> ended;
     /// This node could not be started or was lost.
     std::function<void(std::size_t node)> without;
     /// The first failure that ends the job: it is being stopped.

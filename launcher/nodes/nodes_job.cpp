@@ -126,6 +126,9 @@ class NodesJob {
       return line_ ? line_->open(spec_.nodes[node].name) : nullptr;
     };
     events.relay_comes = [this] { return line_ && line_->connecting(); };
+    events.ended = [this](std::size_t node, const std::string& cause) {
+      if (line_) line_->node_ended(spec_.nodes[node].name, cause);
+    };
     events.waiting = [this](const std::string& text) { say_waiting(text); };
     events.without = [this](std::size_t node) { lost_for_stdin(node); };
     events.failed = [this] { end_if_late(spec_.agent.shutdown_timeout + kReportLateAfter); };

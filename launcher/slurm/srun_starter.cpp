@@ -29,7 +29,9 @@ std::vector<std::string> without_options() {
 
 SrunStarter::SrunStarter(const std::vector<NodePlan>& nodes, const RemoteOptions& options,
                          std::string version, const agent::SignalState& signals)
-    : ClientStarter(nodes, options, std::move(version), signals), without_options_(without_options()) {}
+    // srun tells signals by itself, and ends a step whose first process was ended by one.
+    : ClientStarter(nodes, options, std::move(version), signals, false),
+      without_options_(without_options()) {}
 
 std::vector<std::string> SrunStarter::arguments(std::size_t node) const {
   std::vector<std::string> words = without_options_;

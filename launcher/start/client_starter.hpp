@@ -27,11 +27,11 @@ class ClientStarter : public NodeStarter {
  protected:
   /// `nodes` must live as long as this. `version` is ours. Throws LaunchError (usage) for a --remote-muster
   /// that cannot be passed on, or an executable of ours that cannot be read for --push. `defaults`: as
-  /// spawn_client() has it.
+  /// spawn_client() has it. `shell_stays`: as remote_start() has it.
   ClientStarter(const std::vector<NodePlan>& nodes, const RemoteOptions& options, std::string version,
-                const agent::SignalState& signals, std::vector<std::string> defaults = {})
+                const agent::SignalState& signals, bool shell_stays, std::vector<std::string> defaults = {})
       : nodes_(nodes),
-        remote_(remote_start(options, version)),
+        remote_(remote_start(options, version, shell_stays)),
         version_(std::move(version)),
         signals_(signals),
         defaults_(std::move(defaults)) {}

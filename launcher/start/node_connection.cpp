@@ -190,6 +190,8 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
     if (::waitpid(pid, &status, 0) == pid) {
       end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
       end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      // A client that is killed has lost what it led to; here that is the node's own guardian.
+      if (!is_client && end.signal != 0) end.exit_code = 128 + std::exchange(end.signal, 0);
     }
     pid = -1;
     if (errors_read && output_read) return finish();

@@ -18,7 +18,7 @@ std::string own_executable() {
              : std::string();
 }
 
-RemoteStart remote_start(const RemoteOptions& options, const std::string& version) {
+RemoteStart remote_start(const RemoteOptions& options, const std::string& version, bool shell_stays) {
   RemoteStart start;
   RemoteProgram program;
   program.path = options.remote_muster;
@@ -35,8 +35,10 @@ RemoteStart remote_start(const RemoteOptions& options, const std::string& versio
     program.push_name = "muster-" + version + "-" + start.image.mark;
   }
   try {
+    program.shell_stays = shell_stays;
     start.command = remote_command(program);
     program.command = "branch";
+    program.shell_stays = false;
     start.branch_command = remote_command(program);
   } catch (const std::invalid_argument& error) {
     throw UsageError(std::string("--remote-muster: ") + error.what());

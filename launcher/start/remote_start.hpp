@@ -10,7 +10,7 @@
 namespace muster::launcher {
 
 struct RemoteStart {
-  /// For the shell there; it ends by becoming `muster agent`.
+  /// For the shell there; it ends by becoming `muster agent`, or runs it.
   std::string command;
   /// The same for a host that starts others: `muster branch`.
   std::string branch_command{};
@@ -19,9 +19,9 @@ struct RemoteStart {
   std::string push_file{};
 };
 
-/// `version` is ours. Throws LaunchError (usage) for a --remote-muster that cannot be passed on, or an
-/// executable of ours that cannot be read for --push.
-RemoteStart remote_start(const RemoteOptions& options, const std::string& version);
+/// `version` is ours; `shell_stays` as RemoteProgram has it, for agents. Throws LaunchError (usage) for a
+/// --remote-muster that cannot be passed on, or an executable of ours that cannot be read for --push.
+RemoteStart remote_start(const RemoteOptions& options, const std::string& version, bool shell_stays);
 
 /// Where the executable of this process lies; empty if it cannot be told.
 std::string own_executable();

@@ -10,7 +10,7 @@
 namespace muster::launcher {
 SshStarter::SshStarter(const std::vector<NodePlan>& nodes, const RemoteOptions& options, std::string version,
                        const agent::SignalState& signals)
-    : ClientStarter(nodes, options, std::move(version), signals, {kResolveSoon}),
+    : ClientStarter(nodes, options, std::move(version), signals, true, {kResolveSoon}),
       default_port_(options.ssh_port),
       login_timeout_(options.login_timeout),
       push_(options.push) {

@@ -99,7 +99,7 @@ class CoordinatorClient {
   /// Answers ClientEvents::vouch.
   void vouched(Vouched answer);
 
-  /// The launcher's news of a node that is not there yet. Does not wait.
+  /// The launcher's news of a node that is not there yet, or not any more. Does not wait.
   void node_state(NodeState state);
 
   /// Whether the coordinator has the launcher's session.

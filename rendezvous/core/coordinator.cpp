@@ -58,11 +58,12 @@ Effects Coordinator::on_message(SessionId session, const Message& message, TimeP
 Effects Coordinator::on_disconnect(SessionId session, const std::string& reason, TimePoint now,
                                    Ending ending) {
   addresses_.erase(session);
-  if (const Member* member = members_.find(session)) {
-    if (ending == Ending::closed || !members_.detach(session, now))
-      forget(Member(*member), false, reason, now);
+  if (const Member* found = members_.find(session)) {
+    const Member member = *found;
+    if (ending == Ending::closed || !member.ended.empty() || !members_.detach(session, now))
+      forget(member, false, member.ended.empty() ? reason : member.ended, now);
     else
-      effects_.emplace_back(effect::Note{member->title_with_host() + ": " + reason +
+      effects_.emplace_back(effect::Note{member.title_with_host() + ": " + reason +
                                          "; it may come back until it has been silent for " +
                                          std::to_string(options_.membership.dead_after.count()) + " ms"});
   }

@@ -169,6 +169,7 @@ class Coordinator {
   void handle(Member& member, const BarrierEnter& enter, TimePoint now);
   void handle(Member& member, const CloseJob& close, TimePoint now);
   void handle(Member& member, const NodeState& state, TimePoint now);
+  void node_ended(const NodeState& state, TimePoint now);
   void handle(Member& member, const LauncherState& request, TimePoint now);
 
   // Of the shell; that they came is a sign of life.

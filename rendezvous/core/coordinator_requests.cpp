@@ -213,6 +213,7 @@ void Coordinator::handle(Member& member, const NodeState& state, TimePoint now) 
     refuse(member.session, Errc::mend, "node_state", "only the launcher says how far a node is");
     return;
   }
+  if (state.ended) return node_ended(state, now);
   // What is said of a node that nobody waits for would be kept for ever.
   if (!forming_.expects(state.node)) return;
   if (state.text.empty())
@@ -220,6 +221,18 @@ void Coordinator::handle(Member& member, const NodeState& state, TimePoint now) 
   else
     states_[state.node] = State{state.text, state.ago, now};
   status_changed_ = true;
+}
+
+/// What it had sent before its end is heard first: the end of its connection follows at once.
+void Coordinator::node_ended(const NodeState& state, TimePoint now) {
+  const auto session = session_of(state.node);
+  if (!session) return;
+  Member* node = members_.find(*session);
+  node->ended = state.text.empty() ? "its processes have ended" : state.text;
+  if (!node->detached) return;
+  effects_.emplace_back(effect::Disconnect{*session});
+  const Member gone = *node;
+  forget(gone, false, gone.ended, now);
 }
 
 void Coordinator::handle(Member& member, const LauncherState&, TimePoint now) {

@@ -39,6 +39,9 @@ struct Member {
   bool suspect = false;
   /// Its connection broke then; it may come back over another until its silence is judged.
   std::optional<TimePoint> detached{};
+  /// Why its guardian is gone, as the launcher knows: a connection that broke is not made again. Empty: not
+  /// known.
+  std::string ended{};
 
   /// "node n2", "the launcher".
   std::string title() const { return role == Role::launcher ? "the launcher" : "node " + name; }

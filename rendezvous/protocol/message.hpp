@@ -227,13 +227,16 @@ struct Ack {
   bool operator==(const Ack&) const = default;
 };
 
-/// From the launcher: how far it is with a node that has not joined. No answer.
+/// From the launcher: how far it is with a node that has not joined, or that one has ended. No answer.
 struct NodeState {
   NodeName node;
   /// "ssh: connection refused"; empty: nothing to say any more.
   std::string text{};
   /// The text is followed by how long ago it came: "started" becomes "started 4 s ago".
   bool ago = false;
+  /// No guardian is left there, as the host itself says, and no agent outlives it; the text is why. A
+  /// connection of that node that broke is not worth waiting for.
+  bool ended = false;
   bool operator==(const NodeState&) const = default;
 };
 

@@ -144,7 +144,8 @@ Message ack(const Fields& f) {
 }
 
 Message node_state(const Fields& f) {
-  return NodeState{f.filled_name("node"), f.text_or_empty("text"), f.flag_or("ago", false)};
+  return NodeState{f.filled_name("node"), f.text_or_empty("text"), f.flag_or("ago", false),
+                   f.flag_or("ended", false)};
 }
 
 Message vouch(const Fields& f) {

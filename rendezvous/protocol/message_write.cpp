@@ -118,7 +118,7 @@ Json fields_of(const Ack& m) {
 }
 
 Json fields_of(const NodeState& m) {
-  return {{"node", m.node}, {"text", cut(m.text)}, {"ago", m.ago}};
+  return {{"node", m.node}, {"text", cut(m.text)}, {"ago", m.ago}, {"ended", m.ended}};
 }
 
 Json fields_of(const Vouch& m) {

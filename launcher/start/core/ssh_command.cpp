@@ -23,6 +23,12 @@ std::string quoted(std::string_view path) {
   return '"' + std::string(path) + '"';
 }
 
+/// What the shell itself says of a signal ("Killed") would be taken for words of the agent.
+std::string run_script(const RemoteProgram& program) {
+  if (!program.shell_stays) return "exec \"$m\" " + program.command;
+  return "exec 3>&2 2>/dev/null; (exec \"$m\" " + program.command + " 2>&3 3>&-); exit $?";
+}
+
 /// The copy is complete and runs before it gets its name, so nobody ever starts half of it.
 std::string push_script(const RemoteProgram& program) {
   if (!can_be_named(program.push_name) || program.push_name.find('/') != std::string::npos)
@@ -34,7 +40,7 @@ std::string push_script(const RemoteProgram& program) {
          "\\n\"; head -c " + size + " >\"$t\" && test $(wc -c <\"$t\") -eq " + size +
          " && chmod 700 \"$t\" && \"$t\" --version >/dev/null && mv -f \"$t\" \"$m\" || { rm -f \"$t\"; echo "
          "\"" +
-         std::string(kStartMark) + "no copy $m\" >&2; exit 1; }; }; exec \"$m\" " + program.command;
+         std::string(kStartMark) + "no copy $m\" >&2; exit 1; }; }; " + run_script(program);
 }
 
 std::string find_script(const RemoteProgram& program) {
@@ -46,7 +52,7 @@ std::string find_script(const RemoteProgram& program) {
   if (!given) script += "m=$(command -v muster) || ";
   const std::string missing = named ? quoted(wanted).substr(1, quoted(wanted).size() - 2) : "muster";
   return script + "{ echo \"" + std::string(kStartMark) + (given ? "absent " : "missing ") + missing +
-         "\" >&2; exit 127; }; exec \"$m\" " + program.command;
+         "\" >&2; exit 127; }; " + run_script(program);
 }
 
 void check_word(const char* what, const std::string& word) {

@@ -37,8 +37,12 @@ struct RemoteProgram {
   std::string path;
   /// Where this launcher's own executable lies on this host.
   std::string own_path;
-  /// What it becomes there: "agent", or "branch".
+  /// What runs there: "agent", or "branch".
   std::string command = "agent";
+  /// The shell stays and makes an exit code of a signal that ends it. For a client that tells only codes: ssh
+  /// ends with 255 for a signal as it does when it has lost its session, and only the first means that all
+  /// there is over.
+  bool shell_stays = false;
   /// --push: a copy of this many bytes, kept in the user's cache directory under this name. 0: no copy.
   std::uint64_t push_bytes = 0;
   std::string push_name;
@@ -47,8 +51,8 @@ struct RemoteProgram {
 /// Whether a path can be written into the remote command: every login shell must read it as it is.
 bool can_be_named(std::string_view path);
 
-/// What the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming `muster agent`, or
-/// `muster branch`.
+/// What the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming `muster agent` or
+/// `muster branch`, or by running it.
 /// Problems are said on stderr in lines that begin with kStartMark. Throws std::invalid_argument for a path
 /// that cannot be named.
 std::string remote_command(const RemoteProgram& program);

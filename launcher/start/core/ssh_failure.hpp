@@ -10,7 +10,7 @@ namespace muster::launcher {
 struct StartEnd {
   /// We gave up waiting for the agent's greeting; the client was killed for it.
   bool timed_out = false;
-  /// Of the client. `signal` != 0: killed by it.
+  /// Of the client. `signal` != 0: killed by it. Of a guardian that is our own child: as a shell has both.
   int exit_code = 0;
   int signal = 0;
   /// What came on stderr, client and host mixed; and on stdout before a greeting.
@@ -25,6 +25,13 @@ struct StartEnd {
   /// What came from the host that no muster sends, and for which its login was ended.
   std::string broken{};
 };
+
+/// What a client's end says of the guardian that it led to: nothing, since it was killed or lost its
+/// session; or that it has ended.
+inline bool way_was_lost(const StartEnd& end) {
+  constexpr int kSessionLost = 255;
+  return end.exit_code == kSessionLost || end.signal != 0;
+}
 
 /// What the text needs beside that.
 struct StartPlace {

@@ -3,6 +3,7 @@
 import re
 import resource
 import signal
+import sys
 import time
 
 from multi_node import AGENT, GUARDIAN, PATIENCE_S, STORE, STUBBORN, Hosts, Job, check, kept, main, promise
@@ -86,15 +87,49 @@ def guardian_killed():
     ends("a node's guardian is killed", lambda job: job.hit("n01", GUARDIAN), 125, r"n01", r"(?i)guardian")
 
 
-def guardian_and_agent_killed():
-    def hit(job):
-        pids = [p["pid"] for p in job.hosts.processes("n01") if p["comm"] in (GUARDIAN, AGENT)]
-        check(len(pids) >= 2, f"only {pids}", job.shown())
-        begin = time.monotonic()
-        job.hosts.run("n01", ["/bin/kill", "-KILL", *pids], check=False)  # the end of one may have ended the other
-        return begin
+def kill_guardian_and_agent(job):
+    pids = [p["pid"] for p in job.hosts.processes("n01") if p["comm"] in (GUARDIAN, AGENT)]
+    check(len(pids) >= 2, f"only {pids}", job.shown())
+    begin = time.monotonic()
+    job.hosts.run("n01", ["/bin/kill", "-KILL", *pids], check=False)  # the end of one may have ended the other
+    return begin
 
-    ends("a node's guardian and agent are killed", hit, 125, r"n01", directories=True)
+
+def guardian_and_agent_killed():
+    ends("a node's guardian and agent are killed", kill_guardian_and_agent, 125, r"n01", directories=True)
+
+
+def kill_those_with_a_question(job):
+    """The coordinator asks the agent whose a connection to the store's port is. What a process has not read when it is killed makes
+    its kernel reset the connection instead of ending it."""
+    (address, port), = [e for e in job.hosts.listeners("n00") if e[1] != 22 and not e[0].startswith("127.")]
+    job.hit("n01", AGENT, signal.SIGSTOP)
+    job.hosts.run("n01", [sys.executable, "-c", f"import socket, time; s = socket.create_connection(({address!r}, {port})); "
+                                                "s.sendall(bytes(5)); time.sleep(0.2)"])
+    return kill_guardian_and_agent(job)
+
+
+def guardian_and_agent_killed_with_a_question_unread():
+    ends("a node's guardian and agent are killed before they have read all", kill_those_with_a_question, 125,
+         r"n01.*guardian or agent there was killed by SIGKILL", directories=True)
+
+
+def guardian_and_agent_killed_and_the_job_goes_on():
+    """The coordinator, too, knows at once."""
+    with Hosts(2) as hosts:
+        def once():
+            job = Job(hosts, "--nnodes", "1:2", "--max-restarts", "1", "-H", "n00,n01",
+                      worker=["bash", "-c", "echo ready $RANK of $WORLD_SIZE; exec sleep 1000"]).ready(2)
+            begin = kill_those_with_a_question(job)
+            job.wait_for("ready 0 of 1")
+            took = time.monotonic() - begin
+            job.send(signal.SIGTERM)
+            job.end()
+            job.expect(143)
+            job.nothing_left(directories=True)
+            return took
+
+        promise("a node's guardian and agent are killed, and the job goes on without it", 0.5, once)
 
 
 def launcher_killed():
@@ -304,7 +339,8 @@ def told_to_stop_before_the_round():
 
 
 CASES = (agent_killed, agent_of_the_coordinator_killed, agent_killed_while_it_starts, agent_stopped_for_a_moment, agent_stopped,
-         agent_stopped_and_resumed_too_late, guardian_killed, guardian_and_agent_killed, launcher_killed,
+         agent_stopped_and_resumed_too_late, guardian_killed, guardian_and_agent_killed,
+         guardian_and_agent_killed_with_a_question_unread, guardian_and_agent_killed_and_the_job_goes_on, launcher_killed,
          launcher_killed_while_it_starts, interrupted_once, interrupted_twice, interrupted_thrice, terminated,
          interrupted_while_ssh_connects, worker_fails_on_another_host, temporary_logs, store_stopped,
          store_stopped_and_terminated, guardian_of_the_coordinator_stopped, guardian_of_another_node_stopped, open_files,

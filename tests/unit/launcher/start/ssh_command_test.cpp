@@ -3,7 +3,15 @@
 
 #include "catch.hpp"
 
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 using namespace muster::launcher;
 using Words = std::vector<std::string>;
@@ -72,6 +80,24 @@ TEST_CASE("The remote command is constant but for the path, which every shell re
   const std::string given = remote_command(program);
   CHECK(given.find("m=\"$HOME/my tools/muster\"") != std::string::npos);
   CHECK(given.find("command -v") == std::string::npos);
+}
+
+TEST_CASE("The shell that runs an agent for ssh makes an exit code of a signal, and says nothing of it") {
+  char folder[] = "/tmp/muster-test-ssh-command-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  RemoteProgram program;
+  program.own_path = std::string(folder) + "/muster";
+  std::ofstream(program.own_path) << "#!/bin/sh\necho heard >&2\nkill -KILL $$\n";
+  ::chmod(program.own_path.c_str(), 0700);
+  const std::string words = std::string(folder) + "/words";
+  program.shell_stays = true;
+  const int status = std::system((remote_command(program) + " 2>" + words).c_str());
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 128 + SIGKILL);
+  std::string said;
+  std::getline(std::ifstream(words), said, '\0');
+  CHECK(said == "heard\n");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("A path that a shell would read differently is refused, and left out where nobody asked for it") {

@@ -95,6 +95,30 @@ TEST_CASE("A broken connection that stays broken is a lost node, and cannot come
   CHECK(desk.count<effect::Disconnect>() == 1);
 }
 
+TEST_CASE("A broken connection of a node whose processes have ended is a lost node at once") {
+  const NodeState ended{"b", "guardian and agent there were killed by SIGKILL", false, true};
+  for (const bool broken_first : {true, false}) {
+    Desk desk(with_nonce());
+    desk.begin(2);
+    desk.launcher(9);
+    if (broken_first) desk.cut(2, Ending::broken);
+    desk.send(9, ended);
+    if (!broken_first) {
+      // What it had sent may still be on its way.
+      CHECK_FALSE(desk.sent<RoundEnd>(1).has_value());
+      desk.cut(2, Ending::broken);
+    }
+    CHECK(desk.count<effect::Disconnect>() == (broken_first ? 1 : 0));
+    REQUIRE(desk.sent<RoundEnd>(1).has_value());
+    CHECK(desk.sent<RoundEnd>(1)->cause == RoundEndCause::node_lost);
+    CHECK(contains(desk.sent<RoundEnd>(1)->text,
+                   "node b (host host) is lost: guardian and agent there were killed"));
+    CHECK(desk.coordinator.member(2) == nullptr);
+    desk.send(9, ended);  // of a node that is not known any more
+    CHECK(desk.count<effect::Disconnect>() == 0);
+  }
+}
+
 TEST_CASE("Silence is judged when it is due, not at the next second") {
   Desk desk(with_nonce());
   desk.begin(2);
