@@ -19,9 +19,10 @@ For MINUTES (30 if none are given), each stage with its share of them:
   fuzz       every fuzzer
   plain      a build that compiles each file alone
 
-The seed is printed first; what fell, and the seconds of each stage, last. The exit code is 1 if anything fell, 130 after Ctrl-C, which
-ends it in order. A stage whose time is up is cut short, which is no failure: the next soak begins elsewhere. What is missing of
-build/release and build/fuzz is built first and not counted. Logs and what the fuzzers found are in build/soak.
+The seed is printed first; what fell, what was skipped, and the seconds of each stage, last. The exit code is 1 if anything fell, 130
+after Ctrl-C, which ends it in order. A stage whose time is up before each of its parts was run once is cut short, which is no failure but
+is named: the next soak begins elsewhere, and goes on with the plain build where this one stopped. What is missing of build/release and
+build/fuzz is built first and not counted. Logs and what the fuzzers found are in build/soak.
 TEXT
 }
 
@@ -42,7 +43,7 @@ while [ $# -gt 0 ]; do
   esac
   shift || true
 done
-# Seven digits, so that sums of them fit everywhere.
+# Numbers that no sum or product below takes out of 64 bits.
 if ! [[ $minutes =~ ^[1-9][0-9]{0,4}$ && $seed =~ ^(0|[1-9][0-9]{0,9})$ ]]; then
   usage >&2
   exit 2
@@ -61,6 +62,7 @@ interrupted=false
 trap 'interrupted=true' INT TERM
 timings=()
 fallen=()
+skipped=()
 stage_log=
 stage_end=0
 runs=0
@@ -70,6 +72,15 @@ cut=false
 fell() {
   fallen+=("$1")
   printf '   FELL: %s\n' "$1"
+}
+
+# was_skipped TEXT: notes what this machine cannot run, once.
+was_skipped() {
+  local known
+  for known in "${skipped[@]}"; do
+    [ "$known" != "$1" ] || return 0
+  done
+  skipped+=("$1")
 }
 
 left_s() { echo $((stage_end - SECONDS)); }
@@ -94,11 +105,15 @@ whole() {
   bounded "$limit" "$@" || code=$?
   $interrupted && return
   case $code in
-    0 | 77) ;;
+    0) ;;
+    77) was_skipped "$what" ;;
     124) fell "$what: no end within $limit s" ;;
     *) fell "$what: exit code $code" ;;
   esac
 }
+
+# log_has BYTES PATTERN: whether the stage's log has it behind so many bytes. In a pipe, tail would fail once grep has found it.
+log_has() { grep --quiet --extended-regexp "$2" <(tail -c "+$(($1 + 1))" "$stage_log"); }
 
 # share WHAT SECONDS COMMAND...: something long, which is cut off after that; what its output calls a failure counts nevertheless.
 share() {
@@ -108,11 +123,12 @@ share() {
   bounded "$limit" "$@" || code=$?
   $interrupted && return
   case $code in
-    0 | 77) ;;
+    # A test that CTest skips is no failure of CTest.
+    0) ! log_has "$before" '\*\*\*Skipped' || was_skipped "$what" ;;
+    77) was_skipped "$what" ;;
     124)
       cut=true
-      ! tail -c "+$((before + 1))" "$stage_log" | grep --quiet --extended-regexp '^(FAILED|UNNOTICED|FAILED:) ' ||
-        fell "$what: see the log"
+      ! log_has "$before" '^(FAILED|UNNOTICED|FAILED:) |\*\*\*(Failed|Exception|Timeout)' || fell "$what: see the log"
       ;;
     *) fell "$what: exit code $code" ;;
   esac
@@ -120,7 +136,7 @@ share() {
 
 # stage NAME SECONDS: runs stage_NAME.
 stage() {
-  local name=$1 begin=$SECONDS before=${#fallen[@]} outcome=ok
+  local name=$1 begin=$SECONDS before=${#fallen[@]} skipped_before=${#skipped[@]} outcome=ok
   $interrupted && return
   stage_log=$results/$name.log
   stage_end=$((SECONDS + $2))
@@ -129,6 +145,7 @@ stage() {
   : >"$stage_log"
   printf '== %s, %d s\n' "$name" "$2"
   "stage_$name" "$2"
+  [ ${#skipped[@]} -eq "$skipped_before" ] || outcome='with skips'
   $cut && outcome='cut'
   $interrupted && outcome='interrupted'
   [ ${#fallen[@]} -eq "$before" ] || outcome=FELL
@@ -151,7 +168,7 @@ from_seed() {
 
 # ctest_share PATTERN: these tests, one after the other, as many as the time allows, and again.
 ctest_share() {
-  local name names
+  local name names whole_pass=false
   mapfile -t names < <(tests_named "$1")
   if [ ${#names[@]} -eq 0 ]; then
     fell "no test is called $1"
@@ -159,11 +176,16 @@ ctest_share() {
   fi
   while more; do
     for name in "${names[@]}"; do
-      more || break
+      more || {
+        $whole_pass || cut=true
+        break
+      }
       share "ctest --test-dir build/release -R '^$name\$'" "$(left_s)" \
         ctest --test-dir "$release" --output-on-failure -R "^$name\$"
     done
+    whole_pass=true
   done
+  ! $whole_pass || cut=false
 }
 
 stage_simulator() {
@@ -187,7 +209,10 @@ stage_leftovers() {
   repeats=$((repeats < 3 ? 3 : repeats > 20 ? 20 : repeats))
   while more; do
     for scenario in "${scenarios[@]}"; do
-      more || break
+      more || {
+        [ "$pass" -gt 0 ] || cut=true
+        break
+      }
       whole "MUSTER_TEST_SEED=$((seed + pass)) leftovers_test.py $scenario $repeats" 600 \
         env MUSTER_TEST_SEED=$((seed + pass)) "$python" tests/e2e/leftovers/leftovers_test.py "$scenario" "$repeats"
     done
@@ -228,7 +253,10 @@ stage_fuzz() {
   each=$(($1 / ${#lines[@]}))
   each=$((each < 2 ? 2 : each))
   for line in "${lines[@]}"; do
-    more || break
+    more || {
+      cut=true
+      break
+    }
     IFS=$'\t' read -r -a words <<<"$line"
     name=${words[0]##*/}
     # Reading the corpus is not counted in -max_total_time.
@@ -237,12 +265,16 @@ stage_fuzz() {
   done
 }
 
+# The tree stays: what one soak has no time to compile the next one does.
 stage_plain() {
   local tree=$results/plain
   share "cmake, each file alone" "$1" \
     cmake -S . -B "$tree" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
     -DMUSTER_BUILD_TESTS=ON -DMUSTER_WARNINGS_AS_ERRORS=ON -DMUSTER_UNITY=OFF
-  more || return 0
+  more || {
+    cut=true
+    return 0
+  }
   share "build, each file alone" "$(left_s)" \
     cmake --build "$tree" --parallel "$jobs" -- -k 0
 }
@@ -262,6 +294,10 @@ summary() {
   echo
   printf '%s\n' "${timings[@]}"
   printf '%6d s\n' "$SECONDS"
+  if [ ${#skipped[@]} -gt 0 ]; then
+    printf '\nSkipped, which is no test of it (logs in build/soak):\n'
+    printf '  %s\n' "${skipped[@]}"
+  fi
   if [ ${#fallen[@]} -gt 0 ]; then
     printf '\nFell (seed %s, logs in build/soak):\n' "$seed"
     printf '  %s\n' "${fallen[@]}"
@@ -280,7 +316,8 @@ build release -DMUSTER_TESTS=all
 $interrupted || build fuzz
 budget=$((minutes * 60))
 if [ ${#fallen[@]} -eq 0 ]; then
-  # Parts of a hundred.
+  # Parts of a hundred; the plain build, which is the longest, also gets what the others leave.
+  end=$((SECONDS + budget))
   stage simulator $((budget * 6 / 100))
   stage comm $((budget * 12 / 100))
   stage leftovers $((budget * 14 / 100))
@@ -289,6 +326,7 @@ if [ ${#fallen[@]} -eq 0 ]; then
   stage contract $((budget * 8 / 100))
   stage recipe $((budget * 8 / 100))
   stage fuzz $((budget * 16 / 100))
-  stage plain $((budget * 10 / 100))
+  rest=$((end - SECONDS))
+  stage plain $((rest > budget * 10 / 100 ? rest : budget * 10 / 100))
 fi
 summary
