@@ -17,7 +17,7 @@ are in scripts/soak.sh.
 
 The last lines are a table of what was promised and measured, the seconds that each room's tests took, and "N passed, N failed,
 N skipped"; the exit code is 0 only if nothing failed. A test that measures time (label timed) and fails is run once more, alone, and named as
-unsteady if it passes then; no other failure is excused.
+unsteady if it passes then and had only been late; no other failure is excused.
 Tests with real images use MUSTER_TEST_CIFAR10 (default: ../shared/data/cifar-10-batches-bin) and are skipped without it.
 Tests with PyTorch use a virtual environment in build/venv, made once; they are skipped where PyPI cannot be reached.
 The NCCL plug-in is built where headers of NCCL and CUDA are found or can be fetched into build/cuda.

@@ -5,8 +5,8 @@
 usage: test_summary.py FOLDER [--rooms SECONDS.json] [--partial]
 
 FOLDER holds, as scripts/test.sh writes them: TREE.NAME.xml (ctest --output-junit), TREE.NAME.again.xml (a second run of tests that
-failed in TREE.NAME.xml and measure time: one that passed there is named as unsteady and counts as passed, unless a sanitizer
-reported something in the first), TREE.json (ctest --show-only=json-v1, which knows each test's room), promises.jsonl (what
+failed in TREE.NAME.xml and measure time: one that passed there is named as unsteady and counts as passed, if all that failed in
+the first was late), TREE.json (ctest --show-only=json-v1, which knows each test's room), promises.jsonl (what
 tests/support/promise.py wrote).
 
 Prints what was promised and measured, the seconds of each room, skipped, unsteady and failed tests and, last, "N passed, N failed, N
@@ -17,14 +17,20 @@ elsewhere, or its tests become quicker.
 import argparse
 import glob
 import json
+import math
 import os
 import re
 import statistics
 import sys
 import xml.etree.ElementTree as ElementTree
 
-NEVER_EXCUSED = re.compile(r"(ERROR|WARNING): (\w+Sanitizer|libFuzzer)|runtime error:")
-
+# Only what is late may be excused: whoever judges a time says so in these words (tests/support/promise.py, promise.hpp).
+LATE = "too late: "
+# How a program says that something failed: the heading of each failure, of unittest, Catch2 and our own runners; then the last line
+# of a traceback; what a sanitizer reports.
+HEADING = re.compile(r"^(FAIL|ERROR): \w+ \(|: FAILED:$|^FAILED (?!\()|^\w+ failed \(|^Missed: ", re.M)
+EXCEPTION = re.compile(r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Expired|Exit|Interrupt|Unavailable)\b.*", re.M)
+REPORT = re.compile(r"(ERROR|WARNING): (\w+Sanitizer|libFuzzer)|runtime error:")
 
 # The tests of a small room wait for the processor as long as their neighbours of that moment let them: their seconds say nothing.
 SMALL_ROOM_S = 30
@@ -48,8 +54,13 @@ def is_skipped(case):
     return skipped is not None and (skipped.get("message") or "").startswith("SKIP_") or case.get("status") == "disabled"
 
 
-def excusable(case):
-    return not NEVER_EXCUSED.search(output(case))
+def excusable(case, timeout_s):
+    """Whether it was late and nothing else failed: no heading and no exception without the words, no report of a sanitizer, and it
+    came to its end."""
+    text = output(case)
+    late = text.count(LATE)
+    return (late > 0 and len(HEADING.findall(text)) <= late and not REPORT.search(text)
+            and all(LATE in line for line in EXCEPTION.findall(text)) and float(case.get("time") or 0) < timeout_s)
 
 
 def read_cases(folder):
@@ -62,19 +73,21 @@ def read_cases(folder):
     return first, again
 
 
-def read_rooms(folder):
-    """{(tree, test): room}, by the label room=..., of all tests that scripts/test.sh is to run."""
-    rooms = {}
+def read_tests(folder):
+    """{(tree, test): room}, by the label room=..., and {(tree, test): time limit} of all tests that scripts/test.sh is to run."""
+    rooms, timeouts = {}, {}
     for path in glob.glob(os.path.join(folder, "*.json")):
         tree = os.path.basename(path).removesuffix(".json")
         with open(path, encoding="utf-8") as file:
             tests = json.load(file)["tests"]
         for test in tests:
-            labels = next((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
+            properties = {each["name"]: each["value"] for each in test.get("properties", [])}
+            labels = properties.get("LABELS", [])
             room = next((label.removeprefix("room=") for label in labels if label.startswith("room=")), None)
             if room and "soak" not in labels:
                 rooms[tree, test["name"]] = room
-    return rooms
+                timeouts[tree, test["name"]] = properties.get("TIMEOUT", math.inf)
+    return rooms, timeouts
 
 
 def read_promises(folder):
@@ -88,11 +101,12 @@ def read_promises(folder):
 def print_promises(promises):
     if not promises:
         return 1.0
-    print("Promised and measured (median of the tries; the bound is at most 3 times the promise, scaled by the machine):")
-    print(f"  {'promise':>9} {'figure':>9} {'bound':>9} {'machine':>7} tries  what")
+    print("Promised and measured (median and worst of the tries; the median's bound is at most 3 times the promise, scaled by the machine):")
+    print(f"  {'promise':>9} {'figure':>9} {'bound':>9} {'worst':>9} {'limit':>9} {'machine':>7} tries  what")
     for line in promises:
-        late = "" if line["median"] <= line["bound"] else "  LATE"
-        print(f"  {line['promise']:8.3f}s {line['median']:8.3f}s {line['bound']:8.3f}s {line['factor']:6.2f}x {line.get('tries', 1):3}  "
+        late = "" if line["median"] <= line["bound"] and line["worst"] <= line["limit"] else "  LATE"
+        print(f"  {line['promise']:8.3f}s {line['median']:8.3f}s {line['bound']:8.3f}s {line['worst']:8.3f}s {line['limit']:8.3f}s "
+              f"{line['factor']:6.2f}x {line['tries']:3}  "
               f"{line['suite']}: {line['name']}{late}")
     return statistics.median(line["factor"] for line in promises)
 
@@ -115,7 +129,7 @@ def check_rooms(cases, rooms, budget, factor):
     return over
 
 
-def judge(first, again):
+def judge(first, again, timeouts):
     """Numbers and names of what passed, passed later, failed and skipped."""
     passed, unsteady, failures, skipped, parts = 0, [], [], [], []
     for (tree, test), case in first.items():
@@ -125,7 +139,7 @@ def judge(first, again):
         elif not failed(case):
             passed += 1
             parts += [f"{name}: {reason}" for reason in skip_reasons(case)]
-        elif second is not None and second.get("status") == "run" and not failed(second) and excusable(case):
+        elif second is not None and second.get("status") == "run" and not failed(second) and excusable(case, timeouts.get((tree, test), math.inf)):
             passed += 1
             unsteady.append(name)
         else:
@@ -141,15 +155,15 @@ def main():
     arguments = parser.parse_args()
     first, again = read_cases(arguments.folder)
     factor = print_promises(read_promises(arguments.folder))
-    over, rooms = [], read_rooms(arguments.folder)
+    over, (rooms, timeouts) = [], read_tests(arguments.folder)
     if arguments.rooms:
         with open(arguments.rooms, encoding="utf-8") as file:
             over = check_rooms(first, rooms, json.load(file), factor)
-    passed, unsteady, failures, skipped, parts = judge(first, again)
+    passed, unsteady, failures, skipped, parts = judge(first, again, timeouts)
     if not arguments.partial:
         failures += [f"{tree}: {test}: it was not run" for tree, test in sorted(rooms.keys() - first.keys())]
     for title, names in (("Skipped", skipped), ("Skipped in part", parts),
-                         ("Unsteady: failed, then passed alone; each is a defect to look into", unsteady),
+                         ("Unsteady: late, then in time alone; each is a defect to look into", unsteady),
                          ("Rooms that took too long", over), ("Failed", failures)):
         if names:
             print(f"{title}:")

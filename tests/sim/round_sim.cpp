@@ -89,7 +89,7 @@ int run_scale(int nodes) {
   }
 #ifndef MUSTER_SANITIZED
   if (joined >= 10.0 || passed >= 10.0) {
-    std::cerr << "round_sim: ten times the goal of 1 s each was not reached\n";
+    std::cerr << "too late: ten times the goal of 1 s each was not reached\n";
     return 1;
   }
 #endif

@@ -8,8 +8,10 @@
 
 namespace muster::test {
 
-/// What is wrong with these seconds, of at least one try, where `clock` + `seconds` are promised; empty if
-/// the middle one is in its bound. Written down for the table of all promises in either case.
-std::string late(const std::string& name, double seconds, std::vector<double> took, double clock = 0);
+/// What is wrong with these seconds, of at least one try, where `clock` + `seconds` are promised and `usual`,
+/// unless it is 0, are what it takes; empty if the middle one is in its bound and each in that of one try,
+/// else "too late: ...". Written down for the table of all promises in either case.
+std::string late(const std::string& name, double seconds, const std::vector<double>& took, double clock = 0,
+                 double usual = 0);
 
 }  // namespace muster::test

@@ -14,11 +14,11 @@ import promise
 os.environ.pop("MUSTER_TEST_PROMISES", None)  # none of these is a promise of the product
 
 
-def judged(seconds, took, factor=1.0, clock=0.0):
+def judged(seconds, took, factor=1.0, clock=0.0, **keywords):
     """Whether the figures are in their bound, at a SLACK of 3."""
     with mock.patch.object(promise, "SLACK", 3), contextlib.redirect_stdout(io.StringIO()):
         try:
-            promise.judge("name", seconds, took, factor, clock)
+            promise.judge("name", seconds, took, factor, clock, **keywords)
         except AssertionError:
             return False
     return True
@@ -26,7 +26,7 @@ def judged(seconds, took, factor=1.0, clock=0.0):
 
 class Bounds(unittest.TestCase):
     def test_the_middle_one_counts(self):
-        self.assertTrue(judged(1, [2.9, 0.1, 100]))
+        self.assertTrue(judged(1, [2.9, 0.1, 8.9]))
         self.assertFalse(judged(1, [0.1, 3.1, 3.2]))
         self.assertTrue(judged(1, [3]))
         self.assertFalse(judged(1, [3.01]))
@@ -36,6 +36,27 @@ class Bounds(unittest.TestCase):
         self.assertFalse(judged(1, [6.1], factor=2))
         self.assertTrue(judged(1, [10.9], factor=2, clock=5))
         self.assertFalse(judged(1, [11.1], factor=2, clock=5))
+
+    def test_what_is_usual_counts_where_more_is_promised(self):
+        self.assertTrue(judged(0.1, [0.14], usual=0.02))
+        self.assertFalse(judged(0.1, [0.16], usual=0.02))
+        self.assertTrue(judged(0.1, [0.29], factor=2, usual=0.02))
+        self.assertTrue(judged(0.1, [5.14], clock=5, usual=0.02))
+        self.assertFalse(judged(0.1, [0.31], usual=0.05))  # never more than the promise allows
+
+    def test_what_becomes_ten_times_slower_than_usual_is_seen(self):
+        self.assertLess(promise.TIMES_USUAL, 10)
+        self.assertFalse(judged(10, [0.2], usual=0.02))
+
+    def test_no_try_may_hang(self):
+        self.assertTrue(judged(0.1, [0.02, 0.02, 1.9], usual=0.02))
+        self.assertFalse(judged(0.1, [0.02, 0.02, 2.1], usual=0.02))
+        self.assertTrue(judged(1, [0.02, 0.02, 8.9]))
+        self.assertFalse(judged(1, [0.02, 0.02, 9.1]))
+        self.assertTrue(judged(1, [5.02, 5.02, 13.9], clock=5))
+        self.assertFalse(judged(0.1, [5.02, 5.02, 7.1], clock=5))
+        self.assertTrue(judged(0.1, [0.02, 0.02, 7.9], one_try=8))
+        self.assertFalse(judged(0.1, [0.02, 0.02, 8.1], one_try=8))
 
     def test_who_is_late_is_told_all_figures(self):
         with contextlib.redirect_stdout(io.StringIO()), self.assertRaisesRegex(
@@ -93,6 +114,7 @@ class Written(unittest.TestCase):
         self.assertEqual([first[key] for key in ("suite", "name", "promise", "median", "tries")],
                          ["suite/a_test case", "first", 1, 0.5, 3])
         self.assertAlmostEqual(first["bound"], promise.SLACK * first["factor"])
+        self.assertEqual((first["worst"], first["limit"]), (1, max(promise.ONE_TRY_S, promise.ONE_TRY_TIMES * first["bound"])))
         self.assertEqual((second["name"], second["median"], second["promise"]), ("second", 9, 0.003))
 
     def test_each_try_is_made(self):

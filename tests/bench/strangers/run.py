@@ -153,21 +153,22 @@ def measure(job, kind, rate, burst, rounds):
 def report(kind, rate, burst, measured, check):
     found, done, cpu = measured
     cells, missed = [], []
+    late = "too late" if check else "Missed"
     in_bursts = f" in bursts of {burst}" if burst > 1 else ""
     title = NAMES[kind].format(rate=rate) + in_bursts
     if done["connected"] == 0:
-        missed.append(f"{title}: not one connection of the attack stood")
+        missed.append(f"Missed: {title}: not one connection of the attack stood")
     if "few" in done:
-        missed.append(f"{title}: only {done['few']}")
+        missed.append(f"{late}: {title}: only {done['few']}")
     for name in ("control", "store"):
         quiet, attacked = found[name, "quiet"], found[name, "attacked"]
         ratio = at(attacked, 0.99) / at(quiet, 0.99)
         cells += [f"{at(quiet, 0.5):.0f} / {at(quiet, 0.99):.0f} us", f"{at(attacked, 0.5):.0f} / {at(attacked, 0.99):.0f} us",
                   f"{ratio:.2f}"]
         if kind != "elsewhere" and ratio > (10 if check else GOAL) and (not check or at(attacked, 0.99) > 25_000):
-            missed.append(f"{title}: the {name} p99 is {ratio:.2f} times the quiet one")
+            missed.append(f"{late}: {title}: the {name} p99 is {ratio:.2f} times the quiet one")
         if kind != "elsewhere" and max(attacked, default=0) > STALL_US:
-            missed.append(f"{title}: a {name} request waited {max(attacked) / 1e6:.1f} s")
+            missed.append(f"{late}: {title}: a {name} request waited {max(attacked) / 1e6:.1f} s")
     print(f"| {title} | {done['connected'] / done['seconds']:,.0f} | {100 * cpu:.0f} % "
           f"| {' | '.join(cells)} |", flush=True)
     return missed
@@ -204,7 +205,7 @@ def main():
         print(f"skipped: {error}")
         return 77 if options.check else 0
     for text in missed:
-        print(f"\nMissed: {text}.")
+        print(f"\n{text}.")
     return 1 if missed and options.check else 0
 
 

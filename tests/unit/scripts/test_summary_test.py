@@ -13,6 +13,24 @@ CASES = {
     "passed": '<testcase name="passed" time="25" status="run"><system-out>fine</system-out></testcase>',
     "part": '<testcase name="part" time="5" status="run"><system-out>fine\nskipped: no AVX-512 here\n</system-out></testcase>',
     "failed": '<testcase name="failed" status="fail"><failure message=""/><system-out>bad</system-out></testcase>',
+    "late": '<testcase name="failed" status="fail"><failure message=""/><system-out>FAILED   1.00 s  agent_killed\n'
+            "Traceback (most recent call last):\n  File x\nAssertionError: too late: the end: 9.000 s of 9.000\n</system-out></testcase>",
+    "late in Catch2": '<testcase name="failed" status="fail"><failure message=""/><system-out>x/cost_test.cpp:57: FAILED:\n'
+                      '  CHECK( late("a call") == "" )\nwith expansion:\n  "too late: a call: 9 s"\n  ==\n  ""</system-out></testcase>',
+    "late in unittest": '<testcase name="failed" status="fail"><failure message=""/><system-out>FAIL: test_end (__main__.Ends)\n'
+                        "AssertionError: too late: the end: 9.000 s\nRan 3 tests\n\nFAILED (failures=1)\n</system-out></testcase>",
+    "late and wrong": '<testcase name="failed" status="fail"><failure message=""/><system-out>FAILED   1.00 s  agent_killed\n'
+                      "AssertionError: too late: the end: 9.000 s\nFAILED   1.00 s  other\nAssertionError: left behind: 4711\n"
+                      "</system-out></testcase>",
+    "late and broken": '<testcase name="failed" status="fail"><failure message=""/><system-out>AssertionError: too late: the end\n'
+                       "\nDuring handling of the above exception, another exception occurred:\n\nsubprocess.CalledProcessError: kill\n"
+                       "</system-out></testcase>",
+    "late and unfinished": '<testcase name="failed" status="fail"><failure message=""/><system-out>FAILED   1.00 s  agent_killed\n'
+                           "AssertionError: too late: the end\nFAILED   300.00 s  other\nnot done within 300 s\n</system-out></testcase>",
+    "late and cut": '<testcase name="failed" status="fail" time="150.01"><failure message=""/>'
+                    "<system-out>AssertionError: too late: the end\n</system-out></testcase>",
+    "late and reported": '<testcase name="failed" status="fail"><failure message=""/><system-out>AssertionError: too late: the end\n'
+                         "WARNING: ThreadSanitizer: data race</system-out></testcase>",
     "reported": '<testcase name="failed" status="fail"><failure message=""/><system-out>WARNING: ThreadSanitizer: data race'
                 "</system-out></testcase>",
     "not started": '<testcase name="failed" status="notrun"><skipped message="Unable to find executable"/><system-out/></testcase>',
@@ -42,6 +60,8 @@ class Summary(unittest.TestCase):
                 write(folder, file_name, "<testsuite>" + "".join(CASES[name] for name in cases) + "</testsuite>")
             tests = [{"name": test, "properties": [{"name": "LABELS", "value": ["unit", f"room={room}"]}]}
                      for test, room in ROOMS.items() if test in names or test in never_run]
+            tests += [{"name": "failed", "properties": [{"name": "LABELS", "value": ["room=unit/a"]}, {"name": "TIMEOUT", "value": 150.0}]}
+                      for name in names if 'name="failed"' in CASES[name]]
             for tree in ("release", "asan"):
                 write(folder, f"{tree}.json", json.dumps({"tests": tests}))
             write(folder, "promises.jsonl", "".join(json.dumps(line) + "\n" for line in promises))
@@ -79,20 +99,28 @@ class Summary(unittest.TestCase):
         self.assertIn("2 passed, 2 failed, 0 skipped", result.stdout)
         self.assertEqual(result.returncode, 1)
 
-    def test_one_that_passes_alone_is_named_and_excused(self):
-        result = self.summary("passed", "failed", again=["passed later"])
-        self.assertEqual(result.stdout.splitlines()[-1], "3 passed, 1 failed, 0 skipped")
-        unsteady, failures = result.stdout.split("Failed:")
-        self.assertIn("Unsteady: failed, then passed alone; each is a defect to look into:\n  release: failed", unsteady)
-        self.assertIn("asan: failed", failures)
+    def test_one_that_was_late_and_passes_alone_is_named_and_excused(self):
+        for late in ("late", "late in Catch2", "late in unittest"):
+            result = self.summary("passed", late, again=["passed later"])
+            self.assertEqual(result.stdout.splitlines()[-1], "3 passed, 1 failed, 0 skipped", late)
+            unsteady, failures = result.stdout.split("Failed:")
+            self.assertIn("Unsteady: late, then in time alone; each is a defect to look into:\n  release: failed", unsteady)
+            self.assertIn("asan: failed", failures)
 
-    def test_one_that_fails_twice_has_failed(self):
-        self.assertIn("2 passed, 2 failed", self.summary("passed", "failed", again=["failed"]).stdout)
+    def test_one_that_was_not_only_late_is_not_excused(self):
+        for wrong in ("failed", "late and wrong", "late and broken", "late and unfinished", "late and cut", "late and reported", "reported", "not started"):
+            result = self.summary("passed", wrong, again=["passed later"])
+            self.assertIn("2 passed, 2 failed", result.stdout, wrong)
+            self.assertEqual(result.returncode, 1)
 
-    def test_a_report_of_a_sanitizer_is_never_excused(self):
-        result = self.summary("passed", "reported", again=["passed later"])
-        self.assertIn("2 passed, 2 failed", result.stdout)
-        self.assertEqual(result.returncode, 1)
+    def test_one_that_is_late_twice_has_failed(self):
+        self.assertIn("2 passed, 2 failed", self.summary("passed", "late", again=["late"]).stdout)
+
+    def test_the_words_are_those_of_the_promises(self):
+        support = os.path.join(SCRIPTS, "..", "tests", "support")
+        for name in ("promise.py", "promise.cpp"):
+            with open(os.path.join(support, name), encoding="utf-8") as file:
+                self.assertIn('"too late: ', file.read(), name)
 
     def test_no_results_is_zero_tests(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -114,10 +142,16 @@ class Summary(unittest.TestCase):
         self.assertIn("unit/a is not in the table of seconds", result.stdout)
 
     def test_the_seconds_grow_on_a_slow_machine_which_the_promises_tell(self):
-        promise = {"suite": "e2e/a", "name": "an agent is killed", "promise": 0.1, "median": 0.2, "bound": 0.6, "factor": 2.0, "tries": 3}
+        promise = {"suite": "e2e/a", "name": "an agent is killed", "promise": 0.1, "median": 0.2, "bound": 0.6, "worst": 0.3, "limit": 2.0,
+                   "factor": 2.0, "tries": 3}
         result = self.summary("passed", "part", seconds={"unit/a": 40}, promises=[promise])
         self.assertEqual(result.returncode, 0, result.stdout)
-        self.assertIn("0.100s    0.200s    0.600s   2.00x   3  e2e/a: an agent is killed\n", result.stdout)
+        self.assertIn("0.100s    0.200s    0.600s    0.300s    2.000s   2.00x   3  e2e/a: an agent is killed\n", result.stdout)
+
+    def test_one_try_that_hung_is_shown_as_late(self):
+        promise = {"suite": "e2e/a", "name": "an agent is killed", "promise": 0.1, "median": 0.2, "bound": 0.6, "worst": 6.0, "limit": 2.0,
+                   "factor": 2.0, "tries": 3}
+        self.assertIn("e2e/a: an agent is killed  LATE\n", self.summary("passed", promises=[promise]).stdout)
 
 
 class BuildCost(unittest.TestCase):

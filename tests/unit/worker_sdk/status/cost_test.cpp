@@ -12,13 +12,7 @@ using namespace muster::status;
 
 namespace {
 
-// Where every access is instrumented only a call of the kernel would show: the thread sanitizer alone takes 2
-// to 8 us for it, as the processor is.
-#ifdef MUSTER_SANITIZED
-constexpr double kPromisedSeconds = 4e-6;
-#else
 constexpr double kPromisedSeconds = 0.2e-6;
-#endif
 
 /// Nanoseconds of two looks at the clock, which some virtual machines make slow.
 double clock_ns(std::uint64_t calls) {
