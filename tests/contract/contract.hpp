@@ -41,6 +41,9 @@ struct Options {
   bool checks_messages = true;
   /// A call that differs between ranks may return before that is found; a later call then fails.
   bool finds_late = false;
+  /// In how many seconds all ranks usually know that their calls differ (promise.py), where that is not found
+  /// late.
+  double usual_mismatch_seconds = 0.05;
   /// Numbers of ranks for check_in_*().
   std::vector<int> worlds = {2, 3, 4, 8};
   /// Cases whose name holds this text only.

@@ -11,7 +11,7 @@ from multi_node import AGENT, GUARDIAN, PATIENCE_S, STORE, STUBBORN, Hosts, Job,
 TWO_EACH = "n00:2,n01:2"
 
 
-def ends(what, hit, code, *words, seconds=0.1, worker=None, flags=(), directories=False):
+def ends(what, hit, code, *words, usual=0.02, one_try=0.0, worker=None, flags=(), directories=False):
     """A job of two hosts, to which `hit` does something and says when: how soon it has ended, and with which words."""
     with Hosts(2) as hosts:
         def once():
@@ -21,7 +21,7 @@ def ends(what, hit, code, *words, seconds=0.1, worker=None, flags=(), directorie
             job.nothing_left(directories=directories)
             return took
 
-        promise(what, seconds, once)
+        promise(what, 0.1, once, usual=usual, one_try=one_try)
 
 
 def agent_killed():
@@ -218,7 +218,7 @@ def worker_fails_on_another_host():
         return begin
 
     ends("a worker on another host fails", let_go, 7, r"rank 3", r"n01", r"exit code 7|exited with 7|code 7", r"broken",
-         worker=["bash", "-c", program])
+         usual=0.03, worker=["bash", "-c", program])
 
 
 def temporary_logs():
@@ -317,12 +317,11 @@ def nodes_that_fail_together():
             for name in hosts.names:
                 hosts.run(name, ["rm", "/tmp/muster-test-go"])
         job.nothing_left()
-    kept("nodes that fail together: the job has ended", 0.2, took)
+    kept("nodes that fail together: the job has ended", 0.2, took, usual=0.06)
 
 
 def told_to_stop_before_the_round():
     """n01 cannot reach node 0, so no round begins. Only the launcher can tell the others that one of them ends."""
-    took = []
     with Hosts(3) as hosts:
         for name, comm, number in (("n02", AGENT, signal.SIGTERM), ("n02", GUARDIAN, signal.SIGHUP), ("n00", AGENT, signal.SIGTERM),
                                    ("n00", GUARDIAN, signal.SIGHUP)):
@@ -331,11 +330,11 @@ def told_to_stop_before_the_round():
                 deadline = time.monotonic() + 60
                 while not all(job.pids(host, AGENT) for host in hosts.names) and time.monotonic() < deadline:
                     time.sleep(0.002)
-                took.append(job.ended(job.hit(name, comm, number)))
+                took = job.ended(job.hit(name, comm, number))
             word = comm.removeprefix("muster:")
             job.expect(125, rf"the {word} process of {name} was told to stop by {signal.Signals(number).name}")
             job.nothing_left()
-    kept("a node is told to stop before its round: the job has ended", 0.1, took)
+            kept(f"the {word} of {name} is told to stop before its round: the job has ended", 0.1, [took])
 
 
 CASES = (agent_killed, agent_of_the_coordinator_killed, agent_killed_while_it_starts, agent_stopped_for_a_moment, agent_stopped,

@@ -32,7 +32,7 @@ def interrupted_while_waiting():
             check(not hosts.leftovers(), "left behind")
             return took
 
-        promise("Ctrl-C while other nodes are waited for", 0.1, once)
+        promise("Ctrl-C while other nodes are waited for", 0.1, once, usual=0.02)
 
 
 STRANGER = """

@@ -8,6 +8,7 @@ namespace {
 TEST_CASE("the backend of several hosts keeps the contract") {
   contract::Options options;
   options.quick = true;
+  options.usual_mismatch_seconds = 0.1;  // from one transport to the other
   // Three ranks on two hosts; then several ranks on each.
   options.worlds = {3, 4, 8};
   contract::check_in_processes(test::maker_of_hosts("hierarchical", 2), options);
@@ -16,6 +17,7 @@ TEST_CASE("the backend of several hosts keeps the contract") {
 TEST_CASE("three hosts, and ranks of a host that do not follow one another") {
   contract::Options options;
   options.quick = true;
+  options.usual_mismatch_seconds = 0.1;  // from one transport to the other
   options.worlds = {5};
   contract::check_in_processes(
       [](StoreClient& store, int rank, int size, const ProcessGroupOptions& group) {
