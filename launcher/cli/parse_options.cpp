@@ -8,6 +8,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <memory>
 #include <set>
 
 namespace muster::launcher {

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <stdexcept>
 
 namespace muster::rendezvous {

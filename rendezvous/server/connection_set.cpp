@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/connection_set.hpp"
 
+#include <iterator>
+
 namespace muster::rendezvous {
 
 StoreConnection& ConnectionSet::add(UniqueFd fd, const SocketAddress& peer, TimePoint deadline) {

@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "tests/fuzz/wire_check.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

@@ -7,6 +7,7 @@
 #include "worker_sdk/nn/gpu/cuda/cuda_ops.hpp"
 #include "worker_sdk/nn/loss.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

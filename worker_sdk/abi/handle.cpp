@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
+#include <new>
 #include <utility>
 
 namespace muster::abi {

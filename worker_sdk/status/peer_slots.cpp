@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 namespace muster::status {

@@ -4,6 +4,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/env/place.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string_view>
 

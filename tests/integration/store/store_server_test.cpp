@@ -16,6 +16,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
 using namespace muster::rendezvous;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
 #include <string>
 
 namespace muster::message {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 

@@ -6,6 +6,7 @@
 #include "launcher/cli/normalize_arguments.hpp"
 #include "launcher/core/launch_error.hpp"
 
+#include <algorithm>
 #include <map>
 
 using namespace muster::launcher;

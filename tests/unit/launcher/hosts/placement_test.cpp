@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "tests/unit/launcher/hosts/refusal.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 

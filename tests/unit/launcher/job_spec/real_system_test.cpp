@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 using namespace muster::launcher;
 namespace fs = std::filesystem;

@@ -3,6 +3,8 @@
 
 #include "catch.hpp"
 
+#include <algorithm>
+
 namespace muster::launcher {
 namespace {
 

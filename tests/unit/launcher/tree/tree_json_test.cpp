@@ -4,6 +4,7 @@
 #include "catch.hpp"
 
 #include <stdexcept>
+#include <utility>
 
 namespace muster::launcher {
 namespace {

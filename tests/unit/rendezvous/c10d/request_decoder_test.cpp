@@ -5,6 +5,7 @@
 #include "rendezvous/c10d/request_encoder.hpp"
 #include "tests/fuzz/wire_check.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 

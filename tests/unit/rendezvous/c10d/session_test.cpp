@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "rendezvous/c10d/request_encoder.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 

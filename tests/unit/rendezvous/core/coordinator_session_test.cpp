@@ -2,6 +2,8 @@
 // Sessions: broken and resumed connections, silence, strangers of other runs, the launcher's presence.
 #include "tests/unit/rendezvous/core/desk.hpp"
 
+#include <algorithm>
+
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 

@@ -5,6 +5,8 @@
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
+#include <vector>
+
 using namespace muster::rendezvous;
 
 namespace {

@@ -4,7 +4,9 @@
 #include "catch.hpp"
 #include "worker_sdk/data/synthetic.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 using namespace muster::data;

@@ -5,6 +5,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/data/synthetic.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 using namespace muster::data;

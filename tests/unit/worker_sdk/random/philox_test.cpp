@@ -4,6 +4,7 @@
 #include "catch.hpp"
 
 #include <array>
+#include <cmath>
 
 using muster::philox4x32;
 using muster::PhiloxBlock;

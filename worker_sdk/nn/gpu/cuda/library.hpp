@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <cudnn_graph.h>
 
+#include <cstdint>
 #include <string>
 
 namespace muster::nn::gpu {

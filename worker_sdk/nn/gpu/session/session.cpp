@@ -3,6 +3,7 @@
 
 #include "muster/error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
