@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that knows whether this is Catch2 2 or 3.
+// The one place, beside test_main.cpp, that knows whether this is Catch2 2 or 3: the names that they have in
+// different namespaces, or under which they mean different things, are those of 2 without a namespace.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
+
+#include <string>
+
 using Catch::Approx;
+
+/// In a string; 3 has a matcher of this name for ranges.
+inline auto Contains(const std::string& text) {
+  return Catch::Matchers::ContainsSubstring(text);
+}
 #else
 #include <catch2/catch.hpp>
+
+using Catch::Matchers::Contains;
 #endif
+
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::Equals;
+using Catch::Matchers::StartsWith;

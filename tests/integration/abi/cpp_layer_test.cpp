@@ -271,8 +271,8 @@ TEST_CASE("a fault that is injected at the end of a rank is thrown there, and th
   setenv("MUSTER_FAULT", "error@1:finalize", 1);
   const auto errors = run_ranks(2, [](muster::World& world) { world.group().barrier(); });
   unsetenv("MUSTER_FAULT");
-  CHECK_THAT(errors[1], Catch::Contains("injected on rank 1"));
-  CHECK_THAT(errors[0], Catch::Contains("rank 1") && Catch::Contains("has left the world"));
+  CHECK_THAT(errors[1], Contains("injected on rank 1"));
+  CHECK_THAT(errors[0], Contains("rank 1") && Contains("has left the world"));
 }
 
 TEST_CASE("spawn runs ranks and tells the first failure") {

@@ -153,7 +153,7 @@ void exercise_store(StoreClient& store) {
     FAIL("a text was added to");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::store);
-    CHECK_THAT(error.what(), Catch::Contains("is no number"));
+    CHECK_THAT(error.what(), Contains("is no number"));
   }
 }
 

@@ -171,8 +171,8 @@ TEST_CASE("a stream is refused where the group moves memory of the host, and the
   operation.call.count = 1;
   operation.in = operation.out = &value;
   operation.stream = &value;
-  CHECK_THROWS_WITH(group->run(operation), Catch::Contains("MUSTER_BACKEND=nccl"));
-  CHECK_THROWS_WITH(group->start({operation}), Catch::Contains("backend 'shm'"));
+  CHECK_THROWS_WITH(group->run(operation), Contains("MUSTER_BACKEND=nccl"));
+  CHECK_THROWS_WITH(group->start({operation}), Contains("backend 'shm'"));
   operation.stream = nullptr;
   group->run(operation);
   CHECK(value == 5);

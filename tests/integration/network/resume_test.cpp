@@ -3,12 +3,12 @@
 #include "tests/integration/network/network_fixture.hpp"
 #include "tests/support/catch.hpp"
 
+#include <algorithm>
 #include <random>
 
 using namespace muster;
 using namespace muster::rendezvous;
 using namespace muster::rendezvous::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -5,7 +5,6 @@
 using namespace muster;
 using namespace muster::rendezvous;
 using namespace muster::rendezvous::test;
-using Catch::Matchers::Contains;
 
 TEST_CASE("nodes join over TLS beside the local one, pass a barrier and leave, and the daemon goes last") {
   auto bench = std::make_unique<NetworkBench>(3);

@@ -6,7 +6,6 @@
 
 using namespace muster::rendezvous;
 using namespace muster::rendezvous::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

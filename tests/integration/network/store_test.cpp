@@ -13,7 +13,6 @@
 using namespace muster;
 using namespace muster::rendezvous;
 using namespace muster::rendezvous::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -110,7 +110,7 @@ TEST_CASE("an exception comes back with its rank and text, and ends the rest") {
       3);
   CHECK(failure.rank == 2);
   CHECK(failure.text == "no data in 'x.bin'");
-  CHECK_THAT(describe(failure, 3), Catch::Contains("rank 2 of 3 failed: no data in 'x.bin'"));
+  CHECK_THAT(describe(failure, 3), Contains("rank 2 of 3 failed: no data in 'x.bin'"));
   for (int rank = 0; rank < 3; ++rank) CHECK(is_gone(pids[rank]));
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("the rank that throws is named, not those that then miss it") {
     FAIL("no rank failed");
   } catch (const SpawnError& error) {
     CHECK(error.failure().rank == 1);
-    CHECK_THAT(error.what(), Catch::Contains("rank 1 of 3 failed: disk full"));
+    CHECK_THAT(error.what(), Contains("rank 1 of 3 failed: disk full"));
   }
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("an exit code and a signal come back") {
   REQUIRE(code.has_value());
   CHECK(code->rank == 1);
   CHECK(code->exit_code == 7);
-  CHECK_THAT(describe(*code, 2), Catch::Contains("exit code 7"));
+  CHECK_THAT(describe(*code, 2), Contains("exit code 7"));
   const SpawnFailure killed = failure_of(
       [](int rank) {
         if (rank == 0) sleep_for_ever();
@@ -145,7 +145,7 @@ TEST_CASE("an exit code and a signal come back") {
   CHECK(killed.rank == 1);
   CHECK(killed.signal == SIGKILL);
   CHECK(killed.exit_code == 128 + SIGKILL);
-  CHECK_THAT(describe(killed, 2), Catch::Contains("SIGKILL"));
+  CHECK_THAT(describe(killed, 2), Contains("SIGKILL"));
 }
 
 TEST_CASE("after the grace period a rank that ignores SIGTERM or is stopped is killed") {
@@ -177,8 +177,8 @@ TEST_CASE("the deadline names those that still run") {
       },
       3, options);
   CHECK(failure.rank == -1);
-  CHECK_THAT(failure.text, Catch::Contains("3000 ms"));
-  CHECK_THAT(failure.text, Catch::Contains("still run: rank 1;"));
+  CHECK_THAT(failure.text, Contains("3000 ms"));
+  CHECK_THAT(failure.text, Contains("still run: rank 1;"));
 }
 
 /// A process that leaves its parent's session and tree.
@@ -231,7 +231,7 @@ TEST_CASE("a process with threads must not spawn") {
     FAIL("it did");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::state);
-    CHECK_THAT(error.what(), Catch::Contains("threads"));
+    CHECK_THAT(error.what(), Contains("threads"));
   }
   stop = true;
   other.join();

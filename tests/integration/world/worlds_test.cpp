@@ -191,7 +191,7 @@ TEST_CASE("a named barrier says who is missing and where they run") {
     world->group().barrier();
     world->barrier("saved", seconds(30));
   });
-  CHECK_THAT(text, Catch::Contains("missing: rank 1 (process " + std::to_string(::getpid()) + " on host "));
+  CHECK_THAT(text, Contains("missing: rank 1 (process " + std::to_string(::getpid()) + " on host "));
 }
 
 Error failure_of_barrier(World& world) {
@@ -223,9 +223,9 @@ TEST_CASE("a named barrier ends when a rank that is missing has left, and says w
       world->store().get("seen");  // this rank serves the store
     });
   CHECK(codes[0] == ErrorCode::peer_lost);
-  CHECK_THAT(failures[0], Catch::Contains("rank 1 (process ") && Catch::Contains("has left the world"));
+  CHECK_THAT(failures[0], Contains("rank 1 (process ") && Contains("has left the world"));
   CHECK(codes[1] == ErrorCode::aborted);
-  CHECK_THAT(failures[1], Catch::Contains("rank 1 (process ") && Catch::Contains("disk full"));
+  CHECK_THAT(failures[1], Contains("rank 1 (process ") && Contains("disk full"));
 }
 
 TEST_CASE("a named barrier ends when the process of a missing rank has") {
@@ -241,8 +241,8 @@ TEST_CASE("a named barrier ends when the process of a missing rank has") {
     world->barrier("joined", seconds(40));
     const Error failure = failure_of_barrier(*world);
     CHECK(failure.code() == ErrorCode::peer_lost);
-    CHECK_THAT(failure.what(), Catch::Contains("rank 1 (process " + std::to_string(child) + " on host ") &&
-                                   Catch::Contains("has ended"));
+    CHECK_THAT(failure.what(),
+               Contains("rank 1 (process " + std::to_string(child) + " on host ") && Contains("has ended"));
   }
   ::waitpid(child, nullptr, 0);
 }
@@ -259,14 +259,14 @@ TEST_CASE("options that are wrong are named") {
   };
   WorldOptions options;
   options.join_timeout = milliseconds(0);
-  CHECK_THAT(text_of(options), Catch::Contains("join_timeout"));
+  CHECK_THAT(text_of(options), Contains("join_timeout"));
   options = {};
   options.timeout = milliseconds(-1);
-  CHECK_THAT(text_of(options), Catch::Contains("'timeout'"));
+  CHECK_THAT(text_of(options), Contains("'timeout'"));
   options = {};
   options.leave_timeout = milliseconds(-1);
-  CHECK_THAT(text_of(options), Catch::Contains("leave_timeout"));
-  CHECK_THAT(text_of(options_for("tcp://127.0.0.1:2000", 2, 2)), Catch::Contains("rank 2 is outside"));
+  CHECK_THAT(text_of(options), Contains("leave_timeout"));
+  CHECK_THAT(text_of(options_for("tcp://127.0.0.1:2000", 2, 2)), Contains("rank 2 is outside"));
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ TEST_CASE("a side that acknowledges what it has not read is cut off at a bound, 
     if (one.wire.events.bytes) one.wire.events.bytes(framed(message(Kind::ack, sent)));
     one.turn();
   }
-  CHECK_THAT(one.broken, Catch::Matchers::Contains("it does not read: over 33554432 bytes wait for it"));
+  CHECK_THAT(one.broken, Contains("it does not read: over 33554432 bytes wait for it"));
   CHECK(one.wire.bytes < 34U << 20U);
   CHECK(one.closed.empty());
 }
@@ -103,7 +103,7 @@ TEST_CASE("acknowledgements that nobody reads are bounded, too") {
     one.wire.events.bytes(flood);
     one.turn();
   }
-  CHECK_THAT(one.broken, Catch::Matchers::Contains("it does not read"));
+  CHECK_THAT(one.broken, Contains("it does not read"));
   CHECK(one.wire.frames < 4000);
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("a side that acknowledges nothing is cut off at a bound, by name") {
     for (const auto& written : std::exchange(one.wire.written, {})) written();
     one.turn();
   }
-  CHECK_THAT(one.broken, Catch::Matchers::Contains("has acknowledged nothing"));
+  CHECK_THAT(one.broken, Contains("has acknowledged nothing"));
   CHECK(one.wire.bytes < 18U << 20U);
 }
 

@@ -86,8 +86,8 @@ TEST_CASE("a report says what each rank did and quotes those that matter") {
   ranks[1].process = status::ProcessState::gone;
   const CallReport report = make_call_report(ranks, {{recent}, {recent}}, -1, kNow);
   REQUIRE(report.lines.size() == 1);
-  CHECK_THAT(report.lines[0], Catch::Contains("rank 1 never entered barrier #3 of group 'world'") &&
-                                  Catch::Contains("rank 0 waits since 4.0 s") && Catch::Contains("is dead"));
+  CHECK_THAT(report.lines[0], Contains("rank 1 never entered barrier #3 of group 'world'") &&
+                                  Contains("rank 0 waits since 4.0 s") && Contains("is dead"));
   REQUIRE(report.ranks.size() == 2);
   const WorkerCall& waiting = report.ranks.at(0);
   CHECK(waiting.state == "in_call");
@@ -101,7 +101,7 @@ TEST_CASE("a report says what each rank did and quotes those that matter") {
   CHECK(waiting.recent.empty());
   CHECK(report.ranks.at(1).state == "idle");
   REQUIRE(report.ranks.at(1).recent.size() == 1);
-  CHECK_THAT(report.ranks.at(1).recent[0], Catch::Contains("world: barrier #2"));
+  CHECK_THAT(report.ranks.at(1).recent[0], Contains("world: barrier #2"));
   // The one that failed is quoted, whoever waits.
   CHECK(make_call_report(ranks, {{recent}, {recent}}, 0, kNow).ranks.at(0).recent.size() == 1);
 }
@@ -122,6 +122,6 @@ TEST_CASE("a stopped rank is named though nobody waits for it") {
   ranks[1].process = status::ProcessState::stopped;
   const CallReport report = make_call_report(ranks, {{}, {}}, -1, kNow);
   REQUIRE(report.lines.size() == 1);
-  CHECK_THAT(report.lines[0], Catch::Contains("rank 1") && Catch::Contains("is stopped") &&
-                                  Catch::Contains("the last was barrier #3"));
+  CHECK_THAT(report.lines[0],
+             Contains("rank 1") && Contains("is stopped") && Contains("the last was barrier #3"));
 }

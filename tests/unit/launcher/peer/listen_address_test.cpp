@@ -39,5 +39,5 @@ TEST_CASE("loopback is asked of the machine as it is written") {
   CHECK(listen_address("127.0.0.9", "", "") == "127.0.0.9");
   CHECK(listen_address("10.9.9.9", "lo", "") == "127.0.0.1");
   CHECK_THROWS_WITH(listen_address("localhost", "no-such-interface0", ""),
-                    Catch::Matchers::StartsWith("interface 'no-such-interface0' is not up here"));
+                    StartsWith("interface 'no-such-interface0' is not up here"));
 }

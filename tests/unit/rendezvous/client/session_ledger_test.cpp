@@ -9,7 +9,6 @@
 #include <random>
 
 using namespace muster::rendezvous;
-using Catch::Matchers::Contains;
 
 TEST_CASE("what is acknowledged is kept no longer, and the rest is sent again in order") {
   SessionLedger ledger;

@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 using namespace muster::rendezvous;
-using Catch::Matchers::Contains;
 
 TEST_CASE("peers on this host are reached over loopback") {
   CHECK(address_towards({"127.0.0.1"}) == "127.0.0.1");

@@ -11,7 +11,6 @@
 
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 using namespace muster::rendezvous;
-using Catch::Matchers::Contains;
 
 namespace {
 

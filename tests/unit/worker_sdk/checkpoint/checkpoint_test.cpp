@@ -5,11 +5,12 @@
 #include "tests/unit/worker_sdk/checkpoint/folder.hpp"
 #include "worker_sdk/checkpoint/async_writer.hpp"
 
+#include <algorithm>
 #include <future>
+#include <thread>
 
 using namespace muster::checkpoint;
 using namespace muster::test;
-using Catch::Matchers::Contains;
 
 namespace {
 

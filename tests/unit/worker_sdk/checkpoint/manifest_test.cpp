@@ -7,7 +7,6 @@
 #include <cmath>
 
 using namespace muster::checkpoint;
-using Catch::Matchers::Contains;
 using muster::test::error_of;
 
 namespace {

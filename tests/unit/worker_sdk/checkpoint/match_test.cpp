@@ -5,7 +5,6 @@
 #include "tests/unit/worker_sdk/checkpoint/folder.hpp"
 
 using namespace muster::checkpoint;
-using Catch::Matchers::Contains;
 using muster::test::error_of;
 using muster::test::Folder;
 

@@ -32,7 +32,7 @@ std::string tensor(const std::string& name, const std::string& shape, int begin,
 
 bool says(const std::string& text, const std::string& part) {
   INFO(text);
-  CHECK_THAT(text, Catch::Matchers::Contains(part));
+  CHECK_THAT(text, Contains(part));
   return text.find(part) != std::string::npos;
 }
 

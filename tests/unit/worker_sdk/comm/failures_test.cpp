@@ -263,7 +263,7 @@ TEST_CASE("shared memory that does not fit is a lack of memory") {
     FAIL("2^60 bytes of memory");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::out_of_memory);
-    CHECK_THAT(error.what(), Catch::Contains("/dev/shm"));
+    CHECK_THAT(error.what(), Contains("/dev/shm"));
   }
 }
 

@@ -152,7 +152,7 @@ TEST_CASE("ranks that ask for different groups learn of both") {
   });
   for (const Outcome& outcome : outcomes) {
     CHECK(outcome.code == ErrorCode::mismatch);
-    CHECK_THAT(outcome.text, Catch::Contains("rank 0 called") && Catch::Contains(expected));
+    CHECK_THAT(outcome.text, Contains("rank 0 called") && Contains(expected));
   }
   CHECK_THROWS_WITH(groups[0]->barrier(), outcomes[0].text);
 }
@@ -348,7 +348,7 @@ TEST_CASE("an exception of any kind ends the group on all ranks") {
     CHECK_THROWS_WITH(work->wait(), text);
   }
   SECTION("of allocate") {
-    CHECK_THROWS_WITH(group.allocate(8), Catch::Matchers::Contains("failed: an odd thing"));
+    CHECK_THROWS_WITH(group.allocate(8), Contains("failed: an odd thing"));
   }
   CHECK(aborts == 1);
   CHECK_THROWS_AS(group.barrier(), Error);

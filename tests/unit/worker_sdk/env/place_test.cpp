@@ -198,7 +198,7 @@ TEST_CASE("an incomplete set is an error that names what is missing") {
       INFO(name);
       const std::string text = complaint(without(set, name));
       if (kNeeded.count(name) != 0)
-        CHECK_THAT(text, Catch::Contains(name == "GROUP_WORLD_SIZE" ? "GROUP_RANK" : name));
+        CHECK_THAT(text, Contains(name == "GROUP_WORLD_SIZE" ? "GROUP_RANK" : name));
       else
         CHECK(text.empty());
     }
@@ -206,18 +206,18 @@ TEST_CASE("an incomplete set is an error that names what is missing") {
 }
 
 TEST_CASE("a wrong value is an error that names the variable or option") {
-  CHECK_THAT(complaint(with(kOwn, "MUSTER_RANK", "4")), Catch::Contains("MUSTER_RANK=4 is outside 0..3"));
-  CHECK_THAT(complaint(with(kOwn, "MUSTER_LOCAL_RANK", "x")), Catch::Contains("MUSTER_LOCAL_RANK='x'"));
-  CHECK_THAT(complaint(with(kMpi, "OMPI_COMM_WORLD_RANK", "-1")), Catch::Contains("OMPI_COMM_WORLD_RANK=-1"));
-  CHECK_THAT(complaint(with(kSlurm, "SLURM_PROCID", "5")), Catch::Contains("SLURM_PROCID=5"));
+  CHECK_THAT(complaint(with(kOwn, "MUSTER_RANK", "4")), Contains("MUSTER_RANK=4 is outside 0..3"));
+  CHECK_THAT(complaint(with(kOwn, "MUSTER_LOCAL_RANK", "x")), Contains("MUSTER_LOCAL_RANK='x'"));
+  CHECK_THAT(complaint(with(kMpi, "OMPI_COMM_WORLD_RANK", "-1")), Contains("OMPI_COMM_WORLD_RANK=-1"));
+  CHECK_THAT(complaint(with(kSlurm, "SLURM_PROCID", "5")), Contains("SLURM_PROCID=5"));
   for (const char* store : {"n01", "n01:", ":1", "::1:5", "n01:0", "n01:70000", "n01:x"}) {
     INFO(store);
-    CHECK_THAT(complaint(with(kOwn, "MUSTER_STORE", store)), Catch::Contains("MUSTER_STORE='"));
+    CHECK_THAT(complaint(with(kOwn, "MUSTER_STORE", store)), Contains("MUSTER_STORE='"));
   }
-  CHECK_THAT(complaint({}, 2, 2), Catch::Contains("rank 2 is outside 0..1"));
-  CHECK_THAT(complaint({}, 0, -1), Catch::Contains("'size' is not given"));
-  CHECK_THAT(complaint({}, -1, 2), Catch::Contains("'rank' is not given"));
-  CHECK_THAT(complaint({}, 0, 0), Catch::Contains("size 0 is outside"));
+  CHECK_THAT(complaint({}, 2, 2), Contains("rank 2 is outside 0..1"));
+  CHECK_THAT(complaint({}, 0, -1), Contains("'size' is not given"));
+  CHECK_THAT(complaint({}, -1, 2), Contains("'rank' is not given"));
+  CHECK_THAT(complaint({}, 0, 0), Contains("size 0 is outside"));
 }
 
 }  // namespace

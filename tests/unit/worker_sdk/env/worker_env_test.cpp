@@ -90,10 +90,10 @@ TEST_CASE("A broken contract names the variable") {
     }
     return std::string();
   };
-  CHECK_THAT(message("RANK", std::nullopt), Catch::Contains("RANK is not set"));
-  CHECK_THAT(message("RANK", "four"), Catch::Contains("RANK='four'"));
-  CHECK_THAT(message("RANK", "4"), Catch::Contains("RANK=4 is outside 0..3"));
-  CHECK_THAT(message("LOCAL_RANK", std::nullopt), Catch::Contains("LOCAL_RANK"));
-  CHECK_THAT(message("MASTER_ADDR", std::nullopt), Catch::Contains("MASTER_ADDR"));
-  CHECK_THAT(message("MASTER_PORT", "70000"), Catch::Contains("MASTER_PORT"));
+  CHECK_THAT(message("RANK", std::nullopt), Contains("RANK is not set"));
+  CHECK_THAT(message("RANK", "four"), Contains("RANK='four'"));
+  CHECK_THAT(message("RANK", "4"), Contains("RANK=4 is outside 0..3"));
+  CHECK_THAT(message("LOCAL_RANK", std::nullopt), Contains("LOCAL_RANK"));
+  CHECK_THAT(message("MASTER_ADDR", std::nullopt), Contains("MASTER_ADDR"));
+  CHECK_THAT(message("MASTER_PORT", "70000"), Contains("MASTER_PORT"));
 }

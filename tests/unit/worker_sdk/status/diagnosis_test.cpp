@@ -115,8 +115,8 @@ TEST_CASE("a rank that has finished a call and left is not missing in it") {
 TEST_CASE("a rank that is stuck in an earlier call is missing in the later one") {
   const std::string text = text_of({in_call(0, 2, call_of(Collective::all_reduce, 6), 20),
                                     in_call(1, 2, call_of(Collective::barrier, 5), 25)});
-  CHECK_THAT(text, Catch::Contains("rank 1 never entered all_reduce #6"));
-  CHECK_THAT(text, Catch::Contains("in barrier #5 of group 'world' since 25.0 s"));
+  CHECK_THAT(text, Contains("rank 1 never entered all_reduce #6"));
+  CHECK_THAT(text, Contains("in barrier #5 of group 'world' since 25.0 s"));
 }
 
 TEST_CASE("different calls at the same place are both said") {
@@ -125,17 +125,17 @@ TEST_CASE("different calls at the same place are both said") {
                                        in_call(2, 3, call_of(Collective::all_reduce, 6, 10), 20)};
   CHECK(find_waits(ranks, kNow)[0].diverged());
   const std::string text = text_of(ranks);
-  CHECK_THAT(text, Catch::Contains("make different calls"));
-  CHECK_THAT(text, Catch::Contains("ranks 0, 2 are in call 6: all_reduce of 10 x f32"));
-  CHECK_THAT(text, Catch::Contains("rank 1 is in call 6: all_reduce of 20 x f32"));
+  CHECK_THAT(text, Contains("make different calls"));
+  CHECK_THAT(text, Contains("ranks 0, 2 are in call 6: all_reduce of 10 x f32"));
+  CHECK_THAT(text, Contains("rank 1 is in call 6: all_reduce of 20 x f32"));
 }
 
 TEST_CASE("a rank that stops in the middle is named though all have entered") {
   std::vector<RankView> ranks = {in_call(0, 2, call_of(Collective::all_reduce, 6), 16),
                                  in_call(1, 2, call_of(Collective::all_reduce, 6), 16)};
   ranks[1].process = ProcessState::stopped;
-  CHECK_THAT(text_of(ranks), Catch::Contains("all ranks are in all_reduce #6") &&
-                                 Catch::Contains("Rank 1 (process 101) is stopped"));
+  CHECK_THAT(text_of(ranks),
+             Contains("all ranks are in all_reduce #6") && Contains("Rank 1 (process 101) is stopped"));
 }
 
 TEST_CASE("a rank that has not started, or has ended its world, is missing") {
@@ -144,9 +144,9 @@ TEST_CASE("a rank that has not started, or has ended its world, is missing") {
   ranks[1].status.phase = ProcessPhase::unclaimed;
   ranks[2].status.phase = ProcessPhase::finished;
   const std::string text = text_of(ranks);
-  CHECK_THAT(text, Catch::Contains("ranks 1, 2 never entered barrier #1 of"));
-  CHECK_THAT(text, Catch::Contains("Rank 1 (process 101) is sleeping, has not started its world"));
-  CHECK_THAT(text, Catch::Contains("Rank 2 (process 102) is sleeping, has ended its world"));
+  CHECK_THAT(text, Contains("ranks 1, 2 never entered barrier #1 of"));
+  CHECK_THAT(text, Contains("Rank 1 (process 101) is sleeping, has not started its world"));
+  CHECK_THAT(text, Contains("Rank 2 (process 102) is sleeping, has ended its world"));
 }
 
 TEST_CASE("a group that is being made waits for those who do not come") {
@@ -156,7 +156,7 @@ TEST_CASE("a group that is being made waits for those who do not come") {
   REQUIRE(waits.size() == 1);
   CHECK(waits[0].joining);
   CHECK_THAT(describe(waits[0], ranks, kNow),
-             Catch::Contains("rank 1 never came to the group 'world'; rank 0 waits since 17.0 s"));
+             Contains("rank 1 never came to the group 'world'; rank 0 waits since 17.0 s"));
   // A part of the world: who is meant is not known, how many are.
   ranks[0] = rank_of(0, 4, {group_of(GroupState::joining, Call{}, 0, 2, 17)});
   ranks[1].world_size = 4;
@@ -167,8 +167,8 @@ TEST_CASE("a group that is being made waits for those who do not come") {
 TEST_CASE("ranks on other hosts are counted") {
   const std::string text = text_of({in_call(0, 4, call_of(Collective::barrier, 3), 16),
                                     in_call(1, 4, call_of(Collective::barrier, 3), 16)});
-  CHECK_THAT(text, Catch::Contains("all ranks of this host are in barrier #3") &&
-                       Catch::Contains("2 ranks cannot be seen from here"));
+  CHECK_THAT(text, Contains("all ranks of this host are in barrier #3") &&
+                       Contains("2 ranks cannot be seen from here"));
 }
 
 TEST_CASE("a send or receive waits for its partner") {
@@ -177,8 +177,8 @@ TEST_CASE("a send or receive waits for its partner") {
   recv.tag = 7;
   const std::string text =
       text_of({in_call(0, 2, recv, 16), idle(1, 2, call_of(Collective::all_reduce, 5), 18)});
-  CHECK_THAT(text, Catch::Contains(
-                       "rank 0 waits in recv (4.0 kB) of group 'world' from rank 1, tag 7, since 16.0 s"));
+  CHECK_THAT(text,
+             Contains("rank 0 waits in recv (4.0 kB) of group 'world' from rank 1, tag 7, since 16.0 s"));
 }
 
 TEST_CASE("one that failed counts as in the call, for as long as it was in it") {
@@ -191,8 +191,7 @@ TEST_CASE("one that failed counts as in the call, for as long as it was in it") 
   REQUIRE(waits.size() == 1);
   CHECK(waits[0].longest == std::chrono::seconds(2));
   CHECK(waits[0].missing == std::vector<int>{1});
-  CHECK_THAT(activity(ranks[0], kNow),
-             Catch::Contains("failed in all_reduce #6") && Catch::Contains("8.0 s ago"));
+  CHECK_THAT(activity(ranks[0], kNow), Contains("failed in all_reduce #6") && Contains("8.0 s ago"));
 }
 
 TEST_CASE("times from the future or of a hostile process do no harm") {

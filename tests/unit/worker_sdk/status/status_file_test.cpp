@@ -53,13 +53,13 @@ TEST_CASE("only the announced file is opened") {
   CHECK(StatusFile::open(file.address(), false).page().identity.magic.load() == kMagic);
   Address other = file.address();
   other.inode += 1;
-  CHECK_THROWS_WITH(StatusFile::open(other, true), Catch::Contains("another file"));
+  CHECK_THROWS_WITH(StatusFile::open(other, true), Contains("another file"));
   other = file.address();
   other.fd = 9999;
   CHECK_THROWS_AS(StatusFile::open(other, true), Error);
   file.page().identity.version.store(kVersion + 1);
-  CHECK_THROWS_WITH(StatusFile::open(file.address(), true), Catch::Contains("of this version"));
-  CHECK_THROWS_WITH(StatusFile::open({::getpid(), 0, 1}, false), Catch::Contains("/fd/0"));
+  CHECK_THROWS_WITH(StatusFile::open(file.address(), true), Contains("of this version"));
+  CHECK_THROWS_WITH(StatusFile::open({::getpid(), 0, 1}, false), Contains("/fd/0"));
 }
 
 TEST_CASE("nobody can shrink a status file under those who mapped it") {

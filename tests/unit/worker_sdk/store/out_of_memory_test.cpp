@@ -49,7 +49,7 @@ TEST_CASE("a reply for which there is no memory closes the store") {
   CHECK_THROWS_AS(store->get("k"), std::bad_alloc);
   largest_block = SIZE_MAX;
   // What is left of the reply must not become the answer to this.
-  CHECK_THROWS_WITH(store->num_keys(), Catch::Contains("closed earlier (out of memory)"));
+  CHECK_THROWS_WITH(store->num_keys(), Contains("closed earlier (out of memory)"));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <limits>
 
 using namespace muster::train;
-using Catch::Matchers::Contains;
 using muster::test::error_of;
 using muster::test::Folder;
 

@@ -34,7 +34,7 @@ TEST_CASE("a URL that is wrong is shown, with what is right") {
       FAIL("it was taken");
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::invalid_argument);
-      CHECK_THAT(error.what(), Catch::Contains("init_url"));
+      CHECK_THAT(error.what(), Contains("init_url"));
     }
   }
 }
@@ -83,7 +83,7 @@ TEST_CASE("the way to the store: URL, given address, file of the step, MPI") {
   using Kind = StoreRoute::Kind;
   StoreRequest slurm = request(Launcher::slurm, 4, 1);
   CHECK(choose_route(slurm).kind == Kind::file);
-  CHECK_THAT(choose_route(slurm).path, Catch::StartsWith("/folder/muster-") && Catch::EndsWith("-step"));
+  CHECK_THAT(choose_route(slurm).path, StartsWith("/folder/muster-") && EndsWith("-step"));
   slurm.place.store_host = "a";
   slurm.place.store_port = 1;
   CHECK(choose_route(slurm).kind == Kind::given);
@@ -101,7 +101,7 @@ TEST_CASE("the way to the store: URL, given address, file of the step, MPI") {
     choose_route(request(Launcher::slurm, 2, 2));
     FAIL("there is none");
   } catch (const Error& error) {
-    CHECK_THAT(error.what(), Catch::Contains("several hosts") && Catch::Contains("MUSTER_STORE"));
+    CHECK_THAT(error.what(), Contains("several hosts") && Contains("MUSTER_STORE"));
   }
   StoreRequest alone;
   CHECK(choose_route(alone).kind == Kind::none);

@@ -123,9 +123,8 @@ TEST_CASE("a rank that is taken twice is told to all, with both processes") {
   for (const Outcome& outcome :
        call_all(*store, {{0, 3, process(10)}, {1, 3, process(11, "left")}, {1, 3, process(12, "right")}})) {
     CHECK(outcome.code == ErrorCode::invalid_argument);
-    CHECK_THAT(outcome.text,
-               Catch::Contains("rank 1 is taken twice") && Catch::Contains("process 11 on host left") &&
-                   Catch::Contains("process 12 on host right") && Catch::Contains("set MUSTER_RUN_ID"));
+    CHECK_THAT(outcome.text, Contains("rank 1 is taken twice") && Contains("process 11 on host left") &&
+                                 Contains("process 12 on host right") && Contains("set MUSTER_RUN_ID"));
   }
 }
 
@@ -133,8 +132,7 @@ TEST_CASE("two opinions about the number of ranks are told to all") {
   const auto store = make_local_store();
   for (const Outcome& outcome : call_all(*store, {{0, 2, process(10)}, {1, 4, process(11)}})) {
     CHECK(outcome.code == ErrorCode::mismatch);
-    CHECK_THAT(outcome.text,
-               Catch::Contains("2 ranks says rank 0") && Catch::Contains("4 ranks says rank 1"));
+    CHECK_THAT(outcome.text, Contains("2 ranks says rank 0") && Contains("4 ranks says rank 1"));
   }
 }
 
@@ -143,7 +141,7 @@ TEST_CASE("the ranks that do not come are named, and all may try again") {
   for (const Outcome& outcome :
        call_all(*store, {{0, 4, process(10), seconds(1)}, {2, 4, process(12), seconds(1)}})) {
     CHECK(outcome.code == ErrorCode::deadline);
-    CHECK_THAT(outcome.text, Catch::Contains("missing: rank 1, rank 3"));
+    CHECK_THAT(outcome.text, Contains("missing: rank 1, rank 3"));
   }
   for (const Outcome& outcome : call_all(
            *store, {{0, 4, process(10)}, {1, 4, process(11)}, {2, 4, process(12)}, {3, 4, process(13)}})) {
@@ -169,8 +167,8 @@ TEST_CASE("a barrier names the ranks that are missing, and can be waited for aga
     FAIL("nobody else was there");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::deadline);
-    CHECK_THAT(error.what(), Catch::Contains("'epoch'") && Catch::Contains("rank 0 (process 1 on host") &&
-                                 Catch::Contains("rank 2 (process 3 on host"));
+    CHECK_THAT(error.what(), Contains("'epoch'") && Contains("rank 0 (process 1 on host") &&
+                                 Contains("rank 2 (process 3 on host"));
   }
   const auto client = [&] { return store->clone(); };
   for (int round = 0; round < 5; ++round) {

@@ -171,9 +171,8 @@ TEST_CASE("a batch of none has gradients of zero, each ready once", "[gpu]") {
 TEST_CASE("a model that is none, or with too many classes, is refused", "[gpu]") {
   HostOps ops;
   CHECK_THROWS_WITH(make_device_network("vgg", Precision::bf16, 10, 1, ops),
-                    Catch::Matchers::Contains("there is no model \"vgg\""));
-  CHECK_THROWS_WITH(make_device_network("resnet18", Precision::bf16, 3000, 1, ops),
-                    Catch::Matchers::Contains("at most 2048"));
+                    Contains("there is no model \"vgg\""));
+  CHECK_THROWS_WITH(make_device_network("resnet18", Precision::bf16, 3000, 1, ops), Contains("at most 2048"));
   CHECK(ops.allocated() == 0);
 }
 
