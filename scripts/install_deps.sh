@@ -42,13 +42,16 @@ fi
 
 # Debian 12's libboost-dev is 1.74, which has none of the Asio features used here; the two cannot be installed together.
 boost=libboost-dev
+# What OpenSSL's archive needs to be linked; Debian 12's needs nothing.
+openssl=(libssl-dev libzstd-dev zlib1g-dev)
 if [ "$codename" = bookworm ]; then
   boost=libboost1.81-dev
+  openssl=(libssl-dev)
 fi
 
 launcher_packages=(
   g++ cmake ninja-build git python3-minimal
-  "$boost" nlohmann-json3-dev libspdlog-dev libcli11-dev libssl-dev libhwloc-dev
+  "$boost" nlohmann-json3-dev libspdlog-dev libcli11-dev "${openssl[@]}" libhwloc-dev
 )
 # Debian's oneDNN CMake package asks for OpenCL, though nothing of ours uses it.
 trainer_packages=(libdnnl-dev ocl-icd-opencl-dev opencl-c-headers opencl-clhpp-headers)
