@@ -4,14 +4,16 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: scripts/install_deps.sh [launcher|build|test|bench|all] [--dry-run]
+usage: scripts/install_deps.sh [launcher|build|unit|test|bench|distribution|all] [--dry-run]
 
-  launcher   compiler, CMake and libraries for muster and the SDK alone (cmake -DMUSTER_BUILD_TRAINER=OFF)
-  build      launcher, and oneDNN for muster-train: enough for scripts/quickstart.sh (default)
-  test       build, and what scripts/test.sh uses
-  bench      build, and the peers that scripts/bench.sh measures against
-  all        everything
-  --dry-run  print what is missing and install nothing
+  launcher      compiler, CMake and libraries for muster and the SDK alone (cmake -DMUSTER_BUILD_TRAINER=OFF)
+  build         launcher, and oneDNN for muster-train: enough for scripts/quickstart.sh (default)
+  unit          build, and what the tests labelled unit and sim use
+  test          unit, and what else scripts/test.sh uses
+  bench         build, and the peers that scripts/bench.sh measures against
+  distribution  what scripts/test_distribution.sh uses outside the root that it makes, and nothing else
+  all           everything
+  --dry-run     print what is missing and install nothing
 
 Debian 12, Ubuntu 24.04 or newer. On other systems the missing tools are named and the exit code is 1.
 TEXT
@@ -21,7 +23,7 @@ set_name=build
 dry_run=false
 for argument in "$@"; do
   case "$argument" in
-    launcher | build | test | bench | all) set_name=$argument ;;
+    launcher | build | unit | test | bench | distribution | all) set_name=$argument ;;
     --dry-run) dry_run=true ;;
     --help | -h)
       usage
@@ -55,26 +57,30 @@ launcher_packages=(
 )
 # Debian's oneDNN CMake package asks for OpenCL, though nothing of ours uses it.
 trainer_packages=(libdnnl-dev ocl-icd-opencl-dev opencl-c-headers opencl-clhpp-headers)
+unit_packages=(catch2 ccache python3 procps universal-ctags)
 test_packages=(
-  catch2 ccache python3 python3-venv procps pkgconf libgloo-dev openmpi-bin libopenmpi-dev
+  "${unit_packages[@]}" python3-venv pkgconf libgloo-dev openmpi-bin libopenmpi-dev
   iproute2 nftables openssh-server openssh-client
-  clang-16 libclang-rt-16-dev clang-tidy clang-format universal-ctags shellcheck
+  clang-16 libclang-rt-16-dev clang-tidy clang-format shellcheck
 )
 # Wanted, not required: the tests that use one are skipped where the distribution does not have it.
 test_optional=(python3-torch numactl slurmctld slurmd slurm-client munge)
+distribution_packages=(debootstrap debian-archive-keyring util-linux git python3)
 bench_packages=(libgloo-dev openmpi-bin libopenmpi-dev redis-server libhiredis-dev iproute2 nftables openssh-server openssh-client)
 
 packages=("${launcher_packages[@]}")
 [ "$set_name" = launcher ] || packages+=("${trainer_packages[@]}")
 optional=()
 case "$set_name" in
+  unit) packages+=("${unit_packages[@]}") ;;
   test)
     packages+=("${test_packages[@]}")
     optional=("${test_optional[@]}")
     ;;
   bench) packages+=("${bench_packages[@]}" python3 python3-venv) ;;
+  distribution) packages=("${distribution_packages[@]}") ;;
   all)
-    packages+=("${test_packages[@]}" "${bench_packages[@]}")
+    packages+=("${test_packages[@]}" "${bench_packages[@]}" "${distribution_packages[@]}")
     optional=("${test_optional[@]}")
     ;;
 esac

@@ -36,6 +36,15 @@ function(muster_executable name)
 endfunction()
 
 add_custom_target(muster_tests ALL COMMENT "The test programs of this tree, and what they start")
+add_custom_target(muster_unit_tests COMMENT "The programs of the tests labelled unit or sim that measure no time (scripts/test_distribution.sh)")
+
+# muster_test_program(PROGRAM LABEL...): built with the tests of this tree, as a test with these labels wants it.
+function(muster_test_program program)
+  add_dependencies(muster_tests ${program})
+  if("${ARGN}" MATCHES "unit|sim" AND NOT "${ARGN}" MATCHES "timed|soak")
+    add_dependencies(muster_unit_tests ${program})
+  endif()
+endfunction()
 
 # Which tests this tree has. Each test belongs to one kind of tree, so that scripts/test.sh runs it once: by default "asan", what is
 # labelled e2e, interop, bench or timed "release", and what has threads to look at "tsan" as well. MUSTER_TESTS=all, the default of an
@@ -78,8 +87,8 @@ function(muster_test name)
     add_executable(${ARG_PROGRAM})
     set_target_properties(${ARG_PROGRAM} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" UNITY_BUILD_BATCH_SIZE 6)
     target_link_libraries(${ARG_PROGRAM} PRIVATE muster_options muster_test_main)
-    add_dependencies(muster_tests ${ARG_PROGRAM})
   endif()
+  muster_test_program(${ARG_PROGRAM} ${ARG_LABELS})
   get_target_property(known ${ARG_PROGRAM} SOURCES)
   set(tags)
   foreach(source IN LISTS ARG_SOURCES)

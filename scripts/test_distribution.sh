@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# Builds in a root of a Debian release, with that release's compiler and libraries, and runs the unit tests there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/test_distribution.sh bookworm|trixie [COMPILER]
+
+  COMPILER  a compiler of that release, by the name of its package: g++ (default), g++-14, clang, clang-19, ...
+
+The root is build/root-RELEASE, made once with debootstrap (2 GB; remove it to make it anew), from the mirror that this machine's apt
+has for Debian, or deb.debian.org where it has none; MUSTER_DEBIAN_MIRROR names another. The sources of this tree are copied in, what is not
+committed included, and what the tests labelled unit and sim need is built there. What measures time is left out, and so is what needs a package that
+scripts/install_deps.sh unit does not name: PyTorch, Gloo, MPI, CUDA.
+
+It must run as root, for chroot. All that it mounts and starts lives in namespaces of its own and ends with it. The last lines are the
+versions that were compiled with and "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
+TEXT
+}
+
+fail() {
+  printf 'test_distribution.sh: %s\n' "$@" >&2
+  exit 1
+}
+
+case "${1:-}" in
+  bookworm | trixie) release=$1 ;;
+  --help | -h)
+    usage
+    exit 0
+    ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac
+compiler=${2:-g++}
+if [ $# -gt 2 ] || ! [[ $compiler =~ ^(g\+\+|clang)(-[0-9]+)?$ ]]; then
+  usage >&2
+  exit 2
+fi
+case "$compiler" in
+  g++*) cc=gcc${compiler#g++} cxx=$compiler ;;
+  clang*) cc=$compiler cxx=clang++${compiler#clang} ;;
+esac
+
+root=$PWD/build/root-$release
+results=$PWD/build/distribution/$release-$compiler
+tree=/build/$compiler
+jobs=$(nproc)
+
+# Run in namespaces of mounts and of processes: a command in the root. This shell is the first process there and takes in orphans.
+# shellcheck disable=SC2016  # the inner shell expands it
+readonly inside='
+  set -euo pipefail
+  root=$1
+  shift
+  mount -t proc proc "$root/proc"
+  mount --rbind /sys "$root/sys"
+  mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+  mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+  mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$root/dev/pts"
+  code=0
+  chroot "$root" /usr/bin/env --ignore-environment --chdir=/muster HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin CCACHE_DIR=/ccache \
+    ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} "$@" </dev/null || code=$?
+  exit "$code"'
+
+# Whatever ends this script ends them: the outer process dies with its parent, and the first one inside with the outer one.
+own_namespaces=(setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child)
+trap 'exit 130' INT
+
+in_root() {
+  "${own_namespaces[@]}" bash -c "$inside" in_root "$root" "$@"
+}
+
+# The archive itself, not its updates, nor what others publish for the same release.
+mirror() {
+  local format="\$(REPO_URI)" filter=('Created-By: Packages' 'Origin: Debian' 'Label: Debian') uri
+  if [ -n "${MUSTER_DEBIAN_MIRROR:-}" ]; then
+    echo "$MUSTER_DEBIAN_MIRROR"
+    return
+  fi
+  uri=$(apt-get indextargets --format "$format" "${filter[@]}" | head -n 1)
+  if [ -z "$uri" ]; then  # apt knows what a source is once it has read its lists
+    apt-get update >&2
+    uri=$(apt-get indextargets --format "$format" "${filter[@]}" | head -n 1)
+  fi
+  echo "${uri:-http://deb.debian.org/debian}"
+}
+
+# The root as debootstrap leaves it, under its name only when it is complete.
+make_root() {
+  local from partial=$root.partial keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+  [ ! -e "$root" ] || return 0
+  scripts/install_deps.sh distribution
+  from=$(mirror)
+  echo "$release from ${from/\/\/*@//\/}"  # without a password
+  rm -rf "$partial"
+  mkdir -p "$partial"
+  if ! http_proxy=${http_proxy:-$(apt-config dump --format '%v' Acquire::http::Proxy)} "${own_namespaces[@]}" \
+    debootstrap --variant=minbase --include=ca-certificates --keyring="$keyring" "$release" "$partial" "$from" >"$partial.log" 2>&1; then
+    tail -n 5 "$partial.log" >&2
+    fail "debootstrap could not make a root of $release from $from: $partial.log says why, and so may $partial/debootstrap/debootstrap.log." \
+      "Another mirror is named by MUSTER_DEBIAN_MIRROR=http://HOST/debian."
+  fi
+  # How this machine reaches its mirrors, and how old they may be.
+  apt-config dump | grep -E '^Acquire::(Check-Valid-Until|Check-Date|https?::([^:]+::)?Proxy) ' >"$partial/etc/apt/apt.conf.d/90host" || true
+  printf '#!/bin/sh\nexit 101\n' >"$partial/usr/sbin/policy-rc.d"  # a package that is installed starts nothing
+  chmod +x "$partial/usr/sbin/policy-rc.d"
+  mv "$partial" "$root"
+}
+
+# Times are kept, so that a second run compiles what has changed.
+copy_sources() {
+  rm -rf "$root/muster"
+  mkdir "$root/muster"
+  comm --zero-terminated -23 <(git ls-files -z --cached --others --exclude-standard | sort --zero-terminated --unique) \
+    <(git ls-files -z --deleted | sort --zero-terminated --unique) |
+    tar --create --null --verbatim-files-from --no-recursion --files-from=- |
+    tar --extract --directory "$root/muster" --no-same-owner
+  # Names as this machine resolves them.
+  cp /etc/hosts /etc/resolv.conf "$root/etc/"
+}
+
+install_packages() {
+  in_root scripts/install_deps.sh unit
+  in_root dpkg-query --show "$compiler" >/dev/null 2>&1 && return
+  in_root apt-get install --yes --no-install-recommends "$compiler" ||
+    fail "$release has no compiler $compiler, or its mirror could not be reached. It has:" \
+      "$(in_root apt-cache search --names-only '^(g\+\+|clang)(-[0-9]+)?$' | sed 's/ .*//' | sort --version-sort | paste --serial --delimiters=' ')"
+  in_root apt-get clean
+}
+
+# What the compiler itself reads, whichever packages brought it.
+versions() {
+  # shellcheck disable=SC2016  # the inner shell expands it
+  in_root bash -c '
+    set -euo pipefail
+    macros=$(printf "#include <boost/version.hpp>\n#include \"worker_sdk/nn/cpu/onednn.hpp\"\n#include \"catch.hpp\"\n" |
+      "$1" -std=c++20 -E -dM -x c++ -I . -I worker_sdk/include -I tests/support -)
+    value() { sed -n "s/^#define $1 //p" <<<"$macros" | tr -d "\"" | tr _ .; }
+    release=$(sed -n "s/^PRETTY_NAME=//p" /etc/os-release | tr -d "\"")
+    printf "%s, %s, Boost %s, Catch2 %s.%s.%s, oneDNN %s.%s.%s\n" "$release" "$("$1" --version | head -n 1)" "$(value BOOST_LIB_VERSION)" \
+      "$(value CATCH_VERSION_MAJOR)" "$(value CATCH_VERSION_MINOR)" "$(value CATCH_VERSION_PATCH)" \
+      "$(value DNNL_VERSION_MAJOR)" "$(value DNNL_VERSION_MINOR)" "$(value DNNL_VERSION_PATCH)"' versions "$cxx"
+}
+
+[ "$(id --user)" -eq 0 ] || fail "chroot and debootstrap need root: sudo scripts/test_distribution.sh $*"
+command -v apt-get >/dev/null || fail "this machine has no apt-get, of which the mirror and debootstrap are taken: run it on Debian or Ubuntu."
+"${own_namespaces[@]}" true 2>/dev/null ||
+  fail "this root may make no namespaces of mounts and processes: run it on a machine or in a privileged container, not in a plain one."
+
+mkdir -p build
+exec {lock}>"$root.lock"
+flock --nonblock "$lock" || fail "another run uses $root: wait until it has ended."
+make_root
+copy_sources
+install_packages
+mkdir -p "$results"
+rm -f "$results"/*
+log=$results/build.log
+# Warnings are counted and are no errors: a newer compiler knows others, and what is asked here is whether it works.
+printf '== build (%s)\n' "$log"
+if ! {
+  in_root cmake --preset release -B "$tree" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
+    -DMUSTER_BUILD_TESTS=ON -DMUSTER_TESTS=all -DMUSTER_WARNINGS_AS_ERRORS=OFF &&
+    in_root cmake --build "$tree" --parallel "$jobs" --target muster_unit_tests
+} >"$log" 2>&1; then
+  grep --extended-regexp --after-context=8 'error:|CMake Error|FAILED:' "$log" | head -n 60 || tail -n 20 "$log"
+  versions || true
+  fail "the build failed: $log has all of it."
+fi
+printf 'warnings: %d\n' "$(grep --count ' warning: ' "$log" || true)"
+
+code=0
+in_root ctest --test-dir "$tree" --label-regex '^(unit|sim)$' --label-exclude '^(timed|soak)$' --no-tests=error --parallel "$jobs" \
+  --test-output-size-passed 65536 --output-on-failure --output-junit "$tree/results.xml" || code=1
+cp "$root$tree/results.xml" "$results/$release-$compiler.unit.xml" || fail "ctest wrote no results: see above."
+echo
+versions
+python3 scripts/test_summary.py "$results" || code=1
+exit "$code"
