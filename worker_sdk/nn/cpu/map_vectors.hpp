@@ -16,18 +16,23 @@ namespace {
 using Floats = float __attribute__((vector_size(64)));
 using Words = std::uint32_t __attribute__((vector_size(64)));
 using Halves = std::uint16_t __attribute__((vector_size(32)));
-using LooseFloats = float __attribute__((vector_size(64), aligned(4), may_alias));
-using LooseHalves = std::uint16_t __attribute__((vector_size(32), aligned(2), may_alias));
-
 using Bytes = std::uint8_t __attribute__((vector_size(16)));
-using LooseBytes = std::uint8_t __attribute__((vector_size(16), aligned(1), may_alias));
+
+/// Of any alignment. (Through a pointer to a vector type of a lesser one, clang 19 reads as if it were aligned.)
+template <class Vector>
+[[gnu::always_inline]] inline Vector read_loose(const void* from) {
+  Vector value;
+  __builtin_memcpy(&value, from, sizeof(value));
+  return value;
+}
 
 [[gnu::always_inline]] inline Words load_bytes(const std::uint8_t* from) {
-  return __builtin_convertvector(*reinterpret_cast<const LooseBytes*>(from), Words);
+  return __builtin_convertvector(read_loose<Bytes>(from), Words);
 }
 
 [[gnu::always_inline]] inline void store_bytes(std::uint8_t* to, Words values) {
-  *reinterpret_cast<LooseBytes*>(to) = __builtin_convertvector(values, Bytes);
+  const Bytes bytes = __builtin_convertvector(values, Bytes);
+  __builtin_memcpy(to, &bytes, sizeof(bytes));
 }
 
 /// bf16: the upper half of a float.
@@ -36,16 +41,15 @@ struct Brain {
 };
 
 [[gnu::always_inline]] inline Floats load(const float* from) {
-  return *reinterpret_cast<const LooseFloats*>(from);
+  return read_loose<Floats>(from);
 }
 
 [[gnu::always_inline]] inline void store(float* to, Floats value) {
-  *reinterpret_cast<LooseFloats*>(to) = value;
+  __builtin_memcpy(to, &value, sizeof(value));
 }
 
 [[gnu::always_inline]] inline Floats load(const Brain* from) {
-  const Halves bits = *reinterpret_cast<const LooseHalves*>(from);
-  return reinterpret_cast<Floats>(__builtin_convertvector(bits, Words) << 16);
+  return reinterpret_cast<Floats>(__builtin_convertvector(read_loose<Halves>(from), Words) << 16);
 }
 
 /// Rounded to nearest, ties to even; a NaN stays one, as its upper half has the quiet bit set by arithmetic.
@@ -54,7 +58,8 @@ struct Brain {
   const Words rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
   const Words is_nan = reinterpret_cast<Words>(value != value);
   const Words kept = (rounded & ~is_nan) | ((bits >> 16) & is_nan);
-  *reinterpret_cast<LooseHalves*>(to) = __builtin_convertvector(kept, Halves);
+  const Halves bits16 = __builtin_convertvector(kept, Halves);
+  __builtin_memcpy(to, &bits16, sizeof(bits16));
 }
 
 [[gnu::always_inline]] inline Floats all(float value) {
