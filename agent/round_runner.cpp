@@ -359,9 +359,11 @@ void RoundRunner::end_leftovers() {
 }
 
 /// Once each. What is forked while /proc is read is not seen, or has another parent by then; it is found when
-/// one that was told has ended and left it to us.
+/// one that was told has ended and left it to us. What one that was told starts to clean up stays its own.
 void RoundRunner::tell_leftovers() {
+  const bool first = told_.empty();
   for (const ProcessInfo& process : descendants_of(::getpid())) {
+    if (!first && process.parent != ::getpid()) continue;
     if (!told_.emplace(process.pid, process.start_time).second) continue;
     leftovers_.push_back(std::to_string(process.pid) + " " + process.name);
     signal_process(process, SIGTERM);

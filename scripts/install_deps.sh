@@ -50,6 +50,11 @@ if [ "$codename" = bookworm ]; then
   boost=libboost1.81-dev
   openssl=(libssl-dev)
 fi
+# The sanitizers' trees are compiled with it; newer distributions have newer ones only.
+clang=16
+if [ "$codename" = trixie ]; then
+  clang=19
+fi
 
 launcher_packages=(
   g++ cmake ninja-build git python3-minimal
@@ -61,7 +66,7 @@ unit_packages=(catch2 ccache python3 procps universal-ctags)
 test_packages=(
   "${unit_packages[@]}" python3-venv pkgconf libgloo-dev openmpi-bin libopenmpi-dev
   iproute2 nftables openssh-server openssh-client
-  clang-16 libclang-rt-16-dev clang-tidy clang-format shellcheck
+  "clang-$clang" "libclang-rt-$clang-dev" clang-tidy clang-format shellcheck
 )
 # Wanted, not required: the tests that use one are skipped where the distribution does not have it.
 test_optional=(python3-torch numactl slurmctld slurmd slurm-client munge)

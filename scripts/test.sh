@@ -60,11 +60,19 @@ stage() {
   [ "$outcome" = ok ]
 }
 
+# The clang that scripts/install_deps.sh installs where a distribution has no longer the one that the presets name.
+clang=$(for n in 16 17 18 19 20 21; do command -v "clang++-$n"; done | head -1)
+
 # build TREE TARGET [OPTION...]
 build() {
-  local tree=$1 target=$2
+  local tree=$1 target=$2 compiler configured
   shift 2
   mkdir -p "build/$tree"
+  [ "$tree" = release ] || set -- "$@" -DCMAKE_C_COMPILER="${clang/++/}" -DCMAKE_CXX_COMPILER="$clang"
+  compiler=$([ "$tree" = release ] || basename "$clang")
+  configured=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "build/$tree/CMakeCache.txt" 2>/dev/null || true)
+  # CMake would take another compiler, and forget all that it was told of the tree.
+  [ -z "$configured" ] || [ -z "$compiler" ] || [ "$(basename "$configured")" = "$compiler" ] || set -- "$@" --fresh
   cmake --preset "$tree" -DMUSTER_BUILD_TESTS=ON -DMUSTER_BUILD_BENCHMARKS=OFF -DMUSTER_WARNINGS_AS_ERRORS=ON "$@" >"build/$tree-configure.log" || {
     cat "build/$tree-configure.log"
     return 1

@@ -205,8 +205,11 @@ void NodeFleet::State::take_report(std::size_t index, agent::NodeReport report) 
 
 void NodeFleet::State::said(std::size_t index, const std::string& line) {
   const std::string text = without_our_beginning(line);
-  nodes[index].said = shortened(text);
-  nodes[index].said_at = Clock::now();
+  // What we say ourselves while all goes on is not why a node was lost.
+  if (!line.starts_with("muster: warning: ") && !line.starts_with("muster: info: ")) {
+    nodes[index].said = shortened(text);
+    nodes[index].said_at = Clock::now();
+  }
   log_line(index, text);
 }
 
@@ -357,7 +360,8 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
 void NodeFleet::State::conclude(std::size_t index) {
   Node& node = nodes[index];
   const bool over = node.process_end && !way_was_lost(*node.process_end);
-  if (over && node.instructed && !node.reported && !node.relayed && events.ended)
+  if (over && node.instructed && !node.reported && !node.relayed && !std::exchange(node.end_told, true) &&
+      events.ended)
     events.ended(index, how_lost(index).cause);
   if (go_on_by_relay(index)) return advance();
   tell_left_out(index, true);

@@ -55,6 +55,8 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     bool reported = false;
     /// The link leads through the coordinator.
     bool relayed = false;
+    /// The coordinator knows that its guardian has ended.
+    bool end_told = false;
     /// The agent is gone, and its guardian said so.
     bool agent_gone = false;
     /// The coordinator's way there has carried something.

@@ -61,7 +61,7 @@ Effects Coordinator::on_disconnect(SessionId session, const std::string& reason,
   if (const Member* found = members_.find(session)) {
     const Member member = *found;
     if (ending == Ending::closed || !member.ended.empty() || !members_.detach(session, now))
-      forget(member, false, member.ended.empty() ? reason : member.ended, now);
+      forget(member, false, ending == Ending::closed || member.ended.empty() ? reason : member.ended, now);
     else
       effects_.emplace_back(effect::Note{member.title_with_host() + ": " + reason +
                                          "; it may come back until it has been silent for " +

@@ -86,6 +86,7 @@ void Membership::attach(SessionId session, const std::string& address, TimePoint
   Member* member = find(session);
   if (member == nullptr) return;
   member->detached.reset();
+  member->ended.clear();
   member->address = address;
   member->last_seen = now;
 }

@@ -234,8 +234,8 @@ struct NodeState {
   std::string text{};
   /// The text is followed by how long ago it came: "started" becomes "started 4 s ago".
   bool ago = false;
-  /// No guardian is left there, as the host itself says, and no agent outlives it; the text is why. A
-  /// connection of that node that broke is not worth waiting for.
+  /// No guardian is left there, as what led to it says, and the text is why. Its agent may live for the grace
+  /// period, but a connection of it that broke is not worth waiting for.
   bool ended = false;
   bool operator==(const NodeState&) const = default;
 };

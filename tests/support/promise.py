@@ -67,20 +67,19 @@ def usual(seconds):
     return sum(kept) / len(kept)
 
 
-def promise(name, seconds, once, tries=3, clock=0.0, usual=None, one_try=0.0):
+def promise(name, seconds, once, tries=3, clock=0.0, usual=None):
     """Calls `once`, which returns how many seconds it took, `tries` times, and raises AssertionError ("too late: ...") if the middle
     one is beyond the bound: `clock` + the machine's factor x SLACK x `seconds`, or x TIMES_USUAL x `usual` if that is less; or if
     any is beyond the limit of one try. Returns the middle one.
 
     `clock` is what a timer of ours takes in any case, as a grace period or the time of silence after which a node is lost; it is
-    part of what is measured, and no slow machine makes it longer. `one_try` raises the limit of one try: whoever gives it says why.
-    All is printed, and written to $MUSTER_TEST_PROMISES as a line of JSON if that names a file."""
+    part of what is measured, and no slow machine makes it longer. All is printed, and written to $MUSTER_TEST_PROMISES as a line of JSON if that names a file."""
     yardstick, took = Yardstick(), []
     for _ in range(tries):
         yardstick.look()
         took.append(once())
     yardstick.look()
-    return judge(name, seconds, took, yardstick.factor(), clock, usual, one_try)
+    return judge(name, seconds, took, yardstick.factor(), clock, usual)
 
 
 def kept(name, seconds, took, clock=0.0, usual=None):
@@ -90,10 +89,10 @@ def kept(name, seconds, took, clock=0.0, usual=None):
     return judge(name, seconds, took, yardstick.factor(), clock, usual)
 
 
-def judge(name, seconds, took, factor, clock, usual=None, one_try=0.0):
+def judge(name, seconds, took, factor, clock, usual=None):
     median = statistics.median(took)
     may_take = factor * (SLACK * seconds if usual is None else min(SLACK * seconds, TIMES_USUAL * usual))
-    bound, limit = clock + may_take, max(clock + max(ONE_TRY_TIMES * may_take, ONE_TRY_S), one_try)
+    bound, limit = clock + may_take, clock + max(ONE_TRY_TIMES * may_take, ONE_TRY_S)
     said = (f"{name}: {median:.3f} s of {', '.join(f'{one:.3f}' for one in took)}; promised {clock + seconds:g} s"
             f"{'' if usual is None else f', usual {clock + usual:g} s'}, bound {bound:.3f} s, of one try {limit:.3f} s "
             f"(machine {factor:.2f} times as slow as the reference)")

@@ -21,7 +21,7 @@
 namespace muster {
 namespace {
 
-#ifdef MUSTER_SANITIZED_THREADS
+#if defined(MUSTER_SANITIZED_THREADS) || defined(__SANITIZE_THREAD__)
 constexpr int kOwnThreads = 2;  // ThreadSanitizer has one of its own
 #else
 constexpr int kOwnThreads = 1;

@@ -138,7 +138,7 @@ def main():
                                   ("barrier_s", result["barrier_s"], slack * BARRIER_GOAL_S),
                                   ("idle_bytes", result["idle_bytes"], IDLE_GOAL)):
             if value > goal:
-                word = "too late" if options.check and name.endswith("_s") else "Missed"
+                word = "Missed: too late" if options.check and name.endswith("_s") else "Missed"
                 missed.append(f"{word}: {count} agents: {name} is {value:.3g}, the goal {goal:.3g}")
     if options.torch_python and os.access(options.torch_python, os.X_OK):
         print("\n| torchrun's c10d rendezvous, handlers (threads of one process) | all joined |\n|---:|---:|")

@@ -153,7 +153,7 @@ def measure(job, kind, rate, burst, rounds):
 def report(kind, rate, burst, measured, check):
     found, done, cpu = measured
     cells, missed = [], []
-    late = "too late" if check else "Missed"
+    late = "Missed: too late" if check else "Missed"
     in_bursts = f" in bursts of {burst}" if burst > 1 else ""
     title = NAMES[kind].format(rate=rate) + in_bursts
     if done["connected"] == 0:

@@ -11,7 +11,7 @@ from multi_node import AGENT, GUARDIAN, PATIENCE_S, STORE, STUBBORN, Hosts, Job,
 TWO_EACH = "n00:2,n01:2"
 
 
-def ends(what, hit, code, *words, usual=0.02, one_try=0.0, worker=None, flags=(), directories=False):
+def ends(what, hit, code, *words, usual=0.02, worker=None, flags=(), directories=False):
     """A job of two hosts, to which `hit` does something and says when: how soon it has ended, and with which words."""
     with Hosts(2) as hosts:
         def once():
@@ -21,15 +21,15 @@ def ends(what, hit, code, *words, usual=0.02, one_try=0.0, worker=None, flags=()
             job.nothing_left(directories=directories)
             return took
 
-        promise(what, 0.1, once, usual=usual, one_try=one_try)
+        promise(what, 0.1, once, usual=usual)
 
 
 def agent_killed():
-    ends("a node's agent is killed", lambda job: job.hit("n01", AGENT), 125, r"n01", r"(?i)agent", r"signal 9|SIGKILL")
+    ends("a node's agent is killed", lambda job: job.hit("n01", AGENT), 125, r"the agent process of n01 .*SIGKILL")
 
 
 def agent_of_the_coordinator_killed():
-    ends("node 0's agent is killed", lambda job: job.hit("n00", AGENT), 125, r"n00", r"(?i)agent", r"signal 9|SIGKILL")
+    ends("node 0's agent is killed", lambda job: job.hit("n00", AGENT), 125, r"the agent process of n00 .*SIGKILL")
 
 
 def agent_killed_while_it_starts():
@@ -84,7 +84,7 @@ def agent_stopped_and_resumed_too_late():
 
 
 def guardian_killed():
-    ends("a node's guardian is killed", lambda job: job.hit("n01", GUARDIAN), 125, r"n01", r"(?i)guardian")
+    ends("a node's guardian is killed", lambda job: job.hit("n01", GUARDIAN), 125, r"the guardian process of n01 was killed")
 
 
 def kill_guardian_and_agent(job):

@@ -192,7 +192,7 @@ class MeetingPlace(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        run_side_by_side([f"MeetingPlace.{name}" for name in dir(MeetingPlace) if name.startswith("test_")], parallel=4)
     need_hosts()
+    if len(sys.argv) == 1:
+        run_side_by_side([f"MeetingPlace.{name}" for name in dir(MeetingPlace) if name.startswith("test_")], parallel=4, limit_s=100)
     unittest.main()
