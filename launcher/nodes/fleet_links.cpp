@@ -62,6 +62,11 @@ std::string shortened(const std::string& text) {
   return text.size() <= kLineMax ? text : text.substr(0, kLineMax) + "...";
 }
 
+/// A guardian's, which name its node; anything else is said with the name of who says it.
+std::string last_words_of(const std::string& name, const std::string& text) {
+  return shortened(text.starts_with("the agent process of " + name + " ") ? text : named(name, text));
+}
+
 }  // namespace
 
 void NodeFleet::State::opening_message(std::size_t index, LinkMessage message) {
@@ -82,7 +87,7 @@ void NodeFleet::State::opening_message(std::size_t index, LinkMessage message) {
       if (events.listening) events.listening(endpoint);
       break;
     case Kind::notice:
-      node.last_words = shortened(message.body);
+      node.last_words = last_words_of(job.nodes[index].name, message.body);
       break;
     default:
       break;
@@ -168,7 +173,7 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
       break;
     case Kind::notice:
       node.agent_gone = true;
-      node.last_words = shortened(message.body);
+      node.last_words = last_words_of(job.nodes[index].name, message.body);
       break;
     case Kind::log:
       log_line(index, message.body);
