@@ -29,6 +29,7 @@ namespace {
 /// A launcher that the coordinator has not seen for this long is gone.
 constexpr std::chrono::seconds kLauncherGoneAfter{3};
 constexpr std::chrono::seconds kLauncherAnswer{2};
+constexpr std::chrono::milliseconds kAskSoon{20};
 constexpr std::chrono::milliseconds kAskAgain{200};
 constexpr std::chrono::seconds kAskWhileCut{1};
 /// A launcher's host that vanished ends neither its ssh nor anything else here. Its own ssh clients give up
@@ -139,6 +140,9 @@ void NodeSession::launcher_gone(const std::string& why) {
 /// The link is cut: by a launcher that ended, or by a network that did. The coordinator knows.
 awaitable<void> NodeSession::ask_for_launcher() {
   auto last_alive = Clock::now();
+  // Of a launcher that has just been killed, the end of this link may come before the end of its connection to
+  // the coordinator: soon again, then seldom.
+  std::chrono::milliseconds ask_next = kAskSoon;
   while (!link_->connected() && !reported_) {
     if (!coordinator_) break;
     bool alive = false;
@@ -158,7 +162,8 @@ awaitable<void> NodeSession::ask_for_launcher() {
     } else if (now - last_alive >= kLauncherGoneAfter) {
       break;
     }
-    lifeline_timer_.expires_after(alive ? std::chrono::milliseconds(kAskWhileCut) : kAskAgain);
+    lifeline_timer_.expires_after(alive ? ask_next : kAskAgain);
+    if (alive) ask_next = std::min<std::chrono::milliseconds>(2 * ask_next, kAskWhileCut);
     boost::system::error_code ignored;
     co_await lifeline_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }

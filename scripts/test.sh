@@ -90,7 +90,7 @@ ctest_tree() {
 # run_side_by_side TREE: what measures no time, several at once: most of a job's life is waiting.
 run_side_by_side() {
   ctest --preset "$1" --show-only=json-v1 >"$results/$1.json"
-  ctest_tree "$1" tests --label-exclude "^(timed|soak$slow)$" --parallel $((jobs + 1)) --no-tests=error
+  ctest_tree "$1" tests --label-exclude "^(timed|soak$slow)$" --parallel $((jobs + 2)) --no-tests=error
 }
 
 # run_timed TREE: what measures time, one by one; what fails is measured once more. scripts/test_summary.py has the last word.
