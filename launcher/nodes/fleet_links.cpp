@@ -2,6 +2,7 @@
 // The part of NodeFleet that talks to nodes and sees them go.
 #include "agent/core/exit_status.hpp"
 #include "launcher/core/exit_code.hpp"
+#include "launcher/nodes/core/node_words.hpp"
 #include "launcher/nodes/fleet_state.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <string_view>
 #include <utility>
 
 namespace muster::launcher {
@@ -40,32 +40,9 @@ constexpr std::chrono::milliseconds kLostLateAfter{3000};
 /// The way to the coordinator is being made.
 constexpr std::chrono::milliseconds kAskForRelayEvery{100};
 
-/// Of what a node says for our log.
-constexpr std::size_t kLineMax = 4096;
 /// A sender looks at its window before a piece, which may have a long name, not after it.
 constexpr std::int64_t kOutstandingMax =
     agent::kLinkWindowBytes + 4 * static_cast<std::int64_t>(agent::kLinkPieceBytes);
-
-/// A line of a muster there begins as the one will that it becomes part of.
-std::string without_our_beginning(const std::string& line) {
-  for (const std::string_view beginning : {"muster: warning: ", "muster: error: ", "muster: info: "})
-    if (line.starts_with(beginning)) return line.substr(beginning.size());
-  return line;
-}
-
-/// `text` as one of this node: it may speak of another one, but not in its place.
-std::string named(const std::string& name, const std::string& text) {
-  return text.starts_with(name + ": ") ? text : name + ": " + text;
-}
-
-std::string shortened(const std::string& text) {
-  return text.size() <= kLineMax ? text : text.substr(0, kLineMax) + "...";
-}
-
-/// A guardian's, which name its node; anything else is said with the name of who says it.
-std::string last_words_of(const std::string& name, const std::string& text) {
-  return shortened(text.starts_with("the agent process of " + name + " ") ? text : named(name, text));
-}
 
 }  // namespace
 
