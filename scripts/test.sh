@@ -61,7 +61,10 @@ stage() {
 }
 
 # The clang that scripts/install_deps.sh installs where a distribution has no longer the one that the presets name.
-clang=$(for n in 16 17 18 19 20 21; do command -v "clang++-$n"; done | head -1)
+clang=
+for version in 21 20 19 18 17 16; do
+  clang=$(command -v "clang++-$version" || echo "$clang")
+done
 
 # build TREE TARGET [OPTION...]
 build() {
