@@ -91,12 +91,24 @@ def failure(*stubborn):
     return scenario
 
 
+# It runs its child before it ends: to one that a shell has only just forked, SIGTERM is the shell's, and lost.
+PASSES_ON = """import os, signal, subprocess, sys
+def pass_on(*_):
+    subprocess.Popen(["sleep", "987"])
+    os._exit(0)
+signal.signal(signal.SIGTERM, pass_on)
+open(sys.argv[1], "w").close()
+while True:
+    signal.pause()
+"""
+
+
 def leftovers_that_fork():
     """What the workers leave runs on in a child of its own when it is told to end."""
-    passes_on = 'trap "sleep 987 & exit" TERM; : >"$0"; while :; do sleep 0.01; done'
-    worker = 'setsid sh -c "$1" "$0" >/dev/null 2>&1 & while [ ! -e "$0" ]; do sleep 0.01; done; echo ready'
+    worker = 'setsid "$2" -c "$1" "$0" >/dev/null 2>&1 & while [ ! -e "$0" ]; do sleep 0.01; done; echo ready'
     with tempfile.TemporaryDirectory() as folder:
-        job = MarkedJob(["sh", "-c", worker, os.path.join(folder, "armed"), passes_on], "--shutdown-timeout", str(LONG_GRACE_S), workers=1)
+        job = MarkedJob(["sh", "-c", worker, os.path.join(folder, "armed"), PASSES_ON, sys.executable], "--shutdown-timeout",
+                        str(LONG_GRACE_S), workers=1)
         return ended(job, 0, said(job, b"ready"))[0]
 
 
