@@ -71,6 +71,10 @@ build() {
   local tree=$1 target=$2 compiler configured
   shift 2
   mkdir -p "build/$tree"
+  if [ "$tree" != release ] && [ -z "$clang" ]; then
+    echo "build/$tree needs clang++-16 or newer, and there is none; scripts/install_deps.sh test installs it" >&2
+    return 1
+  fi
   [ "$tree" = release ] || set -- "$@" -DCMAKE_C_COMPILER="${clang/++/}" -DCMAKE_CXX_COMPILER="$clang"
   compiler=$([ "$tree" = release ] || basename "$clang")
   configured=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "build/$tree/CMakeCache.txt" 2>/dev/null || true)

@@ -104,9 +104,23 @@ def kill_those_with_a_question(job):
     its kernel reset the connection instead of ending it."""
     (address, port), = [e for e in job.hosts.listeners("n00") if e[1] != 22 and not e[0].startswith("127.")]
     job.hit("n01", AGENT, signal.SIGSTOP)
-    job.hosts.run("n01", [sys.executable, "-c", f"import socket, time; s = socket.create_connection(({address!r}, {port})); "
-                                                "s.sendall(bytes(5)); time.sleep(0.2)"])
+    stranger = job.hosts.popen("n01", [sys.executable, "-c", f"import signal, socket; s = socket.create_connection(({address!r}, {port})); "
+                                                             "s.sendall(bytes(5)); signal.pause()"])
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not has_unread(job.hosts, "n01", AGENT, port):
+            check(time.monotonic() < deadline, "no question came to the agent of n01", job.shown())
+            time.sleep(0.01)
+    finally:
+        stranger.kill()
+        stranger.wait()
     return kill_guardian_and_agent(job)
+
+
+def has_unread(hosts, name, comm, port):
+    """Whether something that came from that port waits to be read by the process with this name."""
+    shown = hosts.run(name, ["ss", "-Htnp", "dport", "=", f":{port}"]).stdout
+    return any(comm in line and int(line.split()[1]) > 0 for line in shown.splitlines())
 
 
 def guardian_and_agent_killed_with_a_question_unread():
