@@ -60,26 +60,30 @@ stage() {
   [ "$outcome" = ok ]
 }
 
-# The clang that scripts/install_deps.sh installs where a distribution has no longer the one that the presets name.
-clang=
-for version in 21 20 19 18 17 16; do
-  clang=$(command -v "clang++-$version" || echo "$clang")
-done
+# newest_clang: the one that scripts/install_deps.sh installs where a distribution has no longer the one that the presets name.
+newest_clang() {
+  local version
+  for version in 21 20 19 18 17 16; do
+    command -v "clang++-$version" && return
+  done
+  return 1
+}
 
 # build TREE TARGET [OPTION...]
 build() {
-  local tree=$1 target=$2 compiler configured
+  local tree=$1 target=$2 clang='' configured
   shift 2
   mkdir -p "build/$tree"
-  if [ "$tree" != release ] && [ -z "$clang" ]; then
-    echo "build/$tree needs clang++-16 or newer, and there is none; scripts/install_deps.sh test installs it" >&2
-    return 1
+  if [ "$tree" != release ]; then
+    clang=$(newest_clang) || {
+      echo "build/$tree needs clang++-16 or newer, and there is none; scripts/install_deps.sh test installs it" >&2
+      return 1
+    }
+    set -- "$@" -DCMAKE_C_COMPILER="${clang/++/}" -DCMAKE_CXX_COMPILER="$clang"
   fi
-  [ "$tree" = release ] || set -- "$@" -DCMAKE_C_COMPILER="${clang/++/}" -DCMAKE_CXX_COMPILER="$clang"
-  compiler=$([ "$tree" = release ] || basename "$clang")
   configured=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "build/$tree/CMakeCache.txt" 2>/dev/null || true)
   # CMake would take another compiler, and forget all that it was told of the tree.
-  [ -z "$configured" ] || [ -z "$compiler" ] || [ "$(basename "$configured")" = "$compiler" ] || set -- "$@" --fresh
+  [ -z "$configured" ] || [ -z "$clang" ] || [ "$(basename "$configured")" = "$(basename "$clang")" ] || set -- "$@" --fresh
   cmake --preset "$tree" -DMUSTER_BUILD_TESTS=ON -DMUSTER_BUILD_BENCHMARKS=OFF -DMUSTER_WARNINGS_AS_ERRORS=ON "$@" >"build/$tree-configure.log" || {
     cat "build/$tree-configure.log"
     return 1

@@ -99,6 +99,6 @@ TEST_CASE("ResNets train with compressed gradients, the ranks alike") {
     INFO(low_rank << ": " << apart << " of the way from the first parameters");
     CHECK(apart > 0);
     // 0.0039 is found, and 0.66 where the first two steps have no more than 16 columns; without gradients, 1.
-    CHECK(apart < (low_rank ? 0.8 : 0.008));
+    CHECK(apart < (low_rank ? 0.7 : 0.008));
   }
 }
