@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kExchangeLimit{1000};
 /// How often long waits are looked for, and how often waits for the dead.
 constexpr int kLookMs = 1000;
-constexpr int kLookForLostMs = 50;
+constexpr int kLookForLostMs = 20;
 /// Waits that are remembered as said.
 constexpr std::size_t kReportedMax = 4096;
 constexpr const char* kSeeOutput = "; look at the output of that rank for the cause";

@@ -75,6 +75,31 @@ TEST_CASE("a killed rank is reported at once on all others") {
   CHECK(test::late(backend + ": a rank is killed", 0.1, all, 0, backend == "gloo" ? 0.05 : 0.06) == "");
 }
 
+TEST_CASE("a peer that goes before it tells why does not take the blame") {
+  const StoreProcess store;
+  // Rank 0 dies in place of one whose joining ended, and process 2 tells for it what it had found.
+  const auto results = test::run_processes(3, store.port(), [&](int rank, StoreClient& keys) {
+    if (rank == 2) {
+      keys.wait({"rank 0 goes"}, milliseconds(50'000));
+      usleep(5000);
+      keys.compare_set("muster/world/0/1/failures/event/1", "",
+                       std::to_string(static_cast<int>(ErrorCode::peer_lost)) +
+                           "\nmuster/world/0/1/world#1\nrank 7 has died");
+      return std::string();
+    }
+    const auto group = test::make_world(keys, test::world_of("gloo", rank, 2));
+    if (rank == 0) {
+      keys.set("rank 0 goes", "");
+      raise(SIGKILL);
+    }
+    group->barrier();
+    return std::string();
+  });
+  CHECK(results[0].killed);
+  CHECK(results[1].code == ErrorCode::peer_lost);
+  CHECK(results[1].text == "rank 7 has died");
+}
+
 TEST_CASE("a rank that is stopped is named at the deadline") {
   const std::string backend = GENERATE("gloo", "hierarchical");
   const StoreProcess store;

@@ -19,6 +19,10 @@ using Clock = std::chrono::steady_clock;
 
 /// How long a failed rank waits for the store to say what the group's first failure was.
 constexpr auto kAgreementTime = std::chrono::seconds(2);
+/// How long a rank that loses a peer in its first call waits for another cause: a peer that still joins the
+/// group when a third rank dies closes its connections first and tells why right after that. Those who watch
+/// their peers on a host look twice, 20 ms apart, before they say that one is lost.
+constexpr auto kCauseTime = std::chrono::milliseconds(75);
 /// How long a rank that cannot connect waits for news of one that has died.
 constexpr auto kAlarmTime = std::chrono::milliseconds(1000);
 
@@ -232,10 +236,13 @@ void PluginBackend::run(std::span<const Operation> batch) {
   muster_plugin_error error{};
   const int32_t code = plugin_.run(group_, operations_.data(), operations_.size(), &error);
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     entered_at_.reset();
+    if (code == static_cast<int32_t>(ErrorCode::peer_lost) && !has_run_)
+      told_.wait_for(lock, kCauseTime, [this] { return agreed_.has_value(); });
   }
   if (code != 0) fail(error);
+  has_run_ = true;
 }
 
 /// Throws what all ranks of the group throw: the failure that reached the store first.
