@@ -127,11 +127,12 @@ endfunction()
 
 # muster_python_test(NAME SCRIPT file.py LABELS ... [ARGS ...] [TREES ...] [NEEDS target ...] [ENVIRONMENT ...] [TIMEOUT s] [SERIAL]): a standard-library
 # Python program as one CTest test; it finds ours under MUSTER_BIN_DIR, helpers of tests/support on its path, and exits 77 to skip. NEEDS
-# are the targets that it starts or loads besides the programs that are installed; those that are not built in this tree are left out.
+# are the targets that it starts or loads besides the programs that are installed; those that are not built in this tree are left out, and
+# so is a test of muster-train where that is not built.
 function(muster_python_test name)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;SCRIPT" "ARGS;LABELS;TREES;NEEDS;ENVIRONMENT" ${ARGN})
   muster_in_tree(wanted "${ARG_TREES}" ${ARG_LABELS})
-  if(NOT wanted)
+  if(NOT wanted OR (NOT MUSTER_BUILD_TRAINER AND "muster-train" IN_LIST ARG_NEEDS))
     return()
   endif()
   set_property(GLOBAL APPEND PROPERTY muster_tests_need muster ${ARG_NEEDS})

@@ -3,9 +3,9 @@
 // a second. usage: muster-gpu-check steps | muster-gpu-check measure MODEL BATCH
 #include "muster/error.hpp"
 #include "tests/gpu/measure.hpp"
-#include "worker_sdk/data/augment.hpp"
-#include "worker_sdk/nn/gpu/cuda/cuda_ops.hpp"
-#include "worker_sdk/nn/loss.hpp"
+#include "worker_sdk/trainer/data/augment.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
+#include "worker_sdk/trainer/nn/loss.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/data/images.hpp"
-#include "worker_sdk/nn/gpu/session/session.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
+#include "worker_sdk/trainer/nn/gpu/session/session.hpp"
 
 #include <cstdint>
 

@@ -2,8 +2,8 @@
 #include "tests/fuzz/checkpoint/checkpoint_check.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/checkpoint/manifest.hpp"
-#include "worker_sdk/checkpoint/safetensors_header.hpp"
+#include "worker_sdk/trainer/checkpoint/manifest.hpp"
+#include "worker_sdk/trainer/checkpoint/safetensors_header.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -3,7 +3,7 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/support/nearest_name.hpp"
-#include "worker_sdk/examples/config_file.hpp"
+#include "worker_sdk/trainer/program/config_file.hpp"
 
 #include <nlohmann/json.hpp>
 

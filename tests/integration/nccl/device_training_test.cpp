@@ -7,9 +7,9 @@
 #include "tests/integration/comm/rank_processes.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/shm_ranks.hpp"
-#include "tests/unit/worker_sdk/nn/gpu/host_ops.hpp"
-#include "worker_sdk/data/synthetic.hpp"
-#include "worker_sdk/train/trainer.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
+#include "worker_sdk/trainer/data/synthetic.hpp"
+#include "worker_sdk/trainer/loop/trainer.hpp"
 
 #include <unistd.h>
 

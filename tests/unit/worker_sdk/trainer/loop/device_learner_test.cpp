@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that train on devices of the host's, with sums through its memory.
+#include "catch.hpp"
+#include "muster/error.hpp"
+#include "tests/support/shm_ranks.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
+#include "worker_sdk/trainer/data/synthetic.hpp"
+#include "worker_sdk/trainer/loop/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace {
+
+using muster::ProcessGroup;
+using muster::nn::gpu::HostOps;
+using muster::train::Score;
+using muster::train::Trainer;
+using muster::train::TrainerOptions;
+
+/// Steps of six images and of one, which leaves a second rank without any.
+muster::data::ImageData seven_images() {
+  muster::data::SyntheticOptions options;
+  options.train_images = 7;
+  options.test_images = 3;
+  return muster::data::make_synthetic(options);
+}
+
+struct Outcome {
+  double loss = 0;
+  std::map<std::string, std::vector<float>> tensors;
+};
+
+Outcome one_epoch(const TrainerOptions& options, ProcessGroup* group) {
+  const auto data = seven_images();
+  HostOps ops;
+  TrainerOptions on_device = options;
+  on_device.device = &ops;
+  Trainer trainer(data, group, on_device);
+  Score score;
+  (void)trainer.train_epoch({}, score);
+  Outcome outcome = {score.mean_loss, {}};
+  for (const auto& tensor : trainer.learner().model_tensors())
+    outcome.tensors[tensor.name].assign(tensor.values, tensor.values + tensor.elements());
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("Batch norm over ranks on devices is that of one rank with all images") {
+  TrainerOptions options;
+  options.learner.model = "resnet18-imagenet-stem";
+  options.recipe.rate = 0.001;
+  options.batch_size = 6;
+  const Outcome alone = one_epoch(options, nullptr);
+  options.batch_size = 3;
+  options.learner.sync_batch_norm = true;
+  std::vector<Outcome> outcomes(2);
+  const auto errors = muster::test::run_shm_ranks(2, [&](ProcessGroup& group) {
+    outcomes[static_cast<std::size_t>(group.rank())] = one_epoch(options, &group);
+  });
+  for (const std::string& error : errors) REQUIRE(error == "");
+  CHECK(outcomes[0].tensors == outcomes[1].tensors);
+  CHECK(outcomes[0].loss == Approx(alone.loss).epsilon(1e-4));
+  for (const auto& [name, values] : alone.tensors) {
+    // Where all values of a channel are nearly the same, their deviation is noise.
+    if (name.find("layer4") != std::string::npos && name.find("running") == std::string::npos) continue;
+    double difference = 0;
+    double size = 1e-3;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      difference =
+          std::max(difference, std::abs(static_cast<double>(values[i] - outcomes[0].tensors[name][i])));
+      size = std::max(size, std::abs(static_cast<double>(values[i])));
+    }
+    CAPTURE(name);
+    CHECK(difference < 2e-3 * size);
+  }
+}
+
+TEST_CASE("Test images whose loss is no number on one rank's device are an error of all ranks") {
+  const auto data = seven_images();
+  const auto errors = muster::test::run_shm_ranks(2, [&](ProcessGroup& group) {
+    HostOps ops;
+    TrainerOptions options;
+    options.device = &ops;
+    options.batch_size = 2;
+    if (group.rank() == 1) options.loader.normalization = {{0, 0, 0}, {0, 0, 0}};
+    Trainer trainer(data, &group, options);
+    Score score;
+    (void)trainer.evaluate(score);
+  });
+  for (const std::string& error : errors)
+    CHECK(error.find("step 0: the loss of rank 1 is no longer a number; training diverged") == 0);
+}
+
+TEST_CASE("What a device cannot do is refused by the name of its flag") {
+  TrainerOptions options;
+  options.learner.reducer.deterministic_micro_batches = 8;
+  try {
+    (void)one_epoch(options, nullptr);
+    CHECK(false);
+  } catch (const muster::Error& error) {
+    CHECK(std::string(error.what()).find("--deterministic-world") == 0);
+  }
+}

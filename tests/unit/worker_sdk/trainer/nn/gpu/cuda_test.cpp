@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be said of the CUDA part without a GPU: that NVIDIA's own libraries take our descriptions of
+// convolutions, and what is said where something is missing.
+#include "muster/error.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/skip.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/image.hpp"
+#include "worker_sdk/trainer/nn/resnet_spec.hpp"
+
+#include <cstring>
+#include <string>
+
+namespace muster::nn::gpu {
+namespace {
+
+/// Null, after skip(), where CUDA 13 and cuDNN 9 are not installed.
+const Library* library_or_skip() {
+  try {
+    return &library();
+  } catch (const Error& error) {
+    test::skip(error.what());
+    return nullptr;
+  }
+}
+
+std::string refusal() {
+  try {
+    const CudaOps ops(0, false);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::unsupported);
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN takes the description of every convolution that the networks have", "[cudnn]") {
+  const Library* const api = library_or_skip();
+  if (api == nullptr) return;
+  for (const bool imagenet : {true, false}) {
+    const ResNetPlan plan = plan_resnet18(imagenet, 10);
+    std::vector<ResNetUnit> units = {plan.stem};
+    for (const ResNetBlock& block : plan.blocks) {
+      units.push_back(block.first);
+      units.push_back(block.second);
+      if (block.has_shortcut) units.push_back(block.shortcut);
+    }
+    for (const ResNetUnit& unit : units)
+      for (const Direction direction :
+           {Direction::forward, Direction::input_gradient, Direction::weight_gradient})
+        for (const bool bf16 : {true, false}) {
+          const auto in = static_cast<int>(unit.in < 8 ? 8 : unit.in);
+          const auto kernel = static_cast<int>(unit.kernel);
+          const ConvolutionCall call = {direction,
+                                        {in, static_cast<int>(unit.out), static_cast<int>(unit.side), kernel,
+                                         static_cast<int>(unit.stride), kernel / 2},
+                                        768,
+                                        bf16,
+                                        nullptr,
+                                        nullptr,
+                                        nullptr};
+          CHECK_NOTHROW(ConvolutionOperation(*api, call));
+        }
+  }
+}
+
+TEST_CASE("cuDNN refuses a convolution whose extents do not fit", "[cudnn]") {
+  const Library* const api = library_or_skip();
+  if (api == nullptr) return;
+  // Ten channels go in and twelve are said to come out of an image that is smaller than the window.
+  const ConvolutionCall call = {Direction::forward, {8, 8, 2, 7, 1, 0}, 4, true, nullptr, nullptr, nullptr};
+  CHECK_THROWS_AS(ConvolutionOperation(*api, call), Error);
+}
+
+TEST_CASE("where there is no driver or no GPU one line says so and what to do", "[nogpu]") {
+  const Library* const api = library_or_skip();
+  if (api == nullptr) return;
+  int count = 0;
+  if (api->cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return test::skip("there is a GPU");
+  const std::string text = refusal();
+  CAPTURE(text);
+  CHECK(text.starts_with("training on a GPU is not possible here: "));
+  CHECK(text.find("train on the CPU") != std::string::npos);
+  CHECK(text.find('\n') == std::string::npos);
+}
+
+TEST_CASE("a library that cannot be loaded is named, with the variable that named it", "[.][nolibrary]") {
+  const std::string text = refusal();
+  CAPTURE(text);
+  CHECK(text.find("MUSTER_CUDNN_LIBRARY names '/nonexistent/libcudnn.so'") != std::string::npos);
+}
+
+TEST_CASE("the compiled kernels are embedded as what the runtime loads", "[image]") {
+  // The first word of a fat binary.
+  const unsigned char magic[] = {0x50, 0xED, 0x55, 0xBA};
+  CHECK(std::memcmp(kernel_image(), magic, sizeof(magic)) == 0);
+}
+
+}  // namespace muster::nn::gpu

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward against the definition in double precision; backward against finite differences of that definition.
+#include "worker_sdk/trainer/nn/cpu/linear.hpp"
+
+#include "catch.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/reference.hpp"
+
+#include <vector>
+
+using namespace muster::test;
+namespace cpu = muster::nn::cpu;
+
+namespace {
+
+#ifdef MUSTER_SANITIZED
+constexpr std::size_t kChecked = 20;  // unoptimized and instrumented, the definitions take their time
+#else
+constexpr std::size_t kChecked = 60;
+#endif
+
+/// Parameters of one layer, their gradients and the weights of a scalar "loss" = sum(result * pull).
+struct Setup {
+  Setup(std::size_t weights, std::size_t biases, std::size_t inputs)
+      : weight(random_floats(weights, 1)),
+        bias(random_floats(biases, 2)),
+        input(random_floats(inputs, 3)),
+        weight_gradient(weights, 1e30F),  // must be overwritten, not added to
+        bias_gradient(biases, 1e30F) {}
+
+  cpu::LayerParameters parameters() {
+    return {weight.data(), bias.data(), weight_gradient.data(), bias_gradient.data()};
+  }
+
+  std::vector<float> weight, bias, input, weight_gradient, bias_gradient;
+};
+
+/// Compares some of `gradient` with the slopes of `loss` along `values`. A slope over a kink (two values of a
+/// pooling window, or a ReLU, within the step) is not a gradient, so a few may differ.
+template <typename Loss>
+void check_gradient(const float* gradient, std::vector<float>& values, const Loss& loss, const char* name) {
+  INFO(name);
+  const std::size_t checked = std::min(values.size(), kChecked);
+  std::size_t wrong = 0;
+  for (std::size_t k = 0; k < checked; ++k) {
+    const std::size_t index = k * values.size() / checked;
+    const double wanted = slope(values, index, loss);
+    if (std::abs(wanted - static_cast<double>(gradient[index])) > 1e-3 * (1 + std::abs(wanted))) ++wrong;
+  }
+  CHECK(wrong * 20 <= checked);
+}
+
+double weighted(const Doubles& result, const std::vector<float>& pull) {
+  double sum = 0;
+  for (std::size_t i = 0; i < result.size(); ++i) sum += result[i] * static_cast<double>(pull[i]);
+  return sum;
+}
+
+void check_linear(std::size_t batch, std::size_t in, std::size_t out) {
+  Setup s(out * in, out, batch * in);
+  cpu::Linear layer(std::make_shared<cpu::Runtime>(),
+                    {static_cast<std::int64_t>(in), static_cast<std::int64_t>(out)}, s.parameters());
+  const Doubles wanted = reference_linear(s.input, s.weight, s.bias, false);
+  CHECK(distance(wanted, layer.forward(s.input.data(), static_cast<std::int64_t>(batch))) < 1e-4);
+
+  const std::vector<float> pull = random_floats(wanted.size(), 4);
+  std::vector<float> gradient = pull;
+  const float* input_slopes = layer.backward(gradient.data());
+  const auto loss = [&] { return weighted(reference_linear(s.input, s.weight, s.bias, false), pull); };
+  check_gradient(s.weight_gradient.data(), s.weight, loss, "weight");
+  check_gradient(s.bias_gradient.data(), s.bias, loss, "bias");
+  check_gradient(input_slopes, s.input, loss, "input");
+}
+
+}  // namespace
+
+TEST_CASE("A linear layer: result and gradients") {
+  check_linear(4, 128, 10);
+  check_linear(5, 40, 24);
+  check_linear(1, 33, 3);
+}
+
+TEST_CASE("A linear layer changes between batch sizes and sees changed weights") {
+  Setup s(24 * 3, 3, 4 * 24);
+  cpu::Linear layer(std::make_shared<cpu::Runtime>(), {24, 3}, s.parameters());
+  for (const std::int64_t batch : {4, 1, 3, 4}) {
+    INFO("batch " << batch);
+    s.weight[7] += 0.5F;
+    const std::vector<float> part(s.input.begin(), s.input.begin() + batch * 24);
+    CHECK(distance(reference_linear(part, s.weight, s.bias, false), layer.forward(part.data(), batch)) <
+          1e-4);
+  }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built-in networks as a trainer uses them: names and sizes, whole-network gradients, reproducible bits,
+// empty batches, clear errors.
+#include "worker_sdk/trainer/nn/network.hpp"
+
+#include "catch.hpp"
+#include "muster/error.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/maps.hpp"
+#include "worker_sdk/trainer/nn/loss.hpp"
+#include "worker_sdk/trainer/nn/threads.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace muster::test;
+using namespace muster::nn;
+using Tensors = std::vector<std::vector<float>>;
+
+namespace {
+
+#ifdef MUSTER_SANITIZED
+constexpr const char* kAnyModel = "small-cnn";  // instrumented, eleven million parameters take their time
+#else
+constexpr const char* kAnyModel = "resnet18-imagenet-stem";
+#endif
+
+/// A network with its parameters, and a batch to train it on.
+class Model {
+ public:
+  explicit Model(std::string_view name, std::int64_t batch, const NetworkOptions& options = {})
+      : network(make_network(name, options)),
+        images(random_floats(static_cast<std::size_t>(batch) * 3072, 7)),
+        batch_(batch) {
+    const ModelSpec& spec = network->spec();
+    for (const auto& parameter : spec.parameters) {
+      values.emplace_back(parameter.elements());
+      gradients.emplace_back(parameter.elements(), 1e30F);
+    }
+    for (const auto& buffer : spec.buffers) buffers.emplace_back(buffer.elements());
+    for (std::size_t i = 0; i < values.size(); ++i) slots.push_back({values[i].data(), gradients[i].data()});
+    std::vector<float*> places;
+    for (auto& buffer : buffers) places.push_back(buffer.data());
+    initialize(spec, slots, 3);
+    initialize_buffers(spec, places);
+    network->bind(slots, places);
+    for (std::int64_t n = 0; n < batch; ++n) labels_.push_back(static_cast<std::uint8_t>(n % 10));
+  }
+
+  double loss(Mode mode = Mode::train) {
+    network->parameters_changed();
+    const float* logits = network->forward(images.data(), batch_, mode);
+    logits_gradient_.resize(labels_.size() * 10);
+    return softmax_cross_entropy(logits, labels_.data(), labels_.size(), 10, logits_gradient_.data()).loss;
+  }
+
+  /// The parameters whose gradients were said to be ready, in order.
+  std::vector<std::size_t> backward() {
+    std::vector<std::size_t> order;
+    network->backward(logits_gradient_.data(), [&](std::size_t i) { order.push_back(i); });
+    return order;
+  }
+
+  Tensors one_step() {
+    loss();
+    backward();
+    return gradients;
+  }
+
+  std::unique_ptr<Network> network;
+  std::vector<float> images;
+  Tensors values, gradients, buffers;
+  std::vector<ParameterSlot> slots;
+
+ private:
+  std::int64_t batch_;
+  std::vector<std::uint8_t> labels_;
+  std::vector<float> logits_gradient_;
+};
+
+/// For each parameter: along its gradient the loss rises as steeply as the gradient is long.
+void check_gradients(Model& model) {
+  model.one_step();
+  const Tensors gradients = model.gradients;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    CAPTURE(model.network->spec().parameters[i].name);
+    const std::vector<float> saved = model.values[i];
+    const double steepness = length(gradients[i]);
+    REQUIRE(steepness > 0);
+    const double step = std::min(0.01, 0.01 / steepness);
+    const auto loss_at = [&](double distance) {
+      for (std::size_t k = 0; k < saved.size(); ++k)
+        model.values[i][k] = saved[k] + static_cast<float>(distance / steepness) * gradients[i][k];
+      return model.loss();
+    };
+    const double slope = (loss_at(step) - loss_at(-step)) / (2 * step);
+    model.values[i] = saved;
+    CHECK(slope == Approx(steepness).epsilon(0.03));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the models have the parameters that PyTorch's have") {
+  CHECK(model_spec("resnet18").parameter_count() == 11'173'962);
+  CHECK(model_spec("resnet18-imagenet-stem").parameter_count() == 11'181'642);
+  CHECK(model_spec("resnet18-imagenet-stem", 1000).parameter_count() == 11'689'512);
+  CHECK(model_spec("small-cnn").parameter_count() == 545'098);
+  const ModelSpec spec = model_spec("resnet18");
+  CHECK(spec.parameters.size() == 62);
+  CHECK(spec.buffers.size() == 40);
+  CHECK(spec.parameters[0].name == "conv1.weight");
+  CHECK(spec.parameters[21].name == "layer2.0.downsample.0.weight");
+  CHECK(spec.parameters[21].shape == std::vector<std::int64_t>{128, 64, 1, 1});
+  CHECK(spec.buffers[1].name == "bn1.running_var");
+  for (const auto& parameter : spec.parameters) CHECK(parameter.decay == (parameter.shape.size() > 1));
+}
+
+TEST_CASE("the small CNN has the logits of its definition") {
+  Model model("small-cnn", 2);
+  const auto floats = [](const Doubles& values) { return std::vector<float>(values.begin(), values.end()); };
+  const auto maps =
+      floats(reference_conv_block(model.images, model.values[0], model.values[1], 2, 3, 32, 32));
+  const auto features = floats(reference_conv_block(maps, model.values[2], model.values[3], 2, 32, 64, 16));
+  const auto hidden = floats(reference_linear(features, model.values[4], model.values[5], true));
+  const Doubles wanted = reference_linear(hidden, model.values[6], model.values[7], false);
+  CHECK(distance(wanted, model.network->forward(model.images.data(), 2, Mode::evaluate)) < 1e-5);
+}
+
+TEST_CASE("gradients of a whole network are slopes of its loss") {
+#ifdef MUSTER_SANITIZED
+  const std::vector<std::string> names = {"small-cnn"};
+#else
+  const std::vector<std::string> names = {"small-cnn", "resnet18-imagenet-stem"};
+#endif
+  for (const std::string& name : names) {
+    Model model(name, 6);
+    check_gradients(model);
+  }
+}
+
+TEST_CASE("every gradient is announced once, last layers first, in the same order also without images") {
+  for (const char* name : {"small-cnn", kAnyModel}) {
+    CAPTURE(name);
+    Model model(name, 2);
+    model.loss();
+    const std::vector<std::size_t> order = model.backward();
+    CHECK(order.front() + 1 == model.values.size());
+    CHECK(order.back() == 0);
+    std::vector<std::size_t> sorted = order;
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t i = 0; i < sorted.size(); ++i) CHECK(sorted[i] == i);
+    CHECK(sorted.size() == model.values.size());
+
+    Model empty(name, 0);
+    const Tensors before = empty.buffers;
+    empty.loss();
+    CHECK(empty.backward() == order);
+    CHECK(empty.buffers == before);
+    for (const auto& gradient : empty.gradients)
+      CHECK(std::all_of(gradient.begin(), gradient.end(), [](float g) { return g == 0; }));
+  }
+}
+
+TEST_CASE("equal seeds give equal bits, in parameters and in gradients") {
+  Model one(kAnyModel, 3), two(kAnyModel, 3);
+  CHECK(one.values == two.values);
+  CHECK(one.one_step() == two.one_step());
+  CHECK(one.buffers == two.buffers);
+  CHECK(one.one_step() == two.one_step());  // primitives that exist already
+  initialize(two.network->spec(), two.slots, 4);
+  CHECK(one.values != two.values);
+}
+
+#ifndef MUSTER_SANITIZED
+TEST_CASE("convolutions of ResNets start with He's deviation") {
+  Model model("resnet18-imagenet-stem", 0);
+  const std::vector<float>& weight = model.values[3];  // 64 channels to 64, 3 x 3
+  const double deviation = length(weight) / std::sqrt(static_cast<double>(weight.size()));
+  CHECK(deviation == Approx(std::sqrt(2.0 / (64 * 9))).epsilon(0.02));
+}
+
+TEST_CASE("the number of threads changes no more than rounding") {
+  const int before = threads();
+  NetworkOptions options;
+  options.threads = 2;
+  Model two("resnet18-imagenet-stem", 4, options);
+  const Tensors by_two = two.one_step();
+  options.threads = 1;
+  Model one("resnet18-imagenet-stem", 4, options);
+  const Tensors by_one = one.one_step();
+  for (std::size_t i = 0; i < by_one.size(); ++i) {
+    std::vector<float> apart = by_two[i];
+    for (std::size_t k = 0; k < apart.size(); ++k) apart[k] -= by_one[i][k];
+    CHECK(length(apart) <= 1e-3 * length(by_one[i]));
+  }
+  set_threads(before);
+}
+#endif
+
+TEST_CASE("batches of other sizes, evaluation and training may follow each other") {
+  Model model(kAnyModel, 4);
+  model.one_step();
+  const Tensors first = model.one_step();
+  model.loss(Mode::evaluate);
+  std::vector<float> image(3072, 0.5F);
+  model.network->forward(image.data(), 1, Mode::evaluate);
+  CHECK(model.one_step() == first);
+  CHECK(model.network->memory().activations > 0);
+  CHECK(model.network->flops_per_image() > 3e7);
+}
+
+TEST_CASE("the layer where a number is lost is named") {
+  Model model("resnet18-imagenet-stem", 2);
+  model.loss();
+  CHECK(model.network->first_not_finite().empty());
+  model.values[3][0] = std::numeric_limits<float>::quiet_NaN();
+  CHECK_FALSE(std::isfinite(model.loss()));
+  CHECK(model.network->first_not_finite() == "layer1.0.conv1");
+  Model small("small-cnn", 2);
+  small.values[2][0] = std::numeric_limits<float>::infinity();
+  CHECK_FALSE(std::isfinite(small.loss()));
+  CHECK(small.network->first_not_finite() == "conv2");
+}
+
+TEST_CASE("a wrong model, number of classes or number of tensors is refused in a sentence") {
+  const auto refusal = [](const auto& action) {
+    try {
+      action();
+    } catch (const muster::Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal([] { make_network("resnet50", {}); }).find("resnet18-imagenet-stem") != std::string::npos);
+  CHECK(refusal([] { model_spec("resnet18", 1); }).find("at least 2") != std::string::npos);
+  CHECK(refusal([] { make_network("resnet18", {})->bind({}, {}); }).find("62 parameters") !=
+        std::string::npos);
+  if (!supports(Precision::bf16))
+    CHECK(refusal([] { make_network("resnet18", {Precision::bf16}); }).find("use fp32") != std::string::npos);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of a file into a model, by name.
+#pragma once
+
+#include "worker_sdk/trainer/checkpoint/safetensors.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::checkpoint {
+
+/// Fills every destination, or none. The file has these tensors as F32 and no others, but for names that
+/// begin with `aside`, which are left to the caller. Throws Error (invalid_argument) that names the first
+/// that differs, in the order of `to`, and both shapes.
+void restore(const SafetensorsFile& file, std::span<const Destination> to, const std::string& aside = "");
+
+/// The same from a file that may have other tensors, too.
+void fill(const SafetensorsFile& file, std::span<const Destination> to);
+
+/// What became of --init-from.
+struct InitReport {
+  std::size_t loaded = 0;
+  /// Tensors of the head whose number of classes differs: left as they are.
+  std::vector<std::string> replaced;
+
+  /// "60 tensors from FILE; fc.weight [10, 512] starts anew, the file has [1000, 512]; ..." in one line.
+  std::string text;
+};
+
+/// Fills the destinations from weights of another training, in torchvision's names; types of floats are
+/// converted. "num_batches_tracked" is ignored. Tensors whose names begin with `head` ("fc.") may differ in
+/// their first extent, the classes, or be missing: they keep their values. All others must match. Throws
+/// Error (invalid_argument) that names every difference, before anything is written.
+InitReport init_from(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head);
+
+/// "fc." for "fc.weight": what precedes the last dot, with it.
+std::string layer_of(const std::string& parameter);
+
+}  // namespace muster::checkpoint

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/checkpoint/safetensors.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/checkpoint/durable_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace muster::checkpoint {
+namespace {
+
+constexpr std::uint64_t kLengthBytes = 8;
+
+void read_exactly(int fd, std::span<std::byte> to, std::uint64_t offset, const std::string& path) {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(fd, to.data(), to.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_io("read", path, errno);
+    if (count == 0) throw Error(ErrorCode::io, path + " became shorter while it was read; was it replaced?");
+    to = to.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
+std::uint64_t size_of_file(int fd, const std::string& path) {
+  struct stat status {};
+
+  if (::fstat(fd, &status) != 0) fail_io("look at", path, errno);
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::io, path + " is no file; give a safetensors file");
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+/// IEEE 754 binary16 as a float: exact.
+float from_half(std::uint16_t half) {
+  const std::uint32_t sign = (half & 0x8000U) << 16;
+  const std::uint32_t exponent = half >> 10 & 0x1FU;
+  const std::uint32_t fraction = half & 0x3FFU;
+  if (exponent == 0) {
+    const float value = static_cast<float>(fraction) * 0x1p-24F;
+    return sign != 0 ? -value : value;
+  }
+  const std::uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+template <typename Element, typename Convert>
+void convert(const std::vector<std::byte>& bytes, std::span<float> to, Convert converted) {
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    Element element;
+    std::memcpy(&element, bytes.data() + i * sizeof element, sizeof element);
+    to[i] = converted(element);
+  }
+}
+
+std::string folder_of(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+std::string unfinished_name(const std::string& path) {
+  return folder_of(path) + "/.writing-" + std::to_string(::getpid()) + "-" +
+         std::filesystem::path(path).filename().string();
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(std::string path)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (!fd_) fail_io("open", path_, errno);
+  const std::uint64_t size = size_of_file(fd_.get(), path_);
+  try {
+    std::string first(std::min(size, kLengthBytes), '\0');
+    read_exactly(fd_.get(), std::as_writable_bytes(std::span(first)), 0, path_);
+    std::string json(header_length(first, size), '\0');
+    read_exactly(fd_.get(), std::as_writable_bytes(std::span(json)), kLengthBytes, path_);
+    header_ = parse_header(json, size - kLengthBytes - json.size());
+    data_ = kLengthBytes + json.size();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    throw Error(error.code(), path_ + ": " + error.what());
+  }
+}
+
+const StoredTensor* SafetensorsFile::find(std::string_view name) const {
+  for (const StoredTensor& tensor : header_.tensors)
+    if (tensor.name == name) return &tensor;
+  return nullptr;
+}
+
+void SafetensorsFile::read(const StoredTensor& tensor, std::span<std::byte> to) const {
+  if (to.size() != tensor.bytes)
+    throw Error(ErrorCode::invalid_argument, "tensor " + tensor.name + " of " + path_ + " has " +
+                                                 std::to_string(tensor.bytes) + " bytes, not " +
+                                                 std::to_string(to.size()));
+  read_exactly(fd_.get(), to, data_ + tensor.begin, path_);
+}
+
+void SafetensorsFile::read_floats(const StoredTensor& tensor, std::span<float> to) const {
+  if (to.size() != tensor.bytes / size_of(tensor.type))
+    throw Error(ErrorCode::invalid_argument, "tensor " + tensor.name + " of " + path_ + " has the shape " +
+                                                 text_of(tensor.shape) + ", not " +
+                                                 std::to_string(to.size()) + " elements");
+  if (tensor.type == Type::f32) return read(tensor, std::as_writable_bytes(to));
+  if (tensor.type != Type::bf16 && tensor.type != Type::f16 && tensor.type != Type::f64)
+    throw Error(ErrorCode::invalid_argument, "tensor " + tensor.name + " of " + path_ + " has the type " +
+                                                 std::string(name_of(tensor.type)) +
+                                                 "; weights are F32, BF16, F16 or F64");
+  std::vector<std::byte> bytes(tensor.bytes);
+  read(tensor, bytes);
+  if (tensor.type == Type::f64)
+    convert<double>(bytes, to, [](double value) { return static_cast<float>(value); });
+  else if (tensor.type == Type::f16)
+    convert<std::uint16_t>(bytes, to, from_half);
+  else
+    convert<std::uint16_t>(bytes, to, [](std::uint16_t upper) {
+      return std::bit_cast<float>(static_cast<std::uint32_t>(upper) << 16);
+    });
+}
+
+void require_safetensors_place(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) fail_io("write", path, EISDIR);
+  const std::string unfinished = unfinished_name(path);
+  remove_quietly(unfinished);
+  const DurableFile file(unfinished);
+  remove_quietly(unfinished);
+}
+
+void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const std::string unfinished = unfinished_name(path);
+  remove_quietly(unfinished);  // of a killed process that had our number
+  try {
+    DurableFile file(unfinished);
+    write_tensors(file, tensors, metadata);
+    file.finish();
+    rename_path(unfinished, path);
+  } catch (...) {
+    remove_quietly(unfinished);
+    throw;
+  }
+  sync_folder(folder_of(path));
+}
+
+}  // namespace muster::checkpoint

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/checkpointing.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/checkpoint/match.hpp"
+#include "worker_sdk/trainer/loop/given_checkpoint.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace muster::train {
+namespace {
+
+/// Far beyond what a disk takes for a model; a write that hangs is an error, not a pause.
+constexpr std::chrono::minutes kWriteDeadline{1};
+
+/// What a run can reach, and a number of any kind can hold.
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 50;
+
+std::vector<checkpoint::TensorView> views(const std::vector<NamedTensor>& tensors) {
+  std::vector<checkpoint::TensorView> result;
+  for (const NamedTensor& tensor : tensors)
+    result.push_back({tensor.name, checkpoint::Type::f32, tensor.shape, tensor.values});
+  return result;
+}
+
+std::vector<checkpoint::Destination> destinations(const std::vector<NamedTensor>& tensors) {
+  std::vector<checkpoint::Destination> result;
+  for (const NamedTensor& tensor : tensors) result.push_back({tensor.name, tensor.shape, tensor.values});
+  return result;
+}
+
+void require_same(const std::string& path, const std::string& what, const std::string& theirs,
+                  const std::string& ours) {
+  if (theirs == ours) return;
+  throw Error(ErrorCode::invalid_argument, "checkpoint " + path + " is of a run with " + what + " " + theirs +
+                                               ", this one has " + ours +
+                                               "; give what it was made with, or another --checkpoint-dir");
+}
+
+Position position_of(const checkpoint::Checkpoint& from, std::size_t images) {
+  const checkpoint::Scalars& scalars = from.manifest.scalars;
+  Position position;
+  try {
+    position.epoch = static_cast<int>(scalars.integer("epoch", 0, std::numeric_limits<int>::max()));
+    position.step = scalars.integer("step", 0, kMostSteps);
+    position.sample =
+        static_cast<std::size_t>(scalars.integer("sample", 0, static_cast<std::int64_t>(images)));
+    position.loss = scalars.number("epoch_loss");
+    position.correct = scalars.number("epoch_correct");
+  } catch (const Error& error) {
+    throw Error(error.code(), "checkpoint " + from.path + ": " + error.what() + "; take another one");
+  }
+  return position;
+}
+
+/// What the memory of a hook depends on.
+std::string hook_layout(const ReducerOptions& options) {
+  if (options.hook == nullptr) return "";
+  std::string text = options.hook->describe() + ", buckets of";
+  for (const std::size_t bytes :
+       {options.first_bucket_bytes, options.bucket_bytes, options.last_bucket_bytes})
+    text += " " + std::to_string(bytes);
+  return text;
+}
+
+/// In blocks that compile to vectors: a large model is looked through while its training stands still.
+bool all_finite(std::span<const float> values) {
+  constexpr std::size_t kBlock = 1024;
+  constexpr std::uint32_t kExponent = 0x7F800000;
+  while (values.size() >= kBlock) {
+    std::uint32_t found = 0;
+    for (std::size_t i = 0; i < kBlock; ++i)
+      found |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(values[i]) & kExponent) == kExponent);
+    if (found != 0) return false;
+    values = values.subspan(kBlock);
+  }
+  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+}
+
+bool is_first(const ProcessGroup* group) {
+  return group == nullptr || group->rank() == 0;
+}
+
+}  // namespace
+
+Checkpointing::Checkpointing(const CheckpointOptions& options, const TrainerOptions& run, Trainer& trainer,
+                             ProcessGroup* group)
+    : options_(options),
+      run_(run),
+      trainer_(trainer),
+      group_(group),
+      hook_(trainer.learner().hook_state(), hook_layout(run.learner.reducer), group) {
+  if (!is_first(group)) return;
+  // Now, not after the training.
+  if (!options.export_file.empty()) checkpoint::require_safetensors_place(options.export_file);
+  if (options.folder.empty() || options.only_read) return;
+  checkpoint::StoreOptions store;
+  store.folder = options.folder;
+  store.keep = options.keep;
+  store_ = std::make_shared<checkpoint::CheckpointStore>(std::move(store));
+  writer_.emplace(store_, kWriteDeadline);
+}
+
+Checkpointing::~Checkpointing() = default;
+
+checkpoint::TrainingState Checkpointing::state() {
+  const Position& position = trainer_.position();
+  Learner& learner = trainer_.learner();
+  checkpoint::TrainingState state;
+  state.model = learner.spec().name;
+  state.tensors = views(learner.model_tensors());
+  state.state = views(learner.state_tensors());
+  const std::vector<checkpoint::TensorView> hook = hook_.tensors();
+  state.state.insert(state.state.end(), hook.begin(), hook.end());
+  state.scalars.set("hook", hook_.layout());
+  state.scalars.set("epoch", std::int64_t{position.epoch});
+  state.scalars.set("step", position.step);
+  state.scalars.set("sample", static_cast<std::int64_t>(position.sample));
+  state.scalars.set("epoch_loss", position.loss);
+  state.scalars.set("epoch_correct", position.correct);
+  state.scalars.set("world_size", std::int64_t{trainer_.shape().ranks});
+  state.scalars.set("global_batch", static_cast<std::int64_t>(trainer_.shape().global_batch()));
+  state.scalars.set("seed", std::to_string(run_.seed));
+  state.scalars.set("optimizer", std::string(learner.optimizer_kind()));
+  state.scalars.set("train_images", static_cast<std::int64_t>(trainer_.train_images()));
+  add_provenance(state.scalars, options_.provenance, run_);
+  return state;
+}
+
+void Checkpointing::resume(const checkpoint::Checkpoint& from, std::vector<std::string>& notes) {
+  const checkpoint::Scalars& scalars = from.manifest.scalars;
+  Learner& learner = trainer_.learner();
+  require_same(from.path, "model", from.manifest.model, learner.spec().name);
+  require_same(from.path, "optimizer", scalars.text("optimizer"), learner.optimizer_kind());
+  require_same(from.path, "seed", scalars.text("seed"), std::to_string(run_.seed));
+  require_same(from.path, "training images", std::to_string(scalars.integer("train_images")),
+               std::to_string(trainer_.train_images()));
+  for (std::string& note : compare_provenance(from.path, scalars, options_.provenance, run_))
+    notes.push_back(std::move(note));
+  checkpoint::restore(from.model, destinations(learner.model_tensors()));
+  checkpoint::restore(from.state, destinations(learner.state_tensors()), kHookPrefix);
+  const std::string note = hook_.read(from.state, scalars.has("hook") ? scalars.text("hook") : "");
+  if (!note.empty()) notes.push_back(note);
+  const auto now = static_cast<std::int64_t>(trainer_.shape().global_batch());
+  if (const std::int64_t then = scalars.integer("global_batch"); then != now)
+    notes.push_back("the checkpoint was made with " + std::to_string(then) +
+                    " images per step, this run has " + std::to_string(now) +
+                    ": the rate goes on by images; --global-batch " + std::to_string(then) +
+                    " keeps the steps");
+  trainer_.set_position(position_of(from, trainer_.train_images()));
+}
+
+std::optional<checkpoint::Checkpoint> Checkpointing::find(std::vector<std::string>& notes) {
+  if (!options_.folder.empty() && options_.resume) {
+    std::vector<checkpoint::Skipped> skipped;
+    auto newest = checkpoint::newest_complete(options_.folder, skipped);
+    for (const checkpoint::Skipped& one : skipped)
+      notes.push_back("skipped checkpoint " + one.path + ": " + one.why);
+    if (newest) {
+      if (store_) store_->continue_from(*newest);
+      newest_ = newest->path;
+      return newest;
+    }
+  }
+  if (options_.resume_from.empty()) return std::nullopt;
+  return open_given(options_.resume_from);
+}
+
+std::vector<std::string> Checkpointing::read(bool& resumed) {
+  std::vector<std::string> notes;
+  if (const auto from = find(notes)) {
+    if (options_.only_read) {
+      for (std::string& note : read_model(*from, run_, trainer_.learner())) notes.push_back(std::move(note));
+      notes.push_back("scores " + from->path);
+      return notes;
+    }
+    resume(*from, notes);
+    resumed = true;
+    notes.push_back("resumed from " + from->path + ": epoch " +
+                    std::to_string(trainer_.position().epoch + 1) + ", step " +
+                    std::to_string(trainer_.position().step));
+    return notes;
+  }
+  if (options_.only_read && options_.init_from.empty())
+    throw Error(ErrorCode::invalid_argument,
+                "there is no complete checkpoint in " + options_.folder +
+                    ", so nothing to score; give another --checkpoint-dir, or weights with --init-from");
+  if (!options_.init_from.empty()) {
+    const nn::ModelSpec& spec = trainer_.learner().spec();
+    const checkpoint::SafetensorsFile file(options_.init_from);
+    notes.push_back(checkpoint::init_from(file, destinations(trainer_.learner().model_tensors()),
+                                          checkpoint::layer_of(spec.parameters.back().name))
+                        .text);
+  }
+  return notes;
+}
+
+void Checkpointing::share(bool resumed) {
+  Position position = trainer_.position();
+  // Resumed, from the newest of the folder; epoch, step, sample.
+  std::array<std::int64_t, 5> counts = {resumed ? 1 : 0, newest_.empty() ? 0 : 1, position.epoch,
+                                        position.step, static_cast<std::int64_t>(position.sample)};
+  std::array<double, 2> sums = {position.loss, position.correct};
+  if (group_ != nullptr && group_->size() > 1) {
+    group_->broadcast(counts.data(), sizeof counts, 0);
+    group_->broadcast(sums.data(), sizeof sums, 0);
+  }
+  trainer_.learner().share_state();
+  if (counts[0] == 0) return;
+  position.epoch = static_cast<int>(counts[2]);
+  position.step = counts[3];
+  position.sample = static_cast<std::size_t>(counts[4]);
+  position.loss = sums[0];
+  position.correct = sums[1];
+  trainer_.set_position(position);
+  if (counts[1] == 1) saved_ = position;
+  trainer_.learner().set_steps(position.step);
+  hook_.share();
+}
+
+std::vector<std::string> Checkpointing::begin() {
+  if (options_.folder.empty() && options_.init_from.empty() && options_.resume_from.empty()) return {};
+  bool resumed = false;
+  std::vector<std::string> notes;
+  if (is_first(group_)) notes = read(resumed);
+  share(resumed);
+  return notes;
+}
+
+checkpoint::TrainingState Checkpointing::gather() {
+  // A checkpoint holds rank 0's running statistics; from here on, so do the others.
+  trainer_.learner().share_statistics();
+  hook_.gather();
+  return writer_ ? state() : checkpoint::TrainingState();
+}
+
+void Checkpointing::require_finite(const std::vector<checkpoint::TensorView>& tensors,
+                                   const char* what) const {
+  for (const checkpoint::TensorView& tensor : tensors) {
+    const std::span<const float> values(static_cast<const float*>(tensor.data),
+                                        checkpoint::elements_of(tensor.shape).value_or(0));
+    if (all_finite(values)) continue;
+    throw Error(ErrorCode::invalid_argument, "step " + std::to_string(trainer_.position().step) + ": " +
+                                                 tensor.name + " is no longer finite, so " + what +
+                                                 "; training diverged: try a smaller --lr, or --clip-norm 1" +
+                                                 (newest_.empty() ? std::string() : ", from " + newest_));
+  }
+}
+
+void Checkpointing::require_finite(const checkpoint::TrainingState& state) const {
+  for (const auto* tensors : {&state.tensors, &state.state})
+    require_finite(*tensors, "no checkpoint of it is written");
+}
+
+void Checkpointing::written(const std::string& path) {
+  if (!path.empty()) newest_ = path;
+}
+
+void Checkpointing::after_step() {
+  if (options_.folder.empty()) return;
+  if (writer_) {
+    writer_->start_held();
+    written(writer_->poll());
+  }
+  if (options_.every == 0 || trainer_.position().step % options_.every != 0) return;
+  const checkpoint::TrainingState now = gather();
+  if (!writer_) return;
+  require_finite(now);
+  written(writer_->hold(now));
+}
+
+void Checkpointing::save() {
+  if (options_.folder.empty() || saved_ == trainer_.position()) return;
+  const checkpoint::TrainingState now = gather();
+  saved_ = trainer_.position();
+  if (!writer_) return;
+  require_finite(now);
+  written(writer_->start(now));
+}
+
+std::string Checkpointing::save_now() {
+  save();
+  if (writer_) written(writer_->wait());
+  return newest_;
+}
+
+void Checkpointing::finish() {
+  if (writer_) written(writer_->wait());
+  if (options_.export_file.empty()) return;
+  trainer_.learner().share_statistics();
+  if (!is_first(group_)) return;
+  // PyTorch's batch norm also counts its batches, beside each running_var.
+  const std::int64_t batches = trainer_.position().step * trainer_.shape().micro_batches();
+  const std::vector<checkpoint::TensorView> model = views(trainer_.learner().model_tensors(true));
+  require_finite(model, "the weights are not exported");
+  std::vector<checkpoint::TensorView> tensors;
+  constexpr std::string_view kVariance = ".running_var";
+  for (const checkpoint::TensorView& tensor : model) {
+    const std::string& name = tensor.name;
+    tensors.push_back(tensor);
+    if (name.ends_with(kVariance))
+      tensors.push_back({name.substr(0, name.size() - kVariance.size()) + ".num_batches_tracked",
+                         checkpoint::Type::i64,
+                         {},
+                         &batches});
+  }
+  checkpoint::write_safetensors(options_.export_file, tensors, {{"format", "pt"}});
+}
+
+}  // namespace muster::train

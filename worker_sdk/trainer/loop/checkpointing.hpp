@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a run is written down and where it goes on from. Rank 0 reads and writes; the others get it from
+// there.
+#pragma once
+
+#include "worker_sdk/trainer/checkpoint/async_writer.hpp"
+#include "worker_sdk/trainer/checkpoint/checkpoint.hpp"
+#include "worker_sdk/trainer/loop/hook_memory.hpp"
+#include "worker_sdk/trainer/loop/provenance.hpp"
+#include "worker_sdk/trainer/loop/trainer.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::train {
+
+struct CheckpointOptions {
+  /// Folder of this run's checkpoints; empty: none are written. After each epoch, and when the run stops
+  /// early.
+  std::string folder;
+  /// Also every so many steps; 0: not.
+  std::int64_t every = 0;
+  /// Newest checkpoints that stay.
+  int keep = 3;
+  /// Goes on from the newest complete one in the folder, if there is any.
+  bool resume = true;
+  /// The model is only read, to be scored (see read_model()): nothing is written or locked.
+  bool only_read = false;
+  /// One checkpoint to go on from where that folder has none yet; empty: none.
+  std::string resume_from;
+  /// Safetensors file with weights to start from, unless the run goes on from a checkpoint; empty: none.
+  std::string init_from;
+  /// Safetensors file that gets the weights at the end, the average of them where there is one; empty: none.
+  std::string export_file;
+  /// Said by checkpoints, and compared with what they say.
+  Provenance provenance;
+};
+
+/// One thread. All calls are collective.
+class Checkpointing {
+ public:
+  /// `trainer` and `group` (null: a world of one) outlive it. `run` are the trainer's options.
+  Checkpointing(const CheckpointOptions& options, const TrainerOptions& run, Trainer& trainer,
+                ProcessGroup* group);
+  ~Checkpointing();
+
+  /// Brings trainer and learner to where the run goes on from. Returns lines for people, on rank 0: what was
+  /// resumed, what was skipped and why, what --init-from replaced. Throws Error where a checkpoint is of
+  /// another model, optimizer, seed or data set.
+  std::vector<std::string> begin();
+  /// After each step: copies the state where a checkpoint is due, and throws when one before failed, or, as
+  /// save(), where a number of it is not finite. It is written beside the training, once the next step's loss
+  /// is a number: of a run that diverges, what could not go on never takes the place of what could.
+  void after_step();
+  /// After an epoch: starts to write where the run stands, unless the folder's newest checkpoint has it.
+  /// Throws Error (invalid_argument) on rank 0, and writes nothing, where a number of it is not finite.
+  void save();
+  /// Writes where the run stands, and waits until it is on the disk (at most a minute). Returns the path of
+  /// the checkpoint that holds it, on rank 0. Throws as save().
+  std::string save_now();
+  /// Writes the weights for other programs. Waits for the checkpoint under way.
+  void finish();
+
+ private:
+  checkpoint::TrainingState gather();
+  void require_finite(const std::vector<checkpoint::TensorView>& tensors, const char* what) const;
+  void require_finite(const checkpoint::TrainingState& state) const;
+  void written(const std::string& path);
+  void resume(const checkpoint::Checkpoint& from, std::vector<std::string>& notes);
+  std::optional<checkpoint::Checkpoint> find(std::vector<std::string>& notes);
+  checkpoint::TrainingState state();
+  std::vector<std::string> read(bool& resumed);
+  void share(bool resumed);
+
+  const CheckpointOptions options_;
+  const TrainerOptions run_;
+  Trainer& trainer_;
+  ProcessGroup* const group_;
+  HookMemory hook_;
+  std::shared_ptr<checkpoint::CheckpointStore> store_;  ///< rank 0, with a folder
+  std::optional<checkpoint::AsyncWriter> writer_;       ///< where there is a store
+  std::optional<Position> saved_;  ///< what the folder's newest checkpoint holds, or that being written
+  std::string newest_;             ///< its path, on rank 0, when it is complete
+};
+
+}  // namespace muster::train

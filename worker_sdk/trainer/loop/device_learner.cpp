@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/device_learner.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/parallel/agreement.hpp"
+#include "worker_sdk/parallel/bucket_layout.hpp"
+#include "worker_sdk/parallel/parameter_check.hpp"
+#include "worker_sdk/trainer/loop/divergence.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace muster::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nn::gpu::kTallyNumbers;
+
+/// How long a step is waited for without sleeping, which takes longer than many steps do.
+constexpr std::chrono::milliseconds kAwake{20};
+
+bool is_alone(const ProcessGroup* group) {
+  return group == nullptr || group->size() == 1;
+}
+
+const LearnerOptions& checked(const LearnerOptions& options) {
+  if (const std::string reason = refused_by_device(options); !reason.empty())
+    throw Error(ErrorCode::invalid_argument, reason);
+  return options;
+}
+
+Operation sum_on(void* stream, const void* in, void* out, std::size_t count, DataType type) {
+  Operation operation;
+  operation.call.collective = Collective::all_reduce;
+  operation.call.type = type;
+  operation.call.op = ReduceOp::sum;
+  operation.call.count = count;
+  operation.in = in;
+  operation.out = out;
+  operation.stream = stream;
+  return operation;
+}
+
+std::vector<std::uint32_t> joined(const BatchPlan& batches, std::vector<std::size_t>& sizes) {
+  std::vector<std::uint32_t> all;
+  sizes.clear();
+  for (const auto& batch : batches) {
+    all.insert(all.end(), batch.begin(), batch.end());
+    sizes.push_back(batch.size());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string refused_by_device(const LearnerOptions& options) {
+  const auto refuse = [](const std::string& what) {
+    return what + " does not work on a GPU yet; leave it out, or train with --device cpu";
+  };
+  if (options.reducer.deterministic_micro_batches > 0) return refuse("--deterministic-world");
+  if (options.reducer.hook != nullptr) return refuse("--compress");
+  return "";
+}
+
+DeviceLearner::DeviceLearner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group,
+                             nn::gpu::Ops& ops)
+    : options_(task.options),
+      group_(group),
+      ops_(ops),
+      sums_on_device_(!is_alone(group) && group->backend() == "nccl"),
+      data_bytes_(data.train.pixels.size() + data.test.pixels.size()),
+      session_(
+          session_options(task), ops, data.train, data.test,
+          is_alone(group) ? nn::gpu::DeviceAllReduce()
+                          : [this](float* gradients, std::size_t count, void* stream) {
+                              sum(gradients, count, DataType::f32, stream);
+                            }) {
+  if (!is_alone(group)) {
+    const std::string mine = parallel::describe_layout(spec().parameters, options_.reducer);
+    if (StoreClient* store = options_.reducer.store)
+      parallel::require_same_layout(*group, *store, mine);
+    else
+      parallel::require_same_layout(*group, mine);
+  }
+  arenas_.assign(1 + session_.state_names().size(), Arena(session_.layout().elements()));
+  std::vector<nn::ParameterSlot> slots;
+  for (std::size_t i = 0; i < spec().parameters.size(); ++i)
+    slots.push_back({arenas_[0].data() + session_.layout().offset(i), nullptr});
+  std::vector<float*> buffers;
+  for (const ParameterSpec& buffer : spec().buffers)
+    buffers.push_back(buffers_.emplace_back(buffer.elements()).data());
+  nn::initialize(spec(), slots, options_.seed);
+  nn::initialize_buffers(spec(), buffers);
+  fetched_ = true;
+  share_state();
+}
+
+nn::gpu::SessionOptions DeviceLearner::session_options(const LearnerTask& task) {
+  const LearnerOptions& learner = checked(task.options);
+  nn::gpu::SessionOptions options;
+  options.model = learner.model;
+  options.precision = learner.precision;
+  options.batch = static_cast<std::int64_t>(task.batch_size);
+  options.optimizer = learner.optimizer;
+  options.label_smoothing = static_cast<float>(learner.label_smoothing);
+  options.normalization = task.loader.normalization;
+  options.augmentation = task.loader.augmentation;
+  options.first_bucket_bytes = learner.reducer.first_bucket_bytes;
+  options.bucket_bytes = learner.reducer.bucket_bytes;
+  options.accumulates = task.accumulation > 1;
+  options.max_norm = learner.reducer.max_norm;
+  options.average_decay = learner.ema_decay;
+  // Sums through the host wait for the device, so such steps are not recorded.
+  options.graphs = is_alone(group_) || sums_on_device_;
+  if (learner.sync_batch_norm && !is_alone(group_))
+    options.sum_statistics = [this](double* data, std::size_t count, void* stream) {
+      sum(data, count, DataType::f64, stream);
+    };
+  return options;
+}
+
+/// `stream` is the one that calls go onto.
+void DeviceLearner::sum(void* data, std::size_t count, DataType type, void* stream) {
+  if (sums_on_device_) {
+    (void)group_->start({sum_on(stream, data, data, count, type)});
+    return;
+  }
+  const std::size_t bytes = count * size_of(type);
+  staged_.resize(std::max(staged_.size(), bytes));
+  ops_.from_device(staged_.data(), data, bytes);
+  group_->all_reduce(staged_.data(), count, type, ReduceOp::sum);
+  ops_.to_device(data, staged_.data(), bytes);
+}
+
+void DeviceLearner::begin_epoch(BatchPlan batches, int epoch) {
+  session_.begin_epoch(joined(batches, sizes_), epoch);
+  next_ = position_ = 0;
+}
+
+StepResult DeviceLearner::step(const StepRequest& request) {
+  const Clock::time_point start = Clock::now();
+  const auto count = static_cast<std::size_t>(request.micro_batches);
+  if (count > sizes_.size() - next_)
+    throw Error(ErrorCode::invalid_argument, "a step behind the last batch of the epoch");
+  const std::span<const std::size_t> sizes = std::span(sizes_).subspan(next_, count);
+  fetched_ = false;
+  session_.begin_tally(request.votes.time_is_up ? 1 : 0, request.votes.told_to_stop ? 1 : 0);
+  session_.step(position_, sizes, request.learning_rate, request.images);
+  next_ += count;
+  for (const std::size_t size : sizes) position_ += size;
+  const Clock::time_point put = Clock::now();
+  const std::vector<double> tally = sum_tally();
+  const double* const sums = tally.data() + kTallyNumbers;
+  require_finite_loss(group_, steps(), tally[0], sums[0]);
+  StepResult result;
+  result.loss = sums[0];
+  result.correct = sums[1];
+  result.samples = static_cast<std::int64_t>(sums[2]);
+  result.votes = {sums[3] > 0, sums[4] > 0};
+  const Clock::time_point end = Clock::now();
+  result.times.device = std::chrono::duration<double>(end - start).count();
+  result.times.total = result.times.device;
+  if (recorder_ != nullptr) {
+    recorder_->span("put on the device", Lane::compute, start, put, steps());
+    recorder_->span("wait for the device", Lane::compute, put, end, steps());
+  }
+  return result;
+}
+
+/// This rank's numbers, then those of all ranks. The one place where a step is waited for. A call on the
+/// device's stream is watched by the group, unlike those in a recorded step before it: so a rank that is gone
+/// or late is named, and what hangs ends.
+std::vector<double> DeviceLearner::sum_tally() {
+  std::vector<double> tally(std::size_t{2} * kTallyNumbers);
+  double* const own = session_.tally();
+  if (sums_on_device_) {
+    const auto work =
+        group_->start({sum_on(ops_.stream(), own, own + kTallyNumbers, kTallyNumbers, DataType::f64)});
+    const Clock::time_point asleep = Clock::now() + kAwake;
+    while (!work->test() && Clock::now() < asleep) std::this_thread::yield();
+    work->wait();
+    ops_.from_device(tally.data(), own, tally.size() * sizeof(double));
+    return tally;
+  }
+  ops_.from_device(tally.data(), own, kTallyNumbers * sizeof(double));
+  std::copy_n(tally.begin(), kTallyNumbers, tally.begin() + kTallyNumbers);
+  if (!is_alone(group_))
+    group_->all_reduce(tally.data() + kTallyNumbers, kTallyNumbers, DataType::f64, ReduceOp::sum);
+  return tally;
+}
+
+void DeviceLearner::begin_evaluation(BatchPlan batches) {
+  share_statistics();
+  session_.swap_average();
+  session_.set_test_order(joined(batches, sizes_));
+  next_ = position_ = 0;
+}
+
+nn::BatchScore DeviceLearner::score() {
+  const std::size_t begin = position_;
+  position_ += sizes_.at(next_++);
+  const nn::gpu::SessionScore score = session_.evaluate(begin, position_);
+  return {score.loss, static_cast<std::int64_t>(score.correct)};
+}
+
+void DeviceLearner::end_evaluation() {
+  session_.swap_average();
+}
+
+void DeviceLearner::fetch() {
+  if (std::exchange(fetched_, true)) return;
+  session_.read_values(arenas_[0].data());
+  for (std::size_t i = 1; i < arenas_.size(); ++i) session_.read_state(i - 1, arenas_[i].data());
+  fetch_buffers();
+}
+
+void DeviceLearner::fetch_buffers() {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) session_.read_buffer(i, buffers_[i].data());
+}
+
+void DeviceLearner::put_buffers() {
+  for (std::size_t i = 0; i < buffers_.size(); ++i) session_.write_buffer(i, buffers_[i].data());
+}
+
+void DeviceLearner::broadcast(std::span<float> values) {
+  group_->broadcast(values.data(), values.size_bytes(), 0);
+}
+
+void DeviceLearner::share_statistics() {
+  if (is_alone(group_)) return;
+  if (!fetched_) fetch_buffers();
+  const std::vector<std::span<float>> all(buffers_.begin(), buffers_.end());
+  parallel::broadcast_tensors(*group_, all);
+  put_buffers();
+}
+
+void DeviceLearner::share_state() {
+  fetch();
+  if (!is_alone(group_)) {
+    for (Arena& arena : arenas_) broadcast(arena);
+    const std::vector<std::span<float>> all(buffers_.begin(), buffers_.end());
+    parallel::broadcast_tensors(*group_, all);
+  }
+  session_.write_values(arenas_[0].data());
+  for (std::size_t i = 1; i < arenas_.size(); ++i) session_.write_state(i - 1, arenas_[i].data());
+  put_buffers();
+}
+
+std::uint64_t DeviceLearner::parameter_hash() {
+  session_.read_values(arenas_[0].data());
+  std::vector<const float*> values;
+  for (std::size_t i = 0; i < spec().parameters.size(); ++i)
+    values.push_back(arenas_[0].data() + session_.layout().offset(i));
+  return require_same_parameters(group_, spec().parameters, values, steps());
+}
+
+void DeviceLearner::append(std::vector<NamedTensor>& tensors, const std::string& prefix, Arena& arena) {
+  for (std::size_t i = 0; i < spec().parameters.size(); ++i)
+    tensors.push_back({prefix + spec().parameters[i].name, spec().parameters[i].shape,
+                       arena.data() + session_.layout().offset(i)});
+}
+
+std::vector<NamedTensor> DeviceLearner::model_tensors(bool averaged) {
+  fetch();
+  std::vector<NamedTensor> tensors;
+  const bool average = averaged && options_.ema_decay > 0 && steps() > 0;
+  append(tensors, "", average ? arenas_.back() : arenas_.front());
+  for (std::size_t i = 0; i < spec().buffers.size(); ++i)
+    tensors.push_back({spec().buffers[i].name, spec().buffers[i].shape, buffers_[i].data()});
+  return tensors;
+}
+
+std::vector<NamedTensor> DeviceLearner::state_tensors() {
+  fetch();
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 1; i < arenas_.size(); ++i)
+    append(tensors, session_.state_names()[i - 1] + "/", arenas_[i]);
+  return tensors;
+}
+
+MemoryTable DeviceLearner::memory() const {
+  const std::size_t arena = session_.layout().elements() * sizeof(float);
+  MemoryTable table;
+  table.parameters = arena;
+  for (const Arena& buffer : buffers_) table.parameters += buffer.size() * sizeof(float);
+  table.gradients = arena;
+  table.average = options_.ema_decay > 0 ? arena : 0;
+  table.optimizer_state = session_.state_names().size() * arena - table.average;
+  table.data = data_bytes_;
+  const std::size_t known =
+      table.parameters + table.gradients + table.optimizer_state + table.average + table.data;
+  // Maps, packed weights and the workspace of the libraries.
+  table.activations = ops_.allocated() - std::min(known, ops_.allocated());
+  return table;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/epoch_plan.hpp"
+
+#include <algorithm>
+
+namespace muster::train {
+namespace {
+
+using Indices = std::vector<std::uint32_t>;
+
+/// Every rank takes the images at its rank, its rank + ranks, ... of a step, in micro-batches one after the
+/// other.
+void append_strided(std::span<const std::uint32_t> step, const StepShape& shape,
+                    std::vector<Indices>& batches) {
+  const std::size_t first = batches.size();
+  batches.resize(first + static_cast<std::size_t>(shape.accumulation));
+  const auto ranks = static_cast<std::size_t>(shape.ranks);
+  std::size_t taken = 0;
+  for (std::size_t i = static_cast<std::size_t>(shape.rank); i < step.size(); i += ranks, ++taken)
+    batches[first + taken / shape.batch_size].push_back(step[i]);
+}
+
+void append_fixed(std::span<const std::uint32_t> step, const MicroBatches& fixed,
+                  std::vector<Indices>& batches) {
+  for (int k = fixed.first; k < fixed.first + fixed.count; ++k) {
+    const auto part = fixed.part(step, k);
+    batches.emplace_back(part.begin(), part.end());
+  }
+}
+
+}  // namespace
+
+std::vector<Indices> plan_epoch(std::span<const std::uint32_t> order, const StepShape& shape) {
+  std::vector<Indices> batches;
+  const std::size_t global = shape.global_batch();
+  for (std::size_t begin = 0; begin < order.size(); begin += global) {
+    const auto step = order.subspan(begin, std::min(global, order.size() - begin));
+    if (shape.fixed)
+      append_fixed(step, *shape.fixed, batches);
+    else
+      append_strided(step, shape, batches);
+  }
+  return batches;
+}
+
+std::vector<Indices> plan_evaluation(std::size_t images, const StepShape& shape) {
+  Indices all(images);
+  for (std::size_t i = 0; i < images; ++i) all[i] = static_cast<std::uint32_t>(i);
+  StepShape plain = shape;
+  // There `batch_size` is all that a rank has of a step, one micro-batch after the other: a network has room
+  // for one of them.
+  if (shape.fixed)
+    plain.batch_size = steps_for(shape.global_batch(), static_cast<std::size_t>(shape.fixed->total));
+  plain.fixed.reset();
+  plain.accumulation = 1;
+  return plan_epoch(all, plain);
+}
+
+}  // namespace muster::train

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/given_checkpoint.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/checkpoint/match.hpp"
+#include "worker_sdk/trainer/loop/provenance.hpp"
+
+#include <filesystem>
+
+namespace muster::train {
+
+checkpoint::Checkpoint open_given(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error) &&
+      !std::filesystem::exists(path + "/manifest.json", error)) {
+    std::string names;
+    for (const std::string& one : checkpoint::list_checkpoints(path))
+      names += (names.empty() ? "" : ", ") + one;
+    if (!names.empty())
+      throw Error(ErrorCode::invalid_argument,
+                  "--resume-from " + path + " is a folder of checkpoints; give one of them: " + names);
+  }
+  return checkpoint::open_checkpoint(path);
+}
+
+std::vector<std::string> read_model(const checkpoint::Checkpoint& from, const TrainerOptions& options,
+                                    Learner& learner) {
+  const std::string average = "ema/";
+  const nn::ModelSpec& spec = learner.spec();
+  if (from.manifest.model != spec.name)
+    throw Error(ErrorCode::invalid_argument, "checkpoint " + from.path + " is of a run with model " +
+                                                 from.manifest.model + ", this one has " + spec.name +
+                                                 "; give that --model, or another checkpoint");
+  std::vector<std::string> notes = compare_inputs(from.manifest.scalars, options);
+  std::vector<checkpoint::Destination> model;
+  std::vector<checkpoint::Destination> averaged;
+  for (const NamedTensor& tensor : learner.model_tensors()) {
+    if (model.size() < spec.parameters.size())
+      averaged.push_back({average + tensor.name, tensor.shape, tensor.values});
+    model.push_back({tensor.name, tensor.shape, tensor.values});
+  }
+  checkpoint::restore(from.model, model);
+  if (from.state.find(averaged.front().name) == nullptr) return notes;
+  checkpoint::fill(from.state, averaged);
+  notes.push_back("the weights are the average that " + from.path + " holds");
+  return notes;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/json_line.hpp"
+
+#include "worker_sdk/trainer/loop/text.hpp"
+
+#include <cmath>
+
+namespace muster::train {
+
+std::string json_text(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      quoted += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20)
+      quoted += format("\\u%04x", static_cast<unsigned>(c));
+    else
+      quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string json_number(double value) {
+  return std::isfinite(value) ? format("%.9g", value) : "null";
+}
+
+JsonLine& JsonLine::add(std::string_view name, std::string_view value) {
+  key(name);
+  text_ += json_text(value);
+  return *this;
+}
+
+JsonLine& JsonLine::add(std::string_view name, double value) {
+  key(name);
+  text_ += json_number(value);
+  return *this;
+}
+
+JsonLine& JsonLine::add(std::string_view name, std::int64_t value) {
+  key(name);
+  text_ += std::to_string(value);
+  return *this;
+}
+
+void JsonLine::key(std::string_view name) {
+  if (text_.size() > 1) text_ += ", ";
+  text_ += json_text(name) + ": ";
+}
+
+}  // namespace muster::train

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's copy of a model and everything that changes it, wherever it is computed. cpu_learner.hpp
+// computes on this machine's processors.
+#pragma once
+
+#include "worker_sdk/parallel/deterministic.hpp"
+#include "worker_sdk/parallel/reducer.hpp"
+#include "worker_sdk/trainer/data/batch_loader.hpp"
+#include "worker_sdk/trainer/loop/step_profile.hpp"
+#include "worker_sdk/trainer/loop/trace.hpp"
+#include "worker_sdk/trainer/nn/loss.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
+#include "worker_sdk/trainer/optim/make_optimizer.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::train {
+
+struct LearnerOptions {
+  std::string model = "small-cnn";
+  nn::Precision precision = nn::Precision::f32;
+  optim::OptimizerOptions optimizer;
+  /// Of the moving average of weights that is evaluated and exported in their place; 0: none.
+  double ema_decay = 0;
+  /// Share of each target that is spread evenly over all classes (Szegedy et al., "Rethinking the Inception
+  /// Architecture", 2016); 0: none.
+  double label_smoothing = 0;
+  /// Batch norm over the batch of all ranks.
+  bool sync_batch_norm = false;
+  /// Of the first parameters.
+  std::uint64_t seed = 0;
+  /// Also clipping (max_norm), compression (hook) and the deterministic world; `bucket_step` is the learner's
+  /// own.
+  ReducerOptions reducer;
+};
+
+/// What a rank would like all ranks to stop for; they learn of it with the step's gradients.
+struct Votes {
+  bool time_is_up = false;
+  bool told_to_stop = false;  ///< a signal: preemption
+
+  bool any() const { return time_is_up || told_to_stop; }
+};
+
+/// One step, summed over all ranks and alike on all of them; `times` are this rank's.
+struct StepResult {
+  double loss = 0;
+  double correct = 0;
+  std::int64_t samples = 0;
+  Votes votes;
+  StepTimes times;
+};
+
+/// A named part of a checkpoint: float tensors of this process.
+struct NamedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  float* values = nullptr;
+
+  std::size_t elements() const;
+};
+
+/// What the next step is to be.
+struct StepRequest {
+  int micro_batches = 1;  ///< of this rank
+  float learning_rate = 0;
+  /// Of all ranks: steps of equal size are alike on every one of them.
+  std::size_t images = 0;
+  Votes votes;
+};
+
+/// What a learner works on.
+struct LearnerTask {
+  LearnerOptions options;
+  /// Prefetching, normalization and augmentation of training images.
+  data::LoaderOptions loader;
+  /// Images of a micro-batch of this rank, at most.
+  std::size_t batch_size = 64;
+  /// Micro-batches of a step, at most.
+  int accumulation = 1;
+};
+
+/// Images of this rank: a list of them for each batch.
+using BatchPlan = std::vector<std::vector<std::uint32_t>>;
+
+/// One rank's copy of a model on a processor or a device. One thread.
+class Learner {
+ public:
+  virtual ~Learner() = default;
+
+  /// The micro-batches of the coming steps; `epoch` decides about crops and flips. What was left of a pass
+  /// before is dropped.
+  virtual void begin_epoch(BatchPlan batches, int epoch) = 0;
+  /// Takes the next micro-batches and makes one step of all ranks. In a deterministic world these
+  /// are micro_batch_plan().count. Throws Error (invalid_argument) when the loss is no longer a number,
+  /// naming rank and step, and the layer where that is known.
+  virtual StepResult step(const StepRequest& request) = 0;
+
+  /// Gives all ranks rank 0's running statistics and puts the average of weights, where there is one, in the
+  /// place of the weights, up to end_evaluation(). A collective call. `batches` are of test images.
+  virtual void begin_evaluation(BatchPlan batches) = 0;
+  /// Scores the next of them with the running statistics. May throw as step(), or leave it to who has the sum
+  /// over all ranks.
+  virtual nn::BatchScore score() = 0;
+  virtual void end_evaluation() = 0;
+
+  /// Gives all ranks rank 0's parameters, running statistics and optimizer state, as its tensors hold them:
+  /// after rank 0 read a checkpoint into them. A collective call.
+  virtual void share_state() = 0;
+  /// Gives all ranks rank 0's running statistics, as a checkpoint holds them. A collective call.
+  virtual void share_statistics() = 0;
+
+  /// Throws Error (mismatch) that names parameter and rank where the ranks differ; a collective call.
+  virtual std::uint64_t parameter_hash() = 0;
+
+  /// The model: parameters, then running statistics, under PyTorch's names. With an average of weights and
+  /// `averaged` it is that. The values hold until the next step; those written there count after
+  /// share_state().
+  virtual std::vector<NamedTensor> model_tensors(bool averaged = false) = 0;
+  /// State of the optimizer and the average, parameter by parameter: "momentum/conv1.weight",
+  /// "ema/conv1.weight". As model_tensors().
+  virtual std::vector<NamedTensor> state_tensors() = 0;
+
+  /// What the reducer's hook remembers.
+  virtual std::vector<HookState> hook_state() const = 0;
+
+  virtual std::int64_t steps() const = 0;
+  virtual void set_steps(std::int64_t steps) = 0;
+  virtual const char* optimizer_kind() const = 0;
+  virtual const nn::ModelSpec& spec() const = 0;
+  /// Which micro-batches of a deterministic world are this rank's; empty elsewhere.
+  virtual const std::optional<MicroBatches>& micro_batch_plan() const = 0;
+  virtual MemoryTable memory() const = 0;
+
+  /// Records the steps from now on; null: no more.
+  virtual void record(TraceRecorder* recorder) = 0;
+};
+
+}  // namespace muster::train

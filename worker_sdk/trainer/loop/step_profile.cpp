@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/step_profile.hpp"
+
+#include "worker_sdk/trainer/loop/text.hpp"
+
+#include <sys/resource.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace muster::train {
+namespace {
+
+/// Steps whose exposure is kept: 4 MB, and more than enough for a mean.
+constexpr std::size_t kKeptSteps = std::size_t{1} << 20;
+
+using Parts = std::array<double, 10>;
+
+Parts parts_of(const StepTimes& t) {
+  return {t.data_wait, t.forward,       t.backward, t.exposed, t.optimizer,
+          t.total,     t.communication, t.device,   t.late,    t.between};
+}
+
+StepTimes times_of(const Parts& p) {
+  StepTimes times;
+  times.data_wait = p[0];
+  times.forward = p[1];
+  times.backward = p[2];
+  times.exposed = p[3];
+  times.optimizer = p[4];
+  times.total = p[5];
+  times.communication = p[6];
+  times.device = p[7];
+  times.late = p[8];
+  times.between = p[9];
+  return times;
+}
+
+}  // namespace
+
+StepTimes& StepTimes::operator+=(const StepTimes& other) {
+  Parts sum = parts_of(*this);
+  const Parts more = parts_of(other);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+  return *this = times_of(sum);
+}
+
+std::size_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;  // Linux counts in KiB
+}
+
+void StepProfile::add(const StepTimes& step) {
+  sum_ += step;
+  ++steps_;
+  if (exposed_.size() < kKeptSteps) exposed_.push_back(static_cast<float>(step.exposed));
+}
+
+StepTimes StepProfile::mean(ProcessGroup* group) const {
+  if (steps_ == 0) return {};
+  Parts sum = parts_of(sum_);
+  for (double& part : sum) part /= static_cast<double>(steps_);
+  StepTimes times = times_of(sum);
+  if (group == nullptr || group->size() == 1) return times;
+  std::vector<float> smallest = exposed_;
+  group->all_reduce(smallest.data(), smallest.size(), DataType::f32, ReduceOp::min);
+  double more = 0;
+  for (std::size_t i = 0; i < smallest.size(); ++i)
+    more += static_cast<double>(exposed_[i]) - static_cast<double>(smallest[i]);
+  times.late = more / static_cast<double>(exposed_.size());
+  times.exposed -= times.late;
+  sum = parts_of(times);
+  group->all_reduce(sum.data(), sum.size(), DataType::f64, ReduceOp::sum);
+  for (double& part : sum) part /= group->size();
+  return times_of(sum);
+}
+
+std::string time_table(const StepTimes& mean, std::int64_t steps, int ranks) {
+  if (steps == 0) return "";
+  std::string text = format("where a step went, mean of %lld steps", static_cast<long long>(steps));
+  text += ranks == 1 ? ":\n" : format(" on %d ranks:\n", ranks);
+  const auto row = [&](const char* name, double seconds) {
+    text += format("  %-24s %10.3f ms  %5.1f %%\n", name, 1000 * seconds,
+                   mean.total > 0 ? 100 * seconds / mean.total : 0.0);
+  };
+  const bool on_device = mean.device > 0;
+  if (on_device) {
+    row("on the device", mean.device);
+  } else {
+    row("waiting for data", mean.data_wait);
+    row("forward", mean.forward);
+    row("backward", mean.backward);
+    if (ranks > 1) row("waiting for late ranks", mean.late);
+    if (ranks > 1) row("exposed communication", mean.exposed);
+    row("optimizer", mean.optimizer);
+  }
+  row("rest", mean.total - mean.device - mean.data_wait - mean.forward - mean.backward - mean.late -
+                  mean.exposed - mean.optimizer);
+  row("step", mean.total);
+  if (ranks > 1 && !on_device)
+    text += format("  %-24s %10.3f ms  hidden behind backward or not\n", "communication",
+                   1000 * mean.communication);
+  text += format("  %-24s %10.3f ms  logs, checkpoints, comparisons\n", "between steps", 1000 * mean.between);
+  return text;
+}
+
+std::string megabytes(std::size_t bytes) {
+  return format("%.1f MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string memory_table(const MemoryTable& memory) {
+  const std::array<std::pair<const char*, std::size_t>, 8> rows = {
+      {{"parameters", memory.parameters},
+       {"gradients", memory.gradients},
+       {"optimizer state", memory.optimizer_state},
+       {"average of weights", memory.average},
+       {"activations", memory.activations},
+       {"workspace", memory.workspace},
+       {"data", memory.data},
+       {"peak of the process", memory.peak_resident}}};
+  std::string text = "memory of a rank:\n";
+  for (const auto& [name, bytes] : rows)
+    if (bytes > 0) text += format("  %-24s %12s\n", name, megabytes(bytes).c_str());
+  return text;
+}
+
+}  // namespace muster::train

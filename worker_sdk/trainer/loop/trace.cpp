@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/trace.hpp"
+
+#include "worker_sdk/trainer/loop/gather_text.hpp"
+#include "worker_sdk/trainer/loop/json_line.hpp"
+#include "worker_sdk/trainer/loop/text.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace muster::train {
+namespace {
+
+double microseconds(std::chrono::nanoseconds time) {
+  return static_cast<double>(time.count()) * 1e-3;
+}
+
+std::string metadata(const char* what, int rank, int lane, const std::string& name) {
+  return format("{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": ", what,
+                rank, lane) +
+         json_text(name) + "}},\n";
+}
+
+std::string names_of(int rank, const std::string& host) {
+  return metadata("process_name", rank, 0, "rank " + std::to_string(rank) + " (" + host + ")") +
+         metadata("thread_name", rank, 0, "compute") + metadata("thread_name", rank, 1, "communication");
+}
+
+std::string bytes_of(const std::vector<double>& numbers) {
+  if (numbers.empty()) return {};
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)};
+}
+
+std::vector<double> numbers_of(const std::string& bytes) {
+  std::vector<double> numbers(bytes.size() / sizeof(double));
+  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(double));
+  return numbers;
+}
+
+[[noreturn]] void refuse_place(const std::string& path) {
+  throw Error(ErrorCode::io, "cannot write the trace " + path + ": " + std::strerror(errno) +
+                                 "; give a place with room with --profile");
+}
+
+void write_file(const std::string& path, const std::vector<std::string>& events, const std::string& note) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << "{\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"straggler\": " << json_text(note)
+       << "},\n\"traceEvents\": [\n";
+  for (const std::string& text : events) file << text;
+  file << "{\"ph\": \"i\", \"name\": " << json_text(note)
+       << ", \"pid\": 0, \"tid\": 0, \"ts\": 0, \"s\": \"g\"}\n]}\n";
+  file.close();
+  if (!file) refuse_place(path);
+}
+
+}  // namespace
+
+void TraceRecorder::span(const char* name, Lane lane, Time begin, Time end, std::int64_t step) {
+  if (spans_.size() < capacity_)
+    spans_.push_back({name, begin, end - begin, static_cast<std::int32_t>(step), lane});
+  else
+    ++left_out_;
+}
+
+void TraceRecorder::buckets(const StepTiming& timing, std::int64_t step) {
+  for (const BucketTiming& bucket : timing.buckets) {
+    span("all_reduce", Lane::communication, bucket.started, bucket.reduced, step);
+    if (bucket.stepped > bucket.reduced)
+      span("optimizer", Lane::communication, bucket.reduced, bucket.stepped, step);
+  }
+}
+
+std::string TraceRecorder::events(int rank, Time origin) const {
+  std::string text;
+  for (const Span& span : spans_)
+    text += format(
+        "{\"ph\": \"X\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": "
+        "{\"step\": "
+        "%d}},\n",
+        span.name, rank, static_cast<int>(span.lane), microseconds(span.begin - origin),
+        microseconds(span.length), static_cast<int>(span.step));
+  return text;
+}
+
+Straggler find_straggler(const std::vector<std::vector<double>>& waits) {
+  Straggler found;
+  if (waits.empty()) return found;
+  std::size_t steps = waits[0].size();
+  for (const auto& rank : waits) steps = std::min(steps, rank.size());
+  std::vector<std::int64_t> last(waits.size());
+  std::vector<double> lateness(waits.size());
+  for (std::size_t step = 0; step < steps; ++step) {
+    std::size_t shortest = 0;
+    double longest = 0;
+    for (std::size_t rank = 0; rank < waits.size(); ++rank) {
+      if (waits[rank][step] < waits[shortest][step]) shortest = rank;
+      longest = std::max(longest, waits[rank][step]);
+    }
+    ++last[shortest];
+    lateness[shortest] += longest - waits[shortest][step];
+  }
+  const auto most = std::max_element(last.begin(), last.end());
+  const auto rank = static_cast<std::size_t>(most - last.begin());
+  found.rank = static_cast<int>(rank);
+  found.steps = *most;
+  found.of = static_cast<std::int64_t>(steps);
+  if (*most > 0) found.lateness = lateness[rank] / static_cast<double>(*most);
+  return found;
+}
+
+std::string describe(const Straggler& straggler, int ranks) {
+  if (ranks == 1) return "one rank, which waits for no other";
+  if (straggler.of == 0)
+    return "which rank arrives last is not known: no wait for gradients was measured, and on a GPU none is";
+  return format("rank %d arrives last in %lld of %lld steps, %.3f ms after the first on average",
+                straggler.rank, static_cast<long long>(straggler.steps), static_cast<long long>(straggler.of),
+                1000 * straggler.lateness);
+}
+
+TraceRecorder::Time shared_origin(ProcessGroup* group, int node, int nodes) {
+  using Clock = std::chrono::steady_clock;
+  if (group == nullptr || group->size() == 1) return Clock::now();
+  std::vector<std::int64_t> origins(static_cast<std::size_t>(nodes));
+  std::int64_t& own = origins.at(static_cast<std::size_t>(node));
+  group->barrier();
+  own = Clock::now().time_since_epoch().count();
+  group->all_reduce(origins.data(), origins.size(), DataType::i64, ReduceOp::max);
+  return TraceRecorder::Time(Clock::duration(own));
+}
+
+void require_trace_place(const std::string& path) {
+  std::error_code ignored;
+  const bool was_there = std::filesystem::exists(path, ignored);
+  const std::ofstream file(path, std::ios::binary | std::ios::app);
+  if (!file) refuse_place(path);
+  if (!was_there) std::filesystem::remove(path, ignored);
+}
+
+std::string write_trace(const std::string& path, const TraceRecorder& recorder, TraceRecorder::Time origin,
+                        const std::string& host, ProcessGroup* group) {
+  const int rank = group == nullptr ? 0 : group->rank();
+  std::vector<std::vector<double>> waits;
+  for (const std::string& bytes : all_texts(group, bytes_of(recorder.waits())))
+    waits.push_back(numbers_of(bytes));
+  std::string note = describe(find_straggler(waits), static_cast<int>(waits.size()));
+  const std::vector<std::string> events =
+      texts_at_first(group, names_of(rank, host) + recorder.events(rank, origin));
+  if (recorder.left_out() > 0)
+    note += "; the trace is full, " + std::to_string(recorder.left_out()) + " spans at the end are left out";
+  if (rank == 0) write_file(path, events, note);
+  return note;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/trainer.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/loop/cpu_learner.hpp"
+#include "worker_sdk/trainer/loop/device_learner.hpp"
+#include "worker_sdk/trainer/loop/divergence.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace muster::train {
+namespace {
+
+/// One order for all ranks; plan_epoch() gives each its part.
+SamplerOptions whole_order(std::uint64_t seed) {
+  SamplerOptions options;
+  options.remainder = Remainder::keep;
+  options.seed = seed;
+  return options;
+}
+
+std::unique_ptr<Learner> make_learner(const TrainerOptions& options, const data::ImageData& data,
+                                      ProcessGroup* group) {
+  const LearnerTask task = {options.learner, options.loader, options.batch_size, options.accumulation};
+  if (options.device != nullptr) return std::make_unique<DeviceLearner>(task, data, group, *options.device);
+  return std::make_unique<CpuLearner>(task, data, group);
+}
+
+/// What is computed on CPUs is summed in memory of the host.
+ProcessGroup* group_for(ProcessGroup* group, const TrainerOptions& options) {
+  return group == nullptr || options.device != nullptr ? group : &group->host_group();
+}
+
+StepShape shape_of(const TrainerOptions& options, ProcessGroup* group, const Learner& learner) {
+  StepShape shape;
+  shape.rank = group == nullptr ? 0 : group->rank();
+  shape.ranks = group == nullptr ? 1 : group->size();
+  shape.batch_size = options.batch_size;
+  shape.accumulation = options.accumulation;
+  shape.fixed = learner.micro_batch_plan();
+  return shape;
+}
+
+/// Before anything is made of them.
+const TrainerOptions& checked(const TrainerOptions& options, const data::ImageData& data,
+                              const ProcessGroup* group) {
+  const auto ranks = static_cast<std::size_t>(group == nullptr ? 1 : group->size());
+  if (options.batch_size == 0 || options.accumulation < 1)
+    throw Error(ErrorCode::invalid_argument,
+                "a step of no images; give a batch size and an accumulation of 1 or more");
+  if (data.train.size() < ranks && !options.only_scores)
+    throw Error(ErrorCode::invalid_argument,
+                std::to_string(ranks) + " ranks for " + std::to_string(data.train.size()) +
+                    " training images, so some would never have one; start fewer ranks");
+  const std::size_t step = options.batch_size * static_cast<std::size_t>(options.accumulation) * ranks;
+  if (options.drop_last && !options.only_scores && data.train.size() < step)
+    throw Error(ErrorCode::invalid_argument,
+                "--drop-last leaves nothing: " + std::to_string(data.train.size()) +
+                    " training images make no step of " + std::to_string(step) + "; give smaller batches");
+  return options;
+}
+
+double mean(double sum, std::int64_t samples) {
+  return samples == 0 ? 0 : sum / static_cast<double>(samples);
+}
+
+Score score_of(double loss, double correct, std::int64_t samples) {
+  return {samples, mean(loss, samples), mean(correct, samples)};
+}
+
+}  // namespace
+
+Score StepReport::epoch_score() const {
+  return score_of(position.loss, position.correct, static_cast<std::int64_t>(position.sample));
+}
+
+Trainer::Trainer(const data::ImageData& data, ProcessGroup* group, const TrainerOptions& options)
+    : data_(data),
+      group_(group_for(group, options)),
+      options_(checked(options, data, group)),
+      learner_(make_learner(options_, data, group_)),
+      shape_(shape_of(options, group_, *learner_)),
+      schedule_(make_schedule(options.recipe, options.epochs, static_cast<std::int64_t>(steps_per_epoch()),
+                              static_cast<std::int64_t>(shape_.global_batch()))),
+      order_(data.train.size(), whole_order(options.seed)) {}
+
+std::size_t Trainer::images_per_epoch() const {
+  const std::size_t images = data_.train.size();
+  return options_.drop_last ? images - images % shape_.global_batch() : images;
+}
+
+std::size_t Trainer::images_left() const {
+  const std::size_t left = data_.train.size() - std::min(data_.train.size(), position_.sample);
+  // Whole steps also where the epoch began with steps of another size.
+  return options_.drop_last ? left - left % shape_.global_batch() : left;
+}
+
+std::int64_t Trainer::schedule_step() const {
+  return position_.epoch * static_cast<std::int64_t>(steps_per_epoch()) +
+         static_cast<std::int64_t>(steps_for(position_.sample, shape_.global_batch()));
+}
+
+std::size_t Trainer::steps_per_epoch() const {
+  return steps_for(images_per_epoch(), shape_.global_batch());
+}
+
+Stop Trainer::after_step(const StepResult& step) const {
+  if (step.votes.told_to_stop) return Stop::told_to_stop;
+  if (step.votes.time_is_up) return Stop::time_is_up;
+  return max_steps > 0 && position_.step >= max_steps ? Stop::enough_steps : Stop::none;
+}
+
+Stop Trainer::train_epoch(const std::function<void(const StepReport&)>& on_step, Score& score) {
+  const auto began = std::chrono::steady_clock::now();
+  double in_steps = 0;
+  order_.begin_epoch(position_.epoch, position_.sample);
+  const auto to_do = order_.order().first(images_left());
+  const std::size_t steps = steps_for(to_do.size(), shape_.global_batch());
+  learner_->begin_epoch(plan_epoch(to_do, shape_), position_.epoch);
+  StepReport report;
+  report.epoch_steps = steps_for(position_.sample, shape_.global_batch()) + steps;
+  Stop stop = max_steps > 0 && position_.step >= max_steps ? Stop::enough_steps : Stop::none;
+  for (std::size_t left = steps; left > 0 && stop == Stop::none; --left) {
+    report.learning_rate = schedule_.at(schedule_step());
+    const std::size_t done = (steps - left) * shape_.global_batch();
+    report.step =
+        learner_->step({shape_.micro_batches(), report.learning_rate,
+                        std::min(shape_.global_batch(), to_do.size() - done), votes ? votes() : Votes{}});
+    profile_.add(report.step.times);
+    in_steps += report.step.times.total;
+    ++position_.step;
+    position_.sample += static_cast<std::size_t>(report.step.samples);
+    position_.loss += report.step.loss;
+    position_.correct += report.step.correct;
+    if (options_.check_every > 0 && position_.step % options_.check_every == 0) learner_->parameter_hash();
+    report.position = position_;
+    report.epoch_step = report.epoch_steps - left + 1;
+    if (on_step) on_step(report);
+    stop = after_step(report.step);
+  }
+  profile_.add_between(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() -
+                       in_steps);
+  score = score_of(position_.loss, position_.correct, static_cast<std::int64_t>(position_.sample));
+  return stop;
+}
+
+void Trainer::next_epoch() {
+  ++position_.epoch;
+  position_.sample = 0;
+  position_.loss = position_.correct = 0;
+}
+
+bool Trainer::all_told_to_stop() {
+  if (!votes) return false;
+  std::int32_t told = votes().told_to_stop ? 1 : 0;
+  if (group_ != nullptr && group_->size() > 1) group_->all_reduce(&told, 1, DataType::i32, ReduceOp::max);
+  return told != 0;
+}
+
+Stop Trainer::evaluate(Score& score) {
+  auto plan = plan_evaluation(data_.test.size(), shape_);
+  const std::size_t batches = plan.size();
+  double samples = 0;
+  for (const auto& batch : plan) samples += static_cast<double>(batch.size());
+  learner_->begin_evaluation(std::move(plan));
+  std::array<double, 3> sums = {0, 0, samples};  // loss, correct answers, samples
+  for (std::size_t i = 0; i < batches; ++i) {
+    if (all_told_to_stop()) {
+      learner_->end_evaluation();
+      return Stop::told_to_stop;
+    }
+    const nn::BatchScore batch_score = learner_->score();
+    sums[0] += batch_score.loss;
+    sums[1] += static_cast<double>(batch_score.correct);
+  }
+  learner_->end_evaluation();
+  const double own = sums[0];
+  if (group_ != nullptr && group_->size() > 1)
+    group_->all_reduce(sums.data(), sums.size(), DataType::f64, ReduceOp::sum);
+  require_finite_loss(group_, learner_->steps(), own, sums[0]);
+  score = score_of(sums[0], sums[1], static_cast<std::int64_t>(sums[2]));
+  return Stop::none;
+}
+
+MemoryTable Trainer::memory() const {
+  MemoryTable table = learner_->memory();
+  table.peak_resident = peak_resident_bytes();
+  return table;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker_sdk/trainer/nn/cpu/map.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+namespace muster::nn::cpu {
+
+/// A convolution without bias over square maps, zero-padded by kernel / 2.
+struct ConvolutionShape {
+  std::int64_t in_channels = 0;
+  std::int64_t out_channels = 0;
+  std::int64_t side = 0;  ///< of the input
+  std::int64_t kernel = 3;
+  std::int64_t stride = 1;
+  MapFormat format;
+  /// The input is the batch of images: f32, nhwc, and nobody wants its gradient.
+  bool of_images = false;
+
+  std::int64_t out_side() const { return (side - 1) / stride + 1; }
+
+  double operations() const {
+    return 2.0 * static_cast<double>(in_channels * out_channels * kernel * kernel * out_side() * out_side());
+  }
+};
+
+/// Runs one convolution and its two gradients through oneDNN, by Winograd's method where it is offered (f32,
+/// 3 x 3, stride 1: a quarter of the multiplications, at an error of about 1e-5 of the largest result).
+/// Primitives are kept for each batch size met. Maps are the caller's; all are plain pointers to memory of
+/// the shape and format. One thread.
+class Convolution {
+ public:
+  Convolution(std::shared_ptr<const Runtime> runtime, const ConvolutionShape& shape);
+  ~Convolution();
+  Convolution(Convolution&&) noexcept;
+  Convolution& operator=(Convolution&&) = delete;
+
+  const ConvolutionShape& shape() const { return shape_; }
+
+  MapShape out_map() const { return {shape_.out_channels, shape_.out_side(), shape_.format}; }
+
+  /// Weights are out x in x height x width, of floats.
+  void bind(const ParameterSlot& weight);
+  /// The values of the weights have changed: copies of them in the library's layout are stale.
+  void weights_changed();
+
+  void forward(const void* src, std::int64_t batch, void* dst);
+  /// Writes the gradient of the weights, summed over the batch; zero for an empty one.
+  void backward_weights(const void* src, const void* dst_gradient, std::int64_t batch);
+  /// `src_gradient` may be where src was.
+  void backward_data(const void* dst_gradient, std::int64_t batch, void* src_gradient);
+
+  /// Of weights in the library's layout and images in the kernels' type.
+  std::size_t workspace_bytes() const;
+
+ private:
+  struct Plan;
+  class Packed;
+  Plan& plan_for(std::int64_t batch);
+
+  std::shared_ptr<const Runtime> runtime_;
+  ConvolutionShape shape_;
+  ParameterSlot weight_;
+  std::unique_ptr<Packed> packed_;
+  std::map<std::int64_t, std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace muster::nn::cpu

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/image.hpp"
+
+#include <string>
+#include <utility>
+
+namespace muster::nn::gpu {
+namespace {
+
+/// Of convolutions and products, which run one after the other.
+constexpr std::size_t kWorkspaceBytes = std::size_t{256} << 20;
+
+constexpr const char* kNames[] = {
+#define MUSTER_GPU_NAME(Kernel, name) "muster_" #name,
+    MUSTER_GPU_KERNELS(MUSTER_GPU_NAME)
+#undef MUSTER_GPU_NAME
+};
+
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(const Library& api, cudaGraph_t graph, cudaStream_t stream) : api_(api), stream_(stream) {
+    const cudaError_t result = api_.cudaGraphInstantiate(&exec_, graph, 0);
+    (void)api_.cudaGraphDestroy(graph);
+    check(api_, result, "making a graph of a step");
+  }
+
+  ~CudaGraph() override { (void)api_.cudaGraphExecDestroy(exec_); }
+
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void launch() override { check(api_, api_.cudaGraphLaunch(exec_, stream_), "launching a step"); }
+
+ private:
+  const Library& api_;
+  const cudaStream_t stream_;
+  cudaGraphExec_t exec_ = nullptr;
+};
+
+const Library& on_device(int device) {
+  const Library& api = library();
+  require_device(api, device);
+  check(api, api.cudaSetDevice(device), "choosing device " + std::to_string(device));
+  return api;
+}
+
+}  // namespace
+
+Streams::Streams(const Library& api, int device) : api_(api) {
+  const std::string on = " on device " + std::to_string(device);
+  int least = 0;
+  int greatest = 0;
+  try {
+    check(api, api.cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities" + on);
+    check(api, api.cudaStreamCreateWithPriority(&main, cudaStreamNonBlocking, least), "making a stream" + on);
+    check(api, api.cudaStreamCreateWithPriority(&side, cudaStreamNonBlocking, greatest),
+          "making a stream" + on);
+    check(api, api.cudaEventCreateWithFlags(&forked, cudaEventDisableTiming), "making an event" + on);
+    check(api, api.cudaEventCreateWithFlags(&joined, cudaEventDisableTiming), "making an event" + on);
+  } catch (...) {
+    free_all();
+    throw;
+  }
+}
+
+Streams::~Streams() {
+  free_all();
+}
+
+void Streams::free_all() {
+  if (joined != nullptr) (void)api_.cudaEventDestroy(joined);
+  if (forked != nullptr) (void)api_.cudaEventDestroy(forked);
+  if (side != nullptr) (void)api_.cudaStreamDestroy(side);
+  if (main != nullptr) (void)api_.cudaStreamDestroy(main);
+}
+
+CudaOps::CudaOps(int device, bool autotune)
+    : api_(on_device(device)), streams_(api_, device), stream_(streams_.main) {
+  try {
+    load_kernels();
+    void* workspace = allocate(kWorkspaceBytes, "workspace");
+    convolutions_ = std::make_unique<Convolutions>(api_, streams_.main, workspace, kWorkspaceBytes, autotune);
+    products_ = std::make_unique<Products>(api_, streams_.main, workspace, kWorkspaceBytes);
+  } catch (...) {
+    for (void* piece : memory_) (void)api_.cudaFree(piece);
+    if (kernels_ != nullptr) (void)api_.cudaLibraryUnload(kernels_);
+    throw;
+  }
+}
+
+CudaOps::~CudaOps() {
+  (void)api_.cudaStreamSynchronize(streams_.side);
+  (void)api_.cudaStreamSynchronize(streams_.main);
+  convolutions_.reset();
+  products_.reset();
+  for (void* piece : memory_) (void)api_.cudaFree(piece);
+  (void)api_.cudaLibraryUnload(kernels_);
+}
+
+void CudaOps::load_kernels() {
+  check(api_, api_.cudaLibraryLoadData(&kernels_, kernel_image(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "loading our kernels (they are built for compute capability 7.5, 8.0, 9.0 and, through PTX, later)");
+  for (std::size_t i = 0; i < kKernels; ++i)
+    check(api_, api_.cudaLibraryGetKernel(&entries_[i], kernels_, kNames[i]),
+          std::string("looking for the kernel ") + kNames[i]);
+}
+
+void* CudaOps::allocate(std::size_t bytes, const char* what) {
+  void* memory = nullptr;
+  check(api_, api_.cudaMalloc(&memory, bytes),
+        "taking " + std::to_string(bytes) + " bytes for " + what + " (a smaller --batch takes less)");
+  memory_.push_back(memory);
+  allocated_ += bytes;
+  clear(memory, bytes);
+  return memory;
+}
+
+void CudaOps::clear(void* memory, std::size_t bytes) {
+  check(api_, api_.cudaMemsetAsync(memory, 0, bytes, stream_), "clearing memory");
+}
+
+void CudaOps::to_device(void* to, const void* from, std::size_t bytes) {
+  check(api_, api_.cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to the GPU");
+  synchronize();
+}
+
+void CudaOps::from_device(void* to, const void* from, std::size_t bytes) {
+  check(api_, api_.cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the GPU");
+  synchronize();
+}
+
+void CudaOps::convolve(const ConvolutionCall& call) {
+  convolutions_->run(call);
+}
+
+void CudaOps::multiply(const MatrixCall& call) {
+  products_->run(call);
+}
+
+void CudaOps::launch(KernelNumber number, const char* name, int blocks, int threads, const void* kernel) {
+  void* arguments[] = {const_cast<void*>(kernel)};
+  check(api_,
+        api_.cudaLaunchKernel(entries_[static_cast<std::size_t>(number)], dim3(static_cast<unsigned>(blocks)),
+                              dim3(static_cast<unsigned>(threads)), arguments, 0, stream_),
+        std::string("launching ") + name);
+}
+
+#define MUSTER_GPU_RUN(Kernel, name)                                                   \
+  void CudaOps::run(const Kernel& kernel) {                                            \
+    launch(KernelNumber::name, #name, kernel.blocks(), threads_of<Kernel>(), &kernel); \
+  }
+MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
+#undef MUSTER_GPU_RUN
+
+void CudaOps::on_side(const std::function<void(void*)>& work) {
+  check(api_, api_.cudaEventRecord(streams_.forked, streams_.main), "recording an event");
+  check(api_, api_.cudaStreamWaitEvent(streams_.side, streams_.forked, 0), "ordering streams");
+  stream_ = streams_.side;
+  try {
+    work(streams_.side);
+  } catch (...) {
+    stream_ = streams_.main;
+    throw;
+  }
+  stream_ = streams_.main;
+}
+
+void CudaOps::join_side() {
+  check(api_, api_.cudaEventRecord(streams_.joined, streams_.side), "recording an event");
+  check(api_, api_.cudaStreamWaitEvent(streams_.main, streams_.joined, 0), "ordering streams");
+}
+
+std::unique_ptr<Graph> CudaOps::capture(const std::function<void()>& work) {
+  check(api_, api_.cudaStreamBeginCapture(streams_.main, cudaStreamCaptureModeThreadLocal),
+        "beginning to record a step");
+  cudaGraph_t graph = nullptr;
+  try {
+    work();
+  } catch (...) {
+    (void)api_.cudaStreamEndCapture(streams_.main, &graph);
+    if (graph != nullptr) (void)api_.cudaGraphDestroy(graph);
+    (void)api_.cudaGetLastError();
+    throw;
+  }
+  check(api_, api_.cudaStreamEndCapture(streams_.main, &graph), "recording a step");
+  return std::make_unique<CudaGraph>(api_, graph, streams_.main);
+}
+
+void CudaOps::synchronize() {
+  check(api_, api_.cudaStreamSynchronize(stream_), "waiting for the GPU");
+}
+
+}  // namespace muster::nn::gpu

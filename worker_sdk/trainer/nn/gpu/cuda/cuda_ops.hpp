@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker_sdk/trainer/nn/gpu/cuda/convolutions.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/products.hpp"
+#include "worker_sdk/trainer/nn/gpu/ops.hpp"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::nn::gpu {
+
+/// What a device owns outside memory: its streams, the loaded kernels, two events.
+class Streams {
+ public:
+  Streams(const Library& api, int device);
+  ~Streams();
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+
+  cudaStream_t main = nullptr;
+  cudaStream_t side = nullptr;  ///< of the highest priority, for what other ranks wait for
+  cudaEvent_t forked = nullptr;
+  cudaEvent_t joined = nullptr;
+
+ private:
+  void free_all();
+
+  const Library& api_;
+};
+
+#define MUSTER_GPU_COUNT(Kernel, name) +1
+constexpr std::size_t kKernels = 0 MUSTER_GPU_KERNELS(MUSTER_GPU_COUNT);
+#undef MUSTER_GPU_COUNT
+
+/// Ops on a GPU. One thread, whose device it sets.
+class CudaOps final : public Ops {
+ public:
+  /// Throws as library() and require_device(). `autotune`: see Convolutions.
+  CudaOps(int device, bool autotune);
+  ~CudaOps() override;
+  CudaOps(const CudaOps&) = delete;
+  CudaOps& operator=(const CudaOps&) = delete;
+
+  void* allocate(std::size_t bytes, const char* what) override;
+  void clear(void* memory, std::size_t bytes) override;
+  void to_device(void* to, const void* from, std::size_t bytes) override;
+  void from_device(void* to, const void* from, std::size_t bytes) override;
+  void convolve(const ConvolutionCall& call) override;
+  void multiply(const MatrixCall& call) override;
+#define MUSTER_GPU_RUN(Kernel, name) void run(const Kernel& kernel) override;
+  MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
+#undef MUSTER_GPU_RUN
+  void on_side(const std::function<void(void*)>& work) override;
+  void join_side() override;
+  std::unique_ptr<Graph> capture(const std::function<void()>& work) override;
+  void synchronize() override;
+
+  void* stream() override {
+    return streams_.main;
+  }
+
+  std::size_t allocated() const override {
+    return allocated_;
+  }
+
+ private:
+  void load_kernels();
+  void launch(KernelNumber number, const char* name, int blocks, int threads, const void* kernel);
+
+  const Library& api_;
+  Streams streams_;
+  cudaStream_t stream_;  ///< where calls go now
+  cudaLibrary_t kernels_ = nullptr;
+  std::array<cudaKernel_t, kKernels> entries_{};
+  std::vector<void*> memory_;
+  std::size_t allocated_ = 0;
+  std::unique_ptr<Convolutions> convolutions_;
+  std::unique_ptr<Products> products_;
+};
+
+}  // namespace muster::nn::gpu

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of SGD, Adam or AdamW over a range of the arena: the formulas of worker_sdk/trainer/optim.
+#pragma once
+
+#include "worker_sdk/trainer/nn/gpu/kernels/pack.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/step_values.hpp"
+
+#include <cmath>
+#include <cstdint>
+
+namespace muster::nn::gpu {
+
+/// Parameters begin at multiples of this many floats; each stretch has one flag for weight decay.
+constexpr int kArenaStep = 16;
+
+/// The floats [begin, end) of the arenas.
+struct ArenaPart {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  float* values;
+  const float* gradients;      ///< sums over the samples of all ranks
+  const float* samples;        ///< how many they are; without any the step is left out
+  const float* clip;           ///< what gradients are multiplied with; null: 1
+  const std::uint8_t* decays;  ///< one for each kArenaStep floats
+  const StepValues* step;
+
+  constexpr int blocks() const { return blocks_for(end - begin); }
+
+  /// The mean over the samples.
+  MUSTER_HD float gradient(std::int64_t i) const {
+    const float mean = gradients[i] / *samples;
+    return clip == nullptr ? mean : mean * *clip;
+  }
+};
+
+struct SgdStep {
+  ArenaPart part;
+  float* velocity;  ///< null: no momentum
+  float momentum;
+  float decay;
+  bool nesterov;
+
+  constexpr int blocks() const { return part.blocks(); }
+
+  MUSTER_HD void phase(int, const Place& place, Nothing&) const {
+    const std::int64_t i = part.begin + number_of(place);
+    if (i >= part.end || !(*part.samples > 0)) return;
+    const float value = part.values[i];
+    const float own_decay = part.decays[i / kArenaStep] != 0 ? decay : 0.0F;
+    const float gradient = part.gradient(i) + own_decay * value;
+    float move = gradient;
+    if (velocity != nullptr) {
+      const float next = momentum * velocity[i] + gradient;
+      velocity[i] = next;
+      move = nesterov ? gradient + momentum * next : next;
+    }
+    part.values[i] = value - part.step->rate * move;
+  }
+};
+
+struct AdamStep {
+  ArenaPart part;
+  float* mean;
+  float* square;
+  float beta1;
+  float one_less_beta1;
+  float beta2;
+  float one_less_beta2;
+  float epsilon;
+  float decay;
+  bool decoupled;  ///< AdamW
+
+  constexpr int blocks() const { return part.blocks(); }
+
+  MUSTER_HD void phase(int, const Place& place, Nothing&) const {
+    const std::int64_t i = part.begin + number_of(place);
+    if (i >= part.end || !(*part.samples > 0)) return;
+    const float own_decay = part.decays[i / kArenaStep] != 0 ? decay : 0.0F;
+    float value = part.values[i];
+    if (decoupled) value *= 1.0F - part.step->rate * own_decay;
+    const float gradient = part.gradient(i) + (decoupled ? 0.0F : own_decay * value);
+    const float m = beta1 * mean[i] + one_less_beta1 * gradient;
+    const float s = beta2 * square[i] + one_less_beta2 * gradient * gradient;
+    mean[i] = m;
+    square[i] = s;
+    part.values[i] = value - part.step->adam_step * (m / (sqrtf(s) / part.step->adam_root + epsilon));
+  }
+};
+
+}  // namespace muster::nn::gpu

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/nn/gpu/plugin/serve.hpp"
+
+#include "muster/error.hpp"
+
+#include <cstdio>
+#include <utility>
+
+namespace muster::nn::gpu::detail {
+namespace {
+
+/// The caller's side has an exception of its own to go on with.
+class GivenUp final : public Error {
+ public:
+  GivenUp() : Error(ErrorCode::aborted, "given up") {}
+};
+
+template <typename Body>
+std::int32_t guarded(TableError* error, const Body& body) noexcept {
+  const auto fail = [error](ErrorCode code, const char* text) {
+    error->code = static_cast<std::int32_t>(code);
+    (void)std::snprintf(error->text, sizeof(error->text), "%s", text);
+    return error->code;
+  };
+  try {
+    body();
+    return 0;
+  } catch (const Error& failure) {
+    return fail(failure.code(), failure.what());
+  } catch (const std::exception& failure) {
+    return fail(ErrorCode::backend, failure.what());
+  }
+}
+
+Ops& ops_of(void* ops) {
+  return *static_cast<Ops*>(ops);
+}
+
+std::int32_t run(void* ops, std::uint32_t number, const void* kernel, TableError* error) {
+  return guarded(error, [&] {
+    switch (static_cast<KernelNumber>(number)) {
+#define MUSTER_GPU_CASE(Kernel, name) \
+  case KernelNumber::name:            \
+    return ops_of(ops).run(*static_cast<const Kernel*>(kernel));
+      MUSTER_GPU_KERNELS(MUSTER_GPU_CASE)
+#undef MUSTER_GPU_CASE
+    }
+    throw Error(ErrorCode::unsupported, "there is no kernel number " + std::to_string(number));
+  });
+}
+
+std::int32_t on_side(void* ops, TableWork work, void* context, TableError* error) {
+  return guarded(error, [&] {
+    ops_of(ops).on_side([&](void* stream) {
+      if (work(context, stream) != 0) throw GivenUp();
+    });
+  });
+}
+
+std::int32_t capture(void* ops, TableWork work, void* context, void** graph, TableError* error) {
+  return guarded(error, [&] {
+    auto made = ops_of(ops).capture([&] {
+      if (work(context, nullptr) != 0) throw GivenUp();
+    });
+    *graph = made.release();
+  });
+}
+
+}  // namespace
+
+std::int32_t probe(const DeviceMaker& maker, std::int32_t local_rank, char* name, std::int32_t* bf16,
+                   TableError* error) {
+  return guarded(error, [&] {
+    bool native = false;
+    const std::string found = maker.probe(local_rank, native);
+    *bf16 = native ? 1 : 0;
+    (void)std::snprintf(name, kDeviceNameBytes, "%s", found.c_str());
+  });
+}
+
+std::int32_t open(const DeviceMaker& maker, std::int32_t local_rank, void** ops, TableError* error) {
+  return guarded(error, [&] { *ops = maker.open(local_rank).release(); });
+}
+
+DeviceTable table_without_maker() {
+  DeviceTable table{};
+  table.version = kTableVersion;
+  table.layout = table_layout();
+  table.close = [](void* ops) { delete static_cast<Ops*>(ops); };
+  table.allocate = [](void* ops, std::size_t bytes, const char* what, void** memory, TableError* error) {
+    return guarded(error, [&] { *memory = ops_of(ops).allocate(bytes, what); });
+  };
+  table.clear = [](void* ops, void* memory, std::size_t bytes, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).clear(memory, bytes); });
+  };
+  table.to_device = [](void* ops, void* to, const void* from, std::size_t bytes, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).to_device(to, from, bytes); });
+  };
+  table.from_device = [](void* ops, void* to, const void* from, std::size_t bytes, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).from_device(to, from, bytes); });
+  };
+  table.convolve = [](void* ops, const ConvolutionCall* call, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).convolve(*call); });
+  };
+  table.multiply = [](void* ops, const MatrixCall* call, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).multiply(*call); });
+  };
+  table.run = run;
+  table.on_side = on_side;
+  table.join_side = [](void* ops, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).join_side(); });
+  };
+  table.capture = capture;
+  table.launch = [](void* graph, TableError* error) {
+    return guarded(error, [&] { static_cast<Graph*>(graph)->launch(); });
+  };
+  table.free_graph = [](void* graph) { delete static_cast<Graph*>(graph); };
+  table.synchronize = [](void* ops, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).synchronize(); });
+  };
+  table.stream = [](void* ops) { return ops_of(ops).stream(); };
+  table.allocated = [](void* ops) { return ops_of(ops).allocated(); };
+  return table;
+}
+
+}  // namespace muster::nn::gpu::detail

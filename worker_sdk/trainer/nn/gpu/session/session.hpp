@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on a device: data, parameters, optimizer state and scores stay there, and a step is one recorded
+// graph.
+#pragma once
+
+#include "worker_sdk/trainer/data/draw.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
+#include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
+#include "worker_sdk/trainer/nn/gpu/session/arena.hpp"
+#include "worker_sdk/trainer/optim/make_optimizer.hpp"
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::nn::gpu {
+
+/// Sums `count` floats on the device over all ranks, in place, on `stream` (a cudaStream_t); may be recorded
+/// in a graph.
+using DeviceAllReduce = std::function<void(float* data, std::size_t count, void* stream)>;
+
+struct SessionOptions {
+  std::string model = "resnet18";
+  Precision precision = Precision::bf16;
+  std::int64_t classes = 10;
+  /// Images of this rank in a step, at most.
+  std::int64_t batch = 128;
+  optim::OptimizerOptions optimizer;
+  float label_smoothing = 0;
+  data::Normalization normalization = data::kCifar10Normalization;
+  data::Augmentation augmentation;
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  /// Whether steps may have several micro-batches: one more arena for their gradients.
+  bool accumulates = false;
+  /// Largest L2 norm of the mean gradient; 0: any. The optimizer then waits for the whole of it.
+  double max_norm = 0;
+  /// Of the moving average of weights; 0: none.
+  double average_decay = 0;
+  /// Batch norm over all ranks; empty: over this one.
+  DeviceSum sum_statistics;
+  /// Whether steps are recorded and replayed; off for looking at single kernels.
+  bool graphs = true;
+};
+
+/// Loss summed over images, correct answers, images.
+struct SessionScore {
+  double loss = 0;
+  double correct = 0;
+  double images = 0;
+};
+
+/// The gradient of a step is the sum over the samples of all ranks, divided by their number, as everywhere;
+/// ranks may have batches of different sizes, or none. One thread.
+class Session {
+ public:
+  /// `ops` outlives the session. `all_reduce` may be empty: a world of one. The images are copied to the
+  /// device. Parameters and running statistics are zero until they are written.
+  Session(const SessionOptions& options, Ops& ops, const data::Images& train, const data::Images& test,
+          DeviceAllReduce all_reduce);
+
+  const ModelSpec& spec() const { return network_->spec(); }
+
+  /// One tensor in its canonical order. Waits for the device.
+  void write_parameter(std::size_t i, const float* values);
+  void read_parameter(std::size_t i, float* values);
+  void write_buffer(std::size_t i, const float* values);
+  void read_buffer(std::size_t i, float* values);
+  /// Of the last step: summed over samples and ranks.
+  void read_gradient(std::size_t i, float* values);
+
+  const ArenaLayout& layout() const { return layout_; }
+
+  /// The whole of an arena in its layout: the parameters, and each of state_names(). Waits for the device.
+  void write_values(const float* arena) { write(values_, arena); }
+
+  void read_values(float* arena) { read(values_, arena); }
+
+  void write_state(std::size_t state, const float* arena) { write(states_.at(state), arena); }
+
+  void read_state(std::size_t state, float* arena) { read(states_.at(state), arena); }
+
+  /// Optimizer state, as optim::Optimizer::state() names it, and "ema" where there is an average: for
+  /// checkpoints.
+  const std::vector<std::string>& state_names() const { return state_names_; }
+
+  void write_state(std::size_t state, std::size_t parameter, const float* values);
+  void read_state(std::size_t state, std::size_t parameter, float* values);
+
+  std::int64_t steps() const { return steps_; }
+
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+
+  /// Images of this rank in `epoch`, in their order; which of them a step takes is said by step().
+  void begin_epoch(std::span<const std::uint32_t> indices, int epoch);
+
+  /// Puts a step on the device and returns: images [position, position + count) of the epoch; none is
+  /// allowed. The first step of a size runs call by call and chooses plans, the second is recorded. Throws
+  /// Error (invalid_argument) for images that are not there, and what `all_reduce` throws.
+  void step(std::size_t position, std::size_t count, float learning_rate) {
+    step(position, std::span(&count, 1), learning_rate);
+  }
+
+  /// The same with the images of several micro-batches, which follow one another, for one step. Ranks record
+  /// their steps of equal `shape` together, and launch them together, as NCCL wants it: whoever has other
+  /// counts in steps of some shape has them in each of that shape.
+  void step(std::size_t position, std::span<const std::size_t> counts, float learning_rate,
+            std::size_t shape = 0);
+
+  /// The score of the steps since the last call, each before its step. Waits for the device.
+  SessionScore take_score();
+
+  /// Sets the score to zero, and two numbers beside it.
+  void begin_tally(double first, double second);
+
+  /// Loss, correct answers and images since then, and the two: kTallyNumbers on the device. As many behind
+  /// them are the caller's.
+  double* tally() { return train_score_; }
+
+  /// Exchanges weights and their average: before evaluations, and again after them. Nothing before the first
+  /// step.
+  void swap_average();
+
+  /// The order of the test images that evaluate() counts; without it, that of the data.
+  void set_test_order(std::span<const std::uint32_t> indices);
+
+  /// Scores test images [begin, end) of their order with the running statistics. Waits for the device.
+  SessionScore evaluate(std::size_t begin, std::size_t end);
+
+  /// Whether a step of this size is a recorded graph.
+  bool is_recorded(std::size_t count) const;
+
+ private:
+  struct Set {
+    std::uint8_t* pixels = nullptr;
+    std::uint8_t* labels = nullptr;
+    std::size_t size = 0;
+  };
+
+  /// A micro-batch of a step; a step of one is both first and last.
+  struct Part {
+    std::size_t images = 0;
+    bool first = true;
+    bool last = true;
+    std::size_t shape = 0;  ///< of the step; 0 where it has no calls between ranks
+    std::size_t place = 0;  ///< in the step, with sum_statistics: then each part has such calls
+
+    auto operator<=>(const Part&) const = default;
+  };
+
+  struct Steps {
+    int made = 0;
+    std::unique_ptr<Graph> graph;
+  };
+
+  Set upload(const data::Images& images, const char* what);
+  void bind();
+  void set_values(std::size_t position, int epoch, bool augment, float learning_rate);
+  void gather(const Set& set, const std::uint32_t* indices, std::int64_t images);
+  void score(std::int64_t images, double* sums, float* gradient);
+  void read(const float* arena, float* to);
+  void write(float* arena, const float* from);
+  void put_part(const Part& part);
+  void finish_bucket(const ArenaLayout::Bucket& bucket, bool accumulated);
+  void clip_and_step();
+  void step_range(std::size_t begin, std::size_t end);
+
+  const SessionOptions options_;
+  Ops& ops_;
+  const DeviceAllReduce all_reduce_;
+  std::unique_ptr<DeviceNetwork> network_;
+  const ArenaLayout layout_;
+  float* values_;
+  float* gradients_;
+  float* accumulated_;  ///< null: no accumulation
+  double* squares_;     ///< partial sums; null: no clipping
+  float* clip_;
+  std::vector<float*> states_;
+  float* average_ = nullptr;  ///< the last of them, where there is one
+  std::vector<std::string> state_names_;
+  std::vector<float*> buffers_;
+  std::uint8_t* decays_;
+  StepValues* step_values_;
+  Set train_;
+  Set test_;
+  std::uint32_t* indices_;
+  std::uint32_t* test_indices_;
+  std::uint8_t* labels_;
+  const float* logits_ = nullptr;
+  float* losses_;
+  float* hits_;
+  float* logits_gradient_;
+  double* train_score_;
+  double* test_score_;
+  std::map<Part, Steps> steps_of_;
+  std::vector<std::size_t> missing_;  ///< parameters of each bucket whose gradient is not there yet
+  std::size_t epoch_size_ = 0;
+  std::size_t test_size_ = 0;
+  int epoch_ = 0;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace muster::nn::gpu

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/nn/loss.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace muster::nn {
+
+BatchScore softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std::size_t samples,
+                                 std::size_t classes, float* gradient, double smoothing) {
+  BatchScore score;
+  const double spread = smoothing / static_cast<double>(classes);
+  for (std::size_t n = 0; n < samples; ++n, logits += classes) {
+    const float* best = std::max_element(logits, logits + classes);
+    const double peak = static_cast<double>(*best);
+    double sum = 0;
+    double below = 0;  // what the logits lie below the peak, together
+    for (std::size_t c = 0; c < classes; ++c) {
+      const double distance = static_cast<double>(logits[c]) - peak;
+      sum += std::exp(distance);
+      below += distance;
+    }
+    const std::size_t label = labels[n];
+    const double at_label = static_cast<double>(logits[label]) - peak;
+    score.loss += std::log(sum) - (1 - smoothing) * at_label;
+    if (smoothing > 0) score.loss -= spread * below;
+    if (static_cast<std::size_t>(best - logits) == label) ++score.correct;
+    if (gradient == nullptr) continue;
+    for (std::size_t c = 0; c < classes; ++c) {
+      const double target = spread + (c == label ? 1 - smoothing : 0.0);
+      *gradient++ = static_cast<float>(std::exp(static_cast<double>(logits[c]) - peak) / sum - target);
+    }
+  }
+  return score;
+}
+
+}  // namespace muster::nn

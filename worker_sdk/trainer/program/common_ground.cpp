@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/program/common_ground.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/env/processors.hpp"
+#include "worker_sdk/parallel/agreement.hpp"
+#include "worker_sdk/trainer/loop/gather_text.hpp"
+#include "worker_sdk/trainer/nn/threads.hpp"
+
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+namespace muster::examples {
+namespace {
+
+std::string first_differing_line(const std::string& first, const std::string& other, int rank) {
+  std::istringstream ours(first);
+  std::istringstream theirs(other);
+  std::string a;
+  std::string b;
+  while (std::getline(ours, a) && std::getline(theirs, b))
+    if (a != b) return "rank 0 has " + a + ", rank " + std::to_string(rank) + " has " + b;
+  return "rank 0 and rank " + std::to_string(rank) + " know other flags";
+}
+
+}  // namespace
+
+int choose_threads(TrainOptions& options, World& world) {
+  const std::string host = world.info().host + "\n";
+  const auto all =
+      train::all_texts(world.info().size == 1 ? nullptr : &world.group(), host + processor_mask());
+  std::vector<std::string> masks;
+  std::size_t own = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (rank == static_cast<std::size_t>(world.info().rank)) own = masks.size();
+    if (all[rank].starts_with(host)) masks.push_back(all[rank].substr(host.size()));
+  }
+  if (options.threads > 0) return options.threads;
+  // Kernels sum in another order on another number of threads.
+  if (options.run.trainer.learner.reducer.deterministic_micro_batches > 0) return 1;
+  const int share = processor_share(masks, own);
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) return share;
+  const int threads = nn::threads();
+  if (world.info().size > 1 && threads < share)
+    options.notes.push_back(
+        "OMP_NUM_THREADS=" + std::to_string(threads) + ", which launchers set for several " +
+        "workers, leaves processors idle; --threads " + std::to_string(share) + " uses all of them");
+  return threads;
+}
+
+void require_common_options(const TrainOptions& options, int threads, World& world) {
+  if (world.info().size == 1) return;
+  std::string mine = options.common + "images with hash " + options.run.checkpoints.provenance.data + "\n";
+  if (options.run.trainer.learner.reducer.deterministic_micro_batches > 0)
+    mine += "--threads " + std::to_string(threads) + " and --deterministic-world\n";
+  const parallel::Topic topic = {"options", "which options it has", first_differing_line};
+  const std::string difference = parallel::difference_over_store(world.group(), world.store(), topic, mine);
+  if (!difference.empty())
+    throw Error(ErrorCode::mismatch, "the ranks were started with different options: " + difference +
+                                         "; give every rank the same ones");
+}
+
+void agree_on_precision(TrainOptions& options, World& world) {
+  if (!options.best_precision) return;
+  nn::Precision& precision = options.run.trainer.learner.precision;
+  std::int32_t all = precision == nn::Precision::bf16 ? 1 : 0;
+  if (world.info().size > 1) world.group().all_reduce(&all, 1, DataType::i32, ReduceOp::min);
+  precision = all != 0 ? nn::Precision::bf16 : nn::Precision::f32;
+}
+
+void compare_processors(TrainOptions& options, World& world) {
+  if (world.info().size == 1) return;
+  const train::Provenance& made = options.run.checkpoints.provenance;
+  const std::string mine = made.instructions + " on " + std::to_string(made.threads) +
+                           (made.threads == 1 ? " thread" : " threads");
+  const std::vector<std::string> all = train::all_texts(&world.group(), mine);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    options.notes.push_back("rank 0 computes with " + all[0] + ", rank " + std::to_string(rank) + " with " +
+                            all[rank] + ": bits depend on which rank computes what");
+    return;
+  }
+}
+
+}  // namespace muster::examples

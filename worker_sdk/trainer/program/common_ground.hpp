@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a job make sure of before they build anything.
+#pragma once
+
+#include "worker_sdk/trainer/program/train_options.hpp"
+#include "worker_sdk/world/world.hpp"
+
+#include <string>
+
+namespace muster::examples {
+
+/// Threads of this rank: --threads, else OMP_NUM_THREADS, else its share of the processors that it may use
+/// beside the other ranks of its host. Adds a note where OMP_NUM_THREADS leaves some idle. A collective call,
+/// whatever the flags.
+int choose_threads(TrainOptions& options, World& world);
+
+/// Throws Error (mismatch) on every rank alike where the ranks have other flags or images, naming the first
+/// that differs. Over the store: before any call that flags decide about. `threads` count in a deterministic
+/// world.
+void require_common_options(const TrainOptions& options, int threads, World& world);
+
+/// `--precision auto` is bf16 where it is the choice of every rank. A collective call.
+void agree_on_precision(TrainOptions& options, World& world);
+
+/// A collective call. Adds a note where ranks compute with other instructions or threads: that is fine, but
+/// bits then depend on which rank computes what.
+void compare_processors(TrainOptions& options, World& world);
+
+}  // namespace muster::examples

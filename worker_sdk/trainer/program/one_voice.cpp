@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/program/one_voice.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/loop/error_file.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string_view>
+#include <thread>
+
+namespace muster::examples {
+namespace {
+
+/// Far longer than a line takes. Whoever should have spoken was killed, then.
+constexpr std::chrono::seconds kPatience{5};
+
+/// For one answer of the store. One that is dead must not hold back the reason, nor the end of the others.
+constexpr std::chrono::seconds kAnswer{2};
+
+constexpr const char* kClaim = "muster-train/error/claim";
+constexpr const char* kTold = "muster-train/error/told";
+
+void hurry(World& world) {
+  try {
+    world.store().set_timeout(kAnswer);
+  } catch (const std::exception&) {
+  }
+}
+
+/// Whether it is this rank's part to speak.
+bool claim(World& world) {
+  try {
+    return world.store().add(kClaim, 1) == 1;
+  } catch (const std::exception&) {
+    return true;  // rather twice than not at all
+  }
+}
+
+bool wait_until_told(World& world) {
+  try {
+    world.store().wait({kTold}, kPatience);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+/// Whether another rank gave up: it has more to say about it.
+bool is_consequence(const std::exception& error) {
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  return ours != nullptr && ours->code() == ErrorCode::aborted;
+}
+
+void tell_the_others(World& world) {
+  try {
+    world.store().set(kTold, "1");
+  } catch (const std::exception&) {
+  }
+}
+
+const char* rank_in_environment() {
+  const char* const rank = std::getenv("RANK");
+  return rank == nullptr ? "0" : rank;
+}
+
+}  // namespace
+
+void report(const std::exception& error, const std::string& error_file, World* world) {
+  const bool several = world != nullptr && world->info().size > 1;
+  if (several) hurry(*world);
+  const bool told = several && is_consequence(error) && wait_until_told(*world);
+  const bool speaks = !told && (!several || claim(*world));
+  const std::string rank = world == nullptr ? rank_in_environment() : std::to_string(world->info().rank);
+  if (speaks) std::fprintf(stderr, "muster-train: rank %s: %s\n", rank.c_str(), error.what());
+  if (!train::write_error_file(error_file, train::describe(error), std::time(nullptr)))
+    std::fprintf(stderr, "muster-train: cannot write the error file %s\n", error_file.c_str());
+  if (!several || told) return;
+  if (speaks)
+    tell_the_others(*world);
+  else
+    wait_until_told(*world);
+}
+
+int report_usage(const std::string& text) {
+  const char* const local_rank = std::getenv("LOCAL_RANK");
+  if (local_rank != nullptr && std::string_view(local_rank) != "0") std::this_thread::sleep_for(kAnswer);
+  std::fputs(text.c_str(), stderr);
+  return 2;
+}
+
+}  // namespace muster::examples

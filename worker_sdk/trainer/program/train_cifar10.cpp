@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// muster-train: data-parallel training of a CNN, from the command line to the last line.
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/data/cifar10.hpp"
+#include "worker_sdk/trainer/data/synthetic.hpp"
+#include "worker_sdk/trainer/loop/run.hpp"
+#include "worker_sdk/trainer/nn/threads.hpp"
+#include "worker_sdk/trainer/program/common_ground.hpp"
+#include "worker_sdk/trainer/program/one_voice.hpp"
+#include "worker_sdk/trainer/program/short_waits.hpp"
+#include "worker_sdk/trainer/program/stop_signal.hpp"
+#include "worker_sdk/trainer/program/train_device.hpp"
+#include "worker_sdk/trainer/program/train_options.hpp"
+#include "worker_sdk/world/world.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string_view>
+
+namespace {
+
+using muster::examples::TrainOptions;
+using muster::train::RunEnd;
+
+constexpr std::string_view kSynthetic = "synthetic";
+
+muster::data::ImageData load_data(const TrainOptions& options) {
+  const std::string_view name = options.data;
+  if (!name.starts_with(kSynthetic) || (name.size() > kSynthetic.size() && name[kSynthetic.size()] != ':'))
+    return muster::data::load_cifar10(options.data, !options.run.eval_only);
+  muster::data::SyntheticOptions synthetic;
+  if (name.size() > kSynthetic.size()) {
+    const std::string_view count = name.substr(kSynthetic.size() + 1);
+    const auto [end, error] =
+        std::from_chars(count.data(), count.data() + count.size(), synthetic.train_images);
+    if (error != std::errc() || end != count.data() + count.size() || synthetic.train_images < 10 ||
+        synthetic.train_images > 1'000'000)
+      throw muster::Error(muster::ErrorCode::invalid_argument,
+                          "--data " + options.data + ": give synthetic:N with N from 10 to 1000000");
+    synthetic.test_images = synthetic.train_images / 5;
+  }
+  return muster::data::make_synthetic(synthetic);
+}
+
+void write(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void introduce(const TrainOptions& options, const muster::data::ImageData& data, muster::World& world,
+               int threads, const muster::examples::ChosenDevice& device) {
+  const int ranks = world.info().size;
+  const std::string where = device.ops
+                                ? "GPU " + device.name
+                                : std::to_string(threads) + (threads == 1 ? " thread each" : " threads each");
+  write(data.description + "\n" + std::to_string(ranks) + (ranks == 1 ? " rank, " : " ranks, ") + where +
+        ", " + std::to_string(options.run.trainer.batch_size) + " images per step and rank\n");
+  if (!device.note.empty()) write("no GPU is used: " + device.note + "\n");
+  if (device.ops && ranks > 1 && world.group().backend() != "nccl")
+    write("gradients are summed through the memory of the host, which is slow: the backend is " +
+          std::string(world.group().backend()) + ", not nccl\n");
+  for (const std::string& note : options.notes) write("note: " + note + "\n");
+}
+
+/// Fits options and process to the world, and says what will be done.
+muster::examples::ChosenDevice prepare(TrainOptions& options, const muster::data::ImageData& data,
+                                       muster::World& world) {
+  const int threads = muster::examples::choose_threads(options, world);
+  muster::nn::set_threads(threads);
+  muster::train::Provenance& made = options.run.checkpoints.provenance;
+  made = {muster::train::hash_of(data), options.best_precision, threads, muster::nn::instruction_set()};
+  muster::examples::require_common_options(options, threads, world);
+  muster::examples::complete(options, world.info().size);
+  options.run.log.progress.terminal = isatty(STDOUT_FILENO) == 1;
+  muster::examples::ChosenDevice device = muster::examples::choose_device(options, world);
+  if (device.ops) made.instructions = device.name;
+  muster::examples::agree_on_precision(options, world);
+  muster::examples::compare_processors(options, world);
+  if (world.info().rank == 0) introduce(options, data, world, threads, device);
+  return device;
+}
+
+void require_stdout() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw muster::Error(muster::ErrorCode::io,
+                        "cannot write to stdout; check the disk or the reader of the pipe");
+}
+
+muster::Error out_of_memory(const TrainOptions& options) {
+  return {
+      muster::ErrorCode::out_of_memory,
+      "out of memory: this process had " + muster::train::megabytes(muster::train::peak_resident_bytes()) +
+          " of it, and got no more for steps of --batch-size " +
+          std::to_string(options.run.trainer.batch_size) +
+          "; give a smaller one (with --accumulate for the same step), start fewer ranks on this host, or "
+          "raise its limit of memory"};
+}
+
+/// Nothing: it failed, and why was said.
+std::optional<RunEnd> train(TrainOptions options, const std::string& error_file) {
+  // These outlive an error: other ranks hear of the end of a run, or of the world, after its reason was told.
+  std::unique_ptr<muster::World> world;
+  muster::data::ImageData data;
+  muster::examples::ChosenDevice device;
+  std::optional<muster::train::Run> run;
+  const auto fail = [&](const std::exception& error) {
+    muster::examples::report(error, error_file, world.get());
+    if (world) world->group().abort(error.what());
+  };
+  try {
+    muster::WorldOptions joining;
+    joining.host_memory = !muster::examples::may_use_device(options);
+    world = muster::World::init(joining);
+    // What fails from here on is told over this connection; later it might not be had.
+    if (world->info().size > 1) (void)world->store();
+    // After the ranks have met: one whose host lacks a file can say so to the others.
+    data = load_data(options);
+    device = prepare(options, data, *world);
+    // Without checkpoints there is nothing to save: then SIGTERM ends the process at once.
+    const auto* stop =
+        options.run.checkpoints.folder.empty() ? nullptr : &muster::examples::catch_stop_signal();
+    run.emplace(options.run, data, *world, stop, write);
+    const RunEnd end = run->run();
+    if (end == RunEnd::done) require_stdout();
+    world->finalize();
+    return end;
+  } catch (const std::bad_alloc&) {
+    fail(out_of_memory(options));
+  } catch (const std::exception& error) {
+    fail(error);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  muster::examples::wait_shortly(argv);
+  const auto parsed = muster::examples::parse_train_options(argc, argv);
+  if (const auto* early = std::get_if<muster::examples::EarlyExit>(&parsed)) {
+    if (early->code != 0) return muster::examples::report_usage(early->text);
+    std::fputs(early->text.c_str(), stdout);
+    return 0;
+  }
+  const char* const error_file = std::getenv("TORCHELASTIC_ERROR_FILE");
+  const auto end = train(std::get<TrainOptions>(parsed), error_file == nullptr ? "" : error_file);
+  if (!end) return 1;
+  if (*end == RunEnd::told_to_stop) muster::examples::end_by_signal();
+  return 0;
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of muster-train by theme. Each adds its group to the parser, which writes to `options`.
+#pragma once
+
+#include "worker_sdk/trainer/program/train_options.hpp"
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace muster::examples {
+
+/// Words that stand for something else until the parser is done.
+struct Words {
+  std::string precision = "fp32";
+  std::string schedule = "constant";
+  std::string normalization = "dataset";
+  std::string compression = "none";
+  int power_sgd_rank = 2;
+  double bucket_mebibytes = 25;
+  double first_bucket_mebibytes = 1;
+  int deterministic_micro_batches = 8;
+  bool deterministic_world = false;
+  bool no_resume = false;
+  std::string config;
+};
+
+/// The same parser; what is added next stands under this heading in --help.
+CLI::App& in_group(CLI::App& app, const char* heading);
+
+void add_model_flags(CLI::App& app, TrainOptions& options, Words& words);
+void add_data_flags(CLI::App& app, TrainOptions& options, Words& words);
+void add_optimizer_flags(CLI::App& app, TrainOptions& options, Words& words);
+void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words);
+void add_run_flags(CLI::App& app, TrainOptions& options, Words& words);
+
+/// Puts the words to where they belong.
+void apply(const Words& words, TrainOptions& options);
+
+}  // namespace muster::examples

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/program/train_options.hpp"
+
+#include "muster/error.hpp"
+#include "rendezvous/support/nearest_name.hpp"
+#include "worker_sdk/trainer/program/config_file.hpp"
+#include "worker_sdk/trainer/program/flag_rules.hpp"
+#include "worker_sdk/trainer/program/train_flags.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+
+namespace muster::examples {
+namespace {
+
+constexpr const char* kDescription =
+    "Trains a convolutional network on 32x32 colour images, alone or on all ranks of a job, on CPUs or "
+    "GPUs.\n"
+    "Start it alone, under 'muster run' or under torchrun; the environment says how many ranks there are.\n";
+
+constexpr const char* kFooter =
+    "\nThe same data, options, seed and number of ranks give the same parameters, bit for bit, on the same\n"
+    "number of threads and processors with the same instructions.\n"
+    "Exit codes: 0 done, 1 an error (one line on stderr), 2 a wrong command line.";
+
+/// Each flag on a line of its own, what it does wrapped below it.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool) const override {
+    std::string text = "  " + option->get_name(false, true);
+    if (option->get_items_expected() > 0) {
+      text += " X";
+      if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
+      if (option->get_required()) text += "   (required)";
+    }
+    return text + "\n" + wrapped(option->get_description());
+  }
+
+ private:
+  static std::string wrapped(const std::string& description) {
+    constexpr std::size_t kWidth = 78;
+    std::istringstream words(description);
+    std::string text;
+    std::string line = "     ";
+    for (std::string word; words >> word; line += " " + word)
+      if (line.size() + 1 + word.size() > kWidth) {
+        text += line + "\n";
+        line = "     ";
+      }
+    return text + line + "\n";
+  }
+};
+
+/// What the parser refuses is told in one line that ends with what to do.
+EarlyExit usage_error(const std::string& text) {
+  return {2, "muster-train: " + text + "; see muster-train --help\n"};
+}
+
+/// Names of all flags, without their dashes.
+std::vector<std::string> names_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& own = option->get_lnames();
+    names.insert(names.end(), own.begin(), own.end());
+  }
+  return names;
+}
+
+std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& names,
+                         const char* dashes) {
+  const std::string nearest = nearest_name(wrong, names);
+  return nearest.empty() ? "" : ", did you mean " + std::string(dashes) + nearest + "?";
+}
+
+/// The last --config of the command line, in either of its spellings.
+std::string config_of(const std::vector<std::string>& words) {
+  std::string path;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--config" && i + 1 < words.size()) path = words[i + 1];
+    if (words[i].starts_with("--config=")) path = words[i].substr(9);
+  }
+  return path;
+}
+
+/// The flags of a configuration file as words of a command line.
+std::vector<std::string> words_of(const std::string& path, const std::vector<std::string>& names) {
+  std::vector<std::string> words;
+  for (const ConfigEntry& entry : read_config(path)) {
+    if (entry.name == "config" || entry.name == "help")
+      throw Error(ErrorCode::invalid_argument, "--config " + path + ": \"" + entry.name +
+                                                   "\" belongs on the command line, not into a file");
+    if (std::find(names.begin(), names.end(), entry.name) == names.end())
+      throw Error(ErrorCode::invalid_argument, "--config " + path + ": there is no flag \"" + entry.name +
+                                                   "\"" + did_you_mean(entry.name, names, ""));
+    words.push_back("--" + entry.name + "=" + entry.value);
+  }
+  return words;
+}
+
+/// Flags that are unknown, with the nearest known ones.
+std::string unknown_flags(const std::vector<std::string>& words, const std::vector<std::string>& names) {
+  std::string text = "there is no ";
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    text += name;
+    if (name.starts_with("--")) return text + did_you_mean(name.substr(2), names, "--");
+    return text;
+  }
+  return text;
+}
+
+}  // namespace
+
+CLI::App& in_group(CLI::App& app, const char* heading) {
+  app.option_defaults()->group(heading);
+  return app;
+}
+
+std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* const* argv) {
+  TrainOptions options;
+  Words words;
+  CLI::App app(kDescription, "muster-train");
+  app.footer(kFooter);
+  app.formatter(std::make_shared<HelpFormatter>());
+  // So that the command line, which comes after the words of a configuration file, wins.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_model_flags(app, options, words);
+  add_data_flags(app, options, words);
+  add_optimizer_flags(app, options, words);
+  add_parallel_flags(app, options, words);
+  add_run_flags(app, options, words);
+  require_finite_numbers(app);
+  const std::vector<std::string> names = names_of(app);
+  try {
+    const std::vector<std::string> given(argv + 1, argv + argc);
+    const std::string config = config_of(given);
+    std::vector<std::string> all = config.empty() ? std::vector<std::string>() : words_of(config, names);
+    all.insert(all.end(), given.begin(), given.end());
+    require_values(app, all);
+    std::reverse(all.begin(), all.end());  // as the parser wants them
+    app.parse(all);
+    refuse_contradictions(app);
+    options.notes = flags_without_effect(app);
+    options.common = flags_to_agree_on(app);
+    apply(words, options);
+  } catch (const CLI::CallForHelp&) {
+    return EarlyExit{0, app.help()};
+  } catch (const CLI::ExtrasError&) {
+    return usage_error(unknown_flags(app.remaining(), names));
+  } catch (const CLI::ParseError& error) {
+    // What is said to be missing may be a flag that was misspelt.
+    if (!app.remaining().empty()) return usage_error(unknown_flags(app.remaining(), names));
+    return usage_error(error.what());
+  } catch (const Error& error) {
+    return usage_error(error.what());
+  }
+  return options;
+}
+
+}  // namespace muster::examples

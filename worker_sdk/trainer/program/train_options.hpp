@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker_sdk/trainer/loop/run.hpp"
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace muster::examples {
+
+/// What muster-train was asked to do. The defaults are those that --help shows.
+struct TrainOptions {
+  train::RunOptions run;
+  std::string data;
+  std::string device = "auto";
+  /// --precision auto: bf16 where the device that is chosen has it.
+  bool best_precision = false;
+  int threads = 0;  ///< 0: see choose_threads()
+  /// Images per step of all ranks; 0: what --batch-size and --accumulate make.
+  std::int64_t global_batch = 0;
+  std::uint64_t seed = 0;
+  /// Sentences about flags that were given and change nothing.
+  std::vector<std::string> notes;
+  /// What has to be the same on every rank, a line each.
+  std::string common;
+};
+
+/// The program is to end at once with this.
+struct EarlyExit {
+  int code = 0;  ///< 0 after --help, 2 for a usage error
+  std::string text;
+};
+
+/// Reads flags, and a file of them where --config names one: flags win.
+std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* const* argv);
+
+/// What depends on the number of ranks, and what flags say together. Throws Error (invalid_argument).
+void complete(TrainOptions& options, int ranks);
+
+}  // namespace muster::examples
