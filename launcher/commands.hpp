@@ -11,7 +11,6 @@
 namespace muster::launcher {
 
 int agent_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start);
-int branch_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start);
 int run_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start);
 int rendezvous_command(const std::vector<std::string>& arguments);
 

@@ -23,7 +23,6 @@ constexpr const char* kUsage =
     "  run          start the workers of a job, on this machine or many, watch them, end them\n"
     "  rendezvous   run a key-value store for agents of torchrun or your own programs\n"
     "  agent        what 'muster run' starts on other hosts; of no use by hand\n"
-    "  branch       the same on hosts that start others (--ssh-tree)\n"
     "  --version    print the version\n"
     "  --help       print this text; run and rendezvous have their own --help\n"
     "\n"
@@ -38,7 +37,6 @@ int dispatch(const std::vector<std::string>& arguments, const agent::SignalState
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (command == "run") return run_command(rest, at_start);
   if (command == "agent") return agent_command(rest, at_start);
-  if (command == "branch") return branch_command(rest, at_start);
   if (command == "rendezvous") return rendezvous_command(rest);
   if (command == "--help" || command == "-h" || command == "help")
     return std::fputs(kUsage, stdout) < 0 ? 1 : 0;

@@ -73,7 +73,6 @@ struct CliOptions {
   Setting<std::string> ssh_config;
   Setting<int> ssh_port;
   Setting<bool> ssh_accept_new;
-  Setting<int> ssh_tree;
   Setting<std::chrono::milliseconds> login_timeout{std::chrono::seconds(10), {}};
   // security of the peer-started form
   Setting<std::string> secret_file;

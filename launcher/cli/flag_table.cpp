@@ -135,9 +135,6 @@ constexpr auto kTable = std::to_array<Flag>({
      number<&O::ssh_port, 1, 65535>},
     {"ssh-accept-new", 0, "", kThere, kNoPet, kOwn, "Trust hosts that known_hosts does not hold yet",
      on<&O::ssh_accept_new>},
-    {"ssh-tree", 0, "K", kThere, kNoPet, kOwn,
-     "Each host starts K others, which shows it their keys; logins must work there [we start all]",
-     number<&O::ssh_tree, 2, 64>},
     {"login-timeout", 0, "SECONDS", kThere, kNoPet, kOwn,
      "From the start of ssh to the agent's answer [10; srun: 20]", seconds<&O::login_timeout, true>},
 

@@ -58,8 +58,6 @@ struct RemoteOptions {
   int ssh_port = 0;
   /// A host that is not in known_hosts is added instead of refused (--ssh-accept-new).
   bool accept_new_host_keys = false;
-  /// Hosts that one host starts, the launcher's among them; 0: the launcher starts them all.
-  int ssh_tree = 0;
   /// A host whose agent has not answered by then is given up (--login-timeout).
   std::chrono::milliseconds login_timeout{10'000};
   /// The executable there; empty: our own path, then PATH.

@@ -3,7 +3,6 @@
 
 #include "agent/core/exit_status.hpp"
 #include "launcher/hosts/placement.hpp"
-#include "launcher/start/core/start_tree.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -14,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 
 Json signals_of(const JobSpec& spec) {
   Json list = Json::array();
@@ -47,21 +46,7 @@ std::vector<NodePlan> nodes_of(const JobSpec& spec) {
   return {here};
 }
 
-/// For each node the name of the one whose host starts it; empty: the launcher does.
-std::vector<std::string> starters_of(const JobSpec& spec) {
-  std::vector<std::string> names(nodes_of(spec).size());
-  if (spec.remote.ssh_tree == 0) return names;
-  std::vector<bool> local;
-  for (const NodePlan& node : spec.nodes) local.push_back(node.local);
-  const StartTree tree(local, spec.remote.ssh_tree);
-  for (std::size_t i = 0; i < spec.nodes.size(); ++i)
-    if (tree.parent(i) != StartTree::kNobody)
-      names[i] = spec.nodes[static_cast<std::size_t>(tree.parent(i))].name;
-  return names;
-}
-
 Json placement_of(const JobSpec& spec) {
-  const std::vector<std::string> starters = starters_of(spec);
   Json nodes = Json::array();
   Json ranks = Json::array();
   for (const NodePlan& node : nodes_of(spec)) {
@@ -74,8 +59,7 @@ Json placement_of(const JobSpec& spec) {
                      {"workers", node.workers},
                      {"workers_by", node.workers_by},
                      {"first_rank", node.first_rank},
-                     {"gpus", node.gpus},
-                     {"started_from", starters[nodes.size()]}});
+                     {"gpus", node.gpus}});
     for (int i = 0; i < node.workers && node.first_rank >= 0; ++i)
       ranks.push_back(
           {{"rank", node.first_rank + i}, {"host", node.name}, {"local_rank", i}, {"gpu", gpu_of(node, i)}});
@@ -90,7 +74,6 @@ Json remote_of(const RemoteOptions& remote) {
           {"ssh_config", remote.ssh_config},
           {"ssh_port", remote.ssh_port},
           {"accept_new_host_keys", remote.accept_new_host_keys},
-          {"ssh_tree", remote.ssh_tree},
           {"remote_muster", remote.remote_muster},
           {"push", remote.push},
           {"working_directory", remote.working_directory},
@@ -114,17 +97,14 @@ std::string placement_table(const JobSpec& spec) {
   std::size_t width = 4;
   for (const NodePlan& node : spec.nodes) width = std::max(width, node.name.size());
   std::string text;
-  const std::vector<std::string> starters = starters_of(spec);
-  for (std::size_t place = 0; place < spec.nodes.size(); ++place) {
-    const NodePlan& node = spec.nodes[place];
+  for (const NodePlan& node : spec.nodes) {
     std::string gpus;
     for (int i = 0; i < node.workers; ++i) gpus += (i == 0 ? "" : ",") + std::to_string(gpu_of(node, i));
     if (node.gpus.empty()) gpus = range_text(0, node.workers);
     const std::string workers =
         node.workers > 0 ? std::to_string(node.workers) : "one for each " + node.workers_by;
     text += padded(range_text(node.first_rank, node.workers), kRanksWidth) + padded(node.name, width + 2) +
-            padded(workers, 9) + gpus + (node.local ? "  (this machine)" : "") +
-            (starters[place].empty() ? "" : "  (started from " + starters[place] + ")") + "\n";
+            padded(workers, 9) + gpus + (node.local ? "  (this machine)" : "") + "\n";
   }
   if (text.empty()) return "";
   return padded("RANKS", kRanksWidth) + padded("HOST", width + 2) + padded("WORKERS", 9) + "LOCAL GPUS\n" +

@@ -192,7 +192,6 @@ void resolve_remote(const CliOptions& options, StartForm form, RemoteOptions& re
   remote.ssh_config = options.ssh_config.value;
   remote.ssh_port = options.ssh_port.value;
   remote.accept_new_host_keys = options.ssh_accept_new.value;
-  remote.ssh_tree = options.ssh_tree.value;
   remote.login_timeout = options.login_timeout.value;
   if (form == StartForm::slurm && !options.login_timeout.given) remote.login_timeout = kSlurmLoginTimeout;
   remote.remote_muster = options.remote_muster.value;
@@ -212,10 +211,6 @@ void resolve_started(const CliOptions& options, const System& system, const Slur
   spec.nodes = place_workers(filtered(options, std::move(hosts)), wishes_of(options));
   mark_local(system, spec.nodes);
   check_node_count(options, spec);
-  if (options.ssh_tree.given && spec.form == StartForm::slurm)
-    throw UsageError(options.ssh_tree.given->quoted() +
-                     " is about logins by ssh, and these hosts are started by srun; leave it out, or give "
-                     "--slurm off");
   resolve_remote(options, spec.form, spec.remote);
   if (spec.nodes.size() > 1 || !spec.nodes.front().local) return;
   const std::string word = spec.nodes.front().workers_by;
@@ -237,10 +232,10 @@ void note_without_hosts(const CliOptions& options, ResolvedJob& job) {
     if (given) job.notices.push_back(given->source + " has no effect: " + why);
   };
   const std::string no_hosts = "no hosts were listed with --host or --hostfile";
-  for (const auto* given : {&options.remote_muster.given, &options.push.given, &options.ssh_command.given,
-                            &options.ssh_config.given, &options.ssh_port.given, &options.ssh_accept_new.given,
-                            &options.ssh_tree.given, &options.login_timeout.given, &options.map_by.given,
-                            &options.oversubscribe.given})
+  for (const auto* given :
+       {&options.remote_muster.given, &options.push.given, &options.ssh_command.given,
+        &options.ssh_config.given, &options.ssh_port.given, &options.ssh_accept_new.given,
+        &options.login_timeout.given, &options.map_by.given, &options.oversubscribe.given})
     note(*given, no_hosts);
   if (job.spec.form == StartForm::peer) return;
   for (const auto* given : {&options.interface_name.given, &options.store_proxy.given,

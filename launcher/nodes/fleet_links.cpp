@@ -280,8 +280,7 @@ void NodeFleet::State::process_ended(std::size_t index, const StartEnd& end, boo
 void NodeFleet::State::not_started(std::size_t index, const StartEnd& end) {
   const StartFailure failure = starter.explain(index, end);
   nodes[index].greet_by.reset();
-  const bool by_us = starter.tree().parent(index) == StartTree::kNobody && !trunks.contains(index);
-  if (by_us && failure.server_busy && !board.stopping() && queue->refused(index, Clock::now())) {
+  if (failure.server_busy && !board.stopping() && queue->refused(index, Clock::now())) {
     board.retrying(index, failure.cause);
     return advance();
   }
@@ -354,9 +353,7 @@ void NodeFleet::State::conclude(std::size_t index) {
     board.ended(index);
     if (index == 0) expect_the_others();
   } else if (node.instructed) {
-    HostFailure failure = how_lost(index);
-    failure.cause += below_text(index);
-    without(index, [&] { return board.lost(index, std::move(failure)); });
+    without(index, [&] { return board.lost(index, how_lost(index)); });
   } else {
     return start_failed(index, {how_lost(index).cause, "", false});
   }
@@ -385,11 +382,7 @@ HostFailure NodeFleet::State::how_lost(std::size_t index) const {
   if (failure.cause.empty() && !node.said.empty() && node.ended_at - node.said_at < kSaidAtTheEnd)
     failure.cause = node.said;
   if (!failure.cause.empty()) return failure;
-  if (!end.lost_through.empty())
-    failure.cause = "its login led through " + end.lost_through + ", which was lost";
-  else if (!end.broken.empty())
-    failure.cause = "it sent what no muster sends (" + shortened(end.broken) + ")";
-  else if (end.signal != 0)
+  if (end.signal != 0)
     failure.cause = "what led there was killed by signal " + std::to_string(end.signal);
   else if (end.exit_code == 255)
     failure.cause = node.relay_works ? "the way to it through the coordinator was lost, too"

@@ -4,14 +4,12 @@
 
 #include "agent/launcher_link.hpp"
 #include "launcher/core/job_spec.hpp"
+#include "launcher/nodes/core/line_limit.hpp"
 #include "launcher/nodes/core/node_board.hpp"
-#include "launcher/nodes/core/trunk_watch.hpp"
 #include "launcher/nodes/link_opening.hpp"
 #include "launcher/nodes/node_fleet.hpp"
-#include "launcher/start/core/line_limit.hpp"
 #include "launcher/start/core/start_queue.hpp"
 #include "launcher/start/node_connection.hpp"
-#include "launcher/tree/trunk.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -30,17 +28,13 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
   static constexpr std::chrono::seconds kSaidAtTheEnd{2};
 
   struct Node {
-    std::unique_ptr<StartConnection> connection;
+    std::unique_ptr<NodeConnection> connection;
     std::unique_ptr<LinkOpening> opening;
     std::optional<agent::LauncherLink> link;
     /// Waits for the link.
     std::vector<agent::LinkMessage> held;
     std::optional<StartEnd> process_end;
     bool link_over = true;
-    /// Started by another host when the job was ending already: nothing of it counts.
-    bool unwanted = false;
-    /// Another host has begun to start it.
-    bool begun_there = false;
     /// It sent what no muster sends: nothing of it counts any more.
     bool broken = false;
     bool said_hello = false;
@@ -69,15 +63,9 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     TimePoint ended_at{};
     /// Why the coordinator holds it for dead.
     std::string dead_reason;
-    /// It has not greeted. TimePoint::max(): another host starts it, and what leads there is watched.
+    /// It has not greeted.
     std::optional<TimePoint> greet_by;
     std::optional<TimePoint> gone_by;
-  };
-
-  /// A login to a host that starts others, and all nodes that it leads to.
-  struct Below {
-    std::unique_ptr<Trunk> trunk;
-    TrunkWatch watch;
   };
 
   State(boost::asio::any_io_executor fleet_executor, const JobSpec& fleet_job, NodeStarter& fleet_starter,
@@ -85,32 +73,9 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
 
   void start(std::map<std::size_t, StartedProcess> local);
   void start_node(std::size_t index);
-  /// A client that we have started ourselves.
-  void client_greeted(std::size_t index, const std::string& there, LinkEnds ends);
-  void client_ended(std::size_t index, const StartEnd& end, bool had_greeting);
-  void greeted(std::size_t index, const std::string& there, std::unique_ptr<agent::ByteTransport> transport,
-               std::string first_bytes);
+  void greeted(std::size_t index, const std::string& there, LinkEnds ends);
   void pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of);
-  void start_failed(std::size_t index, StartFailure failure);
-
-  // Hosts that start others (fleet_tree.cpp).
-
-  /// The host has answered: it brings up its own agent and those below it.
-  void open_trunk(std::size_t index, LinkEnds ends);
-  Trunk::Events trunk_events(std::size_t root);
-  void started_there(std::size_t root, std::size_t index);
-
-  /// Its nodes make progress: they are given more time.
-  void progress(std::size_t root) { trunks.at(root).watch.progress(Clock::now()); }
-
-  void pushed_there(std::size_t root, std::size_t index, std::uint64_t bytes, std::uint64_t of);
-  /// Those that have not answered.
-  void give_up_below(std::size_t root);
-  /// The host that was to start others could not be started itself.
-  void fail_those_below(std::size_t index);
-  /// Whom it was to start and has not, for a text.
-  std::string below_text(std::size_t index) const;
-
+  void start_failed(std::size_t index, const StartFailure& failure);
   void opening_message(std::size_t index, agent::LinkMessage message);
   void send_spec(std::size_t index);
   void open_link(std::size_t index);
@@ -165,8 +130,6 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
   boost::asio::steady_timer timer;
   std::map<std::size_t, StartedProcess> forked;
   std::vector<Node> nodes;
-  /// By the node whose host starts others.
-  std::map<std::size_t, Below> trunks;
   std::vector<agent::NodeHello> hellos;
   agent::LinkEndpoint endpoint;
   TimePoint started_at;

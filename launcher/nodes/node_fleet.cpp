@@ -56,8 +56,6 @@ void NodeFleet::State::start(std::map<std::size_t, StartedProcess> local) {
   queue.emplace(servers, StartLimits{},
                 [engine]() mutable { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
   forked = std::move(local);
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    if (starter.tree().parent(i) != StartTree::kNobody) queue->failed(i);  // others start them
   advance();
 }
 
@@ -73,14 +71,13 @@ void NodeFleet::State::start_node(std::size_t index) {
       process = starter.start(index);
     } catch (const std::exception& error) {
       queue->failed(index);
-      without(index, [&] { return board.start_failed(index, {"", error.what(), "", false}, now); });
-      return fail_those_below(index);
+      return without(index, [&] { return board.start_failed(index, {"", error.what(), "", false}, now); });
     }
   }
   NodeConnection::Events connection_events;
   const std::weak_ptr<State> weak = weak_from_this();
   connection_events.greeted = [weak, index](const std::string& there, LinkEnds ends) {
-    if (const auto self = weak.lock()) self->client_greeted(index, there, std::move(ends));
+    if (const auto self = weak.lock()) self->greeted(index, there, std::move(ends));
   };
   connection_events.pushed = [weak, index](std::uint64_t bytes, std::uint64_t of) {
     if (const auto self = weak.lock()) self->pushed(index, bytes, of);
@@ -89,7 +86,7 @@ void NodeFleet::State::start_node(std::size_t index) {
     if (const auto self = weak.lock()) self->said(index, line);
   };
   connection_events.ended = [weak, index](const StartEnd& end, bool had_greeting) {
-    if (const auto self = weak.lock()) self->client_ended(index, end, had_greeting);
+    if (const auto self = weak.lock()) self->process_ended(index, end, had_greeting);
   };
   nodes[index].greet_by =
       now +
@@ -104,15 +101,7 @@ void NodeFleet::State::pushed(std::size_t index, std::uint64_t bytes, std::uint6
   if (nodes[index].greet_by) nodes[index].greet_by = Clock::now() + kCopyLateAfter;
 }
 
-void NodeFleet::State::client_greeted(std::size_t index, const std::string& there, LinkEnds ends) {
-  if (there == version && starter.tree().is_inner(index)) return open_trunk(index, std::move(ends));
-  const int in = ends.in.release();
-  const int out = ends.out ? ends.out.release() : in;
-  greeted(index, there, agent::make_descriptor_transport(executor, in, out), std::move(ends.first_bytes));
-}
-
-void NodeFleet::State::greeted(std::size_t index, const std::string& there,
-                               std::unique_ptr<agent::ByteTransport> transport, std::string first_bytes) {
+void NodeFleet::State::greeted(std::size_t index, const std::string& there, LinkEnds ends) {
   Node& node = nodes[index];
   queue->admitted(index, Clock::now());
   node.greet_by.reset();
@@ -133,20 +122,20 @@ void NodeFleet::State::greeted(std::size_t index, const std::string& there,
     if (const auto self = weak.lock()) self->misbehaved(index, what);
   };
   node.link_over = false;
-  node.opening = std::make_unique<LinkOpening>(executor, std::move(transport), std::move(opening_events),
-                                               std::move(first_bytes));
+  const int in = ends.in.release();
+  const int out = ends.out ? ends.out.release() : in;
+  node.opening = std::make_unique<LinkOpening>(executor, agent::make_descriptor_transport(executor, in, out),
+                                               std::move(opening_events), std::move(ends.first_bytes));
   advance();
 }
 
-void NodeFleet::State::start_failed(std::size_t index, StartFailure failure) {
+void NodeFleet::State::start_failed(std::size_t index, const StartFailure& failure) {
   nodes[index].connection.reset();
   nodes[index].greet_by.reset();
   queue->failed(index);
-  failure.cause += below_text(index);
   without(index, [&] {
     return board.start_failed(index, {"", failure.cause, failure.advice, false}, Clock::now());
   });
-  fail_those_below(index);
   advance();
 }
 
@@ -154,7 +143,6 @@ void NodeFleet::State::advance() {
   const TimePoint now = Clock::now();
   if (board.stopping()) {
     queue->stop();
-    for (const auto& [index, below] : trunks) below.trunk->halt();
     if (!std::exchange(failure_said, true) && !board.failures().empty())
       asio::post(executor, [self = shared_from_this()] {
         if (self->events.failed) self->events.failed();
@@ -172,8 +160,6 @@ void NodeFleet::State::advance() {
 }
 
 void NodeFleet::State::give_up_late(TimePoint now) {
-  for (auto& [root, below] : trunks)
-    if (now >= below.watch.due()) give_up_below(root);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     Node& node = nodes[i];
     if (node.greet_by && now >= *node.greet_by) {
@@ -213,7 +199,6 @@ void NodeFleet::State::arm(TimePoint now) {
     consider(node.greet_by);
     consider(node.gone_by);
   }
-  for (const auto& [root, below] : trunks) consider(below.watch.due());
   if (!board.complete()) consider(say_waiting_at);
   timer.expires_at(due);
   timer.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
@@ -238,7 +223,6 @@ NodeFleet::~NodeFleet() {
     node.opening.reset();
     node.connection.reset();
   }
-  state_->trunks.clear();
 }
 
 void NodeFleet::start() {

@@ -40,8 +40,6 @@ class ClientStarter : public NodeStarter {
 
   const std::string& remote_command() const { return remote_.command; }
 
-  const std::string& branch_command() const { return remote_.branch_command; }
-
   const std::string& version() const { return version_; }
 
  private:

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "launcher/start/core/ssh_failure.hpp"
-#include "launcher/start/start_connection.hpp"
 #include "launcher/start/started_process.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -25,7 +24,7 @@ struct LinkEnds {
 
 /// One thread, the executor's. No callback runs inside a call of this class, nor after its destruction, which
 /// kills what is left of the process.
-class NodeConnection : public StartConnection {
+class NodeConnection {
  public:
   struct Events {
     /// The agent has greeted. Its version is checked by the receiver.
@@ -42,14 +41,16 @@ class NodeConnection : public StartConnection {
   /// `push_file`: what to send if the host asks for a copy of our executable.
   NodeConnection(const boost::asio::any_io_executor& executor, StartedProcess process,
                  const std::string& push_file, Events events);
-  ~NodeConnection() override;
+  ~NodeConnection();
+  NodeConnection(const NodeConnection&) = delete;
+  NodeConnection& operator=(const NodeConnection&) = delete;
 
-  /// `ended` will say so.
-  void give_up() override;
+  /// No greeting has come in time: ends it, and `ended` will say so.
+  void give_up();
 
   /// Kills it and all processes that it started on this host. An agent on this host itself is left to its
   /// guardian.
-  void kill() override;
+  void kill();
 
  private:
   struct State;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "launcher/start/core/ssh_failure.hpp"
-#include "launcher/start/core/start_tree.hpp"
 #include "launcher/start/started_process.hpp"
 
 #include <cstddef>
@@ -34,16 +33,6 @@ class NodeStarter {
   /// Path of the executable that is sent to a host that asks for it ("\nmuster-push 1 SIZE\n" before the
   /// greeting); empty: none is.
   virtual std::string push_file() const { return {}; }
-
-  /// Who is started from where. What start() begins for an inner node is `muster branch`, which greets as an
-  /// agent does, takes branch(), and brings up this node's agent and all below it.
-  virtual const StartTree& tree() const {
-    static const StartTree none;
-    return none;
-  }
-
-  /// For an inner node.
-  virtual BranchPlan branch(std::size_t) const { return {}; }
 };
 
 }  // namespace muster::launcher

@@ -37,9 +37,6 @@ RemoteStart remote_start(const RemoteOptions& options, const std::string& versio
   try {
     program.shell_stays = shell_stays;
     start.command = remote_command(program);
-    program.command = "branch";
-    program.shell_stays = false;
-    start.branch_command = remote_command(program);
   } catch (const std::invalid_argument& error) {
     throw UsageError(std::string("--remote-muster: ") + error.what());
   }

@@ -12,14 +12,12 @@ namespace muster::launcher {
 struct RemoteStart {
   /// For the shell there; it ends by becoming `muster agent`, or runs it.
   std::string command;
-  /// The same for a host that starts others: `muster branch`.
-  std::string branch_command{};
   /// Our executable, if hosts get a copy (--push), and where it can be opened.
   PushImage image{};
   std::string push_file{};
 };
 
-/// `version` is ours; `shell_stays` as RemoteProgram has it, for agents. Throws LaunchError (usage) for a
+/// `version` is ours; `shell_stays` as RemoteProgram has it. Throws LaunchError (usage) for a
 /// --remote-muster that cannot be passed on, or an executable of ours that cannot be read for --push.
 RemoteStart remote_start(const RemoteOptions& options, const std::string& version, bool shell_stays);
 

@@ -5,8 +5,6 @@
 #include "launcher/start/client_starter.hpp"
 #include "launcher/start/core/ssh_command.hpp"
 
-#include <chrono>
-
 namespace muster::launcher {
 
 class SshStarter : public ClientStarter {
@@ -18,18 +16,11 @@ class SshStarter : public ClientStarter {
   StartFailure explain(std::size_t node, const StartEnd& end) const override;
   std::vector<std::string> arguments(std::size_t node) const override;
 
-  const StartTree& tree() const override { return tree_; }
-
-  BranchPlan branch(std::size_t node) const override;
-
  private:
   SshTarget target(std::size_t node) const;
 
   SshClient client_;
   int default_port_ = 0;
-  std::chrono::milliseconds login_timeout_;
-  bool push_ = false;
-  StartTree tree_;
 };
 
 }  // namespace muster::launcher

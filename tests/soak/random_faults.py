@@ -37,7 +37,7 @@ class Draw:
 
     def __init__(self, seed):
         chance = random.Random(seed)
-        self.flags = chance.choice(([], ["--max-restarts", "1"], ["--ssh-tree", "2"]))
+        self.flags = chance.choice(([], ["--max-restarts", "1"]))
         # While it starts, or once all work.
         self.starting = chance.random() < 0.5
         self.after_s = chance.uniform(0, 2 if self.starting else WORK_S)

@@ -25,8 +25,8 @@ std::string quoted(std::string_view path) {
 
 /// What the shell itself says of a signal ("Killed") would be taken for words of the agent.
 std::string run_script(const RemoteProgram& program) {
-  if (!program.shell_stays) return "exec \"$m\" " + program.command;
-  return "exec 3>&2 2>/dev/null; (exec \"$m\" " + program.command + " 2>&3 3>&-); exit $?";
+  if (!program.shell_stays) return "exec \"$m\" agent";
+  return "exec 3>&2 2>/dev/null; (exec \"$m\" agent 2>&3 3>&-); exit $?";
 }
 
 /// The copy is complete and runs before it gets its name, so nobody ever starts half of it.
@@ -78,7 +78,7 @@ std::string remote_command(const RemoteProgram& program) {
 }
 
 std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget& target,
-                                       const std::string& command, bool branch) {
+                                       const std::string& command) {
   check_word("host", target.host);
   if (!target.user.empty()) check_word("user", target.user);
   std::vector<std::string> arguments = client.words;
@@ -87,9 +87,7 @@ std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget&
   const bool is_ssh = file_name(arguments.front()) == "ssh";
   if (is_ssh) {
     if (!client.config_file.empty()) arguments.insert(arguments.end(), {"-F", client.config_file});
-    const bool forwards_agent =
-        branch && std::find(client.words.begin(), client.words.end(), "-A") != client.words.end();
-    arguments.insert(arguments.end(), {"-T", forwards_agent ? "-A" : "-a", "-x"});
+    arguments.insert(arguments.end(), {"-T", "-a", "-x"});
     const std::string keys = client.accept_new_host_keys ? "accept-new" : "yes";
     // After so many questions without an answer ssh waits for one more interval: 15 s in all.
     // The last lines undo what a user's configuration may say for interactive use.

@@ -37,8 +37,6 @@ struct RemoteProgram {
   std::string path;
   /// Where this launcher's own executable lies on this host.
   std::string own_path;
-  /// What runs there: "agent", or "branch".
-  std::string command = "agent";
   /// The shell stays and makes an exit code of a signal that ends it. For a client that tells only codes: ssh
   /// ends with 255 for a signal as it does when it has lost its session, and only the first means that all
   /// there is over.
@@ -51,19 +49,17 @@ struct RemoteProgram {
 /// Whether a path can be written into the remote command: every login shell must read it as it is.
 bool can_be_named(std::string_view path);
 
-/// What the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming `muster agent` or
-/// `muster branch`, or by running it.
-/// Problems are said on stderr in lines that begin with kStartMark. Throws std::invalid_argument for a path
-/// that cannot be named.
+/// What the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming `muster agent`, or by
+/// running it. Problems are said on stderr in lines that begin with kStartMark. Throws std::invalid_argument
+/// for a path that cannot be named.
 std::string remote_command(const RemoteProgram& program);
 
 inline constexpr std::string_view kStartMark = "muster-start: ";
 
-/// The client with its options, the host and the remote command. A host that starts others is a `branch`: if
-/// the user's words ask for it (-A), it may use the ssh-agent here. Throws std::invalid_argument for a host
-/// or user that the client would take for an option, or with control characters.
+/// The client with its options, the host and the remote command. Throws std::invalid_argument for a host or
+/// user that the client would take for an option, or with control characters.
 std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget& target,
-                                       const std::string& command, bool branch = false);
+                                       const std::string& command);
 
 /// Names the login server of a target: targets with the same text share its patience with strangers.
 std::string server_of(const SshTarget& target);

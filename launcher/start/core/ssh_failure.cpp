@@ -89,8 +89,6 @@ constexpr std::array kOnHost = {
     Known{"Read-only file system", "the file system there cannot be written", "check the user's home there"},
     Known{"'agent' is not a command", "muster there is of an older version",
           "install the same version on all hosts, or use --push"},
-    Known{"'branch' is not a command", "muster there is of an older version, without --ssh-tree",
-          "install the same version on all hosts, or use --push"},
     Known{"account is currently not available", "the account there has no shell",
           "use another user (user@host)"},
     Known{"could not chdir to home directory", "the home directory there cannot be entered",
@@ -185,24 +183,6 @@ StartFailure not_found(const StartEnd& end) {
 
 StartFailure explain_start(const StartEnd& end, const StartPlace& place) {
   StartFailure failure;
-  if (!end.lost_through.empty()) {
-    failure.cause = "it was to be started from " + end.lost_through + ", which does not answer any more";
-    failure.advice = "see what became of " + end.lost_through + ", or leave out --ssh-tree";
-    return failure;
-  }
-  if (!place.from.empty()) {
-    StartPlace there = place;
-    there.from.clear();
-    failure = explain_start(end, there);
-    failure.cause += " (started from " + place.from + ")";
-    failure.advice = "on " + place.from + ": " + failure.advice;
-    return failure;
-  }
-  if (!end.broken.empty()) {
-    failure.cause = "it sent what no muster sends (" + end.broken.substr(0, kQuotedBytes) + ")";
-    failure.advice = "see what runs as muster there, or leave out --ssh-tree";
-    return failure;
-  }
   const std::string by_hand = "try 'ssh " + filled("%p%t", place) + " muster --version' by hand";
   if (!end.version_there.empty()) {
     failure.cause = "muster " + end.version_there + " is installed there, here it is " + place.version_here;

@@ -20,10 +20,6 @@ struct StartEnd {
   bool too_much_junk = false;
   /// Of the greeting, if there was one: the agent is of another version.
   std::string version_there;
-  /// The node whose host was to start it is gone, or its login.
-  std::string lost_through{};
-  /// What came from the host that no muster sends, and for which its login was ended.
-  std::string broken{};
 };
 
 /// What a client's end says of the guardian that it led to: nothing, since it was killed or lost its
@@ -40,8 +36,6 @@ struct StartPlace {
   std::string target;
   int port = 0;
   std::string version_here;
-  /// The host that it is started from, if that is not the launcher's.
-  std::string from{};
   /// As SshClient has it.
   int connect_timeout_s = 8;
 };

@@ -12,16 +12,10 @@ using std::chrono::milliseconds;
 
 /// Of the login timeout, to end the others and say what failed.
 constexpr milliseconds kForTheEnd{1000};
-/// For each other login that may be under way: the host has work with all of them.
+/// For each other login that may be under way: this host has work with all of them.
 constexpr milliseconds kForEachOther{250};
 /// Of the login timeout, for all that comes after the connection.
 constexpr std::chrono::seconds kForTheLogin{2};
-/// From the moment when a host gives up a node to the word that it has.
-constexpr milliseconds kWordLateAfter{6000};
-/// Of the executable, over a slow network.
-constexpr std::chrono::minutes kForCopies{10};
-/// What clocks can hold.
-constexpr std::chrono::hours kNeverLonger{24 * 10'000};
 
 }  // namespace
 
@@ -34,18 +28,6 @@ milliseconds greeting_limit(milliseconds login_timeout, std::size_t nodes) {
 int connect_timeout_s(milliseconds login_timeout) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(login_timeout - kForTheLogin);
   return std::max(1, static_cast<int>(seconds.count()));
-}
-
-milliseconds silence_limit(milliseconds login_timeout, std::size_t width) {
-  return std::max(greeting_limit(login_timeout, width + 1), kForkLateAfter) + kWordLateAfter;
-}
-
-milliseconds tree_limit(milliseconds login_timeout, std::size_t width, std::size_t levels, bool copies) {
-  // All of a host's nodes may have the same login server, which lets in one after the other.
-  const milliseconds of_a_level =
-      static_cast<int>(width) * (silence_limit(login_timeout, width) + StartLimits{}.patience) +
-      (copies ? milliseconds(kForCopies) : milliseconds(0));
-  return std::min(static_cast<int>(levels) * of_a_level, milliseconds(kNeverLonger));
 }
 
 }  // namespace muster::launcher

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a start may take, on the launcher's host and on hosts that start others. Pure.
+// How long a start may take. Pure.
 #pragma once
 
 #include <chrono>
@@ -16,20 +16,11 @@ inline constexpr std::chrono::milliseconds kForkLateAfter{20'000};
 /// kernel hold some megabytes that are still to go over the wire.
 inline constexpr std::chrono::milliseconds kCopyLateAfter{60'000};
 
-/// From the start of a client to the agent's greeting, on a host that starts so many nodes.
+/// From the start of a client to the agent's greeting, in a job of so many nodes.
 std::chrono::milliseconds greeting_limit(std::chrono::milliseconds login_timeout, std::size_t nodes);
 
 /// What ssh has for the connection and the server's banner, in seconds: it gives up earlier than we do,
 /// because it can say why.
 int connect_timeout_s(std::chrono::milliseconds login_timeout);
-
-/// How long nothing may come of all the nodes that one login leads to, of which each host starts up to
-/// `width`: hosts there give up by themselves before.
-std::chrono::milliseconds silence_limit(std::chrono::milliseconds login_timeout, std::size_t width);
-
-/// How long all these starts may take together, `levels` of hosts below one another, whatever is said of
-/// them. `copies`: hosts may ask for one.
-std::chrono::milliseconds tree_limit(std::chrono::milliseconds login_timeout, std::size_t width,
-                                     std::size_t levels, bool copies);
 
 }  // namespace muster::launcher

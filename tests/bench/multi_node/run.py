@@ -24,7 +24,6 @@ STAMPS = f"{SHARED}/stamps"
 WORKER = f"echo $EPOCHREALTIME > {STAMPS}/$HOSTNAME.$$"
 SSH = ["ssh", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
 LIMIT_S = 120
-TREE_WIDTH = 4
 
 
 class Bed:
@@ -83,8 +82,6 @@ def verdict(value, goal):
 def measure_all(bed, rounds):
     """{name: [(first worker, last worker, end)]}, all tools in turn in every round."""
     tools = {"ssh": lambda: bed.measure(bed.bare("true"), stamped=False), "muster": lambda: bed.measure([bed.muster])}
-    if len(bed.names) > TREE_WIDTH:
-        tools["tree"] = lambda: bed.measure([[*bed.muster[:2], "--ssh-tree", str(TREE_WIDTH), *bed.muster[2:]]])
     if shutil.which("mpirun", path=SEARCH_PATH):
         tools["mpirun"] = lambda: bed.measure([bed.mpirun])
     for tool in tools.values():  # once unmeasured: programs and keys are in memory afterwards
@@ -109,9 +106,6 @@ def table(count, times):
     ours = median["muster"][0]
     print(f"| `ssh HOST true`, {count} at once, till all ended | | | {seconds([row[2] for row in times['ssh']])} | "
           f"{verdict(ours / median['ssh'][2], 1.1)} |")
-    if "tree" in median:
-        first, last, end = (seconds(column) for column in zip(*times["tree"]))
-        print(f"| `muster run -H --ssh-tree {TREE_WIDTH}` | {first} | {last} | {end} | {ours / median['tree'][0]:.3g} |")
     if "mpirun" in median:
         first, last, end = (seconds(column) for column in zip(*times["mpirun"]))
         print(f"| `mpirun -H` | {first} | {last} | {end} | {verdict(ours / median['mpirun'][0], 1)} |")

@@ -42,7 +42,7 @@ class InDirectory(unittest.TestCase):
 class DryRun(InDirectory):
     def test_it_prints_the_job_and_makes_nothing(self):
         job = dry_run("--nproc-per-node", "11", "--tee", "0:3,10:1", "--log-dir", "logs", "true", "x", cwd=self.directory)
-        self.assertEqual((job["schema"], job["version"]), ("muster.job", 1))
+        self.assertEqual((job["schema"], job["version"]), ("muster.job", 2))
         self.assertEqual(job["agent"]["workers"], 11)
         self.assertEqual(job["agent"]["command"], ["true", "x"])
         self.assertEqual(job["agent"]["output"]["tee"]["by_rank"], [[0, 3], [10, 1]])

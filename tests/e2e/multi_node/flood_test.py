@@ -126,5 +126,20 @@ def four_hosts_flood_a_slow_reader():
         print(f"{reader.bytes / 1e6:.1f} MB; end {end_s:.2f} s after the second Ctrl-C, at most {most} kB")
 
 
+def floods_that_end():
+    """Two hosts' floods come whole to their last byte, while two other hosts speak."""
+    with Hosts(4) as hosts:
+        words = ("case $RANK in 0|2) head -c 20000000 /dev/zero | tr '\\0' x | fold -w 99;; "
+                 "*) for i in $(seq 50); do echo word $i; done;; esac")
+        job = Job(hosts, worker=["bash", "-c", words])
+        job.end(120)
+        job.expect(0)
+        for rank in (0, 2):
+            count = sum(len(line) for line in re.findall(rf"^\[{rank}\]: (x+)$", job.out, re.M))
+            check(count == 20_000_000, f"{count} bytes of rank {rank}", job.err)
+        check(all(len(re.findall(rf"^\[{rank}\]: word ", job.out, re.M)) == 50 for rank in (1, 3)), "words are missing", job.err)
+        job.nothing_left()
+
+
 if __name__ == "__main__":
-    main((four_hosts_flood, four_hosts_flood_a_slow_reader), parallel=1)
+    main((four_hosts_flood, four_hosts_flood_a_slow_reader, floods_that_end), parallel=1)

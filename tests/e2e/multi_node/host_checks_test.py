@@ -46,6 +46,8 @@ def host_checks_of_ssh():
 def unreachable():
     with Hosts(2) as hosts, hosts.silence("n01"):
         refused_start(hosts, "no answer|no route|timed out|unreachable", clock=SSH_S)
+        # What ssh is given is told as it is: less than the login timeout.
+        refused_start(hosts, "no answer within 3 s|no route|unreachable", flags=["--login-timeout", "5"], clock=3)
 
 
 def silent_banner():
@@ -105,6 +107,19 @@ def noisy_login_shell():
         job.nothing_left()
 
 
+def login_lost_while_others_start():
+    """n00 has answered and waits for its orders, which come when n01 has answered, too."""
+    with Hosts(2) as hosts:
+        hosts.start_impostor("n01", "silent")
+        job = Job(hosts)
+        job.wait_for(r"1 of 2 nodes have answered; waiting for n01", name="err")
+        hosts.run("n00", ["pkill", "-KILL", "sshd"], check=False)
+        hosts.servers.pop("n00").wait()
+        job.end()
+        job.expect(125, r"error: .*n00: .*(onnection|closed|reset|exit code 255)")
+        job.nothing_left(directories=True)
+
+
 def hosts_without_muster():
     with Hosts(2) as hosts:
         refused_start(hosts, "muster", "not found|no such|missing", flags=["--remote-muster", "/nonexistent/muster"], host="n0")
@@ -113,6 +128,17 @@ def hosts_without_muster():
         refused_start(hosts, r"0\.0\.1-other", "same version|upgrade|install", flags=["--remote-muster", "/tmp/muster-test"])
         hosts.write("n01", "/tmp/muster-test", "#!/bin/sh\necho no such licence >&2; exit 3\n", 0o755)
         refused_start(hosts, "exit code 3", "no such licence", flags=["--remote-muster", "/tmp/muster-test"])
+
+
+def pushed():
+    """Each host gets a copy, and keeps it."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, "--push", worker=["dash", "-c", "echo fine $RANK"])
+        job.end(90)
+        job.expect(0, "fine 0", "fine 1")
+        for name in hosts.names:
+            check(len(hosts.files(name, hosts.hosts[name].home + "/.cache/muster")) == 1, f"no copy on {name}", job.shown())
+        job.nothing_left()
 
 
 def wrong_directory():
@@ -203,6 +229,19 @@ def server_that_lets_in_few():
         job.nothing_left()
 
 
+def sixteen_hosts():
+    """Each rank on its host, and one login to each."""
+    with Hosts(16) as hosts:
+        job = Job(hosts, worker=["dash", "-c", "echo rank $RANK of $WORLD_SIZE on $(hostname)"])
+        job.end(90)
+        job.expect(0)
+        lines = sorted((int(rank), int(host)) for rank, host in re.findall(r"rank (\d+) of 16 on n(\d+)", job.out))
+        check(lines == [(i, i) for i in range(16)], "not each rank on its host", job.shown())
+        logins = [hosts.logins(name) for name in hosts.names]
+        check(logins == [1] * 16, f"{logins} logins", job.shown())
+        job.nothing_left()
+
+
 def no_wildcard_listener():
     """Nothing of ours listens on all addresses, and what is on the network is on n00 only."""
     with Hosts(2) as hosts:
@@ -238,6 +277,6 @@ def names_and_addresses_of_all_kinds():
 
 if __name__ == "__main__":
     main((host_checks_of_ssh, silent_banner, slow_banner, login_shell_is_slow, full_disk, login_shell_hangs, sixty_agents_on_one_sshd,
-          names_and_addresses_of_all_kinds, unreachable, server_that_lets_in_few, hosts_without_muster, wrong_directory,
-          no_wildcard_listener, noisy_login_shell, resolver_that_does_not_answer, port_taken, program_missing_on_one_host,
-          duplicate_host), parallel=7)
+          names_and_addresses_of_all_kinds, unreachable, sixteen_hosts, server_that_lets_in_few, login_lost_while_others_start,
+          hosts_without_muster, pushed, wrong_directory, no_wildcard_listener, noisy_login_shell, resolver_that_does_not_answer,
+          port_taken, program_missing_on_one_host, duplicate_host), parallel=7)

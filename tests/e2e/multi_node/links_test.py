@@ -230,6 +230,16 @@ def host_vanishes():
         kept("a host vanishes: the job has ended", 1, [took], clock=5)
 
 
+def host_dies():
+    """Its kernel still says that everything there has ended."""
+    with Hosts(2) as hosts:
+        job = Job(hosts).ready(2)
+        hosts.kill_host("n01", silent=False)
+        job.end()
+        job.expect(125, "n01")
+        job.nothing_left(directories=True)
+
+
 def host_of_the_coordinator_vanishes():
     """F24 without a second store: a clear end, all hosts cleaned."""
     with Hosts(3) as hosts:
@@ -330,5 +340,5 @@ if __name__ == "__main__":
     # The longest first: at the end nobody waits for it alone.
     main((host_cut_off, host_cut_off_one_way, ssh_cut_at_the_end, launcher_loses_the_coordinator_only, ssh_cut_after_the_start,
           launcher_cut_off, flapping_link, loss, host_of_the_coordinator_vanishes, ssh_cut_and_healed, ssh_client_killed, slow_link,
-          ssh_reset_after_the_start, connections_reset, host_vanishes, only_host_without_its_ssh, control_reset_beside_the_store,
+          ssh_reset_after_the_start, connections_reset, host_vanishes, host_dies, only_host_without_its_ssh, control_reset_beside_the_store,
           control_reset_that_carries_the_store, loss_while_it_starts), parallel=9)

@@ -209,52 +209,6 @@ def counts_wrongly():
     time.sleep(3)
 
 
-def branch_begins():
-    """h1 has been told whom to start; another host waits for its orders."""
-    greet()
-    if "h1" not in sys.argv:
-        hello()
-        time.sleep(60)
-    (length,) = struct.unpack(">I", sys.stdin.buffer.read(4))
-    sys.stdin.buffer.read(length)
-
-
-def branch_frame(kind, node, body=b""):
-    payload = struct.pack(">BIQ", kind, node, 0) + body
-    OUT.write(struct.pack(">I", len(payload)) + payload)
-
-
-def branch_sends_what_a_launcher_sends():
-    branch_begins()
-    for _ in range(5000):
-        branch_frame(3, 0)
-    OUT.flush()
-    time.sleep(60)
-
-
-def branch_speaks_for_a_host_that_is_not_below_it():
-    branch_begins()
-    for _ in range(5000):
-        branch_frame(9, 1, RAW)
-    OUT.flush()
-    time.sleep(60)
-
-
-def branch_sends_no_frame():
-    branch_begins()
-    for _ in range(5000):
-        OUT.write(struct.pack(">I", 3) + b"\xff\xff\xff")
-    OUT.flush()
-    time.sleep(60)
-
-
-def branch_ends_its_host_in_no_json():
-    branch_begins()
-    branch_frame(11, 0, RAW)
-    OUT.flush()
-    time.sleep(60)
-
-
 if __name__ == "__main__":
     try:
         globals()[sys.argv[1]]()

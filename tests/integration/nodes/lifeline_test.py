@@ -1,13 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a job of two nodes whose ssh is cut, or whose launcher is killed. The launcher is real, ssh is not."""
+"""What becomes of a job of two nodes whose ssh is cut or says too much, or whose launcher is killed. The launcher is real, ssh is
+not: all hosts are this machine."""
 
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 import unittest
+import uuid
 
-from false_hosts import LIMIT_S, FalseHosts, wait_until
+from node_link import LIMIT_S, MUSTER, processes_with, wait_until
+
+FALSE_SSH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "false_ssh.py")
 
 
-class Lifeline(FalseHosts):
+class Lifeline(unittest.TestCase):
+    """A case starts one job, or several one after the other."""
+
+    def start(self, shell, **more):
+        """One worker on each host, a shell. `more`: environment."""
+        self.mark = uuid.uuid4().hex
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        wrapper = os.path.join(self.folder.name, "ssh")
+        with open(wrapper, "w") as file:
+            file.write('#!/bin/sh\nexec %s %s "$@"\n' % (sys.executable, FALSE_SSH))
+        os.chmod(wrapper, 0o755)
+        environment = dict(os.environ, MUSTER_TEST_MARK=self.mark, FALSE_SSH_DIR=self.folder.name, **more)
+        command = [MUSTER, "run", "-H", "n0:1,n1:1", "--interface", "lo", "--ssh-command", wrapper, "--no-python", "sh", "-c", shell]
+        self.errors = os.path.join(self.folder.name, "errors")
+        with open(self.errors, "w") as errors:
+            self.launcher = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                             stderr=errors, text=True)
+        self.addCleanup(self.end)
+
+    def end(self):
+        self.launcher.kill()
+        for pid in processes_with(self.mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        self.launcher.communicate(timeout=LIMIT_S)
+
+    def err(self):
+        with open(self.errors) as errors:
+            return errors.read()
+
+    def moved(self, *hosts):
+        """Waits until their links lead through the coordinator."""
+        try:
+            wait_until(lambda: all(f"{host}: the connection to it was lost; going on" in self.err() for host in hosts), "moved links")
+        except AssertionError:
+            self.fail(f"not all links of {hosts} moved: {self.err()}; exit code {self.launcher.poll()}")
+
+    def cut(self, *hosts):
+        for host in hosts:
+            with open(os.path.join(self.folder.name, host)) as file:
+                os.kill(int(file.read()), signal.SIGKILL)
+
+    def read_until(self, *texts):
+        """Lines of stdout until each of `texts` was one of them."""
+        lines = []
+        while not set(texts) <= set(lines):
+            line = self.launcher.stdout.readline()
+            self.assertTrue(line, (lines, texts))
+            lines.append(line.rstrip("\n"))
+        return lines
+
+    def nothing_is_left(self, seconds):
+        try:
+            wait_until(lambda: not processes_with(self.mark), "the end", seconds)
+        except AssertionError:
+            self.fail("left: %r" % processes_with(self.mark))
+
     def test_the_job_goes_on_when_ssh_is_cut(self):
         for hosts in (("n1",), ("n0", "n1")):
             self.start("echo begin; read line < $FALSE_SSH_DIR/go.$RANK; echo middle; seq 2000; echo end")
@@ -53,6 +120,14 @@ class Lifeline(FalseHosts):
         self.assertEqual(self.launcher.returncode, 5, err)
         self.assertIn("rank 1", err)
         self.assertIn("the cause", err)
+        self.nothing_is_left(10)
+
+    def test_what_a_login_says_is_bounded(self):
+        self.start("echo fine", FALSE_SSH_NOISY="n1")
+        self.launcher.communicate(timeout=LIMIT_S)
+        self.assertEqual(self.launcher.returncode, 0, self.err())
+        self.assertRegex(self.err(), r"n1: \d{4} more lines of it were left out \(100 in 10 s are shown\)")
+        self.assertLess(self.err().count("noise"), 300)
         self.nothing_is_left(10)
 
     def test_everything_ends_when_the_launcher_is_killed(self):

@@ -102,7 +102,6 @@ const std::vector<Row>& rows() {
       {"ssh-config", "config", [](const O& o) { return o.ssh_config.value == "config"; }},
       {"ssh-port", "2222", [](const O& o) { return o.ssh_port.value == 2222; }},
       {"ssh-accept-new", "", [](const O& o) { return o.ssh_accept_new.value; }},
-      {"ssh-tree", "4", [](const O& o) { return o.ssh_tree.value == 4; }},
       {"login-timeout", "2.5", [](const O& o) { return o.login_timeout.value.count() == 2500; }},
       {"interface", "eth1", [](const O& o) { return o.interface_name.value == "eth1"; }},
       {"store-proxy", "", [](const O& o) { return o.store_proxy.value; }},
@@ -227,8 +226,6 @@ TEST_CASE("Flags of mpirun: -H, -n, -np and -x, of which lists add up") {
   CHECK(parse({"-n4", "x"}).np.value == 4);
   CHECK(parse({"--np=4", "x"}).np.value == 4);
   CHECK(error_of({"-np"}).find("-np needs a value") == 0);
-  for (const char* width : {"0", "1", "65", "-2"})
-    CHECK(error_of({"--ssh-tree", width, "x"}).find("--ssh-tree=") == 0);
   CHECK(error_of({"-n", "0", "x"}).find("--np=0 is out of range") == 0);
 }
 

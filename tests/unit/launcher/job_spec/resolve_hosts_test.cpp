@@ -216,7 +216,6 @@ TEST_CASE("The rank that reads our stdin is one of the job") {
 }
 
 TEST_CASE("Flags about hosts without any are said to have no effect") {
-  CHECK(resolve({"--ssh-tree=2"}).notices.front().find("--ssh-tree has no effect: no hosts") == 0);
   const auto notices = resolve({"--ssh-port=2222", "--store-proxy"}).notices;
   REQUIRE(notices.size() == 2);
   CHECK(notices[0] == "--ssh-port has no effect: no hosts were listed with --host or --hostfile");
@@ -229,13 +228,12 @@ TEST_CASE("Flags about hosts without any are said to have no effect") {
 TEST_CASE("SSH's own flags") {
   const RemoteOptions remote =
       resolve({"-H", "n0,n1", "--ssh-command=ssh -v", "--ssh-config=c", "--ssh-port=2222", "--ssh-accept-new",
-               "--ssh-tree=4", "--remote-muster=/opt/muster", "--push", "--login-timeout=30"})
+               "--remote-muster=/opt/muster", "--push", "--login-timeout=30"})
           .spec.remote;
   CHECK(remote.ssh_command == Arguments{"ssh", "-v"});
   CHECK(remote.ssh_config == "c");
   CHECK(remote.ssh_port == 2222);
   CHECK(remote.accept_new_host_keys);
-  CHECK(remote.ssh_tree == 4);
   CHECK(remote.remote_muster == "/opt/muster");
   CHECK(remote.push);
   CHECK(remote.login_timeout == std::chrono::seconds(30));
@@ -263,7 +261,6 @@ TEST_CASE("Inside an allocation of Slurm its nodes, tasks and GPUs are found") {
   CHECK(resolve({"--nnodes=1"}, allocation()).spec.form == StartForm::local);
   CHECK(resolve({"--nnodes=3"}, allocation()).spec.form == StartForm::slurm);
   CHECK(contains(error_of({"--nnodes=2"}, allocation()), "--nnodes=2, but 3 hosts have workers"));
-  CHECK(contains(error_of({"--ssh-tree=2"}, allocation()), "these hosts are started by srun"));
   CHECK(resolve({"-H", "n1,n2"}, allocation()).spec.form == StartForm::ssh);
   CHECK(resolve({"-H", "n1,n2", "--slurm=on"}, allocation()).spec.form == StartForm::slurm);
   CHECK(contains(error_of({"--slurm=on"}), "--slurm=on: this is no job of Slurm"));
@@ -305,9 +302,6 @@ TEST_CASE("The dry run shows rank, host, local rank and GPU") {
         "RANKS         HOST   WORKERS  LOCAL GPUS\n"
         "0-1           n0     2        1,3\n"
         "2-3           node7  2        0-1  (this machine)\n");
-  const JobSpec tree = resolve({"-H", "n0,node7,n2,n3", "--ssh-tree=2"}).spec;
-  CHECK(contains(placement_table(tree), "3             n3     1        0  (started from n0)\n"));
-  CHECK(contains(to_json(tree), R"("started_from": "n0")"));
   CHECK(placement_table(resolve({}).spec).empty());
   CHECK(contains(placement_table(resolve({"-H", "n0,n1", "--nproc-per-node=gpu"}).spec),
                  "?             n1    one for each gpu"));

@@ -287,7 +287,7 @@ TEST_CASE("The agent's part of a dry run reads back as the agent's spec") {
                            .spec;
   const std::string text = to_json(spec);
   CHECK(contains(text, "\"schema\": \"muster.job\""));
-  CHECK(contains(text, "\"version\": 1"));
+  CHECK(contains(text, "\"version\": 2"));
   const std::string agent = muster::agent::to_json(spec.agent);
   CHECK(muster::agent::to_json(muster::agent::agent_spec_from_json(agent)) == agent);
 }

@@ -131,19 +131,3 @@ TEST_CASE("What nobody has seen before is quoted, its last line and not more") {
   StartEnd silent;
   CHECK(has(explain(silent).cause, "exit code 0 before the agent answered"));
 }
-
-TEST_CASE("A login from another host than ours says so, and where to look") {
-  StartEnd end;
-  end.exit_code = 255;
-  end.errors = "ssh: connect to host n07 port 22: Connection refused\r\n";
-  StartPlace place;
-  place.target = "n07";
-  place.from = "n01";
-  CHECK(explain_start(end, place).cause == "ssh: connection refused (started from n01)");
-  CHECK(has(explain_start(end, place).advice, "on n01: check that sshd runs there"));
-  end.errors = "kex_exchange_identification: Connection closed by remote host\r\n";
-  CHECK(explain_start(end, place).server_busy);
-  end.lost_through = "n01";
-  CHECK(explain_start(end, place).cause == "it was to be started from n01, which does not answer any more");
-  CHECK_FALSE(explain_start(end, place).server_busy);
-}

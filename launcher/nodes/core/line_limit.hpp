@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many lines one node may put into somebody's log.
+// How many lines one node may put into the launcher's log.
 #pragma once
 
 #include <chrono>
@@ -7,16 +7,13 @@
 
 namespace muster::launcher {
 
-/// kLines, or as many as it is told, in each stretch of kStretch, which begins with a line; what is over is
-/// counted. Pure.
+/// kLines in each stretch of kStretch, which begins with a line; what is over is counted. Pure.
 class LineLimit {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
   static constexpr std::size_t kLines = 100;
   static constexpr std::chrono::seconds kStretch{10};
-
-  explicit LineLimit(std::size_t lines = kLines) : lines_(lines) {}
 
   /// Whether a line may be shown now. Otherwise it counts as left out.
   bool admit(TimePoint now) {
@@ -25,16 +22,13 @@ class LineLimit {
       begin_ = now;
       shown_ = 0;
     }
-    if (shown_ < lines_) {
+    if (shown_ < kLines) {
       ++shown_;
       return true;
     }
     ++left_out_;
     return false;
   }
-
-  /// One more that is not shown, for another reason.
-  void leave_out() { ++left_out_; }
 
   /// Lines left out since the last call, if they are to be told now: the stretch is over, or `at_the_end`.
   std::size_t take_left_out(TimePoint now, bool at_the_end) {
@@ -45,7 +39,6 @@ class LineLimit {
   }
 
  private:
-  std::size_t lines_;
   TimePoint begin_{};
   bool begun_ = false;
   std::size_t shown_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/start/core/line_limit.hpp"
+#include "launcher/nodes/core/line_limit.hpp"
 
 #include "catch.hpp"
 
@@ -17,22 +17,6 @@ TEST_CASE("a node's lines are shown up to the limit, and what is left out is cou
   CHECK(limit.take_left_out(later, false) == 1000 - LineLimit::kLines);
   CHECK(limit.take_left_out(later, false) == 0);
   CHECK(limit.admit(later));
-}
-
-TEST_CASE("lines that are left out for another reason are counted, too") {
-  const LineLimit::TimePoint begin{};
-  LineLimit limit;
-  limit.leave_out();
-  limit.leave_out();
-  CHECK(limit.admit(begin));
-  CHECK(limit.take_left_out(begin, true) == 2);
-}
-
-TEST_CASE("a limit of its own") {
-  const LineLimit::TimePoint begin{};
-  LineLimit limit(1);
-  CHECK(limit.admit(begin));
-  CHECK_FALSE(limit.admit(begin));
 }
 
 TEST_CASE("at the end the count is told at once") {
