@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Time from the command to the workers on 2 and 16 hosts, beside bare ssh, mpirun and torchrun. Prints Markdown.
+"""Time from the command to the workers on 2, 16 and 64 hosts, beside bare ssh, mpirun and torchrun. Prints Markdown.
 
 The hosts are namespaces of this machine, each with an sshd of its own (tests/support/hosts.py), so all logins share its cores.
 
@@ -8,6 +8,7 @@ usage: run.py --bin DIR --torch-python FILE [--hosts N,...] [--rounds N]
 """
 import argparse
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -71,6 +72,17 @@ class Bed:
         return (min(stamps), max(stamps), end) if stamped else (end, end, end)
 
 
+def processor_seconds(action):
+    """What the processes that `action` starts and waits for take, and those that these wait for: the logins of a launcher, not its hosts."""
+    def used():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    before = used()
+    action()
+    return used() - before
+
+
 def seconds(values):
     return f"{statistics.median(values):.3f} s ({min(values):.3f} to {max(values):.3f})"
 
@@ -119,14 +131,17 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     parser.add_argument("--torch-python", required=True)
-    parser.add_argument("--hosts", default="2,16")
+    parser.add_argument("--hosts", default="2,16,64")
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     for count in map(int, arguments.hosts.split(",")):
-        rounds = arguments.rounds if count <= 2 else max(3, arguments.rounds // 2)
+        rounds = arguments.rounds if count <= 2 else max(3, arguments.rounds // (2 if count <= 16 else 5))
         try:
             with Hosts(count, keep=[arguments.bin]) as hosts:
-                table(count, measure_all(Bed(hosts, arguments), rounds))
+                bed = Bed(hosts, arguments)
+                table(count, measure_all(bed, rounds))
+                used = statistics.median(processor_seconds(lambda: bed.measure([bed.muster])) for _ in range(3))
+                print(f"On its own host `muster run` takes {used / count * 1e3:.1f} ms of processor time for each host, its `ssh` included.\n")
         except Unavailable as error:
             print(f"multi_node: not measured: {error}", file=sys.stderr)
             return 1
