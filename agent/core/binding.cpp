@@ -195,16 +195,4 @@ BindingPlan plan_binding(const Topology& topology, const BindingWish& wish) {
   return Planner(topology, wish).run();
 }
 
-std::string cpu_list(const std::vector<int>& cpus) {
-  std::string text;
-  for (std::size_t i = 0; i < cpus.size();) {
-    std::size_t last = i;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(cpus[i]);
-    if (last > i) text += "-" + std::to_string(cpus[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
 }  // namespace muster::agent

@@ -50,7 +50,4 @@ struct BindingPlan {
 /// divided among the workers whose GPUs are there; core-complex: each of these has its own last-level cache.
 BindingPlan plan_binding(const Topology& topology, const BindingWish& wish);
 
-/// "0-3,8": CPUs as taskset and the kernel write them.
-std::string cpu_list(const std::vector<int>& cpus);
-
 }  // namespace muster::agent

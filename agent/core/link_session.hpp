@@ -49,9 +49,6 @@ class LinkSession {
   /// payload that is the first to write on the new one.
   std::string moved();
 
-  /// Everything sent has been received by the other side.
-  bool all_acknowledged() const { return kept_.empty(); }
-
   std::uint64_t received() const { return received_; }
 
   /// Numbered messages that send() has taken, and how many of them the other side has.

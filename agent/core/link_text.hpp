@@ -14,8 +14,6 @@ namespace muster::agent {
 std::string link_greeting(std::string_view version);
 /// "muster-agent 1 " without a version: what to look for.
 inline constexpr std::string_view kLinkGreetingStart = "\nmuster-agent 1 ";
-/// Bytes that may come before the greeting.
-inline constexpr std::size_t kLinkNoiseMax = std::size_t{64} << 10;
 
 /// What a node says of itself.
 struct NodeHello {

@@ -64,11 +64,6 @@ struct JobSpec {
   std::string report_file;
   /// The launcher's own TORCHELASTIC_ERROR_FILE: the root cause's error file is copied there. Empty: nowhere.
   std::string error_file_copy;
-
-  bool many_nodes() const { return nodes.size() > 1 || form == StartForm::peer; }
-
-  /// No stream goes to a file and no line gets a prefix.
-  bool plain_output() const { return !agent.output.redirects.any() && !agent.output.tee.any(); }
 };
 
 }  // namespace muster::launcher

@@ -48,10 +48,6 @@ std::optional<Membership::Refusal> Membership::in_use(const Member& other, const
                                       : "; give each node its own name, or end the other one")};
 }
 
-void Membership::heard(SessionId session, TimePoint now) {
-  if (Member* member = find(session)) member->last_seen = now;
-}
-
 Member* Membership::find(SessionId session) {
   const auto found = members_.find(session);
   return found == members_.end() ? nullptr : &found->second;

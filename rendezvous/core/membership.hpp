@@ -67,9 +67,6 @@ class Membership {
   /// that was declared dead.
   std::optional<Refusal> admit(Member newcomer, TimePoint now);
 
-  /// Any message of a node is a sign of life.
-  void heard(SessionId session, TimePoint now);
-
   /// Null for an unknown session or name. Valid until the next change.
   Member* find(SessionId session);
   const Member* find(SessionId session) const;

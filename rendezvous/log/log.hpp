@@ -28,10 +28,6 @@ void set_log_handler(std::function<void(LogLevel, std::string_view text)> handle
 /// One line; control characters in `text` are escaped, because it may quote a peer. Any thread.
 void log(LogLevel level, std::string_view text);
 
-inline void log_debug(std::string_view text) {
-  log(LogLevel::debug, text);
-}
-
 inline void log_info(std::string_view text) {
   log(LogLevel::info, text);
 }

@@ -75,10 +75,8 @@ class CoordinatorService {
   /// Whether there is a running_store(). From any thread.
   bool has_running_store() const { return store_runs_; }
 
-  /// Sessions of nodes over the network, broken ones too; and whether the launcher has one.
+  /// Sessions of nodes over the network, broken ones too.
   std::size_t remote_nodes() const { return remote_nodes_; }
-
-  bool has_launcher() const { return coordinator_.launcher_session().has_value(); }
 
   /// This host's own agent has its connection.
   bool has_local() const { return local_newcomers_ > 0 || by_address_.count("") > 0; }

@@ -59,8 +59,4 @@ WorkerEnv worker_env_from(const Lookup& lookup) {
   return env;
 }
 
-WorkerEnv worker_env_from_process() {
-  return worker_env_from(process_environment());
-}
-
 }  // namespace muster

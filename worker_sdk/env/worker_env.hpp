@@ -57,7 +57,4 @@ std::vector<EnvironmentVariable> to_environment(
 /// Throws std::invalid_argument that names the variable when one is missing, not a number or out of range.
 WorkerEnv worker_env_from(const std::function<std::optional<std::string>(const std::string&)>& lookup);
 
-/// worker_env_from() over this process's own environment.
-WorkerEnv worker_env_from_process();
-
 }  // namespace muster

@@ -46,8 +46,6 @@ class StreamPump : public std::enable_shared_from_this<StreamPump> {
 
   bool is_paused() const { return paused_; }
 
-  bool worker_is_gone() const { return worker_is_gone_; }
-
   int fd() { return stream_.native_handle(); }
 
  private:

@@ -74,8 +74,4 @@ std::vector<std::string> texts_at_first(ProcessGroup* group, const std::string& 
   return texts;
 }
 
-std::string text_of_first(ProcessGroup* group, const std::string& mine) {
-  return group == nullptr || group->size() == 1 ? mine : text_of(*group, mine, 0);
-}
-
 }  // namespace muster::train

@@ -15,7 +15,4 @@ std::vector<std::string> all_texts(ProcessGroup* group, const std::string& mine)
 /// The texts of all ranks, on rank 0; empty elsewhere. A collective call; null: a world of one.
 std::vector<std::string> texts_at_first(ProcessGroup* group, const std::string& mine);
 
-/// Rank 0's text, on every rank.
-std::string text_of_first(ProcessGroup* group, const std::string& mine);
-
 }  // namespace muster::train

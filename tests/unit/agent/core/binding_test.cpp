@@ -2,6 +2,7 @@
 #include "agent/core/binding.hpp"
 
 #include "catch.hpp"
+#include "tests/support/cpu_list.hpp"
 
 #include <set>
 
@@ -112,10 +113,4 @@ TEST_CASE("Workers with own cores never share one, on any machine") {
           for (const int cpu : cpus) CHECK(used.insert(cpu).second);
         }
       }
-}
-
-TEST_CASE("CPU lists") {
-  CHECK(cpu_list({}).empty());
-  CHECK(cpu_list({3}) == "3");
-  CHECK(cpu_list({0, 1, 2, 8, 10, 11}) == "0-2,8,10-11");
 }

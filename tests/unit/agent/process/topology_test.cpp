@@ -3,6 +3,7 @@
 
 #include "agent/process/worker_binding.hpp"
 #include "catch.hpp"
+#include "tests/support/cpu_list.hpp"
 #include "tests/support/skip.hpp"
 
 #include <sched.h>

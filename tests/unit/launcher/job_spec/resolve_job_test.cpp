@@ -56,7 +56,8 @@ TEST_CASE("A plain job is c10d on loopback, a free port and a random id") {
   CHECK(spec.agent.first_script_argument == 3);
   CHECK(spec.agent.output.log_dir == "/tmp/muster_random-id_XXXXXX");
   CHECK(spec.agent.output.log_dir_is_temporary);
-  CHECK(spec.plain_output());
+  CHECK_FALSE(spec.agent.output.redirects.any());
+  CHECK_FALSE(spec.agent.output.tee.any());
   CHECK(spec.deadline.count() == 0);
   CHECK(spec.agent.shutdown_timeout.count() == 30000);
 }
@@ -195,7 +196,7 @@ TEST_CASE("Output flags and their variables") {
   CHECK(spec.error_file_copy == "/outer/error.json");
   CHECK(spec.agent.output.log_dir == "/scratch/muster_random-id_XXXXXX");
   CHECK(spec.agent.output.console_ranks->contains(0));
-  CHECK_FALSE(spec.plain_output());
+  CHECK(spec.agent.output.tee.any());
   CHECK(resolve({"--log-line-prefix-template=f", "true"}, system).spec.agent.output.line_prefix_template ==
         "f");
   const JobSpec kept = resolve({"--log-dir=logs", "--rdzv-id=../a b", "true"}, system).spec;

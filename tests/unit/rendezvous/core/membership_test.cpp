@@ -30,7 +30,7 @@ std::vector<NodeName> names(const std::vector<Member>& members) {
 Membership::Verdicts run(Membership& members, Milliseconds from, Milliseconds until, SessionId alive = 0) {
   Membership::Verdicts last;
   for (Milliseconds time = from; time <= until; time += 1s) {
-    if (alive != 0) members.heard(alive, at(time));
+    if (alive != 0) members.find(alive)->last_seen = at(time);
     last = members.tick(at(time));
   }
   return last;
@@ -61,7 +61,7 @@ TEST_CASE("A suspect that speaks again is said to have recovered") {
   Membership members({});
   members.admit(member(1, "a", 11), at(0ms));
   CHECK(run(members, 1s, 3s).suspect.size() == 1);
-  members.heard(1, at(3500ms));
+  members.find(1)->last_seen = at(3500ms);
   CHECK(names(members.tick(at(4s)).recovered) == std::vector<NodeName>{"a"});
   CHECK(run(members, 5s, 6s).dead.empty());
 }
