@@ -250,7 +250,7 @@ void ClientSession::close(const std::string& reason) {
   heartbeat_timer_.cancel();
   connect_timer_.cancel();
   if (greeting_) greeting_->close();
-  // What was sent last (a leave_round, a close_job) still goes out.
+  // What was sent last (a leave_round) still goes out.
   if (link_) link_->finish(reason);
 }
 

@@ -8,7 +8,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 
-#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -19,9 +18,6 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr auto kAsTuple = asio::as_tuple(asio::use_awaitable);
-
-/// The coordinator's own verdict on a barrier names who is missing, so it gets this long to arrive.
-constexpr Milliseconds kVerdictTime = std::chrono::seconds(1);
 
 TimePoint steady_now() {
   return std::chrono::steady_clock::now();
@@ -35,9 +31,8 @@ struct Call {
   const char* type;
   asio::steady_timer timer;
   bool waiting = false;
-  /// Which answer fits: that of the round, and for a barrier of the name.
+  /// Which answer fits: that of the round.
   RoundNumber round = 0;
-  std::string name;
   std::optional<Message> answer;
   std::optional<CoordinatorError> error;
 };
@@ -65,8 +60,6 @@ class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
 
   Call& leave_call() { return leave_; }
 
-  Call& barrier_call() { return barrier_; }
-
   Call& launcher_call() { return launcher_; }
 
  private:
@@ -76,7 +69,6 @@ class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
   void on(const RoundResult& result);
   void on(const Left& left);
   void on(const RoundEnd& end);
-  void on(const BarrierDone& done);
   void on(const JobClosed& closed);
   void on(const Vouch& vouch);
   void on(const LauncherState& state);
@@ -97,9 +89,8 @@ class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
   Call hello_{executor_, "hello"};
   Call join_{executor_, "join"};
   Call leave_{executor_, "leave_round"};
-  Call barrier_{executor_, "barrier_enter"};
   Call launcher_{executor_, "launcher_state"};
-  std::array<Call*, 5> calls_{&hello_, &join_, &leave_, &barrier_, &launcher_};
+  std::array<Call*, 4> calls_{&hello_, &join_, &leave_, &launcher_};
   std::string last_status_ = "the coordinator has not answered";
   bool greeted_ = false;
   std::optional<CoordinatorError> gone_;
@@ -199,14 +190,8 @@ void CoordinatorClient::Impl::on(const RoundEnd& end) {
   if (events_.round_ended) events_.round_ended(end);
 }
 
-void CoordinatorClient::Impl::on(const BarrierDone& done) {
-  if (done.round == barrier_.round && done.name == barrier_.name) answer(barrier_, done);
-}
-
 void CoordinatorClient::Impl::on(const JobClosed& closed) {
-  const std::string text = "the job is over: " + closed.reason;
-  fail(join_, Errc::job_over, text);
-  fail(barrier_, Errc::job_over, text);
+  fail(join_, Errc::job_over, "the job is over: " + closed.reason);
   if (events_.job_closed) events_.job_closed(closed);
 }
 
@@ -313,27 +298,11 @@ asio::awaitable<Left> CoordinatorClient::leave_round(LeaveRound request, TimePoi
   co_return std::get<Left>(answer);
 }
 
-asio::awaitable<void> CoordinatorClient::barrier(RoundNumber round, std::string name, TimePoint deadline) {
-  const auto impl = impl_;
-  impl->barrier_call().round = round;
-  impl->barrier_call().name = name;
-  BarrierEnter request;
-  request.round = round;
-  request.name = std::move(name);
-  request.timeout = std::max(Milliseconds(0), std::chrono::ceil<Milliseconds>(deadline - steady_now()));
-  std::optional<Message> message = std::move(request);
-  co_await Impl::perform(impl, impl->barrier_call(), std::move(message), deadline + kVerdictTime);
-}
-
 asio::awaitable<LauncherState> CoordinatorClient::launcher_state(TimePoint deadline) {
   const auto impl = impl_;
   std::optional<Message> message = LauncherState();
   const Message answer = co_await Impl::perform(impl, impl->launcher_call(), std::move(message), deadline);
   co_return std::get<LauncherState>(answer);
-}
-
-void CoordinatorClient::close_job(CloseJob request) {
-  impl_->session().send(std::move(request));
 }
 
 void CoordinatorClient::vouched(Vouched answer) {

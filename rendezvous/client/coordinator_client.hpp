@@ -88,14 +88,6 @@ class CoordinatorClient {
   /// Says that no worker of the round is alive here any more, and waits until the coordinator has noted it.
   boost::asio::awaitable<Left> leave_round(LeaveRound request, TimePoint deadline);
 
-  /// Waits until every node of `round` has entered the barrier `name`. Errc::deadline names who has not, and
-  /// comes from the coordinator at `deadline`, at most 1 s later from here; Errc::rejoin when the round ends
-  /// first.
-  boost::asio::awaitable<void> barrier(RoundNumber round, std::string name, TimePoint deadline);
-
-  /// Ends the job for every node. Does not wait.
-  void close_job(CloseJob request);
-
   /// Answers ClientEvents::vouch.
   void vouched(Vouched answer);
 

@@ -23,7 +23,7 @@ std::string title_of(const Hello& hello) {
 /// What only a node may send: the launcher is in no round.
 bool for_nodes(const Message& message) {
   return std::holds_alternative<Join>(message) || std::holds_alternative<FailRound>(message) ||
-         std::holds_alternative<LeaveRound>(message) || std::holds_alternative<BarrierEnter>(message);
+         std::holds_alternative<LeaveRound>(message);
 }
 
 }  // namespace
@@ -73,7 +73,6 @@ Effects Coordinator::on_disconnect(SessionId session, const std::string& reason,
 Effects Coordinator::on_timer(TimePoint now) {
   armed_.reset();
   judge_silence(now);
-  expire_barriers(now);
   return finish(now);
 }
 

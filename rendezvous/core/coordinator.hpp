@@ -3,7 +3,6 @@
 // coordinator_service) performs the effects in order.
 #pragma once
 
-#include "rendezvous/core/barrier.hpp"
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/core/round.hpp"
 #include "rendezvous/protocol/message.hpp"
@@ -116,9 +115,6 @@ class Coordinator {
   Effects on_store_failed(RoundNumber round, const std::string& text, TimePoint now);
   Effects on_timer(TimePoint now);
 
-  /// The forming round's number.
-  RoundNumber next_round() const { return forming_.number(); }
-
   /// The sessions of a node and of the launcher, so long as they are in (broken ones too).
   std::optional<SessionId> session_of(const NodeName& node) const;
   std::optional<SessionId> launcher_session() const;
@@ -138,8 +134,6 @@ class Coordinator {
     std::vector<Seat> seats;
     /// Nodes that may have live workers.
     std::unordered_set<NodeName> present;
-    /// The first that is not present any more: no new barrier can be passed.
-    NodeName first_gone;
     /// Nodes that have left with success and wait for what becomes of the others.
     std::unordered_set<NodeName> waiting;
     /// Judged by what the nodes say when they leave: a round that is ended for a newcomer's sake when its
@@ -147,11 +141,6 @@ class Coordinator {
     bool all_succeeded = true;
     /// What everybody was told when it ended.
     RoundEnd end;
-    std::map<std::string, Barrier> barriers;
-    /// Made for the first barrier.
-    std::shared_ptr<const BarrierMembers> barrier_members;
-    /// Not after the deadline of any of them.
-    TimePoint barrier_deadline = TimePoint::max();
   };
 
   /// A node's last leave_round, for answering a repeated one.
@@ -166,8 +155,6 @@ class Coordinator {
   void handle(Member& member, const FailRound& fail, TimePoint now);
   void handle(Member& member, const LeaveRound& leave, TimePoint now);
   void handle(Member& member, const Heartbeat& heartbeat, TimePoint now);
-  void handle(Member& member, const BarrierEnter& enter, TimePoint now);
-  void handle(Member& member, const CloseJob& close, TimePoint now);
   void handle(Member& member, const NodeState& state, TimePoint now);
   void node_ended(const NodeState& state, TimePoint now);
   void handle(Member& member, const LauncherState& request, TimePoint now);
@@ -202,10 +189,6 @@ class Coordinator {
   bool another_round(RoundEnd& end) const;
   void end_round(RoundEnd end);
   void fall_short();
-  void end_barriers(Errc code, const std::string& text);
-  Barrier* open_barrier(const Member& member, const BarrierEnter& enter, TimePoint deadline);
-  static ErrorReply left_before(const std::string& barrier, const NodeName& node);
-  void expire_barriers(TimePoint now);
   void end_job(JobClosed verdict);
   void depart(const NodeName& node);
   void abandon_opening();

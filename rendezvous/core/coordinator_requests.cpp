@@ -2,7 +2,6 @@
 // What members ask for.
 #include "rendezvous/core/coordinator.hpp"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -149,63 +148,6 @@ NextStep Coordinator::next_step(const NodeName& node, RoundOutcome outcome) {
 
 void Coordinator::handle(Member& member, const Heartbeat& heartbeat, TimePoint) {
   send(member.session, Heartbeat{heartbeat.sequence, 0});
-}
-
-void Coordinator::handle(Member& member, const BarrierEnter& enter, TimePoint now) {
-  const NodeName node = member.name;
-  if (!takes_part(node, enter.round) || active_->stage != Active::Stage::running) {
-    refuse(member.session, Errc::rejoin, "barrier_enter",
-           "round " + std::to_string(enter.round) + " is over");
-    return;
-  }
-  const TimePoint deadline = now + enter.timeout;
-  const auto found = active_->barriers.find(enter.name);
-  Barrier* barrier =
-      found == active_->barriers.end() ? open_barrier(member, enter, deadline) : &found->second;
-  if (barrier == nullptr) return;
-  barrier->shorten(deadline);
-  active_->barrier_deadline = std::min(active_->barrier_deadline, deadline);
-  if (!barrier->enter(node)) return;
-  active_->barriers.erase(enter.name);
-  for (const Seat& seat : active_->seats) send(seat.node, BarrierDone{enter.round, enter.name});
-}
-
-/// Null: refused, and the member has been told why.
-Barrier* Coordinator::open_barrier(const Member& member, const BarrierEnter& enter, TimePoint deadline) {
-  if (!active_->first_gone.empty()) {
-    send(member.session, left_before(enter.name, active_->first_gone));
-    return nullptr;
-  }
-  const auto of_member = static_cast<std::size_t>(
-      std::count_if(active_->barriers.begin(), active_->barriers.end(),
-                    [&](const auto& entry) { return entry.second.opener() == member.name; }));
-  if (of_member >= kMaxOpenBarriersPerNode || active_->barriers.size() >= kMaxOpenBarriers) {
-    refuse(member.session, Errc::mend, "barrier_enter",
-           of_member >= kMaxOpenBarriersPerNode
-               ? member.title_with_host() + " waits at " + std::to_string(of_member) +
-                     " barriers already, where others have not come; do the nodes give them the same names?"
-               : "too many barriers are open: " + std::to_string(kMaxOpenBarriers));
-    return nullptr;
-  }
-  if (!active_->barrier_members) {
-    std::vector<NodeName> names;
-    names.reserve(active_->seats.size());
-    for (const Seat& seat : active_->seats) names.push_back(seat.node);
-    active_->barrier_members = std::make_shared<const BarrierMembers>(std::move(names));
-  }
-  return &active_->barriers.emplace(enter.name, Barrier(active_->barrier_members, deadline, member.name))
-              .first->second;
-}
-
-void Coordinator::handle(Member& member, const CloseJob& close, TimePoint) {
-  JobClosed verdict;
-  verdict.reason = close.reason;
-  verdict.exit_code = close.exit_code;
-  if (member.role == Role::node) {
-    verdict.node = member.name;
-    verdict.host = member.host;
-  }
-  end_job(std::move(verdict));
 }
 
 void Coordinator::handle(Member& member, const NodeState& state, TimePoint now) {

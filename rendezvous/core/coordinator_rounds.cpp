@@ -2,7 +2,6 @@
 // The life of a round: complete, store open, running, over, gone.
 #include "rendezvous/core/coordinator.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace muster::rendezvous {
@@ -16,7 +15,7 @@ constexpr int kNewcomersToldAtOnce = 64;
 Effects Coordinator::on_store_opened(RoundNumber round, const Endpoint& endpoint, TimePoint now) {
   if (!active_ || active_->number != round || active_->stage != Active::Stage::opening) {
     effects_.emplace_back(effect::CloseStore{round});
-  } else if (job_over_ || active_->present.size() < active_->seats.size()) {
+  } else if (active_->present.size() < active_->seats.size()) {
     effects_.emplace_back(effect::CloseStore{round});
     abandon_opening();
   } else {
@@ -61,7 +60,6 @@ void Coordinator::abandon_opening() {
   const Active abandoned = std::move(*active_);
   active_.reset();
   forming_.restart(abandoned.number);
-  if (job_over_) return;
   for (const Seat& seat : abandoned.seats)
     if (abandoned.present.count(seat.node) > 0) forming_.join(seat.node, seat.request);
 }
@@ -108,7 +106,6 @@ void Coordinator::end_round(RoundEnd end) {
   // What leads to that node, the launcher need not wait for.
   const auto launcher = end.cause == RoundEndCause::node_lost ? launcher_session() : std::nullopt;
   if (launcher) send(*launcher, end);
-  end_barriers(Errc::rejoin, "round " + std::to_string(active_->number) + " is over: " + end.text);
   if (end.cause != RoundEndCause::nodes_waiting) fall_short();
 }
 
@@ -125,51 +122,10 @@ void Coordinator::fall_short() {
   active_->waiting.clear();
 }
 
-void Coordinator::end_barriers(Errc code, const std::string& text) {
-  for (const auto& [name, barrier] : active_->barriers) {
-    for (const NodeName& node : barrier.entered())
-      send(node, ErrorReply{code, "barrier_enter", "barrier '" + name + "': " + text});
-  }
-  active_->barriers.clear();
-}
-
-void Coordinator::expire_barriers(TimePoint now) {
-  if (!active_ || now < active_->barrier_deadline) return;
-  active_->barrier_deadline = TimePoint::max();
-  for (auto entry = active_->barriers.begin(); entry != active_->barriers.end();) {
-    const Barrier& barrier = entry->second;
-    if (now < barrier.deadline()) {
-      active_->barrier_deadline = std::min(active_->barrier_deadline, barrier.deadline());
-      ++entry;
-      continue;
-    }
-    const std::string text = "barrier '" + entry->first + "' of round " + std::to_string(active_->number) +
-                             ": the time is up and these nodes have not come: " + barrier.missing_text();
-    for (const NodeName& node : barrier.entered())
-      send(node, ErrorReply{Errc::deadline, "barrier_enter", text});
-    entry = active_->barriers.erase(entry);
-  }
-}
-
-ErrorReply Coordinator::left_before(const std::string& barrier, const NodeName& node) {
-  return {Errc::rejoin, "barrier_enter",
-          "barrier '" + barrier + "': node " + node + " has left the round without entering"};
-}
-
 /// No worker of the round can be alive on `node` any more.
 void Coordinator::depart(const NodeName& node) {
   active_->present.erase(node);
-  if (active_->first_gone.empty()) active_->first_gone = node;
   status_changed_ = true;
-  for (auto entry = active_->barriers.begin(); entry != active_->barriers.end();) {
-    if (!entry->second.waits_for(node)) {
-      ++entry;
-      continue;
-    }
-    const ErrorReply error = left_before(entry->first, node);
-    for (const NodeName& other : entry->second.entered()) send(other, error);
-    entry = active_->barriers.erase(entry);
-  }
   if (!active_->present.empty()) return;
   effects_.emplace_back(effect::CloseStore{active_->number});
   const Active ended = std::move(*active_);
@@ -187,11 +143,6 @@ void Coordinator::depart(const NodeName& node) {
 void Coordinator::end_job(JobClosed verdict) {
   if (job_over_) return;
   job_over_ = std::move(verdict);
-  if (active_ && active_->stage == Active::Stage::running) {
-    active_->stage = Active::Stage::over;
-    active_->all_succeeded = false;
-    active_->barriers.clear();
-  }
   for (const NodeName& node : forming_.candidates()) forming_.withdraw(node);
   for (const SessionId session : members_.sessions()) send(session, *job_over_);
   effects_.emplace_back(effect::EndJob{job_over_->reason, *job_over_});
@@ -304,7 +255,6 @@ void Coordinator::schedule() {
   };
   // Nothing forms any more once the job is over, so its clock would ring for ever.
   if (!job_over_) consider(forming_.deadline());
-  if (active_ && !active_->barriers.empty()) consider(active_->barrier_deadline);
   if (status_changed_) consider(next_status_);
   if (!next || (armed_ && *armed_ <= *next)) return;
   armed_ = next;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/core/round.hpp"
 
-#include "rendezvous/core/barrier.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
 #include <algorithm>
@@ -10,6 +9,18 @@
 #include <utility>
 
 namespace muster::rendezvous {
+
+std::string list_names(const std::vector<NodeName>& names, std::size_t total) {
+  std::string text;
+  std::size_t listed = 0;
+  for (const NodeName& name : names) {
+    if (listed == kMaxNamesInText) break;
+    if (listed++ > 0) text += ", ";
+    text += name;
+  }
+  if (total > listed) text += (listed > 0 ? " and " : "") + std::to_string(total - listed) + " more";
+  return text;
+}
 
 void Round::join(const NodeName& node, Join request) {
   const auto [entry, added] = requests_.try_emplace(node, Request{next_order_, {}});

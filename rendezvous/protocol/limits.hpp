@@ -26,7 +26,7 @@ inline constexpr std::size_t kMaxUnreadControlBytes = std::size_t{32} << 20U;
 /// JSON values in one control message and their nesting: small text must not become large memory.
 inline constexpr std::size_t kMaxJsonValues = 65536;
 inline constexpr int kMaxJsonDepth = 8;
-/// Bytes of a node name, host, address, run id or barrier name (DNS allows 253).
+/// Bytes of a node name, host, address or run id (DNS allows 253).
 inline constexpr std::size_t kMaxNameBytes = 255;
 /// Bytes of a text for people inside a message; longer ones are cut by the sender.
 inline constexpr std::size_t kMaxTextBytes = std::size_t{64} << 10U;
@@ -40,8 +40,6 @@ inline constexpr std::size_t kMaxSettings = 64;
 inline constexpr std::size_t kMaxAddresses = 64;
 /// Exit codes as shells have them.
 inline constexpr int kMaxExitCode = 255;
-/// Barriers of a round that are open at once.
-inline constexpr std::size_t kMaxOpenBarriers = 1024;
 
 // Sessions that outlive a connection, and channels inside them.
 

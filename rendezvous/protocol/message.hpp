@@ -156,7 +156,6 @@ enum class RoundEndCause {
   node_left,      ///< `node` stopped its workers on an order
   node_lost,      ///< `node` died or its connection did
   nodes_waiting,  ///< a new node wants to join and there is room
-  job_closed,     ///< the job is over
 };
 
 /// To every node of a round: stop your workers, then leave_round. To a node that waits after its success:
@@ -184,28 +183,6 @@ struct Heartbeat {
   /// As in Ack; 0: no news.
   std::uint64_t received = 0;
   bool operator==(const Heartbeat&) const = default;
-};
-
-/// Answer: BarrierDone when every node of the round has entered, or ErrorReply that names the missing.
-struct BarrierEnter {
-  RoundNumber round = 0;
-  std::string name;
-  Milliseconds timeout = std::chrono::seconds(300);
-  bool operator==(const BarrierEnter&) const = default;
-};
-
-struct BarrierDone {
-  RoundNumber round = 0;
-  std::string name;
-  bool operator==(const BarrierDone&) const = default;
-};
-
-/// Asks the coordinator to end the job for every node. Answer: JobClosed.
-struct CloseJob {
-  std::string reason;
-  /// What the job's exit code is to be; 0: whatever the asker makes of it.
-  int exit_code = 0;
-  bool operator==(const CloseJob&) const = default;
 };
 
 /// The job is over: its only verdict, the same for everybody.
@@ -308,10 +285,9 @@ struct ErrorReply {
   bool operator==(const ErrorReply&) const = default;
 };
 
-using Message =
-    std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd, Heartbeat,
-                 BarrierEnter, BarrierDone, CloseJob, JobClosed, ErrorReply, Ack, NodeState, Vouch, Vouched,
-                 LauncherState, ChannelOpen, ChannelCredit, ChannelClose>;
+using Message = std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd,
+                             Heartbeat, JobClosed, ErrorReply, Ack, NodeState, Vouch, Vouched, LauncherState,
+                             ChannelOpen, ChannelCredit, ChannelClose>;
 
 /// Whether a message counts in its session's numbering, so that it is sent again after a resumption.
 bool numbered(const Message& message);

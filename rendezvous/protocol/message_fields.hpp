@@ -36,11 +36,10 @@ inline constexpr Words<NextStep, 3> kNextSteps{
 inline constexpr Words<ChannelKind, 2> kChannelKinds{
     {{ChannelKind::store, "store"}, {ChannelKind::link, "link"}}};
 
-inline constexpr Words<RoundEndCause, 5> kCauses{{{RoundEndCause::node_failed, "node_failed"},
+inline constexpr Words<RoundEndCause, 4> kCauses{{{RoundEndCause::node_failed, "node_failed"},
                                                   {RoundEndCause::node_left, "node_left"},
                                                   {RoundEndCause::node_lost, "node_lost"},
-                                                  {RoundEndCause::nodes_waiting, "nodes_waiting"},
-                                                  {RoundEndCause::job_closed, "job_closed"}}};
+                                                  {RoundEndCause::nodes_waiting, "nodes_waiting"}}};
 
 /// Reads the fields of one message; every complaint names the type and the field.
 class Fields {

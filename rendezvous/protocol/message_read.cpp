@@ -109,19 +109,6 @@ Message heartbeat(const Fields& f) {
   return Heartbeat{f.counter("sequence"), f.counter_or_0("received")};
 }
 
-Message barrier_enter(const Fields& f) {
-  return BarrierEnter{f.integer("round", 0, kMaxInt), f.name("name"),
-                      Milliseconds(f.integer("timeout_ms", 0, kMaxInt))};
-}
-
-Message barrier_done(const Fields& f) {
-  return BarrierDone{f.integer("round", 0, kMaxInt), f.name("name")};
-}
-
-Message close_job(const Fields& f) {
-  return CloseJob{f.text("reason"), exit_code(f, 0)};
-}
-
 Message job_closed(const Fields& f) {
   JobClosed m;
   m.reason = f.text("reason");
@@ -196,9 +183,6 @@ constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", hello
                                                                  {"left", left},
                                                                  {"round_end", round_end},
                                                                  {"heartbeat", heartbeat},
-                                                                 {"barrier_enter", barrier_enter},
-                                                                 {"barrier_done", barrier_done},
-                                                                 {"close_job", close_job},
                                                                  {"job_closed", job_closed},
                                                                  {"error", error_reply},
                                                                  {"ack", ack},

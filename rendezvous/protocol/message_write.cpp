@@ -92,18 +92,6 @@ Json fields_of(const Heartbeat& m) {
   return fields;
 }
 
-Json fields_of(const BarrierEnter& m) {
-  return {{"round", m.round}, {"name", m.name}, {"timeout_ms", m.timeout.count()}};
-}
-
-Json fields_of(const BarrierDone& m) {
-  return {{"round", m.round}, {"name", m.name}};
-}
-
-Json fields_of(const CloseJob& m) {
-  return {{"reason", cut(m.reason)}, {"exit_code", m.exit_code}};
-}
-
 Json fields_of(const JobClosed& m) {
   return {{"reason", cut(m.reason)}, {"succeeded", m.succeeded}, {"exit_code", m.exit_code},
           {"node", m.node},          {"host", m.host},           {"rank", m.rank}};

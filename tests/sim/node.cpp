@@ -112,10 +112,6 @@ void Node::vanish() {
   end_life(0, timeline_.chance(50));
 }
 
-void Node::close_job() {
-  if (up_) send(CloseJob{"interrupted", 130});
-}
-
 /// The process ends: its connection too (in order, after what was sent), and its workers after `stop_ms`.
 void Node::end_life(std::int64_t stop_ms, bool come_back) {
   up_ = false;
@@ -173,8 +169,6 @@ void Node::handle(const Message& message) {
     on_end(*end);
   } else if (const auto* left = std::get_if<Left>(&message)) {
     on_left(*left);
-  } else if (std::holds_alternative<BarrierDone>(message)) {
-    if (workers_alive_ && !stopping_) stop_workers(RoundOutcome::succeeded);
   } else if (std::holds_alternative<JobClosed>(message)) {
     finished_ = true;
     stop_workers(RoundOutcome::stopped);
@@ -227,12 +221,6 @@ void Node::on_error(const ErrorReply& error) {
     timeline_.after(timeline_.random(500, 1500), [this, life = life_] {
       if (life_ == life && joining_) join();
     });
-  } else if (error.about == "barrier_enter" && workers_alive_ && !stopping_) {
-    // Another has left without the barrier, so this one can do without it too.
-    if (world_.calm())
-      stop_workers(RoundOutcome::succeeded);
-    else
-      work();
   }
 }
 
@@ -244,11 +232,7 @@ void Node::work() {
       if (timeline_.chance(80)) send(FailRound{round, "a worker of " + name_ + " failed", 3, "", 0});
       stop_workers(RoundOutcome::failed);
     } else if (world_.calm() || timeline_.chance(10)) {
-      // Some programs end without a barrier.
-      if (timeline_.chance(70))
-        send(BarrierEnter{round, "exit", Milliseconds(60000)});
-      else
-        stop_workers(RoundOutcome::succeeded);
+      stop_workers(RoundOutcome::succeeded);
     } else {
       work();
     }

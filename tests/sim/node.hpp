@@ -23,7 +23,6 @@ class Node {
   void reset_connection();
   void block(bool up, bool down, std::int64_t until_ms);
   void stop_on_order();
-  void close_job();
 
   // What comes over its wires.
   void receive(const std::shared_ptr<Wire>& wire, const Packet& packet);

@@ -24,12 +24,6 @@ void Referee::hears(const NodeName& node, const Message& message) {
     if (!has_place(node) || departed_.count(node) > 0) joined_.insert(node);
   } else if (const auto* fail = std::get_if<FailRound>(&message)) {
     disturbed_ = disturbed_ || fail->round == last_result_round_;
-  } else if (const auto* enter = std::get_if<BarrierEnter>(&message)) {
-    if (enter->round != last_result_round_ || departed_.count(node) > 0) return;
-    at_barrier_.insert(node);
-    entered_.insert(node);
-  } else if (std::holds_alternative<CloseJob>(message)) {
-    interrupted_ = true;
   }
 }
 
@@ -40,8 +34,6 @@ void Referee::tells(const NodeName& node, int workers, const Message& message) {
     round_end(node, *end);
   else if (const auto* left = std::get_if<Left>(&message))
     this->left(node, *left);
-  else if (const auto* done = std::get_if<BarrierDone>(&message))
-    barrier_done(node, *done);
   else if (const auto* error = std::get_if<ErrorReply>(&message))
     refused(node, *error);
   else if (const auto* closed = std::get_if<JobClosed>(&message))
@@ -52,7 +44,6 @@ void Referee::gone(const NodeName& node) {
   waiting_.erase(node);
   joined_.erase(node);
   expected_.erase(node);
-  at_barrier_.erase(node);
   if (!has_place(node)) return;
   departed_.insert(node);
   disturbed_ = true;
@@ -111,8 +102,6 @@ void Referee::begin_round(const RoundResult& result, const std::string& what) {
   previous_order_ = std::move(order_);
   order_.clear();
   departed_.clear();
-  at_barrier_.clear();
-  entered_.clear();
   disturbed_ = false;
   restarts_of_round_ = result.restarts;
   const bool told = last_restarts_round_ < 0 || told_[last_restarts_round_].again.has_value();
@@ -172,19 +161,8 @@ void Referee::round_end(const NodeName& node, const RoundEnd& end) {
   agree(end.round, end.again, node);
 }
 
-void Referee::barrier_done(const NodeName& node, const BarrierDone& done) {
-  if (done.round != last_result_round_) return;
-  at_barrier_.erase(node);
-  for (const NodeName& other : order_)
-    require(entered_.count(other) > 0, node + " passes the barrier of " + round_text(done.round) + ", and " +
-                                           other + " has not come to it");
-}
-
 void Referee::refused(const NodeName& node, const ErrorReply& error) {
   if (error.about == "join") joined_.erase(node);
-  if (error.about != "barrier_enter") return;
-  at_barrier_.erase(node);
-  entered_.erase(node);
 }
 
 void Referee::check_settled(int nodes, std::int64_t now_ms) {
@@ -205,14 +183,10 @@ void Referee::check_settled(int nodes, std::int64_t now_ms) {
   if (!disturbed_ && nodes_ < options_.round.max_nodes)
     require(joined_.empty(), (joined_.empty() ? "" : *joined_.begin()) + " waits though " +
                                  round_text(open_) + " has room for it");
-  for (const NodeName& node : order_)
-    if (departed_.count(node) > 0 && !at_barrier_.empty())
-      throw Violation(*at_barrier_.begin() + " waits at a barrier though " + node + " has left the round");
 }
 
 void Referee::leaves(const NodeName& node, const LeaveRound& leave) {
   if (leave.round != last_result_round_) return;
-  at_barrier_.erase(node);
   departed_.insert(node);
   disturbed_ = true;
   Told& told = told_[leave.round];
@@ -254,7 +228,7 @@ void Referee::check_verdict(const JobClosed& verdict) {
       require(outcome != told.outcomes.end() && outcome->second == RoundOutcome::succeeded,
               "the job is said to have succeeded, but " + node + " has not");
     }
-  } else if (!interrupted_ && last_end_ && last_end_->round == last_result_round_ && !last_end_->again) {
+  } else if (last_end_ && last_end_->round == last_result_round_ && !last_end_->again) {
     require(verdict.node == last_end_->node && verdict.exit_code == last_end_->exit_code,
             "the verdict names '" + verdict.node + "', but '" + last_end_->node + "' has ended " +
                 round_text(last_end_->round));

@@ -63,7 +63,6 @@ class Referee {
   void round_end(const NodeName& node, const RoundEnd& end);
   void leaves(const NodeName& node, const LeaveRound& leave);
   void left(const NodeName& node, const Left& left);
-  void barrier_done(const NodeName& node, const BarrierDone& done);
   void refused(const NodeName& node, const ErrorReply& error);
   void verdict(const JobClosed& verdict);
   void check_verdict(const JobClosed& verdict);
@@ -98,15 +97,10 @@ class Referee {
   std::optional<std::int64_t> enough_since_ms_;
   /// Told that another round follows, to which they belong, and not yet back.
   std::set<NodeName> expected_;
-  /// At the barrier of the present round; and they or those who have passed it.
-  std::set<NodeName> at_barrier_;
-  std::set<NodeName> entered_;
   /// Who has left the present round, or is gone.
   std::set<NodeName> departed_;
   /// Something has happened to the present round that may end it.
   bool disturbed_ = false;
-  /// A node or the launcher has asked for the end of the job.
-  bool interrupted_ = false;
   std::optional<RoundEnd> last_end_;
   std::optional<JobClosed> verdict_;
   bool job_ended_ = false;

@@ -44,51 +44,84 @@ int run_seeds(std::uint64_t first, std::uint64_t count, bool trace) {
   return 0;
 }
 
-/// One round and one barrier of `nodes` nodes of one rank each; every message goes through its JSON text.
-int run_scale(int nodes) {
-  CoordinatorOptions options;
-  options.run_id = "scale";
-  options.round.min_nodes = options.round.max_nodes = nodes;
-  Coordinator coordinator(options);
-  const TimePoint now{};
-  std::size_t results = 0;
-  std::size_t released = 0;
-  std::set<int> ranks;
-  const auto deliver = [&](SessionId session, const Message& message) {
-    Effects effects = coordinator.on_message(session, message_from_json(to_json(message)), now);
-    for (std::size_t i = 0; i < effects.size(); ++i) {
-      if (std::holds_alternative<effect::OpenStore>(effects[i])) {
-        for (Effect& more : coordinator.on_store_opened(0, Endpoint{"10.0.0.1", 29500}, now))
-          effects.push_back(std::move(more));
-      } else if (const auto* send = std::get_if<effect::Send>(&effects[i])) {
-        const Message received = message_from_json(to_json(send->message));
-        if (const auto* result = std::get_if<RoundResult>(&received))
-          results += ranks.insert(result->first_rank).second;
-        released += std::holds_alternative<BarrierDone>(received);
-      }
-    }
-  };
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 1; i <= nodes; ++i) {
+/// A coordinator and `nodes` nodes of one rank each; every message goes through its JSON text.
+class ScaleJob {
+ public:
+  explicit ScaleJob(int nodes) : nodes_(nodes), coordinator_(options(nodes)) {}
+
+  void say_hello() {
     Hello hello;
     hello.run_id = "scale";
-    hello.node = "n" + std::to_string(i);
-    deliver(static_cast<SessionId>(i), hello);
-    deliver(static_cast<SessionId>(i), Join{"h", "10.0.0.1", 1, 0});
+    for (int i = 1; i <= nodes_; ++i) {
+      hello.node = "n" + std::to_string(i);
+      deliver(i, hello);
+    }
   }
+
+  /// Whether all have places, and ranks of their own, in `round`.
+  bool join(RoundNumber round) {
+    ranks_.clear();
+    every(Join{"h", "10.0.0.1", 1, round});
+    return ranks_.size() == static_cast<std::size_t>(nodes_);
+  }
+
+  /// One fails and all leave.
+  void fail(RoundNumber round) {
+    deliver(1, FailRound{round, "a worker failed"});
+    every(LeaveRound{round, RoundOutcome::stopped});
+  }
+
+ private:
+  static CoordinatorOptions options(int nodes) {
+    CoordinatorOptions options;
+    options.run_id = "scale";
+    options.round.min_nodes = options.round.max_nodes = nodes;
+    return options;
+  }
+
+  void every(const Message& message) {
+    for (int i = 1; i <= nodes_; ++i) deliver(i, message);
+  }
+
+  void deliver(int session, const Message& message) {
+    perform(coordinator_.on_message(static_cast<SessionId>(session), message_from_json(to_json(message)),
+                                    TimePoint{}));
+  }
+
+  void perform(const Effects& effects) {
+    for (const Effect& effect : effects) {
+      if (const auto* open = std::get_if<effect::OpenStore>(&effect)) {
+        perform(coordinator_.on_store_opened(open->round, Endpoint{"10.0.0.1", 29500}, TimePoint{}));
+      } else if (const auto* send = std::get_if<effect::Send>(&effect)) {
+        const Message received = message_from_json(to_json(send->message));
+        if (const auto* result = std::get_if<RoundResult>(&received)) ranks_.insert(result->first_rank);
+      }
+    }
+  }
+
+  int nodes_;
+  Coordinator coordinator_;
+  std::set<int> ranks_;
+};
+
+/// All nodes join and get their places; then one fails, and all come to the next round.
+int run_scale(int nodes) {
+  ScaleJob job(nodes);
+  const auto start = std::chrono::steady_clock::now();
+  job.say_hello();
+  const bool first = job.join(0);
   const double joined = seconds_since(start);
-  const auto barrier_start = std::chrono::steady_clock::now();
-  for (int i = 1; i <= nodes; ++i)
-    deliver(static_cast<SessionId>(i), BarrierEnter{0, "exit", Milliseconds(1000)});
-  const double passed = seconds_since(barrier_start);
-  std::cout << nodes << " nodes: round " << joined << " s, barrier " << passed << " s\n";
-  const auto wanted = static_cast<std::size_t>(nodes);
-  if (results != wanted || released != wanted) {
-    std::cerr << "round_sim: " << results << " results and " << released << " released of " << nodes << '\n';
+  const auto failure = std::chrono::steady_clock::now();
+  job.fail(0);
+  const bool second = job.join(1);
+  const double restarted = seconds_since(failure);
+  std::cout << nodes << " nodes: round " << joined << " s, restart " << restarted << " s\n";
+  if (!first || !second) {
+    std::cerr << "round_sim: not every node has a place in round " << (first ? 1 : 0) << '\n';
     return 1;
   }
 #ifndef MUSTER_SANITIZED
-  if (joined >= 10.0 || passed >= 10.0) {
+  if (joined >= 10.0 || restarted >= 10.0) {
     std::cerr << "too late: ten times the goal of 1 s each was not reached\n";
     return 1;
   }

@@ -273,7 +273,7 @@ void World::inject_fault() {
       *nodes_[static_cast<std::size_t>(timeline_.random(0, static_cast<std::int64_t>(nodes_.size()) - 1))];
   if (!node.connected()) return;
   const std::int64_t until = timeline_.now_ms() + timeline_.random(300, 8000);
-  switch (timeline_.random(0, 19)) {
+  switch (timeline_.random(0, 18)) {
     case 0:
       node.crash(timeline_.chance(20));
       break;
@@ -285,18 +285,15 @@ void World::inject_fault() {
       node.stop_on_order();
       break;
     case 4:
-      if (node.role() == Role::launcher) node.close_job();
-      break;
     case 5:
-    case 6:
       node.block(true, false, until);
       break;
+    case 6:
     case 7:
-    case 8:
       node.block(false, true, until);
       break;
+    case 8:
     case 9:
-    case 10:
       node.block(true, true, until);
       break;
     default:

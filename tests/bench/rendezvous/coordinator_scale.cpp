@@ -22,14 +22,14 @@ using namespace muster::rendezvous;
 
 constexpr int kSmall = 1000;
 constexpr int kLarge = 10000;
-/// A round and a barrier of the large job: its goal, in ms.
-constexpr double kGoalMs = 50;
+/// The first round of the large job and a restart: their goal, in ms.
+constexpr double kGoalMs = 100;
 /// Cost of a phase per node at the large size, by that at the small one: 10 would be quadratic, and the
 /// caches alone make 1.5.
 constexpr double kFlat = 2;
 constexpr double kFlatOnABusyMachine = 6;
 constexpr const char* kRound = "join: hello, join, result";
-constexpr const char* kBarrier = "barrier: enter, done";
+constexpr const char* kRestart = "restart: fail, leave, join, result";
 
 using Phases = std::vector<std::pair<std::string, double>>;
 
@@ -148,10 +148,6 @@ Phases Job::run() {
     join_all(0);
     expect("round_result", nodes_);
   });
-  phase(kBarrier, [&] {
-    every(BarrierEnter{0, "exit", Milliseconds(60000)});
-    expect("barrier_done", nodes_);
-  });
   phase("heartbeats and one look at all", [&] {
     now_ += std::chrono::seconds(1);
     every(Heartbeat{1});
@@ -163,9 +159,11 @@ Phases Job::run() {
     for (int i = 1; i <= nodes_; ++i)
       take(coordinator_.on_resume(static_cast<SessionId>(i), "10.0.0.2:40000", now_));
   });
-  phase("restart: fail, leave, join, result", [&] {
-    every(FailRound{0, "a worker failed"});
-    every(LeaveRound{0, RoundOutcome::failed});
+  phase(kRestart, [&] {
+    send(1, FailRound{0, "a worker failed"});
+    expect("round_end", nodes_ - 1);
+    every(LeaveRound{0, RoundOutcome::stopped});
+    expect("left", nodes_);
     join_all(1);
     expect("round_result", nodes_);
   });
@@ -195,7 +193,7 @@ int report(int repeats, double check) {
   const Phases small = measure(kSmall, repeats);
   const Phases large = measure(kLarge, repeats);
   bool flat = true;
-  double round_and_barrier = 0;
+  double rounds_ms = 0;
   std::cout << "| phase | " << kSmall << " nodes, ms | us per node | " << kLarge
             << " nodes, ms | us per node | per node, large / small |\n|---|---|---|---|---|---|\n";
   std::cout.precision(3);
@@ -203,15 +201,14 @@ int report(int repeats, double check) {
     const auto& [what, small_ms] = small[p];
     const double large_ms = large[p].second;
     const double growth = large_ms / kLarge / (small_ms / kSmall);
-    if (what == kRound || what == kBarrier) round_and_barrier += large_ms;
+    if (what == kRound || what == kRestart) rounds_ms += large_ms;
     flat = flat && growth < (check > 1 ? kFlatOnABusyMachine : kFlat);
     std::cout << "| " << what << " | " << small_ms << " | " << small_ms * 1000 / kSmall << " | " << large_ms
               << " | " << large_ms * 1000 / kLarge << " | " << growth << " |\n";
   }
-  const bool met = round_and_barrier < kGoalMs * std::max(1.0, check);
-  std::cout << "\nround and barrier of " << kLarge << " nodes: " << round_and_barrier
-            << " ms (goal <= " << kGoalMs << ": " << (round_and_barrier <= kGoalMs ? "met" : "missed")
-            << ")\n";
+  const bool met = rounds_ms < kGoalMs * std::max(1.0, check);
+  std::cout << "\nround and restart of " << kLarge << " nodes: " << rounds_ms << " ms (goal <= " << kGoalMs
+            << ": " << (rounds_ms <= kGoalMs ? "met" : "missed") << ")\n";
   if (check == 0 || (met && flat)) return 0;
   if (!flat) std::cerr << "Missed: a node among many costs more than one among few\n";
   if (!met) std::cerr << "Missed: too late: the goal is missed by more than the check allows\n";

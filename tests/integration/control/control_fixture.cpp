@@ -44,6 +44,11 @@ std::shared_ptr<Outcome<Left>> spawn_on(asio::io_context& context, asio::awaitab
   return spawn_with_value(context, std::move(work));
 }
 
+std::shared_ptr<Outcome<LauncherState>> spawn_on(asio::io_context& context,
+                                                 asio::awaitable<LauncherState> work) {
+  return spawn_with_value(context, std::move(work));
+}
+
 std::shared_ptr<Outcome<int>> spawn_on(asio::io_context& context, asio::awaitable<void> work) {
   auto outcome = std::make_shared<Outcome<int>>();
   asio::co_spawn(context, std::move(work),
@@ -99,12 +104,6 @@ FailRound failing(RoundNumber round, const std::string& text) {
   failure.round = round;
   failure.text = text;
   return failure;
-}
-
-CloseJob closing(const std::string& reason) {
-  CloseJob request;
-  request.reason = reason;
-  return request;
 }
 
 Bench::Bench(RoundLimits limits, MembershipLimits membership) {

@@ -49,7 +49,6 @@ struct Node {
 Join join_request(int workers, RoundNumber round = 0);
 LeaveRound leaving(RoundNumber round, RoundOutcome outcome);
 FailRound failing(RoundNumber round, const std::string& text);
-CloseJob closing(const std::string& reason);
 
 /// What became of a coroutine.
 template <typename T>
@@ -64,6 +63,8 @@ struct Outcome {
 // that does it.
 std::shared_ptr<Outcome<RoundResult>> spawn_on(asio::io_context& context, asio::awaitable<RoundResult> work);
 std::shared_ptr<Outcome<Left>> spawn_on(asio::io_context& context, asio::awaitable<Left> work);
+std::shared_ptr<Outcome<LauncherState>> spawn_on(asio::io_context& context,
+                                                 asio::awaitable<LauncherState> work);
 std::shared_ptr<Outcome<int>> spawn_on(asio::io_context& context, asio::awaitable<void> work);
 
 class Bench {

@@ -115,7 +115,7 @@ TEST_CASE("The last call completes a round with the nodes that came") {
   CHECK(first->value->nodes == 1);
 }
 
-TEST_CASE("A round that too few nodes join is refused with the reason") {
+TEST_CASE("Too few nodes end the job: they hear why, and are refused from then on") {
   Bench bench(nodes(2, 2, 100ms));
   auto a = bench.node("a");
   const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
@@ -123,6 +123,11 @@ TEST_CASE("A round that too few nodes join is refused with the reason") {
   CHECK(first->code == Errc::job_over);
   CHECK(contains(first->error, "1 of 2 nodes joined"));
   CHECK(contains(first->error, "join_timeout"));
+  REQUIRE(a->closings.size() == 1);
+  CHECK(contains(a->closings[0], "1 of 2 nodes joined"));
+  const auto late = bench.spawn(a->client->join(join_request(1), in(20s)));
+  bench.run_until([&] { return late->done; });
+  CHECK(late->code == Errc::job_over);
 }
 
 TEST_CASE("A deadline of the caller ends its wait, and a place that comes later is given back") {
@@ -168,40 +173,6 @@ TEST_CASE("A store that cannot open is an error of the join, with its whole text
   bench.run_until([&] { return second->done; });
   CHECK(second->error.empty());
   CHECK(second->value->round == 0);
-}
-
-TEST_CASE("A barrier waits for every node and names the missing") {
-  Bench bench(nodes(2, 2));
-  auto a = bench.node("a");
-  auto b = bench.node("b");
-  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
-  const auto second = bench.spawn(b->client->join(join_request(1), in(20s)));
-  bench.run_until([&] { return first->done && second->done; });
-  const auto early = bench.spawn(a->client->barrier(0, "exit", in(100ms)));
-  bench.run_until([&] { return early->done; });
-  CHECK(early->code == Errc::deadline);
-  CHECK(contains(early->error, "have not come: b"));
-  const auto one = bench.spawn(a->client->barrier(0, "exit", in(20s)));
-  const auto other = bench.spawn(b->client->barrier(0, "exit", in(20s)));
-  bench.run_until([&] { return one->done && other->done; });
-  CHECK(one->error.empty());
-  CHECK(other->error.empty());
-  CHECK_FALSE(one->code.has_value());
-}
-
-TEST_CASE("Closing the job reaches every node and refuses joins") {
-  Bench bench(nodes(2, 2));
-  auto a = bench.node("a");
-  auto b = bench.node("b");
-  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
-  bench.run_until([&] { return !a->statuses.empty(); });
-  b->client->close_job(closing("interrupted by the user"));
-  bench.run_until([&] { return first->done && !b->closings.empty(); });
-  CHECK(first->code == Errc::job_over);
-  CHECK(a->closings == std::vector<std::string>{"interrupted by the user"});
-  const auto late = bench.spawn(b->client->join(join_request(1), in(20s)));
-  bench.run_until([&] { return late->done; });
-  CHECK(late->code == Errc::job_over);
 }
 
 TEST_CASE("A silent node is declared dead, a beating one is not") {

@@ -3,8 +3,6 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -30,25 +28,36 @@ class Agents {
       std::fprintf(stderr, "rendezvous_load: %s\n", error_.c_str());
       return 1;
     }
-    std::printf("{\"agents\":%d,\"joined_s\":%.3f,\"barrier_s\":%.4f,\"interrupted\":%d}\n", count_,
-                joined_s_, barrier_s_, interrupted_);
+    std::printf("{\"agents\":%d,\"joined_s\":%.3f,\"restart_s\":%.4f,\"interrupted\":%d}\n", count_,
+                joined_s_, restart_s_, interrupted_);
     return 0;
   }
 
  private:
+  struct Agent {
+    explicit Agent(asio::io_context& context) : round_ended(context, TimePoint::max()) {}
+
+    std::unique_ptr<CoordinatorClient> client;
+    /// Expires when the agent is told to stop its workers.
+    asio::steady_timer round_ended;
+  };
+
   void add(int index) {
     const std::string node = "a" + std::to_string(index);
     const std::string from = "127.1." + std::to_string(index / 250) + "." + std::to_string(1 + index % 250);
+    agents_.push_back(std::make_unique<Agent>(context_));
+    Agent& agent = *agents_.back();
     ClientEvents events;
+    events.round_ended = [&agent](const RoundEnd&) { agent.round_ended.expires_at(Clock::now()); };
     events.lost = [this, node](const std::string& reason) {
       if (error_.empty() && !leaving_) error_ = node + " lost the coordinator: " + reason;
     };
     events.interrupted = [this](const std::string&) { ++interrupted_; };
-    clients_.push_back(std::make_unique<CoordinatorClient>(
+    agent.client = std::make_unique<CoordinatorClient>(
         context_.get_executor(),
         connector(context_.get_executor(), secret_, {"127.0.0.1", port_}, node, from),
-        start_ + std::chrono::seconds(60), client_options(node), std::move(events)));
-    asio::co_spawn(context_, live(clients_.back().get(), node), [this](const std::exception_ptr& failure) {
+        start_ + std::chrono::seconds(60), client_options(node), std::move(events));
+    asio::co_spawn(context_, live(agent, node), [this](const std::exception_ptr& failure) {
       try {
         if (failure) std::rethrow_exception(failure);
       } catch (const std::exception& error) {
@@ -57,41 +66,40 @@ class Agents {
     });
   }
 
-  asio::awaitable<void> live(CoordinatorClient* client, std::string node) {
+  asio::awaitable<void> live(Agent& agent, std::string node) {
     const TimePoint deadline = start_ + std::chrono::seconds(120);
     Join request = join_request(node);
-    const RoundResult place = co_await client->join(std::move(request), deadline);
+    const RoundResult first = co_await agent.client->join(std::move(request), deadline);
+    RoundOutcome outcome = RoundOutcome::stopped;
     if (++joined_ == count_) {
       joined_s_ = seconds_since(start_);
       std::fprintf(stderr, "joined\n");
-      // All enter it when the last one has joined, as workers do.
-      barrier_start_ = Clock::now();
-      gate_.cancel();
+      // The last one to join fails at once, and the whole job begins anew.
+      restart_start_ = Clock::now();
+      outcome = RoundOutcome::failed;
+      FailRound failure;
+      failure.round = first.round;
+      failure.text = "a worker failed";
+      agent.client->fail_round(std::move(failure));
     } else {
-      co_await wait(gate_);
+      co_await wait(agent.round_ended);
     }
-    co_await client->barrier(place.round, "b", deadline);
-    if (++passed_ == count_) {
-      barrier_s_ = seconds_since(barrier_start_);
+    LeaveRound stopped = leaving(first.round, outcome);
+    co_await agent.client->leave_round(std::move(stopped), deadline);
+    Join again = join_request(node);
+    again.round = first.round + 1;
+    const RoundResult second = co_await agent.client->join(std::move(again), deadline);
+    if (++restarted_ == count_) {
+      restart_s_ = seconds_since(restart_start_);
       std::fprintf(stderr, "idle\n");
     }
     asio::steady_timer idle(context_, std::chrono::seconds(idle_s_));
     co_await wait(idle);
     if (!leaving_) std::fprintf(stderr, "leaving\n");
     leaving_ = true;
-    LeaveRound leave;
-    leave.round = place.round;
-    leave.outcome = RoundOutcome::succeeded;
-    co_await client->leave_round(leave, Clock::now() + std::chrono::seconds(30));
+    LeaveRound done = leaving(second.round, RoundOutcome::succeeded);
+    co_await agent.client->leave_round(std::move(done), Clock::now() + std::chrono::seconds(30));
     ++left_;
-  }
-
-  static asio::awaitable<void> wait(asio::steady_timer& timer) {
-    try {
-      co_await timer.async_wait(asio::use_awaitable);
-    } catch (const boost::system::system_error&) {
-      // Woken before its time.
-    }
   }
 
   const Secret& secret_;
@@ -99,15 +107,14 @@ class Agents {
   int count_;
   int idle_s_;
   asio::io_context context_{1};
-  asio::steady_timer gate_{context_, TimePoint::max()};
-  std::vector<std::unique_ptr<CoordinatorClient>> clients_;
+  std::vector<std::unique_ptr<Agent>> agents_;
   Clock::time_point start_;
-  Clock::time_point barrier_start_;
+  Clock::time_point restart_start_;
   std::string error_;
   double joined_s_ = 0;
-  double barrier_s_ = 0;
+  double restart_s_ = 0;
   int joined_ = 0;
-  int passed_ = 0;
+  int restarted_ = 0;
   int left_ = 0;
   int interrupted_ = 0;
   bool leaving_ = false;

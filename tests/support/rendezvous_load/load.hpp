@@ -5,6 +5,9 @@
 #include "rendezvous/tls/secret.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
 
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
 #include <chrono>
 #include <string>
 
@@ -45,7 +48,24 @@ inline rendezvous::Join join_request(const std::string& node) {
   return request;
 }
 
-/// `count` TLS agents from as many addresses join, pass a barrier, idle, and leave; prints one line of JSON.
+inline rendezvous::LeaveRound leaving(rendezvous::RoundNumber round, rendezvous::RoundOutcome outcome) {
+  rendezvous::LeaveRound request;
+  request.round = round;
+  request.outcome = outcome;
+  return request;
+}
+
+/// Until the timer expires or somebody cancels it.
+inline boost::asio::awaitable<void> wait(boost::asio::steady_timer& timer) {
+  try {
+    co_await timer.async_wait(boost::asio::use_awaitable);
+  } catch (const boost::system::system_error&) {
+    // Woken before its time.
+  }
+}
+
+/// `count` TLS agents from as many addresses join, join again when one has failed, idle, and leave; prints
+/// one line of JSON.
 int run_agents(const rendezvous::Secret& secret, int port, int count, int idle_s);
 
 /// One agent and a worker's store connection for `duration_s`; prints one line of JSON for each second, or,

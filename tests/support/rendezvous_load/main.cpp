@@ -27,19 +27,30 @@ namespace {
 
 using namespace rendezvous;
 
-boost::asio::awaitable<void> take_part(CoordinatorClient& client) {
-  Join request = join_request("n0");
-  const RoundResult place = co_await client.join(std::move(request), Clock::now() + std::chrono::hours(1));
-  co_await client.barrier(place.round, "b", Clock::now() + std::chrono::hours(1));
+/// In every round, until the program ends.
+boost::asio::awaitable<void> take_part(CoordinatorClient& client, boost::asio::steady_timer& round_ended) {
+  const TimePoint deadline = Clock::now() + std::chrono::hours(1);
+  for (;;) {
+    round_ended.expires_at(deadline);
+    Join request = join_request("n0");
+    const RoundResult place = co_await client.join(std::move(request), deadline);
+    co_await wait(round_ended);
+    LeaveRound leave = leaving(place.round, RoundOutcome::stopped);
+    co_await client.leave_round(std::move(leave), deadline);
+  }
 }
 
-/// The agent on the daemon's host: in the round, until the program ends.
+/// The agent on the daemon's host.
 void run_local_agent(int control_fd) {
   boost::asio::io_context context(1);
   ClientOptions options = client_options("n0");
   options.lost_after = Milliseconds(0);
   CoordinatorClient* answering = nullptr;
+  boost::asio::steady_timer round_ended(context);
   ClientEvents events;
+  events.round_ended = [&round_ended](const RoundEnd& end) {
+    if (end.again) round_ended.expires_at(Clock::now());
+  };
   events.vouch = [&answering](const Vouch& question) {
     Vouched answer;
     answer.id = question.id;
@@ -48,7 +59,7 @@ void run_local_agent(int control_fd) {
   };
   CoordinatorClient client(context.get_executor(), control_fd, options, std::move(events));
   answering = &client;
-  boost::asio::co_spawn(context, take_part(client), [](const std::exception_ptr&) {});
+  boost::asio::co_spawn(context, take_part(client, round_ended), [](const std::exception_ptr&) {});
   context.run();
 }
 
@@ -63,6 +74,7 @@ int serve(const Secret& secret, int nodes, const std::string& host) {
   EmbeddedOptions::Network network;
   network.listen_fd = listener.fd.release();
   network.job_secret = std::make_shared<const Secret>(secret.copy());
+  network.max_restarts = 1;
   options.network = std::move(network);
   std::printf("{\"port\":%d}\n", static_cast<int>(listener.address.port()));
   std::fflush(stdout);

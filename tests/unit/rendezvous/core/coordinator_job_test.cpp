@@ -313,7 +313,7 @@ TEST_CASE("While waiting, the missing are named with what the launcher knows of 
   CHECK(desk.sent<Status>(1)->text == "2 of 4 nodes joined; waiting for n10, n7");
 }
 
-TEST_CASE("The launcher takes part in no round, but may end the job") {
+TEST_CASE("The launcher takes part in no round, and only it says how far a node is") {
   Desk desk(1, 1);
   desk.launcher(9);
   desk.join(9);
@@ -321,12 +321,6 @@ TEST_CASE("The launcher takes part in no round, but may end the job") {
   desk.begin(1);
   desk.send(1, NodeState{"b", "x", false});
   CHECK(desk.sent<ErrorReply>(1)->code == Errc::mend);
-  desk.send(9, CloseJob{"interrupted", 130});
-  CHECK(desk.sent<JobClosed>(1)->exit_code == 130);
-  CHECK(desk.sent<JobClosed>(9)->reason == "interrupted");
-  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
-  CHECK(desk.sent<Left>(1)->next == NextStep::end);
-  CHECK(desk.count<effect::EndJob>() == 0);
 }
 
 TEST_CASE("Too few nodes at the join timeout end a job that never began, with the same text for everybody") {
@@ -360,26 +354,19 @@ TEST_CASE("The launcher hears of a node that is lost, and of no other end of a r
 }
 
 TEST_CASE("Once the job is over, no clock of a forming round rings any more") {
-  CoordinatorOptions options = with_restarts(1, 2, 0);
+  CoordinatorOptions options = with_restarts(2, 2, 0);
   options.membership.dead_after = 0ms;
   Desk desk(options);
-  desk.hello(1, "a");
-  desk.join(1);
+  desk.begin(2);
+  desk.send(1, LeaveRound{0, RoundOutcome::failed});
+  desk.hello(3, "c");
+  desk.join(3);
   CHECK(desk.count<effect::SetTimer>() == 1);
-  desk.send(1, CloseJob{"interrupted", 130});
+  desk.send(2, LeaveRound{0, RoundOutcome::stopped});
+  REQUIRE(desk.count<effect::EndJob>() == 1);
   CHECK(desk.count<effect::SetTimer>() == 0);
   desk.pass(700s);
   CHECK(desk.count<effect::SetTimer>() == 0);
-}
-
-TEST_CASE("A barrier that somebody has already left the round without cannot be entered any more") {
-  Desk desk(2, 2);
-  desk.begin(2);
-  desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
-  desk.send(2, BarrierEnter{0, "exit", 60s});
-  REQUIRE(desk.sent<ErrorReply>(2).has_value());
-  CHECK(desk.sent<ErrorReply>(2)->code == Errc::rejoin);
-  CHECK(desk.sent<ErrorReply>(2)->text == "barrier 'exit': node a has left the round without entering");
 }
 
 TEST_CASE("A newcomer does not get the place of one that waits after its success and is called again") {

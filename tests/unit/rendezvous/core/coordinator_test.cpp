@@ -53,8 +53,6 @@ TEST_CASE("Numbers of rounds that are over are refused") {
   CHECK(desk.sent<ErrorReply>(1)->text == "round 4 is over; join round 5");
   desk.join(1, 6);
   CHECK(desk.sent<ErrorReply>(1)->code == Errc::mend);
-  desk.send(1, BarrierEnter{4, "exit", 1s});
-  CHECK(desk.sent<ErrorReply>(1)->text == "round 4 is over");
   desk.join(1, 5);
   CHECK(desk.count<effect::OpenStore>() == 1);
 }
@@ -121,41 +119,6 @@ TEST_CASE("The job is over when every node has left with success") {
   CHECK(desk.count<effect::CloseStore>() == 1);
   desk.join(1, 1);
   CHECK(desk.sent<ErrorReply>(1)->code == Errc::job_over);
-}
-
-TEST_CASE("A barrier fails for those inside when a node leaves without entering") {
-  Desk desk(2, 2);
-  desk.hello(1, "a");
-  desk.hello(2, "b");
-  desk.join(1);
-  desk.join(2);
-  desk.open(0);
-  desk.send(1, BarrierEnter{0, "exit", 10s});
-  CHECK_FALSE(desk.sent<BarrierDone>(1).has_value());
-  desk.send(2, LeaveRound{0, RoundOutcome::succeeded});
-  CHECK(desk.sent<ErrorReply>(1)->code == Errc::rejoin);
-  CHECK(desk.sent<ErrorReply>(1)->text.find("node b has left") != std::string::npos);
-}
-
-TEST_CASE("A node may open some barriers that nobody else enters, and no more; others still may") {
-  Desk desk(2, 2);
-  desk.begin(2);
-  for (std::size_t i = 0; i < kMaxOpenBarriersPerNode; ++i) {
-    desk.send(1, BarrierEnter{0, "b" + std::to_string(i), 10s + Milliseconds(i)});
-    REQUIRE_FALSE(desk.sent<ErrorReply>(1).has_value());
-  }
-  desk.send(1, BarrierEnter{0, "one more", 10s});
-  CHECK(desk.sent<ErrorReply>(1)->code == Errc::mend);
-  desk.send(2, BarrierEnter{0, "another's", 5s});
-  CHECK_FALSE(desk.sent<ErrorReply>(2).has_value());
-  desk.send(2, BarrierEnter{0, "b7", 20s});
-  CHECK(desk.sent<BarrierDone>(1)->name == "b7");
-  desk.send(1, BarrierEnter{0, "b7", 20s});
-  CHECK_FALSE(desk.sent<ErrorReply>(1).has_value());
-  // Each ends at its own time.
-  desk.pass(5s);
-  CHECK(desk.sent<ErrorReply>(2)->code == Errc::deadline);
-  CHECK_FALSE(desk.sent<ErrorReply>(1).has_value());
 }
 
 TEST_CASE("Strangers are refused and sent away") {

@@ -2,7 +2,6 @@
 #include "rendezvous/core/round.hpp"
 
 #include "catch.hpp"
-#include "rendezvous/core/barrier.hpp"
 
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
@@ -139,22 +138,6 @@ TEST_CASE("A full house waits for a node that is expected back, until the last c
     round.expect_no_more("a");
     CHECK(round.advance(at(1s), Previous::gone) == Phase::complete);
   }
-}
-
-TEST_CASE("A barrier opens with its last node and names the missing") {
-  Barrier barrier(std::make_shared<const BarrierMembers>(std::vector<NodeName>{"a", "b", "c"}), at(10s));
-  CHECK_FALSE(barrier.enter("a"));
-  CHECK_FALSE(barrier.enter("a"));
-  CHECK_FALSE(barrier.enter("stranger"));
-  CHECK(barrier.missing_text() == "b, c");
-  CHECK(barrier.entered() == std::vector<NodeName>{"a"});
-  barrier.shorten(at(20s));
-  CHECK(barrier.deadline() == at(10s));
-  barrier.shorten(at(5s));
-  CHECK(barrier.deadline() == at(5s));
-  CHECK_FALSE(barrier.enter("c"));
-  CHECK(barrier.enter("b"));
-  CHECK(barrier.missing_text().empty());
 }
 
 TEST_CASE("Long lists of names are cut and counted") {

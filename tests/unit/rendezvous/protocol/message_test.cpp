@@ -45,9 +45,6 @@ std::vector<Message> one_of_each() {
           Left{2, NextStep::wait},
           RoundEnd{2, RoundEndCause::node_lost, "n1", "node n1 is lost", 125, "h1", 3, true, 1},
           Heartbeat{12, 9},
-          BarrierEnter{2, "exit", Milliseconds(300000)},
-          BarrierDone{2, "exit"},
-          CloseJob{"interrupted", 130},
           JobClosed{"interrupted", false, 130, "n1", "h1", 3},
           ErrorReply{Errc::environment, "join", "port 29500 is in use"},
           Ack{77},
@@ -186,15 +183,17 @@ TEST_CASE("Names are bounded, long texts are cut at a character") {
   CHECK(contains(complaint(to_json(hello)), "'node' is longer than 255 bytes"));
   hello.node.clear();
   CHECK(contains(complaint(to_json(hello)), "'node' is empty"));
-  CHECK(std::get<CloseJob>(message_from_json(to_json(CloseJob{std::string(kMaxTextBytes + 9, 'y')})))
-            .reason.size() == kMaxTextBytes);
+  const auto sent = [](const std::string& reason) {
+    return std::get<JobClosed>(message_from_json(to_json(JobClosed{reason}))).reason;
+  };
+  CHECK(sent(std::string(kMaxTextBytes + 9, 'y')).size() == kMaxTextBytes);
   std::string umlauts = "x";
   while (umlauts.size() < kMaxTextBytes + 2) umlauts += "\xc3\xa4";
-  CHECK(std::get<CloseJob>(message_from_json(to_json(CloseJob{umlauts}))).reason.size() == kMaxTextBytes - 1);
+  CHECK(sent(umlauts).size() == kMaxTextBytes - 1);
 }
 
 TEST_CASE("Text that is not UTF-8 still makes JSON") {
-  CHECK(contains(to_json(CloseJob{"bad \xff byte"}), "bad \xef\xbf\xbd byte"));
+  CHECK(contains(to_json(JobClosed{"bad \xff byte"}), "bad \xef\xbf\xbd byte"));
 }
 
 TEST_CASE("Small text cannot become a large tree") {
