@@ -11,11 +11,11 @@
 #include "agent/process/worker_binding.hpp"
 #include "agent/process_environment.hpp"
 #include "agent/round_runner.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>

@@ -7,22 +7,21 @@
 #include "agent/process/link_frames.hpp"
 #include "agent/process/log_directory.hpp"
 #include "agent/store_process.hpp"
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/random.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/protocol/last_words.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/listen_socket.hpp"
-#include "rendezvous/support/random.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <exception>
-#include <system_error>
 #include <utility>
 
 namespace muster::agent {
@@ -98,9 +97,7 @@ std::function<void(const std::string&, bool)> notice_of_guardian(int link_out) {
 
 /// While the others start: what an earlier job left here when all who knew of it were killed.
 void say_orphans() {
-  std::string names;
-  for (const ProcessInfo& process : end_orphans())
-    names += (names.empty() ? "" : ", ") + std::to_string(process.pid) + " " + process.name;
+  const std::string names = list_processes(end_orphans());
   if (!names.empty()) log_warning("ended processes that a job before this one had left: " + names);
 }
 
@@ -159,8 +156,7 @@ int run_node_processes(NodeProcesses node) {
     if (node.listening) node.listening({place.coordinator_host, place.coordinator_port});
   }
   int go_on[2] = {-1, -1};
-  if (started && ::pipe2(go_on, O_CLOEXEC) != 0)
-    throw std::system_error(errno, std::generic_category(), "pipe");
+  if (started && ::pipe2(go_on, O_CLOEXEC) != 0) throw_errno("pipe");
 
   GuardianOptions options = guardian_options(node, go_on[0]);
   ProcessMain run_daemon;

@@ -6,7 +6,7 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/link_text.hpp"
 #include "agent/process/signal_state.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/tls/secret.hpp"
 
 #include <functional>

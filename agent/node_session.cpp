@@ -7,6 +7,7 @@
 #include "agent/process/stop_signal.hpp"
 #include "agent/process/worker_binding.hpp"
 #include "agent/process_environment.hpp"
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/protocol/limits.hpp"
@@ -39,9 +40,6 @@ constexpr std::chrono::milliseconds kDrainAtMost{1500};
 constexpr std::chrono::milliseconds kFlushWhenKilled{50};
 /// The verdict of a stopped job, from a coordinator whose other nodes have this long to end, too.
 constexpr std::chrono::seconds kVerdictAfterStop{10};
-
-/// Not a worker's fault but ours.
-constexpr int kOursExitCode = 125;
 
 rendezvous::RoundOutcome outcome_for_coordinator(RoundOutcome outcome) {
   return outcome == RoundOutcome::succeeded ? rendezvous::RoundOutcome::succeeded
@@ -293,7 +291,7 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
     request.exit_code = failure.exit_code;
     request.text = failure.text;
   } else if (!error_.empty()) {
-    request.exit_code = kOursExitCode;
+    request.exit_code = kExitLauncherFailure;
     request.text = error_;
   } else if (stop_signal_ != 0) {
     request.exit_code = 128 + stop_signal_;

@@ -4,6 +4,8 @@
 #include "agent/node_processes.hpp"
 #include "agent/process/link_frames.hpp"
 #include "agent/process/signal_state.hpp"
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
@@ -14,9 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -33,8 +33,6 @@ namespace {
 using rendezvous::Secret;
 using Clock = std::chrono::steady_clock;
 
-/// A launcher or rendezvous failure, as the exit code of `muster run` has it.
-constexpr int kExitCannotServe = 125;
 /// A launcher that waits for the login of the slowest node before it sends key and spec says in between that
 /// it lives. The network may have taken it away without a word.
 constexpr std::chrono::seconds kLauncherSilent{30};
@@ -46,11 +44,6 @@ void close_range(unsigned first, unsigned last, unsigned flags) {
   // Before Linux 5.9. Descriptors above this number are as good as never inherited.
   constexpr unsigned kHighest = 65536;
   for (unsigned fd = first; fd <= std::min(last, kHighest); ++fd) ::close(static_cast<int>(fd));
-}
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
 /// The ends of the SSH connection that led here; empty if none did. A batch system may bring the variable
@@ -143,11 +136,11 @@ std::pair<int, int> take_link(const RemoteNodeOptions& options) {
   constexpr int kAside = 64;
   const int in = ::fcntl(options.in_fd, F_DUPFD_CLOEXEC, kAside);
   const int out = options.out_fd == options.in_fd ? in : ::fcntl(options.out_fd, F_DUPFD_CLOEXEC, kAside);
-  if (in < 0 || out < 0) throw std::system_error(errno, std::generic_category(), "dup");
+  if (in < 0 || out < 0) throw_errno("dup");
   close_range(3, static_cast<unsigned>(std::min(in, out)) - 1, 0);
   close_range(static_cast<unsigned>(std::max(in, out)) + 1, ~0U, 0);
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!null) throw std::system_error(errno, std::generic_category(), "/dev/null");
+  if (!null) throw_errno("/dev/null");
   ::dup2(null.get(), STDIN_FILENO);
   ::dup2(null.get(), STDOUT_FILENO);
   return {in, out};
@@ -201,7 +194,7 @@ int run_remote_node(const RemoteNodeOptions& options) {
     } catch (const std::exception&) {
       // Nobody listens any more.
     }
-    return kExitCannotServe;
+    return kExitLauncherFailure;
   }
 }
 

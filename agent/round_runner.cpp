@@ -4,6 +4,9 @@
 #include "agent/core/error_file.hpp"
 #include "agent/process/child_process.hpp"
 #include "agent/process/worker_binding.hpp"
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/text.hpp"
 #include "rendezvous/log/log.hpp"
 #include "worker_sdk/status/status_writer.hpp"
 
@@ -41,9 +44,6 @@ constexpr std::chrono::seconds kCallsLookInterval{1};
 /// Between the signal of a watchdog timer and the end of the worker that it is said to have caused.
 constexpr std::chrono::seconds kEndsByWatchdogWithin{5};
 
-/// Not the program's fault but the machine's or ours.
-constexpr int kOursExitCode = 125;
-
 bool is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM;
 }
@@ -80,24 +80,6 @@ std::int64_t cpu_limit_s(const ExitStatus& status, const rusage& used) {
   const double used_s = seconds(used.ru_utime) + seconds(used.ru_stime);
   if (allowed == RLIM_INFINITY || used_s < kMostOf * static_cast<double>(allowed)) return 0;
   return static_cast<std::int64_t>(allowed);
-}
-
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
-  return text;
-}
-
-std::string read_bounded(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  std::string text;
-  char buffer[16384];
-  while (file && text.size() < kErrorFileBytesMax) {
-    const ssize_t length = ::read(file.get(), buffer, sizeof buffer);
-    if (length <= 0) break;
-    text.append(buffer, static_cast<std::size_t>(length));
-  }
-  return text;
 }
 
 }  // namespace
@@ -145,10 +127,11 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     if (const int input = events_.standard_input ? events_.standard_input(local_rank) : -1; input >= 0)
       worker.streams.stdin_fd = input;
   } catch (const std::exception& error) {
-    return start_failed(local_rank, kOursExitCode, std::string("no streams for the worker: ") + error.what());
+    return start_failed(local_rank, kExitLauncherFailure,
+                        std::string("no streams for the worker: ") + error.what());
   }
   for (const std::string& error : {binding_.error, watchdog_error_})
-    if (!error.empty()) return start_failed(local_rank, kOursExitCode, error + on_host);
+    if (!error.empty()) return start_failed(local_rank, kExitLauncherFailure, error + on_host);
   try {
     ChildSpec child;
     const std::string status_file = status_.make(local_rank, place.first_rank + local_rank, place.world_size);
@@ -174,7 +157,7 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     watch(local_rank);
   } catch (const std::system_error& error) {
     if (is_shortage(error.code().value()))
-      return start_failed(local_rank, kOursExitCode,
+      return start_failed(local_rank, kExitLauncherFailure,
                           "cannot start a process: " + error.code().message() +
                               "; raise the limits of open files (ulimit -n) and processes (ulimit -u), or "
                               "start fewer workers");
@@ -371,11 +354,9 @@ void RoundRunner::tell_leftovers() {
 }
 
 void RoundRunner::say_what_is_waited_for() {
-  std::vector<std::string> names;
-  for (const ProcessInfo& process : descendants_of(::getpid()))
-    names.push_back(std::to_string(process.pid) + " " + process.name);
+  const std::string names = list_processes(descendants_of(::getpid()));
   if (!names.empty())
-    log_warning("the workers have ended, but left processes running: " + joined(names) +
+    log_warning("the workers have ended, but left processes running: " + names +
                 "; they got SIGTERM and get " + "SIGKILL when the grace period (--shutdown-timeout) ends");
 }
 
@@ -387,9 +368,9 @@ void RoundRunner::kill_all() {
 }
 
 void RoundRunner::announce_kill() const {
-  std::vector<std::string> ranks;
+  std::vector<int> ranks;
   for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
-    if (alive(local_rank)) ranks.push_back(std::to_string(place_.first_rank + local_rank));
+    if (alive(local_rank)) ranks.push_back(place_.first_rank + local_rank);
   if (!ranks.empty()) log_warning("killing rank " + joined(ranks) + " on " + spec_.host + " (SIGKILL)");
 }
 
@@ -414,7 +395,8 @@ std::vector<WorkerReport> RoundRunner::reports() const {
     if (const auto call = calls_.ranks.find(report.rank); call != calls_.ranks.end())
       report.call = call->second;
     report.last_lines = output_.last_lines(local_rank);
-    const std::string error_text = read_bounded(worker.streams.error_file);
+    const std::string error_text =
+        read_file(worker.streams.error_file, kErrorFileBytesMax, O_NOFOLLOW | O_NONBLOCK).value_or("");
     if (!error_text.empty()) {
       report.error_file = worker.streams.error_file;
       report.error = parse_error_file(error_text);
@@ -428,11 +410,7 @@ std::vector<WorkerReport> RoundRunner::reports() const {
 }
 
 std::string RoundRunner::unkillable() const {
-  if (!group_.unkillable()) return {};
-  std::string text;
-  for (const ProcessInfo& process : descendants_of(::getpid()))
-    text += (text.empty() ? "" : ", ") + std::to_string(process.pid) + " " + process.name;
-  return text;
+  return group_.unkillable() ? list_processes(descendants_of(::getpid())) : std::string();
 }
 
 }  // namespace muster::agent

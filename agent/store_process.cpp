@@ -2,7 +2,7 @@
 #include "agent/store_process.hpp"
 
 #include "agent/process/signal_state.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

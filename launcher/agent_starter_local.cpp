@@ -4,26 +4,20 @@
 #include "agent/agent.hpp"
 #include "agent/process/guardian.hpp"
 #include "agent/store_process.hpp"
-#include "launcher/core/exit_code.hpp"
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/server/embedded_daemon.hpp"
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <exception>
 #include <string>
-#include <system_error>
 
 namespace muster::launcher {
 namespace {
-
-[[noreturn]] void throw_errno(const char* what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
 
 int guardian_main(const agent::AgentSpec& spec, const agent::SignalState& signals, GuardianEnds& ends) {
   agent::GuardianOptions options;
@@ -67,8 +61,8 @@ LocalAgent fork_guardian(const std::function<int(GuardianEnds&)>& body) {
   if (::pipe2(notices, O_CLOEXEC) != 0) throw_errno("pipe");
   started.notices.reset(notices[0]);
   ends.notices.reset(notices[1]);
-  ends.launcher_pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  if (!ends.launcher_pidfd) throw_errno("pidfd_open (Linux 5.4 or newer is needed)");
+  ends.launcher_pidfd = open_pidfd(::getpid());
+  if (!ends.launcher_pidfd) throw_errno(kNoPidfd);
 
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno("cannot start the guardian process: fork");
@@ -85,8 +79,8 @@ LocalAgent fork_guardian(const std::function<int(GuardianEnds&)>& body) {
     ::_exit(code);
   }
   started.guardian = pid;
-  started.guardian_pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!started.guardian_pidfd) throw_errno("pidfd_open");
+  started.guardian_pidfd = open_pidfd(pid);
+  if (!started.guardian_pidfd) throw_errno(kNoPidfd);
   return started;
 }
 

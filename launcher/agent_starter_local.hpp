@@ -4,7 +4,7 @@
 
 #include "agent/core/agent_spec.hpp"
 #include "agent/process/signal_state.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <sys/types.h>
 

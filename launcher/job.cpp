@@ -6,13 +6,13 @@
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
 #include "launcher/agent_starter_local.hpp"
-#include "launcher/core/exit_code.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/nodes/nodes_job.hpp"
 #include "launcher/peer/peer_node.hpp"
 #include "launcher/slurm/srun_starter.hpp"
 #include "launcher/start/ssh_starter.hpp"
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 
 #include <boost/asio/io_context.hpp>

@@ -7,7 +7,7 @@ namespace muster::launcher {
 
 struct JobSpec;
 
-/// Runs the job to its end and returns the exit code of `muster run` (core/exit_code.hpp). Starts the
+/// Runs the job to its end and returns the exit code of `muster run` (base/exit_code.hpp). Starts the
 /// guardian and the agent of this host, passes signals on, enforces the deadline, and ends with finish_job()
 /// (exit_report/finish_job.hpp), which prints and writes the report. Blocks; called once, from the main
 /// thread, before any other thread exists. Failures of our own are reported on stderr and by the code 125,

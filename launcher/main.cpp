@@ -31,7 +31,7 @@ constexpr const char* kUsage =
 int dispatch(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
   if (arguments.empty()) {
     std::fputs(kUsage, stderr);
-    return kExitUsage;
+    return muster::kExitUsage;
   }
   const std::string& command = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
@@ -71,6 +71,6 @@ int main(int argc, char** argv) {
     return code;
   } catch (const std::exception& error) {
     return report(std::string("internal failure: ") + error.what() + "; please report it",
-                  kExitLauncherFailure);
+                  muster::kExitLauncherFailure);
   }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/child_process.hpp"
 
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/posix.hpp"
+
 #include <boost/process/child.hpp>
 #include <boost/process/error.hpp>
 #include <boost/process/exe.hpp>
@@ -111,11 +114,11 @@ Child start_child(const ChildSpec& spec) {
   Child started;
   started.pid = child.id();
   child.detach();  // reaped through its pidfd
-  started.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, started.pid, 0)));
+  started.pidfd = open_pidfd(started.pid);
   if (!started.pidfd) {
     const int number = errno;
     ::kill(started.pid, SIGKILL);
-    throw std::system_error(number, std::generic_category(), "pidfd_open (Linux 5.4 or newer is needed)");
+    throw_errno(kNoPidfd, number);
   }
   return started;
 }
@@ -135,7 +138,7 @@ std::string find_program(const std::string& name, const std::string& path) {
 }
 
 int start_error_exit_code(int error_number) {
-  return error_number == ENOENT || error_number == ENOTDIR ? 127 : 126;
+  return error_number == ENOENT || error_number == ENOTDIR ? kExitNotFound : kExitNotExecutable;
 }
 
 }  // namespace muster::agent

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "agent/process/signal_state.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <sys/types.h>
 

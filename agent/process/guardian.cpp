@@ -5,8 +5,9 @@
 #include "agent/process/process_tree.hpp"
 #include "agent/process/stop_signal.hpp"
 #include "agent/process/watchdog.hpp"
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/terminal_text.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +25,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 
 namespace muster::agent {
 namespace {
@@ -39,10 +38,6 @@ constexpr std::chrono::milliseconds kLifelineLateAfter{5000};
 /// A guardian that wakes up so late was itself stopped, maybe with the whole host: the agent goes on as well.
 constexpr std::chrono::milliseconds kOversleptBy{1000};
 constexpr int kKillLimitMs = 10'000;
-
-UniqueFd open_pidfd(pid_t pid) {
-  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
 
 ExitStatus status_from(int wait_status) {
   if (WIFSIGNALED(wait_status))
@@ -85,8 +80,7 @@ class Guardian {
     ::setsid();                  // keyboard signals are the launcher's business
     become_subreaper();
     self_pidfd_ = open_pidfd(::getpid());
-    if (!self_pidfd_)
-      throw std::system_error(errno, std::generic_category(), "pidfd_open (Linux 5.4 or newer is needed)");
+    if (!self_pidfd_) throw_errno(kNoPidfd);
     sigset_t watched;
     sigemptyset(&watched);
     for (const int signal : {SIGCHLD, SIGCONT}) sigaddset(&watched, signal);
@@ -103,8 +97,7 @@ class Guardian {
       return;
     }
     int control[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0)
-      throw std::system_error(errno, std::generic_category(), "socketpair");
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0) throw_errno("socketpair");
     UniqueFd store_end(control[0]);
     UniqueFd agent_end(control[1]);
     store_.pid = fork_process(store_main, store_end.get(), agent_end);
@@ -114,13 +107,13 @@ class Guardian {
 
   pid_t fork_process(const ProcessMain& process_main, int control_fd, UniqueFd& other_end) {
     const pid_t pid = ::fork();
-    if (pid < 0) throw std::system_error(errno, std::generic_category(), "fork");
+    if (pid < 0) throw_errno("fork");
     if (pid > 0) return pid;
     other_end.reset();
     signals_.reset();
     if (options_.notice_fd >= 0) ::close(options_.notice_fd);
     options_.signals.restore();
-    int code = 125;
+    int code = kExitLauncherFailure;
     try {
       code = process_main(control_fd, self_pidfd_.get());
     } catch (const std::exception& error) {
@@ -136,8 +129,7 @@ class Guardian {
                          {launcher_lost_ ? -1 : options_.launcher_pidfd, POLLIN, 0},
                          {lifeline_lost_ ? -1 : options_.lifeline_fd, POLLRDHUP, 0},
                          {options_.go_on_fd, POLLIN, 0}};
-    if (::poll(watched, 5, time_left_ms()) < 0 && errno != EINTR)
-      throw std::system_error(errno, std::generic_category(), "poll");
+    if (::poll(watched, 5, time_left_ms()) < 0 && errno != EINTR) throw_errno("poll");
     // The agent sees the same by the end of its link and stops the workers; we only make sure that it does.
     if (watched[2].revents != 0) {
       launcher_lost_ = true;
@@ -269,7 +261,8 @@ class Guardian {
     int status = 0;
     const pid_t reaped = ::waitpid(agent_.pid, &status, WNOHANG);
     if (reaped == 0 || (reaped < 0 && errno != ECHILD)) return;
-    agent_status_ = reaped < 0 ? ExitStatus{ExitStatus::Kind::exited, 125, false} : status_from(status);
+    agent_status_ =
+        reaped < 0 ? ExitStatus{ExitStatus::Kind::exited, kExitLauncherFailure, false} : status_from(status);
     if (agent_status_->kind == ExitStatus::Kind::signaled)
       notice("the agent process" + options_.of_node + " was lost (" +
                  how_it_ended(agent_, *agent_status_, " and its workers") + ")",

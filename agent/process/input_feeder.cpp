@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/input_feeder.hpp"
 
+#include "rendezvous/base/posix.hpp"
+
 #include <boost/asio/write.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <deque>
 #include <system_error>
 #include <utility>
@@ -75,8 +76,7 @@ InputFeeder::~InputFeeder() {
 
 int InputFeeder::open() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw std::system_error(errno, std::generic_category(), "no pipe for the worker's stdin (ulimit -n)");
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("no pipe for the worker's stdin (ulimit -n)");
   child_end_.reset(ends[0]);
   boost::system::error_code ignored;
   state_->pipe.close(ignored);

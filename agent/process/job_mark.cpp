@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/job_mark.hpp"
 
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/process_stat.hpp"
+
 #include <dirent.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
 
 namespace muster::agent {
 namespace {
-
-std::uint64_t own_pid_namespace() {
-  struct stat status {};
-
-  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
-}
 
 std::string name_of(pid_t pid) {
   const auto process = process_info(pid);
@@ -48,8 +42,7 @@ bool is_alive(std::uint64_t pid, std::uint64_t start_time) {
 
 /// Empty for a process of somebody else, or that has ended.
 std::string mark_of(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/environ", std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = read_file("/proc/" + pid + "/environ").value_or("");
   const std::string wanted = std::string(kJobMarkVariable) + "=";
   std::size_t begin = 0;
   while (begin < text.size()) {

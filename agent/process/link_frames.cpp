@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/link_frames.hpp"
 
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/protocol/frame.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
@@ -12,7 +13,6 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 
 namespace muster::agent {
 namespace {
@@ -28,7 +28,7 @@ bool wait_for(int fd, short events, FrameDeadline deadline) {
     pollfd watched{fd, events, 0};
     const int ready = ::poll(&watched, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 60'000)));
     if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "poll");
+    if (ready < 0 && errno != EINTR) throw_errno("poll");
   }
 }
 
@@ -44,7 +44,7 @@ std::string read_exactly(int fd, std::size_t size, FrameDeadline deadline, std::
     const ssize_t got = ::read(fd, bytes.data() + had, bytes.size() - had);
     bytes.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0) throw std::system_error(errno, std::generic_category(), "cannot read the launcher's orders");
+    if (got < 0) throw_errno("cannot read the launcher's orders");
     if (got == 0)
       throw std::runtime_error("the launcher went away before it sent the " + std::string(waiting_for));
   }
@@ -70,8 +70,7 @@ void write_bytes(int fd, std::string_view bytes, FrameDeadline deadline) {
     if (!wait_for(fd, POLLOUT, deadline))
       throw std::runtime_error("the launcher takes no bytes from its link");
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR && errno != EAGAIN)
-      throw std::system_error(errno, std::generic_category(), "cannot write to the launcher");
+    if (written < 0 && errno != EINTR && errno != EAGAIN) throw_errno("cannot write to the launcher");
     if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/process_tree.hpp"
 
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/number.hpp"
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/process_stat.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -14,45 +16,26 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
-#include <system_error>
 
 namespace muster::agent {
 namespace {
 
-/// /proc/<pid>/stat: "pid (name) state ppid ... starttime(22) ..."; the name may hold spaces and parentheses.
 std::optional<ProcessInfo> read_process(pid_t pid) {
-  char path[32];
-  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  const UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
-  if (!file) return std::nullopt;
-  char text[1024];
-  const ssize_t length = ::read(file.get(), text, sizeof text - 1);
-  if (length <= 0) return std::nullopt;
-  text[length] = '\0';
-  const char* open = std::strchr(text, '(');
-  const char* close = std::strrchr(text, ')');
-  if (open == nullptr || close == nullptr) return std::nullopt;
+  auto stat = read_process_stat(pid);
+  if (!stat) return std::nullopt;
   ProcessInfo info;
   info.pid = pid;
-  info.name.assign(open + 1, close);
-  char state = 0;
-  long threads = 0;
-  constexpr const char* kFormat =
-      " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu";
-  if (std::sscanf(close + 1, kFormat, &state, &info.parent, &threads, &info.start_time) != 4)
-    return std::nullopt;
+  info.parent = stat->parent;
+  info.name = std::move(stat->name);
+  info.start_time = stat->start_time;
   // A process whose main thread has ended shows as a zombie too, but its other threads live and can be
   // killed.
-  info.zombie = (state == 'Z' || state == 'X') && threads <= 1;
+  info.zombie = stat->is_zombie() && stat->threads <= 1;
   return info;
 }
 
@@ -61,11 +44,9 @@ std::vector<ProcessInfo> all_processes() {
   const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
   if (!proc) return processes;
   while (const dirent* entry = ::readdir(proc.get())) {
-    const std::string_view name = entry->d_name;
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || end != name.data() + name.size()) continue;
-    if (auto info = read_process(pid)) processes.push_back(std::move(*info));
+    const auto pid = parse_number<pid_t>(entry->d_name);
+    if (!pid) continue;
+    if (auto info = read_process(*pid)) processes.push_back(std::move(*info));
   }
   return processes;
 }
@@ -103,10 +84,15 @@ std::vector<ProcessInfo> descendants_of(pid_t root, const std::vector<pid_t>& ex
   return found;
 }
 
+std::string list_processes(const std::vector<ProcessInfo>& processes) {
+  return joined_by(processes,
+                   [](const ProcessInfo& one) { return std::to_string(one.pid) + " " + one.name; });
+}
+
 bool signal_process(const ProcessInfo& process, int signal) {
   // The pidfd pins the process; only then is its start time compared, so the pid cannot change hands in
   // between.
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  const UniqueFd pidfd = open_pidfd(process.pid);
   if (!pidfd) return false;
   const auto current = read_process(process.pid);
   if (!current || current->start_time != process.start_time) return false;
@@ -159,7 +145,7 @@ bool end_all_descendants(const std::vector<pid_t>& except, int limit_ms) {
 
 void become_subreaper() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
-    throw std::system_error(errno, std::generic_category(), "cannot become the reaper of orphaned processes");
+    throw_errno("cannot become the reaper of orphaned processes");
 }
 
 }  // namespace muster::agent

@@ -30,6 +30,9 @@ std::optional<ProcessInfo> process_info(pid_t pid);
 /// `except` are left out. Empty if /proc cannot be read.
 std::vector<ProcessInfo> descendants_of(pid_t root, const std::vector<pid_t>& except = {});
 
+/// "4711 python, 4712 sleep".
+std::string list_processes(const std::vector<ProcessInfo>& processes);
+
 /// Sends `signal` if the process is still the same one; returns whether it was sent.
 bool signal_process(const ProcessInfo& process, int signal);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/watchdog.hpp"
 
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -29,7 +30,7 @@ double wall_clock_s() {
 }
 
 [[noreturn]] void fail(const std::string& path) {
-  throw std::system_error(errno, std::generic_category(), "cannot make the pipe '" + path + "'");
+  throw_errno("cannot make the pipe '" + path + "'");
 }
 
 constexpr const char* kPipeName = "/timers";

@@ -4,7 +4,10 @@
 #include "agent/core/exit_status.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/hosts/host_list.hpp"
-#include "rendezvous/support/nearest_name.hpp"
+#include "rendezvous/base/host_port.hpp"
+#include "rendezvous/base/nearest_name.hpp"
+#include "rendezvous/base/number.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <signal.h>
 
@@ -24,10 +27,7 @@ constexpr int kMaxNodes = 1 << 20;
 std::optional<int> whole_number(std::string_view text) {
   if (!text.empty() && text[0] == '+') text.remove_prefix(1);
   if (text.empty() || text[0] == '+') return std::nullopt;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_number<int>(text);
 }
 
 std::string trimmed(const std::string& text) {
@@ -289,35 +289,20 @@ std::vector<std::string> parse_filters(const GivenText& given) {
 }
 
 Endpoint parse_endpoint(const GivenText& given) {
-  const std::string text = trimmed(given.text);
-  Endpoint endpoint;
-  std::string port;
-  const std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
-  const std::size_t colon = text.rfind(':');
-  bool has_port = false;
-  if (bracket != std::string::npos) {
-    endpoint.host = text.substr(1, bracket - 1);
-    has_port = text.size() > bracket + 1;
-    if (has_port && text[bracket + 1] != ':') endpoint.host.clear();
-    if (has_port) port = text.substr(bracket + 2);
-  } else {
-    has_port = colon != std::string::npos;
-    endpoint.host = text.substr(0, colon);
-    if (has_port) port = text.substr(colon + 1);
-  }
-  const bool colons_allowed = bracket != std::string::npos;
-  const bool valid = std::all_of(endpoint.host.begin(), endpoint.host.end(), [colons_allowed](char c) {
+  const auto parts = split_host_port(trimmed(given.text));
+  const auto is_valid = [&](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_' || (colons_allowed && (c == ':' || c == '%'));
-  });
-  if (endpoint.host.empty() || endpoint.host[0] == '-' || !valid)
+           c == '-' || c == '_' || (parts->bracketed && (c == ':' || c == '%'));
+  };
+  if (!parts || parts->host[0] == '-' || !std::all_of(parts->host.begin(), parts->host.end(), is_valid))
     throw UsageError(given.quoted() +
                      " is not an endpoint; give HOST:PORT, with IPv6 addresses as [::1]:PORT");
-  if (has_port) {
-    const auto number = whole_number(port);
-    if (!number || *number < 0 || *number > 65535)
-      throw UsageError(given.quoted() + ": '" + port + "' is not a port; give a number from 0 to 65535");
-    endpoint.port = *number;
+  Endpoint endpoint{parts->host, {}};
+  if (parts->port) {
+    endpoint.port = whole_number(*parts->port);
+    if (!endpoint.port || *endpoint.port < 0 || *endpoint.port > 65535)
+      throw UsageError(given.quoted() + ": '" + *parts->port +
+                       "' is not a port; give a number from 0 to 65535");
   }
   return endpoint;
 }
@@ -330,9 +315,7 @@ std::string bare_host(const GivenText& given) {
 
 std::string parse_choice(const GivenText& given, const std::vector<std::string>& words) {
   if (std::find(words.begin(), words.end(), given.text) != words.end()) return given.text;
-  std::string list;
-  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
-  throw UsageError(given.quoted() + " is not known; give one of " + list);
+  throw UsageError(given.quoted() + " is not known; give one of " + joined(words));
 }
 
 }  // namespace muster::launcher

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launcher/core/exit_code.hpp"
+#include "rendezvous/base/exit_code.hpp"
 
 #include <stdexcept>
 #include <string>

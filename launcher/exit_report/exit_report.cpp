@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/exit_report/exit_report.hpp"
 
-#include "launcher/core/exit_code.hpp"
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <signal.h>
 
@@ -101,18 +102,9 @@ void judge_own_failure(ExitReport& report, const std::string& error) {
   report.cause = error;
 }
 
-std::string name_list(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 /// "n07 (ssh: connection refused), n09 (...)".
 std::string host_list(const std::vector<HostFailure>& hosts) {
-  std::string text;
-  for (const HostFailure& host : hosts)
-    text += (text.empty() ? "" : ", ") + host.node + " (" + host.cause + ")";
-  return text;
+  return joined_by(hosts, [](const HostFailure& host) { return host.node + " (" + host.cause + ")"; });
 }
 
 bool judge_hosts(ExitReport& report, std::size_t nodes, bool lost) {
@@ -210,7 +202,7 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
       return judge_own_failure(report, "the agent on " + node.host + " stopped its workers without a reason");
   if (report.nodes.empty()) return judge_own_failure(report, "no agent sent a report");
   if (!report.unreported.empty())
-    judge_own_failure(report, "no report came from " + name_list(report.unreported));
+    judge_own_failure(report, "no report came from " + joined(report.unreported));
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {

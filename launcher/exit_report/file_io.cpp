@@ -45,22 +45,6 @@ mode_t default_mode() {
 
 }  // namespace
 
-std::optional<std::string> read_file(const std::string& path, std::size_t limit) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return std::nullopt;
-  std::string text(limit, '\0');
-  std::size_t done = 0;
-  while (done < limit) {
-    const ssize_t count = read(fd, text.data() + done, limit - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  close(fd);
-  text.resize(done);
-  return text;
-}
-
 std::string write_file(const std::string& path, const std::string& text) {
   struct stat status {};
 

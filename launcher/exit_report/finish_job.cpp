@@ -4,8 +4,10 @@
 #include "agent/core/error_file.hpp"
 #include "launcher/exit_report/exit_report.hpp"
 #include "launcher/exit_report/file_io.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/log.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,8 +52,9 @@ void copy_error_file(const JobSpec& spec, const ExitReport& report) {
   const agent::WorkerReport* root = report.root();
   if (spec.error_file_copy.empty() || root == nullptr || root->error_file.empty()) return;
   const std::string& node = report.nodes[static_cast<std::size_t>(report.root_node)].node;
-  const auto text = is_on_this_host(spec, node) ? read_file(root->error_file, agent::kErrorFileBytesMax)
-                                                : std::optional<std::string>(error_file_of(root->error));
+  const auto text = is_on_this_host(spec, node)
+                        ? read_file(root->error_file, agent::kErrorFileBytesMax, O_NONBLOCK | O_NOCTTY)
+                        : std::optional<std::string>(error_file_of(root->error));
   if (!text) return log_warning("the error file " + root->error_file + " cannot be read");
   if (access(spec.error_file_copy.c_str(), F_OK) == 0)
     log_info("replacing " + spec.error_file_copy + " by the error file of rank " +

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/exit_report/lines.hpp"
 
-#include <algorithm>
-
 namespace muster::launcher {
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -16,19 +14,6 @@ std::vector<std::string> lines_of(std::string_view text) {
     text.remove_prefix(end + 1);
   }
   return lines;
-}
-
-std::string rank_list(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += (text.empty() ? "" : ", ") + std::to_string(ranks[i]);
-    if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  return text;
 }
 
 }  // namespace muster::launcher

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/base/text.hpp"
+
 #include "launcher/exit_report/exit_report.hpp"
 #include "launcher/exit_report/lines.hpp"
 #include "rendezvous/log/terminal_text.hpp"
@@ -135,9 +137,8 @@ void describe_hosts(Page& page, const ExitReport& report) {
     if (!named)
       page.line(host.lost ? "lost" : "host", for_terminal(host.node + ": " + host.cause +
                                                           (host.advice.empty() ? "" : "; " + host.advice)));
-  std::string names;
-  for (const std::string& name : report.unreported) names += (names.empty() ? "" : ", ") + name;
-  if (!names.empty()) page.line("missing", "no report from " + for_terminal(names));
+  if (!report.unreported.empty())
+    page.line("missing", "no report from " + for_terminal(joined(report.unreported)));
 }
 
 /// Which host a line is about, where there are several.

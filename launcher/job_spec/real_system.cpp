@@ -3,7 +3,8 @@
 #include "launcher/exit_report/file_io.hpp"
 #include "launcher/hosts/host_list.hpp"
 #include "launcher/job_spec/system.hpp"
-#include "rendezvous/support/random.hpp"
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/random.hpp"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -65,12 +66,6 @@ std::optional<std::string> first_local(const std::string& host, int flags) {
   for (const addrinfo* candidate = found; candidate != nullptr; candidate = candidate->ai_next)
     if (is_local(*candidate)) return numeric(*candidate);
   return std::nullopt;
-}
-
-std::string full_host_name() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
 }
 
 /// The addresses that a hosts file (hosts(5)) gives `name`, in lower case.
@@ -150,7 +145,7 @@ GpuCount RealSystem::gpu_count() const {
 }
 
 std::string RealSystem::host_name() const {
-  const std::string name = full_host_name();
+  const std::string name = muster::host_name();
   return name.substr(0, name.find('.'));
 }
 
@@ -185,14 +180,14 @@ std::optional<std::string> RealSystem::local_address(const std::string& host) co
     _res.retry = 1;
   }
   if (const auto address = first_local(host, 0)) return address;
-  const std::string own = full_host_name();
+  const std::string own = muster::host_name();
   if (host == own || host == own.substr(0, own.find('.'))) return "127.0.0.1";
   return std::nullopt;
 }
 
 bool RealSystem::is_this_machine(const std::string& host) const {
   const std::string wanted = lower_case(host);
-  const std::string own = lower_case(full_host_name());
+  const std::string own = lower_case(muster::host_name());
   if (wanted == "localhost" || wanted == own || wanted == own.substr(0, own.find('.'))) return true;
   if (first_local(wanted, AI_NUMERICHOST)) return true;
   std::string reason;
@@ -205,22 +200,9 @@ bool RealSystem::is_this_machine(const std::string& host) const {
 
 std::optional<std::string> RealSystem::file_text(const std::string& path, std::size_t limit,
                                                  std::string& reason) const {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    reason = strerrordesc_np(errno);
-    return std::nullopt;
-  }
-  std::string text;
-  std::array<char, 4096> part{};
-  ssize_t count = 1;
-  while (count > 0 && text.size() <= limit) {
-    count = read(fd, part.data(), part.size());
-    if (count > 0) text.append(part.data(), static_cast<std::size_t>(count));
-  }
-  if (count < 0) reason = strerrordesc_np(errno);
-  close(fd);
-  if (count < 0) return std::nullopt;
-  return text.substr(0, limit + 1);
+  auto text = read_file(path, limit + 1);
+  if (!text) reason = strerrordesc_np(errno);
+  return text;
 }
 
 FileKind RealSystem::file_kind(const std::string& path) const {

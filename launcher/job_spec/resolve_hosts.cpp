@@ -9,6 +9,7 @@
 #include "launcher/job_spec/resolve_peer.hpp"
 #include "launcher/job_spec/resolve_step.hpp"
 #include "launcher/slurm/slurm_place.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -181,10 +182,7 @@ void make_local(JobSpec& spec) {
   spec.form = StartForm::local;
   spec.nodes.clear();
   spec.agent.workers = node.workers;
-  if (node.gpus.empty()) return;
-  std::string list;
-  for (const int gpu : node.gpus) list += (list.empty() ? "" : ",") + std::to_string(gpu);
-  spec.agent.environment.emplace_back("CUDA_VISIBLE_DEVICES", list);
+  if (!node.gpus.empty()) spec.agent.environment.emplace_back("CUDA_VISIBLE_DEVICES", joined(node.gpus, ","));
 }
 
 void resolve_remote(const CliOptions& options, StartForm form, RemoteOptions& remote) {

@@ -3,7 +3,7 @@
 
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
-#include "rendezvous/support/random.hpp"
+#include "rendezvous/base/random.hpp"
 
 #include <arpa/inet.h>
 #include <unistd.h>

@@ -5,6 +5,7 @@
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/resolve_peer.hpp"
 #include "launcher/job_spec/resolve_step.hpp"
+#include "rendezvous/base/text.hpp"
 #include "rendezvous/log/utf8.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
@@ -116,12 +117,10 @@ void check_id(const CliOptions& options, const std::string& run_id) {
 }
 
 void say_ignored_keys(const CliOptions& options, ResolvedJob& job) {
-  std::string keys;
-  for (const std::string& key : options.rdzv_conf.value.without_effect)
-    keys += (keys.empty() ? "" : ", ") + key;
+  const auto& keys = options.rdzv_conf.value.without_effect;
   if (!keys.empty())
-    job.details.push_back(options.rdzv_conf.given->source + ": " + keys +
-                          (options.rdzv_conf.value.without_effect.size() > 1 ? " have" : " has") +
+    job.details.push_back(options.rdzv_conf.given->source + ": " + joined(keys) +
+                          (keys.size() > 1 ? " have" : " has") +
                           " no effect here, where agents keep a connection and poll no store");
 }
 

@@ -2,7 +2,7 @@
 #include "launcher/nodes/coordinator_line.hpp"
 
 #include "agent/channel_transport.hpp"
-#include "launcher/core/exit_code.hpp"
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/client/channel.hpp"
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/log/log.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NodeFleet that talks to nodes and sees them go.
 #include "agent/core/exit_status.hpp"
-#include "launcher/core/exit_code.hpp"
 #include "launcher/nodes/core/node_words.hpp"
 #include "launcher/nodes/fleet_state.hpp"
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/protocol/last_words.hpp"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "agent/core/link_text.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <cstddef>
 #include <cstdint>

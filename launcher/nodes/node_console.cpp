@@ -5,14 +5,14 @@
 #include "agent/process/output/console.hpp"
 #include "agent/process/output/console_writer.hpp"
 #include "agent/process/output/terminal.hpp"
-#include "agent/process/output/wake_up.hpp"
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/wake_up.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fcntl.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -43,7 +43,7 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
 
   State(const asio::any_io_executor& executor, std::size_t count, Streams streams,
         std::function<void(std::size_t, std::int64_t)> on_taken)
-      : wake_up(std::make_shared<agent::WakeUp>()),
+      : wake_up(std::make_shared<WakeUp>()),
         wake_stream(executor),
         timer(executor),
         nodes(count),
@@ -52,8 +52,8 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
     const bool one = agent::same_file(streams.out, streams.err);
     out = make_console(executor, streams.out, one ? "stdout and stderr" : "stdout", streams.raw);
     if (!one) err = make_console(executor, streams.err, "stderr", streams.raw);
-    const int copy = ::fcntl(wake_up->fd(), F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) throw std::system_error(errno, std::generic_category(), "eventfd for the workers' output");
+    const int copy = *wake_up ? ::fcntl(wake_up->fd(), F_DUPFD_CLOEXEC, 0) : -1;
+    if (copy < 0) throw_errno("eventfd for the workers' output");
     wake_stream.assign(copy);
   }
 
@@ -164,7 +164,7 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
     timer.cancel();
   }
 
-  const std::shared_ptr<agent::WakeUp> wake_up;
+  const std::shared_ptr<WakeUp> wake_up;
   asio::posix::stream_descriptor wake_stream;
   asio::steady_timer timer;
   std::vector<Node> nodes;

@@ -2,7 +2,7 @@
 // The part of NodeFleet that starts nodes and keeps the time.
 #include "launcher/nodes/fleet_state.hpp"
 #include "launcher/start/core/start_times.hpp"
-#include "rendezvous/support/random.hpp"
+#include "rendezvous/base/random.hpp"
 
 #include <boost/asio/post.hpp>
 

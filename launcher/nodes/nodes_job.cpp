@@ -2,7 +2,6 @@
 #include "launcher/nodes/nodes_job.hpp"
 
 #include "agent/process/process_tree.hpp"
-#include "launcher/core/exit_code.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/nodes/coordinator_line.hpp"
@@ -12,6 +11,7 @@
 #include "launcher/nodes/node_fleet.hpp"
 #include "launcher/nodes/stdin_feed.hpp"
 #include "launcher/start/local_node.hpp"
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"

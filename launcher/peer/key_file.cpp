@@ -2,7 +2,7 @@
 #include "launcher/peer/key_file.hpp"
 
 #include "launcher/core/launch_error.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <fcntl.h>

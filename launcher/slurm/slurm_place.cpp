@@ -2,31 +2,24 @@
 #include "launcher/slurm/slurm_place.hpp"
 
 #include "launcher/core/launch_error.hpp"
+#include "rendezvous/base/fnv1a.hpp"
+#include "rendezvous/base/number.hpp"
+#include "rendezvous/base/task_counts.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <numeric>
-#include <string_view>
 
 namespace muster::launcher {
 namespace {
 
 constexpr int kTasksMax = 1 << 20;
-constexpr std::size_t kNodesMax = 1 << 20;
 constexpr int kLowestPort = 10'000;
 constexpr int kPorts = 20'000;
 
 /// Slurm numbers the steps that are no srun of the user from the top: the shell of salloc in its own step,
 /// the batch script, the container of a job.
 constexpr std::uint64_t kFirstSpecialStep = 0xfffffff0;
-
-std::optional<std::uint64_t> whole_number(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
-}
 
 [[noreturn]] void refuse(const std::string& source, const std::string& text, const std::string& wanted) {
   throw UsageError(source + "=" + text + " is not " + wanted +
@@ -36,7 +29,7 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
 int count_in(const SlurmLookup& variable, const std::string& name, int fallback) {
   const auto text = variable(name);
   if (!text) return fallback;
-  const auto value = whole_number(*text);
+  const auto value = parse_number<std::uint64_t>(*text);
   if (!value || *value > static_cast<std::uint64_t>(kTasksMax)) refuse(name, *text, "a number");
   return static_cast<int>(*value);
 }
@@ -49,13 +42,13 @@ std::string first_of(const SlurmLookup& variable, std::initializer_list<const ch
 
 /// "2", "a100:2" or "gpu:a100:2"; 0 for what we do not understand, which is no error: the user may know.
 int gpus_in(const std::string& text) {
-  const auto value = whole_number(text.substr(text.rfind(':') + 1));
+  const auto value = parse_number<std::uint64_t>(text.substr(text.rfind(':') + 1));
   return value && *value <= 4096 ? static_cast<int>(*value) : 0;
 }
 
 bool is_step(const SlurmLookup& variable) {
   const std::string step = first_of(variable, {"SLURM_STEP_ID", "SLURM_STEPID"});
-  const auto number = whole_number(step);
+  const auto number = parse_number<std::uint64_t>(step);
   return number && *number < kFirstSpecialStep;
 }
 
@@ -96,7 +89,7 @@ SlurmPlace read_slurm_place(const SlurmLookup& variable) {
   place.job_id = first_of(variable, {"SLURM_JOB_ID", "SLURM_JOBID"});
   if (place.job_id.empty() || first_of(variable, {"SLURM_JOB_NODELIST", "SLURM_NODELIST"}).empty())
     return place;
-  if (!whole_number(place.job_id)) refuse("SLURM_JOB_ID", place.job_id, "a number");
+  if (!parse_number<std::uint64_t>(place.job_id)) refuse("SLURM_JOB_ID", place.job_id, "a number");
   if (is_step(variable))
     read_step(variable, place);
   else
@@ -112,31 +105,13 @@ SlurmPlace read_slurm_place(const SlurmLookup& variable) {
 }
 
 std::vector<int> expand_task_counts(const std::string& text, const std::string& source) {
-  std::vector<int> counts;
-  std::string_view rest = text;
-  while (true) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    const std::size_t bracket = item.find("(x");
-    const auto tasks = whole_number(item.substr(0, bracket));
-    std::optional<std::uint64_t> times = 1;
-    if (bracket != std::string_view::npos)
-      times = item.back() == ')' ? whole_number(item.substr(bracket + 2, item.size() - bracket - 3))
-                                 : std::nullopt;
-    if (!tasks || !times || *tasks > static_cast<std::uint64_t>(kTasksMax) || *times == 0 ||
-        counts.size() + *times > kNodesMax)
-      refuse(source, text, "a list of task counts like 2(x3),1");
-    counts.insert(counts.end(), *times, static_cast<int>(*tasks));
-    if (item.size() == rest.size()) return counts;
-    rest.remove_prefix(item.size() + 1);
-  }
+  auto counts = parse_task_counts(text);
+  if (!counts) refuse(source, text, "a list of task counts like 2(x3),1");
+  return std::move(*counts);
 }
 
 int step_port(const std::string& job_id, const std::string& step_id) {
-  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-  for (const char c : job_id + "." + step_id) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 1099511628211U;
-  }
+  const std::uint64_t hash = fnv1a(job_id + "." + step_id);
   return kLowestPort + static_cast<int>((hash ^ (hash >> 32U)) % static_cast<std::uint64_t>(kPorts));
 }
 

@@ -2,26 +2,20 @@
 #include "launcher/start/local_node.hpp"
 
 #include "agent/remote_node.hpp"
-#include "launcher/core/exit_code.hpp"
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <exception>
-#include <system_error>
 #include <utility>
 
 namespace muster::launcher {
 namespace {
-
-[[noreturn]] void throw_errno(const char* what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
 
 [[noreturn]] void be_the_node(UniqueFd link, const std::string& version, const agent::SignalState& signals) {
   // What workers print goes to the launcher over the link, as from every other node.
@@ -57,8 +51,8 @@ StartedProcess fork_local_node(const std::string& version, const agent::SignalSt
     started.out.reset();
     be_the_node(std::move(theirs), version, signals);
   }
-  started.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, started.pid, 0)));
-  if (!started.pidfd) throw_errno("pidfd_open (Linux 5.4 or newer is needed)");
+  started.pidfd = open_pidfd(started.pid);
+  if (!started.pidfd) throw_errno(kNoPidfd);
   return started;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/start/push_image.hpp"
 
+#include "rendezvous/base/fnv1a.hpp"
+#include "rendezvous/base/posix.hpp"
+
 #include <elf.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,25 +11,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
-#include <system_error>
-#include <vector>
 
 namespace muster::launcher {
 namespace {
 
-std::vector<char> read_whole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (bytes.empty()) throw std::runtime_error("it cannot be read");
-  return bytes;
-}
-
 /// Cuts what no segment holds, and the header's mention of it. Other formats than 64-bit ELF are left as they
 /// are.
-void trim(std::vector<char>& image) {
+void trim(std::string& image) {
   Elf64_Ehdr header{};
   if (image.size() < sizeof header) throw std::runtime_error("it is no executable");
   std::memcpy(&header, image.data(), sizeof header);
@@ -48,9 +40,8 @@ void trim(std::vector<char>& image) {
   std::memcpy(image.data(), &header, sizeof header);
 }
 
-std::string mark_of(const std::vector<char>& image) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char byte : image) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
+std::string mark_of(const std::string& image) {
+  const std::uint64_t hash = fnv1a(image);
   std::string mark;
   for (int shift = 60; shift >= 0; shift -= 4) mark += "0123456789abcdef"[(hash >> shift) & 15];
   return mark;
@@ -59,7 +50,8 @@ std::string mark_of(const std::vector<char>& image) {
 }  // namespace
 
 PushImage make_push_image(const std::string& path) {
-  std::vector<char> image = read_whole(path);
+  std::string image = read_file(path).value_or("");
+  if (image.empty()) throw std::runtime_error("it cannot be read");
   trim(image);
   PushImage made;
   made.bytes = image.size();
@@ -72,7 +64,7 @@ PushImage make_push_image(const std::string& path) {
     if (written <= 0) made.fd.reset();
     done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
   }
-  if (!made.fd) throw std::system_error(errno, std::generic_category(), "no memory for a copy of it");
+  if (!made.fd) throw_errno("no memory for a copy of it");
   return made;
 }
 

@@ -2,7 +2,7 @@
 // --push: our own executable as it is sent to other hosts.
 #pragma once
 
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <cstdint>
 #include <string>

@@ -3,6 +3,7 @@
 
 #include "agent/process/child_process.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "rendezvous/base/posix.hpp"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -155,7 +156,7 @@ StartedProcess spawn_client(const std::vector<std::string>& arguments, const age
   StartedProcess started;
   started.pid = run(child);
   if (started.pid < 0) throw_not_started(program, errno);
-  started.pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, started.pid, 0)));
+  started.pidfd = open_pidfd(started.pid);
   if (const int error = read_error(said); error != 0) throw_not_started(program, error);
   if (!started.pidfd) {
     ::kill(started.pid, SIGKILL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/client/client_session.hpp"
 
-#include "rendezvous/support/random.hpp"
+#include "rendezvous/base/random.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/redirect_error.hpp>

@@ -3,6 +3,8 @@
 // follows from it for the rounds in coordinator_rounds.cpp.
 #include "rendezvous/core/coordinator.hpp"
 
+#include "rendezvous/base/exit_code.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -211,7 +213,7 @@ void Coordinator::lose(const Member& member, const std::string& reason) {
   end.cause = RoundEndCause::node_lost;
   end.node = member.name;
   end.host = member.host;
-  end.exit_code = kExitRendezvous;
+  end.exit_code = kExitLauncherFailure;
   end.text = member.title_with_host() + " is lost: " + reason;
   last_loss_ = JobClosed{end.text, false, end.exit_code, end.node, end.host, end.rank};
   if (!active_) return;

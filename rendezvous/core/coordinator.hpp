@@ -32,9 +32,6 @@ struct CoordinatorOptions {
   std::vector<NodeName> expected_nodes{};
 };
 
-/// Exit code of a job that ends for a reason of ours: a lost node, nodes that never came.
-inline constexpr int kExitRendezvous = 125;
-
 /// How a connection ended.
 enum class Ending {
   closed,  ///< by the peer: its process has ended, so what it had is lost now

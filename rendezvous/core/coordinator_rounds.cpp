@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a round: complete, store open, running, over, gone.
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/core/coordinator.hpp"
 
 #include <utility>
@@ -198,7 +199,7 @@ void Coordinator::time_out(TimePoint now) {
   } else {
     verdict.reason = text + "; start the missing nodes or raise join_timeout";
   }
-  if (verdict.exit_code == 0) verdict.exit_code = kExitRendezvous;
+  if (verdict.exit_code == 0) verdict.exit_code = kExitLauncherFailure;
   end_job(std::move(verdict));
 }
 
@@ -210,7 +211,7 @@ void Coordinator::check_nodes() {
   JobClosed verdict = last_loss_.value_or(*last_failure_);
   verdict.reason += "; the job needs " + std::to_string(options_.round.min_nodes) + " nodes and " +
                     std::to_string(members_.nodes()) + " are left";
-  if (verdict.exit_code == 0) verdict.exit_code = kExitRendezvous;
+  if (verdict.exit_code == 0) verdict.exit_code = kExitLauncherFailure;
   end_job(std::move(verdict));
 }
 

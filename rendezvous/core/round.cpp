@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/core/round.hpp"
 
+#include "rendezvous/base/text.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
 #include <algorithm>
@@ -9,18 +10,6 @@
 #include <utility>
 
 namespace muster::rendezvous {
-
-std::string list_names(const std::vector<NodeName>& names, std::size_t total) {
-  std::string text;
-  std::size_t listed = 0;
-  for (const NodeName& name : names) {
-    if (listed == kMaxNamesInText) break;
-    if (listed++ > 0) text += ", ";
-    text += name;
-  }
-  if (total > listed) text += (listed > 0 ? " and " : "") + std::to_string(total - listed) + " more";
-  return text;
-}
 
 void Round::join(const NodeName& node, Join request) {
   const auto [entry, added] = requests_.try_emplace(node, Request{next_order_, {}});
@@ -176,7 +165,7 @@ Status Round::status(Previous previous, const Remark& remark) const {
     status.text += "waiting for ";
     if (!all_named) status.text += std::to_string(lacking) + " more";
     if (!all_named && !described.empty()) status.text += ": ";
-    status.text += list_names(described, expected_.size());
+    status.text += muster::joined(described) + and_more(expected_.size() - described.size());
   } else if (previous == Previous::draining) {
     status.text += "waiting for the workers of the previous round to end";
   } else {

@@ -15,9 +15,6 @@
 
 namespace muster::rendezvous {
 
-/// "n07, n09 and 3 more"; names in the order given.
-std::string list_names(const std::vector<NodeName>& names, std::size_t total);
-
 struct RoundLimits {
   int min_nodes = 1;
   int max_nodes = 1;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/net/address.hpp"
 
+#include "rendezvous/base/number.hpp"
+
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <resolv.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -15,15 +16,6 @@
 
 namespace muster::rendezvous {
 namespace {
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || result.ec != std::errc{} || result.ptr != text.data() + text.size())
-    return std::nullopt;
-  return number;
-}
 
 sockaddr_in as_v4(const sockaddr_storage& storage) {
   sockaddr_in address;
@@ -143,20 +135,6 @@ bool Cidr::contains(const SocketAddress& address) const {
   if (rest == 0) return true;
   const unsigned differing = static_cast<unsigned char>(a[whole]) ^ static_cast<unsigned char>(b[whole]);
   return (differing >> (8 - rest)) == 0;
-}
-
-std::optional<HostPort> parse_host_port(std::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  std::string_view host = text.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string_view::npos) {
-    return std::nullopt;  // an IPv6 address without brackets: which colon is the port's?
-  }
-  const auto port = parse_number<std::uint16_t>(text.substr(colon + 1));
-  if (host.empty() || !port) return std::nullopt;
-  return HostPort{std::string(host), *port};
 }
 
 namespace {

@@ -49,14 +49,6 @@ class Cidr {
   unsigned prefix_bits_ = 0;
 };
 
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-
-/// "HOST:PORT", "[V6]:PORT"; nullopt if there is no valid port (0 to 65535) or no host.
-std::optional<HostPort> parse_host_port(std::string_view text);
-
 /// Addresses that `host` (an address or a name) stands for, IPv4 first. Throws std::runtime_error naming the
 /// host and the resolver's reason. Blocks while a name is looked up.
 std::vector<SocketAddress> resolve(const std::string& host, int port);

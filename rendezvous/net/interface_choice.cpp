@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/net/interface_choice.hpp"
 
+#include "rendezvous/base/text.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -102,12 +103,9 @@ std::string address_of_interface(const std::string& name) {
   for (const int family : {AF_INET, AF_INET6})
     for (const Interface& each : ours)
       if (each.name == name && each.address.family() == family) return each.address.host();
-  std::string known;
-  for (const Interface& each : ours) {
-    if (!known.empty()) known += ", ";
-    known += each.name + " (" + each.address.host() + ")";
-  }
-  throw std::runtime_error("interface '" + name + "' is not up here or has no address; there are: " + known);
+  const auto text_of = [](const Interface& each) { return each.name + " (" + each.address.host() + ")"; };
+  throw std::runtime_error("interface '" + name +
+                           "' is not up here or has no address; there are: " + joined_by(ours, text_of));
 }
 
 std::vector<std::string> local_addresses() {

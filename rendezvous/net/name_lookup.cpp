@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/net/name_lookup.hpp"
 
+#include "rendezvous/base/wake_up.hpp"
 #include "rendezvous/protocol/errc.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <arpa/inet.h>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -10,7 +10,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <fcntl.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <memory>
@@ -27,7 +26,7 @@ namespace asio = boost::asio;
 /// What the thread leaves for the one who asked. It knows no event loop: that may be gone before the resolver
 /// answers.
 struct LookUp {
-  UniqueFd done{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  WakeUp done;
   std::mutex mutex;
   bool answered = false;
   std::vector<SocketAddress> addresses;
@@ -60,14 +59,14 @@ void start_thread(const std::shared_ptr<LookUp>& state, const std::string& host,
     state->answered = true;
     state->addresses = std::move(addresses);
     state->error = std::move(error);
-    ::eventfd_write(state->done.get(), 1);
+    state->done.signal();
   }).detach();
 }
 
 /// Whether the thread has answered by `deadline`.
 asio::awaitable<void> wait_for_answer(asio::any_io_executor executor, std::shared_ptr<LookUp> state,
                                       TimePoint deadline) {
-  const int duplicate = ::fcntl(state->done.get(), F_DUPFD_CLOEXEC, 0);
+  const int duplicate = ::fcntl(state->done.fd(), F_DUPFD_CLOEXEC, 0);
   if (duplicate < 0) throw CoordinatorError(Errc::environment, "no descriptor is left to look up a name");
   const auto watched = std::make_shared<asio::posix::stream_descriptor>(executor, duplicate);
   asio::steady_timer timer(executor, std::min(deadline, std::chrono::steady_clock::now() + kLookUpTimeout));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/control_port.hpp"
 
+#include "rendezvous/base/random.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/admission.hpp"
@@ -9,7 +10,6 @@
 #include "rendezvous/server/refusals.hpp"
 #include "rendezvous/server/spare_descriptor.hpp"
 #include "rendezvous/server/visitor.hpp"
-#include "rendezvous/support/random.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
 
 #include <boost/asio/co_spawn.hpp>

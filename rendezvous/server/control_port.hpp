@@ -2,9 +2,9 @@
 // The one port of a job on the network: control connections (TLS) and the workers' store. Includes Asio.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/server/coordinator_service.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 #include "rendezvous/tls/secret.hpp"
 

@@ -2,10 +2,10 @@
 // Performs the coordinator's effects: sessions, timer, stores, channels. Includes Asio.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/core/coordinator.hpp"
 #include "rendezvous/server/control_session.hpp"
 #include "rendezvous/server/vouching.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>

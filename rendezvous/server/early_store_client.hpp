@@ -3,8 +3,8 @@
 // Includes Asio.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/protocol/ids.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>

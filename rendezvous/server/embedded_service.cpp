@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/embedded_service.hpp"
 
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -9,9 +10,6 @@
 
 namespace muster::rendezvous {
 namespace {
-
-/// A launcher or rendezvous failure, as the exit code of `muster run` has it.
-constexpr int kExitCannotServe = 125;
 
 /// Once the agent is gone: for what is still on its way out.
 constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
@@ -48,7 +46,7 @@ int serve_embedded(const EmbeddedOptions& options,
     context.run_for(kFarewell);
   } catch (const std::exception& error) {
     log_error("rendezvous daemon: " + std::string(error.what()));
-    return kExitCannotServe;
+    return kExitLauncherFailure;
   }
   return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <stdexcept>
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/network_daemon.hpp"
 
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/credential_reader.hpp"
 #include "rendezvous/munge/munge_identity.hpp"
@@ -19,9 +20,6 @@
 
 namespace muster::rendezvous {
 namespace {
-
-/// A launcher or rendezvous failure, as the exit code of `muster run` has it.
-constexpr int kExitCannotServe = 125;
 
 /// When everybody is gone: for what is still on its way out.
 constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
@@ -151,7 +149,7 @@ int serve_network(const EmbeddedOptions& options) {
     NetworkDaemon(options, *options.network).run();
   } catch (const std::exception& error) {
     log_error("rendezvous daemon: " + std::string(error.what()));
-    return kExitCannotServe;
+    return kExitLauncherFailure;
   }
   return 0;
 }

@@ -2,8 +2,8 @@
 // What the kernel tells about TCP sockets of this host (network namespace).
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <sys/types.h>
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/standalone_daemon.hpp"
 
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/host_port.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/listen_socket.hpp"
@@ -17,9 +19,6 @@
 
 namespace muster::rendezvous {
 namespace {
-
-constexpr int kUsageError = 2;
-constexpr int kCannotListen = 125;
 
 // A mistake in the options, as opposed to a machine that does not let us listen.
 class UsageError : public std::runtime_error {
@@ -69,13 +68,13 @@ int run_standalone_daemon(const StandaloneOptions& options) {
     signals.async_wait([&](const boost::system::error_code&, int) { server.close(); });
     announce(server.endpoint());
     context.run();
-    return 0;
+    return kExitSuccess;
   } catch (const UsageError& error) {
     log_error(error.what());
-    return kUsageError;
+    return kExitUsage;
   } catch (const std::exception& error) {
     log_error(error.what());
-    return kCannotListen;
+    return kExitLauncherFailure;
   }
 }
 

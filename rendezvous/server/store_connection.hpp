@@ -3,9 +3,9 @@
 // loop.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/c10d/session.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <chrono>
 #include <list>

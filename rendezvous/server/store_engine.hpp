@@ -7,9 +7,9 @@
 // turn like the others. POSIX and the standard library only.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <chrono>
 #include <cstdint>

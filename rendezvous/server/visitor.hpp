@@ -2,11 +2,11 @@
 // A connection at the port on the network that has not proved yet who it is, and how many there may be.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/connection_gate.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <memory>
 #include <mutex>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/tls/secret.hpp"
 
-#include "rendezvous/support/random.hpp"
+#include "rendezvous/base/random.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,9 +2,9 @@
 // A TCP socket with OpenSSL on top of it, on an event loop. Includes Asio.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/byte_stream.hpp"
 #include "rendezvous/protocol/ids.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 #include "rendezvous/tls/tls_context.hpp"
 
 #include <boost/asio/generic/stream_protocol.hpp>

@@ -4,10 +4,10 @@
 // only.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/byte_stream.hpp"
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/protocol/ids.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <boost/asio/any_io_executor.hpp>

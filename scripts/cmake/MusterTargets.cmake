@@ -1,10 +1,13 @@
 # muster_library(NAME SOURCES a.cpp ... [SEPARATE b.cpp ...] [PUBLIC targets] [PRIVATE targets]): one room as one static library.
-# SEPARATE files are compiled alone, the SOURCES several at a time (MUSTER_UNITY).
+# SEPARATE files are compiled alone, the SOURCES several at a time (MUSTER_UNITY). Every room has rendezvous/base below it.
 function(muster_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;SEPARATE;PUBLIC;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES} ${ARG_SEPARATE})
   set_source_files_properties(${ARG_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE muster_options ${ARG_PRIVATE})
+  if(NOT name STREQUAL "muster_base")
+    target_link_libraries(${name} PUBLIC muster_base)
+  endif()
   target_include_directories(${name} INTERFACE "${PROJECT_SOURCE_DIR}/worker_sdk/include")
 endfunction()
 

@@ -3,27 +3,13 @@
 
 #include "worker_sdk/store/store_client.hpp"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdint>
-
 namespace muster {
-
-JoinAlarm::JoinAlarm() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-
-JoinAlarm::~JoinAlarm() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
 
 void JoinAlarm::ring(ErrorCode code, const std::string& text) noexcept {
   const std::lock_guard lock(mutex_);
   if (error_) return;
   error_.emplace(code, text);
-  const std::uint64_t one = 1;
-  while (descriptor_ >= 0 && ::write(descriptor_, &one, sizeof one) < 0 && errno == EINTR) {
-  }
+  wake_up_.signal();
 }
 
 void JoinAlarm::check() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "muster/error.hpp"
+#include "rendezvous/base/wake_up.hpp"
 
 #include <chrono>
 #include <mutex>
@@ -16,11 +17,6 @@ class StoreClient;
 /// One group that is being made. Any thread.
 class JoinAlarm {
  public:
-  JoinAlarm();
-  ~JoinAlarm();
-  JoinAlarm(const JoinAlarm&) = delete;
-  JoinAlarm& operator=(const JoinAlarm&) = delete;
-
   /// The present and every later wait_for_key() throws this. The first one counts.
   void ring(ErrorCode code, const std::string& text) noexcept;
 
@@ -28,10 +24,10 @@ class JoinAlarm {
   void check() const;
 
   /// Readable once it was rung; -1 where no descriptor was to be had: then waits keep their deadline only.
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return wake_up_.fd(); }
 
  private:
-  int descriptor_;
+  WakeUp wake_up_;
   mutable std::mutex mutex_;
   std::optional<Error> error_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/process_group.hpp"
 
+#include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/comm/call_queue.hpp"
 
 #include <algorithm>
@@ -10,14 +11,6 @@
 
 namespace muster {
 namespace {
-
-/// FNV-1a over the counts: the same on all ranks when all give the same counts.
-std::uint64_t signature_of(std::span<const std::uint64_t> counts) {
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  for (std::uint64_t count : counts)
-    for (int byte = 0; byte < 8; ++byte, count >>= 8) hash = (hash ^ (count & 0xFF)) * 0x100000001B3U;
-  return hash;
-}
 
 Operation in_place(Collective collective, void* data, std::size_t count, DataType type) {
   Operation operation;
@@ -73,7 +66,7 @@ void ProcessGroup::number(std::span<Operation> batch) {
     check_operation(operation, rank(), size());
     if (operation.stream != nullptr && !backend_->is_device()) refuse_stream(call, name(), backend());
     if (operation.call.collective != Collective::all_gather_v) continue;
-    operation.call.signature = signature_of(operation.counts);
+    operation.call.signature = fnv1a(operation.counts.data(), operation.counts.size_bytes());
     operation.call.count = 0;
     for (const std::uint64_t count : operation.counts) operation.call.count += count;
   }

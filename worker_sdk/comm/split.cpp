@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the ranks of a group agree on the groups below it.
+#include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/comm/process_group.hpp"
 
 #include <algorithm>
@@ -15,12 +16,9 @@ constexpr std::size_t kTextBytes = 160;
 
 using ListText = std::array<char, kTextBytes>;
 
-/// 0 is split(), which has no list; FNV-1a over the ranks and their number otherwise.
+/// 0 is split(), which has no list.
 std::uint64_t hash_of(std::span<const int> ranks) {
-  if (ranks.empty()) return 0;
-  std::uint64_t hash = (0xCBF29CE484222325U ^ ranks.size()) * 0x100000001B3U;
-  for (const int rank : ranks) hash = (hash ^ static_cast<std::uint32_t>(rank)) * 0x100000001B3U;
-  return hash | 1U;
+  return ranks.empty() ? 0 : fnv1a(ranks.data(), ranks.size_bytes()) | 1U;
 }
 
 ListText text_of(std::span<const int> ranks) {

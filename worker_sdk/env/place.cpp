@@ -2,9 +2,11 @@
 #include "worker_sdk/env/place.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/host_port.hpp"
+#include "rendezvous/base/number.hpp"
+#include "rendezvous/base/task_counts.hpp"
 #include "worker_sdk/env/worker_env.hpp"
 
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -12,26 +14,10 @@
 namespace muster {
 namespace {
 
-/// "2(x3),1" of Slurm: tasks of each node. -1 where the text says nothing about `node`.
+/// -1 where Slurm's text says nothing about `node`.
 int tasks_of_node(const std::string& text, int node) {
-  const char* next = text.data();
-  const char* const end = next + text.size();
-  while (next < end) {
-    int tasks = 0;
-    int times = 1;
-    auto parsed = std::from_chars(next, end, tasks);
-    if (parsed.ec != std::errc()) return -1;
-    next = parsed.ptr;
-    if (end - next > 2 && next[0] == '(' && next[1] == 'x') {
-      parsed = std::from_chars(next + 2, end, times);
-      if (parsed.ec != std::errc() || parsed.ptr == end || *parsed.ptr != ')') return -1;
-      next = parsed.ptr + 1;
-    }
-    if (node < times) return tasks;
-    node -= times;
-    if (next < end && *next++ != ',') return -1;
-  }
-  return -1;
+  const auto counts = parse_task_counts(text).value_or(std::vector<int>());
+  return static_cast<std::size_t>(node) < counts.size() ? counts[static_cast<std::size_t>(node)] : -1;
 }
 
 Place place_by_options(const Lookup& lookup, int rank, int size) {
@@ -132,9 +118,7 @@ bool in_slurm_step(const Lookup& lookup) {
 std::string slurm_job(const VariableReader& read) {
   const std::string name = read.has("SLURM_JOBID") ? "SLURM_JOBID" : "SLURM_JOB_ID";
   const std::string text = read.text(name, "");
-  std::uint32_t job = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), job);
-  if (error == std::errc() && end == text.data() + text.size()) return std::to_string(job);
+  if (const auto job = parse_number<std::uint32_t>(text)) return std::to_string(*job);
   return std::to_string(read.number(name, 0, std::numeric_limits<int>::max()));  // says what is wrong
 }
 
@@ -187,21 +171,16 @@ std::string name_of(Launcher launcher) {
   return "unknown";
 }
 
-void parse_endpoint(const std::string& what, const std::string& text, std::string& host, int& port) {
-  const std::size_t colon = text.rfind(':');
-  std::string name = text.substr(0, colon);
-  const bool brackets = name.size() > 2 && name.front() == '[' && name.back() == ']';
-  if (brackets) name = name.substr(1, name.size() - 2);
-  // An IPv6 address without brackets does not show which colon is the port's.
-  if (colon == std::string::npos || name.empty() || (!brackets && name.find(':') != std::string::npos))
+HostPort parse_endpoint(const std::string& what, const std::string& text) {
+  const auto parts = split_host_port(text);
+  if (!parts || !parts->port)
     throw Error(ErrorCode::invalid_argument,
                 what + "='" + text + "' is not HOST:PORT, with brackets round an IPv6 address");
   try {
-    port = parse_variable("the port", text.substr(colon + 1), 0, 65535);
+    return {parts->host, parse_variable("the port", *parts->port, 0, 65535)};
   } catch (const std::invalid_argument& error) {
     throw Error(ErrorCode::invalid_argument, what + "='" + text + "': " + error.what());
   }
-  host = std::move(name);
 }
 
 Place find_place(const Lookup& lookup, int rank, int size) {
@@ -212,7 +191,9 @@ Place find_place(const Lookup& lookup, int rank, int size) {
     throw Error(ErrorCode::invalid_argument, error.what());
   }
   if (const auto store = lookup("MUSTER_STORE")) {
-    parse_endpoint("MUSTER_STORE", *store, place.store_host, place.store_port);
+    const HostPort endpoint = parse_endpoint("MUSTER_STORE", *store);
+    place.store_host = endpoint.host;
+    place.store_port = endpoint.port;
     if (place.store_port == 0)
       throw Error(ErrorCode::invalid_argument, "MUSTER_STORE='" + *store + "' has no port to connect to");
     place.serves_store = false;

@@ -2,6 +2,7 @@
 // Who this process is, by the variables that a launcher left. Pure.
 #pragma once
 
+#include "rendezvous/base/host_port.hpp"
 #include "worker_sdk/env/variable_reader.hpp"
 
 #include <string>
@@ -41,6 +42,6 @@ struct Place {
 Place find_place(const Lookup& lookup, int rank = -1, int size = -1);
 
 /// "host:port" or "[v6]:port" into its parts. Throws Error (invalid_argument) that begins with `what`.
-void parse_endpoint(const std::string& what, const std::string& text, std::string& host, int& port);
+HostPort parse_endpoint(const std::string& what, const std::string& text);
 
 }  // namespace muster

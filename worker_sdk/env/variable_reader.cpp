@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/env/variable_reader.hpp"
 
-#include <charconv>
+#include "rendezvous/base/number.hpp"
+
 #include <cstdlib>
 #include <stdexcept>
 
 namespace muster {
 
 int parse_variable(const std::string& name, const std::string& text, int low, int high) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw std::invalid_argument(name + "='" + text + "' is not a whole number");
-  if (value < low || value > high)
+  const auto value = parse_number<int>(text);
+  if (!value) throw std::invalid_argument(name + "='" + text + "' is not a whole number");
+  if (*value < low || *value > high)
     throw std::invalid_argument(name + "=" + text + " is outside " + std::to_string(low) + ".." +
                                 std::to_string(high));
-  return value;
+  return *value;
 }
 
 int VariableReader::number(const std::string& name, int low, int high, std::optional<int> fallback) const {

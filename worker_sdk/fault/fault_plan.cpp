@@ -2,11 +2,11 @@
 #include "worker_sdk/fault/fault_plan.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/number.hpp"
 
 #include <signal.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -21,13 +21,6 @@ constexpr std::uint64_t kMostMilliseconds = 24ULL * 3600 * 1000;
               "MUSTER_FAULT: '" + std::string(text) + "' " + why +
                   "; it is ACTION@RANK:OP[:K], for example 'kill@1:all_reduce:3', with the actions kill, "
                   "kill+MS, stop, stop+MS, delay:MS, error; unset it to run without faults");
-}
-
-std::optional<std::uint64_t> number_from(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 std::optional<std::uint8_t> point_from(std::string_view name) {
@@ -58,7 +51,7 @@ void parse_action(std::string_view all, std::string_view text, Fault& fault) {
     refuse(all, "has an unknown action '" + std::string(name) + "'");
   }
   if (separator == '\0') return;
-  const auto time = number_from(text.substr(mark + 1));
+  const auto time = parse_number<std::uint64_t>(text.substr(mark + 1));
   if (!time || *time > kMostMilliseconds)
     refuse(all, "has a time that is no number of milliseconds up to a day");
   fault.time = std::chrono::milliseconds(*time);
@@ -72,14 +65,14 @@ Fault parse_fault(std::string_view all, int size) {
   parse_action(all, all.substr(0, at), fault);
   const std::string_view where = all.substr(at + 1);
   const std::size_t colon = where.find(':');
-  const auto rank = number_from(where.substr(0, colon));
+  const auto rank = parse_number<std::uint64_t>(where.substr(0, colon));
   if (!rank || *rank >= static_cast<std::uint64_t>(size))
     refuse(all, "names no rank of 0.." + std::to_string(size - 1));
   fault.rank = static_cast<int>(*rank);
   if (colon == std::string_view::npos) refuse(all, "names no operation");
   std::string_view operation = where.substr(colon + 1);
   if (const std::size_t second = operation.find(':'); second != std::string_view::npos) {
-    const auto occurrence = number_from(operation.substr(second + 1));
+    const auto occurrence = parse_number<std::uint64_t>(operation.substr(second + 1));
     if (!occurrence || *occurrence == 0) refuse(all, "has an occurrence that is no number from 1");
     fault.occurrence = *occurrence;
     operation = operation.substr(0, second);

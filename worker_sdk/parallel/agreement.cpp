@@ -2,9 +2,9 @@
 #include "worker_sdk/parallel/agreement.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
 #include "worker_sdk/parallel/dissent.hpp"
-#include "worker_sdk/parallel/fnv.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ constexpr std::size_t kPackedFloats = std::size_t{1} << 20;
 }  // namespace
 
 void require_same_layout(ProcessGroup& group, const std::string& description) {
-  const std::uint64_t mine = fnv1a(description.data(), description.size());
+  const std::uint64_t mine = fnv1a(description);
   std::uint64_t first = mine;
   group.broadcast(&first, sizeof first, 0);
   std::int32_t differing = first == mine ? group.size() : group.rank();

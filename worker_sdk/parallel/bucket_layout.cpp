@@ -2,6 +2,7 @@
 #include "worker_sdk/parallel/bucket_layout.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <sstream>
 
@@ -16,10 +17,7 @@ std::size_t aligned(std::size_t elements) {
 }
 
 std::string shape_text(const ParameterSpec& parameter) {
-  std::string text = parameter.name + " [";
-  for (std::size_t i = 0; i < parameter.shape.size(); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(parameter.shape[i]);
-  return text + "]";
+  return parameter.name + " [" + joined(parameter.shape) + "]";
 }
 
 void require_valid(const ParameterSpec& parameter) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/parallel/dissent.hpp"
 
+#include "rendezvous/base/text.hpp"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -35,16 +37,14 @@ Dissent find_dissent(std::span<const std::int64_t> values) {
 }
 
 std::string describe(const Dissent& dissent, std::span<const std::int64_t> values) {
-  std::string names;
+  const std::string names = joined(dissent.ranks, ", ", kNamedRanks);
   std::string hashes;
   const std::size_t count = dissent.ranks.size();
   for (std::size_t i = 0; i < std::min(count, kNamedRanks); ++i) {
     const int rank = dissent.ranks[i];
-    names += (i == 0 ? "" : ", ") + std::to_string(rank);
     hashes += (i == 0 ? "rank " : ", rank ") + std::to_string(rank) + ": " +
               hexadecimal(values[static_cast<std::size_t>(rank)]);
   }
-  if (count > kNamedRanks) names += " and " + std::to_string(count - kNamedRanks) + " more";
   const bool one = count == 1;
   if (dissent.has_majority)
     return (one ? "rank " : "ranks ") + names + (one ? " differs" : " differ") +

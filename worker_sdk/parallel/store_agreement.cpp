@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparisons over the store.
 #include "muster/error.hpp"
+#include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/parallel/agreement.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
-#include "worker_sdk/parallel/fnv.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -16,7 +16,7 @@ constexpr const char* kAgreed = "same";
 constexpr char kLate = '!';
 
 std::string hash_text(const std::string& description) {
-  return std::to_string(fnv1a(description.data(), description.size()));
+  return std::to_string(fnv1a(description));
 }
 
 /// Waits for every key; names the ranks that did not write theirs, to the others too.

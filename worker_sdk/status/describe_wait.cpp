@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sentences of a diagnosis.
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/status/diagnosis.hpp"
 
 #include <algorithm>
@@ -107,19 +108,7 @@ std::string readable(nanoseconds time) {
 }
 
 std::string name_ranks(const std::vector<int>& ranks) {
-  std::vector<int> sorted = ranks;
-  std::sort(sorted.begin(), sorted.end());
-  std::string text = sorted.size() == 1 ? "rank " : "ranks ";
-  std::size_t ranges = 0;
-  for (std::size_t i = 0; i < sorted.size(); ++ranges) {
-    if (ranges == kRangesMax) return text + " and " + std::to_string(sorted.size() - i) + " more";
-    std::size_t last = i;
-    while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
-    text += (i == 0 ? "" : ", ") + std::to_string(sorted[i]);
-    if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(sorted[last]);
-    i = last + 1;
-  }
-  return text;
+  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks, kRangesMax);
 }
 
 const GroupStatus* current_group(const RankStatus& status) {

@@ -2,14 +2,13 @@
 #include "worker_sdk/status/peer_slots.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "worker_sdk/status/process_state.hpp"
 #include "worker_sdk/store/store_client.hpp"
 #include "worker_sdk/thread/quiet_thread.hpp"
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,10 +38,6 @@ std::string announcement(const StatusWriter& own, const std::string& host) {
   return own.file().address().to_text() + " " + std::to_string(start_time) + " " + host;
 }
 
-int open_process(std::int32_t pid) {
-  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-}
-
 std::optional<PeerSlot> open_slot(const std::string& text, int rank, const std::string& host) {
   const std::size_t first = text.find(' ');
   const std::size_t second = first == std::string::npos ? first : text.find(' ', first + 1);
@@ -50,8 +45,8 @@ std::optional<PeerSlot> open_slot(const std::string& text, int rank, const std::
   const auto address = Address::from_text(std::string_view(text).substr(0, first));
   if (!address) return std::nullopt;
   try {
-    const int pidfd = address->pid == ::getpid() ? -1 : open_process(address->pid);
-    PeerSlot slot(rank, StatusFile::open(*address, false), pidfd);
+    UniqueFd pidfd = address->pid == ::getpid() ? UniqueFd() : open_pidfd(address->pid);
+    PeerSlot slot{rank, StatusFile::open(*address, false), std::move(pidfd)};
     // The number may be another process's by now, or mean another one here.
     if (std::to_string(look_at(address->pid).start_time) != text.substr(first + 1, second - first - 1))
       return std::nullopt;
@@ -69,13 +64,6 @@ bool has_joined(const RankView& view, std::uint64_t name_hash) {
 }
 
 }  // namespace
-
-PeerSlot::PeerSlot(PeerSlot&& other) noexcept
-    : rank(other.rank), file(std::move(other.file)), pidfd(std::exchange(other.pidfd, -1)) {}
-
-PeerSlot::~PeerSlot() {
-  if (pidfd >= 0) ::close(pidfd);
-}
 
 std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own,
                                      const PeerOptions& options) {
@@ -115,11 +103,8 @@ std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own
 }
 
 PeerSlots::PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> peers, PeerOptions options)
-    : watchers_(std::move(watchers)),
-      peers_(std::move(peers)),
-      options_(std::move(options)),
-      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (wake_fd_ < 0 || peers_.empty()) return;
+    : watchers_(std::move(watchers)), peers_(std::move(peers)), options_(std::move(options)) {
+  if (!wake_up_ || peers_.empty()) return;
   try {
     thread_ = quiet_thread([this] { watch(); });
   } catch (const std::system_error&) {
@@ -128,13 +113,9 @@ PeerSlots::PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> p
 }
 
 PeerSlots::~PeerSlots() {
-  const std::uint64_t one = 1;
-  if (thread_.joinable()) {
-    while (::write(wake_fd_, &one, sizeof one) < 0 && errno == EINTR) {
-    }
-    thread_.join();
-  }
-  if (wake_fd_ >= 0) ::close(wake_fd_);
+  if (!thread_.joinable()) return;
+  wake_up_.signal();
+  thread_.join();
 }
 
 void PeerSlots::watch() {
@@ -143,18 +124,18 @@ void PeerSlots::watch() {
 
 /// Returns false at the end.
 bool PeerSlots::wait_for_events() {
-  std::vector<pollfd> entries{{wake_fd_, POLLIN, 0}};
+  std::vector<pollfd> entries{{wake_up_.fd(), POLLIN, 0}};
   for (const PeerSlot& peer : peers_)
-    if (peer.pidfd >= 0) entries.push_back({peer.pidfd, POLLIN, 0});
+    if (peer.pidfd) entries.push_back({peer.pidfd.get(), POLLIN, 0});
   if (::poll(entries.data(), entries.size(), somebody_died_ ? kLookForLostMs : kLookMs) < 0)
     return errno == EINTR;
   if (entries[0].revents != 0) return false;
   for (PeerSlot& peer : peers_) {
     const auto ended = std::find_if(entries.begin() + 1, entries.end(), [&peer](const pollfd& entry) {
-      return entry.fd == peer.pidfd && entry.revents != 0;
+      return entry.fd == peer.pidfd.get() && entry.revents != 0;
     });
-    if (peer.pidfd < 0 || ended == entries.end()) continue;
-    ::close(std::exchange(peer.pidfd, -1));
+    if (!peer.pidfd || ended == entries.end()) continue;
+    peer.pidfd.reset();
     somebody_died_ = true;
     just_died_.push_back(peer.rank);
   }
@@ -173,7 +154,7 @@ std::vector<RankView> PeerSlots::views() const {
   std::vector<RankView> ranks{view_of(options_.rank, watchers_->writer->file().page())};
   for (const PeerSlot& peer : peers_) {
     ranks.push_back(view_of(peer.rank, peer.file.page()));
-    if (peer.pidfd < 0 && ranks.back().pid != ranks.front().pid) ranks.back().process = ProcessState::gone;
+    if (!peer.pidfd && ranks.back().pid != ranks.front().pid) ranks.back().process = ProcessState::gone;
   }
   return ranks;
 }

@@ -2,6 +2,8 @@
 // The ranks of a host watch one another where no agent does.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/base/wake_up.hpp"
 #include "worker_sdk/status/diagnosis.hpp"
 #include "worker_sdk/status/observed_groups.hpp"
 #include "worker_sdk/status/status_file.hpp"
@@ -32,15 +34,9 @@ struct PeerOptions {
 
 /// The status file of another rank, and its process.
 struct PeerSlot {
-  PeerSlot(int rank_, StatusFile file_, int pidfd_) : rank(rank_), file(std::move(file_)), pidfd(pidfd_) {}
-
-  PeerSlot(PeerSlot&& other) noexcept;
-  PeerSlot& operator=(PeerSlot&&) = delete;
-  ~PeerSlot();
-
   int rank;
   StatusFile file;
-  int pidfd;  ///< -1 when the process is gone
+  UniqueFd pidfd;  ///< empty when the process is gone
 };
 
 /// Tells the other ranks where our file is and opens theirs. Those of other hosts, users and pid namespaces
@@ -68,7 +64,7 @@ class PeerSlots {
   std::shared_ptr<Watchers> watchers_;
   std::vector<PeerSlot> peers_;
   PeerOptions options_;
-  int wake_fd_;
+  WakeUp wake_up_;
   bool somebody_died_ = false;
   std::vector<int> just_died_;
   using Key = std::tuple<std::uint64_t, bool, std::uint64_t>;

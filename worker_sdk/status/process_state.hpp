@@ -21,7 +21,4 @@ struct ProcessLook {
 /// Reads /proc. A zombie is gone.
 ProcessLook look_at(std::int32_t pid);
 
-/// From the text of /proc/<pid>/stat. Pure.
-ProcessLook look_from(std::string_view stat);
-
 }  // namespace muster::status

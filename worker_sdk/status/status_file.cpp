@@ -24,26 +24,6 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   throw Error(ErrorCode::io, what + ": " + std::generic_category().message(error));
 }
 
-/// Closes the descriptor where no StatusFile came of it.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return fd_; }
-
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
 void* map(int fd, bool writable) {
   void* const base = ::mmap(nullptr, kFileBytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) fail("cannot map a status file", errno);
@@ -84,8 +64,8 @@ std::optional<Address> Address::from_text(std::string_view text) {
 }
 
 StatusFile StatusFile::create() {
-  Descriptor fd(::memfd_create("muster-status", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (fd.get() < 0) fail("cannot make a status file (memfd_create)", errno);
+  UniqueFd fd(::memfd_create("muster-status", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) fail("cannot make a status file (memfd_create)", errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(kFileBytes)) != 0) fail("cannot size a status file", errno);
   // Whoever maps it cannot be made to touch what is not there.
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) fail("cannot seal a status file", errno);
@@ -93,18 +73,18 @@ StatusFile StatusFile::create() {
   Page* const page = new (map(fd.get(), true)) Page;
   page->identity.version.store(kVersion, std::memory_order_relaxed);
   page->identity.magic.store(kMagic, std::memory_order_release);
-  return StatusFile(fd.release(), page, inode);
+  return StatusFile(std::move(fd), page, inode);
 }
 
 StatusFile StatusFile::open(const Address& address, bool writable) {
   const std::string name = "/proc/" + std::to_string(address.pid) + "/fd/" + std::to_string(address.fd);
-  const Descriptor fd(::open(name.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) fail("cannot open the status file " + name, errno);
+  const UniqueFd fd(::open(name.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) fail("cannot open the status file " + name, errno);
   if (inode_of(fd.get(), name) != address.inode)
     throw Error(ErrorCode::io, name + " is another file than the one that was announced");
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) throw Error(ErrorCode::io, name + " is no status file");
-  StatusFile file(-1, std::launder(static_cast<Page*>(map(fd.get(), writable))), address.inode);
+  StatusFile file(UniqueFd(), std::launder(static_cast<Page*>(map(fd.get(), writable))), address.inode);
   const Identity& identity = file.page().identity;
   if (identity.magic.load(std::memory_order_acquire) != kMagic ||
       identity.version.load(std::memory_order_relaxed) != kVersion)
@@ -114,11 +94,10 @@ StatusFile StatusFile::open(const Address& address, bool writable) {
 
 StatusFile::~StatusFile() {
   if (page_ != nullptr) ::munmap(page_, kFileBytes);
-  if (fd_ >= 0) ::close(fd_);
 }
 
 StatusFile::StatusFile(StatusFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
+    : fd_(std::move(other.fd_)),
       page_(std::exchange(other.page_, nullptr)),
       inode_(std::exchange(other.inode_, 0)) {}
 
@@ -130,7 +109,7 @@ StatusFile& StatusFile::operator=(StatusFile&& other) noexcept {
 }
 
 Address StatusFile::address() const {
-  return {::getpid(), fd_, inode_};
+  return {::getpid(), fd_.get(), inode_};
 }
 
 }  // namespace muster::status

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/status/layout.hpp"
 
 #include <sys/types.h>
@@ -47,9 +48,9 @@ class StatusFile {
   std::uint64_t inode() const { return inode_; }
 
  private:
-  StatusFile(int fd, Page* page, std::uint64_t inode) : fd_(fd), page_(page), inode_(inode) {}
+  StatusFile(UniqueFd fd, Page* page, std::uint64_t inode) : fd_(std::move(fd)), page_(page), inode_(inode) {}
 
-  int fd_ = -1;  ///< the maker keeps it open for the others
+  UniqueFd fd_;  ///< the maker keeps it open for the others
   Page* page_ = nullptr;
   std::uint64_t inode_ = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/status/status_writer.hpp"
 
+#include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/status/process_state.hpp"
 
 #include <unistd.h>
@@ -90,8 +91,7 @@ std::uint64_t monotonic_ns() {
 }
 
 std::uint64_t hash_of(std::string_view name) {
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+  const std::uint64_t hash = fnv1a(name);
   return hash == 0 ? 1 : hash;
 }
 

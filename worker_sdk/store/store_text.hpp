@@ -2,7 +2,8 @@
 // Times and keys as the client's errors show them.
 #pragma once
 
-#include <algorithm>
+#include "rendezvous/base/text.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -20,11 +21,8 @@ inline std::string seconds_text(std::chrono::milliseconds time) {
 
 inline std::string list_of(const std::vector<std::string>& keys) {
   constexpr std::size_t kShown = 8;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(keys.size(), kShown); ++i)
-    text += (i == 0 ? "'" : ", '") + keys[i] + "'";
-  if (keys.size() > kShown) text += " and " + std::to_string(keys.size() - kShown) + " more";
-  return text;
+  return joined_by(
+      keys, [](const std::string& key) { return "'" + key + "'"; }, ", ", kShown);
 }
 
 }  // namespace muster

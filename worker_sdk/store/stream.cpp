@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/store/stream.hpp"
 
+#include "rendezvous/base/posix.hpp"
+
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
 namespace muster {
 namespace {
-
-[[noreturn]] void fail(const char* what, int error) {
-  throw std::system_error(error, std::generic_category(), what);
-}
 
 /// Rounded up, so that a wait never ends before its deadline; capped for poll()'s int.
 int milliseconds_until(Deadline deadline) {
@@ -31,44 +27,26 @@ int milliseconds_until(Deadline deadline) {
 
 }  // namespace
 
-Stream::Stream(int fd) : fd_(fd) {
-  const int flags = fcntl(fd_, F_GETFL);
-  if (flags < 0 || fcntl(fd_, F_SETFL, flags | O_NONBLOCK) < 0) fail("fcntl", errno);
-}
-
-Stream::~Stream() {
-  close();
-}
-
-Stream::Stream(Stream&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-Stream& Stream::operator=(Stream&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-void Stream::close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+Stream::Stream(UniqueFd fd) : fd_(std::move(fd)) {
+  const int flags = fcntl(fd_.get(), F_GETFL);
+  if (flags < 0 || fcntl(fd_.get(), F_SETFL, flags | O_NONBLOCK) < 0) throw_errno("fcntl");
 }
 
 Stream Stream::connect(const SocketAddress& address, Deadline deadline) {
   const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) fail("socket", errno);
-  Stream stream(fd);
+  if (fd < 0) throw_errno("socket");
+  Stream stream{UniqueFd(fd)};
   const int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   if (::connect(fd, name, address.length) == 0) return stream;
   // An interrupted connect goes on by itself, as one in progress does.
-  if (errno != EINPROGRESS && errno != EINTR) fail("connect", errno);
-  if (!stream.poll_for(POLLOUT, deadline)) fail("connect", ETIMEDOUT);
+  if (errno != EINPROGRESS && errno != EINTR) throw_errno("connect");
+  if (!stream.poll_for(POLLOUT, deadline)) throw_errno("connect", ETIMEDOUT);
   int error = 0;
   socklen_t length = sizeof(error);
-  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) fail("getsockopt", errno);
-  if (error != 0) fail("connect", error);
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) throw_errno("getsockopt");
+  if (error != 0) throw_errno("connect", error);
   return stream;
 }
 
@@ -77,7 +55,7 @@ std::string Stream::local_address() const {
   socklen_t length = sizeof(storage);
   auto* const name = reinterpret_cast<sockaddr*>(&storage);
   char text[NI_MAXHOST] = "";
-  if (getsockname(fd_, name, &length) != 0 ||
+  if (getsockname(fd_.get(), name, &length) != 0 ||
       getnameinfo(name, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
     return "";
   return text;
@@ -85,10 +63,10 @@ std::string Stream::local_address() const {
 
 bool Stream::poll_for(short events, Deadline deadline) {
   while (true) {
-    pollfd entry{fd_, events, 0};
+    pollfd entry{fd_.get(), events, 0};
     const int count = poll(&entry, 1, milliseconds_until(deadline));
     if (count > 0) return true;
-    if (count < 0 && errno != EINTR) fail("poll", errno);
+    if (count < 0 && errno != EINTR) throw_errno("poll");
     if (count == 0 && std::chrono::steady_clock::now() >= deadline) return false;
   }
 }
@@ -99,23 +77,23 @@ bool Stream::readable(Deadline deadline) {
 
 bool Stream::readable_before(int other, Deadline deadline) {
   while (true) {
-    pollfd entries[2] = {{fd_, POLLIN, 0}, {other, POLLIN, 0}};
+    pollfd entries[2] = {{fd_.get(), POLLIN, 0}, {other, POLLIN, 0}};
     const int count = poll(entries, 2, milliseconds_until(deadline));
     if (count > 0) return entries[0].revents != 0;
-    if (count < 0 && errno != EINTR) fail("poll", errno);
+    if (count < 0 && errno != EINTR) throw_errno("poll");
     if (count == 0 && std::chrono::steady_clock::now() >= deadline) return false;
   }
 }
 
 void Stream::send(std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
       if (!poll_for(POLLOUT, deadline)) throw StreamTimeout("the server took no data in time");
     } else if (errno != EINTR) {
-      fail("send", errno);
+      throw_errno("send");
     }
   }
 }
@@ -123,7 +101,7 @@ void Stream::send(std::string_view bytes, Deadline deadline) {
 void Stream::receive(void* data, std::size_t bytes, Deadline deadline) {
   auto* next = static_cast<char*>(data);
   while (bytes > 0) {
-    const ssize_t got = recv(fd_, next, bytes, 0);
+    const ssize_t got = recv(fd_.get(), next, bytes, 0);
     if (got > 0) {
       next += got;
       bytes -= static_cast<std::size_t>(got);
@@ -132,7 +110,7 @@ void Stream::receive(void* data, std::size_t bytes, Deadline deadline) {
     } else if (errno == EAGAIN) {
       if (!poll_for(POLLIN, deadline)) throw StreamTimeout("the server gave no answer in time");
     } else if (errno != EINTR) {
-      fail("recv", errno);
+      throw_errno("recv");
     }
   }
 }

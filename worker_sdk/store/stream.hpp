@@ -2,6 +2,7 @@
 // A TCP connection on which every wait has a deadline.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/store/resolve.hpp"
 
 #include <chrono>
@@ -26,18 +27,17 @@ class Stream {
  public:
   Stream() = default;
   /// Takes over a connected socket.
-  explicit Stream(int fd);
-  ~Stream();
-  Stream(Stream&& other) noexcept;
-  Stream& operator=(Stream&& other) noexcept;
+  explicit Stream(UniqueFd fd);
 
   static Stream connect(const SocketAddress& address, Deadline deadline);
 
-  bool is_open() const { return fd_ >= 0; }
+  bool is_open() const { return static_cast<bool>(fd_); }
 
   /// Numeric address of this end; "" when it has none.
   std::string local_address() const;
-  void close();
+
+  void close() { fd_.reset(); }
+
   void send(std::string_view bytes, Deadline deadline);
   /// Fills `data` completely.
   void receive(void* data, std::size_t bytes, Deadline deadline);
@@ -49,7 +49,7 @@ class Stream {
  private:
   bool poll_for(short events, Deadline deadline);
 
-  int fd_ = -1;
+  UniqueFd fd_;
 };
 
 }  // namespace muster

@@ -2,9 +2,9 @@
 #include "worker_sdk/store/tcp_store.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/random.hpp"
 #include "rendezvous/c10d/request_encoder.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/support/random.hpp"
 #include "worker_sdk/store/backoff.hpp"
 #include "worker_sdk/store/store_text.hpp"
 

@@ -48,7 +48,9 @@ InitUrl parse_init_url(const std::string& text) {
     url.kind = InitUrl::Kind::environment;
   } else if (place.starts_with("tcp://")) {
     url.kind = InitUrl::Kind::tcp;
-    parse_endpoint("init_url tcp://", place.substr(6), url.host, url.port);
+    const HostPort endpoint = parse_endpoint("init_url tcp://", place.substr(6));
+    url.host = endpoint.host;
+    url.port = endpoint.port;
     if (url.port == 0) refuse(text, "name the port, since the other ranks must know it");
   } else if (place.starts_with("file://")) {
     url.kind = InitUrl::Kind::file;

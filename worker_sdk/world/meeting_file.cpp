@@ -2,7 +2,7 @@
 #include "worker_sdk/world/meeting_file.hpp"
 
 #include "muster/error.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/world/process_identity.hpp"
 
-#include <sys/stat.h>
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/process_stat.hpp"
+
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -18,50 +19,20 @@ std::string boot_id() {
   return text.empty() ? "unknown" : text;
 }
 
-std::uint64_t own_pid_namespace() {
-  struct stat status {};
-
-  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
-}
-
-/// When `pid` was started, and whether it still has anything to run: a zombie has not. nullopt: no such
-/// process.
-std::optional<std::uint64_t> start_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  // The name in parentheses may hold anything; what follows is counted from its end.
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream words(line.substr(name_end + 1));
-  std::string state;
-  words >> state;
-  if (state == "Z" || state == "X") return std::nullopt;
-  std::string skipped;
-  constexpr int kFieldsBeforeStart = 18;  // from ppid (4) to itrealvalue (21)
-  for (int i = 0; i < kFieldsBeforeStart; ++i) words >> skipped;
-  std::uint64_t started = 0;
-  words >> started;
-  if (!words) return std::nullopt;
-  return started;
-}
-
 }  // namespace
 
 ProcessIdentity ProcessIdentity::here() {
   ProcessIdentity result;
-  std::array<char, 256> name{};
   if (const char* const given = secure_getenv("MUSTER_HOST_NAME"); given != nullptr)
-    result.host = std::string(given).substr(0, name.size() - 1);
-  if (result.host.empty() && gethostname(name.data(), name.size() - 1) == 0) result.host = name.data();
-  if (result.host.empty()) result.host = "localhost";
+    result.host = std::string(given).substr(0, 255);
+  if (result.host.empty()) result.host = host_name();
   // It is a word among others in to_text().
   for (char& c : result.host)
     if (static_cast<unsigned char>(c) <= ' ') c = '_';
   result.boot = boot_id();
   result.pid_namespace = own_pid_namespace();
   result.pid = getpid();
-  result.started = start_of(result.pid).value_or(0);
+  result.started = start_time_of(result.pid);
   return result;
 }
 
@@ -91,8 +62,8 @@ Liveness liveness_of(const ProcessIdentity& process) {
     return process.host == ProcessIdentity::here().host ? Liveness::dead : Liveness::unknown;
   }
   if (process.pid_namespace != own_pid_namespace()) return Liveness::unknown;
-  const auto started = start_of(process.pid);
-  return started && *started == process.started ? Liveness::alive : Liveness::dead;
+  const std::uint64_t started = start_time_of(process.pid);
+  return started != 0 && started == process.started ? Liveness::alive : Liveness::dead;
 }
 
 bool has_died_near(const ProcessIdentity& process, const ProcessIdentity& self) {

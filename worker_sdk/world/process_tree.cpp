@@ -1,35 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/world/process_tree.hpp"
 
+#include "rendezvous/base/number.hpp"
+#include "rendezvous/base/process_stat.hpp"
+
 #include <dirent.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <sstream>
-#include <string>
 
 namespace muster {
-namespace {
-
-pid_t parent_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream words(line.substr(name_end + 1));
-  std::string state;
-  pid_t parent = 0;
-  words >> state >> parent;
-  return words ? parent : 0;
-}
-
-}  // namespace
 
 std::vector<pid_t> children_of_this_process() {
   std::vector<pid_t> children;
@@ -37,8 +20,9 @@ std::vector<pid_t> children_of_this_process() {
   if (folder == nullptr) return children;
   const pid_t self = ::getpid();
   while (const dirent* entry = ::readdir(folder.get())) {
-    const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (pid > 0 && parent_of(pid) == self) children.push_back(pid);
+    const auto pid = parse_number<pid_t>(entry->d_name);
+    const auto process = pid ? read_process_stat(*pid) : std::nullopt;
+    if (process && process->parent == self) children.push_back(*pid);
   }
   return children;
 }

@@ -2,6 +2,7 @@
 #include "worker_sdk/world/roll_call.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -189,15 +190,12 @@ bool all_have_left(StoreClient& store, const Roll& roll) {
 }
 
 std::string list_ranks(const std::vector<int>& ranks, const std::vector<ProcessIdentity>& members) {
+  const auto text_of = [&members](int rank) {
+    const auto place = static_cast<std::size_t>(rank);
+    return rank_text(rank) + (place < members.size() ? " (" + members[place].describe() + ")" : "");
+  };
   constexpr std::size_t kShown = 16;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(ranks.size(), kShown); ++i) {
-    const auto rank = static_cast<std::size_t>(ranks[i]);
-    text += (i == 0 ? "" : ", ") + rank_text(ranks[i]);
-    if (rank < members.size()) text += " (" + members[rank].describe() + ")";
-  }
-  if (ranks.size() > kShown) text += " and " + std::to_string(ranks.size() - kShown) + " more";
-  return text;
+  return joined_by(ranks, text_of, ", ", kShown);
 }
 
 }  // namespace muster

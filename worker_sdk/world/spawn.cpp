@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/world/spawn.hpp"
 
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/env/variable_reader.hpp"
 #include "worker_sdk/world/spawn_keeper.hpp"
 
@@ -62,19 +63,6 @@ void check(int size, const SpawnOptions& options) {
                     "before threads, worlds or devices are used");
 }
 
-std::string read_all(int fd) {
-  std::string text;
-  char piece[4096];
-  while (true) {
-    const ssize_t count = ::read(fd, piece, sizeof(piece));
-    if (count > 0) {
-      text.append(piece, static_cast<std::size_t>(count));
-    } else if (count == 0 || errno != EINTR) {
-      return text;
-    }
-  }
-}
-
 void reap(pid_t pid) {
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -120,7 +108,7 @@ std::optional<SpawnFailure> try_spawn(const std::function<int(int, int)>& body, 
   ::sigprocmask(SIG_SETMASK, &plan.mask, nullptr);
   if (keeper < 0) throw Error(ErrorCode::io, std::string("spawn() cannot fork: ") + std::strerror(error));
   keeper_end.reset();
-  const auto result = KeeperReport::from_text(read_all(report.get()));
+  const auto result = KeeperReport::from_text(read_to_end(report.get()).value_or(""));
   reap(keeper);
   if (!result)
     throw Error(ErrorCode::io, "the process that kept the ranks of spawn() (" + std::to_string(keeper) +

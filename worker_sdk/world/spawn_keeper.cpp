@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/world/spawn_keeper.hpp"
 
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/server/store_engine.hpp"
 #include "worker_sdk/world/process_tree.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,7 +144,7 @@ class Keeper {
       become_rank(number, keeper, std::move(words));
     }
     ::fcntl(rank.words.get(), F_SETFL, O_NONBLOCK);
-    rank.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, rank.pid, 0)));
+    rank.process = open_pidfd(rank.pid);
     if (!rank.process) {
       const int error = errno;
       ::kill(rank.pid, SIGKILL);

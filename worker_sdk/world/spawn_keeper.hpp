@@ -2,7 +2,7 @@
 // The process between the caller of spawn() and the ranks: their parent, their store, and their end.
 #pragma once
 
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/world/spawn.hpp"
 
 #include <csignal>

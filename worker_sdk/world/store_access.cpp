@@ -200,10 +200,8 @@ void StoreAccess::meet_through_mpi(const StoreRequest& request) {
     server_ = std::make_unique<StoreThread>(plan.host, 0, std::move(allow));
     return server_->endpoint();
   });
-  std::string host;
-  int port = 0;
-  parse_endpoint("the address that rank 0 sent", endpoint, host, port);
-  connect(request, host, port, left_until(request.deadline));
+  const HostPort store = parse_endpoint("the address that rank 0 sent", endpoint);
+  connect(request, store.host, store.port, left_until(request.deadline));
 }
 
 void StoreAccess::serve_through_file(const StoreRequest& request, const StoreRoute& route) {

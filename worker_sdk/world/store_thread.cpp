@@ -5,7 +5,6 @@
 #include "worker_sdk/thread/quiet_thread.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,36 +60,25 @@ rendezvous::StoreEngine make_engine(const std::string& host, int port, std::vect
   }
 }
 
-UniqueFd make_event() {
-  UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event)
-    throw Error(ErrorCode::io,
-                "rank 0 cannot serve the store: eventfd: " + std::generic_category().message(errno));
-  return event;
-}
-
 }  // namespace
 
 StoreThread::StoreThread(const std::string& host, int port, std::vector<rendezvous::Cidr> allow)
-    : engine_(make_engine(host, port, std::move(allow))), wake_(make_event()) {
+    : engine_(make_engine(host, port, std::move(allow))) {
+  if (!wake_up_)
+    throw Error(ErrorCode::io,
+                "rank 0 cannot serve the store: eventfd: " + std::generic_category().message(errno));
   thread_ = quiet_thread([this] { serve(); });
 }
 
 StoreThread::~StoreThread() {
   stop_ = true;
-  wake();
+  wake_up_.signal();
   thread_.join();
-}
-
-void StoreThread::wake() {
-  const std::uint64_t one = 1;
-  while (::write(wake_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
-  }
 }
 
 void StoreThread::serve() {
   while (true) {
-    pollfd watched[] = {{engine_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    pollfd watched[] = {{engine_.descriptor(), POLLIN, 0}, {wake_up_.fd(), POLLIN, 0}};
     int wait_ms = -1;
     if (const auto due = engine_.next_deadline()) {
       const auto left = std::chrono::ceil<milliseconds>(*due - Clock::now()).count();
@@ -98,10 +86,7 @@ void StoreThread::serve() {
     }
     const int count = ::poll(watched, 2, wait_ms);
     if (stop_) break;
-    if (count > 0 && watched[1].revents != 0) {
-      std::uint64_t ignored = 0;
-      static_cast<void>(::read(wake_.get(), &ignored, sizeof(ignored)));
-    }
+    if (count > 0 && watched[1].revents != 0) wake_up_.clear();
     try {
       if (count > 0) engine_.turn();
       engine_.cut_overdue(Clock::now());
@@ -126,7 +111,7 @@ bool StoreThread::wait_until_unused(std::size_t own, milliseconds limit) {
   std::unique_lock lock(mutex_);
   // A busy store goes on with its clients for a while before it counts them.
   counted_ = false;
-  wake();
+  wake_up_.signal();
   return changed_.wait_for(lock, limit, [this, own] { return counted_ && connections_ <= own; });
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/base/wake_up.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/server/store_engine.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -39,10 +40,9 @@ class StoreThread {
 
  private:
   void serve();
-  void wake();
 
   rendezvous::StoreEngine engine_;
-  UniqueFd wake_;
+  WakeUp wake_up_;
   std::atomic<bool> stop_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;

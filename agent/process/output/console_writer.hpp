@@ -4,7 +4,7 @@
 #pragma once
 
 #include "agent/process/output/console_sink.hpp"
-#include "agent/process/output/wake_up.hpp"
+#include "rendezvous/base/wake_up.hpp"
 
 #include <chrono>
 #include <cstddef>

@@ -3,7 +3,7 @@
 // neither the agent nor a worker. What a file cannot take is left out, and a line in the file says so.
 #pragma once
 
-#include "agent/process/output/wake_up.hpp"
+#include "rendezvous/base/wake_up.hpp"
 
 #include <cstddef>
 #include <cstdint>

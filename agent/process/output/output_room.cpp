@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/output/output_room.hpp"
 
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/log.hpp"
 
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <system_error>
 #include <utility>
@@ -32,7 +32,9 @@ OutputRoom::OutputRoom(const asio::any_io_executor& executor, OutputSpec spec, O
       worker_count_(workers),
       ours_(std::move(ours)),
       wake_up_(std::make_shared<WakeUp>()),
-      wake_stream_(executor) {}
+      wake_stream_(executor) {
+  if (!*wake_up_) throw_errno("eventfd for the workers' output");
+}
 
 void OutputRoom::started(int local_rank) {
   Worker& worker = workers_[local_rank];
@@ -140,8 +142,7 @@ void OutputRoom::watch() {
   if (watching_) return;
   if (!wake_stream_.is_open()) {
     const int copy = ::fcntl(wake_up_->fd(), F_DUPFD_CLOEXEC, 0);
-    if (copy < 0)
-      throw std::system_error(errno, std::generic_category(), "dup for the workers' output (ulimit -n)");
+    if (copy < 0) throw_errno("dup for the workers' output (ulimit -n)");
     wake_stream_.assign(copy);
   }
   watching_ = true;

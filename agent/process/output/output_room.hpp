@@ -125,6 +125,8 @@ class OutputRoom : public std::enable_shared_from_this<OutputRoom> {
   int worker_count_;
   StandardStreams ours_;
 
+  /// The helper threads share it, so that one that is abandoned in a blocked write can still use it when it
+  /// comes back, long after the executor is gone.
   std::shared_ptr<WakeUp> wake_up_;
   boost::asio::posix::stream_descriptor wake_stream_;
   bool watching_ = false;

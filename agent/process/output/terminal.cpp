@@ -2,6 +2,7 @@
 #include "agent/process/output/terminal.hpp"
 
 #include "agent/process/output/worker_output.hpp"
+#include "rendezvous/base/process_stat.hpp"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -10,8 +11,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <system_error>
 
@@ -29,28 +28,6 @@ void set_non_blocking(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
     fail("a non-blocking stream", "fcntl failed");
-}
-
-/// The process that started us and what its session's terminal is, from /proc/<pid>/stat.
-struct ProcessFacts {
-  pid_t parent = 0;
-  pid_t group = 0;
-  unsigned long terminal = 0;
-  pid_t foreground_group = 0;
-};
-
-bool read_facts(pid_t pid, ProcessFacts& facts) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return false;
-  // The command's name may contain anything, a closing parenthesis too: the last one ends it.
-  const auto name_end = line.rfind(')');
-  if (name_end == std::string::npos) return false;
-  std::istringstream fields(line.substr(name_end + 1));
-  char state = 0;
-  pid_t session = 0;
-  return static_cast<bool>(fields >> state >> facts.parent >> facts.group >> session >> facts.terminal >>
-                           facts.foreground_group);
 }
 
 /// Linux's layout of a device number in /proc/<pid>/stat.
@@ -120,9 +97,12 @@ bool console_is_foreground(int in_fd) {
 
   if (::fstat(in_fd, &terminal) != 0) return true;
   const unsigned long device = device_number(terminal.st_rdev);
-  ProcessFacts facts;
-  for (pid_t pid = ::getppid(); pid > 1 && read_facts(pid, facts); pid = facts.parent)
-    if (facts.terminal == device) return facts.group == facts.foreground_group;
+  for (pid_t pid = ::getppid(); pid > 1;) {
+    const auto process = read_process_stat(pid);
+    if (!process) break;
+    if (process->terminal == device) return process->group == process->foreground_group;
+    pid = process->parent;
+  }
   return true;
 }
 

@@ -2,7 +2,7 @@
 // Pipes, ptys, and what kind of thing our own streams are.
 #pragma once
 
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 namespace muster::agent {
 

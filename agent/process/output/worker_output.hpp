@@ -17,6 +17,10 @@ namespace boost::asio {
 class any_io_executor;
 }
 
+namespace muster {
+class WakeUp;
+}
+
 namespace muster::agent {
 
 class OutputRoom;
@@ -28,7 +32,6 @@ struct OutputNames {
 };
 
 class ConsoleSink;
-class WakeUp;
 
 /// Our own three streams. Borrowed: never closed here.
 struct StandardStreams {

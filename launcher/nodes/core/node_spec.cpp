@@ -2,6 +2,7 @@
 #include "launcher/nodes/core/node_spec.hpp"
 
 #include "launcher/core/launch_error.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 #include <string>
@@ -28,12 +29,6 @@ bool has_answered(const agent::NodeHello& hello) {
   return !hello.host.empty() || !hello.addresses.empty();
 }
 
-std::string list_of(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
-  return text;
-}
-
 }  // namespace
 
 agent::AgentSpec spec_for(const JobSpec& job, std::size_t index, const std::vector<agent::NodeHello>& hellos,
@@ -47,7 +42,7 @@ agent::AgentSpec spec_for(const JobSpec& job, std::size_t index, const std::vect
   spec.working_directory = job.remote.working_directory;
   spec.environment = job.remote.environment;
   spec.environment.insert(spec.environment.end(), job.agent.environment.begin(), job.agent.environment.end());
-  if (!plan.gpus.empty()) spec.environment.emplace_back("CUDA_VISIBLE_DEVICES", list_of(plan.gpus));
+  if (!plan.gpus.empty()) spec.environment.emplace_back("CUDA_VISIBLE_DEVICES", joined(plan.gpus, ","));
   spec.stdin_rank = job.stdin_rank;
   spec.output.rank_prefix = count > 1;
   spec.output.raw_output = job.raw_output;

@@ -2,7 +2,7 @@
 #include "tests/fuzz/config/config_check.hpp"
 
 #include "muster/error.hpp"
-#include "rendezvous/support/nearest_name.hpp"
+#include "rendezvous/base/nearest_name.hpp"
 #include "worker_sdk/trainer/program/config_file.hpp"
 
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "agent/process/output/worker_output.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <sys/types.h>
 

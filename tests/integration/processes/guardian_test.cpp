@@ -3,7 +3,7 @@
 #include "agent/process/guardian.hpp"
 
 #include "catch.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

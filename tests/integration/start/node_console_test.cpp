@@ -2,7 +2,7 @@
 #include "launcher/nodes/node_console.hpp"
 
 #include "catch.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <fcntl.h>

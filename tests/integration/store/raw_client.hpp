@@ -2,9 +2,9 @@
 // A blocking client of the store whose every byte the test decides.
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/c10d/request_encoder.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 
 #include <cstdint>
 #include <string>

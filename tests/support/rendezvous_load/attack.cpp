@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/server/listen_socket.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 #include "tests/support/rendezvous_load/load.hpp"
 
 #include <boost/asio/co_spawn.hpp>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/message/message_group.hpp"
 
+#include "rendezvous/base/text.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -14,10 +16,7 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
 }
 
 std::string listed(const std::vector<int>& peers, const GroupInfo& info) {
-  std::string text;
-  for (const int peer : peers)
-    text += (text.empty() ? "" : ", ") + info.peers[static_cast<std::size_t>(peer)];
-  return text;
+  return joined_by(peers, [&info](int peer) { return info.peers[static_cast<std::size_t>(peer)]; });
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/message/plugin_table.hpp"
 
+#include "rendezvous/base/text.hpp"
+
 #include <signal.h>
 
 #include <algorithm>
@@ -131,7 +133,7 @@ std::string list_absent(const muster_plugin_group_options& options, const Host& 
       if (++absent <= kMostNames) names += (names.empty() ? "" : ", ") + name_of(options, rank);
     }
   }
-  return names + (absent > kMostNames ? " and " + std::to_string(absent - kMostNames) + " more" : "");
+  return names + and_more(static_cast<std::size_t>(std::max(absent - kMostNames, 0)));
 }
 
 Error too_late(const muster_plugin_group_options& options, const std::string& absent) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/nccl/join.hpp"
 
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/process_stat.hpp"
 #include "worker_sdk/comm/nccl/device.hpp"
-#include "worker_sdk/comm/shm/peer_watch.hpp"
 
 #include <unistd.h>
 
@@ -141,14 +142,12 @@ Member this_member(const Library& api, int rank, int device, const std::string& 
   member.rank = rank;
   member.host = host.empty() ? "?" : host;
   const char* const id = std::getenv("NCCL_HOSTID");  // NOLINT(concurrency-mt-unsafe)
-  char name[256] = {};
-  (void)gethostname(name, sizeof(name) - 1);
-  member.machine = id != nullptr && *id != '\0' ? id : name;
+  member.machine = id != nullptr && *id != '\0' ? id : host_name();
   member.gpu = bus_id_of(api, device);
   member.version = api.version;
   member.pid = getpid();
-  member.start_time = shm::start_time_of(member.pid);
-  member.pid_namespace = shm::own_pid_namespace();
+  member.start_time = start_time_of(member.pid);
+  member.pid_namespace = own_pid_namespace();
   std::ifstream boot("/proc/sys/kernel/random/boot_id");
   std::getline(boot, member.boot);
   for (char& letter : member.machine)

@@ -4,8 +4,6 @@
 #include "worker_sdk/thread/quiet_thread.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -40,9 +38,8 @@ std::optional<std::string> group_of(const std::string& event) {
 }  // namespace
 
 FailureChannel::FailureChannel(StoreClient& store, std::string prefix)
-    : store_(store.clone()), prefix_(std::move(prefix)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (wake_fd_ < 0)
-    throw Error(ErrorCode::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
+    : store_(store.clone()), prefix_(std::move(prefix)) {
+  if (!wake_up_) throw Error(ErrorCode::io, std::string("cannot make an eventfd: ") + std::strerror(errno));
   store_->set_timeout(kStoreTimeout);
   thread_ = quiet_thread([this] { watch(); });
 }
@@ -52,15 +49,8 @@ FailureChannel::~FailureChannel() {
     const std::lock_guard lock(outbox_mutex_);
     stop_ = true;
   }
-  wake();
+  wake_up_.signal();
   thread_.join();
-  close(wake_fd_);
-}
-
-void FailureChannel::wake() {
-  const std::uint64_t one = 1;
-  // It can only fail when the counter is full, and then the thread wakes anyway.
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
 }
 
 void FailureChannel::join(const std::string& group, FailureListener& listener) {
@@ -89,7 +79,7 @@ void FailureChannel::tell(const std::string& group, ErrorCode code, const std::s
     const std::lock_guard lock(outbox_mutex_);
     outbox_.push_back({group, {code, text}});
   }
-  wake();
+  wake_up_.signal();
 }
 
 /// Nobody is told of a lost store here, the calls that need it say so.
@@ -102,7 +92,7 @@ void FailureChannel::watch() noexcept {
         if (stop_ && outbox_.empty()) return;
       }
       const std::string key = prefix_ + "event/" + std::to_string(next);
-      if (store_->wait_or_wake({key}, wake_fd_, kLookInterval)) {
+      if (store_->wait_or_wake({key}, wake_up_.fd(), kLookInterval)) {
         receive(store_->get(key));
         ++next;
       }
@@ -119,7 +109,7 @@ void FailureChannel::watch() noexcept {
 /// What this rank tells reaches its own listeners, without the others' word on what came first.
 void FailureChannel::go_on_alone() {
   for (;;) {
-    drain_wake();
+    wake_up_.clear();
     for (;;) {
       Message message;
       {
@@ -132,19 +122,14 @@ void FailureChannel::go_on_alone() {
       deliver(message.group, message.failure);
     }
     look_around();
-    pollfd woken{wake_fd_, POLLIN, 0};
+    pollfd woken{wake_up_.fd(), POLLIN, 0};
     poll(&woken, 1, static_cast<int>(kLookInterval.count()));
   }
 }
 
-void FailureChannel::drain_wake() {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = read(wake_fd_, &count, sizeof(count));
-}
-
 /// `next` is the first event that has not been received.
 void FailureChannel::send_out(std::int64_t next) {
-  drain_wake();
+  wake_up_.clear();
   for (;;) {
     Message message;
     {

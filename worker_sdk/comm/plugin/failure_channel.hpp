@@ -4,6 +4,7 @@
 #pragma once
 
 #include "muster/error.hpp"
+#include "rendezvous/base/wake_up.hpp"
 #include "worker_sdk/store/store_client.hpp"
 
 #include <chrono>
@@ -63,17 +64,15 @@ class FailureChannel {
 
   void watch() noexcept;
   void go_on_alone();
-  void drain_wake();
   void send_out(std::int64_t next);
   void send(const Message& message, std::int64_t number);
   void receive(const std::string& event);
   void deliver(const std::string& group, const Failure& failure);
-  void wake();
   void look_around();
 
   std::unique_ptr<StoreClient> store_;
   std::string prefix_;
-  int wake_fd_;
+  WakeUp wake_up_;
   std::mutex mutex_;  ///< of what follows; held while a listener is called, which may tell() others
   std::map<std::string, FailureListener*> listeners_;
   std::map<std::string, Failure> failures_;

@@ -2,7 +2,8 @@
 #include "worker_sdk/comm/shm/memory.hpp"
 
 #include "muster/error.hpp"
-#include "rendezvous/support/random.hpp"
+#include "rendezvous/base/random.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,25 +19,6 @@
 
 namespace muster::shm {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return fd_; }
-
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 [[noreturn]] void fail(const std::string& what, int error, const std::string& advice = "") {
   const bool no_memory = error == ENOMEM || error == ENOSPC;
@@ -63,8 +45,8 @@ Mapping map(int fd, std::size_t bytes) {
 }
 
 int make_memfd(const std::string& name, std::size_t bytes) {
-  Descriptor fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (fd.get() < 0) fail("cannot make shared memory (memfd_create)", errno);
+  UniqueFd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) fail("cannot make shared memory (memfd_create)", errno);
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) < 0)
     fail("cannot make " + megabytes(bytes) + " of shared memory", errno,
          "; free memory or use smaller buffers");
@@ -86,8 +68,8 @@ int make_file(const std::string& name, std::size_t bytes) {
     throw Error(ErrorCode::out_of_memory, "/dev/shm has " + megabytes(space.f_bavail * space.f_frsize) +
                                               " free, but " + megabytes(bytes) +
                                               " of shared memory are needed" + advice);
-  Descriptor fd(shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (fd.get() < 0) fail("cannot make /dev/shm/" + name, errno);
+  UniqueFd fd(shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd) fail("cannot make /dev/shm/" + name, errno);
   const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes));
   if (error != 0) {
     shm_unlink(("/" + name).c_str());
@@ -179,8 +161,8 @@ Mapping ProcessMemory::open(const Ticket& ticket) {
   const std::string path = ticket.kind == Ticket::Kind::memfd
                                ? "/proc/" + std::to_string(ticket.pid) + "/fd/" + std::to_string(ticket.fd)
                                : "/dev/shm/" + name_of(ticket.nonce);
-  const Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (fd.get() < 0) fail("cannot open " + path, errno);
+  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd) fail("cannot open " + path, errno);
   verify(fd.get(), ticket);
   return map(fd.get(), ticket.bytes);
 }

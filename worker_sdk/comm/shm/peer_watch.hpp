@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "rendezvous/base/unique_fd.hpp"
+
 #include <cstdint>
 #include <vector>
 
@@ -10,9 +12,6 @@ namespace muster::shm {
 class PeerWatch {
  public:
   explicit PeerWatch(int ranks);
-  ~PeerWatch();
-  PeerWatch(const PeerWatch&) = delete;
-  PeerWatch& operator=(const PeerWatch&) = delete;
 
   /// Whether the process of `rank` has ended, a zombie included. The first call for a rank begins the watch:
   /// `start_time` is what start_time_of() gave in that process, and a process with another one is a stranger
@@ -23,19 +22,13 @@ class PeerWatch {
   struct Peer {
     bool watched = false;
     bool gone = false;
-    int pidfd = -1;
+    UniqueFd pidfd;
   };
 
   std::vector<Peer> peers_;
 };
 
-/// Start time of a process in clock ticks since boot; 0 when it is gone, a zombie or cannot be seen.
-std::uint64_t start_time_of(std::int32_t pid);
-
 /// Whether a process is stopped, by a signal or a debugger.
 bool is_stopped(std::int32_t pid);
-
-/// Identifies the pid namespace of this process; pids of another one mean nothing here. 0 when unknown.
-std::uint64_t own_pid_namespace();
 
 }  // namespace muster::shm

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/shm/roster.hpp"
 
+#include "rendezvous/base/process_stat.hpp"
+#include "rendezvous/base/text.hpp"
+
 namespace muster::shm {
 
 Roster::Roster(Layout layout, int ranks)
@@ -42,9 +45,8 @@ std::string Roster::state_of(int peer, std::uint64_t turn, const Call& call, boo
 }
 
 std::string waiting_text(const std::vector<int>& ranks) {
-  std::string text = std::to_string(ranks.size()) + (ranks.size() == 1 ? " rank waits: " : " ranks wait: ");
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text;
+  return std::to_string(ranks.size()) + (ranks.size() == 1 ? " rank waits: " : " ranks wait: ") +
+         joined(ranks);
 }
 
 }  // namespace muster::shm

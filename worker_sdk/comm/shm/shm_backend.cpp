@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/shm/shm_backend.hpp"
 
+#include "rendezvous/base/process_stat.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/shm/waiter.hpp"
 
+#include "rendezvous/base/posix.hpp"
+
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <climits>
@@ -76,11 +77,6 @@ std::string seconds_text(std::chrono::steady_clock::duration time) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(time).count());
   return text;
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 // the checkpoints of the folder, whatever their steps; the highest is the newest.
 #pragma once
 
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/trainer/checkpoint/manifest.hpp"
 #include "worker_sdk/trainer/checkpoint/safetensors.hpp"
 #include "worker_sdk/trainer/checkpoint/tensor.hpp"

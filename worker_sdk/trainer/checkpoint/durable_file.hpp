@@ -2,7 +2,7 @@
 // Files and folders that are on the disk when a call returns.
 #pragma once
 
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/trainer/checkpoint/manifest.hpp"
 #include "worker_sdk/trainer/checkpoint/tensor.hpp"
 #include "worker_sdk/trainer/checkpoint/xxh64.hpp"

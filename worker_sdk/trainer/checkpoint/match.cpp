@@ -2,6 +2,7 @@
 #include "worker_sdk/trainer/checkpoint/match.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 #include <set>
@@ -34,12 +35,6 @@ void require_no_others(const SafetensorsFile& file, std::span<const Destination>
     if (!known.contains(tensor.name) && (aside.empty() || !tensor.name.starts_with(aside)))
       refuse(file.path() + " has " + with_shape(tensor.name, tensor.shape) +
              ", which is no part of this run");
-}
-
-std::string joined(const std::vector<std::string>& differences) {
-  std::string text;
-  for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
-  return text;
 }
 
 /// What --init-from is about to do.
@@ -121,7 +116,7 @@ void fill(const SafetensorsFile& file, std::span<const Destination> to) {
 InitReport init_from(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head) {
   const InitPlan plan(file, to, head);
   if (!plan.differences.empty())
-    refuse("the weights in " + file.path() + " are of another model: " + joined(plan.differences) +
+    refuse("the weights in " + file.path() + " are of another model: " + joined(plan.differences, "; ") +
            "; give weights of this model, or another --model");
   for (const auto& [tensor, destination] : plan.copies)
     file.read_floats(*tensor, {destination->values, elements(*destination)});

@@ -3,7 +3,7 @@
 // 8 bytes of length, a JSON header that names tensors and their places, the bytes.
 #pragma once
 
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/trainer/checkpoint/safetensors_header.hpp"
 #include "worker_sdk/trainer/checkpoint/tensor.hpp"
 

@@ -2,11 +2,11 @@
 #include "worker_sdk/trainer/loop/event_file.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "worker_sdk/trainer/loop/crc32c.hpp"
 
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -55,10 +55,8 @@ double now() {
 }
 
 std::string file_name() {
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  return "events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now())) + "." +
-         (host[0] == '\0' ? "localhost" : host.data()) + "." + std::to_string(getpid());
+  return "events.out.tfevents." + std::to_string(static_cast<std::int64_t>(now())) + "." + host_name() + "." +
+         std::to_string(getpid());
 }
 
 }  // namespace

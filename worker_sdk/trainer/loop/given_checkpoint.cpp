@@ -2,6 +2,7 @@
 #include "worker_sdk/trainer/loop/given_checkpoint.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/checkpoint/match.hpp"
 #include "worker_sdk/trainer/loop/provenance.hpp"
 
@@ -13,9 +14,7 @@ checkpoint::Checkpoint open_given(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error) &&
       !std::filesystem::exists(path + "/manifest.json", error)) {
-    std::string names;
-    for (const std::string& one : checkpoint::list_checkpoints(path))
-      names += (names.empty() ? "" : ", ") + one;
+    const std::string names = joined(checkpoint::list_checkpoints(path));
     if (!names.empty())
       throw Error(ErrorCode::invalid_argument,
                   "--resume-from " + path + " is a folder of checkpoints; give one of them: " + names);

@@ -2,6 +2,7 @@
 #include "worker_sdk/trainer/program/config_file.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/posix.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -10,8 +11,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 namespace muster::examples {
@@ -45,11 +44,9 @@ std::string content_of(const std::string& path) {
   if (std::filesystem::file_size(path, error) > kMaxBytes)
     throw Error(ErrorCode::invalid_argument,
                 "--config " + path + " is larger than a MiB, so it holds no flags; give the right file");
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad())
-    throw Error(ErrorCode::io, "cannot read --config " + path + ": " + std::strerror(errno));
-  return text;
+  auto text = read_file(path);
+  if (!text) throw Error(ErrorCode::io, "cannot read --config " + path + ": " + std::strerror(errno));
+  return std::move(*text);
 }
 
 /// Where a name is there twice, the parser would take the last one without a word.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // muster-train: data-parallel training of a CNN, from the command line to the last line.
 #include "muster/error.hpp"
+#include "rendezvous/base/number.hpp"
 #include "worker_sdk/trainer/data/cifar10.hpp"
 #include "worker_sdk/trainer/data/synthetic.hpp"
 #include "worker_sdk/trainer/loop/run.hpp"
@@ -15,7 +16,6 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -36,11 +36,9 @@ muster::data::ImageData load_data(const TrainOptions& options) {
     return muster::data::load_cifar10(options.data, !options.run.eval_only);
   muster::data::SyntheticOptions synthetic;
   if (name.size() > kSynthetic.size()) {
-    const std::string_view count = name.substr(kSynthetic.size() + 1);
-    const auto [end, error] =
-        std::from_chars(count.data(), count.data() + count.size(), synthetic.train_images);
-    if (error != std::errc() || end != count.data() + count.size() || synthetic.train_images < 10 ||
-        synthetic.train_images > 1'000'000)
+    synthetic.train_images =
+        muster::parse_number<std::size_t>(name.substr(kSynthetic.size() + 1)).value_or(0);
+    if (synthetic.train_images < 10 || synthetic.train_images > 1'000'000)
       throw muster::Error(muster::ErrorCode::invalid_argument,
                           "--data " + options.data + ": give synthetic:N with N from 10 to 1000000");
     synthetic.test_images = synthetic.train_images / 5;

@@ -2,7 +2,7 @@
 #include "worker_sdk/trainer/program/train_options.hpp"
 
 #include "muster/error.hpp"
-#include "rendezvous/support/nearest_name.hpp"
+#include "rendezvous/base/nearest_name.hpp"
 #include "worker_sdk/trainer/program/config_file.hpp"
 #include "worker_sdk/trainer/program/flag_rules.hpp"
 #include "worker_sdk/trainer/program/train_flags.hpp"

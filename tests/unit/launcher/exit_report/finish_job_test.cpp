@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "launcher/exit_report/file_io.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "tests/unit/launcher/exit_report/reports.hpp"
 
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <iterator>
 
 using namespace muster::launcher;
+using muster::read_file;
 using muster::agent::NodeOutcome;
 using muster::agent::WorkerOutcome;
 namespace fs = std::filesystem;

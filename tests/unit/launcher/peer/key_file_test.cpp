@@ -3,7 +3,7 @@
 
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
-#include "rendezvous/support/unique_fd.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -57,7 +57,7 @@ std::string error_of(const Call& call) {
   try {
     call();
   } catch (const LaunchError& error) {
-    CHECK(error.exit_code() == kExitUsage);
+    CHECK(error.exit_code() == muster::kExitUsage);
     CHECK(std::string(error.what()).find("0011") == std::string::npos);  // never the key itself
     CHECK(std::string(error.what()).find('\n') == std::string::npos);
     return error.what();

@@ -139,10 +139,3 @@ TEST_CASE("A full house waits for a node that is expected back, until the last c
     CHECK(round.advance(at(1s), Previous::gone) == Phase::complete);
   }
 }
-
-TEST_CASE("Long lists of names are cut and counted") {
-  std::vector<NodeName> names;
-  for (int i = 0; i < 20; ++i) names.push_back("n" + std::to_string(i));
-  CHECK(list_names(names, names.size()) == "n0, n1, n2, n3, n4, n5, n6, n7 and 12 more");
-  CHECK(list_names({"a"}, 1) == "a");
-}

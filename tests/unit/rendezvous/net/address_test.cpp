@@ -21,16 +21,6 @@ bool inside(const char* cidr, const char* host) {
 
 }  // namespace
 
-TEST_CASE("HOST:PORT in all its forms") {
-  CHECK(parse_host_port("node7:29500").value().host == "node7");
-  CHECK(parse_host_port("node7:29500").value().port == 29500);
-  CHECK(parse_host_port("[::1]:0").value().host == "::1");
-  for (const char* text : {"", "host", "host:", ":1", "host:65536", "host:-1", "host:1x", "::1:5", "[]:1"}) {
-    INFO(text);
-    CHECK_FALSE(parse_host_port(text).has_value());
-  }
-}
-
 TEST_CASE("addresses print as they are written") {
   CHECK(at("127.0.0.1", 29500).text() == "127.0.0.1:29500");
   CHECK(at("::1", 5).text() == "[::1]:5");

@@ -2,9 +2,9 @@
 #include "rendezvous/server/admission.hpp"
 
 #include "catch.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 #include "rendezvous/server/peer_log.hpp"
-#include "rendezvous/support/unique_fd.hpp"
 #include "tests/support/ipv6.hpp"
 
 #include <unistd.h>

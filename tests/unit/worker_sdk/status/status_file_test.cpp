@@ -252,12 +252,3 @@ TEST_CASE("any bytes can be read") {
     CHECK(read_recent(file.page()).size() <= kRing);
   }
 }
-
-TEST_CASE("the state of a process is read from its stat line") {
-  CHECK(look_from("12 (a) b) T 1 2").state == ProcessState::stopped);
-  CHECK(look_from("12 (cat) Z 1").state == ProcessState::gone);
-  CHECK(look_from("12 (cat) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 987 23").start_time == 987);
-  CHECK(look_from("").state == ProcessState::unknown);
-  CHECK(look_from("12 (cat").state == ProcessState::unknown);
-  CHECK(look_at(::getpid()).start_time > 0);
-}

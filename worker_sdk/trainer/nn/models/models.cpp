@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "muster/error.hpp"
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/nn/cpu/machine.hpp"
 #include "worker_sdk/trainer/nn/cpu/resnet.hpp"
 #include "worker_sdk/trainer/nn/cpu/small_network.hpp"
@@ -17,12 +18,9 @@ constexpr std::string_view kSmallCnn = "small-cnn";
 
 void check(std::string_view model, std::int64_t classes) {
   const std::vector<std::string> names = model_names();
-  if (std::find(names.begin(), names.end(), model) == names.end()) {
-    std::string known;
-    for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  if (std::find(names.begin(), names.end(), model) == names.end())
     throw Error(ErrorCode::invalid_argument,
-                "there is no model \"" + std::string(model) + "\"; choose one of: " + known);
-  }
+                "there is no model \"" + std::string(model) + "\"; choose one of: " + joined(names));
   if (classes < 2)
     throw Error(ErrorCode::invalid_argument,
                 "a model cannot tell " + std::to_string(classes) + " classes apart; give at least 2");

@@ -4,6 +4,7 @@
 // GPU links nothing of it. Both come from one build: `version` and `layout` must be equal.
 #pragma once
 
+#include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/comm/plugin/plugin.h"
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
@@ -20,14 +21,14 @@ inline constexpr std::size_t kDeviceNameBytes = 128;
 
 /// Changes with the number, order and size of what crosses as bytes.
 constexpr std::uint64_t table_layout() {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  std::uint64_t hash = kFnvStart;
   for (const std::size_t size : {
 #define MUSTER_GPU_SIZE(Kernel, name) sizeof(Kernel),
            MUSTER_GPU_KERNELS(MUSTER_GPU_SIZE)
 #undef MUSTER_GPU_SIZE
                sizeof(ConvolutionCall),
            sizeof(MatrixCall)})
-    hash = (hash ^ size) * 1099511628211ULL;
+    hash = fnv1a_step(hash, size);
   return hash;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "rendezvous/base/posix.hpp"
+
 #include <sys/random.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <system_error>
 
 namespace muster {
 
@@ -20,9 +21,7 @@ inline void fill_random(void* place, std::size_t size) {
     const ssize_t count = ::getrandom(bytes + filled, size - filled, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0)
-      throw std::system_error(
-          errno, std::generic_category(),
-          "the kernel gives no random bytes; Linux 3.17 or newer with getrandom is needed");
+      throw_errno("the kernel gives no random bytes; Linux 3.17 or newer with getrandom is needed");
     filled += static_cast<std::size_t>(count);
   }
 }

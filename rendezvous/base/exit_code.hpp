@@ -2,7 +2,7 @@
 // Exit codes of `muster`. A failed job ends with the root cause's own code, or 128 + n for signal n.
 #pragma once
 
-namespace muster::launcher {
+namespace muster {
 
 constexpr int kExitSuccess = 0;
 /// Wrong flag, value or variable: nothing was started.
@@ -18,4 +18,4 @@ constexpr int kExitNotFound = 127;
 /// Added to a signal's number: the job was interrupted by it, or its root cause was killed by it.
 constexpr int kExitSignalBase = 128;
 
-}  // namespace muster::launcher
+}  // namespace muster

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of the kernel that every layer makes.
+#pragma once
+
+#include "rendezvous/base/unique_fd.hpp"
+
+#include <sys/types.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace muster {
+
+/// Throws std::system_error: "<what>: <what the error means>".
+[[noreturn]] void throw_errno(const std::string& what, int error = errno);
+
+/// Becomes readable when that process ends. Empty, with errno, if there is none.
+UniqueFd open_pidfd(pid_t pid);
+
+/// What to say where open_pidfd() fails for a process that is there.
+inline constexpr const char* kNoPidfd = "pidfd_open (Linux 5.4 or newer is needed)";
+
+/// This host's name as the kernel has it; "localhost" if it has none.
+std::string host_name();
+
+/// The next bytes of a descriptor up to its end, at most `limit`. nullopt, with errno, if they cannot be
+/// read.
+std::optional<std::string> read_to_end(int fd, std::size_t limit = std::string::npos);
+
+/// The first `limit` bytes of a file, which is opened with `flags` besides O_RDONLY. nullopt, with errno, if
+/// it cannot be read.
+std::optional<std::string> read_file(const std::string& path, std::size_t limit = std::string::npos,
+                                     int flags = 0);
+
+}  // namespace muster

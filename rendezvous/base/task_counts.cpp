@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/base/task_counts.hpp"
+
+#include "rendezvous/base/number.hpp"
+
+#include <cstddef>
+
+namespace muster {
+namespace {
+
+constexpr unsigned kMostTasks = 1 << 20;
+constexpr std::size_t kMostNodes = 1 << 20;
+
+}  // namespace
+
+std::optional<std::vector<int>> parse_task_counts(std::string_view text) {
+  std::vector<int> counts;
+  while (true) {
+    const std::string_view item = text.substr(0, text.find(','));
+    const std::size_t bracket = item.find("(x");
+    const auto tasks = parse_number<unsigned>(item.substr(0, bracket));
+    std::optional<std::size_t> times = 1;
+    if (bracket != std::string_view::npos)
+      times = item.back() == ')'
+                  ? parse_number<std::size_t>(item.substr(bracket + 2, item.size() - bracket - 3))
+                  : std::nullopt;
+    if (!tasks || !times || *tasks > kMostTasks || *times == 0 || *times > kMostNodes - counts.size())
+      return std::nullopt;
+    counts.insert(counts.end(), *times, static_cast<int>(*tasks));
+    if (item.size() == text.size()) return counts;
+    text.remove_prefix(item.size() + 1);
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists as messages show them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace muster {
+
+/// " and 3 more"; empty for 0.
+std::string and_more(std::size_t left);
+
+/// "n0, n1 and 3 more": what `text_of` makes of the first `most` items, and how many the others are.
+template <typename Items, typename TextOf>
+std::string joined_by(const Items& items, const TextOf& text_of, std::string_view separator = ", ",
+                      std::size_t most = std::string::npos) {
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& item : items) {
+    if (++count > most) continue;
+    if (count > 1) text += separator;
+    text += text_of(item);
+  }
+  return count > most ? text + and_more(count - most) : text;
+}
+
+/// The same for texts and whole numbers.
+template <typename Items>
+std::string joined(const Items& items, std::string_view separator = ", ",
+                   std::size_t most = std::string::npos) {
+  const auto text_of = [](const auto& item) {
+    if constexpr (std::is_integral_v<std::remove_cvref_t<decltype(item)>>)
+      return std::to_string(item);
+    else
+      return std::string_view(item);
+  };
+  return joined_by(items, text_of, separator, most);
+}
+
+/// {0, 1, 2, 5} is "0-2, 5". Sorts. Of more than `most` ranges the other ranks are counted: "0, 2 and 3
+/// more".
+std::string rank_list(std::vector<int> ranks, std::size_t most = std::string::npos);
+
+}  // namespace muster
