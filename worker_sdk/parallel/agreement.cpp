@@ -4,8 +4,6 @@
 #include "muster/error.hpp"
 #include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
-#include "worker_sdk/parallel/dissent.hpp"
-#include "worker_sdk/parallel/reducer.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -72,19 +70,3 @@ void broadcast_tensors(ProcessGroup& group, std::span<const std::span<float>> te
 }
 
 }  // namespace muster::parallel
-
-namespace muster {
-
-void require_equal_on_all_ranks(ProcessGroup* group, std::uint64_t value, const char* what) {
-  if (group == nullptr || group->size() == 1) return;
-  std::vector<std::int64_t> values(static_cast<std::size_t>(group->size()));
-  values[static_cast<std::size_t>(group->rank())] = static_cast<std::int64_t>(value);
-  group->all_reduce(values.data(), values.size(), DataType::i64, ReduceOp::sum);
-  const parallel::Dissent dissent = parallel::find_dissent(values);
-  if (dissent.ranks.empty()) return;
-  throw Error(ErrorCode::mismatch, std::string("the ") + what + " of " + describe(dissent, values) +
-                                       "; its results cannot be trusted: check that machine's memory and "
-                                       "that all ranks run the same program");
-}
-
-}  // namespace muster

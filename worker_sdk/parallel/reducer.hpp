@@ -137,10 +137,4 @@ class Reducer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Throws Error (mismatch) that names the ranks whose value differs from what most ranks have, on every rank
-/// alike; all ranks with their values where no value has a majority, as with two ranks. `what` names the
-/// value
-/// ("parameter hash"). Null or a group of one: nothing to do.
-void require_equal_on_all_ranks(ProcessGroup* group, std::uint64_t value, const char* what);
-
 }  // namespace muster

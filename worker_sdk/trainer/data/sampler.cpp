@@ -4,7 +4,6 @@
 #include "muster/error.hpp"
 #include "worker_sdk/random/philox.hpp"
 
-#include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -35,20 +34,17 @@ DistributedSampler::DistributedSampler(std::size_t samples, const SamplerOptions
 void DistributedSampler::share(std::size_t samples) {
   const auto world = static_cast<std::size_t>(options_.world_size);
   const auto rank = static_cast<std::size_t>(options_.rank);
-  const std::size_t rounded_up = (samples + world - 1) / world;
   switch (options_.remainder) {
     case Remainder::keep:
       mine_.resize(samples / world + (rank < samples % world ? 1 : 0));
-      largest_size_ = rounded_up;
-      return;
+      break;
     case Remainder::pad:
-      mine_.resize(rounded_up);
+      mine_.resize((samples + world - 1) / world);
       break;
     case Remainder::drop:
       mine_.resize(samples / world);
       break;
   }
-  largest_size_ = mine_.size();
 }
 
 std::span<const std::uint32_t> DistributedSampler::begin_epoch(int epoch, std::size_t position) {
@@ -73,11 +69,6 @@ std::span<const std::uint32_t> DistributedSampler::begin_epoch(int epoch, std::s
     place += static_cast<std::size_t>(options_.world_size);
   }
   return mine_;
-}
-
-std::size_t DistributedSampler::position_after(std::size_t steps, std::size_t batch_size) const {
-  const std::size_t taken = steps * batch_size * static_cast<std::size_t>(options_.world_size);
-  return std::min(position_ + taken, samples_);
 }
 
 }  // namespace muster

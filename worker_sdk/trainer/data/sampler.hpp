@@ -30,7 +30,7 @@ struct SamplerOptions {
 /// ranks compute alike. The epoch is an argument, so it cannot be forgotten. One thread.
 ///
 /// So the steps of an epoch walk through the permutation: after k steps of b samples a rank its first
-/// position_after(k, b) places are done, whoever did them. Checkpoints hold that number, and an epoch goes on
+/// k * b * world size places are done, whoever did them. Checkpoints hold that number, and an epoch goes on
 /// from it on any number of ranks, with any batch, each sample exactly once (Remainder::keep).
 class DistributedSampler {
  public:
@@ -46,15 +46,8 @@ class DistributedSampler {
   /// what `drop` leaves out. Step k of `batch` samples in all takes [k * batch, (k + 1) * batch) of it.
   std::span<const std::uint32_t> order() const { return {order_.data() + position_, samples_ - position_}; }
 
-  /// Places of the permutation that are done after `steps` steps of `batch_size` samples on each rank since
-  /// begin_epoch(): what a checkpoint holds.
-  std::size_t position_after(std::size_t steps, std::size_t batch_size) const;
-
-  /// Indices that this rank has in the epoch begun last, and the largest such number of all ranks. Before the
-  /// first epoch: in a whole one.
+  /// Indices that this rank has in the epoch begun last. Before the first epoch: in a whole one.
   std::size_t size() const { return mine_.size(); }
-
-  std::size_t largest_size() const { return largest_size_; }
 
  private:
   void share(std::size_t samples);
@@ -62,7 +55,6 @@ class DistributedSampler {
   std::size_t samples_;
   SamplerOptions options_;
   std::size_t position_ = 0;
-  std::size_t largest_size_ = 0;
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> mine_;
 };

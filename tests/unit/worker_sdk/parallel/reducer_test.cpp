@@ -171,22 +171,3 @@ TEST_CASE("Models that cannot be are refused") {
   CHECK_THROWS_AS(Reducer({{"w", {-4}}}, nullptr), muster::Error);
   CHECK_THROWS_AS(Reducer({{"w", {std::int64_t{1} << 40, std::int64_t{1} << 40}}}, nullptr), muster::Error);
 }
-
-TEST_CASE("Values that should be equal are compared over all ranks") {
-  auto errors = run_ranks(4, [](ThreadGroup& group) {
-    muster::require_equal_on_all_ranks(&group, 0xFFFFFFFFFFFFFFFFU, "parameter hash");
-  });
-  CHECK(errors == std::vector<std::string>(4));
-  errors = run_ranks(4, [](ThreadGroup& group) {
-    muster::require_equal_on_all_ranks(&group, group.rank() == 3 ? 1U : 2U, "parameter hash");
-  });
-  CHECK(all_contain(errors, "the parameter hash of rank 3 differs from that of the other ranks"));
-  errors = run_ranks(4, [](ThreadGroup& group) {
-    muster::require_equal_on_all_ranks(&group, group.rank() == 0 ? 1U : 2U, "parameter hash");
-  });
-  CHECK(all_contain(errors, "the parameter hash of rank 0 differs from that of the other ranks"));
-  errors = run_ranks(2, [](ThreadGroup& group) {
-    muster::require_equal_on_all_ranks(&group, group.rank() == 0 ? 1U : 2U, "parameter hash");
-  });
-  CHECK(all_contain(errors, "ranks 0, 1 differ, and no value has a majority"));
-}

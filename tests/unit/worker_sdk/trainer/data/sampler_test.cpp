@@ -30,7 +30,6 @@ std::vector<std::uint32_t> all_ranks(std::size_t samples, int world, Remainder r
     DistributedSampler sampler(samples, options_for(rank, world, remainder));
     const auto mine = sampler.begin_epoch(epoch);
     CHECK(mine.size() == sampler.size());
-    CHECK(mine.size() <= sampler.largest_size());
     all.insert(all.end(), mine.begin(), mine.end());
   }
   return all;
@@ -109,16 +108,12 @@ TEST_CASE(
       const int world = 1 + static_cast<int>(random.below(9));
       const std::size_t batch = 1 + random.below(12);
       const std::size_t steps = random.below(6);
-      std::size_t after = 0;
       for (int rank = 0; rank < world; ++rank) {
         DistributedSampler sampler(samples, options_for(rank, world, Remainder::keep));
         const auto mine = sampler.begin_epoch(epoch, position);
-        REQUIRE(mine.size() <= sampler.largest_size());
         for (std::size_t i = 0; i < std::min(mine.size(), steps * batch); ++i) ++seen[mine[i]];
-        if (rank == 0) after = sampler.position_after(steps, batch);
-        REQUIRE(sampler.position_after(steps, batch) == after);
       }
-      position = after;
+      position = std::min(position + steps * batch * static_cast<std::size_t>(world), samples);
     }
     INFO("trial " << trial);
     REQUIRE(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
@@ -133,7 +128,7 @@ TEST_CASE("The rest of an epoch is padded or cut to equal shares") {
     for (int rank = 0; rank < world; ++rank) {
       DistributedSampler pad(100, options_for(rank, world, Remainder::pad));
       const auto mine = pad.begin_epoch(2, 33);
-      CHECK(mine.size() == pad.largest_size());
+      CHECK(mine.size() == (67 + static_cast<std::size_t>(world) - 1) / static_cast<std::size_t>(world));
       padded += mine.size();
       distinct.insert(mine.begin(), mine.end());
       DistributedSampler drop(100, options_for(rank, world, Remainder::drop));
