@@ -3,7 +3,8 @@
 """Rules of the tree that no compiler checks: layers, includes, lengths, coroutine safety, forgotten tests.
 Standard library only.
 
-usage: check_tree.py [ROOT]    prints one line per broken rule, exits 1 if there is any
+usage: check_tree.py [ROOT]            prints one line per broken rule, exits 1 if there is any
+       check_tree.py --rooms [ROOT]    prints the lines of each room, product and tests, and how many headers are short
 """
 import os
 import re
@@ -203,7 +204,28 @@ def check(root):
             *check_text(files), *check_tests(files), *check_function_length(root, files)]
 
 
+def print_rooms(root):
+    """Lines of C, C++ and CUDA, and of Python for tests, by the two upper folders; a file directly in a layer counts as "(files)"."""
+    files = tracked_files(root)
+    for name, tops, kinds in (("product", LAYERS, CPP), ("tests", ["tests"], CPP + (".py",))):
+        rooms = {}
+        for path, text in files.items():
+            parts = path.split("/")
+            if parts[0] in tops and path.endswith(kinds):
+                room = "/".join(parts[:2]) if len(parts) > 2 else parts[0] + "/(files)"
+                rooms[room] = rooms.get(room, 0) + text.count("\n")
+        for room in sorted(rooms):
+            print(f"{rooms[room]:7} {room}")
+        print(f"{sum(rooms.values()):7} {name} in all")
+    headers = [text.count("\n") for path, text in files.items() if path.split("/")[0] in LAYERS and path.endswith(".hpp")]
+    short = sum(lines < 25 for lines in headers)
+    print(f"{short} of {len(headers)} headers have fewer than 25 lines ({100 * short / len(headers):.1f} %)")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--rooms"]:
+        print_rooms(sys.argv[2] if len(sys.argv) > 2 else ".")
+        sys.exit(0)
     problems = check(sys.argv[1] if len(sys.argv) > 1 else ".")
     print("\n".join(problems) or "check_tree: no broken rule")
     sys.exit(1 if problems else 0)
