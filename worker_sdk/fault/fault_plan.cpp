@@ -3,6 +3,7 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/number.hpp"
+#include "worker_sdk/thread/quiet_thread.hpp"
 
 #include <signal.h>
 #include <unistd.h>
@@ -148,10 +149,10 @@ void Injector::signal_self(const Fault& fault) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  later_.emplace_back([this, signal, time = fault.time] {
+  later_.push_back(quiet_thread([this, signal, time = fault.time] {
     std::unique_lock waiting(mutex_);
     if (!ended_.wait_for(waiting, time, [this] { return end_; })) ::kill(::getpid(), signal);
-  });
+  }));
 }
 
 }  // namespace muster::fault
