@@ -6,7 +6,8 @@ usage() {
   cat <<'TEXT'
 usage: scripts/install_deps.sh [launcher|build|unit|test|bench|distribution|all] [--dry-run]
 
-  launcher      compiler, CMake and libraries for muster and the SDK alone (cmake -DMUSTER_BUILD_TRAINER=OFF)
+  launcher      compiler, CMake and libraries for muster and the SDK alone (cmake -DMUSTER_BUILD_TRAINER=OFF
+                -DMUSTER_BUILD_TESTS=OFF)
   build         launcher, and oneDNN for muster-train: enough for scripts/quickstart.sh (default)
   unit          build, and what the tests labelled unit and sim use
   test          unit, and what else scripts/test.sh uses

@@ -48,13 +48,13 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
         timer(executor),
         nodes(count),
         taken(std::move(on_taken)) {
+    const int copy = *wake_up ? ::fcntl(wake_up->fd(), F_DUPFD_CLOEXEC, 0) : -1;
+    if (copy < 0) throw_errno("eventfd for the workers' output");
+    wake_stream.assign(copy);
     // Where both of ours are one, what a node says on both keeps its order.
     const bool one = agent::same_file(streams.out, streams.err);
     out = make_console(executor, streams.out, one ? "stdout and stderr" : "stdout", streams.raw);
     if (!one) err = make_console(executor, streams.err, "stderr", streams.raw);
-    const int copy = *wake_up ? ::fcntl(wake_up->fd(), F_DUPFD_CLOEXEC, 0) : -1;
-    if (copy < 0) throw_errno("eventfd for the workers' output");
-    wake_stream.assign(copy);
   }
 
   std::unique_ptr<Console> make_console(const asio::any_io_executor& executor, int fd, const char* name,

@@ -31,8 +31,9 @@ std::optional<ProcessStat> read_process_stat(pid_t pid) {
   constexpr std::size_t kMostBytes = 4096;
   const auto text = read_file("/proc/" + std::to_string(pid) + "/stat", kMostBytes);
   if (!text) return std::nullopt;
-  errno = EINVAL;  // unless it can be understood
-  return parse_process_stat(*text);
+  const auto stat = parse_process_stat(*text);
+  if (!stat) errno = EINVAL;
+  return stat;
 }
 
 std::uint64_t start_time_of(pid_t pid) {

@@ -242,7 +242,9 @@ void PluginBackend::run(std::span<const Operation> batch) {
       told_.wait_for(lock, kCauseTime, [this] { return agreed_.has_value(); });
   }
   if (code != 0) fail(error);
-  has_run_ = true;
+  has_run_ = has_run_ || std::any_of(batch.begin(), batch.end(), [](const Operation& operation) {
+               return !is_point_to_point(operation.call.collective);
+             });
 }
 
 /// Throws what all ranks of the group throw: the failure that reached the store first.

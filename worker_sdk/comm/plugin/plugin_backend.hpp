@@ -90,7 +90,7 @@ class PluginBackend final : public Backend, private FailureListener {
   std::mutex side_mutex_;
   std::unique_ptr<StoreClient> side_store_;  ///< behind side_mutex_
   void* group_ = nullptr;
-  bool has_run_ = false;                             ///< a run() has succeeded, so all ranks had joined
+  bool has_run_ = false;                             ///< a collective has succeeded, for which all had joined
   std::vector<muster_plugin_operation> operations_;  ///< kept for its memory
   std::vector<void*> memory_;                        ///< of allocate(), where the plug-in has none of its own
 

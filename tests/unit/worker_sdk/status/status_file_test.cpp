@@ -238,6 +238,24 @@ TEST_CASE("a reader never sees half a call") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("the state of a process is told apart") {
+  CHECK(look_at(::getpid()).state == ProcessState::running);
+  CHECK(look_at(::getpid()).start_time > 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, WUNTRACED);
+  CHECK(look_at(child).state == ProcessState::stopped);
+  ::kill(child, SIGKILL);
+  siginfo_t ended{};
+  ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);
+  CHECK(look_at(child).state == ProcessState::gone);
+  ::waitpid(child, nullptr, 0);
+  CHECK(look_at(child).state == ProcessState::gone);
+}
+
 TEST_CASE("any bytes can be read") {
   const StatusFile file = StatusFile::create();
   std::mt19937_64 random(GENERATE(1U, 2U, 3U));

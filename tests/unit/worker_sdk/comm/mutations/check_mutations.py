@@ -15,6 +15,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[4]
 COMM = ROOT / "worker_sdk" / "comm"
+BASE = ROOT / "rendezvous" / "base"
 LOOPS = ("reduce.cpp", "reduce_kernels_avx2.cpp", "reduce_kernels_avx512.cpp", "reduce_kernels_base.cpp")
 # What sees none of the mutated headers is built once.
 INDEPENDENT = ("call.cpp", "call_queue.cpp", "check_operation.cpp", "process_group.cpp", *LOOPS, "shm/memory.cpp",
@@ -87,7 +88,8 @@ def has_race(output):
 class Builder:
     def __init__(self, compiler, folder):
         self.compiler, self.folder = compiler, folder
-        self.shared = {name: self.compile(COMM / name, folder / name.replace("/", "."), ROOT) for name in INDEPENDENT}
+        sources = [*(COMM / name for name in INDEPENDENT), *(BASE / name for name in ("posix.cpp", "process_stat.cpp", "text.cpp"))]
+        self.shared = [self.compile(source, folder / f"{source.parent.name}.{source.name}", ROOT) for source in sources]
 
     def compile(self, source, stem, first_include):
         target = f"{stem}.o"
@@ -107,7 +109,7 @@ class Builder:
         everything = tree / "everything.cpp"
         names = [f"worker_sdk/comm/{name}" for name in TOGETHER] + [str(HERE / "probe.cpp")]
         everything.write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
-        objects = [*self.shared.values(), self.compile(everything, tree / "everything", tree)]
+        objects = [*self.shared, self.compile(everything, tree / "everything", tree)]
         subprocess.run([self.compiler, *FLAGS, *objects, "-o", str(tree / "probe")], check=True)
         environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1 exitcode=66"}
         begin, attempts = time.monotonic(), 0
