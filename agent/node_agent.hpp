@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of a node in a job of several nodes.
+// The agent of one node: takes its orders from the launcher, joins rounds, runs workers, reports.
 #pragma once
 
 #include "agent/core/agent_spec.hpp"
@@ -12,7 +12,6 @@
 namespace muster::agent {
 
 struct NodeAgentOptions {
-  /// With a node's form other than `alone`.
   AgentSpec spec;
   /// Of this muster, for the coordinator.
   std::string version;
@@ -31,8 +30,8 @@ struct NodeAgentOptions {
   SignalState signals;
 };
 
-/// Body of the agent process, as run_agent(): returns when no process of the job is left below it and the
-/// report has reached the launcher: 0, or 1 if there was no launcher any more.
+/// Body of the agent process; call it from its only thread, after a fork. Returns when no process of the job
+/// is left below it and the report has reached the launcher: 0, or 1 if there was no launcher any more.
 int run_node_agent(const NodeAgentOptions& options);
 
 }  // namespace muster::agent

@@ -148,7 +148,9 @@ rendezvous::ClientOptions NodeSession::client_options() const {
 rendezvous::ClientEvents NodeSession::client_events() {
   rendezvous::ClientEvents events;
   events.status = [this](const rendezvous::Status& status) {
-    if (!started())
+    if (alone())
+      log_info(status.text);
+    else if (!started())
       wait_notice_.update(status.text);
     else if (spec_.node.coordinator)
       tell(LinkMessage::Kind::status, 0, status.text);
@@ -157,7 +159,9 @@ rendezvous::ClientEvents NodeSession::client_events() {
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) {
     // Before the first answer connect() says what is wrong.
-    if (!closed_ && connected_)
+    if (!closed_ && connected_ && alone())
+      fail("the store process was lost: " + reason);
+    else if (!closed_ && connected_)
       fail("node " + name_in_texts() + " lost the coordinator (" + coordinator_text() + "): " + reason);
   };
   events.vouch = [this](const rendezvous::Vouch& question) { on_vouch(question); };

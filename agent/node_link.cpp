@@ -114,7 +114,8 @@ void NodeSession::on_message(LinkMessage message) {
 
 void NodeSession::on_link_closed(const std::string& reason) {
   if (reported_) return;
-  if (!started()) return launcher_gone("the launcher on " + spec_.host + " is gone (" + reason + ")");
+  if (!started())
+    return launcher_gone("the launcher" + (alone() ? "" : " on " + spec_.host) + " is gone (" + reason + ")");
   // An SSH session lasts as long as somebody holds its streams, and the launcher looks for another way to us
   // only when it has ended.
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));

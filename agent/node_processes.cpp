@@ -62,15 +62,19 @@ void close_all(std::initializer_list<int> descriptors) {
     if (fd >= 0) ::close(fd);
 }
 
+bool is_alone(const NodeProcesses& node) {
+  return node.spec.node.form == NodeSpec::Form::alone;
+}
+
 int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd) {
-  rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   const AgentSpec& spec = node.spec;
   rendezvous::EmbeddedOptions options = begin_store_process(spec, control_fd);
+  if (is_alone(node)) return rendezvous::run_embedded_daemon(std::move(options));
+  rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   rendezvous::EmbeddedOptions::Network network;
   network.listen_fd = listen_fd;
   network.job_secret = node.job_secret;
   network.expected_nodes = spec.node.expected_nodes;
-  network.max_restarts = spec.max_restarts;
   network.accept_munge = spec.node.munge;
   network.store_proxy = spec.node.store_proxy;
   options.network = std::move(network);
@@ -123,9 +127,10 @@ GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
   options.launcher_pidfd = node.launcher_pidfd;
   options.notice_fd = node.notice_fd;
   options.shutdown_timeout = node.spec.shutdown_timeout;
+  options.signals = node.signals;
+  if (is_alone(node)) return options;
   options.stopped_at_most = rendezvous::kDeadAfter;
   options.store_stopped_at_most = rendezvous::kDeadAfter - 2 * rendezvous::kHeartbeatInterval;
-  options.signals = node.signals;
   options.of_node = " of " + node.spec.node.name;
   if (node.spec.node.form != NodeSpec::Form::started) return options;
   options.lifeline_fd = node.link_in;
@@ -145,10 +150,13 @@ void tidy_logs(const AgentSpec& spec) {
 }  // namespace
 
 int run_node_processes(NodeProcesses node) {
-  rendezvous::guard_process(rendezvous::ProcessFiles::closed);
+  // Alone on its host, a job has no key that could leak.
+  const bool alone = is_alone(node);
+  if (!alone) rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   NodeSpec& place = node.spec.node;
   const bool started = place.form == NodeSpec::Form::started;
-  if (place.incarnation == 0) place.incarnation = random_number() | 1U;  // 0 means that there is none
+  if (place.incarnation == 0 && !alone)
+    place.incarnation = random_number() | 1U;  // 0 means that there is none
   rendezvous::ListenSocket listener = open_coordinator_socket(place);
   if (listener.fd) {
     place.coordinator_host = listener.address.host();
@@ -163,6 +171,8 @@ int run_node_processes(NodeProcesses node) {
   if (listener.fd) {
     // The other nodes end their workers, are told the verdict and report before the daemon goes.
     options.store_may_outlive = node.spec.shutdown_timeout + rendezvous::kDaemonAtMost;
+  }
+  if (listener.fd || alone) {
     run_daemon = [&](int control_fd, int guardian_pidfd) {
       close_all({guardian_pidfd, node.link_in, go_on[0], go_on[1], node.launcher_pidfd});
       if (node.link_out != node.link_in) ::close(node.link_out);
@@ -172,7 +182,7 @@ int run_node_processes(NodeProcesses node) {
   }
   const auto run_agent = [&](int control_fd, int guardian_pidfd) {
     // Workers open their status files here.
-    rendezvous::guard_process(rendezvous::ProcessFiles::shared);
+    if (!alone) rendezvous::guard_process(rendezvous::ProcessFiles::shared);
     listener.fd.reset();
     close_all({go_on[0], node.launcher_pidfd});
     NodeAgentOptions agent;
@@ -192,7 +202,7 @@ int run_node_processes(NodeProcesses node) {
     listener.fd.reset();
     close_all({go_on[1]});
     drop_keys(node, nullptr);
-    say_orphans();
+    if (!alone) say_orphans();
     if (started) return;
     // The link's end tells the launcher that the agent is gone.
     ::close(node.link_in);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of one node in a job of several: guardian, rendezvous daemon (on the coordinator's node),
-// agent.
+// The processes of one node: guardian, rendezvous daemon (on the coordinator's node), agent.
 #pragma once
 
 #include "agent/core/agent_spec.hpp"
@@ -16,17 +15,17 @@
 namespace muster::agent {
 
 struct NodeProcesses {
-  /// With a node's form other than `alone`.
   AgentSpec spec;
   /// Of this muster.
   std::string version;
   /// The link to the launcher: two descriptors, or one for both (a socket). Both stay open here.
   int link_in = -1;
   int link_out = -1;
-  /// The form `peer`: refers to the launcher, as in GuardianOptions. In the form `started` the end of link_in
-  /// says that it is gone.
+  /// The forms `alone` and `peer`: refers to the launcher, as in GuardianOptions. In the form `started` the
+  /// end of link_in says that it is gone.
   int launcher_pidfd = -1;
-  /// The form `peer`: where notices go, as in GuardianOptions. In the form `started` they go over the link.
+  /// The forms `alone` and `peer`: where notices go, as in GuardianOptions. In the form `started` they go
+  /// over the link.
   int notice_fd = -1;
   /// The coordinator's node, and every node of the form `peer`.
   std::shared_ptr<const rendezvous::Secret> job_secret;
@@ -37,9 +36,10 @@ struct NodeProcesses {
   std::function<void(const LinkEndpoint&)> listening;
 };
 
-/// Body of the guardian; call it in a process without threads. Opens the coordinator's socket if this is its
-/// node (or, where that was only inferred and the port is taken, becomes a client), forks the others, and
-/// returns the exit code when no process below it is left. Throws std::exception if the socket cannot be had.
+/// Body of the guardian; call it in a process without threads. In a job of several nodes it opens the
+/// coordinator's socket if this is its node (or, where that was only inferred and the port is taken, becomes
+/// a client), forks the others, and returns the exit code when no process below it is left. Throws
+/// std::exception if the socket cannot be had.
 int run_node_processes(NodeProcesses node);
 
 }  // namespace muster::agent

@@ -15,6 +15,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -54,7 +55,7 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
       options_(options),
       spec_(options_.spec),
       inherited_(process_environment()),
-      guardian_(executor, options.guardian_pidfd, " of " + name_in_texts()),
+      guardian_(executor, options.guardian_pidfd, alone() ? "" : " of " + name_in_texts()),
       end_signals_(executor),
       progress_timer_(executor),
       lifeline_timer_(executor),
@@ -65,7 +66,9 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
       verdict_(executor),
       done_(executor),
       room_(executor),
-      report_settled_(executor) {}
+      report_settled_(executor) {
+  if (alone()) spec_.node.name = spec_.host;
+}
 
 awaitable<void> NodeSession::run() {
   for (const int signal : stop_signals_of_agent(options_.signals)) end_signals_.add(signal);
@@ -95,7 +98,7 @@ awaitable<void> NodeSession::run() {
 awaitable<NodeReport> NodeSession::run_job() {
   NodeReport report;
   report.host = spec_.host;
-  report.node = spec_.node.name;
+  if (!alone()) report.node = spec_.node.name;
   report.max_restarts = spec_.max_restarts;
   bool again = prepare();
   if (again) again = co_await connect();
@@ -122,11 +125,13 @@ void NodeSession::tidy_logs(const NodeReport& report) const {
 
 /// What can be found wrong before anyone is asked for anything.
 bool NodeSession::prepare() {
-  set_log_role("agent " + name_in_texts());
-  std::erase_if(inherited_, [](const auto& entry) {
-    return entry.first == kJobMarkVariable || entry.first == "MUSTER_LOCAL_ADDR";
-  });
-  inherited_.emplace_back(kJobMarkVariable, job_mark());
+  set_log_role(alone() ? "agent" : "agent " + name_in_texts());
+  if (!alone()) {
+    std::erase_if(inherited_, [](const auto& entry) {
+      return entry.first == kJobMarkVariable || entry.first == "MUSTER_LOCAL_ADDR";
+    });
+    inherited_.emplace_back(kJobMarkVariable, job_mark());
+  }
   const std::string& directory = spec_.working_directory;
   if (!directory.empty() && ::chdir(directory.c_str()) != 0) {
     fail("cannot start workers in " + directory + " on " + spec_.host + ": " +
@@ -167,6 +172,9 @@ awaitable<bool> NodeSession::connect() {
     if (!started()) wait_notice_.update(waiting_text() + "connecting" + port_trouble_text());
     coordinator_.emplace(executor_, std::move(connector), deadline, client_options(), client_events());
   }
+  // On this host there is nothing to wait for: join() begins with the hello.
+  connected_ = alone();
+  if (connected_) co_return stop_signal_ == 0;
   joining_ = true;
   try {
     co_await coordinator_->connected(deadline);
@@ -225,7 +233,7 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
   request.settings = spec_.node.settings;
   // On a host with several networks the workers may reach the store from another one than this connection
   // uses.
-  request.addresses = rendezvous::local_addresses();
+  if (!alone()) request.addresses = rendezvous::local_addresses();
   request.addresses.resize(std::min(request.addresses.size(), rendezvous::kMaxAddresses));
   // The coordinator keeps the time; ours only guards against a coordinator that does not.
   const auto deadline = Clock::now() + spec_.join_timeout + spec_.last_call_timeout + kLeaveDeadline;
@@ -244,13 +252,14 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
 
 /// At which the other nodes reach this one: on the coordinator's node, where they reached it.
 std::string NodeSession::own_address() const {
+  if (alone()) return spec_.store.host;
   if (!spec_.node.local_addr.empty()) return spec_.node.local_addr;
   return options_.control_fd >= 0 ? spec_.node.coordinator_host : coordinator_->local_address();
 }
 
 void NodeSession::start_workers(rendezvous::RoundResult place) {
   Environment inherited = inherited_;
-  inherited.emplace_back("MUSTER_LOCAL_ADDR", own_address());
+  if (!alone()) inherited.emplace_back("MUSTER_LOCAL_ADDR", own_address());
   if (proxy_) {
     place.store_host = "127.0.0.1";
     place.store_port = proxy_->port();
@@ -267,10 +276,8 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
     told.rank = failure.rank;
     coordinator_->fail_round(std::move(told));
   };
-  if (input_)
-    events.standard_input = [this](int local_rank) {
-      return place_.first_rank + local_rank == spec_.stdin_rank ? input_->open() : -1;
-    };
+  if (spec_.stdin_rank >= 0)
+    events.standard_input = [this](int local_rank) { return standard_input(local_rank); };
   runner_.emplace(executor_, spec_, *output_, options_.signals, binding_, std::move(events));
   runner_->start(place, place.restarts, inherited);
   if (input_) input_->started();
@@ -278,6 +285,15 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
     runner_->kill();
   else if (ended_)
     runner_->stop(SIGTERM);
+}
+
+/// With --stdin one rank reads the launcher's; -1: what the worker gets without that.
+int NodeSession::standard_input(int local_rank) {
+  const bool reads = place_.first_rank + local_rank == spec_.stdin_rank;
+  if (input_) return reads ? input_->open() : -1;
+  if (reads || !alone()) return -1;
+  if (!null_device_) null_device_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  return null_device_.get();
 }
 
 awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& place,

@@ -47,6 +47,7 @@ class NodeSession {
   boost::asio::awaitable<Next> run_round(NodeReport& report);
   boost::asio::awaitable<std::optional<rendezvous::RoundResult>> join();
   void start_workers(rendezvous::RoundResult place);
+  int standard_input(int local_rank);
   std::string own_address() const;
   boost::asio::awaitable<Next> leave(const rendezvous::RoundResult& place, const NodeReport& report);
   boost::asio::awaitable<Next> await_verdict();
@@ -107,6 +108,8 @@ class NodeSession {
 
   bool started() const { return options_.spec.node.form == NodeSpec::Form::started; }
 
+  bool alone() const { return options_.spec.node.form == NodeSpec::Form::alone; }
+
   boost::asio::any_io_executor executor_;
   NodeAgentOptions options_;
   AgentSpec& spec_;
@@ -136,6 +139,8 @@ class NodeSession {
   std::optional<StoreProxy> proxy_;
   std::optional<RoundRunner> runner_;
   Voucher voucher_;
+  /// Form `alone`: the stdin of workers that may not read ours (--stdin).
+  UniqueFd null_device_;
 
   rendezvous::RoundResult place_;
   /// What ended the present round, if it was not this node.

@@ -1,55 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/agent_starter_local.hpp"
 
-#include "agent/agent.hpp"
-#include "agent/process/guardian.hpp"
-#include "agent/store_process.hpp"
+#include "agent/node_processes.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
-#include "rendezvous/server/embedded_daemon.hpp"
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <exception>
+#include <functional>
 #include <string>
+#include <utility>
 
 namespace muster::launcher {
 namespace {
 
-int guardian_main(const agent::AgentSpec& spec, const agent::SignalState& signals, GuardianEnds& ends) {
-  agent::GuardianOptions options;
-  options.launcher_pidfd = ends.launcher_pidfd.get();
-  options.notice_fd = ends.notices.get();
-  options.shutdown_timeout = spec.shutdown_timeout;
-  options.signals = signals;
-  const auto run_store = [&](int control_fd, int guardian_pidfd) {
-    ::close(guardian_pidfd);
-    ends.link.reset();
-    ends.launcher_pidfd.reset();
-    agent::drop_standard_input_and_output();
-    return rendezvous::run_embedded_daemon(agent::begin_store_process(spec, control_fd));
-  };
-  const auto run_agent = [&](int control_fd, int guardian_pidfd) {
-    ends.launcher_pidfd.reset();
-    agent::AgentOptions agent_options;
-    agent_options.link_fd = ends.link.release();
-    agent_options.control_fd = control_fd;
-    agent_options.guardian_pidfd = guardian_pidfd;
-    agent_options.signals = signals;
-    return agent::run_agent(agent_options);
-  };
-  const auto after_start = [&] {
-    ends.link.reset();
-    agent::drop_standard_input_and_output();
-  };
-  return agent::run_guardian(options, run_store, run_agent, after_start);
-}
+/// What the guardian holds of a LocalAgent.
+struct GuardianEnds {
+  UniqueFd launcher_pidfd;
+  UniqueFd link;
+  UniqueFd notices;
+};
 
-}  // namespace
-
+/// Forks a process that is to become a guardian and runs `body` in it; what it returns is the exit code. What
+/// it throws becomes a line of LocalAgent::notices.
 LocalAgent fork_guardian(const std::function<int(GuardianEnds&)>& body) {
   int link[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0) throw_errno("socketpair");
@@ -84,8 +60,20 @@ LocalAgent fork_guardian(const std::function<int(GuardianEnds&)>& body) {
   return started;
 }
 
-LocalAgent start_local_agent(const agent::AgentSpec& spec, const agent::SignalState& signals) {
-  return fork_guardian([&](GuardianEnds& ends) { return guardian_main(spec, signals, ends); });
+}  // namespace
+
+LocalAgent start_local_agent(const LocalNode& node, const agent::SignalState& signals) {
+  return fork_guardian([&](GuardianEnds& ends) {
+    agent::NodeProcesses processes;
+    processes.spec = node.spec;
+    processes.version = MUSTER_VERSION;
+    processes.link_in = processes.link_out = ends.link.release();
+    processes.launcher_pidfd = ends.launcher_pidfd.get();
+    processes.notice_fd = ends.notices.get();
+    processes.job_secret = node.job_secret;
+    processes.signals = signals;
+    return agent::run_node_processes(std::move(processes));
+  });
 }
 
 }  // namespace muster::launcher

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts guardian, store process and agent on this host: by fork alone, which is the fastest start there is.
+// Starts guardian, daemon and agent on this host: by fork alone, which is the fastest start there is.
 #pragma once
 
 #include "agent/core/agent_spec.hpp"
 #include "agent/process/signal_state.hpp"
 #include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/tls/secret.hpp"
 
 #include <sys/types.h>
 
-#include <functional>
+#include <memory>
 
 namespace muster::launcher {
 
@@ -23,19 +24,15 @@ struct LocalAgent {
   UniqueFd notices;
 };
 
-/// What the guardian holds of that.
-struct GuardianEnds {
-  UniqueFd launcher_pidfd;
-  UniqueFd link;
-  UniqueFd notices;
+/// This host's node of a job: the only one, or one of those that somebody started on every host.
+struct LocalNode {
+  agent::AgentSpec spec;
+  /// Form `peer`: the key of the job.
+  std::shared_ptr<const rendezvous::Secret> job_secret{};
 };
-
-/// Forks a process that is to become a guardian and runs `body` in it; what it returns is the exit code. What
-/// it throws becomes a line of LocalAgent::notices. As start_local_agent().
-LocalAgent fork_guardian(const std::function<int(GuardianEnds&)>& body);
 
 /// Forks the guardian, which forks the others. Call before any thread or event loop exists in this process.
 /// Throws std::system_error when the kernel refuses a process or descriptor.
-LocalAgent start_local_agent(const agent::AgentSpec& spec, const agent::SignalState& signals);
+LocalAgent start_local_agent(const LocalNode& node, const agent::SignalState& signals);
 
 }  // namespace muster::launcher

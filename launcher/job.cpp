@@ -66,11 +66,7 @@ class Job {
   }
 
   int run() {
-    LinkMessage order;
-    order.kind = LinkMessage::Kind::spec;
-    order.body = agent::to_json(spec_.agent);
     link_.emplace(context_.get_executor(), started_.link.release(), link_events());
-    link_->send(order);
     watch_guardian();
     watch_notices();
     watch_deadline();
@@ -319,16 +315,17 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
   ::signal(SIGCHLD,
            SIG_DFL);  // a parent that ignores it would leave us without the exit codes of our children
   const std::vector<pid_t> not_ours = children_at_start();
-  std::optional<PeerNode> peer;
-  if (spec.form == StartForm::peer) peer = prepare_peer_node(spec);
+  LocalNode node;
+  if (spec.form == StartForm::peer) node = prepare_peer_node(spec);
   try {
     agent::become_subreaper();
     if (!spec.nodes.empty()) {
       const auto starter = starter_of(spec, signals);
       return run_nodes_job(spec, *starter, {MUSTER_VERSION, signals, not_ours});
     }
-    LocalAgent started = peer ? start_peer_node(*peer, signals) : start_local_agent(spec.agent, signals);
-    peer.reset();  // the launcher needs no key
+    if (spec.form != StartForm::peer) node.spec = spec.agent;
+    LocalAgent started = start_local_agent(node, signals);
+    node = {};  // the launcher needs no key
     return Job(spec, std::move(started), signals, not_ours).run();
   } catch (const std::exception& error) {
     agent::end_all_descendants(not_ours, kKillLimitMs);

@@ -106,9 +106,4 @@ class WorkerGroup {
   TimePoint killing_since_;
 };
 
-/// Whether a failed round is followed by another: one counter for the job, no restart without a failure.
-inline bool may_restart(RoundOutcome outcome, int restarts_used, int max_restarts) {
-  return outcome == RoundOutcome::failed && restarts_used < max_restarts;
-}
-
 }  // namespace muster::agent

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/peer/peer_node.hpp"
 
-#include "agent/node_processes.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/peer/key_file.hpp"
 #include "launcher/peer/listen_address.hpp"
@@ -52,9 +51,9 @@ std::string meeting_of(const PeerOptions& peer) {
 
 }  // namespace
 
-PeerNode prepare_peer_node(const JobSpec& job) {
+LocalNode prepare_peer_node(const JobSpec& job) {
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
-  PeerNode node;
+  LocalNode node;
   node.spec = job.agent;
   agent::NodeSpec& place = node.spec.node;
   rendezvous::Secret key = no_secret();
@@ -72,20 +71,6 @@ PeerNode prepare_peer_node(const JobSpec& job) {
       log_info("the coordinator listens on " + place.listen_host + " (" + job.peer.endpoint_given + ")");
   }
   return node;
-}
-
-LocalAgent start_peer_node(const PeerNode& node, const agent::SignalState& signals) {
-  return fork_guardian([&](GuardianEnds& ends) {
-    agent::NodeProcesses processes;
-    processes.spec = node.spec;
-    processes.version = MUSTER_VERSION;
-    processes.link_in = processes.link_out = ends.link.release();
-    processes.launcher_pidfd = ends.launcher_pidfd.get();
-    processes.notice_fd = ends.notices.get();
-    processes.job_secret = node.job_secret;
-    processes.signals = signals;
-    return agent::run_node_processes(std::move(processes));
-  });
 }
 
 }  // namespace muster::launcher

@@ -26,7 +26,7 @@ struct CoordinatorOptions {
   std::string software{};
   RoundLimits round{};
   MembershipLimits membership{};
-  /// Restarts of the whole job for a failed or lost node. The default leaves the counting to the agents.
+  /// Restarts of the whole job for a failed or lost node. Default: as many as there are failures.
   int max_restarts = std::numeric_limits<int>::max();
   /// Nodes that are being started, in the order of their places: who is missing can then be named.
   std::vector<NodeName> expected_nodes{};

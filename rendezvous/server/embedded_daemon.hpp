@@ -24,6 +24,8 @@ struct EmbeddedOptions {
   /// Longest wait for min_nodes, and for more of them after that. Defaults as torchrun.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(600);
   std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
+  /// Restarts of the whole job for a failed or lost node.
+  int max_restarts = 0;
 
   /// Where the store of each round listens; port 0: any free one, a new one each round.
   struct Store {
@@ -41,8 +43,6 @@ struct EmbeddedOptions {
     std::shared_ptr<const Secret> job_secret;
     /// Of what to tell who is missing: the nodes' names, in order of their places; may be empty.
     std::vector<std::string> expected_nodes{};
-    /// Of the whole job.
-    int max_restarts = 0;
     /// Processes of our user on hosts that share a munge key may join without a key of the job.
     bool accept_munge = false;
     /// No worker may connect to the port; the nodes' agents bring the workers' requests.

@@ -14,20 +14,19 @@ namespace {
 /// Once the agent is gone: for what is still on its way out.
 constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
 
+}  // namespace
+
 CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   CoordinatorOptions coordinator;
   coordinator.run_id = options.run_id;
+  coordinator.software = options.version;
   coordinator.round.min_nodes = options.min_nodes;
   coordinator.round.max_nodes = options.max_nodes;
   coordinator.round.join_timeout = options.join_timeout;
   coordinator.round.last_call_timeout = options.last_call_timeout;
-  // The peer is on this host: the end of its connection says exactly that it is gone, while silence may only
-  // mean that it was stopped for a debugger or starved.
-  coordinator.membership.dead_after = Milliseconds(0);
+  coordinator.max_restarts = options.max_restarts;
   return coordinator;
 }
-
-}  // namespace
 
 int serve_embedded(const EmbeddedOptions& options,
                    const std::function<StoreOpener(boost::asio::any_io_executor)>& make_opener) {
@@ -35,7 +34,11 @@ int serve_embedded(const EmbeddedOptions& options,
   bool ended = false;
   try {
     std::unique_ptr<ByteStream> stream = adopt_socket(context.get_executor(), options.control_fd);
-    CoordinatorService service(context.get_executor(), coordinator_options(options),
+    CoordinatorOptions coordinator = coordinator_options(options);
+    // The peer is on this host: the end of its connection says exactly that it is gone, while silence may
+    // only mean that it was stopped for a debugger or starved.
+    coordinator.membership.dead_after = Milliseconds(0);
+    CoordinatorService service(context.get_executor(), std::move(coordinator),
                                make_opener(context.get_executor()),
                                [&ended](const std::string&) { ended = true; });
     service.add(std::move(stream));

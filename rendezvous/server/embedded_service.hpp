@@ -9,6 +9,9 @@
 
 namespace muster::rendezvous {
 
+/// What the options say of the rounds, for both kinds of daemon.
+CoordinatorOptions coordinator_options(const EmbeddedOptions& options);
+
 /// run_embedded_daemon() with stores from `make_opener(executor)`.
 int serve_embedded(const EmbeddedOptions& options,
                    const std::function<StoreOpener(boost::asio::any_io_executor)>& make_opener);

@@ -7,7 +7,7 @@
 #include "rendezvous/munge/munge_identity.hpp"
 #include "rendezvous/protocol/last_words.hpp"
 #include "rendezvous/server/control_port.hpp"
-#include "rendezvous/server/coordinator_service.hpp"
+#include "rendezvous/server/embedded_service.hpp"
 #include "rendezvous/server/peer_log.hpp"
 #include "rendezvous/server/store_feed.hpp"
 #include "rendezvous/server/store_server.hpp"
@@ -28,16 +28,9 @@ std::string random_nonce() {
   return Secret::random().hex().substr(0, 32);
 }
 
-CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
-  CoordinatorOptions coordinator;
-  coordinator.run_id = options.run_id;
+CoordinatorOptions network_coordinator_options(const EmbeddedOptions& options) {
+  CoordinatorOptions coordinator = coordinator_options(options);
   coordinator.nonce = random_nonce();
-  coordinator.software = options.version;
-  coordinator.round.min_nodes = options.min_nodes;
-  coordinator.round.max_nodes = options.max_nodes;
-  coordinator.round.join_timeout = options.join_timeout;
-  coordinator.round.last_call_timeout = options.last_call_timeout;
-  coordinator.max_restarts = options.network->max_restarts;
   coordinator.expected_nodes = options.network->expected_nodes;
   // Where nodes are started by name, nobody else has a key.
   coordinator.round.only_expected = !coordinator.expected_nodes.empty();
@@ -104,7 +97,8 @@ class NetworkDaemon {
  public:
   NetworkDaemon(const EmbeddedOptions& options, const EmbeddedOptions::Network& network)
       : address_(address_of(network.listen_fd)),
-        service_(context_.get_executor(), coordinator_options(options), opener(network.store_proxy), nullptr),
+        service_(context_.get_executor(), network_coordinator_options(options), opener(network.store_proxy),
+                 nullptr),
         port_(context_.get_executor(), UniqueFd(network.listen_fd), network.job_secret->copy(),
               ControlPortOptions{options.run_id, munge_clients(network.accept_munge)}, service_) {
     service_.add(adopt_socket(context_.get_executor(), options.control_fd));

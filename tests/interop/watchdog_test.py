@@ -51,7 +51,7 @@ class Watchdog(unittest.TestCase):
     def test_the_next_round_has_a_pipe_of_its_own(self):
         result, report = self.run_worker("hang once", "--max-restarts", "1")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stderr, r"round 0 failed: rank 1 on .*the watchdog timer 'evaluation' of rank 1 expired")
+        self.assertRegex(result.stderr, r"round 0 ended: rank 1 on .*the watchdog timer 'evaluation' of rank 1 expired")
         self.assertEqual(report["nodes"][0]["restarts"], 1)
 
 

@@ -56,6 +56,10 @@ class ExitCodes(unittest.TestCase):
         with tempfile.NamedTemporaryFile() as file:
             self.assertEqual(run("--no-python", file.name).returncode, 126)
 
+    def test_workers_start_in_the_directory_given(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(run("--wdir", folder, shell="pwd -P").stdout.split(), [os.path.realpath(folder)] * 2)
+
     def test_the_deadline_is_124(self):
         result = run("--timeout", "0.3", "--shutdown-timeout", "1", shell="exec sleep 60")
         self.assertEqual(result.returncode, 124, result.stderr)

@@ -95,7 +95,9 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("The daemon gives a round, takes it back, gives the next, and ends with the agent") {
-  Daemon daemon(EmbeddedOptions{});
+  EmbeddedOptions of_job;
+  of_job.max_restarts = 1;
+  Daemon daemon(of_job);
   Bench bench(RoundLimits{});
   Node node;
   ClientOptions options;

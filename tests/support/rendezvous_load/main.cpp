@@ -74,7 +74,7 @@ int serve(const Secret& secret, int nodes, const std::string& host) {
   EmbeddedOptions::Network network;
   network.listen_fd = listener.fd.release();
   network.job_secret = std::make_shared<const Secret>(secret.copy());
-  network.max_restarts = 1;
+  options.max_restarts = 1;
   options.network = std::move(network);
   std::printf("{\"port\":%d}\n", static_cast<int>(listener.address.port()));
   std::fflush(stdout);

@@ -117,10 +117,3 @@ TEST_CASE("An order that comes when all had succeeded changes nothing") {
   group.descendants_gone();
   CHECK(group.outcome() == RoundOutcome::succeeded);
 }
-
-TEST_CASE("Restarts are limited and need a failure") {
-  CHECK(may_restart(RoundOutcome::failed, 0, 1));
-  CHECK_FALSE(may_restart(RoundOutcome::failed, 1, 1));
-  CHECK_FALSE(may_restart(RoundOutcome::stopped, 0, 1));
-  CHECK_FALSE(may_restart(RoundOutcome::succeeded, 0, 1));
-}
