@@ -1,47 +1,199 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/embedded_daemon.hpp"
 
+#include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/munge/credential_reader.hpp"
+#include "rendezvous/munge/munge_identity.hpp"
 #include "rendezvous/net/address.hpp"
+#include "rendezvous/protocol/last_words.hpp"
+#include "rendezvous/server/control_port.hpp"
+#include "rendezvous/server/coordinator_service.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
-#include "rendezvous/server/embedded_service.hpp"
-#include "rendezvous/server/network_daemon.hpp"
+#include "rendezvous/server/peer_log.hpp"
+#include "rendezvous/server/store_feed.hpp"
 #include "rendezvous/server/store_server.hpp"
 
-#include <memory>
+#include <boost/asio/io_context.hpp>
+
+#include <chrono>
+#include <optional>
 #include <utility>
 
 namespace muster::rendezvous {
-
 namespace {
 
-/// A job on one machine has its peers on this machine: they come from the very address that is listened on,
-/// so beyond loopback that address alone is let in (and its owner is looked up as on loopback).
-std::unique_ptr<StoreServer> open_store(const boost::asio::any_io_executor& executor,
-                                        StoreServerOptions listen) {
+/// When everybody is gone: for what is still on its way out.
+constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
+
+std::string random_nonce() {
+  return Secret::random().hex().substr(0, 32);
+}
+
+CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
+  CoordinatorOptions coordinator;
+  coordinator.run_id = options.run_id;
+  coordinator.software = options.version;
+  coordinator.round.min_nodes = options.min_nodes;
+  coordinator.round.max_nodes = options.max_nodes;
+  coordinator.round.join_timeout = options.join_timeout;
+  coordinator.round.last_call_timeout = options.last_call_timeout;
+  coordinator.max_restarts = options.max_restarts;
+  // The peer is on this host: the end of its connection says exactly that it is gone, while silence may only
+  // mean that it was stopped for a debugger or starved.
+  if (!options.network) coordinator.membership.dead_after = Milliseconds(0);
+  if (!options.network) return coordinator;
+  coordinator.nonce = random_nonce();
+  coordinator.expected_nodes = options.network->expected_nodes;
+  // Where nodes are started by name, nobody else has a key.
+  coordinator.round.only_expected = !coordinator.expected_nodes.empty();
+  return coordinator;
+}
+
+/// A store with a listener of its own. A job on one machine has its peers on this machine: they come from the
+/// very address that is listened on, so beyond loopback that address alone is let in (and its owner is looked
+/// up as on loopback).
+OpenedStore open_own_store(const boost::asio::any_io_executor& executor, StoreServerOptions listen) {
   const SocketAddress address = resolve(listen.host, listen.port).front();
   if (!address.is_loopback() && !address.is_wildcard())
     listen.allow_from.push_back(*Cidr::parse(address.host()));
-  return std::make_unique<StoreServer>(executor, std::move(listen));
+  const auto server = std::make_shared<StoreServer>(executor, std::move(listen));
+  OpenedStore store;
+  store.endpoint = Endpoint{server->endpoint().host(), server->endpoint().port()};
+  store.close = [server] { server->close(); };
+  return store;
 }
+
+/// A store whose clients come through the control port.
+OpenedStore open_shared_store(const boost::asio::any_io_executor& executor, const SocketAddress& address) {
+  StoreServerOptions options;
+  options.listen = false;
+  options.host = address.host();
+  options.port = address.port();
+  const auto server = std::make_shared<StoreServer>(executor, std::move(options));
+  OpenedStore store;
+  store.endpoint = Endpoint{address.host(), address.port()};
+  store.close = [server] { server->close(); };
+  store.adopt = [server](UniqueFd fd, const SocketAddress& peer) { server->adopt(std::move(fd), peer); };
+  return store;
+}
+
+/// A store whose clients come through their agents.
+OpenedStore open_fed_store(const SocketAddress& address) {
+  const auto fed = std::make_shared<FedStore>(kMaxStoreBytes);
+  OpenedStore store;
+  store.endpoint = Endpoint{address.host(), address.port()};
+  store.close = [fed] { fed->close(); };
+  store.feed = [fed](std::shared_ptr<Channel> channel, SessionId node) {
+    fed->feed(std::move(channel), node);
+  };
+  return store;
+}
+
+SocketAddress address_of(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  void* address = &storage;
+  if (::getsockname(fd, static_cast<sockaddr*>(address), &size) != 0)
+    throw std::runtime_error("the listening socket handed over is none");
+  return {static_cast<sockaddr*>(address), size};
+}
+
+/// Reads credentials of this cluster's munge. What it says of a bad one is for those who look for it.
+ClientResolver munge_clients(bool wanted) {
+  std::string reason;
+  const auto munge = wanted ? Munge::load(reason) : std::nullopt;
+  if (!munge) return {};
+  const auto reader =
+      std::make_shared<CredentialReader>([munge](const std::string& identity, std::string& why) {
+        return read_munge_identity(*munge, identity, why);
+      });
+  const auto lines = std::make_shared<PeerLog>();
+  return [reader, lines](std::string_view identity, const std::string& from) {
+    const auto now = std::chrono::steady_clock::now();
+    std::string why;
+    auto client =
+        is_munge_identity(identity) ? reader->read(identity, from, now, why) : std::optional<ProvenClient>();
+    if (!client && !why.empty() && lines->due(from, now))
+      log_info(why + " (from " + from + ", and " + std::to_string(lines->take_suppressed(from)) + " before)");
+    return client;
+  };
+}
+
+/// The coordinator and its stores: on a socket to this host's agent, and with a network on a port as well.
+class Daemon {
+ public:
+  explicit Daemon(const EmbeddedOptions& options)
+      : service_(context_.get_executor(), coordinator_options(options), opener(options),
+                 [this](const std::string&) { a_session_ended_ = true; }) {
+    if (options.network) {
+      const EmbeddedOptions::Network& network = *options.network;
+      port_.emplace(context_.get_executor(), UniqueFd(network.listen_fd), network.job_secret->copy(),
+                    ControlPortOptions{options.run_id, munge_clients(network.accept_munge)}, service_);
+    }
+    service_.add(adopt_socket(context_.get_executor(), options.control_fd));
+  }
+
+  void run() {
+    while (!is_over() && !context_.stopped()) {
+      // Only who lingers looks at the clock.
+      if (linger_until_ == TimePoint::max())
+        context_.run_one();
+      else
+        context_.run_one_for(kFarewell);
+    }
+    if (port_) port_->close();
+    service_.stop();
+    context_.restart();
+    context_.run_for(kFarewell);
+  }
+
+ private:
+  StoreOpener opener(const EmbeddedOptions& options) {
+    const auto executor = context_.get_executor();
+    if (options.network) {
+      const SocketAddress address = address_of(options.network->listen_fd);
+      return [executor, address, store_proxy = options.network->store_proxy](RoundNumber) {
+        return store_proxy ? open_fed_store(address) : open_shared_store(executor, address);
+      };
+    }
+    StoreServerOptions listen;
+    listen.host = options.store.host;
+    listen.port = options.store.port;
+    listen.same_user_only = options.store.same_user_only;
+    return [executor, listen](RoundNumber) { return open_own_store(executor, listen); };
+  }
+
+  bool is_over() {
+    // Nobody could come back.
+    if (!port_) return a_session_ended_;
+    // This host's agent may leave first: its workers have finished, others still work.
+    if (service_.has_local() || (service_.remote_nodes() > 0 && !service_.job_over())) return false;
+    // The launcher has been told already, and needs us for the sake of nodes only.
+    if (service_.remote_nodes() == 0) return true;
+    const auto now = std::chrono::steady_clock::now();
+    if (linger_until_ == TimePoint::max()) linger_until_ = now + kDaemonLingers;
+    return now >= linger_until_;
+  }
+
+  boost::asio::io_context context_{1};
+  CoordinatorService service_;
+  std::optional<ControlPort> port_;
+  bool a_session_ended_ = false;
+  TimePoint linger_until_ = TimePoint::max();
+};
 
 }  // namespace
 
 int run_embedded_daemon(EmbeddedOptions options) {
   raise_descriptor_limit();
-  if (options.network) return serve_network(options);
-  StoreServerOptions listen;
-  listen.host = options.store.host;
-  listen.port = options.store.port;
-  listen.same_user_only = options.store.same_user_only;
-  return serve_embedded(options, [listen](boost::asio::any_io_executor executor) {
-    return [listen, executor](RoundNumber) {
-      const std::shared_ptr<StoreServer> server = open_store(executor, listen);
-      OpenedStore store;
-      store.endpoint = Endpoint{server->endpoint().host(), server->endpoint().port()};
-      store.close = [server] { server->close(); };
-      return store;
-    };
-  });
+  try {
+    Daemon(options).run();
+  } catch (const std::exception& error) {
+    log_error("rendezvous daemon: " + std::string(error.what()));
+    return kExitLauncherFailure;
+  }
+  return 0;
 }
 
 }  // namespace muster::rendezvous

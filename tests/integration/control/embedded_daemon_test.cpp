@@ -2,7 +2,6 @@
 #include "rendezvous/server/embedded_daemon.hpp"
 
 #include "catch.hpp"
-#include "rendezvous/server/embedded_service.hpp"
 #include "tests/integration/control/control_fixture.hpp"
 
 #include <poll.h>
