@@ -204,6 +204,15 @@ void NodeSession::watch_signals() {
   });
 }
 
+/// With --stdin one rank reads the launcher's; -1: what the worker gets without that.
+int NodeSession::standard_input(int local_rank) {
+  const bool reads = place_.first_rank + local_rank == spec_.stdin_rank;
+  if (input_) return reads ? input_->open() : -1;
+  if (reads || !alone()) return -1;
+  if (!null_device_) null_device_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  return null_device_.get();
+}
+
 /// Everything that workers printed goes where it belongs, as long as somebody takes it.
 awaitable<void> NodeSession::finish_output() {
   if (window_) watch_progress();

@@ -15,7 +15,6 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -217,7 +216,8 @@ awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
   report.leftovers = runner_->leftovers();
   const RoundOutcome outcome = runner_->outcome();
   if (const std::string text = runner_->unkillable(); !text.empty())
-    fail("these processes on " + spec_.host + " survived SIGKILL (uninterruptible sleep?): " + text);
+    fail("these processes" + (alone() ? "" : " on " + spec_.host) +
+         " survived SIGKILL (uninterruptible sleep?): " + text);
   report.outcome = outcome == RoundOutcome::succeeded ? NodeOutcome::succeeded
                    : outcome == RoundOutcome::failed  ? NodeOutcome::failed
                                                       : NodeOutcome::stopped;
@@ -287,15 +287,6 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
     runner_->stop(SIGTERM);
 }
 
-/// With --stdin one rank reads the launcher's; -1: what the worker gets without that.
-int NodeSession::standard_input(int local_rank) {
-  const bool reads = place_.first_rank + local_rank == spec_.stdin_rank;
-  if (input_) return reads ? input_->open() : -1;
-  if (reads || !alone()) return -1;
-  if (!null_device_) null_device_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  return null_device_.get();
-}
-
 awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& place,
                                                 const NodeReport& report) {
   if (proxy_) proxy_->cut();
@@ -324,6 +315,8 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
     co_return Next::end;
   }
   if (left.next == rendezvous::NextStep::end) co_return Next::end;
+  // The only node's success is the job's.
+  if (left.next == rendezvous::NextStep::wait && alone()) co_return Next::end;
   if (left.next == rendezvous::NextStep::wait) co_return co_await await_verdict();
   if (stop_signal_ != 0) co_return Next::end;
   if (ended_) {

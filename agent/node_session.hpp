@@ -47,7 +47,6 @@ class NodeSession {
   boost::asio::awaitable<Next> run_round(NodeReport& report);
   boost::asio::awaitable<std::optional<rendezvous::RoundResult>> join();
   void start_workers(rendezvous::RoundResult place);
-  int standard_input(int local_rank);
   std::string own_address() const;
   boost::asio::awaitable<Next> leave(const rendezvous::RoundResult& place, const NodeReport& report);
   boost::asio::awaitable<Next> await_verdict();
@@ -100,6 +99,7 @@ class NodeSession {
   boost::asio::awaitable<void> finish_output();
   boost::asio::awaitable<void> gather_logs();
   boost::asio::awaitable<void> gather_file(std::string path, std::string name);
+  int standard_input(int local_rank);
   void watch_progress();
   void watch_signals();
 

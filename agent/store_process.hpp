@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store process of one host and the rendezvous daemon of many have in common.
+// What every process that serves a store begins with.
 #pragma once
 
 #include "agent/core/agent_spec.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one agent is told to do: the launcher derives it from the validated job, and it travels as JSON.
+// What one agent is told to do: the launcher derives it from the validated job. To another host it travels
+// as JSON.
 #pragma once
 
 #include <chrono>
@@ -89,7 +90,7 @@ struct NodeSpec {
   std::uint64_t incarnation = 0;
   /// The place that it wants; -1: by arrival.
   int node_rank = -1;
-  /// This node runs the rendezvous daemon.
+  /// This node of several runs the rendezvous daemon; the only one does in any case.
   bool coordinator = false;
   /// Coordinator: the address to listen on; empty: chosen by `interface_name`, else by the route to `peers`.
   std::string listen_host;

@@ -41,8 +41,10 @@ CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   coordinator.max_restarts = options.max_restarts;
   // The peer is on this host: the end of its connection says exactly that it is gone, while silence may only
   // mean that it was stopped for a debugger or starved.
-  if (!options.network) coordinator.membership.dead_after = Milliseconds(0);
-  if (!options.network) return coordinator;
+  if (!options.network) {
+    coordinator.membership.dead_after = Milliseconds(0);
+    return coordinator;
+  }
   coordinator.nonce = random_nonce();
   coordinator.expected_nodes = options.network->expected_nodes;
   // Where nodes are started by name, nobody else has a key.

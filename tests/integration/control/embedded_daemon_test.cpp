@@ -114,10 +114,15 @@ TEST_CASE("The daemon gives a round, takes it back, gives the next, and ends wit
   const auto left = bench.spawn(node.client->leave_round(leaving(0, RoundOutcome::failed), in(20s)));
   bench.run_until([&] { return left->done; });
   CHECK(left->error.empty());
+  CHECK(left->value->next == NextStep::join);
   const auto second = bench.spawn(node.client->join(join_request(2, 1), in(20s)));
   bench.run_until([&] { return second->done; });
   REQUIRE(second->error.empty());
   CHECK(second->value->round == 1);
+  CHECK(second->value->restarts == 1);
+  const auto last = bench.spawn(node.client->leave_round(leaving(1, RoundOutcome::failed), in(20s)));
+  bench.run_until([&] { return last->done; });
+  CHECK(last->value->next == NextStep::end);
   node.client.reset();
   bench.context.restart();
   bench.context.poll();
