@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/link_session.hpp"
 
+#include "rendezvous/base/invariant.hpp"
+
 #include <stdexcept>
 #include <utility>
 
@@ -70,6 +72,7 @@ void LinkSession::acknowledge(std::int64_t number) {
     kept_.pop_front();
     ++first_kept_;
   }
+  MUSTER_ASSERT(kept_.empty() == (kept_bytes_ == 0), "a link keeps the bytes of its messages");
 }
 
 std::string LinkSession::ack() {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/worker_group.hpp"
 
+#include "rendezvous/base/invariant.hpp"
+
 #include <csignal>
 
 namespace muster::agent {
 
 WorkerGroup::WorkerGroup(int workers, std::chrono::milliseconds grace)
-    : slots_(static_cast<std::size_t>(workers)), grace_(grace) {}
+    : slots_(static_cast<std::size_t>(workers)), grace_(grace) {
+  MUSTER_ASSERT(workers > 0 && grace.count() >= 0, "a group has workers and a grace period");
+}
 
 GroupActions WorkerGroup::exited(int local_rank, ExitStatus status, TimePoint now) {
   return record_end(local_rank, status, true, now);
@@ -23,6 +27,7 @@ GroupActions WorkerGroup::record_end(int local_rank, ExitStatus status, bool sta
   ended.started = started;
   ended.status = status;
   ended.arrival = ++arrivals_;
+  MUSTER_ASSERT(arrivals_ <= static_cast<int>(slots_.size()), "a worker ends once");
   ended.after_stop = phase_ != Phase::running;
 
   GroupActions actions;
@@ -110,6 +115,7 @@ GroupActions WorkerGroup::tick(TimePoint now) {
 }
 
 RoundOutcome WorkerGroup::outcome() const {
+  MUSTER_ASSERT(over(), "a round has an outcome once it is over");
   if (failed_) return RoundOutcome::failed;
   if (ordered_) {
     // An order that came when every worker had already succeeded changes nothing.

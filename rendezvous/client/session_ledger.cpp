@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/client/session_ledger.hpp"
 
+#include "rendezvous/base/invariant.hpp"
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
@@ -23,6 +24,7 @@ void SessionLedger::acknowledged(std::uint64_t count) {
     kept_.pop_front();
     ++acknowledged_;
   }
+  MUSTER_ASSERT(kept_.empty() == (kept_bytes_ == 0), "a session keeps the bytes of its frames");
 }
 
 std::string SessionLedger::to_send_again(std::uint64_t count) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/core/membership.hpp"
 
+#include "rendezvous/base/invariant.hpp"
+
 #include <algorithm>
 
 namespace muster::rendezvous {
@@ -23,6 +25,7 @@ std::optional<Membership::Refusal> Membership::admit(Member newcomer, TimePoint 
     last_tick_ = now;
     next_verdict_ = TimePoint::max();
   }
+  MUSTER_ASSERT(!members_.contains(newcomer.session), "a session has one member");
   newcomer.last_seen = now;
   nodes_ += newcomer.role == Role::node;
   by_name_[key] = newcomer.session;
@@ -95,6 +98,7 @@ void Membership::remove(SessionId session, bool dead) {
   nodes_ -= found->second.role == Role::node;
   by_name_.erase(key);
   members_.erase(found);
+  MUSTER_ASSERT(members_.size() == by_name_.size() && nodes_ >= 0, "each member has one name");
 }
 
 Membership::Verdicts Membership::tick(TimePoint now) {

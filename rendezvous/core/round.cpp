@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/core/round.hpp"
 
+#include "rendezvous/base/invariant.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
@@ -30,6 +31,7 @@ void Round::withdraw(const NodeName& node) {
   const auto found = requests_.find(node);
   if (found == requests_.end()) return;
   workers_ -= found->second.join.workers;
+  MUSTER_ASSERT(workers_ >= 0, "a round counts the workers of those who asked to join");
   wanted_.erase(found->second.join.node_rank);
   requests_.erase(found);
 }
@@ -64,6 +66,7 @@ void Round::expect_no_more(const NodeName& node) {
   if (found == expected_.end()) return;
   expected_order_.erase({found->second, node});
   expected_.erase(found);
+  MUSTER_ASSERT(expected_order_.size() == expected_.size(), "each expected node has one place");
 }
 
 Round::Phase Round::advance(TimePoint now, Previous previous) {
@@ -140,6 +143,7 @@ std::vector<Seat> Round::take_seats() {
     seats.push_back(Seat{std::move(candidate.node), next_rank, workers, std::move(request)});
     next_rank += workers;
   }
+  MUSTER_ASSERT(workers_ >= 0, "a round counts the workers of those who asked to join");
   return seats;
 }
 

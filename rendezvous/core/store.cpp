@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/core/store.hpp"
 
+#include "rendezvous/base/invariant.hpp"
+
 #include <charconv>
 #include <utility>
 
@@ -133,7 +135,9 @@ Store::Sum Store::add(std::string_view key, std::int64_t delta) {
 bool Store::erase(std::string_view key) {
   const auto found = values_.find(key);
   if (found == values_.end()) return false;
-  bytes_ -= key.size() + found->second.capacity() + kPerEntryBytes;
+  const std::size_t bytes = key.size() + found->second.capacity() + kPerEntryBytes;
+  MUSTER_ASSERT(bytes <= bytes_, "the store counts the bytes of its keys");
+  bytes_ -= bytes;
   key_bytes_ -= key.size();
   values_.erase(found);
   return true;
@@ -162,6 +166,7 @@ std::optional<std::string> Store::queue_pop(std::string_view key, std::size_t& l
   const std::size_t charged = found->second.front().capacity();
   std::string item = std::move(found->second.front());
   found->second.pop_front();
+  MUSTER_ASSERT(charged + kPerEntryBytes <= bytes_, "the store counts the bytes of its queues");
   bytes_ -= charged + kPerEntryBytes;
   if (length_before == 1) {
     bytes_ -= key.size() + kPerQueueBytes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/core/wait_list.hpp"
 
+#include "rendezvous/base/invariant.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
 #include <utility>
@@ -12,6 +13,7 @@ std::size_t WaitList::cost(std::string_view key) {
 }
 
 void WaitList::begin(Waiter& waiter, std::size_t capacity) {
+  MUSTER_ASSERT(!waiter.waiting(), "a waiter waits once at a time");
   waiter.places_ = std::make_unique<Waiter::Place[]>(capacity);
   waiter.used_ = 0;
   waiter.missing_ = 0;
@@ -70,12 +72,14 @@ void WaitList::take_out(Waiter::Place& place) {
 }
 
 void WaitList::count_down(Waiter& waiter) {
+  MUSTER_ASSERT(waiter.missing_ > 0, "a waiter is told of no more keys than it waits for");
   if (--waiter.missing_ > 0) return;
   release(waiter);
   waiter.wait_over();
 }
 
 void WaitList::release(Waiter& waiter) {
+  MUSTER_ASSERT(bytes_ >= waiter.bytes_, "the wait list counts the bytes of its waiters");
   bytes_ -= waiter.bytes_;
   waiter.bytes_ = 0;
   waiter.missing_ = 0;

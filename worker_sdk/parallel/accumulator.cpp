@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/parallel/accumulator.hpp"
 
+#include "rendezvous/base/invariant.hpp"
 #include "worker_sdk/comm/reduce.hpp"
 
 #include <algorithm>
@@ -24,6 +25,7 @@ void add_floats(const float* a, const float* b, float* result, std::size_t count
 }
 
 void Accumulator::add(const float* gradients, std::size_t offset, std::size_t count) {
+  MUSTER_ASSERT(offset + count <= elements_, "a micro-batch adds within the arena");
   const unsigned free_level =
       order_ == SumOrder::tree ? static_cast<unsigned>(std::countr_one(micro_batches_)) : 0U;
   while (levels_.size() <= free_level) levels_.emplace_back(elements_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/parallel/bucket_pipeline.hpp"
 
+#include "rendezvous/base/invariant.hpp"
 #include "worker_sdk/parallel/gradient_norm.hpp"
 #include "worker_sdk/thread/quiet_thread.hpp"
 
@@ -53,6 +54,7 @@ void BucketPipeline::begin() {
 }
 
 void BucketPipeline::launch(std::size_t buckets) {
+  MUSTER_ASSERT(buckets <= views_.size(), "a step has no more buckets than the layout");
   const auto now = Clock::now();
   if (group_ == nullptr) {
     launch_alone(buckets, now);
@@ -111,6 +113,7 @@ void BucketPipeline::run() {
 
 /// Whoever calls it has the next bucket to itself.
 void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
+  MUSTER_ASSERT(!busy_ && done_ < launched_, "one thread at a time reduces the next bucket that is ready");
   const std::size_t bucket = done_;
   busy_ = true;
   lock.unlock();

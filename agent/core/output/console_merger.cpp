@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/output/console_merger.hpp"
 
+#include "rendezvous/base/invariant.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -26,6 +28,7 @@ ConsoleMerger::ConsoleMerger(Options options) : options_(options) {}
 
 ConsoleMerger::Source ConsoleMerger::add(std::string prefix) {
   const Source source = next_++;
+  MUSTER_ASSERT(!sources_.contains(source), "a source of output has a number of its own");
   sources_[source].prefix = std::move(prefix);
   return source;
 }

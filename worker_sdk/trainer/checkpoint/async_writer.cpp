@@ -2,6 +2,7 @@
 #include "worker_sdk/trainer/checkpoint/async_writer.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/invariant.hpp"
 #include "worker_sdk/thread/quiet_thread.hpp"
 
 #include <condition_variable>
@@ -90,6 +91,7 @@ std::string AsyncWriter::hold(const TrainingState& state) {
 
 void AsyncWriter::start_held() {
   if (!std::exchange(held_, false)) return;
+  MUSTER_ASSERT(!impl_->busy, "one checkpoint is written at a time");
   impl_->busy = true;
   try {
     quiet_thread([impl = impl_] { impl->write(); }).detach();

@@ -2,6 +2,7 @@
 #include "catch.hpp"
 #include "rendezvous/base/fnv1a.hpp"
 #include "rendezvous/base/host_port.hpp"
+#include "rendezvous/base/invariant.hpp"
 #include "rendezvous/base/number.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
@@ -10,9 +11,11 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
 #include <system_error>
 
 using namespace muster;
@@ -121,4 +124,31 @@ TEST_CASE("A process is read from its stat line, and gone when it is reaped") {
   CHECK(start_time_of(::getpid()) > 0);
   CHECK(own_pid_namespace() > 0);
   CHECK_FALSE(host_name().empty());
+}
+
+TEST_CASE("A violated invariant ends the process with a line that names it") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    const rlimit no_core{0, 0};
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    ::signal(SIGABRT, SIG_DFL);
+    ::dup2(ends[1], STDERR_FILENO);
+    MUSTER_ASSERT(1 + 1 == 2, "one and one are two");
+    MUSTER_ASSERT(1 + 1 == 3, "one and one are three");
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string text;
+  char buffer[512];
+  for (ssize_t size = 0; (size = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(size));
+  ::close(ends[0]);
+  int status = 0;
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGABRT);
+  CHECK(text.starts_with("muster: internal error: 'one and one are three' does not hold (base_test.cpp:"));
 }
