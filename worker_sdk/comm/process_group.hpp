@@ -61,6 +61,13 @@ struct GroupPlan {
   std::shared_ptr<JoinAlarm> alarm = {};
   /// Its calls are all on memory of the host, whatever the backend of the world.
   bool host_memory = false;
+  /// What texts call the ranks, one entry each, where the group is a part of another; empty: their ranks
+  /// here.
+  std::vector<int> shown_ranks = {};
+
+  int shown(int member) const {
+    return shown_ranks.empty() ? member : shown_ranks[static_cast<std::size_t>(member)];
+  }
 };
 
 /// Makes the groups of one world. All ranks of a plan call make() alike. One thread at a time.

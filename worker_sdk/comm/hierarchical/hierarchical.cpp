@@ -24,6 +24,7 @@ GroupPlan part_of(const GroupPlan& plan, const std::vector<int>& ranks, const st
   part.options = plan.options;
   part.alarm = plan.alarm;
   part.options.name = plan.options.name + " (" + what + listed(ranks) + ")";
+  part.shown_ranks = ranks;
   part.size = static_cast<int>(ranks.size());
   part.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin());
   for (const int rank : ranks)

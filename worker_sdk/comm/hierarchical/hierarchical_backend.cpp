@@ -132,29 +132,8 @@ void HierarchicalBackend::run_local(Collective collective, const void* in, void*
   try {
     parts_.local->run(std::span(&operation, 1));
   } catch (const Error& error) {
-    throw Error(error.code(),
-                in_ranks_of_group(error.what()) + " [it was part of " + describe(current_) + "]");
+    throw Error(error.code(), std::string(error.what()) + " [it was part of " + describe(current_) + "]");
   }
-}
-
-/// What shared memory says of the ranks of this host, by their ranks in the group: "rank 1" there is the
-/// second one of this host.
-std::string HierarchicalBackend::in_ranks_of_group(const std::string& text) const {
-  static constexpr std::string_view kWord = "rank ";
-  std::string result;
-  std::size_t begin = 0;
-  for (auto found = text.find(kWord); found != std::string::npos; found = text.find(kWord, begin)) {
-    const std::size_t digits = found + kWord.size();
-    std::size_t end = digits;
-    std::size_t rank = 0;
-    for (; end < text.size() && text[end] >= '0' && text[end] <= '9' && end - digits < 6; ++end)
-      rank = rank * 10 + static_cast<std::size_t>(text[end] - '0');
-    result += text.substr(begin, digits - begin);
-    result += end > digits && rank < own_host().size() ? std::to_string(own_host()[rank])
-                                                       : text.substr(digits, end - digits);
-    begin = end;
-  }
-  return result + text.substr(begin);
 }
 
 void HierarchicalBackend::run_leaders(Collective collective, const void* in, void* out, std::size_t count,

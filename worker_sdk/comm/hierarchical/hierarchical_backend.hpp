@@ -61,7 +61,6 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
   template <typename Body>
   void guarded(const Body& body);
   void let_others_tell();
-  std::string in_ranks_of_group(const std::string& text) const;
 
   void collective(const Operation& operation);
   void compare_on_host(const Call& call);

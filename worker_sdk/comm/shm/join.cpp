@@ -37,6 +37,7 @@ class Assembly {
         size_(plan.size),
         options_(plan.options),
         alarm_(plan.alarm.get()),
+        plan_(plan),
         deadline_(Clock::now() + options_.join_limit()) {
     const std::string base = "muster/shm/" + std::to_string(options_.round) + "/" + options_.name + "/";
     // A group of the same name may be made again: every rank counts for itself, and all count alike.
@@ -52,7 +53,7 @@ class Assembly {
     try {
       control = memory.create(Layout::bytes_for(size_), ticket);
     } catch (const Error& error) {
-      refusal = "rank 0: " + std::string(error.what());
+      refusal = name_of(0) + ": " + error.what();
       store_.set(prefix_ + attempt, kNone);
       return {};
     }
@@ -61,7 +62,7 @@ class Assembly {
     refusal.clear();
     for (int peer = 1; peer < size_; ++peer) {
       const std::string answer = get(key(attempt, peer));
-      if (answer != kMapped) refusal = "rank " + std::to_string(peer) + ": " + answer;
+      if (answer != kMapped) refusal = name_of(peer) + ": " + answer;
     }
     memory.close_ticket(ticket);
     if (!refusal.empty()) return {};
@@ -75,12 +76,12 @@ class Assembly {
     try {
       const auto ticket = Ticket::from_text(text);
       if (!ticket || ticket->bytes != Layout::bytes_for(size_))
-        throw Error(ErrorCode::mismatch, "rank 0 runs another version or another world size");
+        throw Error(ErrorCode::mismatch, name_of(0) + " runs another version or another world size");
       Mapping control = memory.open(*ticket);
       store_.set(key(attempt, rank_), kMapped);
       return control;
     } catch (const Error& error) {
-      refusal = "rank " + std::to_string(rank_) + ": " + error.what();
+      refusal = name_of(rank_) + ": " + error.what();
       store_.set(key(attempt, rank_), error.what());
       return {};
     }
@@ -91,6 +92,8 @@ class Assembly {
   std::string verdict(const std::string& name) { return get(prefix_ + name); }
 
  private:
+  std::string name_of(int rank) const { return "rank " + std::to_string(plan_.shown(rank)); }
+
   std::string key(const std::string& what, int rank) const {
     return prefix_ + what + "/" + std::to_string(rank);
   }
@@ -110,10 +113,10 @@ class Assembly {
     std::string missing;
     for (int peer = 0; peer < size_; ++peer) {
       if (store_.check({key("joined", peer)})) continue;
-      missing += (missing.empty() ? "rank " : ", rank ") + std::to_string(peer);
+      missing += (missing.empty() ? "" : ", ") + name_of(peer);
     }
     if (missing.empty()) missing = "another rank to map the shared memory";
-    return "rank " + std::to_string(rank_) + " waited " + std::to_string(options_.join_limit().count()) +
+    return name_of(rank_) + " waited " + std::to_string(options_.join_limit().count()) +
            " ms to join the group '" + options_.name + "' (" + std::to_string(size_) + " ranks) for " +
            missing + "; see whether these ranks have started and use the same store, group name and round";
   }
@@ -123,6 +126,7 @@ class Assembly {
   int size_;
   const ProcessGroupOptions& options_;
   const JoinAlarm* alarm_;
+  const GroupPlan& plan_;
   Clock::time_point deadline_;
   std::string prefix_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/shm/messages.hpp"
 
+#include "rendezvous/base/invariant.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -29,6 +31,8 @@ void Messages::run(std::span<const Operation> batch, const Entry& next) {
   for (const Operation& operation : batch) {
     if (!is_point_to_point(operation.call.collective)) continue;
     if (first == nullptr) first = &operation;
+    MUSTER_ASSERT(operation.call.root >= 0 && static_cast<std::size_t>(operation.call.root) < peers_.size(),
+                  "a message goes to a rank of the group");
     Peer& peer = peers_[static_cast<std::size_t>(operation.call.root)];
     if (peer.is_done()) busy_.push_back(operation.call.root);
     if (operation.call.collective == Collective::send) {
@@ -118,7 +122,8 @@ bool Messages::take_accepted(Channel& channel, int rank, Peer& peer) {
     // Only a rank that does not keep to this could accept what was not offered.
     if (found == peer.offered.end())
       waiter_.fail(ErrorCode::state, waiter_.roster().name_of(rank) + " accepted a message that rank " +
-                                         std::to_string(rank_) + " did not send; run one version everywhere");
+                                         std::to_string(waiter_.roster().shown(rank_)) +
+                                         " did not send; run one version everywhere");
     if (found->way == Offer::Way::chunks) peer.flowing.push_back(*found);
     peer.offered.erase(found);
   }
@@ -215,9 +220,11 @@ bool Messages::empty(Channel& channel, int rank, Peer& peer) {
 void Messages::fail_mismatch(int rank, const Entry& next) {
   const Call& mine = peers_[static_cast<std::size_t>(rank)].waiting()->call;
   const Call theirs = call_of(layout_.line(rank, next.turn).print, mine.sequence + 1);
-  waiter_.fail(ErrorCode::mismatch, "the ranks of the group '" + name_ + "' made different calls: " +
-                                        waiter_.roster().name_of(rank) + " is in " + describe(theirs) +
-                                        ", rank " + std::to_string(rank_) + " is in " + describe(mine) +
+  waiter_.fail(ErrorCode::mismatch, "the ranks of the group '" + name_ +
+                                        "' made different calls: " + waiter_.roster().name_of(rank) +
+                                        " is in " + waiter_.roster().describe(theirs) + ", rank " +
+                                        std::to_string(waiter_.roster().shown(rank_)) + " is in " +
+                                        waiter_.roster().describe(mine) +
                                         "; every message needs its send and its receive before the next "
                                         "collective");
 }
@@ -231,10 +238,11 @@ void Messages::compare(int rank, const Offer& offer, const Operation& operation)
   sent.count = offer.count;
   sent.type = offer.type;
   sent.sequence = offer.sequence;
-  waiter_.fail(ErrorCode::mismatch, "two ranks of the group '" + name_ + "' disagree about a message: " +
-                                        waiter_.roster().name_of(rank) + " is in " + describe(sent) +
-                                        ", rank " + std::to_string(rank_) + " is in " + describe(mine) +
-                                        "; both must give the same type and count");
+  waiter_.fail(ErrorCode::mismatch,
+               "two ranks of the group '" + name_ + "' disagree about a message: " +
+                   waiter_.roster().name_of(rank) + " is in " + waiter_.roster().describe(sent) + ", rank " +
+                   std::to_string(waiter_.roster().shown(rank_)) + " is in " +
+                   waiter_.roster().describe(mine) + "; both must give the same type and count");
 }
 
 }  // namespace muster::shm

@@ -6,14 +6,22 @@
 
 namespace muster::shm {
 
-Roster::Roster(Layout layout, int ranks)
-    : layout_(layout), watch_(ranks), pid_namespace_(own_pid_namespace()) {}
+Roster::Roster(Layout layout, const GroupPlan& plan)
+    : layout_(layout), watch_(plan.size), pid_namespace_(own_pid_namespace()) {
+  for (int rank = 0; rank < plan.size; ++rank) shown_.push_back(plan.shown(rank));
+}
 
 std::string Roster::name_of(int peer) const {
   const Identity& identity = layout_.block(peer).identity;
-  const std::string rank = "rank " + std::to_string(peer);
+  const std::string rank = "rank " + std::to_string(shown(peer));
   if (!identity.has_joined()) return rank + " (not joined yet)";
   return rank + " (process " + std::to_string(identity.pid()) + ")";
+}
+
+std::string Roster::describe(Call call) const {
+  const bool is_rank = call.root >= 0 && static_cast<std::size_t>(call.root) < shown_.size();
+  if (is_rank) call.root = shown(call.root);
+  return muster::describe(call);
 }
 
 /// Whether its process number means anything here.
@@ -44,9 +52,9 @@ std::string Roster::state_of(int peer, std::uint64_t turn, const Call& call, boo
   return text + (done ? " (the last that it completed is " : " (it is still in ") + describe(before) + ")";
 }
 
-std::string waiting_text(const std::vector<int>& ranks) {
+std::string Roster::waiting_text(const std::vector<int>& ranks) const {
   return std::to_string(ranks.size()) + (ranks.size() == 1 ? " rank waits: " : " ranks wait: ") +
-         joined(ranks);
+         joined_by(ranks, [this](int rank) { return std::to_string(shown(rank)); });
 }
 
 }  // namespace muster::shm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/comm/shm/layout.hpp"
 #include "worker_sdk/comm/shm/peer_watch.hpp"
 
@@ -13,10 +14,19 @@ namespace muster::shm {
 /// Who the ranks of a group are, what became of them, and how to say it. One thread at a time.
 class Roster {
  public:
-  Roster(Layout layout, int ranks);
+  Roster(Layout layout, const GroupPlan& plan);
+
+  /// What texts call the rank (GroupPlan::shown_ranks).
+  int shown(int peer) const { return shown_[static_cast<std::size_t>(peer)]; }
 
   /// "rank 3 (process 4711)".
   std::string name_of(int peer) const;
+
+  /// The call as texts say it: its root, or the other end of a message, is named by its shown rank.
+  std::string describe(Call call) const;
+
+  /// "3 ranks wait: 0, 1, 4".
+  std::string waiting_text(const std::vector<int>& ranks) const;
 
   /// Whether its process has ended.
   bool is_dead(int peer);
@@ -31,11 +41,9 @@ class Roster {
   bool is_visible(int peer) const;
 
   Layout layout_;
+  std::vector<int> shown_;
   PeerWatch watch_;
   std::uint64_t pid_namespace_;
 };
-
-/// "3 ranks wait: 0, 1, 4".
-std::string waiting_text(const std::vector<int>& ranks);
 
 }  // namespace muster::shm

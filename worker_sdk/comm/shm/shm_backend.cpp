@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/shm/shm_backend.hpp"
 
+#include "rendezvous/base/invariant.hpp"
 #include "rendezvous/base/process_stat.hpp"
 
 #include <unistd.h>
@@ -63,6 +64,7 @@ void ShmBackend::run(std::span<const Operation> batch) {
 
 void ShmBackend::run_collective(const Operation& operation) {
   const std::size_t bytes = small_bytes(operation, size_);
+  MUSTER_ASSERT(operation.call.root < size_, "the root of a call is a rank of its group");
   prepare();
   if (bytes <= kSlotBytes) {
     run_small(operation, bytes);
@@ -106,9 +108,9 @@ void ShmBackend::fail_mismatch(const Call& call) {
   const bool counts = other.print == first.print;
   waiter_.fail(ErrorCode::mismatch, "the ranks of the group '" + name_ +
                                         "' made different calls: " + waiter_.roster().name_of(0) + " is in " +
-                                        describe(shm::call_of(first.print, call.sequence)) + ", " +
-                                        waiter_.roster().name_of(peer) + " is in " +
-                                        describe(shm::call_of(other.print, call.sequence)) +
+                                        waiter_.roster().describe(shm::call_of(first.print, call.sequence)) +
+                                        ", " + waiter_.roster().name_of(peer) + " is in " +
+                                        waiter_.roster().describe(shm::call_of(other.print, call.sequence)) +
                                         (counts ? " with other counts for the ranks" : "") +
                                         "; all ranks must make the same calls in the same order");
 }

@@ -89,7 +89,7 @@ Waiter::Waiter(Layout layout, const GroupPlan& plan)
       timeout_(bounded(plan.options.timeout)),
       report_after_(plan.options.report_after > milliseconds(0) ? bounded(plan.options.report_after)
                                                                 : std::chrono::hours(24 * 366)),
-      roster_(layout, plan.size),
+      roster_(layout, plan),
       spins_(plan.size <= usable_cores() ? kSpins : 0) {}
 
 void Waiter::begin(const Call& call, std::uint64_t turn) {
@@ -229,10 +229,10 @@ int Waiter::look_at_peers(const std::vector<int>& peers, Clock::time_point now) 
 }
 
 void Waiter::lose(int peer, bool left) {
-  fail(ErrorCode::peer_lost, roster_.name_of(peer) + (left ? " has left" : " has died in") + " the group '" +
-                                 group_ + "' on host " + host_name() + " while rank " +
-                                 std::to_string(rank_) + " was in " + describe(*call_) +
-                                 "; look at the output of that rank for the cause");
+  fail(ErrorCode::peer_lost,
+       roster_.name_of(peer) + (left ? " has left" : " has died in") + " the group '" + group_ +
+           "' on host " + host_name() + " while rank " + std::to_string(roster_.shown(rank_)) + " was in " +
+           roster_.describe(*call_) + "; look at the output of that rank for the cause");
 }
 
 /// Ends the call at its deadline; says who is missing when it takes long. Of the ranks that wait, the first
@@ -241,16 +241,17 @@ void Waiter::judge(const std::string& missing, const std::vector<int>& waiting, 
   if (missing.empty()) return;
   const auto time = now - since_;
   if (time >= timeout_)
-    fail(ErrorCode::deadline, "rank " + std::to_string(rank_) + " on host " + host_name() + " waited " +
-                                  std::to_string(timeout_.count()) + " ms in the group '" + group_ + "' (" +
-                                  describe(*call_) + ") for " + missing + "; " + waiting_text(waiting) +
+    fail(ErrorCode::deadline, "rank " + std::to_string(roster_.shown(rank_)) + " on host " + host_name() +
+                                  " waited " + std::to_string(timeout_.count()) + " ms in the group '" +
+                                  group_ + "' (" + roster_.describe(*call_) + ") for " + missing + "; " +
+                                  roster_.waiting_text(waiting) +
                                   "; see what is wrong there, or raise the group's timeout");
   if (reported_ || time < report_after_) return;
   reported_ = true;
   if (waiting.empty() || waiting.front() != rank_) return;
-  std::fprintf(stderr, "muster: rank %d waits since %s in %s (group '%s') for %s; %s\n", rank_,
-               seconds_text(time).c_str(), describe(*call_).c_str(), group_.c_str(), missing.c_str(),
-               waiting_text(waiting).c_str());
+  std::fprintf(stderr, "muster: rank %d waits since %s in %s (group '%s') for %s; %s\n", roster_.shown(rank_),
+               seconds_text(time).c_str(), roster_.describe(*call_).c_str(), group_.c_str(), missing.c_str(),
+               roster_.waiting_text(waiting).c_str());
 }
 
 void Waiter::leave() {
