@@ -85,7 +85,7 @@ rendezvous::CoordinatorError NodeSession::judge_failed_dial(const FailedDial& di
   const NodeSpec& node = spec_.node;
   const rendezvous::CoordinatorError& error = dial.error;
   last_trouble_ = error.what();
-  if (started() || !joining_) return error;
+  if (started() || !life_.before_round()) return error;
   if (error.code() == rendezvous::Errc::mend && node.munge && !by_munge_) {
     by_munge_ = true;
     log_info("the key " + node.key_source + " is not that of " + node.coordinator_host + "; trying munge");
@@ -159,9 +159,9 @@ rendezvous::ClientEvents NodeSession::client_events() {
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) {
     // Before the first answer connect() says what is wrong.
-    if (!closed_ && connected_ && alone())
+    if (!closed_ && life_.connected() && alone())
       fail("the store process was lost: " + reason);
-    else if (!closed_ && connected_)
+    else if (!closed_ && life_.connected())
       fail("node " + name_in_texts() + " lost the coordinator (" + coordinator_text() + "): " + reason);
   };
   events.vouch = [this](const rendezvous::Vouch& question) { on_vouch(question); };
@@ -193,10 +193,9 @@ int signal_of(const rendezvous::RoundEnd& end) {
 
 void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
   if (!ended_) ended_ = end;
-  if (waiting_) {
-    // This node has left already.
-    again_ = end.again;
-    if (again_) {
+  if (life_.has_left()) {
+    if (end.again && life_.phase() == NodeLife::waiting) {
+      life_.recall();
       say_restart(end);
       verdict_.set();
     }
@@ -209,7 +208,7 @@ void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
 void NodeSession::on_job_closed(const rendezvous::JobClosed& closed) {
   closed_ = closed;
   verdict_.set();
-  if (runner_ && !waiting_) runner_->stop(SIGTERM);
+  if (runner_ && !life_.has_left()) runner_->stop(SIGTERM);
 }
 
 void NodeSession::on_vouch(const rendezvous::Vouch& question) {

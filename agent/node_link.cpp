@@ -60,7 +60,7 @@ void NodeSession::open_link() {
   // Lines of our own go the same way, so that they come from where they are about. Helper threads log, too.
   set_log_handler([this, executor = executor_](LogLevel, std::string_view text) {
     asio::post(executor, [this, line = std::string(text)]() mutable {
-      if (!reported_) tell(Kind::log, 0, std::move(line));
+      if (!reported()) tell(Kind::log, 0, std::move(line));
     });
   });
   window_->on_room = [this] { room_.set(); };
@@ -93,7 +93,7 @@ void NodeSession::on_message(LinkMessage message) {
       stop(static_cast<int>(message.number));
       break;
     case Kind::kill:
-      kill_ = true;
+      life_.kill();
       stop(SIGTERM);
       if (runner_) runner_->kill();
       break;
@@ -113,14 +113,15 @@ void NodeSession::on_message(LinkMessage message) {
 }
 
 void NodeSession::on_link_closed(const std::string& reason) {
-  if (reported_) return;
+  if (reported()) return;
   if (!started())
     return launcher_gone("the launcher" + (alone() ? "" : " on " + spec_.host) + " is gone (" + reason + ")");
   // An SSH session lasts as long as somebody holds its streams, and the launcher looks for another way to us
   // only when it has ended.
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (null) ::dup2(null.get(), STDERR_FILENO);
-  if (std::exchange(lifeline_runs_, true)) return;
+  if (launcher_ != Launcher::linked) return;
+  launcher_ = Launcher::sought;
   asio::co_spawn(executor_, ask_for_launcher(), [](const std::exception_ptr&) {
     // Asking ends with an answer, or with the session.
   });
@@ -132,10 +133,10 @@ void NodeSession::say_go_on() const {
 }
 
 void NodeSession::launcher_gone(const std::string& why) {
-  launcher_gone_ = true;
+  launcher_ = Launcher::gone;
   report_settled_.set();
   if (window_) window_->give_up();
-  if (!reported_) fail(why);
+  if (!reported()) fail(why);
 }
 
 /// The link is cut: by a launcher that ended, or by a network that did. The coordinator knows.
@@ -144,7 +145,7 @@ awaitable<void> NodeSession::ask_for_launcher() {
   // Of a launcher that has just been killed, the end of this link may come before the end of its connection
   // to the coordinator: soon again, then seldom.
   std::chrono::milliseconds ask_next = kAskSoon;
-  while (!link_->connected() && !reported_) {
+  while (!link_->connected() && !reported()) {
     if (!coordinator_) break;
     bool alive = false;
     try {
@@ -168,8 +169,8 @@ awaitable<void> NodeSession::ask_for_launcher() {
     boost::system::error_code ignored;
     co_await lifeline_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }
-  lifeline_runs_ = false;
-  if (!link_->connected() && !reported_)
+  if (launcher_ == Launcher::sought) launcher_ = Launcher::linked;
+  if (!link_->connected() && !reported())
     launcher_gone("the launcher is gone: its connection to " + spec_.host +
                   " ended, and the coordinator does not know it any more");
 }
@@ -177,16 +178,16 @@ awaitable<void> NodeSession::ask_for_launcher() {
 /// While the launcher's link looks as if it was there. A launcher that has lost the coordinator writes to the
 /// link now and then.
 awaitable<void> NodeSession::watch_for_silence() {
-  while (!reported_ && !launcher_gone_) {
+  while (!reported() && launcher_ != Launcher::gone) {
     silence_timer_.expires_after(kLookForSilence);
     boost::system::error_code error;
     co_await silence_timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
-    if (error || reported_) co_return;
-    if (!coordinator_ || !connected_ || lifeline_runs_) continue;
+    if (error || reported()) co_return;
+    if (!coordinator_ || !life_.connected() || launcher_ == Launcher::sought) continue;
     try {
       const rendezvous::LauncherState state =
           co_await coordinator_->launcher_state(Clock::now() + kLauncherAnswer);
-      if (reported_ || !state.known || state.connected || state.gone < kSilentAfter) continue;
+      if (reported() || !state.known || state.connected || state.gone < kSilentAfter) continue;
     } catch (const std::exception&) {
       continue;
     }
@@ -217,9 +218,9 @@ int NodeSession::standard_input(int local_rank) {
 awaitable<void> NodeSession::finish_output() {
   if (window_) watch_progress();
   done_.reset();
-  const auto limit = kill_     ? kFlushWhenKilled
-                     : window_ ? std::chrono::milliseconds(kFlushAtMost)
-                               : kFlushLocal;
+  const auto limit = life_.killed() ? kFlushWhenKilled
+                     : window_      ? std::chrono::milliseconds(kFlushAtMost)
+                                    : kFlushLocal;
   output_->finish(limit, [this] { done_.set(); });
   co_await done_.wait();
   progress_timer_.cancel();
@@ -230,7 +231,7 @@ void NodeSession::watch_progress() {
   progress_timer_.expires_after(kNoProgress);
   progress_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    const bool wanted = link_->connected() && stop_signal_ == 0;
+    const bool wanted = link_->connected() && life_.goes_on();
     if (!wanted && window_->outstanding() > 0 && window_->taken_in_all() == progress_)
       return window_->give_up();
     watch_progress();
@@ -283,10 +284,10 @@ awaitable<void> NodeSession::send_report(const NodeReport& report) {
   message.kind = Kind::report;
   message.body = to_json(report);
   link_->send(message, [this] { report_settled_.set(); });
-  if (launcher_gone_) co_return;
+  if (launcher_ == Launcher::gone) co_return;
   const bool settled =
       co_await report_settled_.wait_for(started() ? rendezvous::kReportAtMost : kReportLocalAtMost);
-  report_taken_ = settled && !launcher_gone_;
+  report_taken_ = settled && launcher_ != Launcher::gone;
 }
 
 }  // namespace muster::agent

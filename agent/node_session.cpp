@@ -80,7 +80,7 @@ awaitable<void> NodeSession::run() {
   open_link();
   const NodeReport report = co_await run_job();
   co_await send_report(report);
-  reported_ = true;
+  life_.end();
   tidy_logs(report);
   proxy_.reset();
   coordinator_.reset();
@@ -101,12 +101,13 @@ awaitable<NodeReport> NodeSession::run_job() {
   report.max_restarts = spec_.max_restarts;
   bool again = prepare();
   if (again) again = co_await connect();
-  while (again && stop_signal_ == 0) again = co_await run_round(report) == Next::join;
+  while (again && life_.goes_on()) again = co_await run_round(report) == Next::join;
+  life_.report();
   settle(report);
   if (output_) {
     co_await finish_output();
     report.notes = output_->notes();
-    if (spec_.output.gather_logs && window_ && !launcher_gone_) co_await gather_logs();
+    if (spec_.output.gather_logs && window_ && launcher_ != Launcher::gone) co_await gather_logs();
   }
   co_return report;
 }
@@ -160,9 +161,9 @@ awaitable<bool> NodeSession::connect() {
   const auto deadline = Clock::now() + spec_.join_timeout;
   if (options_.control_fd < 0 && spec_.node.coordinator_host.empty()) {
     co_await coordinator_known_.wait_for(spec_.join_timeout);
-    if (stop_signal_ == 0 && spec_.node.coordinator_host.empty())
+    if (life_.goes_on() && spec_.node.coordinator_host.empty())
       fail("the launcher did not say where the coordinator is; is node 0 reachable?");
-    if (stop_signal_ != 0) co_return false;
+    if (!life_.goes_on()) co_return false;
   }
   if (options_.control_fd >= 0) {
     coordinator_.emplace(executor_, options_.control_fd, client_options(), client_events());
@@ -172,21 +173,18 @@ awaitable<bool> NodeSession::connect() {
     coordinator_.emplace(executor_, std::move(connector), deadline, client_options(), client_events());
   }
   // On this host there is nothing to wait for: join() begins with the hello.
-  connected_ = alone();
-  if (connected_) co_return stop_signal_ == 0;
-  joining_ = true;
+  if (alone()) co_return life_.goes_on();
+  life_.dial();
   try {
     co_await coordinator_->connected(deadline);
-    connected_ = true;
     if (spec_.node.store_proxy) proxy_.emplace(executor_, *coordinator_);
   } catch (const std::exception& error) {
     std::string text = error.what();
     if (text.find(last_trouble_) == std::string::npos) text += " (the attempt before: " + last_trouble_ + ")";
-    if (stop_signal_ == 0) fail("no connection to the coordinator (" + coordinator_text() + "): " + text);
+    if (life_.goes_on()) fail("no connection to the coordinator (" + coordinator_text() + "): " + text);
   }
-  joining_ = false;
   wait_notice_.end();
-  co_return stop_signal_ == 0;
+  co_return life_.goes_on();
 }
 
 /// One round, from joining to leaving; `report` describes it.
@@ -206,7 +204,7 @@ awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
   co_await round_over_.wait();
   guardian_.let_go_on();
   done_.reset();
-  output_->drain(kill_ ? kFlushWhenKilled : kDrainAtMost, [this] { done_.set(); });
+  output_->drain(life_.killed() ? kFlushWhenKilled : kDrainAtMost, [this] { done_.set(); });
   co_await done_.wait();
   report.round = place->round;
   report.node_rank = place->node_rank;
@@ -238,15 +236,14 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
   // The coordinator keeps the time; ours only guards against a coordinator that does not.
   const auto deadline = Clock::now() + spec_.join_timeout + spec_.last_call_timeout + kLeaveDeadline;
   std::optional<rendezvous::RoundResult> place;
-  joining_ = true;
+  life_.join();
   try {
     place = co_await coordinator_->join(std::move(request), deadline);
   } catch (const std::exception& error) {
-    if (stop_signal_ == 0 && !closed_) fail(error.what());
+    if (life_.goes_on() && !closed_) fail(error.what());
   }
-  joining_ = false;
   wait_notice_.end();
-  if (stop_signal_ != 0) place.reset();
+  if (!life_.goes_on()) place.reset();
   co_return place;
 }
 
@@ -279,9 +276,10 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
   if (spec_.stdin_rank >= 0)
     events.standard_input = [this](int local_rank) { return standard_input(local_rank); };
   runner_.emplace(executor_, spec_, *output_, options_.signals, binding_, std::move(events));
+  life_.run();
   runner_->start(place, place.restarts, inherited);
   if (input_) input_->started();
-  if (kill_)
+  if (life_.killed())
     runner_->kill();
   else if (ended_)
     runner_->stop(SIGTERM);
@@ -289,6 +287,7 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
 
 awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& place,
                                                 const NodeReport& report) {
+  life_.leave();
   if (proxy_) proxy_->cut();
   rendezvous::LeaveRound request;
   request.round = place.round;
@@ -300,8 +299,8 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
   } else if (!error_.empty()) {
     request.exit_code = kExitLauncherFailure;
     request.text = error_;
-  } else if (stop_signal_ != 0) {
-    request.exit_code = 128 + stop_signal_;
+  } else if (!life_.goes_on()) {
+    request.exit_code = kExitSignalBase + life_.stop_signal();
     request.text = told_.empty() ? spec_.host + " was told to stop" : told_;
   }
   rendezvous::Left left;
@@ -310,7 +309,7 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
     const auto deadline = Clock::now() + kLeaveDeadline;
     left = co_await coordinator_->leave_round(std::move(request), deadline);
   } catch (const std::exception& error) {
-    if (report.outcome != NodeOutcome::succeeded && stop_signal_ == 0 && !closed_)
+    if (report.outcome != NodeOutcome::succeeded && life_.goes_on() && !closed_)
       fail(std::string("cannot end the round: ") + error.what());
     co_return Next::end;
   }
@@ -318,7 +317,7 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
   // The only node's success is the job's.
   if (left.next == rendezvous::NextStep::wait && alone()) co_return Next::end;
   if (left.next == rendezvous::NextStep::wait) co_return co_await await_verdict();
-  if (stop_signal_ != 0) co_return Next::end;
+  if (!life_.goes_on()) co_return Next::end;
   if (ended_) {
     say_restart(*ended_);
   } else {
@@ -334,20 +333,18 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
 
 /// All is well here, others still work.
 awaitable<NodeSession::Next> NodeSession::await_verdict() {
-  waiting_ = true;
-  again_ = false;
+  life_.wait();
   verdict_.reset();
-  while (!closed_ && !again_ && stop_signal_ == 0) {
+  while (!closed_ && life_.phase() == NodeLife::waiting && life_.goes_on()) {
     verdict_.reset();
     co_await verdict_.wait();
   }
   // The others have been told to stop as well: how the job ended is known when they have.
-  if (stop_signal_ != 0 && error_.empty() && !closed_ && !kill_) {
+  if (!life_.goes_on() && error_.empty() && !closed_ && !life_.killed()) {
     verdict_.reset();
     co_await verdict_.wait_for(spec_.shutdown_timeout + kVerdictAfterStop);
   }
-  waiting_ = false;
-  co_return again_&& stop_signal_ == 0 ? Next::join : Next::end;
+  co_return life_.phase() == NodeLife::recalled&& life_.goes_on() ? Next::join : Next::end;
 }
 
 /// The job ended for want of nodes, or while this node's own failure was about to be made good: no report of
@@ -362,7 +359,7 @@ void NodeSession::settle(NodeReport& report) const {
     report.error = error_;
     return;
   }
-  if (stop_signal_ != 0) {
+  if (!life_.goes_on()) {
     if (report.outcome != NodeOutcome::failed)
       report.outcome = runner_ && runner_->outcome() == RoundOutcome::succeeded ? NodeOutcome::succeeded
                                                                                 : NodeOutcome::stopped;
@@ -397,22 +394,27 @@ void NodeSession::say_restart(const rendezvous::RoundEnd& end) {
 }
 
 void NodeSession::stop(int signal) {
-  if (stop_signal_ == 0) stop_signal_ = signal;
   coordinator_known_.set();
   verdict_.set();
-  if (joining_)
-    coordinator_->close();
-  else if (runner_)
-    runner_->stop(signal);
+  switch (life_.stop(signal)) {
+    case StopBy::nothing:
+      break;
+    case StopBy::hanging_up:
+      coordinator_->close();
+      break;
+    case StopBy::the_workers:
+      runner_->stop(signal);
+      break;
+  }
 }
 
 /// In no round nobody would hear of it from the coordinator, which only sees a node fewer. A launcher of this
 /// node alone was perhaps told the same, and that is why the job ends.
 void NodeSession::told_to_stop(int received) {
   const StopSignal told = stop_signal(received);
-  if (stop_signal_ == 0) {
+  if (life_.goes_on()) {
     told_ = describe(told, name_in_texts());
-    if (started() && (joining_ || !runner_)) return fail(told_ + kHowToEndAJob);
+    if (started() && life_.in_no_round()) return fail(told_ + kHowToEndAJob);
   }
   stop(told.number);
 }

@@ -2,6 +2,7 @@
 // What stands behind run_node_agent(). Included by its implementation only.
 #pragma once
 
+#include "agent/core/node_life.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/event.hpp"
 #include "agent/guardian_watch.hpp"
@@ -34,11 +35,18 @@ class NodeSession {
 
   boost::asio::awaitable<void> run();
 
-  int exit_code() const { return launcher_gone_ ? 1 : 0; }
+  int exit_code() const { return launcher_ == Launcher::gone ? 1 : 0; }
 
  private:
   /// After a round that this node has left.
   enum class Next { join, end };
+
+  /// What is known of the launcher.
+  enum class Launcher {
+    linked,  ///< its link works, or nobody has noticed that it does not
+    sought,  ///< its link is cut, and the coordinator is asked whether it lives
+    gone,
+  };
 
   // node_session.cpp: the rounds.
   boost::asio::awaitable<NodeReport> run_job();
@@ -110,6 +118,8 @@ class NodeSession {
 
   bool alone() const { return options_.spec.node.form == NodeSpec::Form::alone; }
 
+  bool reported() const { return life_.phase() == NodeLife::over; }
+
   boost::asio::any_io_executor executor_;
   NodeAgentOptions options_;
   AgentSpec& spec_;
@@ -142,6 +152,8 @@ class NodeSession {
   /// Form `alone`: the stdin of workers that may not read ours (--stdin).
   UniqueFd null_device_;
 
+  NodeLife life_;
+  Launcher launcher_ = Launcher::linked;
   rendezvous::RoundResult place_;
   /// What ended the present round, if it was not this node.
   std::optional<rendezvous::RoundEnd> ended_;
@@ -149,9 +161,6 @@ class NodeSession {
   std::string error_;
   /// Which of our processes was sent the signal, if it was not the launcher.
   std::string told_;
-  int stop_signal_ = 0;
-  bool kill_ = false;
-  bool joining_ = false;
   /// Why the coordinator could not be dialled the last time.
   std::string last_trouble_;
   /// Since when dialling has failed in the same way, of those that do not mend themselves.
@@ -159,15 +168,8 @@ class NodeSession {
   std::optional<rendezvous::TimePoint> no_address_since_;
   /// Our key is not the coordinator's: munge says who we are.
   bool by_munge_ = false;
-  /// The coordinator has answered.
-  bool connected_ = false;
-  bool waiting_ = false;
-  bool again_ = false;
-  bool lifeline_runs_ = false;
   /// When the last message of the launcher came.
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
-  bool launcher_gone_ = false;
-  bool reported_ = false;
   /// The launcher has said that it has the report.
   bool report_taken_ = false;
   std::int64_t progress_ = 0;
