@@ -231,7 +231,7 @@ stage_faults() { ctest_share '^faults_'; }
 stage_contract() { ctest_share 'contract|^backend_failures|^mpi_test$'; }
 
 stage_recipe() {
-  share "compare.py 3" "$1" env MUSTER_TORCH_PYTHON="$PWD/build/venv/bin/python" "$python" tests/interop/small_cnn/compare.py 3 3
+  share "compare.py 3" "$1" env MUSTER_TORCH_PYTHON="$PWD/build/venv/bin/python" "$python" tests/interop/small_cnn/compare.py 3 3 5
 }
 
 # The fuzzers with the arguments of their tests, but a time of our own: one a line, words separated by tabs.

@@ -19,7 +19,7 @@ assert all(torch.equal(left[name], right[name]) for name in left)
 class Ddp(unittest.TestCase):
     def train(self, launch, folder, name):
         checkpoint = os.path.join(folder, name + ".pt")
-        result = launch(["--nproc-per-node", "2", SCRIPT, "--data", interop.CIFAR10, "--checkpoint", checkpoint, "--images", "64",
+        result = launch(["--nproc-per-node", "2", SCRIPT, "--data", interop.CIFAR10, "--checkpoint", checkpoint, "--images", "32",
                          "--batch-size", "8"], timeout=240)
         digests = [line for line in result.stdout.splitlines() if "parameters " in line]
         self.assertEqual(len(digests), 1, result.stdout)
