@@ -3,6 +3,10 @@
 
     promise("n01's agent is killed: the job has ended", 0.1, once, usual=0.02)     # once() returns the seconds it took
 
+What docs/failures.md promises is taken from where the page has it, tests/failures.toml:
+
+    promise("n01's agent is killed: the job has ended", once=once, **promised("node-agent-killed", usual=0.02))
+
 A promise is judged by the median of several tries: a machine that does other things, too, may hold up one of them. The median
 may be 3 times what is promised (10 times under a sanitizer), on a machine as fast as the one whose figures stand in
 promise_rule.json: how long an idle one takes to start a process and wait for its end, and to send a word to another process and
@@ -15,18 +19,21 @@ may take 3 times the median's bound and more than 2 s: what hangs in one case ou
 
 How long to wait for what must happen at all is another question: PATIENCE_S. Waiting long costs nothing while all is well.
 """
+import functools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+import tomllib
 
 import interop
 
 # To wait for what comes soon if it comes. Nothing is judged by it.
 PATIENCE_S = 60
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "promise_rule.json"), encoding="utf-8") as rule:
+HERE = os.path.dirname(os.path.abspath(__file__))
+with open(os.path.join(HERE, "promise_rule.json"), encoding="utf-8") as rule:
     RULE = json.load(rule)
 SLACK = RULE["slack_sanitized" if interop.sanitized() else "slack"]
 MOST_FACTOR = RULE["most_factor"]
@@ -65,6 +72,21 @@ def usual(seconds):
     """The mean without the slowest tenth: other than the median it sees how long one waits for a processor that others use."""
     kept = sorted(seconds)[:max(1, len(seconds) * 9 // 10)]
     return sum(kept) / len(kept)
+
+
+@functools.cache
+def failures():
+    """The records of tests/failures.toml, by their ids."""
+    with open(os.path.join(HERE, "..", "failures.toml"), "rb") as file:
+        return {record["id"]: record for record in tomllib.load(file)["failure"]}
+
+
+def promised(failure, bound="ended", clock=0.0, usual=None):
+    """What docs/failures.md promises of a failure, as arguments of promise() and kept(). `clock` is what a timer takes that the test
+    has chosen, as the grace; it is added to that of the page. scripts/failures_page.py looks for both names as they are written in
+    the call."""
+    found = failures()[failure]["bounds"][bound]
+    return {"seconds": found["seconds"], "clock": found.get("clock", 0.0) + clock, "usual": usual}
 
 
 def promise(name, seconds, once, tries=3, clock=0.0, usual=None):

@@ -99,6 +99,22 @@ class Machine(unittest.TestCase):
         self.assertTrue(1 <= yardstick.factor() <= promise.MOST_FACTOR)
 
 
+class Promised(unittest.TestCase):
+    RECORD = {"bounds": {"ended": {"seconds": 1, "clock": 5}, "said": {"seconds": 0.5}}}
+
+    def test_what_the_page_promises_becomes_arguments(self):
+        with mock.patch.object(promise, "failures", lambda: {"host-vanishes": self.RECORD}):
+            self.assertEqual(promise.promised("host-vanishes"), {"seconds": 1, "clock": 5, "usual": None})
+            self.assertEqual(promise.promised("host-vanishes", "said", clock=2, usual=0.1), {"seconds": 0.5, "clock": 2, "usual": 0.1})
+            with self.assertRaises(KeyError):
+                promise.promised("host-vanishes", "heard")
+
+    def test_the_records_are_found(self):
+        for record in promise.failures().values():
+            for name in record.get("bounds", {}):
+                self.assertGreater(promise.promised(record["id"], name)["seconds"], 0)
+
+
 class Written(unittest.TestCase):
     def test_a_line_for_each_promise_also_for_one_that_is_not_kept(self):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):

@@ -13,7 +13,7 @@ import tempfile
 import time
 from functools import partial
 
-import promise
+from promise import PATIENCE_S, promise, promised
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "leftovers"))
 from job_processes import MarkedJob  # noqa: E402
@@ -27,13 +27,11 @@ TIMEOUT_S = 8
 PATIENT_S = 60
 # What waits longer is reported: all others must have come to the call by then, and the deadline must be far.
 REPORT_MS, REPORTED_TIMEOUT_S = 3000, 16
-# What docs/failures.md promises of a rank that is killed or fails, until the whole job has ended.
-SOON_S = 0.1
-# And what it takes; Gloo's threads and sockets take longer to end.
+# What it takes until the whole job has ended after a rank was killed or has failed; Gloo's threads and sockets take longer to end.
 USUAL_S = {"shm": 0.02, "gloo": 0.03, "nccl": 0.02}
 TRIES = 3
-# How long a rank that cannot make a group over one of these waits for word of another that has failed at it.
-WAITS_FOR_NEWS_S = {"gloo": 1.0, "nccl": 1.5}
+# A rank that cannot make a group over one of these waits for word of another that has failed at it.
+FAILS_IN_SPLIT = {"gloo": promised("rank-fails-in-split", "gloo"), "nccl": promised("rank-fails-in-split", "nccl")}
 PHASES = {"init": "init", "barrier": "barrier", "collective": "all_reduce:2", "split": "split", "finalize": "finalize"}
 # Not the folders of the fakes of other tests.
 SHARED_MEMORY = re.compile("muster(?!-fake)|nccl|gloo", re.IGNORECASE)
@@ -63,7 +61,7 @@ class Run:
             job = MarkedJob([WORKER, backend, str(timeout_s * 1000), *([str(report_ms)] if report_ms else [])],
                             "--report", report, "--shutdown-timeout", "2", "--log-dir", "/dev/null", *flags,
                             workers=RANKS, environment=environment)
-            self.code, self.out, self.err = job.end(timeout_s + promise.PATIENCE_S)
+            self.code, self.out, self.err = job.end(timeout_s + PATIENCE_S)
             self.seconds = time.monotonic() - start
             # How long ago the rank with the fault reached the call in which it struck.
             reached = re.findall(r"rank 1 reaches \w+ at (\S+)", self.out)
@@ -133,26 +131,31 @@ def reported_while_waiting(backend):
 
 
 def rows(backend):
-    """What is done, as a name and a function that returns its Run; what the others wait for before they end; how often."""
+    """What is done, as a name and a function that returns its Run; what is promised of it; how often."""
+    usual = USUAL_S[backend]
     for phase, operation in PHASES.items():
         # The deadline of a whole job counts from its start.
         deadline_s = 2 * TIMEOUT_S if phase == "finalize" else TIMEOUT_S
-        news_s = WAITS_FOR_NEWS_S.get(backend, 0) if phase == "split" else 0
-        for fault, clock, tries in ((stopped, deadline_s + news_s, 1), (killed, 0, TRIES), (failed, news_s, TRIES), (delayed, None, 1)):
-            yield "%s in %s" % (fault.__name__, phase), partial(fault, backend, phase, operation), clock, tries
-    yield "killed inside a collective", partial(killed_inside, backend), 0.003, TRIES
-    yield "reported while waiting", partial(reported_while_waiting, backend), REPORTED_TIMEOUT_S, 1
+        fails = promised("rank-fails-in-a-call")
+        if phase == "split":
+            fails = FAILS_IN_SPLIT.get(backend, fails)
+        for fault, bound, tries in ((stopped, promised("rank-stops", clock=deadline_s + fails["clock"]), 1),
+                                    (killed, promised("rank-killed", usual=usual), TRIES),
+                                    (failed, dict(fails, usual=usual), TRIES),
+                                    (delayed, None, 1)):
+            yield "%s in %s" % (fault.__name__, phase), partial(fault, backend, phase, operation), bound, tries
+    yield "killed inside a collective", partial(killed_inside, backend), promised("rank-killed", clock=0.003, usual=usual), TRIES
+    yield "reported while waiting", partial(reported_while_waiting, backend), promised("rank-stops", clock=REPORTED_TIMEOUT_S), 1
 
 
 def run_row(backend, row):
-    name, once, clock, tries = row
+    name, once, bound, tries = row
     start = time.monotonic()
     try:
-        if clock is None:
+        if bound is None:
             once()
         else:
-            promise.promise("%s: %s" % (backend, name), SOON_S, lambda: once().since_fault, tries, clock,
-                            USUAL_S[backend] if tries > 1 else None)
+            promise("%s: %s" % (backend, name), once=lambda: once().since_fault, tries=tries, **bound)
     except (AssertionError, subprocess.TimeoutExpired) as error:
         return "FAILED %s: %s" % (name, error)
     return "ok %6.2f s  %s" % (time.monotonic() - start, name)

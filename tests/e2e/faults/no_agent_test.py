@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-import promise
+from promise import kept, promised
 
 WORKER = os.environ["MUSTER_FAULT_WORKER"]
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
@@ -91,7 +91,8 @@ def killed(backend, store):
     print("ok killed in init")
     for operation in ("barrier", "all_reduce:2"):
         took = [run_killed(backend, store, "kill@1:" + operation, "killed-%s-%d" % (operation, number))[1] for number in range(3)]
-        promise.kept("%s: without an agent: killed in %s" % (backend, operation), 0.1, took, usual=USUAL_S[backend])
+        kept("%s: without an agent: killed in %s" % (backend, operation), took=took,
+             **promised("no-agent-rank-dies", usual=USUAL_S[backend]))
         print("ok killed in", operation)
 
 
@@ -112,7 +113,7 @@ def stopped(backend, store):
     for rank in (0, 2):
         error, code = results[rank]
         check(code == 1 and re.search(r"rank 1\b", error), "rank %d does not name rank 1" % rank, error)
-    promise.kept("%s: without an agent: stopped" % backend, 1, [seconds], clock=REPORTED_TIMEOUT_S)
+    kept("%s: without an agent: stopped" % backend, took=[seconds], **promised("no-agent-rank-stops", clock=REPORTED_TIMEOUT_S))
     both = results[0][0] + results[2][0]
     check(re.search(r"warning: rank 1 never entered all_reduce #3 .*; ranks 0, 2 wait since .*Rank 1 \(process \d+\) is "
                     r"stopped", both), "no report with the state of rank 1", both)

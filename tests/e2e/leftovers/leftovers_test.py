@@ -14,13 +14,13 @@ import tempfile
 import termios
 import time
 
-import promise
 from job_processes import AGENT, GUARDIAN, HERE, STORE, MarkedJob, wait_until
+from promise import PATIENCE_S, promise, promised
 
 WORKER = os.path.join(HERE, "worker.sh")
 GRACE_S = 0.3
 LONG_GRACE_S = 10  # to be seen if it passes
-LIMIT_S = promise.PATIENCE_S
+LIMIT_S = PATIENCE_S
 TIMEOUT_S = 0.5
 STOPPED_TIMEOUT_S = 4  # by then the job has begun, and what is stopped has been said
 GRACE = ("--shutdown-timeout", str(GRACE_S))
@@ -323,48 +323,44 @@ def kill_agent_with_watchdog():
         return took
 
 
-# How soon it must be over, the clock of ours that runs before that (the grace, if somebody ignores the order to end), and how soon it
-# usually is. What takes SOON has no usual time: its workers may just be forking.
+# What each scenario promises: the page's bound, with the clock that the scenario itself chooses (the grace, if somebody ignores the order
+# to end), and how soon it usually is. One without a usual time has workers that may just be forking.
 USUAL_S = 0.015
-SOON = (0.1, 0.0, None)
-AT_ONCE = (0.1, 0.0, USUAL_S)
-AFTER_GRACE = (0.1, GRACE_S, USUAL_S)
-AFTER_HALF_A_SECOND = (0.1, 0.5, USUAL_S)
 SCENARIOS = {
-    "normal_end": (normal_end, SOON),
-    "normal_end_stubborn": (normal_end_stubborn, AFTER_GRACE),
-    "failure": (failure(), SOON),
-    "failure_stubborn": (failure("-t"), AFTER_GRACE),
-    "restart": (restart, SOON),
-    "that_fork": (leftovers_that_fork, SOON),
-    "main_thread_gone": (main_thread_gone, SOON),
-    "everything_gets_sigterm": (everything_gets_sigterm, SOON),
-    "sigchld_ignored_at_start": (sigchld_ignored_at_start, SOON),
-    "stopped_while_joining_again": (stopped_while_joining_again, AT_ONCE),
-    "stopped_agent": (stopped(AGENT, 143), AT_ONCE),
-    "stopped_agent_deadline": (stopped(AGENT, 124), (0.1, STOPPED_TIMEOUT_S, USUAL_S)),
-    "stopped_agent_goes_on": (stopped(AGENT, 0), AT_ONCE),
-    "stopped_guardian": (stopped(GUARDIAN, 143), AFTER_HALF_A_SECOND),
-    "stopped_guardian_success": (stopped(GUARDIAN, 0), AFTER_HALF_A_SECOND),
-    "stopped_store": (stopped(STORE, 130), AT_ONCE),
-    "stopped_store_success": (stopped(STORE, 0), AT_ONCE),
-    "stopped_from_the_keyboard": (stopped_from_the_keyboard, AT_ONCE),
-    "sigint": (interrupted(signal.SIGINT), SOON),
-    "sigterm": (interrupted(signal.SIGTERM), SOON),
-    "sighup": (interrupted(signal.SIGHUP), SOON),
-    "sigint_stubborn": (interrupted_stubborn, AFTER_GRACE),
-    "sigint_twice": (interrupted_twice, (0.5, 0.5, None)),
-    "sigterm_anywhere": (interrupted_anywhere, SOON),
-    "deadline": (deadline, (0.1, TIMEOUT_S, None)),
-    "kill_launcher": (kill_nine("launcher"), AT_ONCE),
-    "kill_launcher_stubborn": (kill_nine("launcher", stubborn=True), AFTER_GRACE),
-    "kill_guardian": (kill_nine("guardian"), AT_ONCE),
-    "kill_agent": (kill_nine("agent"), AT_ONCE),
-    "kill_agent_stubborn": (kill_nine("agent", stubborn=True), AFTER_GRACE),
-    "kill_agent_with_watchdog": (kill_agent_with_watchdog, AT_ONCE),
-    "kill_launcher_guardian": (kill_nine("launcher", "guardian"), AT_ONCE),
-    "kill_launcher_agent": (kill_nine("launcher", "agent"), AT_ONCE),
-    "kill_guardian_agent": (kill_nine("guardian", "agent"), AT_ONCE),
+    "normal_end": (normal_end, promised("worker-leaves-processes")),
+    "normal_end_stubborn": (normal_end_stubborn, promised("worker-leaves-processes", clock=GRACE_S, usual=USUAL_S)),
+    "failure": (failure(), promised("worker-fails")),
+    "failure_stubborn": (failure("-t"), promised("worker-ignores-sigterm", clock=GRACE_S, usual=USUAL_S)),
+    "restart": (restart, promised("worker-restarts", "again")),
+    "that_fork": (leftovers_that_fork, promised("worker-leaves-processes")),
+    "main_thread_gone": (main_thread_gone, promised("worker-leaves-processes")),
+    "everything_gets_sigterm": (everything_gets_sigterm, promised("told-to-end")),
+    "sigchld_ignored_at_start": (sigchld_ignored_at_start, promised("worker-fails")),
+    "stopped_while_joining_again": (stopped_while_joining_again, promised("told-to-end", usual=USUAL_S)),
+    "stopped_agent": (stopped(AGENT, 143), promised("agent-or-store-stopped", usual=USUAL_S)),
+    "stopped_agent_deadline": (stopped(AGENT, 124), promised("agent-or-store-stopped", clock=STOPPED_TIMEOUT_S, usual=USUAL_S)),
+    "stopped_agent_goes_on": (stopped(AGENT, 0), promised("agent-or-store-stopped", usual=USUAL_S)),
+    "stopped_guardian": (stopped(GUARDIAN, 143), promised("guardian-stopped", usual=USUAL_S)),
+    "stopped_guardian_success": (stopped(GUARDIAN, 0), promised("guardian-stopped", usual=USUAL_S)),
+    "stopped_store": (stopped(STORE, 130), promised("agent-or-store-stopped", usual=USUAL_S)),
+    "stopped_store_success": (stopped(STORE, 0), promised("agent-or-store-stopped", usual=USUAL_S)),
+    "stopped_from_the_keyboard": (stopped_from_the_keyboard, promised("ctrl-z", usual=USUAL_S)),
+    "sigint": (interrupted(signal.SIGINT), promised("ctrl-c")),
+    "sigterm": (interrupted(signal.SIGTERM), promised("told-to-end")),
+    "sighup": (interrupted(signal.SIGHUP), promised("told-to-end")),
+    "sigint_stubborn": (interrupted_stubborn, promised("ctrl-c", clock=GRACE_S, usual=USUAL_S)),
+    "sigint_twice": (interrupted_twice, promised("ctrl-c-twice")),
+    "sigterm_anywhere": (interrupted_anywhere, promised("told-to-end")),
+    "deadline": (deadline, promised("deadline", clock=TIMEOUT_S)),
+    "kill_launcher": (kill_nine("launcher"), promised("launcher-killed", usual=USUAL_S)),
+    "kill_launcher_stubborn": (kill_nine("launcher", stubborn=True), promised("launcher-killed", clock=GRACE_S, usual=USUAL_S)),
+    "kill_guardian": (kill_nine("guardian"), promised("guardian-killed", usual=USUAL_S)),
+    "kill_agent": (kill_nine("agent"), promised("agent-killed", usual=USUAL_S)),
+    "kill_agent_stubborn": (kill_nine("agent", stubborn=True), promised("agent-killed", clock=GRACE_S, usual=USUAL_S)),
+    "kill_agent_with_watchdog": (kill_agent_with_watchdog, promised("agent-killed", usual=USUAL_S)),
+    "kill_launcher_guardian": (kill_nine("launcher", "guardian"), promised("two-killed", usual=USUAL_S)),
+    "kill_launcher_agent": (kill_nine("launcher", "agent"), promised("two-killed", usual=USUAL_S)),
+    "kill_guardian_agent": (kill_nine("guardian", "agent"), promised("two-killed", usual=USUAL_S)),
 }
 
 
@@ -373,9 +369,9 @@ def main():
     repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     seed = int(os.environ.get("MUSTER_TEST_SEED", str(random.randrange(1 << 30))))
     random.seed(seed)
-    scenario, (seconds, clock, usual) = SCENARIOS[name]
+    scenario, bound = SCENARIOS[name]
     try:
-        promise.promise(name, seconds, scenario, repeats, clock, usual)
+        promise(name, once=scenario, tries=repeats, **bound)
     except Exception as error:
         print("%s failed (MUSTER_TEST_SEED=%d): %s" % (name, seed, error))
         return 1

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 
-from multi_node import LAUNCHER, PATIENCE_S, Hosts, Job, check, kept, main
+from multi_node import LAUNCHER, PATIENCE_S, Hosts, Job, check, kept, main, promised
 
 GO = "/tmp/muster-test-go"
 # Lines of 60 bytes that say whose they are and which.
@@ -91,8 +91,8 @@ def four_hosts_flood():
         check(most and max(most.values()) < MEMORY_MAX_KB, "more memory than windows explain", most)
         end_s = job.ended(job.send(signal.SIGINT))
         job.expect(130)
-        kept("a quiet host while four flood: heard", 0.5, [quiet_s])
-        kept("Ctrl-C while four hosts flood", 1, [end_s])
+        kept("a quiet host while four flood: heard", took=[quiet_s], **promised("all-hosts-flood", "heard"))
+        kept("Ctrl-C while four hosts flood", took=[end_s], **promised("all-hosts-flood"))
         reader.thread.join(10)
         check(not reader.broken, "lines that are not whole or in order", reader.broken[:5])
         job.nothing_left()
@@ -120,7 +120,7 @@ def four_hosts_flood_a_slow_reader():
         job.end()
         end_s = time.monotonic() - begin
         job.expect(130)
-        kept("Ctrl-C a second time while four hosts flood", 1, [end_s])
+        kept("Ctrl-C a second time while four hosts flood", took=[end_s], **promised("ctrl-c-on-many-hosts", "twice"))
         check(not reader.broken, "lines that are not whole or in order", reader.broken[:5])
         job.nothing_left()
         print(f"{reader.bytes / 1e6:.1f} MB; end {end_s:.2f} s after the second Ctrl-C, at most {most} kB")

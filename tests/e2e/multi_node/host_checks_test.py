@@ -6,13 +6,14 @@ import re
 import signal
 import time
 
-from multi_node import LAUNCHER, MUSTER, PATIENCE_S, SLEEPER, Hosts, Job, check, kept, main, promise
+from multi_node import LAUNCHER, MUSTER, PATIENCE_S, SLEEPER, Hosts, Job, check, kept, main, promised
 
-# Of the 10 s that are promised: what ssh waits for a host, and how long one that hangs up is tried again. Who says no is heard at once.
-SSH_S = 8
+# Who says no is heard at once. ssh waits some time for a host, and one that hangs up is tried again for as long.
+AT_ONCE = promised("host-cannot-start", "at_once")
+NO_ANSWER = promised("host-cannot-start", "no_answer")
 
 
-def refused_start(hosts, *words, flags=(), host="n01", code=125, clock=0, **keywords):
+def refused_start(hosts, *words, flags=(), host="n01", code=125, bound=AT_ONCE, **keywords):
     """The job ends soon, one line says why and names the host, and nothing is left of the hosts that were fine."""
     begin = time.monotonic()
     job = Job(hosts, *flags, patient=False, **keywords)
@@ -24,7 +25,7 @@ def refused_start(hosts, *words, flags=(), host="n01", code=125, clock=0, **keyw
     check(not re.search(r"(?i)password:|yes/no", job.err), "it asked something", job.shown())
     job.nothing_left()
     print(said[0])
-    kept(f"a job that cannot start: {words[0]}", 2 if clock else 1, [seconds], clock=clock)
+    kept(f"a job that cannot start: {words[0]}", took=[seconds], **bound)
 
 
 def host_checks_of_ssh():
@@ -36,30 +37,31 @@ def host_checks_of_ssh():
         hosts.start_sshd("n01", options=["PubkeyAuthentication no", "PasswordAuthentication yes"])
         refused_start(hosts, "password|login refused|denied")
         hosts.start_impostor("n01", "http")
-        refused_start(hosts, "SSH|ssh", clock=SSH_S)
+        refused_start(hosts, "SSH|ssh", bound=NO_ANSWER)
         hosts.start_impostor("n01", "closes")
-        refused_start(hosts, "closed|reset", clock=SSH_S)
+        refused_start(hosts, "closed|reset", bound=NO_ANSWER)
         hosts.start_sshd("n01")
-        refused_start(hosts, "resolve|name", host="n77", at="n00,n77")
+        refused_start(hosts, "resolve|name", host="n77", at="n00,n77", bound=promised("name-unknown"))
 
 
 def unreachable():
     with Hosts(2) as hosts, hosts.silence("n01"):
-        refused_start(hosts, "no answer|no route|timed out|unreachable", clock=SSH_S)
+        refused_start(hosts, "no answer|no route|timed out|unreachable", bound=NO_ANSWER)
         # What ssh is given is told as it is: less than the login timeout.
-        refused_start(hosts, "no answer within 3 s|no route|unreachable", flags=["--login-timeout", "5"], clock=3)
+        refused_start(hosts, "no answer within 3 s|no route|unreachable", flags=["--login-timeout", "5"],
+                      bound=dict(NO_ANSWER, clock=3))
 
 
 def silent_banner():
     with Hosts(2) as hosts:
         hosts.start_impostor("n01", "silent")
-        refused_start(hosts, "answer|banner|timed out", clock=SSH_S)
+        refused_start(hosts, "answer|banner|timed out", bound=NO_ANSWER)
 
 
 def slow_banner():
     with Hosts(2) as hosts:
         hosts.start_impostor("n01", "slow")
-        refused_start(hosts, "answer|banner|timed out", clock=SSH_S)
+        refused_start(hosts, "answer|banner|timed out", bound=NO_ANSWER)
 
 
 def login_shell_hangs():
@@ -69,8 +71,8 @@ def login_shell_hangs():
         job.wait_for(r"n01 \(connecting for \d+ s\)", name="err")
         said = time.monotonic() - job.begin
         took = job.ended(job.begin)
-        kept("a login shell that hangs: said", 0.5, [said], clock=3)
-        kept("a login shell that hangs: the job has ended", 2, [took], clock=SSH_S)
+        kept("a login shell that hangs: said", took=[said], **promised("login-shell-hangs", "said"))
+        kept("a login shell that hangs: the job has ended", took=[took], **promised("login-shell-hangs"))
         job.expect(125, "error: .*n01: ssh: the agent did not answer in time", "--login-timeout")
         hosts.run("n01", ["pkill", "sleep"], check=False)  # the user's own
         job.nothing_left()
@@ -83,7 +85,7 @@ def login_shell_is_slow():
         hosts.write("n01", "~/.bashrc", "sleep 1000\n")
         job = Job(hosts, "--login-timeout", str(limit_s), patient=False)
         seconds = job.ended(job.begin)
-        kept(f"--login-timeout {limit_s}", 1, [seconds], clock=limit_s)
+        kept(f"--login-timeout {limit_s}", took=[seconds], **promised("login-shell-hangs", "own_limit", clock=limit_s))
         check(limit_s / 2 <= seconds, f"--login-timeout {limit_s}: {seconds:.1f} s", job.shown())
         # A machine that is busy may not get as far as the shell.
         job.expect(125, r"error: .*n01: ssh: (the agent did not answer in time|no answer within \d+ s)", "--login-timeout")
@@ -125,7 +127,8 @@ def hosts_without_muster():
         refused_start(hosts, "muster", "not found|no such|missing", flags=["--remote-muster", "/nonexistent/muster"], host="n0")
         hosts.write("n01", "/tmp/muster-test", "#!/bin/sh\nprintf '\\nmuster-agent 1 0.0.1-other\\n'\nexec cat\n", 0o755)
         hosts.run("n00", ["ln", "-s", MUSTER, "/tmp/muster-test"])
-        refused_start(hosts, r"0\.0\.1-other", "same version|upgrade|install", flags=["--remote-muster", "/tmp/muster-test"])
+        refused_start(hosts, r"0\.0\.1-other", "same version|upgrade|install", flags=["--remote-muster", "/tmp/muster-test"],
+                      bound=promised("other-version"))
         hosts.write("n01", "/tmp/muster-test", "#!/bin/sh\necho no such licence >&2; exit 3\n", 0o755)
         refused_start(hosts, "exit code 3", "no such licence", flags=["--remote-muster", "/tmp/muster-test"])
 
@@ -150,7 +153,8 @@ def wrong_directory():
 def program_missing_on_one_host():
     with Hosts(2) as hosts:
         hosts.run("n00", ["ln", "-s", "/bin/true", "/tmp/muster-test-program"])
-        refused_start(hosts, "/tmp/muster-test-program", code=127, worker=["/tmp/muster-test-program"])
+        refused_start(hosts, "/tmp/muster-test-program", code=127, worker=["/tmp/muster-test-program"],
+                      bound=promised("program-missing", "elsewhere"))
 
 
 def full_disk():
@@ -177,7 +181,7 @@ def resolver_that_does_not_answer():
     with Hosts(2) as hosts:
         hosts.write(LAUNCHER, "/etc/resolv.conf", f"nameserver {hosts.hosts['n01'].ipv4}\n")
         with hosts.silence("n01"):
-            refused_start(hosts, "the name server does not answer", host="n77", at="n00,n77", clock=2)
+            refused_start(hosts, "the name server does not answer", host="n77", at="n00,n77", bound=promised("name-server-silent"))
             # ours stays as it is
             for terminal in (False, True):
                 job = Job(hosts, at="n00,n77", env={"RES_OPTIONS": "timeout:30"}, terminal=terminal)
@@ -193,7 +197,8 @@ def resolver_that_does_not_answer():
                 took = job.ended(begin)
                 job.expect(130, "interrupted by SIGINT")
                 job.nothing_left()
-                kept(f"Ctrl-C {'in a terminal ' if terminal else ''}while a name is looked up", 0.3, [took])
+                kept(f"Ctrl-C {'in a terminal ' if terminal else ''}while a name is looked up", took=[took],
+                     **promised("ctrl-c-on-many-hosts", "lookup"))
 
 
 def port_taken():
@@ -203,7 +208,8 @@ def port_taken():
                                      "open('/proc/self/comm', 'w').write('sshd')\ntime.sleep(1000)"])
         while ("0.0.0.0", 29455) not in hosts.listeners("n00"):
             time.sleep(0.01)
-        refused_start(hosts, "29455", "held by|in use|taken|pid", host="n00", flags=["--master-port", "29455"])
+        refused_start(hosts, "29455", "held by|in use|taken|pid", host="n00", flags=["--master-port", "29455"],
+                      bound=promised("meeting-port-taken"))
         holder.kill()
 
 

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from multi_node import AGENT, PATIENCE_S, Hosts, Job, check, kept, main
+from multi_node import AGENT, PATIENCE_S, Hosts, Job, check, kept, main, promised
 
 
 def counting(seconds):
@@ -27,7 +27,7 @@ def ssh_cut_after_the_start():
         begin = time.monotonic()
         with hosts.cut_port("n01", 22):
             job.wait_for(MOVED, name="err")
-            kept("ssh is cut: seen", 0.5, [time.monotonic() - begin], clock=15)
+            kept("ssh is cut: seen", took=[time.monotonic() - begin], **promised("ssh-cut", "seen"))
             job.end()
             job.expect(0)
             all_lines_came(job, 2, seconds)
@@ -227,7 +227,7 @@ def host_vanishes():
         took = job.ended(begin)
         job.expect(125, r"node n01 is lost: silent for 5000 ms")
         job.nothing_left()
-        kept("a host vanishes: the job has ended", 1, [took], clock=5)
+        kept("a host vanishes: the job has ended", took=[took], **promised("host-vanishes"))
 
 
 def host_dies():
@@ -250,7 +250,7 @@ def host_of_the_coordinator_vanishes():
         job.expect(125, r"n00: .*[Tt]imeout, server n00 not responding")
         job.nothing_left()
         # The launcher hears of it from ssh alone.
-        kept("node 0 vanishes: the job has ended", 0.5, [took], clock=15)
+        kept("node 0 vanishes: the job has ended", took=[took], **promised("node-0-vanishes"))
 
 
 def host_cut_off():
@@ -270,8 +270,8 @@ def cut_off(job, begin, what):
     job.expect(125, r"node n01 is lost: silent for 5000 ms")
     left = job.hosts.leftovers(timeout=PATIENCE_S)
     check(not left, f"left behind on a host that was cut off: {left}", job.shown())
-    kept(f"{what}: the job has ended", 1, [here], clock=5)
-    kept(f"{what}: its workers are gone", 0.5, [there], clock=5)
+    kept(f"{what}: the job has ended", took=[here], **promised("host-cut-off"))
+    kept(f"{what}: its workers are gone", took=[there], **promised("host-cut-off", "workers"))
 
 
 def time_until_empty(job, name, begin):
@@ -291,10 +291,6 @@ def host_cut_off_one_way():
             cut_off(job, begin, "a host is cut off one way")
 
 
-# Agents look every 8 s whether the launcher has been silent for 16 s.
-LAUNCHER_SILENT_S = 16 + 8
-
-
 def launcher_cut_off():
     """F16 by the network: the agents that do not hear the launcher any more stop."""
     with Hosts(2) as hosts:
@@ -305,7 +301,7 @@ def launcher_cut_off():
             took = time.monotonic() - begin
             check(not left, f"left behind without a launcher: {left}", job.shown())
             job.end()
-            kept("the launcher's host vanishes: nothing is left on the others", 1, [took], clock=LAUNCHER_SILENT_S)
+            kept("the launcher's host vanishes: nothing is left on the others", took=[took], **promised("launcher-host-vanishes"))
         check(job.process.returncode != 0, "success", job.shown())
         job.nothing_left()
 
@@ -333,7 +329,7 @@ def ssh_cut_at_the_end():
                 took = job.ended(begin)
                 job.expect(0, "done 0", "done 1")
             job.nothing_left()
-            kept(f"ssh to {name} is cut before the workers end: the job has ended", 0.5, [took], clock=20)
+            kept(f"ssh to {name} is cut before the workers end: the job has ended", took=[took], **promised("ssh-cut", "at_the_end"))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import traceback
 
 import interop
 from hosts import LAUNCHER, Hosts, need_hosts
-from promise import PATIENCE_S, kept, promise
+from promise import PATIENCE_S, kept, promise, promised
 from side_by_side import CASE_S, run_side_by_side
 
 MUSTER = interop.MUSTER
@@ -159,4 +159,4 @@ def main(cases, parallel=3, limit_s=CASE_S):
 
 
 __all__ = ["AGENT", "GUARDIAN", "Hosts", "Job", "LAUNCHER", "MUSTER", "PATIENCE_S", "SLEEPER", "STORE", "STUBBORN", "TRAIN", "check",
-           "kept", "main", "promise"]
+           "kept", "main", "promise", "promised"]

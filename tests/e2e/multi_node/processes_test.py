@@ -6,12 +6,12 @@ import signal
 import sys
 import time
 
-from multi_node import AGENT, GUARDIAN, PATIENCE_S, STORE, STUBBORN, Hosts, Job, check, kept, main, promise
+from multi_node import AGENT, GUARDIAN, PATIENCE_S, STORE, STUBBORN, Hosts, Job, check, kept, main, promise, promised
 
 TWO_EACH = "n00:2,n01:2"
 
 
-def ends(what, hit, code, *words, usual=0.02, worker=None, flags=(), directories=False):
+def ends(what, bound, hit, code, *words, usual=0.02, worker=None, flags=(), directories=False):
     """A job of two hosts, to which `hit` does something and says when: how soon it has ended, and with which words."""
     with Hosts(2) as hosts:
         def once():
@@ -21,15 +21,17 @@ def ends(what, hit, code, *words, usual=0.02, worker=None, flags=(), directories
             job.nothing_left(directories=directories)
             return took
 
-        promise(what, 0.1, once, usual=usual)
+        promise(what, once=once, **dict(bound, usual=usual))
 
 
 def agent_killed():
-    ends("a node's agent is killed", lambda job: job.hit("n01", AGENT), 125, r"the agent process of n01 .*SIGKILL")
+    ends("a node's agent is killed", promised("node-agent-killed"), lambda job: job.hit("n01", AGENT), 125,
+         r"the agent process of n01 .*SIGKILL")
 
 
 def agent_of_the_coordinator_killed():
-    ends("node 0's agent is killed", lambda job: job.hit("n00", AGENT), 125, r"the agent process of n00 .*SIGKILL")
+    ends("node 0's agent is killed", promised("node-agent-killed"), lambda job: job.hit("n00", AGENT), 125,
+         r"the agent process of n00 .*SIGKILL")
 
 
 def agent_killed_while_it_starts():
@@ -67,8 +69,8 @@ def agent_stopped():
         took = job.ended(begin)
         job.expect(125, r"n01", r"stayed stopped|silent for 5000 ms")
         job.nothing_left()
-        kept("a node's agent is stopped: said", 0.5, [said])
-        kept("a node's agent is stopped: the job has ended", 0.5, [took], clock=5)
+        kept("a node's agent is stopped: said", took=[said], **promised("node-agent-stopped", "said"))
+        kept("a node's agent is stopped: the job has ended", took=[took], **promised("node-agent-stopped"))
 
 
 def agent_stopped_and_resumed_too_late():
@@ -84,7 +86,8 @@ def agent_stopped_and_resumed_too_late():
 
 
 def guardian_killed():
-    ends("a node's guardian is killed", lambda job: job.hit("n01", GUARDIAN), 125, r"the guardian process of n01 was killed")
+    ends("a node's guardian is killed", promised("node-guardian-killed"), lambda job: job.hit("n01", GUARDIAN), 125,
+         r"the guardian process of n01 was killed")
 
 
 def kill_guardian_and_agent(job):
@@ -96,7 +99,8 @@ def kill_guardian_and_agent(job):
 
 
 def guardian_and_agent_killed():
-    ends("a node's guardian and agent are killed", kill_guardian_and_agent, 125, r"n01", directories=True)
+    ends("a node's guardian and agent are killed", promised("node-guardian-and-agent-killed"), kill_guardian_and_agent, 125, r"n01",
+         directories=True)
 
 
 def kill_those_with_a_question(job):
@@ -124,8 +128,8 @@ def has_unread(hosts, name, comm, port):
 
 
 def guardian_and_agent_killed_with_a_question_unread():
-    ends("a node's guardian and agent are killed before they have read all", kill_those_with_a_question, 125,
-         r"n01.*guardian or agent there was killed by SIGKILL", directories=True)
+    ends("a node's guardian and agent are killed before they have read all", promised("node-guardian-and-agent-killed"),
+         kill_those_with_a_question, 125, r"n01.*guardian or agent there was killed by SIGKILL", directories=True)
 
 
 def guardian_and_agent_killed_and_the_job_goes_on():
@@ -143,7 +147,8 @@ def guardian_and_agent_killed_and_the_job_goes_on():
             job.nothing_left(directories=True)
             return took
 
-        promise("a node's guardian and agent are killed, and the job goes on without it", 0.5, once)
+        promise("a node's guardian and agent are killed, and the job goes on without it", once=once,
+                **promised("node-guardian-and-agent-killed", "next_round"))
 
 
 def launcher_killed():
@@ -155,7 +160,7 @@ def launcher_killed():
             job.nothing_left(directories=True)
             return time.monotonic() - begin
 
-        promise("the launcher is killed: nothing is left on any host", 0.3, once)
+        promise("the launcher is killed: nothing is left on any host", once=once, **promised("launcher-of-many-hosts-killed"))
 
 
 def launcher_killed_while_it_starts():
@@ -169,7 +174,7 @@ def launcher_killed_while_it_starts():
 
 
 def interrupted_once():
-    ends("Ctrl-C", lambda job: job.send(signal.SIGINT), 130)
+    ends("Ctrl-C", promised("ctrl-c-on-many-hosts", "once"), lambda job: job.send(signal.SIGINT), 130)
 
 
 def interrupt_until_it_ends(job):
@@ -190,7 +195,7 @@ def interrupted_twice():
         took = job.ended(job.send(signal.SIGINT))
         job.expect((130, 137))
         job.nothing_left()
-        kept("Ctrl-C a second time", 1, [took])
+        kept("Ctrl-C a second time", took=[took], **promised("ctrl-c-on-many-hosts", "twice"))
 
 
 def interrupted_thrice():
@@ -201,11 +206,11 @@ def interrupted_thrice():
         took = time.monotonic() - begin
         job.expect((130, 137))
         job.nothing_left()
-        kept("Ctrl-C again and again", 0.5, [took])
+        kept("Ctrl-C again and again", took=[took], **promised("ctrl-c-on-many-hosts", "thrice"))
 
 
 def terminated():
-    ends("SIGTERM", lambda job: job.send(signal.SIGTERM), 143)
+    ends("SIGTERM", promised("ctrl-c-on-many-hosts", "once"), lambda job: job.send(signal.SIGTERM), 143)
 
 
 def interrupted_while_ssh_connects():
@@ -218,7 +223,7 @@ def interrupted_while_ssh_connects():
         took = job.ended(job.send(signal.SIGINT))
         job.expect(130)
         job.nothing_left()
-        kept("Ctrl-C while ssh connects", 0.5, [took])
+        kept("Ctrl-C while ssh connects", took=[took], **promised("ctrl-c-on-many-hosts", "connecting"))
 
 
 def worker_fails_on_another_host():
@@ -231,8 +236,8 @@ def worker_fails_on_another_host():
         job.hosts.write("n01", go, "")
         return begin
 
-    ends("a worker on another host fails", let_go, 7, r"rank 3", r"n01", r"exit code 7|exited with 7|code 7", r"broken",
-         usual=0.03, worker=["bash", "-c", program])
+    ends("a worker on another host fails", promised("worker-on-another-host-fails"), let_go, 7, r"rank 3", r"n01",
+         r"exit code 7|exited with 7|code 7", r"broken", usual=0.03, worker=["bash", "-c", program])
 
 
 def temporary_logs():
@@ -262,8 +267,8 @@ def store_stopped():
         took = job.ended(begin)
         job.expect(125, r"the store process of n00 was lost \(it stayed stopped|lost the coordinator")
         job.nothing_left()
-        kept("node 0's store is stopped: said", 0.5, [said])
-        kept("node 0's store is stopped: the job has ended", 0.5, [took], clock=5)
+        kept("node 0's store is stopped: said", took=[said], **promised("node-store-stopped", "said"))
+        kept("node 0's store is stopped: the job has ended", took=[took], **promised("node-store-stopped"))
 
 
 def store_stopped_and_terminated():
@@ -331,7 +336,7 @@ def nodes_that_fail_together():
             for name in hosts.names:
                 hosts.run(name, ["rm", "/tmp/muster-test-go"])
         job.nothing_left()
-    kept("nodes that fail together: the job has ended", 0.2, took, usual=0.06)
+    kept("nodes that fail together: the job has ended", took=took, **promised("worker-on-another-host-fails", "together", usual=0.06))
 
 
 def told_to_stop_before_the_round():
@@ -349,7 +354,7 @@ def told_to_stop_before_the_round():
                     took.append(job.ended(job.hit(name, comm, number)))
                 job.expect(125, rf"the {word} process of {name} was told to stop by {signal.Signals(number).name}")
                 job.nothing_left()
-            kept(f"the {word} of {name} is told to stop before its round: the job has ended", 0.1, took)
+            kept(f"the {word} of {name} is told to stop before its round: the job has ended", took=took, **promised("node-told-to-stop"))
 
 
 CASES = (agent_killed, agent_of_the_coordinator_killed, agent_killed_while_it_starts, agent_stopped_for_a_moment, agent_stopped,

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from multi_node import AGENT, GUARDIAN, PATIENCE_S, Hosts, Job, check, kept, main
+from multi_node import AGENT, GUARDIAN, PATIENCE_S, Hosts, Job, check, kept, main, promised
 
 GO = "/tmp/muster-test-go"
 READY = "echo ready $RANK of $WORLD_SIZE in round $TORCHELASTIC_RESTART_COUNT on $(hostname)"
@@ -46,11 +46,11 @@ def worker_crashes_once_too_often():
         job.nothing_left()
 
 
-def goes_on_with_two(hosts, job, reason, since, what, clock=0):
+def goes_on_with_two(hosts, job, reason, since, what, bound):
     """The job is one of THREE and has lost n02: the next round is there at once, or after the time of silence."""
     job.wait_for(r"ready \d of 2 in round [01] on n0[01]", count=2)
     seconds = time.monotonic() - since
-    kept(f"{what}: the next round", 0.5, [seconds], clock=clock)
+    kept(f"{what}: the next round", took=[seconds], **bound)
     let_go(hosts, "n00", "n01")
     job.end()
     job.expect(0, r"restart 1 of 1|all workers start again", "done 0 of 2", "done 1 of 2", rf"(?m)^muster: warning: .*n02.*{reason}.*; 2 of 3 nodes are left",
@@ -64,7 +64,8 @@ def node_lost():
         job = Job(hosts, *THREE, worker=UNTIL_TOLD).ready(3)
         begin = time.monotonic()
         hosts.kill_host("n02")
-        goes_on_with_two(hosts, job, "silent for 5000 ms", begin, "a host of an elastic job vanishes", clock=5)
+        goes_on_with_two(hosts, job, "silent for 5000 ms", begin, "a host of an elastic job vanishes",
+                         promised("host-vanishes", "next_round"))
         job.nothing_left()
 
 
@@ -72,7 +73,8 @@ def agent_of_a_node_killed():
     """F13 in an elastic job."""
     with Hosts(3) as hosts:
         job = Job(hosts, *THREE, worker=UNTIL_TOLD).ready(3)
-        goes_on_with_two(hosts, job, "SIGKILL", job.hit("n02", AGENT), "an agent of an elastic job is killed")
+        goes_on_with_two(hosts, job, "SIGKILL", job.hit("n02", AGENT), "an agent of an elastic job is killed",
+                         promised("node-agent-killed", "next_round"))
         job.nothing_left()
 
 
@@ -80,7 +82,8 @@ def agent_of_a_node_gives_up():
     """F15 in an elastic job: the agent ends its node, reports why, and the others succeed without it."""
     with Hosts(3) as hosts:
         job = Job(hosts, *THREE, worker=UNTIL_TOLD).ready(3)
-        goes_on_with_two(hosts, job, "guardian", job.hit("n02", GUARDIAN), "a guardian of an elastic job is killed")
+        goes_on_with_two(hosts, job, "guardian", job.hit("n02", GUARDIAN), "a guardian of an elastic job is killed",
+                         promised("node-gives-up", "next_round"))
         check(job.report()["outcome"] == "succeeded", "another outcome in the report", job.shown())
         job.nothing_left(directories=True)
 
@@ -165,7 +168,8 @@ def worker_of_an_earlier_round():
         job.hit("n02", GUARDIAN, signal.SIGSTOP)
         job.hit("n02", AGENT, signal.SIGSTOP)
         job.wait_for(r"ready \d of 2 in round 1 on n0[01]", count=2)
-        kept("agent and guardian of an elastic job are stopped: the next round", 0.5, [time.monotonic() - begin], clock=5)
+        kept("agent and guardian of an elastic job are stopped: the next round", took=[time.monotonic() - begin],
+             **promised("node-agent-stopped", "next_round"))
         check(len(job.pids("n02", "python3")) + len(job.pids("n02", "python")) == 1, "the old worker is gone", job.shown())
         before = hosts.read("n02", "/tmp/muster-test-answers").count("error")
         deadline = time.monotonic() + PATIENCE_S

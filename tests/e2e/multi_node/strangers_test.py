@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from multi_node import Hosts, Job, check, main, promise
+from multi_node import Hosts, Job, check, main, promise, promised
 
 PRINT = ["bash", "-c", "echo ready $RANK of $WORLD_SIZE at $MASTER_ADDR node $GROUP_RANK on $(hostname)"]
 
@@ -32,7 +32,7 @@ def interrupted_while_waiting():
             check(not hosts.leftovers(), "left behind")
             return took
 
-        promise("Ctrl-C while other nodes are waited for", 0.1, once, usual=0.02)
+        promise("Ctrl-C while other nodes are waited for", once=once, **promised("ctrl-c-on-many-hosts", "waiting", usual=0.02))
 
 
 STRANGER = """

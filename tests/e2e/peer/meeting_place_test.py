@@ -12,11 +12,8 @@ import unittest
 
 from hosts import Hosts, need_hosts
 from peer_jobs import Launcher, c10d, wait_until
-from promise import PATIENCE_S, kept
+from promise import PATIENCE_S, kept, promised
 from side_by_side import run_side_by_side
-
-# How long a program that says nothing, and a name that does not resolve, are waited for, unless the user says otherwise.
-GIVEN_UP_S = 10
 
 # Programs that take connections: one says nothing, one hangs up, one greets first, one answers in its own protocol's words,
 # one speaks TLS with a certificate.
@@ -61,9 +58,9 @@ class MeetingPlace(unittest.TestCase):
         self.addCleanup(launcher.close)
         return launcher
 
-    def ends(self, what, launcher, since, *words, code=125, seconds=0.5, clock=0):
+    def ends(self, what, bound, launcher, since, *words, code=125):
         self.assertEqual(launcher.end(PATIENCE_S), code, launcher.text())
-        kept(what, seconds, [launcher.ended - since], clock=clock)
+        kept(what, took=[launcher.ended - since], **bound)
         for word in words:
             self.assertRegex(launcher.error(), word)
 
@@ -103,8 +100,9 @@ class MeetingPlace(unittest.TestCase):
         patient = self.patient(address)
         for kind, (since, port, launcher) in launchers.items():
             with self.subTest(kind):
-                self.ends(f"a stranger at the meeting place that is {kind}", launcher, since, kinds[kind], "n00", str(port),
-                          clock=GIVEN_UP_S if kind == "silent" else 0)
+                bound = promised("stranger-at-the-meeting-place", "silent") if kind == "silent" else \
+                    promised("stranger-at-the-meeting-place", "speaks")
+                self.ends(f"a stranger at the meeting place that is {kind}", bound, launcher, since, kinds[kind], "n00", str(port))
                 self.assertEqual("our key" in launcher.error(), kind == "certificate")
                 print(f"{kind}: {launcher.errors[-2]}")
         for server in servers:
@@ -135,7 +133,8 @@ class MeetingPlace(unittest.TestCase):
         launchers = [self.start("n01", c10d("nowhere.invalid:29400", 2)),
                      self.start("n02", ["--nnodes", "2", "--node-rank", "1", "--master-addr", "nowhere.invalid"])]
         for launcher in launchers:
-            self.ends("a meeting place whose name does not resolve", launcher, since, "cannot find the address of host 'nowhere.invalid'", "join_timeout=SECONDS", clock=GIVEN_UP_S)
+            self.ends("a meeting place whose name does not resolve", promised("meeting-place-unknown"), launcher, since,
+                      "cannot find the address of host 'nowhere.invalid'", "join_timeout=SECONDS")
 
     def test_a_name_may_appear_later_if_the_user_says_so(self):
         launcher = self.start("n01", c10d("later:29400", 2, "--rdzv-conf", "join_timeout=300"))
@@ -171,8 +170,9 @@ class MeetingPlace(unittest.TestCase):
             launcher = self.start("n01", c10d("n77:29400", 2))
             launcher.wait_for(1, lambda line: "waiting for n77 port 29400" in line, "the notice")
             # Twice 2 s: the launcher's question whether that is this host, and the agent's first.
-            kept("a name server that is silent: said", 0.5, [time.monotonic() - since], clock=4)
-            self.ends("a name server that is silent", launcher, since, "n77", "the address of host 'n77'", clock=GIVEN_UP_S)
+            kept("a name server that is silent: said", took=[time.monotonic() - since], **promised("meeting-place-unknown", "said"))
+            self.ends("a name server that is silent", promised("meeting-place-unknown"), launcher, since, "n77",
+                      "the address of host 'n77'")
             print(launcher.errors[-2])
 
     def test_ctrl_c_in_a_terminal_while_a_name_is_looked_up(self):
@@ -187,7 +187,8 @@ class MeetingPlace(unittest.TestCase):
                     launcher.wait_for(1, lambda line: "waiting for n77" in line, "the notice")
                 since = time.monotonic()
                 launcher.type(b"\x03")
-                self.ends(f"Ctrl-C while a name is looked up, {'at once' if at_once else 'then'}", launcher, since, code=130)
+                self.ends(f"Ctrl-C while a name is looked up, {'at once' if at_once else 'then'}",
+                          promised("ctrl-c-on-many-hosts", "peer_lookup"), launcher, since, code=130)
                 self.assertEqual(self.hosts.leftovers(timeout=20), {})
 
 
