@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks what the compiler does not: format, clang-tidy, the tree's own rules, shell scripts, the cost of a build, the commits of figures.
+# Checks what the compiler does not: format, clang-tidy, the tree's own rules, the page of failures, shell scripts, the cost of a build,
+# the commits of figures.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -150,6 +151,7 @@ check_benchmark_commits() {
 
 check "format (clang-format)" check_format
 check "tree (scripts/check_tree.py)" python3 scripts/check_tree.py
+check "docs/failures.md (scripts/failures_page.py)" python3 scripts/failures_page.py --check
 check "shell scripts (shellcheck)" check_shell
 check "processor time of the release build (scripts/build_cost.py)" check_build_cost
 check "commits of docs/benchmarks.md" check_benchmark_commits
