@@ -23,8 +23,8 @@ class LauncherLink {
     /// Plain link: the other end is gone, or sent what no muster sends; `reason` says which. At most once.
     /// Resumable link: the transport is lost, once for each; messages wait for move_to().
     std::function<void(const std::string& reason)> closed;
-    /// In place of `closed`, where it is set: the other end sent what no muster sends, or leaves too
-    /// much unread.
+    /// If it is set, it is called instead of `closed` where the other end sent what no muster sends, or
+    /// leaves too much unread.
     std::function<void(const std::string& what)> broken = nullptr;
   };
 
@@ -33,9 +33,9 @@ class LauncherLink {
     resumable,  ///< may move to another transport; both ends say so, and begin to count together
   };
 
-  /// What may wait for the other side to read it, each message counted with what it takes here besides.
-  /// Windows and LinkSession bound what an honest side leaves; one that acknowledges what it has not read
-  /// ends here.
+  /// Most bytes that may wait until the other side reads them, each message counted with the memory that it
+  /// takes besides. Windows and LinkSession bound what an honest side leaves unread; this bound is for one
+  /// that acknowledges what it has not read.
   static constexpr std::size_t kMaxUnread = std::size_t{32} << 20;
 
   /// Begins to read. With `first_bytes`, what was read from the transport before, beyond the last frame

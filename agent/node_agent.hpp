@@ -13,7 +13,7 @@ namespace muster::agent {
 
 struct NodeAgentOptions {
   AgentSpec spec;
-  /// Of this muster, for the coordinator.
+  /// The version of this muster, for the coordinator.
   std::string version;
   /// The link to the launcher: two descriptors, or one for both (a socket). Taken over.
   int link_in = -1;
@@ -26,7 +26,7 @@ struct NodeAgentOptions {
   int go_on_fd = -1;
   /// This node's own key, unless control_fd is given.
   std::shared_ptr<const rendezvous::Secret> key;
-  /// What workers get.
+  /// The signals and limits that workers start with.
   SignalState signals;
 };
 

@@ -16,7 +16,7 @@ namespace muster::agent {
 
 struct NodeProcesses {
   AgentSpec spec;
-  /// Of this muster.
+  /// The version of this muster.
   std::string version;
   /// The link to the launcher: two descriptors, or one for both (a socket). Both stay open here.
   int link_in = -1;
@@ -32,7 +32,8 @@ struct NodeProcesses {
   /// This node's key in the form `started`; made of job_secret otherwise.
   std::shared_ptr<const rendezvous::Secret> key;
   SignalState signals;
-  /// On the coordinator's node, before anything is forked: where it listens. May be empty.
+  /// Called on the coordinator's node, before anything is forked, with the place where it listens. May be
+  /// empty.
   std::function<void(const LinkEndpoint&)> listening;
 };
 

@@ -38,7 +38,7 @@ class NodeSession {
   int exit_code() const { return launcher_ == Launcher::gone ? 1 : 0; }
 
  private:
-  /// After a round that this node has left.
+  /// What this node does after a round that it has left.
   enum class Next { join, end };
 
   /// What is known of the launcher.
@@ -64,7 +64,7 @@ class NodeSession {
   void say_restart(const rendezvous::RoundEnd& end);
   /// An order to end, from wherever.
   void stop(int signal);
-  /// The same, from somebody who is not of the job.
+  /// An order to end from somebody who is not of the job: a stop signal to this process or its guardian.
   void told_to_stop(int received);
   /// Something of ours failed: this node's part ends, and the report says why.
   void fail(const std::string& text);
@@ -128,10 +128,10 @@ class NodeSession {
   GuardianWatch guardian_;
   boost::asio::signal_set end_signals_;
   boost::asio::steady_timer progress_timer_;
-  /// Whoever waits for the link or the launcher.
+  /// Runs while this node asks the coordinator whether the launcher lives.
   boost::asio::steady_timer lifeline_timer_;
   boost::asio::steady_timer silence_timer_;
-  /// Form `peer`: what this node waits for.
+  /// Form `peer`: tells people what this node waits for.
   WaitNotice wait_notice_;
   Event coordinator_known_;
   Event round_over_;
@@ -155,15 +155,16 @@ class NodeSession {
   NodeLife life_;
   Launcher launcher_ = Launcher::linked;
   rendezvous::RoundResult place_;
-  /// What ended the present round, if it was not this node.
+  /// The end of the present round, if this node did not bring it about itself.
   std::optional<rendezvous::RoundEnd> ended_;
   std::optional<rendezvous::JobClosed> closed_;
   std::string error_;
-  /// Which of our processes was sent the signal, if it was not the launcher.
+  /// Says which of our processes was sent a stop signal, if it was not the launcher.
   std::string told_;
   /// Why the coordinator could not be dialled the last time.
   std::string last_trouble_;
-  /// Since when dialling has failed in the same way, of those that do not mend themselves.
+  /// Since then every attempt to dial has failed in the same way, which waiting does not mend: what listens
+  /// there says nothing, or the name does not resolve.
   std::optional<rendezvous::TimePoint> silent_since_;
   std::optional<rendezvous::TimePoint> no_address_since_;
   /// Our key is not the coordinator's: munge says who we are.

@@ -69,7 +69,7 @@ class RoundRunner {
 
   std::vector<WorkerReport> reports() const;
 
-  /// What `failed` was told; its text is empty if no worker failed by itself.
+  /// The failure that `failed` was told; its text is empty if no worker failed by itself.
   const FirstFailure& first_failure() const { return first_failure_; }
 
   /// Who waited for whom when the round began to end badly; empty after a success.
@@ -140,12 +140,12 @@ class RoundRunner {
   bool calls_pictured_ = false;
   CallReport calls_;
   std::unique_ptr<Watchdog> watchdog_;
-  /// Why there is none although it was asked for.
+  /// Says why there is no watchdog although a program asked for one.
   std::string watchdog_error_;
   FirstFailure first_failure_;
   bool kill_announced_ = false;
   std::vector<std::string> leftovers_;
-  /// Pids and start times of those that got SIGTERM.
+  /// Pids and start times of the leftovers that got SIGTERM.
   std::set<std::pair<pid_t, unsigned long long>> told_;
 };
 

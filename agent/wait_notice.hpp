@@ -16,8 +16,8 @@ class WaitNotice {
  public:
   explicit WaitNotice(const boost::asio::any_io_executor& executor) : timer_(executor) {}
 
-  /// What is waited for now. Logged once a wait has lasted two seconds, when it changes after that (not more
-  /// often than every ten seconds), and every two minutes.
+  /// Says what is waited for now. It is logged once a wait has lasted two seconds, when it changes after that
+  /// (not more often than every ten seconds), and every two minutes.
   void update(const std::string& text);
   /// The wait is over.
   void end();

@@ -20,7 +20,7 @@ enum StreamBits : unsigned { kStreamNone = 0, kStreamOut = 1, kStreamErr = 2, kS
 
 /// A StreamBits value for each local rank.
 struct StreamsByRank {
-  /// For ranks that `by_rank` does not name. Default: kStreamNone.
+  /// The bits of all ranks that `by_rank` does not name. Default: kStreamNone.
   unsigned fallback = kStreamNone;
   std::map<int, unsigned> by_rank;
 
@@ -101,7 +101,7 @@ struct NodeSpec {
   /// Where the coordinator is. Empty in the form `started`: the launcher says so when it listens.
   std::string coordinator_host;
   int coordinator_port = 0;
-  /// Nobody said that this node is the coordinator: if the port is held by our own job, be a client.
+  /// The user did not say that this node is the coordinator: if our own job holds the port, it is a client.
   bool hosting_inferred = false;
   /// Form `peer`: what held the port when this node wanted it, for texts while nobody answers there. It never
   /// leaves the process that found it.
@@ -116,7 +116,7 @@ struct NodeSpec {
   std::string local_addr;
   /// Coordinator: names of all nodes, to say who is missing. Empty: not known.
   std::vector<std::string> expected_nodes;
-  /// What must be the same on all nodes, for people: name of a flag, its value.
+  /// The flags that must be the same on all nodes, as people write them, with their values here.
   std::map<std::string, std::string> settings;
   /// --store-proxy: workers reach the store over their own agent only.
   bool store_proxy = false;
@@ -136,7 +136,7 @@ struct AgentSpec {
   std::vector<std::string> command;
   /// command[i] for i >= first_script_argument go through the ${local_rank} macro.
   std::size_t first_script_argument = 1;
-  /// Where workers start. Empty: where the agent is.
+  /// The directory in which workers start. Empty: the agent's.
   std::string working_directory;
   /// Set for every worker on top of what it inherits.
   std::vector<std::pair<std::string, std::string>> environment;

@@ -36,7 +36,7 @@ struct BindingWish {
 struct BindingPlan {
   /// CPUs of each local rank, ascending. Empty: nothing is bound.
   std::vector<std::vector<int>> cpus;
-  /// Why the wish cannot be fulfilled, with what to do; empty if it can.
+  /// Says why the wish cannot be fulfilled, and what to do; empty if it can.
   std::string error;
 };
 

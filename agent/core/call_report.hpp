@@ -35,7 +35,7 @@ class WaitReporter {
 /// A picture of all workers' calls at one moment.
 struct CallReport {
   std::vector<std::string> lines;
-  /// By rank in the world.
+  /// The call of each worker, by its rank in the world.
   std::map<int, WorkerCall> ranks;
 };
 

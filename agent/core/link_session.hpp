@@ -33,9 +33,9 @@ class LinkSession {
   std::optional<std::string> send(const LinkMessage& message);
 
   struct Received {
-    /// To act upon; nothing for messages of the link itself.
+    /// The message to act upon; nothing where it concerned the link itself.
     std::optional<LinkMessage> message;
-    /// To write now, in this order, before anything else.
+    /// Payloads to write now, in this order, before anything else.
     std::vector<std::string> replies;
   };
 
@@ -56,7 +56,7 @@ class LinkSession {
 
   std::uint64_t acknowledged() const { return first_kept_ - 1; }
 
-  /// What should be written when the link is idle: an acknowledgement of what has come since the last one.
+  /// The acknowledgement to write when the link is idle; nothing if all that came is acknowledged.
   std::optional<std::string> idle_ack();
 
  private:

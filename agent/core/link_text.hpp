@@ -20,7 +20,8 @@ struct NodeHello {
   std::string version;
   std::string host;
   int pid = 0;
-  /// At which other nodes may reach it, best first (the one that the SSH client connected to, if any).
+  /// Addresses at which other nodes may reach it, best first (the one that the SSH client connected to, if
+  /// any).
   std::vector<std::string> addresses;
   int cpus = 0;
   int gpus = 0;

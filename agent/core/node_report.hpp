@@ -40,7 +40,7 @@ struct WorkerCall {
   /// Sequence of the last call that it completed in that group.
   std::uint64_t completed = 0;
   std::int64_t for_ms = 0;
-  /// Of the program, if it told.
+  /// The step that the program has told (muster_set_step); 0: none.
   std::uint64_t step = 0;
   /// What the kernel said of the process: "sleeping", "stopped by a signal or a debugger", "dead".
   std::string process;

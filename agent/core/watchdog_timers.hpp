@@ -17,11 +17,11 @@ namespace muster::agent {
 /// A process that did not release its timer in time.
 struct ExpiredTimer {
   int pid = 0;
-  /// What the program called it (without a name PyTorch takes a "file#line"); of a long name the end.
+  /// The timer's name in the program (without one PyTorch takes a "file#line"); of a long name the end.
   std::string name;
-  /// From its request to its end.
+  /// The time that the process had, from its request on.
   std::chrono::milliseconds limit{0};
-  /// To end the process with; 0: the program wants it to be said only.
+  /// The signal that is to end the process; 0: the program wants no more than a message.
   int signal = 0;
 };
 
@@ -31,7 +31,7 @@ class WatchdogTimers {
 
   /// A request is one write to the pipe, which is whole only up to PIPE_BUF.
   static constexpr std::size_t kLineBytesMax = 4096;
-  /// Of all workers of a node together.
+  /// Most timers that all workers of a node may have together.
   static constexpr std::size_t kTimersMax = 1024;
 
   /// Bytes as they come from the pipe, cut anywhere: lines of JSON with pid, scope_id, expiration_time
@@ -44,7 +44,7 @@ class WatchdogTimers {
   /// signal, else its first. A process that gets a signal has no timers any more.
   std::vector<ExpiredTimer> take_expired(TimePoint now);
 
-  /// When the next one runs out; nothing if there is none.
+  /// The time at which the next timer runs out; nothing if there is none.
   std::optional<TimePoint> next() const;
 
   /// The process has ended.

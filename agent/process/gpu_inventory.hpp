@@ -13,7 +13,8 @@ struct GpuInventory {
   std::vector<std::string> uuids;
   /// Why the list could not be read, with what to do; empty when it could.
   std::string error;
-  /// Where each is on the PCI bus, as below /sys/bus/pci/devices: "0000:3b:00.0". Empty text where not known.
+  /// The place of each GPU on the PCI bus, as below /sys/bus/pci/devices: "0000:3b:00.0". Empty text where
+  /// not known.
   std::vector<std::string> pci_addresses = {};
 };
 

@@ -27,20 +27,21 @@ struct GuardianOptions {
   /// One line of text is written here for each of our processes that died without being told to, was stopped
   /// or goes on (kOnlySaid). Closed in the processes that are forked.
   int notice_fd = -1;
-  /// Instead of notice_fd, if there is one. Also told what is no loss: `agent_gone` says whether nobody but
-  /// the guardian speaks for the node from now on.
+  /// Called instead of writing to notice_fd, if it is set, also for what is no loss. `agent_gone` says
+  /// whether nobody but the guardian speaks for the node from now on.
   std::function<void(const std::string& text, bool agent_gone)> notice;
-  /// Whose processes they are, for notices: " of n2"; may be empty.
+  /// Says in notices whose processes they are: " of n2"; may be empty.
   std::string of_node;
-  /// After the agent: how long the store process may still serve the other nodes. 0: it is killed at once,
-  /// since there are none.
+  /// How long the store process may serve the other nodes after the agent has ended. 0: there are no other
+  /// nodes, and it is killed at once.
   std::chrono::milliseconds store_may_outlive{0};
   /// The agent's own grace period; it gets this long, and a little more, after the launcher is gone.
   std::chrono::milliseconds shutdown_timeout{0};
   /// An agent that is stopped for longer is taken for dead by the other nodes, and killed with its workers.
   /// 0: there are no others, and it may stay stopped until the job has to end.
   std::chrono::milliseconds stopped_at_most{0};
-  /// The same for the store process: less, so that all learn of its end before each has missed it.
+  /// The same limit for the store process. It is shorter, so that all nodes are told of its end before they
+  /// miss it.
   std::chrono::milliseconds store_stopped_at_most{0};
   /// Given to the agent and the store process, who give it to the workers.
   SignalState signals;

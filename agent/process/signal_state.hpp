@@ -32,8 +32,8 @@ class SignalState {
   std::optional<rlimit> file_limit_;
 };
 
-/// For a process of ours: a write to a pipe that nobody reads (SIGPIPE) or beyond the limit of file sizes
-/// (SIGXFSZ) is an error of that write, and not our end.
+/// Makes a write to a pipe that nobody reads (SIGPIPE), or beyond the limit of file sizes (SIGXFSZ), an error
+/// of that write and not the end of this process.
 void ignore_write_signals();
 
 }  // namespace muster::agent

@@ -30,7 +30,7 @@ class StatusWatch {
   std::vector<status::RankView> read() const;
   /// Asks the kernel what the processes do.
   static void look_at_processes(std::vector<status::RankView>& ranks);
-  /// In the order of read().
+  /// The last calls of each worker, in the order of read().
   std::vector<std::vector<status::RecentCall>> recent_calls(std::size_t limit) const;
 
  private:

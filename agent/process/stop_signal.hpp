@@ -11,8 +11,8 @@ namespace muster::agent {
 
 inline constexpr int kStopSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
-/// What the guardian sends to the agent for a stop signal of its own, so that the agent can say whom somebody
-/// told to stop: a real-time signal, which nothing else sends.
+/// The signal that the guardian sends to the agent when it gets a stop signal itself, so that the agent can
+/// say whom somebody told to stop: a real-time signal, which nothing else sends.
 int passed_on(int signal);
 
 /// Everything that tells an agent to stop: kStopSignals but those that were ignored when we were started, and
@@ -25,13 +25,13 @@ struct StopSignal {
   bool to_guardian = false;
 };
 
-/// What an agent was sent. Other signals come back as they are.
+/// Reads a signal that an agent was sent. One that the guardian did not pass on comes back as it is.
 StopSignal stop_signal(int received);
 
 /// "the guardian process of n02 was told to stop by SIGHUP".
 std::string describe(const StopSignal& told, const std::string& node);
 
-/// What to do instead; begins after such a text.
+/// Follows such a text and says what to do instead.
 inline constexpr const char* kHowToEndAJob = "; to end a job, signal its 'muster run'";
 
 }  // namespace muster::agent

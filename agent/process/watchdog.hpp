@@ -37,8 +37,8 @@ class Watchdog {
   std::shared_ptr<State> state_;
 };
 
-/// What an agent that was killed has left in TMPDIR. A pipe that somebody reads is another's: the pid may be
-/// that of an agent in another PID namespace, too.
+/// Removes the pipe that a killed agent has left in TMPDIR. A pipe that somebody reads is another's and
+/// stays: an agent in another PID namespace may have the same pid.
 void remove_watchdog_of(pid_t agent);
 
 }  // namespace muster::agent

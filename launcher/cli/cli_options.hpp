@@ -31,7 +31,7 @@ struct NodeRange {
 struct RdzvConf {
   std::optional<std::chrono::milliseconds> join_timeout;
   std::optional<std::chrono::milliseconds> last_call_timeout;
-  /// Of the static rendezvous only, where it is the join timeout; checked there.
+  /// The join timeout of the static rendezvous, which alone has this key and checks it.
   std::optional<GivenText> timeout;
   /// Whether the coordinator runs on this node.
   std::optional<bool> is_host;

@@ -12,16 +12,17 @@
 namespace muster::launcher {
 
 struct Flag {
-  /// Without the leading dashes, words joined by dashes; underscores are accepted as well.
+  /// The name without its leading dashes, its words joined by dashes; underscores are accepted as well.
   std::string_view name;
   /// 'm' for -m; 0 for none.
   char short_name;
   /// Placeholder in the help. Empty: a switch, which takes no value.
   std::string_view value_name;
   std::string_view group;
-  /// Its default may come from the PET_ variable.
+  /// The flag's default may come from its PET_ variable.
   bool from_environment;
-  /// Not known to torchrun. Such a flag never makes an abbreviation ambiguous that is unique under torchrun.
+  /// Torchrun does not know this flag. It never makes an abbreviation ambiguous that is unique under
+  /// torchrun.
   bool own;
   std::string_view help;
   /// Checks the value (of a switch: "1") and stores it. Throws UsageError.

@@ -14,7 +14,7 @@ struct HostFailure {
   std::string advice;
   /// The agent had been started.
   bool lost = false;
-  /// As many nodes were left as the job needs (--nnodes MIN:MAX).
+  /// The job goes on without this node: as many are left as it needs (--nnodes MIN:MAX).
   bool spared = false;
   bool operator==(const HostFailure&) const = default;
 };

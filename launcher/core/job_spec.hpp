@@ -28,14 +28,14 @@ enum class StdinPolicy {
 /// what an agent needs is in `agent`, which already holds the whole truth (worker count, command, environment
 /// with the OMP rule, store address, log directory, timeouts); the rest is the launcher's own.
 struct JobSpec {
-  /// Of this node; in a job of several hosts what all nodes have in common (spec_for() adds a node's own
-  /// part).
+  /// The job as this node's agent needs it; in a job of several hosts what all nodes have in common
+  /// (spec_for() adds a node's own part).
   agent::AgentSpec agent;
   StartForm form = StartForm::local;
   /// Empty unless form is ssh or slurm.
   std::vector<NodePlan> nodes;
   RemoteOptions remote;
-  /// Only of form peer.
+  /// Used in form peer only.
   PeerOptions peer;
   /// --interface: the coordinator listens there. Empty: on the interface that routes to the other nodes.
   std::string interface_name;
@@ -52,7 +52,8 @@ struct JobSpec {
   /// "c10d" or "static", after the rules of torchrun 2.14 (a plain single-node job becomes c10d on a free
   /// port).
   std::string rdzv_backend = "c10d";
-  /// As given; empty when the job needs none. On this machine (checked), and not opened on a one-node job.
+  /// --rdzv-endpoint as given; empty when the job needs none. A job of one node has checked that it is on
+  /// this machine, and does not listen there.
   std::string rdzv_endpoint;
   bool standalone = false;
   /// Caught by the launcher and passed on as one orderly stop. Ascending numbers, no duplicates.

@@ -25,7 +25,7 @@ struct NodePlan {
   /// The node's name in the job, unique: the host as the user wrote it ("n07"), with ":PORT" only where one
   /// host is listed with several SSH ports.
   std::string name;
-  /// Of "user@host"; empty: the user's SSH configuration decides.
+  /// The user in "user@host"; empty: the SSH configuration decides.
   std::string user;
   /// What the SSH client is given after "--": the host without user and port, IPv6 addresses without
   /// brackets.
@@ -64,7 +64,7 @@ struct RemoteOptions {
   std::string remote_muster;
   /// Copy ours to hosts that have none.
   bool push = false;
-  /// Where workers start, absolute: --wdir or our own directory.
+  /// The directory in which workers start, absolute: --wdir or our own.
   std::string working_directory;
   /// Variables for every worker: the defaults and --export, values of now.
   std::vector<std::pair<std::string, std::string>> environment;
@@ -90,7 +90,7 @@ struct PeerOptions {
   std::string secret_file;
   /// --insecure-no-secret: anybody who reaches the port can join.
   bool no_secret = false;
-  /// What must be the same on every node, with the value here.
+  /// The flags that must be the same on every node, with their values here.
   std::map<std::string, std::string> settings;
 };
 

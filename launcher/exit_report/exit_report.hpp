@@ -38,7 +38,7 @@ struct ExitReport {
   std::vector<HostFailure> hosts;
   /// Nodes that were told to work and did not report.
   std::vector<std::string> unreported;
-  /// Of the launcher; each node has its own.
+  /// The launcher's notes; each node has its own.
   std::vector<std::string> notes;
   /// No worker was started, because of `hosts`.
   bool not_started = false;
@@ -61,14 +61,14 @@ struct ExitReport {
 ExitReport make_exit_report(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
                             const JobEnd& end);
 
-/// For people, on stderr: several lines, or none after a success that left nothing to say. Quoted text of
-/// workers is escaped (rendezvous/log/terminal_text.hpp).
+/// The report for people, on stderr: several lines, or none after a success that left nothing to say. Quoted
+/// text of workers is escaped (rendezvous/log/terminal_text.hpp).
 std::string to_text(const ExitReport& report);
 
-/// For programs (--report): indented JSON, schema "muster.report" (docs/report.md).
+/// The report for programs (--report): indented JSON, schema "muster.report" (docs/report.md).
 std::string to_json(const ExitReport& report);
 
-/// What a worker's error file said, written as torchrun writes it.
+/// The text of a worker's error file, made anew as torchrun writes it.
 std::string error_file_of(const agent::WorkerError& error);
 
 /// The text of the root cause's error file as the launcher hands it up: with errorCode inside message

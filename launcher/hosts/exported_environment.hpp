@@ -28,8 +28,8 @@ struct ExportedEnvironment {
   std::vector<std::string> missing;
 };
 
-/// Of `ours`: the defaults, and `names` that the user asked for (--export). Throws UsageError if they are
-/// larger than a program can be started with.
+/// Picks from `ours` the defaults, and the `names` that the user asked for (--export). Throws UsageError if
+/// they are larger than a program can be started with.
 ExportedEnvironment exported_environment(const Environment& ours, const std::vector<ExportedName>& names);
 
 }  // namespace muster::launcher

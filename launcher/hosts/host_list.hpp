@@ -29,7 +29,7 @@ struct Host {
   int slots = 0;
   /// Open MPI's max-slots: not even --oversubscribe goes beyond. 0: no limit.
   int max_slots = 0;
-  /// Where it was listed: "--host, position 4".
+  /// The place where it was listed: "--host, position 4".
   std::string place;
   /// GPUs that --include or --exclude left, ascending; empty: all. Then `slots` is their number.
   std::vector<int> gpus;
@@ -58,7 +58,7 @@ class HostCollector {
   void add_one(const SourceLine& line, std::size_t at, Host host);
 
   std::vector<Host> hosts_;
-  /// By lower-case name and port, as host names have no case.
+  /// Places in the list by lower-case name and port, as host names have no case.
   std::map<std::pair<std::string, int>, std::size_t> seen_;
 };
 

@@ -5,13 +5,13 @@
 
 namespace muster::launcher {
 
-/// Who starts the agents, on which hosts, and how many workers each has: spec.form, spec.nodes, spec.remote
-/// and spec.agent.workers. One host that is this machine is a job of form local, however it was named. Throws
-/// UsageError.
+/// Finds who starts the agents, on which hosts, and how many workers each has. Fills spec.form, spec.nodes,
+/// spec.remote and spec.agent.workers. One host that is this machine is a job of form local, however it was
+/// named. Throws UsageError.
 void resolve_hosts(const CliOptions& options, const System& system, ResolvedJob& job);
 
-/// What workers get beside the defaults of their host: --wdir, --export and --stdin, and for other hosts the
-/// variables that are exported by themselves. Throws UsageError.
+/// Fills in what workers get beside the defaults of their host: --wdir, --export and --stdin, and for other
+/// hosts the variables that are exported by themselves. Throws UsageError.
 void resolve_worker_environment(const CliOptions& options, const System& system, ResolvedJob& job);
 
 }  // namespace muster::launcher

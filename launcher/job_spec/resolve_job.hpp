@@ -14,7 +14,7 @@ struct ResolvedJob {
   JobSpec spec;
   /// One-line notices for the user: what was decided for them or had no effect.
   std::vector<std::string> notices;
-  /// The same for --log-level info: what has no effect and does no harm.
+  /// Notices for --log-level info: what has no effect and does no harm.
   std::vector<std::string> details;
 };
 

@@ -13,11 +13,12 @@ bool meets_at_free_port(const CliOptions& options);
 /// that says how nodes meet.
 bool is_peer_form(const CliOptions& options);
 
-/// Where the nodes meet, who hosts the meeting, this node's place: torchrun's rules for c10d and static.
-/// Fills job.spec.peer and job.spec.agent.node. Throws UsageError.
+/// Finds where the nodes meet, who hosts the coordinator, and this node's place, by torchrun's rules for c10d
+/// and static. Fills job.spec.peer and job.spec.agent.node. Throws UsageError.
 void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& job);
 
-/// What all peers have in common: before and after spec.peer says who meets where.
+/// Fill in what all peers have in common: the first before spec.peer says who meets where, the second after
+/// that.
 void begin_peer(const CliOptions& options, JobSpec& spec);
 void finish_peer(JobSpec& spec);
 

@@ -25,11 +25,11 @@ class System {
 
   /// An environment variable of ours.
   virtual std::optional<std::string> variable(const std::string& name) const = 0;
-  /// All of them.
+  /// All variables.
   virtual Environment environment() const = 0;
-  /// As the shell calls it ($PWD), if that is where we are.
+  /// The directory where we are, as the shell calls it ($PWD) if that is right.
   virtual std::string current_directory() const = 0;
-  /// Of the user that we are; empty if the system has no name for it.
+  /// The name of the user that we are; empty if the system has none.
   virtual std::string user_name() const = 0;
   /// CPUs in our affinity mask.
   virtual int cpu_count() const = 0;

@@ -60,7 +60,7 @@ class CoordinatorLine {
   std::shared_ptr<State> state_;
 };
 
-/// Who the launcher is among those who have keys.
+/// The launcher's name in the identity that its key is made for.
 inline constexpr const char* kLauncherName = "launcher";
 
 }  // namespace muster::launcher

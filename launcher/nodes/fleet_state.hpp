@@ -35,10 +35,10 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     std::vector<agent::LinkMessage> held;
     std::optional<StartEnd> process_end;
     bool link_over = true;
-    /// It sent what no muster sends: nothing of it counts any more.
+    /// The node sent what no muster sends: nothing of it counts any more.
     bool broken = false;
     bool said_hello = false;
-    /// The one that may say where the coordinator listens.
+    /// This node may say where the coordinator listens.
     bool coordinator = false;
     /// Bytes of output and files that it has sent and that are not `taken` yet.
     std::int64_t outstanding = 0;
@@ -55,15 +55,15 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     bool agent_gone = false;
     /// The coordinator's way there has carried something.
     bool relay_works = false;
-    /// What its guardian said at its end: the cause.
+    /// The cause that its guardian gave at its end.
     std::string last_words;
     /// A line of the client or of the agent's stderr: the cause only if the end followed at once.
     std::string said;
     TimePoint said_at{};
     TimePoint ended_at{};
-    /// Why the coordinator holds it for dead.
+    /// Says why the coordinator holds it for dead.
     std::string dead_reason;
-    /// It has not greeted.
+    /// The agent has not greeted, and is given up at this time.
     std::optional<TimePoint> greet_by;
     std::optional<TimePoint> gone_by;
   };
@@ -109,7 +109,7 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     return job.agent.shutdown_timeout + std::chrono::seconds(20);
   }
 
-  /// Between a node's report and the end of what leads there.
+  /// Longest time between a node's report and the end of the process that leads there.
   std::chrono::milliseconds guardian_limit(std::size_t index) const;
   void cut(std::size_t index);
   void obey(const NodeBoard::Orders& orders);

@@ -21,7 +21,7 @@ class LinkOpening {
     std::function<void(agent::LinkMessage)> message;
     /// The other end is gone. Either this or the next, at most once.
     std::function<void(const std::string& reason)> closed;
-    /// It sent what no muster sends.
+    /// The other end sent what no muster sends.
     std::function<void(const std::string& what)> broken;
   };
 

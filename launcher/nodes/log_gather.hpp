@@ -14,14 +14,14 @@
 
 namespace muster::launcher {
 
-/// What one node may leave here.
+/// Most files and bytes that one node may leave here.
 struct GatherLimits {
   std::size_t files = 10'000;
   std::uint64_t bytes = std::uint64_t{16} << 30;
 };
 
-/// Below `folder`, which is made (0700) with the first file; each node's in the folder of its name. No file
-/// that exists is written to, and no link is followed below `folder`.
+/// Writes the nodes' log files below `folder`, which is made (0700) with the first file, each node's in the
+/// folder of its name. No file that exists is written to, and no link is followed below `folder`.
 class LogGather {
  public:
   explicit LogGather(std::string folder, GatherLimits limits = {})
@@ -36,7 +36,7 @@ class LogGather {
 
  private:
   struct Node {
-    /// Of the file that comes now; none between two of them.
+    /// The name of the file that comes now; empty between two files.
     std::string file;
     UniqueFd fd;
     std::size_t files = 0;

@@ -40,7 +40,7 @@ class NodeFleet {
     std::function<void(const agent::LinkEndpoint&)> listening;
     /// A way to a node that does not lead through its broken connection; null: there is none.
     std::function<std::unique_ptr<agent::ByteTransport>(std::size_t node)> relay;
-    /// There may be one soon.
+    /// Whether relay() may find such a way soon.
     std::function<bool()> relay_comes;
     /// A line for people about what the job waits for.
     std::function<void(const std::string&)> waiting;
@@ -78,7 +78,7 @@ class NodeFleet {
 
   /// An orderly end of the job; `signal` is for the workers.
   void stop(int signal);
-  /// Without grace.
+  /// Ends the job without grace.
   void kill();
   /// Closes every link and ends every client of ours.
   void cut_all();
@@ -87,7 +87,7 @@ class NodeFleet {
   /// This much of a node's output has been written.
   void taken(std::size_t node, std::int64_t bytes);
 
-  /// For the worker that reads our stdin; empty: its end.
+  /// Passes bytes on to the worker that reads our stdin; empty: its end.
   void input(std::size_t node, std::string bytes);
 
   /// The coordinator holds this node for dead: if it does not report soon, it is lost for this reason.

@@ -6,9 +6,10 @@
 
 namespace muster::launcher {
 
-/// Where the coordinator of a peer-started job may listen, as this machine sees it. All addresses numeric.
+/// The addresses where the coordinator of a peer-started job may listen, as this machine sees them. All are
+/// numeric.
 struct ListenChoice {
-  /// What the endpoint's host stands for here; empty if it does not resolve.
+  /// The addresses that the endpoint's host stands for here; empty if it does not resolve.
   std::vector<std::string> endpoint;
   /// The endpoint is written as a loopback address, or as "localhost": the nodes are all here.
   bool endpoint_is_loopback = false;

@@ -17,18 +17,19 @@ struct SlurmPlace {
   };
   Kind kind = Kind::none;
   std::string job_id;
-  /// Of a step only.
+  /// The number of the step, if this is one.
   std::string step_id;
-  /// In node order: SLURM_JOB_NODELIST, in a step SLURM_STEP_NODELIST. As Slurm spells it: "n[00-03,7]".
+  /// The nodes in their order, as Slurm spells them: "n[00-03,7]" (SLURM_JOB_NODELIST, in a step
+  /// SLURM_STEP_NODELIST).
   std::string node_list;
   int nodes = 1;
   /// Tasks on each node, in node order; as many entries as there are nodes.
   std::vector<int> tasks_per_node;
   /// The user asked for tasks (-n, --ntasks-per-node); otherwise Slurm made the number up.
   bool tasks_given = false;
-  /// Of each node, where Slurm says so; 0: none or unknown.
+  /// GPUs of each node, where Slurm says so; 0: none or unknown.
   int gpus_per_node = 0;
-  /// Of this node and task: place in the step's node list, place of the task in the step.
+  /// The places of this node in the step's node list and of this task in the step.
   int node_index = 0;
   int task = 0;
 
@@ -43,7 +44,7 @@ SlurmPlace read_slurm_place(const SlurmLookup& variable);
 /// "2(x3),1": 2, 2, 2, 1. Throws UsageError naming `source`.
 std::vector<int> expand_task_counts(const std::string& text, const std::string& source);
 
-/// Where the tasks of a step meet unless a flag says otherwise: the same number on every node, another one
+/// The port where the tasks of a step meet unless a flag says otherwise: the same on every node, another one
 /// for another step, from 10000 to 29999 (below the ports that kernels hand out).
 int step_port(const std::string& job_id, const std::string& step_id);
 

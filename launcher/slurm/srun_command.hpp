@@ -19,7 +19,7 @@ std::vector<std::string> srun_arguments(const std::string& node, const std::stri
 /// taken from the environment of the srun, because an agent is one task that may use all of its node.
 bool is_srun_option(std::string_view variable);
 
-/// Why there is no agent on `node`.
+/// Says why there is no agent on `node`.
 StartFailure explain_srun(const StartEnd& end, const std::string& node, const std::string& version_here);
 
 }  // namespace muster::launcher

@@ -14,7 +14,7 @@
 
 namespace muster::launcher {
 
-/// What the link is made of, once the agent has greeted.
+/// The descriptors of a link, once the agent has greeted.
 struct LinkEnds {
   UniqueFd in;   ///< to read
   UniqueFd out;  ///< to write; invalid: `in` is a socket for both
@@ -29,7 +29,7 @@ class NodeConnection {
   struct Events {
     /// The agent has greeted. Its version is checked by the receiver.
     std::function<void(const std::string& version, LinkEnds)> greeted;
-    /// Of the copy that the host asked for, so many bytes are on their way.
+    /// So many bytes of the copy that the host asked for are on their way.
     std::function<void(std::uint64_t bytes, std::uint64_t of)> pushed;
     /// A line on the process's stderr after the greeting, at most a few kilobytes long.
     std::function<void(const std::string& line)> said;

@@ -27,7 +27,7 @@ class NodeStarter {
   /// Nodes with the same text are let in by one login server, which sees only a few of them at a time.
   virtual std::string server(std::size_t node) const = 0;
 
-  /// Why a start failed.
+  /// Says why a start failed.
   virtual StartFailure explain(std::size_t node, const StartEnd& end) const = 0;
 
   /// Path of the executable that is sent to a host that asks for it ("\nmuster-push 1 SIZE\n" before the

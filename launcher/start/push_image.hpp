@@ -9,9 +9,9 @@
 
 namespace muster::launcher {
 
-/// What runs and nothing else: debug information and section names, most of the file, stay here.
+/// A copy of our executable without debug information and section names, which are most of the file.
 struct PushImage {
-  /// In memory.
+  /// The copy, a file in memory.
   UniqueFd fd;
   std::uint64_t bytes = 0;
   /// Tells one build from another; nobody has to be kept from making a second one of the same mark.

@@ -10,7 +10,7 @@
 namespace muster::launcher {
 
 struct RemoteStart {
-  /// For the shell there; it ends by becoming `muster agent`, or runs it.
+  /// The command for the shell there; it ends by becoming `muster agent`, or runs it.
   std::string command;
   /// Our executable, if hosts get a copy (--push), and where it can be opened.
   PushImage image{};
@@ -21,7 +21,7 @@ struct RemoteStart {
 /// --remote-muster that cannot be passed on, or an executable of ours that cannot be read for --push.
 RemoteStart remote_start(const RemoteOptions& options, const std::string& version, bool shell_stays);
 
-/// Where the executable of this process lies; empty if it cannot be told.
+/// The path of this process's executable; empty if it cannot be told.
 std::string own_executable();
 
 }  // namespace muster::launcher

@@ -10,7 +10,7 @@ namespace muster {
 /// "HOST", "HOST:PORT", "[V6]" or "[V6]:PORT" in its parts, which are not looked at any further.
 struct HostPortText {
   std::string host;
-  /// Whether it stood in brackets, which it has no more.
+  /// Whether the host stood in brackets; `host` is without them.
   bool bracketed = false;
   std::optional<std::string> port{};
 };

@@ -19,7 +19,7 @@ namespace muster {
 /// Becomes readable when that process ends. Empty, with errno, if there is none.
 UniqueFd open_pidfd(pid_t pid);
 
-/// What to say where open_pidfd() fails for a process that is there.
+/// The text for an error of open_pidfd() for a process that is there.
 inline constexpr const char* kNoPidfd = "pidfd_open (Linux 5.4 or newer is needed)";
 
 /// This host's name as the kernel has it; "localhost" if it has none.

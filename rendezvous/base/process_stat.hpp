@@ -21,14 +21,14 @@ struct ProcessStat {
   unsigned long terminal = 0;
   pid_t foreground_group = 0;
   long threads = 0;
-  /// In clock ticks since boot: with the pid it names a process for ever.
+  /// The start of the process in clock ticks since boot: together with the pid it names a process for ever.
   std::uint64_t start_time = 0;
 
   /// Its main thread has ended; others may still run.
   bool is_zombie() const { return state == 'Z' || state == 'X'; }
 };
 
-/// From the text of such a file; what is cut off stays 0. nullopt if there is no name or no state.
+/// Reads the text of such a file; what is cut off stays 0. nullopt if there is no name or no state.
 std::optional<ProcessStat> parse_process_stat(const std::string& text);
 
 /// nullopt, with errno ENOENT or ESRCH, if there is no such process.

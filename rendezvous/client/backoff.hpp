@@ -28,7 +28,7 @@ class Backoff {
   /// The wait before the next try.
   Milliseconds next();
 
-  /// After a success: begin at the base again.
+  /// Call it after a success: the waits begin at the base again.
   void reset();
 
  private:

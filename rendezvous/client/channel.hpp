@@ -37,7 +37,7 @@ class Channel {
   virtual void send(std::string_view bytes) = 0;
   /// `bytes` of what data() brought have been dealt with, and the peer may send as many more.
   virtual void consumed(std::size_t bytes) = 0;
-  /// After what was sent. Handlers are not called any more.
+  /// Closes the channel after all that was sent before. Handlers are not called any more.
   virtual void close(const std::string& reason) = 0;
 
  protected:

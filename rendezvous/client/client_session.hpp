@@ -33,9 +33,9 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
 
   ClientSession(boost::asio::any_io_executor executor, ClientOptions options, Handlers handlers);
 
-  /// On a local socket: its end is the end of the session.
+  /// Starts on a local socket, whose end is the end of the session.
   void start(int connected_fd);
-  /// Over a network.
+  /// Starts over a network.
   void start(Connector connector, TimePoint first_deadline);
 
   void send(Message message) {
@@ -48,7 +48,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
 
   std::string local_address() const { return local_address_; }
 
-  /// After what was sent.
+  /// Ends the session after all that was sent before.
   void close(const std::string& reason);
 
  private:

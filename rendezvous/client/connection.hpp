@@ -52,16 +52,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Begins to read. Frames over `frame_limit` bytes end the connection.
   void start(std::size_t frame_limit);
 
-  /// After the peer's hello: its version for error texts, and the full frame limit.
+  /// Call it after the peer's hello: sets its version for error texts, and the full frame limit.
   void greeted(int peer_version);
 
-  /// From now on these are told; for a connection that turns out to carry on an older session.
+  /// Calls these handlers from now on; for a connection that turns out to carry on an older session.
   void handle(Handlers handlers) { handlers_ = std::make_shared<const Handlers>(std::move(handlers)); }
 
   /// Queues; a peer that leaves more than kMaxUnreadControlBytes unread is cut.
   void send(const Message& message) { send_frames(encode_frame(to_json(message))); }
 
-  /// The same for whole frames that are encoded already.
+  /// As send(), for whole frames that are encoded already.
   void send_frames(std::string_view frames);
 
   /// Bytes queued and not yet taken by the stream.
@@ -74,7 +74,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Ends the connection now.
   void close();
 
-  /// The same, but so that the peer sees a broken line and waits for another one.
+  /// Ends the connection now, but so that the peer sees a broken line and waits for another connection.
   void abort();
 
  private:

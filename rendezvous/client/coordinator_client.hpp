@@ -22,7 +22,7 @@ struct ClientOptions {
   NodeName node;
   Role role = Role::node;
   std::string host;
-  /// Of the software, for a refusal that names both.
+  /// The version of the software, for a refusal that names both sides'.
   std::string version;
   /// Default: 1 s.
   Milliseconds heartbeat_interval = kHeartbeatInterval;
@@ -35,8 +35,8 @@ struct ClientOptions {
 /// again may help, anything else is final. Called again for each reconnection.
 using Connector = std::function<boost::asio::awaitable<std::unique_ptr<ByteStream>>(TimePoint deadline)>;
 
-/// What happens without being asked for. Called on the executor's thread, never from inside a call of the
-/// client, with no exception allowed out. Any may be empty.
+/// Handlers of events that nobody asked for. They run on the executor's thread, never inside a call of the
+/// client, and let no exception out. Any may be empty.
 struct ClientEvents {
   /// While join() waits: "2 of 3 nodes joined; waiting for 1 more".
   std::function<void(const Status&)> status;
@@ -50,7 +50,8 @@ struct ClientEvents {
   std::function<void(const Vouch&)> vouch;
   /// The coordinator opened a channel to this side (a link that the launcher asked for).
   std::function<void(const ChannelOpen&, std::shared_ptr<Channel>)> channel_opened;
-  /// For the log: the connection broke and is being made again; it goes on. What is sent meanwhile is kept.
+  /// The connection broke and is being made again. The session goes on, and what is sent meanwhile is kept.
+  /// For the log.
   std::function<void(const std::string& reason)> interrupted;
   std::function<void()> resumed;
 };

@@ -19,7 +19,7 @@ class SessionLedger {
   /// The peer has got `count` of our frames. Throws CoordinatorError (mend) if we have not sent as many; an
   /// older count than the last is no news.
   void acknowledged(std::uint64_t count);
-  /// For a new connection whose peer has got `count`: the frames that follow, in order. Throws as
+  /// Returns the frames to send again over a new connection whose peer has got `count`, in order. Throws as
   /// acknowledged(), and when frames are asked for that were acknowledged before.
   std::string to_send_again(std::uint64_t count);
 
@@ -29,10 +29,10 @@ class SessionLedger {
   /// A numbered frame of the peer has come.
   void received(std::size_t bytes);
 
-  /// How many have come: what the peer is to be told.
+  /// How many frames have come, which the peer is to be told.
   std::uint64_t received_count() const { return received_; }
 
-  /// It should be told now, without waiting for a heartbeat.
+  /// The peer should be told now, without waiting for a heartbeat.
   bool ack_due() const;
 
   /// The peer is being told received_count().

@@ -60,7 +60,7 @@ class SessionLink : public std::enable_shared_from_this<SessionLink> {
 
   std::shared_ptr<Channel> open_channel(ChannelKind kind, const NodeName& node);
 
-  /// After what was sent: the end of session, connection and channels.
+  /// Ends session, connection and channels after all that was sent before.
   void finish(const std::string& reason);
 
  private:

@@ -73,10 +73,10 @@ class Membership {
   const Member* find(const NodeName& name) const;
   const Member* launcher() const;
 
-  /// Its connection is broken: whether it may come back. False where silence is not judged, since nothing
-  /// would ever end its session then.
+  /// Notes that the connection of a member is broken. Returns whether it may come back: not where silence is
+  /// not judged, since nothing would ever end its session then.
   bool detach(SessionId session, TimePoint now);
-  /// It has come back.
+  /// The member has come back over another connection.
   void attach(SessionId session, const std::string& address, TimePoint now);
 
   /// The connection has ended. `dead`: by our verdict, so that this incarnation may not come back.
@@ -99,7 +99,7 @@ class Membership {
   /// Nodes, without the launcher.
   int nodes() const { return nodes_; }
 
-  /// In order of arrival.
+  /// All sessions in order of arrival.
   std::vector<SessionId> sessions() const;
 
  private:

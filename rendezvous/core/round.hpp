@@ -41,8 +41,8 @@ class Round {
  public:
   enum class Phase { waiting, last_call, complete, timed_out };
 
-  /// What is left of the round before: nothing may complete while one of its workers may live, and no clock
-  /// runs while it is in good health.
+  /// The state of the round before: nothing may complete while one of its workers may live, and no clock runs
+  /// while it is in good health.
   enum class Previous { running, draining, gone };
 
   Round(RoundNumber number, RoundLimits limits) : number_(number), limits_(limits) {}
@@ -58,7 +58,7 @@ class Round {
 
   /// Joining again replaces the request and keeps the place in the queue.
   void join(const NodeName& node, Join request);
-  /// Who has joined and wants that node rank; null: nobody.
+  /// The node that has joined and wants that node rank; null: none.
   const NodeName* holder_of(int node_rank) const;
 
   /// The node is gone or has been refused.
@@ -70,7 +70,7 @@ class Round {
   /// for it, until the last call ends. `place` orders the names in texts.
   void expect(const NodeName& node, std::size_t place);
 
-  /// At its old place.
+  /// Expects the node at its old place.
   void expect(const NodeName& node) { expect(node, old_place(node)); }
 
   bool expects(const NodeName& node) const { return expected_.count(node) > 0; }
@@ -111,7 +111,7 @@ class Round {
   Phase phase_ = Phase::waiting;
   std::unordered_map<NodeName, Request> requests_;
   std::unordered_map<NodeName, std::size_t> old_place_;
-  /// With their place in texts, and the other way round.
+  /// The expected nodes with their places in texts, and the other way round.
   std::unordered_map<NodeName, std::size_t> expected_;
   std::set<std::pair<std::size_t, NodeName>> expected_order_;
   std::unordered_map<int, NodeName> wanted_;

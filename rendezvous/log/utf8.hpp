@@ -11,7 +11,7 @@ inline unsigned byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
 }
 
-/// What the front of a text is.
+/// Says what a text begins with.
 struct Utf8Front {
   enum class Kind {
     good,  ///< a character of `length` bytes

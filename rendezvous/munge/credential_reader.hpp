@@ -15,8 +15,9 @@
 
 namespace muster::rendezvous {
 
-/// Whoever reaches the port may show a credential before anything is proved, so that reading it is bounded:
-/// in time, and after bad ones in number, from one address and from all. One thread.
+/// Reads credentials that are shown before anything is proved, by whoever reaches the port. So the time of
+/// each reading is bounded, and the number of readings after bad ones, for one address and for all. One
+/// thread.
 class CredentialReader {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;

@@ -14,14 +14,14 @@ namespace muster::rendezvous {
 /// "m1/CREDENTIAL" for `peer`, which proves itself by `key`. Throws std::runtime_error.
 std::string munge_identity(const Munge& munge, const PeerIdentity& peer, const Secret& key);
 
-/// Whether it has that form.
+/// Whether the identity has that form.
 bool is_munge_identity(std::string_view identity);
 
-/// Who is named by the text inside such a credential; nothing for any other text. Pure.
+/// Reads the text inside such a credential; nothing for any other text. Pure.
 std::optional<ProvenClient> client_in_credential(std::string_view text);
 
-/// Nothing for any other identity, and for a credential that none of our user's processes wrote or that was
-/// read before; `reason` says which.
+/// Reads such an identity. Nothing for any other, and for a credential that none of our user's processes
+/// wrote or that was read before; `reason` says which.
 std::optional<ProvenClient> read_munge_identity(const Munge& munge, std::string_view identity,
                                                 std::string& reason);
 

@@ -15,7 +15,7 @@ namespace muster::rendezvous {
 class SocketAddress {
  public:
   SocketAddress() = default;
-  /// From accept, getsockname, getaddrinfo; other families give an empty address.
+  /// An address as accept, getsockname and getaddrinfo give it; other families give an empty one.
   SocketAddress(const sockaddr* address, socklen_t size);
 
   int family() const { return storage_.ss_family; }

@@ -25,7 +25,7 @@ class ByteStream {
   /// Ends reads and writes under way. The stream must live until they have returned.
   virtual void close() = 0;
 
-  /// The same without an orderly end: the peer is to see a broken line, not one that was ended.
+  /// Closes without an orderly end: the peer is to see a broken line, not one that was ended.
   virtual void abort() { close(); }
 
   /// Numeric; empty for a local socket.

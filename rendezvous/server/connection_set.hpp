@@ -20,7 +20,7 @@ class ConnectionSet {
 
   /// `deadline` for its first message must not be earlier than those given before.
   StoreConnection& add(UniqueFd fd, const SocketAddress& peer, TimePoint deadline);
-  /// Its first message has come.
+  /// The connection's first message has come.
   void established(StoreConnection& connection);
   /// Closes it; the object stays until bury(), because events for it may still lie in the caller's hands.
   void remove(StoreConnection& connection);
@@ -39,9 +39,9 @@ class ConnectionSet {
   /// The one that owes its first message longest; null if none does.
   StoreConnection* oldest_pending() const { return pending_.empty() ? nullptr : pending_.front(); }
 
-  /// Of the connections from `peer`'s host that owe their first message by `deadline` or earlier, the oldest,
-  /// if there are `limit` or more. A later `deadline` spares a burst of clients that have not had time to
-  /// speak.
+  /// The oldest of the connections from `peer`'s host that owe their first message by `deadline` or earlier,
+  /// if there are `limit` or more of them. A later `deadline` spares a burst of clients that have not had
+  /// time to speak.
   StoreConnection* oldest_pending_from(const SocketAddress& peer, std::size_t limit,
                                        TimePoint deadline) const;
 

@@ -20,7 +20,7 @@ namespace muster::rendezvous {
 class LoopThread;
 
 struct ControlPortOptions {
-  /// Whose keys are accepted.
+  /// The job whose keys are accepted.
   std::string job;
   /// Clients that prove themselves in another way than by a key made of the job secret; empty: none.
   ClientResolver other_clients{};
@@ -52,7 +52,7 @@ class ControlPort {
   ControlPort(const ControlPort&) = delete;
   ControlPort& operator=(const ControlPort&) = delete;
 
-  /// Where it listens.
+  /// The address on which it listens.
   const SocketAddress& address() const;
   ControlPortCounters counters() const;
   /// Takes no more connections. Idempotent.

@@ -18,7 +18,7 @@ namespace muster::rendezvous {
 
 /// What is known of a connection's other end before it speaks.
 struct PeerPlace {
-  /// By its key; none: a local socket.
+  /// The identity that its key has proved; none: a local socket.
   std::optional<PeerIdentity> identity{};
   /// Empty: a local socket.
   SocketAddress address{};
@@ -38,7 +38,7 @@ class Newcomer : public std::enable_shared_from_this<Newcomer> {
 
   const PeerPlace& place() const { return place_; }
 
-  /// Of a Newcomer whose first message came.
+  /// The connection, of a newcomer whose first message has come.
   std::shared_ptr<Connection> connection() const { return connection_; }
 
   /// Why there was no first message.

@@ -121,15 +121,17 @@ class CoordinatorService {
   std::function<void(const std::string&)> session_ended_;
   boost::asio::steady_timer timer_;
   std::set<std::shared_ptr<Newcomer>> newcomers_;
-  /// Of each identity over the network, the oldest first.
+  /// Newcomers over the network by their identity, the oldest first.
   std::unordered_map<std::string, std::deque<std::shared_ptr<Newcomer>>> newcomers_of_;
   std::size_t local_newcomers_ = 0;
   std::size_t remote_nodes_ = 0;
   std::map<SessionId, std::shared_ptr<ControlSession>> sessions_;
-  /// By where their connections come from; local ones under the empty text. Changed under the mutex.
+  /// Sessions by the addresses that their connections come from; local ones under the empty text. Changed
+  /// under the mutex.
   Places by_address_;
   mutable std::mutex addresses_mutex_;
-  /// By the further addresses that each node stated when it joined last. Changed under the mutex, too.
+  /// Sessions by the further addresses that each node stated when it joined last. Changed under the mutex,
+  /// too.
   Places by_further_address_;
   std::unordered_map<SessionId, std::set<std::string>> further_addresses_;
   std::map<RoundNumber, OpenedStore> stores_;

@@ -17,7 +17,7 @@ struct EmbeddedOptions {
   /// One end of a connected stream socket pair whose other end the agent holds. Taken over.
   int control_fd = -1;
   std::string run_id = "none";
-  /// Of the software, for texts.
+  /// The version of the software, for texts.
   std::string version{};
   int min_nodes = 1;
   int max_nodes = 1;
@@ -39,9 +39,9 @@ struct EmbeddedOptions {
     /// Listening on one address, non-blocking (open_listen_socket). Taken over. Control connections (TLS) and
     /// the store of the present round share it.
     int listen_fd = -1;
-    /// Of which every client's key is derived.
+    /// The secret from which every client's key is derived.
     std::shared_ptr<const Secret> job_secret;
-    /// Of what to tell who is missing: the nodes' names, in order of their places; may be empty.
+    /// The nodes' names in the order of their places, to tell who is missing; may be empty.
     std::vector<std::string> expected_nodes{};
     /// Processes of our user on hosts that share a munge key may join without a key of the job.
     bool accept_munge = false;

@@ -28,7 +28,7 @@ enum class SocketLookup {
 /// Finds the socket with exactly the given ends. One query costs about 3 us. Not thread-safe.
 class SocketTable {
  public:
-  /// By netlink SOCK_DIAG; where that is not to be had, by /proc/net/tcp.
+  /// Asks netlink SOCK_DIAG or, where that is not to be had, reads /proc/net/tcp.
   SocketLookup find(const SocketAddress& local, const SocketAddress& remote, SocketEntry& entry);
   /// The slow way, public for its test.
   static SocketLookup find_in_proc(const SocketAddress& local, const SocketAddress& remote,
@@ -41,7 +41,7 @@ class SocketTable {
   std::uint32_t sequence_ = 0;
 };
 
-/// Who listens on a port.
+/// The process that listens on a port.
 struct PortHolder {
   /// The process's own name ("python3"); empty if it cannot be seen.
   std::string name{};

@@ -39,7 +39,7 @@ struct StoreServerOptions {
   bool allow_wildcard = false;
   std::size_t max_connections = kMaxConnections;
   std::size_t max_store_bytes = kMaxStoreBytes;
-  /// From accept to the first whole message.
+  /// Limit from accept to the first whole message.
   std::chrono::milliseconds handshake_timeout = kHandshakeTimeout;
   /// Told of peers that were refused or cut off, one line each, on the thread that runs the store. Empty: the
   /// log, of a StoreServer; nobody, of a StoreEngine.
@@ -67,13 +67,14 @@ class StoreEngine {
   StoreEngine(const StoreEngine&) = delete;
   StoreEngine& operator=(const StoreEngine&) = delete;
 
-  /// Where it listens: numeric host, real port. Stays valid after close().
+  /// The address on which it listens: numeric host, real port. Stays valid after close().
   const SocketAddress& endpoint() const;
   /// Readable when turn() has something to do.
   int descriptor() const;
   /// Carries out what is there, and returns soon.
   void turn();
-  /// When cut_overdue() is due: a connection owes its first message. May change with every turn().
+  /// The time at which cut_overdue() is due, because a connection owes its first message. May change with
+  /// every turn().
   std::optional<TimePoint> next_deadline() const;
   void cut_overdue(TimePoint now);
 

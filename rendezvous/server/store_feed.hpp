@@ -48,9 +48,9 @@ class FedStore {
 
   Store store_;
   std::size_t max_node_bytes_;
-  /// Those that are not 0.
+  /// Bytes under way of each node that has any.
   std::map<SessionId, std::size_t> under_way_;
-  /// Whose wait another one's request has ended.
+  /// Clients whose wait another client's request has ended.
   std::vector<std::weak_ptr<Client>> woken_;
   std::set<std::shared_ptr<Client>> clients_;
   bool flushing_ = false;

@@ -20,7 +20,7 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  /// Where it listens: numeric host, real port. Stays valid after close().
+  /// The address on which it listens: numeric host, real port. Stays valid after close().
   const SocketAddress& endpoint() const;
 
   /// Serves a connection that was accepted and admitted elsewhere.

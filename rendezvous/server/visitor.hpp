@@ -15,13 +15,13 @@
 
 namespace muster::rendezvous {
 
-/// From a host with an agent of ours, whose workers all connect at once: each is asked about and gone again
-/// within a round trip.
+/// Most connections from one host with an agent of ours. Its workers all connect at once; the agent is asked
+/// about each, which then leaves within a round trip.
 inline constexpr std::size_t kMaxUnvouched = 2048;
 
 inline constexpr ConnectionGate::Limits kStrangers{kMaxPendingHandshakes, kMaxPendingHandshakesPerAddress};
 inline constexpr ConnectionGate::Limits kKnownHosts{2 * kMaxUnvouched, kMaxUnvouched};
-/// Their first message was made with a key, and may be a recorded one.
+/// Limits for connections whose first message was made with a key, and may be a recorded one.
 inline constexpr ConnectionGate::Limits kAlmostIn{4096, kMaxUnvouched};
 
 /// How many of each kind are held. They may leave on either thread.
@@ -46,7 +46,7 @@ class Ticket {
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
 
-  /// Counted there from now on; false if there is no room, and it is counted nowhere.
+  /// Counts the ticket there from now on; false if there is no room, and it is counted nowhere.
   [[nodiscard]] bool enter(ConnectionGate Gates::*wanted, double chance) {
     const std::scoped_lock lock(gates_->mutex);
     ConnectionGate* const other = &((*gates_).*wanted);

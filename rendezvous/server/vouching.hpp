@@ -31,7 +31,7 @@ class Vouching {
   std::uint64_t ask(const std::vector<SessionId>& sessions, Done done);
   /// An answer; one that nobody waits for is no matter.
   void answered(SessionId session, const Vouched& answer);
-  /// It will not answer any more.
+  /// The node of this session will not answer any more.
   void gone(SessionId session);
 
   /// Drops all questions without an answer.

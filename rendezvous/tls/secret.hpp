@@ -20,7 +20,7 @@ class Secret {
  public:
   static constexpr std::size_t kBytes = kSecretBytes;
 
-  /// From the kernel's generator. Throws std::runtime_error if there is none.
+  /// A new one from the kernel's generator. Throws std::runtime_error if there is none.
   static Secret random();
   /// Exactly 32 bytes; throws std::invalid_argument for another number, without quoting them.
   static Secret from_bytes(std::string_view bytes);
@@ -36,10 +36,11 @@ class Secret {
 
   Secret copy() const;
 
-  /// For a cipher, or for the frame in which it travels over an authenticated channel; nothing else.
+  /// The bytes, for a cipher or for the frame in which they travel over an authenticated channel, and for
+  /// nothing else.
   std::span<const unsigned char, kBytes> bytes() const;
 
-  /// For a key file of 0600; the caller cleanses the text.
+  /// The text for a key file of mode 0600; the caller cleanses it.
   std::string hex() const;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace muster::rendezvous {
 
-/// Of each place.
+/// Bytes of each place.
 inline constexpr std::size_t kSecretBytes = 32;
 
 /// A zeroed place in memory that is left out of core dumps and, where `ulimit -l` allows it, never written to

@@ -32,7 +32,7 @@ struct ClientKey {
 /// The client's end on a connected socket, before the handshake.
 SslHandle new_client_ssl(int fd, ClientKey& key);
 
-/// The server's: knows the job secret and derives each client's key from it.
+/// The server's end: knows the job secret and derives each client's key from it.
 class ServerKeys {
  public:
   /// `others` may be empty.
@@ -42,7 +42,8 @@ class ServerKeys {
   /// this must live until the handshake is over.
   SslHandle new_server_ssl(int fd, std::optional<PeerIdentity>& identity);
 
-  /// Of a client whose first message proved a key: whether it came for the first time. Remembers it.
+  /// Whether the first message of a client, which proved a key, came for the first time. Remembers the
+  /// message.
   bool is_first_time(SSL* ssl);
 
  private:
@@ -52,7 +53,7 @@ class ServerKeys {
   Secret key_of(std::string_view identity, int fd, std::optional<PeerIdentity>& peer) const;
 
   Secret job_secret_;
-  /// For identities that are nobody's: they fail exactly where and when a wrong key does.
+  /// The key for identities that are nobody's: they fail exactly where and when a wrong key does.
   Secret decoy_secret_;
   std::string job_;
   ClientResolver others_;
@@ -60,7 +61,7 @@ class ServerKeys {
   SslContext context_;
 };
 
-/// Of a server that does not speak TLS: the first line of what it said to our hello. Empty if it does.
+/// The first line that a server without TLS said to our hello. Empty if the server speaks TLS.
 std::string first_words(SSL* ssl);
 
 /// Whether the handshake gave what we insist on: TLS 1.3 by the pre-shared key, and our protocol.
@@ -69,7 +70,7 @@ bool is_ours(SSL* ssl);
 /// OpenSSL's last failure was that the peer closed the connection without a goodbye.
 bool is_unannounced_end();
 
-/// What OpenSSL has to say about its last failure, and forgets then; for the log.
+/// Takes from OpenSSL what it has to say about its last failure, for the log.
 std::string take_ssl_error();
 
 }  // namespace muster::rendezvous

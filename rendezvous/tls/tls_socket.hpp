@@ -28,7 +28,7 @@ class TlsSocket final : public ByteStream {
 
   /// Lets go of its event loop: nothing may be under way. Then it may be taken to another thread.
   void detach();
-  /// Goes on on this one. Throws boost::system::system_error if that cannot watch it.
+  /// Goes on with this event loop. Throws boost::system::system_error if that cannot watch the socket.
   void attach(const boost::asio::any_io_executor& executor);
 
   /// Errno of a connection under way: 0 when it stands, ETIMEDOUT at `deadline`.
@@ -46,7 +46,7 @@ class TlsSocket final : public ByteStream {
   boost::asio::awaitable<Outcome> shake_hands(SslHandle ssl, TimePoint deadline, std::string& why,
                                               std::function<bool()> on_wait = {});
 
-  /// After `refused` by a server that does not speak TLS: its first words.
+  /// The first words of a server without TLS, after the outcome `refused`.
   std::string first_words() const { return rendezvous::first_words(ssl_.get()); }
 
   boost::asio::awaitable<std::size_t> read_some(boost::asio::mutable_buffer buffer) override;
@@ -57,7 +57,8 @@ class TlsSocket final : public ByteStream {
   std::string local_address() const override;
 
  private:
-  /// Until the socket can do what OpenSSL wants; false if it wants nothing but has failed or ended.
+  /// Waits until the socket can do what OpenSSL wants; false if OpenSSL wants nothing but has failed or
+  /// ended.
   boost::asio::awaitable<bool> wait_for(int ssl_error);
   [[noreturn]] void throw_end(int ssl_error, int error);
   bool was_reset();
@@ -71,7 +72,8 @@ class TlsSocket final : public ByteStream {
   /// Read without giving way to others.
   std::size_t read_in_a_row_ = 0;
   bool shaken_ = false;
-  /// Of the first write that failed. EPIPE: the peer had ended the connection before anything was reset.
+  /// The error number of the first write that failed. EPIPE: the peer had ended the connection before
+  /// anything was reset.
   int write_error_ = 0;
   bool closed_ = false;
 };

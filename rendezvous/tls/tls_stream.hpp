@@ -26,7 +26,7 @@ class NoAnswerError : public CoordinatorError {
   using CoordinatorError::CoordinatorError;
 };
 
-/// What listens there says something that no coordinator says.
+/// The program that listens there says something that no coordinator says.
 class StrangerError : public CoordinatorError {
  public:
   using CoordinatorError::CoordinatorError;

@@ -41,14 +41,16 @@ class ConsoleMerger {
   void close(Source source, std::string& out);
   /// The rest of what this source holds is about to come: it is held for as long again.
   void postpone(Source source, TimePoint now);
-  /// When flush() has something to do; nothing: never, as it stands.
+  /// The time at which flush() has something to show; nothing if no unfinished line is held, or one is on
+  /// display.
   std::optional<TimePoint> next_flush() const;
   void flush(TimePoint now, std::string& out);
-  /// Nothing follows: ends a line that is still open, so that whoever prints next begins on a fresh one.
+  /// Call it after the last byte: it ends a line that is still open, so that whoever prints next begins on a
+  /// fresh one.
   void end(std::string& out);
 
  private:
-  /// What the next byte of a source needs before it.
+  /// Where the last byte of a source has left its line: it decides what must be shown before the next byte.
   enum class At { line_start, carriage_at_start, carriage, inside };
 
   struct SourceState {
@@ -56,7 +58,7 @@ class ConsoleMerger {
     std::string held;
     TimePoint held_since{};
     At at = At::line_start;
-    /// Its line was interrupted by a newline of ours: its own newline, if that comes next, is not shown
+    /// A newline of ours has interrupted the source's line: its own newline, if that comes next, is not shown
     /// again.
     bool skip_newline = false;
   };
@@ -70,7 +72,7 @@ class ConsoleMerger {
   Options options_;
   std::map<Source, SourceState> sources_;
   Source next_ = 0;
-  /// Whose unfinished line is on display.
+  /// The source whose unfinished line is on display.
   std::optional<Source> owner_;
   /// The cursor is not at the start of a line.
   bool line_open_ = false;

@@ -17,10 +17,10 @@ class TerminalFilter {
   /// A longer escape sequence is shown instead of obeyed. Bounds what is held.
   static constexpr std::size_t kLongestSequence = 128;
 
-  /// What to show for `bytes`: they themselves where there was nothing to change, else `room`, which is
-  /// overwritten (at most 4 bytes for one). A sequence or character whose end is missing is held.
+  /// Returns what to show for `bytes`: they themselves where there was nothing to change, else `room`, which
+  /// is overwritten (at most 4 bytes for one). A sequence or character whose end is missing is held.
   std::string_view feed(std::string_view bytes, std::string& room);
-  /// The stream has ended: what was held, shown.
+  /// Call it when the stream has ended: returns what was held.
   std::string_view end(std::string& room);
 
  private:

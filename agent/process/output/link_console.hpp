@@ -15,8 +15,8 @@
 
 namespace muster::agent {
 
-/// What may be under way to the launcher: shared by both streams of the console and by files that are sent.
-/// One thread. Hold it by shared_ptr.
+/// Bounds the bytes that are under way to the launcher; both streams of the console and the files that are
+/// sent share it. One thread. Hold it by shared_ptr.
 class LinkWindow : public std::enable_shared_from_this<LinkWindow> {
  public:
   /// `send` takes a piece of at most kLinkPieceBytes for stream 1 or 2.
@@ -25,7 +25,7 @@ class LinkWindow : public std::enable_shared_from_this<LinkWindow> {
   /// A sink for one stream; the window outlives it.
   std::unique_ptr<ConsoleSink> make_sink(int stream, std::shared_ptr<WakeUp> wake_up);
 
-  /// For bytes that are sent in another way: false if there is no room now.
+  /// Takes room for bytes that are sent in another way; false if there is none now.
   bool reserve(std::size_t bytes);
 
   /// The launcher has written so many bytes.

@@ -36,7 +36,7 @@ class LogWriter {
   bool full(File file) const;
   /// The disk is too slow for this file: what is appended is lost until half of the queue is free again.
   void drop_until_room(File file);
-  /// After what waits for it has been written.
+  /// Closes the file after all that waits for it has been written.
   void close(File file);
   /// No more appends: closes all files; the thread ends when everything is written.
   void stop();

@@ -25,7 +25,7 @@ namespace muster::agent {
 
 class OutputRoom;
 
-/// Who we are, for line prefixes and notes.
+/// Names of the role and of this host, for line prefixes and notes.
 struct OutputNames {
   std::string role = "default";
   std::string host;
@@ -53,7 +53,8 @@ struct WorkerStreams {
   /// Log files of its streams; empty where a stream is neither redirected nor teed.
   std::string stdout_log;
   std::string stderr_log;
-  /// For TORCHELASTIC_ERROR_FILE. Its directory exists, the file does not. Empty without a log directory.
+  /// The path for TORCHELASTIC_ERROR_FILE. Its directory exists, the file does not. Empty without a log
+  /// directory.
   std::string error_file;
 };
 

@@ -14,7 +14,7 @@
 
 namespace muster::launcher {
 
-/// What to do with one node.
+/// An order that says what to do with one node.
 struct NodeOrder {
   enum class Kind {
     send_spec,         ///< its key and its part of the job
@@ -45,7 +45,7 @@ class NodeBoard {
   NodeBoard(std::vector<std::string> names, std::size_t needed, bool may_restart = true);
 
   void starting(std::size_t node, TimePoint now);
-  /// It has no muster; so much of a copy is on its way.
+  /// The node has no muster; so much of a copy is on its way.
   void copying(std::size_t node, std::uint64_t bytes, std::uint64_t of);
   /// A start failed in a way that passes; it will be tried again.
   void retrying(std::size_t node, const std::string& cause);
@@ -55,11 +55,11 @@ class NodeBoard {
   Orders listening();
   Orders start_failed(std::size_t node, HostFailure failure, TimePoint now);
   void reported(std::size_t node);
-  /// It has reported that it could not do its part: others may never hear of it but through us.
+  /// The node has reported that it could not do its part. The others may never hear of it but through us.
   Orders gave_up(std::size_t node);
   /// The process that led there is gone, after a report.
   void ended(std::size_t node);
-  /// It is gone without a report, and there is no other way there.
+  /// The node is gone without a report, and no other way leads there.
   Orders lost(std::size_t node, HostFailure failure);
   /// The job is to end: by a signal, a deadline, a failure of ours.
   Orders stop();
@@ -83,7 +83,8 @@ class NodeBoard {
   /// Starts that failed for good, and nodes that were lost, in the order of events.
   const std::vector<HostFailure>& failures() const { return failures_; }
 
-  /// Of the last failure, which is spared: who is gone, and that the rest is enough, but for a restart.
+  /// Text about the last failure, which is spared: who is gone, and that enough nodes are left, but for a
+  /// restart.
   std::string spared_text() const;
   /// Its second half: how many are left.
   std::string rest_text() const;
@@ -104,7 +105,7 @@ class NodeBoard {
     bool reported = false;
     bool failed = false;
     bool was_instructed = false;
-    /// By us; its end is no news.
+    /// We have cut it off, so its end is no news.
     bool cut = false;
     int attempts = 0;
     TimePoint since{};

@@ -12,9 +12,10 @@
 
 namespace muster::launcher {
 
-/// What the agent of `node` is told. `hellos` is what the nodes said of themselves, in the order of
-/// job.nodes; of those that have not answered, or are gone, (which only the coordinator's node needs) it
-/// holds an empty one. Throws LaunchError if the host has none of what its workers are counted by.
+/// Makes the specification for the agent of `node`. `hellos` holds what the nodes said of themselves, in the
+/// order of job.nodes, and an empty one for each node that has not answered or is gone. Only the
+/// coordinator's node needs those of other nodes. Throws LaunchError if the host has none of what its workers
+/// are counted by.
 agent::AgentSpec spec_for(const JobSpec& job, std::size_t node, const std::vector<agent::NodeHello>& hellos,
                           std::uint64_t incarnation);
 

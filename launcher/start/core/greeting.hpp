@@ -29,17 +29,17 @@ class GreetingReader {
 
   State state() const { return state_; }
 
-  /// Of the greeting: of the conversation, and of the software.
+  /// The two versions in the greeting: that of the conversation, and that of the software.
   int protocol() const { return protocol_; }
 
   const std::string& version() const { return version_; }
 
   std::uint64_t push_bytes() const { return push_bytes_; }
 
-  /// After push_wanted: waits for the greeting.
+  /// Call it after push_wanted, when the copy is sent: waits for the greeting.
   void pushed() { state_ = State::waiting; }
 
-  /// What came before the greeting.
+  /// The bytes that came before the greeting.
   const std::string& junk() const { return junk_; }
 
  private:

@@ -27,7 +27,7 @@ struct SshClient {
   std::string config_file;
   /// Keys of hosts that are not known yet are taken and kept. A key that has changed is always refused.
   bool accept_new_host_keys = false;
-  /// For the connection and the server's banner, in seconds.
+  /// Limit for the connection and the server's banner, in seconds.
   int connect_timeout_s = 8;
 };
 
@@ -35,7 +35,7 @@ struct SshClient {
 struct RemoteProgram {
   /// --remote-muster; may begin with "~/". Empty: `own_path` if there is such a file, else what PATH finds.
   std::string path;
-  /// Where this launcher's own executable lies on this host.
+  /// The path of this launcher's own executable on this host.
   std::string own_path;
   /// The shell stays and makes an exit code of a signal that ends it. For a client that tells only codes: ssh
   /// ends with 255 for a signal as it does when it has lost its session, and only the first means that all
@@ -49,9 +49,9 @@ struct RemoteProgram {
 /// Whether a path can be written into the remote command: every login shell must read it as it is.
 bool can_be_named(std::string_view path);
 
-/// What the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming `muster agent`, or by
-/// running it. Problems are said on stderr in lines that begin with kStartMark. Throws std::invalid_argument
-/// for a path that cannot be named.
+/// The command that the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming `muster
+/// agent`, or by running it. Problems are said on stderr in lines that begin with kStartMark. Throws
+/// std::invalid_argument for a path that cannot be named.
 std::string remote_command(const RemoteProgram& program);
 
 inline constexpr std::string_view kStartMark = "muster-start: ";

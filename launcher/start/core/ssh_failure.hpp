@@ -10,7 +10,8 @@ namespace muster::launcher {
 struct StartEnd {
   /// We gave up waiting for the agent's greeting; the client was killed for it.
   bool timed_out = false;
-  /// Of the client. `signal` != 0: killed by it. Of a guardian that is our own child: as a shell has both.
+  /// How the client ended; `signal` != 0: by this signal. Where the process is a guardian of this host, both
+  /// are as a shell would tell them.
   int exit_code = 0;
   int signal = 0;
   /// What came on stderr, client and host mixed; and on stdout before a greeting.
@@ -18,25 +19,25 @@ struct StartEnd {
   std::string junk;
   /// The host printed more than is read (GreetingReader::State::too_much).
   bool too_much_junk = false;
-  /// Of the greeting, if there was one: the agent is of another version.
+  /// The version in the greeting, if there was one: the agent is of another version than we are.
   std::string version_there;
 };
 
-/// What a client's end says of the guardian that it led to: nothing, since it was killed or lost its
-/// session; or that it has ended.
+/// Whether a client's end says nothing of the guardian that it led to, because the client was killed or lost
+/// its session. Otherwise the guardian has ended.
 inline bool way_was_lost(const StartEnd& end) {
   constexpr int kSessionLost = 255;
   return end.exit_code == kSessionLost || end.signal != 0;
 }
 
-/// What the text needs beside that.
+/// The place of such a start, for the text about its failure.
 struct StartPlace {
   /// As the user would type it: "ssh", and "user@n07".
   std::string client = "ssh";
   std::string target;
   int port = 0;
   std::string version_here;
-  /// As SshClient has it.
+  /// The limit that SshClient has.
   int connect_timeout_s = 8;
 };
 

@@ -17,16 +17,17 @@ namespace muster::launcher {
 struct StartLimits {
   /// Starts under way at the same time, over all servers.
   int in_progress = 64;
-  /// Of these, on one login server that has not let us in yet. OpenSSH begins to turn strangers away at 10.
+  /// Starts under way on one login server that has not let us in yet. OpenSSH begins to turn strangers away
+  /// at 10.
   int per_server = 8;
-  /// After the first refusal that looks like a busy server; grows by half with each one, up to
+  /// The wait after the first refusal that looks like a busy server; it grows by half with each one, up to
   /// `longest_wait`.
   rendezvous::Milliseconds first_wait{200};
   rendezvous::Milliseconds longest_wait{3000};
   /// A busy server is asked again for this long after its first refusal of a node, or after the last time
   /// that any node was let in: several names may lead to one server.
   rendezvous::Milliseconds patience{8'000};
-  /// After refusals fewer starts are under way than `in_progress`, but never fewer than this.
+  /// Refusals lower the number of starts under way below `in_progress`, but never below this.
   int least_in_progress = 8;
 };
 
