@@ -53,7 +53,8 @@ struct DescriptorState : std::enable_shared_from_this<DescriptorState> {
     if (out.is_open()) end("the connection broke: " + error.message());
   }
 
-  /// There may be a key in it.
+  /// Takes the message that was written out of the queue and overwrites its bytes, because they may hold a
+  /// key.
   std::function<void()> take_front() {
     auto& [bytes, written] = queue.front();
     rendezvous::cleanse(bytes.data(), bytes.size());

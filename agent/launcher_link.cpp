@@ -21,7 +21,7 @@ namespace {
 /// Small messages are acknowledged together, this long after the first.
 constexpr std::chrono::milliseconds kAckDelay{50};
 
-/// What a message that waits takes besides its bytes.
+/// Memory that a waiting message takes besides its bytes.
 constexpr std::size_t kPerMessage = 128;
 
 }  // namespace

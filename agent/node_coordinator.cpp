@@ -103,8 +103,9 @@ rendezvous::CoordinatorError NodeSession::judge_failed_dial(const FailedDial& di
   return error;
 }
 
-/// What waiting does not mend, when it has gone on for a while. A user who says how long to wait is heard.
-/// What hangs up may be a tunnel or a proxy whose coordinator is not up yet, or one that strangers crowd.
+/// The verdict on dialling that has failed for a while in a way that waiting does not mend. A user who says
+/// how long to wait is heard. A peer that hangs up may be a tunnel or a proxy whose coordinator is not up
+/// yet, or one that strangers crowd.
 std::optional<rendezvous::CoordinatorError> NodeSession::hopeless(const FailedDial& dial) {
   using rendezvous::Errc;
   const auto lasts = [&dial](bool now, std::optional<rendezvous::TimePoint>& since, auto at_most) {
@@ -130,7 +131,8 @@ std::string NodeSession::port_trouble_text() const {
   return spec_.node.port_trouble.empty() ? "" : "; here: " + spec_.node.port_trouble;
 }
 
-/// What a node of the form `peer` says until the coordinator has answered, before the cause.
+/// The beginning of the line that a node of the form `peer` prints until the coordinator has answered; the
+/// cause follows it.
 std::string NodeSession::waiting_text() const {
   return "waiting for " + coordinator_text() + " to host job '" + spec_.run_id + "': ";
 }

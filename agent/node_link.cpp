@@ -142,8 +142,8 @@ void NodeSession::launcher_gone(const std::string& why) {
 /// The link is cut: by a launcher that ended, or by a network that did. The coordinator knows.
 awaitable<void> NodeSession::ask_for_launcher() {
   auto last_alive = Clock::now();
-  // Of a launcher that has just been killed, the end of this link may come before the end of its connection
-  // to the coordinator: soon again, then seldom.
+  // When a launcher is killed, the end of this link may come before the end of its connection to the
+  // coordinator. So the first questions follow each other soon.
   std::chrono::milliseconds ask_next = kAskSoon;
   while (!link_->connected() && !reported()) {
     if (!coordinator_) break;

@@ -45,8 +45,8 @@ rendezvous::ListenSocket open_coordinator_socket(NodeSpec& node) {
   try {
     socket = rendezvous::open_listen_socket(listen_address(node), node.listen_port, true, false);
   } catch (const rendezvous::PortInUse& error) {
-    // Of two launchers of one job on one host, only the first can listen: the other one finds out by dialling
-    // whose port it is. A program that is none of ours would let it wait for nothing.
+    // Where two launchers of one job run on one host, only the first can listen; the second finds out by
+    // dialling whose port it is. Behind a program that is none of ours it would wait for nothing.
     const std::string& holder = error.holder_name();
     const bool may_be_ours = holder.empty() || holder.starts_with("muster");
     if (!node.hosting_inferred || node.coordinator_host.empty() || !may_be_ours) throw;
@@ -56,7 +56,7 @@ rendezvous::ListenSocket open_coordinator_socket(NodeSpec& node) {
   return socket;
 }
 
-/// What only one of our processes may hold must not stay open because of the others.
+/// A descriptor that only one of our processes may hold must not stay open because of the others.
 void close_all(std::initializer_list<int> descriptors) {
   for (const int fd : descriptors)
     if (fd >= 0) ::close(fd);
@@ -139,7 +139,7 @@ GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
   return options;
 }
 
-/// What the agent could not, because it is gone.
+/// Removes an empty log directory in place of an agent that is gone.
 void tidy_logs(const AgentSpec& spec) {
   const OutputSpec& output = spec.output;
   if (spec.node.form != NodeSpec::Form::started || !output.log_dir_is_temporary || output.log_dir.empty())

@@ -74,7 +74,8 @@ awaitable<void> NodeSession::run() {
   watch_signals();
   guardian_.start([this] {
     fail("the guardian process of " + spec_.host + " was killed");
-    // What led here ends with it. A report on that way might arrive, and its acknowledgement might not.
+    // The process that leads here ends with the guardian. A report on that way might arrive, and its
+    // acknowledgement might not.
     if (started()) link_->drop("the guardian is gone");
   });
   open_link();
@@ -123,7 +124,7 @@ void NodeSession::tidy_logs(const NodeReport& report) const {
   remove_empty_log_directory(output.log_dir);
 }
 
-/// What can be found wrong before anyone is asked for anything.
+/// Does what can fail before anybody counts on this node. Returns whether all is well.
 bool NodeSession::prepare() {
   set_log_role(alone() ? "agent" : "agent " + name_in_texts());
   if (!alone()) {

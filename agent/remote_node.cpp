@@ -63,7 +63,7 @@ SshEnds ssh_ends(const std::vector<std::string>& ours) {
   return std::find(ours.begin(), ours.end(), ends.server) != ours.end() ? ends : SshEnds{};
 }
 
-/// Where an SSH client came in, others probably come in as well; then all other addresses.
+/// First the address where the SSH client came in, since other nodes probably can as well; then all others.
 std::vector<std::string> addresses_of_this_host() {
   std::vector<std::string> addresses = rendezvous::local_addresses();
   const auto entrance = std::find(addresses.begin(), addresses.end(), ssh_ends(addresses).server);

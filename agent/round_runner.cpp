@@ -32,7 +32,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto P_PIDFD = static_cast<idtype_t>(3);
 #endif
 
-/// Of all workers' error files together, so that a report fits into one frame whatever they wrote.
+/// Most bytes that a report quotes of all workers' error files together, so that it fits into one frame
+/// whatever they wrote.
 constexpr std::size_t kQuotedBytesMax = 1 << 20;
 
 /// Leftovers that take longer than this to end are named, so that nobody wonders what we wait for.

@@ -19,7 +19,7 @@
 namespace muster::launcher {
 namespace {
 
-/// For programs that read us: a closed or full stdout is a failure, not silence.
+/// Prints what a program may read: a closed or full stdout is a failure, not silence.
 int print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return kExitSuccess;

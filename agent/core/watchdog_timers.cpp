@@ -105,7 +105,7 @@ std::vector<ExpiredTimer> WatchdogTimers::take_expired(TimePoint now) {
     ended.push_back({timer->second.at, {pid, shortened(name), timer->second.limit, timer->second.signal}});
     timer = timers_.erase(timer);
   }
-  // Those with a signal first, so that the first of each process is the one to act on.
+  // Timers with a signal come first, so that the first one of each process is the one to act on.
   std::stable_sort(ended.begin(), ended.end(), [](const auto& a, const auto& b) {
     return std::pair(a.second.signal == 0, a.first) < std::pair(b.second.signal == 0, b.first);
   });

@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 /// After the launcher's death the agent kills at the end of its grace period; only if it does not, we do.
 constexpr std::chrono::milliseconds kAgentLateAfter{50};
-/// Where the launcher is elsewhere, the agent first finds out whether it lives.
+/// A launcher elsewhere may live although its link has ended; the agent first finds out.
 constexpr std::chrono::milliseconds kLifelineLateAfter{5000};
 /// A guardian that wakes up so late was itself stopped, maybe with the whole host: the agent goes on as well.
 constexpr std::chrono::milliseconds kOversleptBy{1000};
@@ -50,7 +50,7 @@ ExitStatus status_from(int wait_status) {
 /// A process that the guardian forks.
 struct Forked {
   const char* name;
-  /// What nobody does while it is stopped, in a job without other nodes.
+  /// Says what waits while it is stopped, in a job without other nodes.
   const char* waits;
   std::chrono::milliseconds stopped_at_most;
   /// 0: there is none, or none any more.
@@ -270,7 +270,7 @@ class Guardian {
              true);
   }
 
-  /// What is no loss.
+  /// Tells the launcher something that is no loss.
   void say(const std::string& text) const {
     if (options_.notice) return options_.notice(text, false);
     write_line(kOnlySaid + text);

@@ -29,7 +29,8 @@ struct InputFeeder::State : std::enable_shared_from_this<State> {
   }
 
   void wrote(int number, bool failed) {
-    // Of a pipe that is gone: its bytes are lost with the worker that was to read them.
+    // A write to a pipe that is gone does not count: its bytes are lost with the worker that was to read
+    // them.
     if (number == generation) writing = false;
     if (closed || number != generation) return;
     if (failed) {

@@ -40,7 +40,8 @@ std::string temporary_directory() {
   return temporary != nullptr && *temporary == '/' ? temporary : "/tmp";
 }
 
-/// What a directory is called that the agent with this pid makes; it is made unique by more characters.
+/// The beginning of the name of a directory that the agent with this pid makes; more characters make it
+/// unique.
 std::string directory_prefix(pid_t agent) {
   return "muster_watchdog_" + std::to_string(agent) + "_";
 }

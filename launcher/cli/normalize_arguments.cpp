@@ -142,7 +142,7 @@ class Normalizer {
   std::span<const Flag> table_;
   const std::vector<std::string>& arguments_;
   std::size_t next_ = 0;
-  /// Where in result_.flags the value of each flag stands.
+  /// The place in result_.flags of each flag's value.
   std::map<std::string_view, std::size_t> lists_;
   NormalizedArguments result_;
 };

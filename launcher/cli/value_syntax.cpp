@@ -61,7 +61,7 @@ std::string without_quotes(const std::string& text) {
 constexpr auto kUsedKeys =
     std::to_array<std::string_view>({"join_timeout", "last_call_timeout", "timeout", "is_host"});
 
-/// Of the rendezvous backends c10d (PyTorch 2.15 and before), static, etcd-v2 and etcd.
+/// Keys of the rendezvous backends c10d (PyTorch 2.15 and before), static, etcd-v2 and etcd.
 constexpr auto kKeysWithoutEffect = std::to_array<std::string_view>(
     {"cas_backoff_max_seconds", "close_timeout", "heartbeat_timeout", "keep_alive_interval",
      "keep_alive_max_attempt", "read_timeout", "store_type", "use_libuv", "rank", "protocol", "ssl_cert",

@@ -78,7 +78,8 @@ void describe_root(Page& page, const ExitReport& report) {
   if (!root.stderr_log.empty()) page.line("stderr", for_terminal(root.stderr_log));
 }
 
-/// Who waited for whom, and what those did last who were waited for. Only programs that use the SDK have it.
+/// Says which rank waited for which, and what the ranks that were waited for did last. Only programs that use
+/// the SDK have this.
 void describe_calls(Page& page, const ExitReport& report) {
   std::size_t quoted = 0;
   for (const NodeReport& node : report.nodes) {
@@ -146,7 +147,7 @@ std::string on_host(const ExitReport& report, const NodeReport& node) {
   return report.nodes.size() > 1 ? node.host + ": " : "";
 }
 
-/// Of many only the first; the file of --report names all.
+/// Names the first leftovers of many; the file of --report names all.
 std::vector<std::string> leftover_lines(const ExitReport& report) {
   constexpr std::size_t kNamed = 5;
   constexpr const char* kWhat = "left running by a worker, ended by us";

@@ -30,7 +30,7 @@ constexpr auto kSecretWords =
     std::to_array<std::string_view>({"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL",
                                      "PRIVATE", "APIKEY", "API_KEY", "ACCESS_KEY", "AUTH"});
 
-/// What belongs to one process or one host although its name begins as others do.
+/// Variables of one process or one host, although their names begin as those of exported ones do.
 constexpr auto kOwn =
     std::to_array<std::string_view>({"MUSTER_STATUS", "TORCH_WORKER_SERVER_SOCKET", "CONDA_PROMPT_MODIFIER",
                                      "PYTHONINSPECT", "PYTHONSTARTUP"});

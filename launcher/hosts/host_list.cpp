@@ -30,7 +30,7 @@ bool is_user_character(char c) {
          c == '_' || c == '+' || c == '\\';
 }
 
-/// What stands before '@'; moves `span` behind it.
+/// Takes the user before '@' and moves `span` behind it.
 std::string take_user(const SourceLine& line, Span& span) {
   const std::size_t at = line.text.find('@', span.begin);
   if (at >= span.end) return "";
@@ -76,7 +76,7 @@ void refuse_bare_address(const SourceLine& line, Span span) {
                                    "]:8 (8 slots)");
 }
 
-/// What follows the host: nothing, ":NUMBER" or ":[PORT]:[SLOTS]".
+/// Reads what follows the host: nothing, ":NUMBER" or ":[PORT]:[SLOTS]".
 void read_numbers(const SourceLine& line, const std::vector<Span>& parts, Host& into) {
   if (parts.size() == 2) read_one_number(line, parts[0], parts[1], into);
   if (parts.size() != 3) return;

@@ -12,7 +12,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/// Where the comment of a line begins: '#', or "//" that no word goes into.
+/// The place where the comment of a line begins: '#', or "//" that no word goes into.
 std::size_t content_end(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '#') return i;

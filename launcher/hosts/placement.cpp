@@ -33,7 +33,7 @@ std::string list_slots(const std::vector<Host>& hosts, const std::vector<Load>& 
   return text;
 }
 
-/// What a host may run: its slots or, without them, --nproc-per-node.
+/// The number of workers that each host may run: its slots or, without them, --nproc-per-node.
 std::vector<Load> loads_of(const std::vector<Host>& hosts, const PlacementWishes& wishes) {
   std::vector<Load> loads;
   for (const Host& host : hosts) {
@@ -89,7 +89,8 @@ void place_total(const std::vector<Host>& hosts, const PlacementWishes& wishes, 
   if (wishes.per_node_given) throw error("ask for fewer workers, or raise " + wishes.per_node_given->source);
   if (!wishes.oversubscribe)
     throw error("ask for fewer workers, write more slots (HOST:SLOTS), or give --oversubscribe");
-  // What does not fit goes to all in turn, as far as max-slots lets it; --map-by node deals all of them so.
+  // Workers that do not fit go to all hosts in turn, as far as max-slots lets them; --map-by node deals all
+  // workers so.
   if (wishes.map_by == MapBy::node)
     for (Load& load : loads) load.workers = 0;
   const int unplaced = wishes.map_by == MapBy::node ? wishes.total : left;

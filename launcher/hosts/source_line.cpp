@@ -6,7 +6,7 @@
 namespace muster::launcher {
 namespace {
 
-/// Of the wrong text, before and after the place.
+/// Bytes of the wrong text that are quoted before and after the place.
 constexpr std::size_t kContext = 48;
 constexpr std::size_t kQuoteLength = 40;
 

@@ -36,7 +36,7 @@ const char* name_of(StartForm form) {
   return "";
 }
 
-/// Where workers run, also where no host was listed.
+/// The nodes of the job, also if no host was listed.
 std::vector<NodePlan> nodes_of(const JobSpec& spec) {
   if (!spec.nodes.empty() || spec.form == StartForm::peer) return spec.nodes;
   NodePlan here;

@@ -16,7 +16,7 @@ namespace {
 constexpr int kC10dPort = 29400;
 constexpr std::chrono::seconds kStaticTimeout{900};
 
-/// Where the nodes meet, and the flag that says so.
+/// The endpoint where the nodes meet, and the flag that says so.
 struct Meeting {
   std::string host;
   int port = 0;
@@ -129,7 +129,7 @@ void check_without_secret(const CliOptions& options, const Meeting& meeting) {
     throw UsageError(options.interface_name.given->quoted() + " and --insecure-no-secret are given" + advice);
 }
 
-/// What must not differ between the nodes.
+/// The flags that must not differ between the nodes.
 std::map<std::string, std::string> settings_of(const JobSpec& spec) {
   const auto& agent = spec.agent;
   std::string nodes = std::to_string(agent.min_nodes);

@@ -48,7 +48,7 @@ void check_backend(const Setting<std::string>& backend) {
   throw UsageError(quoted + " is not a rendezvous backend that muster knows; use c10d or static");
 }
 
-/// Where the store listens if nothing fixes the port: an address the user named, else loopback.
+/// Lets the store listen on a free port, at an address that the user has named, else on loopback.
 void place_on_free_port(const CliOptions& options, const System& system, agent::StoreSpec& store) {
   for (const auto* address : {&options.master_addr, &options.local_addr}) {
     if (!address->given) continue;

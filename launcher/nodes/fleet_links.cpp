@@ -164,7 +164,7 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
   advance();
 }
 
-/// What the coordinator waits for, once it has done so for a while.
+/// Tells people what the coordinator waits for, once it has done so for a while.
 void NodeFleet::State::say_status(const std::string& text) {
   const TimePoint now = Clock::now();
   if (!say_status_at) say_status_at = now + kSayWaitingAfter;
@@ -187,7 +187,7 @@ void NodeFleet::State::take_report(std::size_t index, agent::NodeReport report) 
 
 void NodeFleet::State::said(std::size_t index, const std::string& line) {
   const std::string text = without_our_beginning(line);
-  // What we say ourselves while all goes on is not why a node was lost.
+  // A line that muster itself prints there while all goes on does not say why a node was lost.
   if (!line.starts_with("muster: warning: ") && !line.starts_with("muster: info: ")) {
     nodes[index].said = shortened(text);
     nodes[index].said_at = Clock::now();
@@ -250,7 +250,7 @@ std::chrono::milliseconds NodeFleet::State::guardian_limit(std::size_t index) co
   return index == 0 && others ? limit + job.agent.shutdown_timeout + rendezvous::kDaemonAtMost : limit;
 }
 
-/// Who knows what it is: it is not waited for.
+/// The node broke the protocol: we stop talking to it and do not wait for its end.
 void NodeFleet::State::misbehaved(std::size_t index, const std::string& what) {
   Node& node = nodes[index];
   if (std::exchange(node.broken, true)) return;
@@ -272,7 +272,7 @@ void NodeFleet::State::process_ended(std::size_t index, const StartEnd& end, boo
   node.process_end = end;
   node.ended_at = Clock::now();
   if (node.link_over) return conclude(index);
-  // What it had written is still to be read.
+  // The link may still hold what the process had written before.
   node.gone_by = Clock::now() + kLinkLateAfter;
   advance();
 }

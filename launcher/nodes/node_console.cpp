@@ -51,7 +51,7 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
     const int copy = *wake_up ? ::fcntl(wake_up->fd(), F_DUPFD_CLOEXEC, 0) : -1;
     if (copy < 0) throw_errno("eventfd for the workers' output");
     wake_stream.assign(copy);
-    // Where both of ours are one, what a node says on both keeps its order.
+    // If our stdout and stderr are one, what a node prints on both keeps its order.
     const bool one = agent::same_file(streams.out, streams.err);
     out = make_console(executor, streams.out, one ? "stdout and stderr" : "stdout", streams.raw);
     if (!one) err = make_console(executor, streams.err, "stderr", streams.raw);

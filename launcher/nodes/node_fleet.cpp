@@ -97,7 +97,8 @@ void NodeFleet::State::start_node(std::size_t index) {
 
 void NodeFleet::State::pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of) {
   board.copying(index, bytes, of);
-  // Unless it is late already; a deadline that moves away needs no other timer.
+  // A node that is late already gets no new deadline. The timer need not be set again: it comes too early,
+  // which does no harm.
   if (nodes[index].greet_by) nodes[index].greet_by = Clock::now() + kCopyLateAfter;
 }
 
@@ -179,7 +180,7 @@ void NodeFleet::State::give_up_late(TimePoint now) {
 void NodeFleet::State::say_waiting(TimePoint now) {
   if (now < say_waiting_at) return;
   say_waiting_at = now + kSayWaitingEvery;
-  // Whoever has no orders yet takes us for dead after 30 s of silence.
+  // A node that has no orders yet takes us for dead after 30 s of silence.
   LinkMessage alive;
   alive.kind = LinkMessage::Kind::status;
   for (const Node& node : nodes)

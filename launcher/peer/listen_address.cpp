@@ -12,7 +12,7 @@ namespace muster::launcher {
 namespace {
 
 constexpr int kAnyPort = 0;
-/// Of a network that is reserved for documents (RFC 5737): where it would be sent is the default route.
+/// An address of a network that is reserved for documents (RFC 5737): the way to it is the default route.
 constexpr const char* kFarAway = "192.0.2.1";
 
 bool is_loopback(const std::string& address) {

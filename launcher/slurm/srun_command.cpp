@@ -62,8 +62,8 @@ constexpr auto kOptionPrefixes = std::to_array<std::string_view>({
     "SLURM_NTASKS_PER_",
 });
 
-/// What srun, slurmstepd or slurmd say, and what it means; "%n" is the node. Texts of Slurm 20 to 24. The
-/// first that occurs counts.
+/// A text of srun, slurmstepd or slurmd (Slurm 20 to 24), and what it means; "%n" is the node. The first one
+/// that occurs counts.
 struct Known {
   std::string_view words;
   std::string_view cause;

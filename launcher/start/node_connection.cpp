@@ -27,7 +27,7 @@ namespace asio = boost::asio;
 using Descriptor = asio::posix::stream_descriptor;
 using Error = boost::system::error_code;
 
-/// Of what is said before the greeting: the beginning says more than the end.
+/// Bytes that are kept of what is said before the greeting: the beginning says more than the end.
 constexpr std::size_t kErrorBytesMax = std::size_t{16} << 10;
 constexpr std::size_t kLineBytesMax = std::size_t{4} << 10;
 /// Somebody (a shared connection in the background) may hold stderr open after the process's end.

@@ -21,10 +21,11 @@
 namespace muster::launcher {
 namespace {
 
-/// For many workers' output to be on its way while the launcher does something else.
+/// Size of the pipes, so that many workers' output can be on its way while the launcher does something else.
 constexpr int kPipeBytes = 256 << 10;
 
-/// Where the child says why it could not become the client; closed by the kernel when it could.
+/// The descriptor on which the child says why it could not become the client; the kernel closes it when it
+/// could.
 constexpr int kErrorStream = 3;
 
 /// Everything that the child needs, made before it exists: it shares our memory until it has become another
@@ -107,7 +108,7 @@ void move_above_streams(UniqueFd& fd) {
   if (moved >= 0) fd.reset(moved);
 }
 
-/// What the child wrote before it ended; 0 when it became the client.
+/// Reads the error number that the child wrote before it ended; 0 when it became the client.
 int read_error(Pipe& said) {
   said.write.reset();
   int error = 0;

@@ -279,7 +279,7 @@ void SessionLink::on_raw(std::string_view body) {
   const RawFrame frame = decode_raw_body(body);
   count_received(body.size() + kFrameHeaderBytes);
   if (handlers_.heard) handlers_.heard();
-  // What was under way when this side closed the channel comes to nobody.
+  // Bytes that were under way when this side closed the channel find no channel here.
   if (const auto line = find(frame.channel)) line->on_data(frame.payload);
 }
 

@@ -164,7 +164,7 @@ Status Round::status(Previous previous, const Remark& remark) const {
   if (previous == Previous::running) {
     status.text = "the job runs with all the nodes it can have; waiting for room";
   } else if (lacking > 0) {
-    // Where exactly the lacking ones are known by name, their number says nothing more.
+    // If all nodes that lack are known by name, their number says nothing more.
     const bool all_named = expected_.size() == static_cast<std::size_t>(lacking);
     status.text += "waiting for ";
     if (!all_named) status.text += std::to_string(lacking) + " more";

@@ -16,7 +16,7 @@ namespace muster::rendezvous {
 namespace {
 
 constexpr const char* kLibrary = "libmunge.so.2";
-/// Of munge's public header.
+/// Constants of munge's public header.
 constexpr int kSuccess = 0;
 constexpr int kUidRestriction = 9;
 constexpr int kCipher = 0;

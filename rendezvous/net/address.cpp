@@ -139,8 +139,8 @@ bool Cidr::contains(const SocketAddress& address) const {
 
 namespace {
 
-/// Of this thread's resolver, whose files are read for it: a name server that does not answer would hold us
-/// for 10 s otherwise.
+/// Gives this thread's resolver one try of 2 s: a name server that does not answer would hold us for 10 s
+/// otherwise. Reads the resolver's files.
 void bound_resolver() {
   if (std::getenv("RES_OPTIONS") != nullptr || ::res_init() != 0) return;
   _res.retrans = 2;

@@ -35,7 +35,7 @@ bool is_link_local(const SocketAddress& address) {
   return byte(0) == 0xfe && (byte(1) & 0xc0U) == 0x80;
 }
 
-/// Those that are up and have an address that other hosts can use, or loopback.
+/// All interfaces that are up and have an address that other hosts can use, or loopback.
 std::vector<Interface> interfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0)

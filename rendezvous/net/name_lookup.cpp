@@ -23,8 +23,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// What the thread leaves for the one who asked. It knows no event loop: that may be gone before the resolver
-/// answers.
+/// The answer that the thread leaves for the one who asked. The thread knows no event loop: that may be gone
+/// before the resolver answers.
 struct LookUp {
   WakeUp done;
   std::mutex mutex;

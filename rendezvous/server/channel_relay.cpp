@@ -32,7 +32,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
  private:
   struct Side {
     std::shared_ptr<Channel> channel;
-    /// For it, not sent yet: at most its sender's credit.
+    /// Bytes for this side that are not sent yet: at most the credit of their sender.
     std::string waiting;
   };
 

@@ -151,8 +151,8 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
   void on_vouched(const std::shared_ptr<Visitor>& visitor, bool allowed, const std::string& reason);
   void say(const std::string& line);
 
-  /// What fails for one connection, for want of memory or of what the kernel gives, ends that connection
-  /// alone. Returns whether nothing did.
+  /// Does `work` for one connection. A failure, for want of memory or of what the kernel gives, ends that
+  /// connection alone. Returns whether there was none.
   template <typename Work>
   bool serve(const SocketAddress& peer, const Work& work) noexcept {
     try {
@@ -179,7 +179,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
 
   asio::any_io_executor executor_;
   asio::any_io_executor main_;
-  /// Whoever runs that event loop waits for what comes from here.
+  /// Keeps the event loop of main_ running as long as something may come from here.
   asio::executor_work_guard<asio::any_io_executor> expected_;
   SocketAddress address_;
   asio::posix::stream_descriptor listener_;
@@ -425,7 +425,8 @@ ControlPort::ControlPort(asio::any_io_executor executor, UniqueFd listener, Secr
 
 ControlPort::~ControlPort() {
   close();
-  // What has not run yet is destroyed with the thread's event loop, and may be the last to hold it.
+  // Handlers that have not run yet are destroyed with the thread's event loop, and may be the last to hold
+  // the Impl.
   impl_.reset();
 }
 

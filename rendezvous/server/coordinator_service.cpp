@@ -126,7 +126,7 @@ void CoordinatorService::on_first_message(const std::shared_ptr<Newcomer>& newco
   on_message(id, *message);
 }
 
-/// What a key says of its owner is true; what a hello says must be the same.
+/// A key says truly who its owner is; the hello must say the same.
 bool CoordinatorService::fits(const Newcomer& newcomer, const Hello& hello) const {
   const std::optional<PeerIdentity>& identity = newcomer.place().identity;
   if (!identity) return true;
@@ -165,7 +165,7 @@ void CoordinatorService::on_message(SessionId session, const Message& message) {
   perform(std::move(effects));
 }
 
-/// What is not the coordinator's business is a sign of life all the same.
+/// A frame that is not the coordinator's business is a sign of life all the same.
 void CoordinatorService::on_heard(SessionId session) {
   perform(coordinator_.on_message(session, Ack{}, steady_now()));
 }
@@ -264,7 +264,7 @@ void CoordinatorService::vouch(const SocketAddress& peer, const SocketAddress& l
   std::vector<SessionId> asked;
   find_running(by_address_, address, kNoLimit, asked);
   if (here) find_running(by_address_, "", kNoLimit, asked);
-  // What an agent only says it has counts where none has dialled from.
+  // An address that an agent only claims to have counts only if no agent has dialled from it.
   if (asked.empty()) find_running(by_further_address_, address, kMaxAsked, asked);
   if (asked.empty())
     return done(false, "no agent of this job whose workers run is connected from " + peer.host());

@@ -20,9 +20,9 @@ namespace asio = boost::asio;
 /// keys.
 constexpr std::string_view kTorchrunKey = "torch.rendezvous.";
 
-/// Of VALIDATE and of PING: the operation and a number.
+/// Bytes of VALIDATE and of PING: the operation and a number.
 constexpr std::size_t kShortRequest = 1 + sizeof(std::uint32_t);
-/// What comes before a request's key: the operation and the key's length.
+/// Bytes before a request's key: the operation and the key's length.
 constexpr std::size_t kBeforeKey = 1 + sizeof(std::uint64_t);
 /// All that is ever read.
 constexpr std::size_t kMaxBytes = 2 * kShortRequest + kBeforeKey + 1 + kTorchrunKey.size();

@@ -47,7 +47,7 @@ CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   }
   coordinator.nonce = random_nonce();
   coordinator.expected_nodes = options.network->expected_nodes;
-  // Where nodes are started by name, nobody else has a key.
+  // If nodes are started by name, nobody else has a key.
   coordinator.round.only_expected = !coordinator.expected_nodes.empty();
   return coordinator;
 }
@@ -171,7 +171,7 @@ class Daemon {
     if (!port_) return a_session_ended_;
     // This host's agent may leave first: its workers have finished, others still work.
     if (service_.has_local() || (service_.remote_nodes() > 0 && !service_.job_over())) return false;
-    // The launcher has been told already, and needs us for the sake of nodes only.
+    // Without remote nodes nobody needs the daemon any more: the launcher has heard the verdict.
     if (service_.remote_nodes() == 0) return true;
     const auto now = std::chrono::steady_clock::now();
     if (linger_until_ == TimePoint::max()) linger_until_ = now + kDaemonLingers;

@@ -97,17 +97,17 @@ SslContext new_client_context() {
 
 // OpenSSL's own socket BIO writes with write(), which raises SIGPIPE in whoever links this.
 
-/// Of a server that does not speak TLS.
+/// Most bytes that are quoted of a server without TLS.
 constexpr std::size_t kQuotedBytes = 60;
 
-/// What a BIO works on.
+/// The socket that a BIO works on.
 struct SocketEnd {
   int fd = -1;
-  /// Of a client whose first message is to be looked at: how many of its first bytes are known.
+  /// On a server, which looks at the client's first message: `known` bytes of its beginning are in `head`.
   bool is_server = false;
   std::size_t known = 0;
   std::array<unsigned char, 9> head{};
-  /// Of a server: how it begins.
+  /// On a client: the beginning of what the server said.
   std::string said{};
 
   /// Whether the first bytes announce a message longer than a stranger may have: OpenSSL would take 128 KiB

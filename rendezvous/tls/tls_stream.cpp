@@ -95,7 +95,7 @@ CoordinatorError no_answer(const std::string& where, TlsSocket::Outcome outcome,
   return {Errc::lost, "the coordinator at " + where + " broke off the TLS handshake: " + why};
 }
 
-/// What was at the other end of a connection that came to nothing.
+/// The other end of a connection that came to nothing.
 enum class Trouble { other, no_answer, stranger };
 
 [[noreturn]] void throw_as(Trouble trouble, const CoordinatorError& error) {
@@ -141,7 +141,7 @@ asio::awaitable<std::unique_ptr<ByteStream>> connect_tls(asio::any_io_executor e
       last = error;
       trouble = Trouble::other;
     }
-    // Whoever said no with a reason is the one meant.
+    // A server that says no with a reason is the one that was meant.
     if (last->code() == Errc::mend) break;
   }
   if (!last) last.emplace(Errc::environment, "host '" + where.host + "' has no address");

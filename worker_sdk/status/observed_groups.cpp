@@ -63,7 +63,7 @@ class WatchedBackend : public Backend {
   std::unique_ptr<Backend> inner_;
 };
 
-/// While it lives, who watches peers can end the making.
+/// Lets the thread that watches peers end the making of a group, as long as this lives.
 class Joining {
  public:
   Joining(LiveGroups& live, const GroupPlan& plan) : live_(live), plan_(plan) { live_.add_joining(plan_); }

@@ -81,7 +81,8 @@ WorkerStreams OutputRoom::open(int round, int local_rank, int rank) {
                                          PrefixFields{names_.role, names_.host, local_rank, rank});
   Worker worker;
   if (!out.inherit) worker.out = open_stream(kStreamOut, out, prefix, result.stdout_log, worker.child_out);
-  // Where ours are one, so are the worker's: what it says on both then keeps its order, as without us.
+  // If our stdout and stderr are one, so are the worker's: what it prints on both then keeps its order, as
+  // without us.
   const bool share = !out.inherit && out.plain && err.plain && one_console();
   if (!err.inherit && !share)
     worker.err = open_stream(kStreamErr, err, prefix, result.stderr_log, worker.child_err);

@@ -97,7 +97,7 @@ bool NodeBoard::complete() const {
 
 void NodeBoard::fail(std::size_t index, HostFailure failure) {
   nodes_[index].state = State::over;
-  // What we cut ourselves has not failed.
+  // A node that we have cut off ourselves has not failed.
   if (nodes_[index].cut) return;
   nodes_[index].failed = true;
   failure.node = nodes_[index].name;

@@ -23,7 +23,8 @@ std::string quoted(std::string_view path) {
   return '"' + std::string(path) + '"';
 }
 
-/// What the shell itself says of a signal ("Killed") would be taken for words of the agent.
+/// The shell's own stderr goes to /dev/null: its word about a signal ("Killed") would be taken for one of the
+/// agent.
 std::string run_script(const RemoteProgram& program) {
   if (!program.shell_stays) return "exec \"$m\" agent";
   return "exec 3>&2 2>/dev/null; (exec \"$m\" agent 2>&3 3>&-); exit $?";

@@ -10,8 +10,8 @@ namespace muster::launcher {
 struct StartEnd {
   /// We gave up waiting for the agent's greeting; the client was killed for it.
   bool timed_out = false;
-  /// How the client ended; `signal` != 0: by this signal. Where the process is a guardian of this host, both
-  /// are as a shell would tell them.
+  /// How the client ended; `signal` != 0: by this signal. Where the process is a guardian of this host, a
+  /// signal has become an exit code, as in a shell (128 + signal).
   int exit_code = 0;
   int signal = 0;
   /// What came on stderr, client and host mixed; and on stdout before a greeting.

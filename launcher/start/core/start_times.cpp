@@ -10,11 +10,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Of the login timeout, to end the others and say what failed.
+/// Part of the login timeout that is kept to end the other starts and say what failed.
 constexpr milliseconds kForTheEnd{1000};
-/// For each other login that may be under way: this host has work with all of them.
+/// More time for each other login that may be under way: this host has work with all of them.
 constexpr milliseconds kForEachOther{250};
-/// Of the login timeout, for all that comes after the connection.
+/// Part of the login timeout that is kept for all that comes after the connection.
 constexpr std::chrono::seconds kForTheLogin{2};
 
 }  // namespace
