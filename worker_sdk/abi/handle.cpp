@@ -49,8 +49,8 @@ class ShellPool {
   std::deque<Shell*> free_;
 };
 
-/// Of the process and never destroyed: handles may be used until the last moment of a program. It holds
-/// nothing of any world.
+/// The one pool of the process. It is never destroyed, since handles may be used until the last moment of a
+/// program, and holds nothing of any world.
 ShellPool& shells() {
   static ShellPool* const pool = new ShellPool();
   return *pool;

@@ -32,7 +32,8 @@ struct WorldNode : Node {
   std::mutex mutex;                   ///< of the two below, made when they are first asked for
   Node* group = nullptr;
   Node* store = nullptr;
-  /// Of its own: `mutex` may be held while the store is reached, and an abort waits for nothing.
+  /// An abort has a mutex of its own, because it waits for nothing and `mutex` may be held while the store is
+  /// reached.
   std::mutex abort_mutex;
   std::string abort_reason;
 

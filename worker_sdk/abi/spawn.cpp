@@ -26,7 +26,7 @@ SpawnOptions spawn_options(const muster_spawn_options& given) {
 
 /// In the rank. What is thrown here is the text that the parent gets.
 int run_rank(muster_spawn_fn fn, void* user, int rank, int size) {
-  // What this thread failed with in the parent is not why the rank fails.
+  // A failure of this thread in the parent is not why the rank fails.
   spawn_reason().clear();
   forget_failure();
   const int code = fn(rank, size, user);

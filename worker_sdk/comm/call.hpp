@@ -59,7 +59,7 @@ struct Call {
   std::uint64_t signature = 0;
   /// The root, or the other rank of a send or receive.
   std::int32_t root = 0;
-  /// Of a send or receive.
+  /// The tag of a send or receive.
   std::int32_t tag = 0;
   Collective collective = Collective::barrier;
   DataType type = DataType::u8;

@@ -29,7 +29,8 @@ Operation in_place(Collective collective, void* data, std::size_t count, DataTyp
                   "', which moves memory of the host; give no stream, or ask for nccl (MUSTER_BACKEND=nccl)");
 }
 
-/// What ends a call: also where nobody foresaw it, the other ranks must not wait for this one.
+/// The error that ends a call. It also exists where nobody foresaw it, since the other ranks must not wait
+/// for this one.
 Error as_error(const std::exception& thrown, const Call& call, const ProcessGroup& group) {
   if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr;
@@ -52,7 +53,8 @@ ProcessGroup::~ProcessGroup() {
   queue_.reset();
 }
 
-/// What does not matter to a call must not differ between ranks.
+/// Checks and numbers the calls of a batch. A field that does not matter to a call gets one value, so that it
+/// does not differ between ranks.
 void ProcessGroup::number(std::span<Operation> batch) {
   for (Operation& operation : batch) {
     Call& call = operation.call;

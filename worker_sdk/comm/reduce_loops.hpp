@@ -101,7 +101,7 @@ struct Plain {
   }
 };
 
-/// Of Half or BFloat16, where an instruction set has nothing better; of float, to match.
+/// Loads and stores Half or BFloat16 where an instruction set has nothing better, and float in the same way.
 template <typename T>
 struct OneByOne {
   using Stored = T;

@@ -9,13 +9,13 @@
 
 namespace muster {
 
-/// Who told a process its rank.
+/// The launcher that told a process its rank.
 enum class Launcher { bare, muster, torchrun, mpirun, slurm, explicit_ranks };
 
 /// "mpirun", for messages.
 std::string name_of(Launcher launcher);
 
-/// What could be found. -1: the launcher does not say.
+/// The place of a process, as far as it could be found. -1: the launcher does not say.
 struct Place {
   Launcher launcher = Launcher::bare;
   int rank = 0;

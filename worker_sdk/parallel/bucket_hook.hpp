@@ -15,7 +15,7 @@ namespace muster {
 
 /// One parameter of a bucket.
 struct BucketParameter {
-  /// Of the model, and its first element within the bucket.
+  /// The parameter's number in the model, and its first element within the bucket.
   std::size_t index = 0;
   std::size_t offset = 0;
   const ParameterSpec* spec = nullptr;
@@ -26,13 +26,13 @@ struct BucketView {
   /// 0 .. buckets - 1, in the order in which they are reduced.
   std::size_t index = 0;
   std::size_t buckets = 0;
-  /// Of its first float in the arena, and how many it has.
+  /// The place of its first float in the arena, and the number of its floats.
   std::size_t offset = 0;
   std::size_t elements = 0;
   /// This rank's sums over its samples; the hook leaves the sums over all ranks there. Null in prepare().
   float* gradients = nullptr;
   std::span<const BucketParameter> parameters;
-  /// Of all ranks in this step. Positive. 0 in prepare().
+  /// Samples of all ranks in this step. Positive. 0 in prepare().
   std::int64_t samples = 0;
 };
 

@@ -21,7 +21,7 @@ struct Bucket {
 struct BucketLayout {
   /// In the order in which they are reduced: the model's last parameters first.
   std::vector<Bucket> buckets;
-  /// For each parameter its first element and its bucket.
+  /// The first element and the bucket of each parameter.
   std::vector<std::size_t> offsets;
   std::vector<std::size_t> bucket_of;
   /// Floats of parameters and gaps.

@@ -111,7 +111,7 @@ void BucketPipeline::run() {
   }
 }
 
-/// Whoever calls it has the next bucket to itself.
+/// Works on the next bucket, which the caller has to itself.
 void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
   MUSTER_ASSERT(!busy_ && done_ < launched_, "one thread at a time reduces the next bucket that is ready");
   const std::size_t bucket = done_;

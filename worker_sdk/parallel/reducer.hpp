@@ -129,7 +129,7 @@ class Reducer {
   /// Whether a step has failed on this rank, so that the group is dead and no step follows.
   bool has_failed() const;
 
-  /// Of the last step.
+  /// Times of the last step.
   const StepTiming& timing() const;
 
  private:

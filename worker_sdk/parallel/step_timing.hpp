@@ -29,7 +29,7 @@ struct StepTiming {
     return sum;
   }
 
-  /// Of the optimizer, as far as it ran per bucket.
+  /// Time of the optimizer, as far as it ran per bucket.
   std::chrono::nanoseconds optimizer() const {
     std::chrono::nanoseconds sum{};
     for (const BucketTiming& bucket : buckets) sum += bucket.stepped - bucket.reduced;

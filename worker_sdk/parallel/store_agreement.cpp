@@ -66,7 +66,7 @@ std::string difference_over_store(const ProcessGroup& group, StoreClient& store,
           topic.difference(description, store.get(text_key(differing), limit), static_cast<int>(differing));
     store.set(verdict_key, verdict);
   } else {
-    // Who differs says how before it says that it does.
+    // A rank that differs writes its description before it writes that it differs.
     if (store.get(keys[0], limit) != mine)
       store.set(text_key(static_cast<std::size_t>(group.rank())), description);
     store.set(own_key, mine);

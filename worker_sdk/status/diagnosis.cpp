@@ -51,7 +51,7 @@ Wait wait_of(const GroupStatus& group) {
   return wait;
 }
 
-/// Those who cannot be named are counted.
+/// Counts the ranks that cannot be named.
 void count_unseen(Wait& wait, int size) {
   wait.unseen = std::max(0, size - static_cast<int>(wait.waiting.size() + wait.missing.size()));
 }

@@ -19,7 +19,7 @@ struct RankView {
   int rank = 0;
   /// Ranks of the world.
   int world_size = 1;
-  /// Of the process that the file names, or of the worker while nobody has taken the file.
+  /// The process that the file names, or the worker while nobody has taken the file.
   std::int32_t pid = 0;
   ProcessState process = ProcessState::unknown;
   /// Phase unclaimed: the program has not started its world, or does not use the SDK.
@@ -32,15 +32,15 @@ struct Wait {
   std::string group;
   bool joining = false;
   Call call;
-  /// In it, or failed in it.
+  /// Ranks that are in the call, or failed in it.
   std::vector<int> waiting;
-  /// Should be in it and are not.
+  /// Ranks that should be in the call and are not.
   std::vector<int> missing;
   /// How many more should be in it, that this observer cannot see (other hosts), or not name.
   int unseen = 0;
   /// One entry for each way in which it was called, most often one: its ranks and what they called.
   std::vector<std::pair<std::vector<int>, Call>> versions;
-  /// The one that is in it longest; not counted on after it failed.
+  /// How long the first rank has been in it; not counted on after it failed.
   std::chrono::nanoseconds longest{0};
   /// The shortest wish of those who wait; 0: nobody wants a report.
   std::chrono::milliseconds report_after{0};
@@ -60,8 +60,8 @@ std::string describe(const Wait& wait, const std::vector<RankView>& ranks, std::
 /// What one rank does: "in all_reduce #12 (4.0 kB) of group 'world' since 4.2 s".
 std::string activity(const RankView& rank, std::uint64_t now_ns);
 
-/// Who of these dead ranks is to be named for the end of this group: the first that did not itself end
-/// because it had lost another rank; null when there are none.
+/// The one of these dead ranks that is to be named for the end of this group: the first that did not itself
+/// end because it had lost another rank; null when there is none.
 const RankView* find_culprit(const std::vector<const RankView*>& dead, std::uint64_t name_hash);
 
 /// Whether the last thing that it did in this group was to lose another rank.

@@ -168,7 +168,8 @@ void PeerSlots::look() {
     const auto mine = std::find(wait.waiting.begin(), wait.waiting.end(), options_.rank);
     if (mine == wait.waiting.end()) continue;
     const Key key(wait.name_hash, wait.joining, wait.call.sequence);
-    // What a rank did last, it did before it died, and the others may need a moment to see it: twice.
+    // A rank did its last step before it died, and the others may need a moment to see it. So the wait is
+    // looked at twice.
     if (somebody_died_ && suspected_.contains(key)) end_if_lost(wait, ranks, now);
     suspected.insert(key);
     if (wait.longest >= options_.report_after && options_.report_after.count() > 0) report(wait, ranks, now);
@@ -184,7 +185,7 @@ void PeerSlots::say_who_died(const std::vector<RankView>& ranks, std::uint64_t n
   });
   if (!speaks) return;
   for (const RankView& view : ranks) {
-    // Who has ended its world has done nothing wrong.
+    // A rank that has ended its world has done nothing wrong.
     if (std::find(died.begin(), died.end(), view.rank) == died.end() ||
         view.status.phase != ProcessPhase::active)
       continue;

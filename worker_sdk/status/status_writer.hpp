@@ -22,14 +22,15 @@ std::uint64_t monotonic_ns();
 /// FNV-1a; never 0.
 std::uint64_t hash_of(std::string_view name);
 
-/// Who writes.
+/// The rank that writes.
 struct Writer {
   int rank = 0;
   int size = 1;
   int round = 0;
 };
 
-/// For whom a file was made; who takes it must agree. The maker calls it before anyone else sees the file.
+/// Says for which rank a file was made; the one that takes it must be the same. The maker calls this before
+/// anyone else sees the file.
 void reserve(Page& page, const Writer& writer);
 
 class StatusWriter;

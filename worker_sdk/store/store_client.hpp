@@ -81,7 +81,7 @@ class StoreClient {
   /// Numeric address of this host on the way to the store; "" when unknown.
   virtual std::string local_address() const { return ""; }
 
-  /// For later calls and clones, as StoreOptions::timeout.
+  /// Sets the timeout of later calls and clones, as StoreOptions::timeout.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
 
   /// Whether the store owes an answer since a wait ended: then it is overloaded, stopped or unreachable, and
@@ -96,9 +96,9 @@ class StoreClient {
 };
 
 struct StoreOptions {
-  /// For connecting and for each wait. Default: 5 minutes, as PyTorch.
+  /// Longest time for connecting and for each wait. Default: 5 minutes, as PyTorch.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  /// For connecting alone. Default: `timeout`.
+  /// Longest time for connecting alone. Default: `timeout`.
   std::optional<std::chrono::milliseconds> connect_timeout = std::nullopt;
   /// First delay between attempts to connect. Default: 0.5 s, as PyTorch; less where the server is a rank
   /// that starts at the same time.

@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-/// Of one text; a host has a few addresses.
+/// Bytes of one text; a host has a few addresses.
 constexpr std::size_t kMessageBytes = 2048;
 constexpr std::size_t kMostAddresses = 16;
 

@@ -176,7 +176,7 @@ void require_all_present(StoreClient& store, const Roll& roll, int rank, const s
     const ProcessIdentity& member = roll.members[static_cast<std::size_t>(other)];
     const bool has_left = some_left && store.check({roll.prefix + "left/" + std::to_string(other)});
     if (!has_left && !has_died_near(member, roll.members[static_cast<std::size_t>(rank)])) continue;
-    // Who finds it leaves, too: the first that is told is the cause.
+    // A rank that finds this leaves, too, so the first loss that is written down is the cause.
     throw Error(ErrorCode::peer_lost,
                 store.compare_set(roll.prefix + "lost", "",
                                   rank_text(other) + " (" + member.describe() + ") has " +

@@ -15,10 +15,10 @@ namespace muster {
 struct RollCallOptions {
   int rank = 0;
   int size = 1;
-  /// Before all keys, the same on all ranks: job and round.
+  /// Stands before all keys, the same on all ranks: job and round.
   std::string prefix;
   std::chrono::steady_clock::time_point deadline;
-  /// For messages.
+  /// The time that all ranks had, for messages.
   std::chrono::milliseconds limit{0};
   std::string run_id = "none";
 };

@@ -13,7 +13,7 @@
 namespace muster {
 
 struct SpawnOptions {
-  /// For all ranks to end. Default: none; the ranks' own calls have deadlines.
+  /// Longest time until all ranks have ended. Default: none; the ranks' own calls have deadlines.
   std::optional<std::chrono::milliseconds> deadline;
   /// After a failure, between SIGTERM and SIGKILL for the other ranks. Default: 5 seconds.
   std::chrono::milliseconds grace = std::chrono::seconds(5);

@@ -31,9 +31,9 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Of an exception's text that a rank sends.
+/// Most bytes of an exception's text that a rank sends.
 constexpr std::size_t kLongestText = 32768;
-/// For processes that were killed to be gone; only one stuck in the kernel takes longer.
+/// Longest time until killed processes are gone; only one stuck in the kernel takes longer.
 constexpr std::chrono::seconds kSweepLimit{10};
 
 void write_all(int fd, std::string_view bytes) {
@@ -56,8 +56,8 @@ struct Rank {
   bool is_running() const { return static_cast<bool>(process); }
 };
 
-/// For the rank that made another one fail to end, too. Where it has ended already, or nothing is left to
-/// wait for, it costs nothing.
+/// Time for the end of a rank that made another one fail. It costs nothing if that rank has ended already, or
+/// nothing is left to wait for.
 constexpr milliseconds kBetterCause{1000};
 
 /// How likely a failure is the cause of the others: the end of one rank makes the others fail, too.
@@ -177,7 +177,7 @@ class Keeper {
         {"MUSTER_NODE_RANK", "0"},   {"MUSTER_NODES", "1"},
         {"MUSTER_STORE", store},     {"MUSTER_RUN_ID", "spawn-" + std::to_string(keeper)}};
     for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
-    // Of the caller's own world, if it is a worker of a job itself.
+    // Variables of the caller's own world, if the caller is a worker of a job itself.
     for (const char* name : {"MUSTER_INIT_URL", "MUSTER_RESTART_COUNT", "MUSTER_STATUS"}) ::unsetenv(name);
   }
 

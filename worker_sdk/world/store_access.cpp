@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Whose store it is: job, round and process. Set by the rank that serves it.
+/// Names the job, round and process that the store belongs to. The rank that serves it sets the key.
 constexpr const char* kOwnerKey = "muster/owner";
 /// A rank that starts together with rank 0 asks often at first.
 constexpr milliseconds kFirstDelay{10};
@@ -64,7 +64,7 @@ bool serves_store(StoreClient& store, const ProcessIdentity& process) {
   return store.check({kOwnerKey}) && store.get(kOwnerKey).ends_with(" " + process.to_text());
 }
 
-/// Of this host, the one that the launcher knows first.
+/// The addresses of this host, first the one that the launcher knows.
 std::vector<std::string> own_addresses(const StoreRequest& request) {
   std::vector<std::string> addresses = host_addresses(request.interface_name);
   if (request.local_address.empty()) return addresses;

@@ -23,7 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// What the launcher did not say follows from where the ranks are.
+/// Fills in what the launcher did not say: it follows from where the ranks are.
 void place_on_hosts(WorldInfo& info, const Place& place, const std::vector<ProcessIdentity>& members) {
   std::map<std::string, int> node_of;  // by the host's first rank
   std::vector<int> sizes;

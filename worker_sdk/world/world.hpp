@@ -29,8 +29,8 @@ struct WorldOptions {
   bool host_memory = false;
   /// Device for nccl; -1: the local rank.
   int device = -1;
-  /// For all ranks to come together, then for them to agree on the backend, and to make the group. Default: 5
-  /// minutes.
+  /// Longest time for all ranks to come together, then for them to agree on the backend, and to make the
+  /// group. Default: 5 minutes.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
   /// Longest time that the rank which serves the store waits for the others at the end. Default: 2 seconds.
   std::chrono::milliseconds leave_timeout = std::chrono::seconds(2);

@@ -10,7 +10,7 @@
 namespace muster::shm {
 namespace {
 
-/// For threads, which share this object.
+/// A factory for ranks that are threads, which share it.
 class ThreadFactory : public GroupFactory {
  public:
   std::unique_ptr<Backend> make(const GroupPlan& plan) override {

@@ -62,7 +62,7 @@ class Messages {
              active.operation == nullptr;
     }
 
-    /// Unless it is done: what it waits for first.
+    /// The operation that it waits for first; null if it is done.
     const Operation* waiting() const;
   };
 

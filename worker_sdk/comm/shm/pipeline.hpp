@@ -34,7 +34,7 @@ void ShmBackend::pipeline(std::size_t turns, Fill fill, Drain drain) {
   }
 }
 
-/// Of each chunk for each rank, where a chunk holds data for all of them: cut at cache lines.
+/// Bytes of a chunk for each rank, where a chunk holds data for all ranks: cut at cache lines.
 inline std::size_t ShmBackend::piece_bytes() const {
   return kChunkBytes / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
 }

@@ -24,7 +24,7 @@ class Regions {
   /// Places::kPrivate where [data, data + bytes) is not all in this rank's part of one region.
   std::int64_t place_of(const void* data, std::size_t bytes) const;
 
-  /// Of a place that `peer` said: null when there is no such one.
+  /// The address of a place that `peer` has named; null when there is no such place.
   std::byte* address_of(int peer, std::int64_t place) const;
 
   /// More bytes than one region can have.

@@ -11,7 +11,7 @@
 
 namespace muster::shm {
 
-/// Who the ranks of a group are, what became of them, and how to say it. One thread at a time.
+/// Knows the ranks of a group and what became of them, and how to say it. One thread at a time.
 class Roster {
  public:
   Roster(Layout layout, const GroupPlan& plan);

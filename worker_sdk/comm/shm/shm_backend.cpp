@@ -175,7 +175,7 @@ bool ShmBackend::all_in_shared() const {
   return true;
 }
 
-/// Of reduce, only the root's is looked at.
+/// Whether all outputs lie in shared memory; of a reduce only the root's counts.
 bool ShmBackend::all_out_shared() const {
   const Call call = shm::call_of(line_of(rank_).print, sequence_);
   for (int peer = 0; peer < size_; ++peer)

@@ -138,7 +138,7 @@ class FailureRecord {
   char text_[2036] = {};
 };
 
-/// Who a rank is, written once when it joins.
+/// The identity of a rank, written once when it joins.
 class Identity {
  public:
   void set(std::int32_t pid, std::uint64_t start_time, std::uint64_t pid_namespace) {

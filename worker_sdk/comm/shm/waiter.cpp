@@ -277,7 +277,7 @@ void Waiter::fail(ErrorCode code, const std::string& text) {
   throw Error(code, text);
 }
 
-/// Those that sleep on one word of `peer`.
+/// Wakes the ranks that sleep on one word of `peer`.
 void Waiter::wake(int peer, std::uint64_t turn) const {
   futex(layout_.line(peer, turn).progress.word(), FUTEX_WAKE, INT_MAX, nullptr);
 }

@@ -66,7 +66,7 @@ struct BucketOptions {
   std::int32_t deterministic_micro_batches = 0;
 };
 
-/// Of the last step; muster_step_info.
+/// Figures of the last step; see muster_step_info.
 struct StepInfo {
   std::array<float, 8> tally = {};
   double gradient_norm = 0;

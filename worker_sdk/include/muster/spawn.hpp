@@ -17,9 +17,9 @@ namespace muster {
 inline namespace v0 {
 
 struct SpawnLimits {
-  /// For all ranks to end. Default: none.
+  /// Longest time until all ranks have ended. Default: none.
   std::chrono::milliseconds deadline{0};
-  /// After a failure, between SIGTERM and SIGKILL for the others. Default: 5 seconds.
+  /// Time between SIGTERM and SIGKILL for the other ranks after a failure. Default: 5 seconds.
   std::chrono::milliseconds grace = by_default;
 };
 
@@ -32,10 +32,10 @@ class SpawnError : public Error {
   /// -1: no rank's; the deadline passed.
   int rank() const { return failure_.rank; }
 
-  /// Of its process, or 128 + signal.
+  /// The exit code of its process, or 128 + signal.
   int exit_code() const { return failure_.exit_code; }
 
-  /// That ended it, or 0.
+  /// The signal that ended it, or 0.
   int signal() const { return failure_.signal; }
 
  private:

@@ -27,7 +27,7 @@ struct Options {
   std::optional<int> size = std::nullopt;
   /// GPU for nccl. None: the local rank.
   std::optional<int> device = std::nullopt;
-  /// For all ranks to come together. Default: 5 minutes.
+  /// Longest time for all ranks to come together. Default: 5 minutes.
   std::chrono::milliseconds join_deadline = by_default;
   /// Longest time that one call waits for the other ranks. Default: 10 minutes.
   std::chrono::milliseconds timeout = by_default;

@@ -23,14 +23,14 @@ struct LearnerOptions {
   std::string model = "small-cnn";
   nn::Precision precision = nn::Precision::f32;
   optim::OptimizerOptions optimizer;
-  /// Of the moving average of weights that is evaluated and exported in their place; 0: none.
+  /// Decay of the moving average of weights that is evaluated and exported in their place; 0: none.
   double ema_decay = 0;
   /// Share of each target that is spread evenly over all classes (Szegedy et al., "Rethinking the Inception
   /// Architecture", 2016); 0: none.
   double label_smoothing = 0;
   /// Batch norm over the batch of all ranks.
   bool sync_batch_norm = false;
-  /// Of the first parameters.
+  /// The seed of the first parameters.
   std::uint64_t seed = 0;
   /// Also clipping (max_norm), compression (hook) and the deterministic world; `bucket_step` is the learner's
   /// own.
@@ -67,7 +67,7 @@ struct NamedTensor {
 struct StepRequest {
   int micro_batches = 1;  ///< of this rank
   float learning_rate = 0;
-  /// Of all ranks: steps of equal size are alike on every one of them.
+  /// Images of all ranks: steps of equal size are alike on each of them.
   std::size_t images = 0;
   Votes votes;
 };

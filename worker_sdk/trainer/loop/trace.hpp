@@ -57,7 +57,7 @@ class TraceRecorder {
   std::size_t left_out_ = 0;
 };
 
-/// Who arrives last, over the steps of a run.
+/// The rank that arrives last, over the steps of a run.
 struct Straggler {
   int rank = 0;
   std::int64_t steps = 0;  ///< in which it was the last

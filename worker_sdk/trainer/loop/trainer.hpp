@@ -31,7 +31,7 @@ struct TrainerOptions {
   bool only_scores = false;
   Recipe recipe;
   int epochs = 3;
-  /// Of the order of images; the learner and the loader have seeds of their own.
+  /// The seed of the order of images; the learner and the loader have seeds of their own.
   std::uint64_t seed = 0;
   data::LoaderOptions loader;
   /// The ranks compare their parameters every so many steps; 0: only at the end.

@@ -12,7 +12,7 @@ namespace {
 /// Keeps these streams apart from those of other users of the same seed.
 constexpr std::uint64_t kParameterStreams = std::uint64_t{0x4E} << 56;
 
-/// Of a weight: how many inputs each of its units has.
+/// The number of inputs that each unit of a weight has.
 std::size_t inputs_of(const ParameterSpec& weight) {
   return weight.elements() / static_cast<std::size_t>(weight.shape[0]);
 }

@@ -41,7 +41,7 @@ struct ModelSpec {
 /// Whether batch norm takes the statistics of the batch (and moves the running ones) or the running ones.
 enum class Mode { train, evaluate };
 
-/// Of the computation; parameters, gradients and logits are 32-bit floats in each.
+/// Precision of the computation; parameters, gradients and logits are 32-bit floats in each.
 enum class Precision { f32, bf16 };
 
 struct NetworkOptions {

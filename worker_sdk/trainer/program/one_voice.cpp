@@ -17,7 +17,8 @@ namespace {
 /// Far longer than a line takes. Whoever should have spoken was killed, then.
 constexpr std::chrono::seconds kPatience{5};
 
-/// For one answer of the store. One that is dead must not hold back the reason, nor the end of the others.
+/// Longest wait for one answer of the store. A dead store must not hold back the reason, nor the end of the
+/// other ranks.
 constexpr std::chrono::seconds kAnswer{2};
 
 constexpr const char* kClaim = "muster-train/error/claim";
