@@ -152,7 +152,7 @@ TEST_CASE("A frame that arrives byte by byte is understood") {
   CHECK(contains(daemon.read_frame(), "hello_ok"));
 }
 
-TEST_CASE("What breaks the protocol is answered with the reason and ends the connection") {
+TEST_CASE("A message that breaks the protocol is answered with the reason and ends the connection") {
   Daemon daemon(EmbeddedOptions{});
   std::string sent;
   std::string reason;

@@ -226,7 +226,7 @@ TEST_CASE("only the launcher opens links, and only to nodes that are there") {
   CHECK(close_reason(linked.node, ChannelKind::store, "") == "no round is running");
 }
 
-TEST_CASE("a node that comes back from another address answers for the workers there, not where it was") {
+TEST_CASE("a node that comes back from another address answers for workers there, not at its old address") {
   NetworkBench bench(2);
   CuttingProxy line(bench.context, bench.endpoint());
   line.from = "127.8.0.1";

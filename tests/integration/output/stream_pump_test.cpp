@@ -91,7 +91,7 @@ TEST_CASE("A paused stream is read on when there is room, and loses nothing") {
 
 // A pty can answer EIO though the last words of its other end are still to come; how rarely is the kernel's
 // affair. A socket that was refused does so each time: one error, then what was sent.
-TEST_CASE("What is there after an error is read, and only an error that stays is the end") {
+TEST_CASE("Bytes that are there after an error are read, and only an error that stays is the end") {
   sockaddr_in near_address;
   sockaddr_in far_address;
   UniqueFd near = make_socket(near_address);

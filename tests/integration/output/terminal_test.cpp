@@ -145,7 +145,7 @@ TEST_CASE("Log files, pipes and the last lines keep every byte that a terminal i
   CHECK(job.output().last_lines(1).back() == "\033c\302");
 }
 
-TEST_CASE("What a worker leaves unfinished is shown at its end, and touches nobody else's line") {
+TEST_CASE("A sequence that a worker leaves unfinished is shown at its end, and touches nobody else's line") {
   Collector terminal(Collector::Kind::terminal);
   OutputJob job(OutputSpec{}, 2, StandardStreams{0, terminal.fd(), terminal.fd()});
   job.start(0, "printf 'cut\\033[3'");

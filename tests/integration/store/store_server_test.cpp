@@ -149,7 +149,7 @@ TEST_CASE("announced but unsent values take no memory") {
   CHECK(resident_bytes() < before + (100U << 20U));
 }
 
-TEST_CASE("who says nothing, or half a handshake, is cut at the deadline; who has spoken may idle") {
+TEST_CASE("a client that has not spoken in full is cut at the deadline; one that has spoken may idle") {
   Served served(quick(2s));
   RawClient idle(served.address());
   idle.handshake();

@@ -70,7 +70,7 @@ TEST_CASE("A released timer does not run out, and one that is set again begins a
   CHECK_FALSE(timers.next());
 }
 
-TEST_CASE("Of a process the first timer with a signal counts, and its others are gone") {
+TEST_CASE("The first timer of a process that has a signal counts, and its other timers are gone") {
   WatchdogTimers timers;
   CHECK(take(timers, request(40, "said", 1, 0) + request(40, "late", 3) + request(40, "early", 2) +
                          request(40, "far", 900) + request(41, "other", 2, 15))
@@ -90,7 +90,7 @@ TEST_CASE("A timer without a signal is said and ends nothing") {
   CHECK(names(timers.take_expired(kStart + 5s)) == Names{"real"});
 }
 
-TEST_CASE("What the wall clock does after a request changes nothing, and the past is over at once") {
+TEST_CASE("A wall clock that jumps after a request changes nothing, and a time in the past expires at once") {
   WatchdogTimers timers;
   CHECK(timers.receive(request(40, "a", 5), kStart, kWall + 2).empty());
   CHECK(timers.next() == kStart + 3s);
@@ -112,7 +112,7 @@ TEST_CASE("Requests may come in pieces, and several at once") {
   CHECK(names(timers.take_expired(kStart + 2s)) == Names{"a", "b"});
 }
 
-TEST_CASE("What is no request is said and left out") {
+TEST_CASE("A line that is no request is reported and left out") {
   const char* bad[] = {
       "nonsense",
       "[]",

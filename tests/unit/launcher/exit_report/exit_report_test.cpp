@@ -99,7 +99,7 @@ TEST_CASE("A success says nothing, unless something is worth knowing") {
         "muster: note: left running by a worker, ended by us: 4711 sleep\n");
 }
 
-TEST_CASE("Of many processes that were left running, the first are named and the rest counted") {
+TEST_CASE("The report names the first of many processes that were left running, and counts the rest") {
   NodeReport report = node(NodeOutcome::succeeded, {worker(0, kSucceeded, exited(0), 1)});
   for (int pid = 1001; pid <= 1200; ++pid) report.leftovers.push_back(std::to_string(pid) + " sleep");
   const std::string text = to_text(make_exit_report(job(), {report}, {}));
@@ -215,7 +215,7 @@ TEST_CASE("Text of our own failure does not blame the program") {
         "  exit code  125\n");
 }
 
-TEST_CASE("Who waited for whom, and what the culprit did last") {
+TEST_CASE("The report says which rank waited for which, and what the culprit did last") {
   NodeReport report = node(NodeOutcome::failed,
                            {worker(0, kFailed, exited(1), 1), worker(1, kStopped, killed_by(SIGTERM), 2)});
   report.calls = {"rank 1 never entered barrier #3"};

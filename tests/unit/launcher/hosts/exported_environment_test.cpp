@@ -6,7 +6,7 @@
 
 using namespace muster::launcher;
 
-TEST_CASE("What says how programs are found and libraries behave is exported, secrets and places are not") {
+TEST_CASE("Variables that tell how programs and libraries work are exported, secrets and places are not") {
   for (const char* name :
        {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHON_EXEC", "NCCL_DEBUG", "OMP_NUM_THREADS",
         "TORCH_DISTRIBUTED_DEBUG", "PYTORCH_CUDA_ALLOC_CONF", "GLOO_SOCKET_IFNAME", "UCX_TLS",

@@ -181,7 +181,7 @@ TEST_CASE("The program may exist on the hosts only") {
   CHECK_THROWS_AS(command({"-H", "n0,node7", "/opt/prog"}), LaunchError);  // it runs here, too
 }
 
-TEST_CASE("Where workers start and what they inherit") {
+TEST_CASE("Workers start in the right directory and inherit the right variables") {
   FakeSystem system;
   system.files["/data"] = FileKind::directory;
   system.files["/here/run"] = FileKind::directory;

@@ -174,7 +174,7 @@ TEST_CASE("A stop reaches every node in the way that it understands") {
   CHECK(board.failures().empty());
 }
 
-TEST_CASE("Who is waited for, and why") {
+TEST_CASE("The board says which nodes are waited for, and why") {
   NodeBoard board(names(4), 4);
   board.starting(0, kStart);
   board.greeted(0);

@@ -120,7 +120,7 @@ TEST_CASE("Another version, a noisy shell, a shell that waits") {
   CHECK(has(explain(end).advice, "--login-timeout"));
 }
 
-TEST_CASE("What nobody has seen before is quoted, its last line and not more") {
+TEST_CASE("A text that nobody has seen before is quoted by its last line alone") {
   CHECK(no_session("line 1\r\nthe end is near\r\n\r\n").cause ==
         "ssh ended with exit code 255 before the agent answered ('the end is near')");
   CHECK(has(no_session(std::string(5000, 'x')).cause, "xxx"));

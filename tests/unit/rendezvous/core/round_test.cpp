@@ -56,7 +56,7 @@ TEST_CASE("A round of fixed size completes with its last node, not before") {
   CHECK(round.workers() == 0);
 }
 
-TEST_CASE("Where nobody else can come, the last call ends with the last of those who are expected") {
+TEST_CASE("If nobody else can come, the last call ends when the last expected node has joined") {
   RoundLimits limits = nodes(1, 3);
   limits.only_expected = true;
   Round round(0, limits);

@@ -89,7 +89,7 @@ Sums run_uneven_steps(ProcessGroup& group, int steps) {
 
 }  // namespace
 
-TEST_CASE("What low-rank steps leave out is what the ranks still hold, with uneven and empty batches") {
+TEST_CASE("The ranks still hold what low-rank steps leave out, with uneven and empty batches") {
   std::vector<Sums> ranks(3);
   const auto errors = run_shm_ranks(3, [&](ProcessGroup& group) {
     ranks[static_cast<std::size_t>(group.rank())] = run_uneven_steps(group, 12);

@@ -79,7 +79,7 @@ TEST_CASE("An unfinished line continues across chunks, also before a long chunk"
   CHECK(last.lines() == numbers(2, 21));
 }
 
-TEST_CASE("Of a progress bar only the text last visible counts") {
+TEST_CASE("Only the text that a progress bar showed last counts") {
   LastLines last;
   last.feed("\r10%\r20%");
   CHECK(last.lines() == Lines{"20%"});

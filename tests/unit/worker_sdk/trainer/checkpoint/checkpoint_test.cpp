@@ -76,7 +76,7 @@ TEST_CASE("Checkpoints of another run in the folder stay") {
   CHECK(names(folder) == std::vector<std::string>{"000001-step-10", "000002-step-20", "000005-step-7"});
 }
 
-TEST_CASE("Damaged checkpoints are none of those that stay, and go with those before the last that do") {
+TEST_CASE("Damaged checkpoints do not count as kept ones, and are removed with the older ones") {
   const Folder folder;
   {
     CheckpointStore store({folder.path(), 9, {}});
@@ -94,7 +94,7 @@ TEST_CASE("Damaged checkpoints are none of those that stay, and go with those be
   CHECK(names(folder) == std::vector<std::string>{"000006-step-6", "000007-step-7"});
 }
 
-TEST_CASE("What only looks like a checkpoint neither counts nor is harmed") {
+TEST_CASE("A folder that only looks like a checkpoint neither counts nor is harmed") {
   const Folder folder;
   const std::vector<std::string> strange = {"000007-step--5", "18446744073709551615-step-1", "9-step-1"};
   for (const std::string& name : {strange[0], strange[1]}) std::filesystem::create_directories(folder / name);
@@ -106,7 +106,7 @@ TEST_CASE("What only looks like a checkpoint neither counts nor is harmed") {
   for (const std::string& name : strange) CHECK(std::filesystem::exists(folder / name));
 }
 
-TEST_CASE("What is damaged is passed over, and why is said") {
+TEST_CASE("A damaged checkpoint is passed over, and the reason is told") {
   const Folder folder;
   CheckpointStore store({folder.path(), 9, {}});
   for (int step = 1; step <= 8; ++step) write(store, step);
@@ -142,7 +142,7 @@ TEST_CASE("An empty folder has no checkpoint, one that is missing is an error") 
   CHECK_THAT(error_of([&] { newest_complete(folder / "absent", skipped); }), Contains("absent"));
 }
 
-TEST_CASE("What killed writes left goes at the next start; other files stay") {
+TEST_CASE("The next start removes what killed writes have left, and no other file") {
   const Folder folder;
   std::filesystem::create_directories(folder / ".writing-000001-step-1/deep");
   std::filesystem::create_directories(folder / ".removing-000002-step-1");
@@ -217,7 +217,7 @@ TEST_CASE("A write in the background reports its failure once, at the next call"
   CHECK_NOTHROW(writer.wait());
 }
 
-TEST_CASE("What is held is written when it is started, and dropped for what is newer") {
+TEST_CASE("A held state is written when its write is started, and dropped for a newer one") {
   const Folder folder;
   {
     AsyncWriter writer(std::make_shared<CheckpointStore>(StoreOptions{folder.path()}),

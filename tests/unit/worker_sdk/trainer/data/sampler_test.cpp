@@ -141,7 +141,7 @@ TEST_CASE("The rest of an epoch is padded or cut to equal shares") {
   }
 }
 
-TEST_CASE("What is left of an epoch can be had whole, in its order") {
+TEST_CASE("The rest of an epoch can be had whole, in its order") {
   DistributedSampler sampler(50, options_for(1, 3, Remainder::keep));
   sampler.begin_epoch(7);
   const std::vector<std::uint32_t> whole(sampler.order().begin(), sampler.order().end());

@@ -103,7 +103,7 @@ TEST_CASE(
   CHECK(written(options) == std::vector<std::string>{options.folder + "/000001-step-1"});
 }
 
-TEST_CASE("What the newest checkpoint holds is not written again, from the same folder or later") {
+TEST_CASE("A state that the newest checkpoint holds is not written again, now or by a later run") {
   const Folder folder;
   CheckpointOptions options = in_folder(folder);
   std::string path;

@@ -56,7 +56,7 @@ std::vector<std::string> events(const LogOptions& options) {
 
 }  // namespace
 
-TEST_CASE("What is left of an epoch's steps at its end is in the files, too") {
+TEST_CASE("The last steps of an epoch are in the files, too") {
   const Folder folder;
   const LogOptions options = every(2, folder);
   Steps steps(options);
