@@ -3,33 +3,13 @@
 #pragma once
 
 #include "agent/core/node_report.hpp"
-#include "launcher/core/host_failure.hpp"
+#include "launcher/core/job_end.hpp"
 
-#include <string>
 #include <vector>
 
 namespace muster::launcher {
 
 struct JobSpec;
-
-/// Why the job came to its end, as the launcher saw it.
-struct JobEnd {
-  enum class Cause {
-    finished,        ///< by itself: the node reports say whether it succeeded
-    interrupted,     ///< `signal` was sent to the launcher
-    deadline,        ///< --timeout passed
-    launcher_error,  ///< something of ours failed: `error` says what, where, and what to do
-  };
-  Cause cause = Cause::finished;
-  int signal = 0;
-  std::string error;
-  /// Hosts whose agent could not be started or was lost, in the order of events.
-  std::vector<HostFailure> hosts{};
-  /// Names of nodes that were told to work and did not report in time.
-  std::vector<std::string> unreported{};
-  /// What the launcher itself has to say: output or files that could not be written.
-  std::vector<std::string> notes{};
-};
 
 /// Every node that the job needed has reported, and its workers ended well. A job of --nnodes MIN:MAX can do
 /// without nodes that took no part in its last round, whatever became of them.

@@ -7,7 +7,7 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/link_text.hpp"
 #include "agent/core/node_report.hpp"
-#include "launcher/core/host_failure.hpp"
+#include "launcher/core/job_end.hpp"
 #include "launcher/start/node_starter.hpp"
 
 #include <boost/asio/any_io_executor.hpp>

@@ -3,7 +3,7 @@
 // events and the time go in, orders come out.
 #pragma once
 
-#include "launcher/core/host_failure.hpp"
+#include "launcher/core/job_end.hpp"
 #include "rendezvous/protocol/ids.hpp"
 
 #include <cstddef>

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launcher knows about the end of a job besides the reports of its nodes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace muster::launcher {
+
+/// A node on which the agent could not be started, or was lost.
+struct HostFailure {
+  std::string node;
+  /// "ssh: connection refused".
+  std::string cause;
+  /// What to do next; may be empty.
+  std::string advice;
+  /// The agent had been started.
+  bool lost = false;
+  /// As many nodes were left as the job needs (--nnodes MIN:MAX).
+  bool spared = false;
+  bool operator==(const HostFailure&) const = default;
+};
+
+/// Why the job came to its end, as the launcher saw it.
+struct JobEnd {
+  enum class Cause {
+    finished,        ///< by itself: the node reports say whether it succeeded
+    interrupted,     ///< `signal` was sent to the launcher
+    deadline,        ///< --timeout passed
+    launcher_error,  ///< something of ours failed: `error` says what, where, and what to do
+  };
+  Cause cause = Cause::finished;
+  int signal = 0;
+  std::string error;
+  /// Hosts whose agent could not be started or was lost, in the order of events.
+  std::vector<HostFailure> hosts{};
+  /// Names of nodes that were told to work and did not report in time.
+  std::vector<std::string> unreported{};
+  /// What the launcher itself has to say: output or files that could not be written.
+  std::vector<std::string> notes{};
+};
+
+}  // namespace muster::launcher
