@@ -26,8 +26,6 @@ using Kind = LinkMessage::Kind;
 constexpr std::chrono::milliseconds kClientLateAfter{2000};
 /// After a second Ctrl-C everything has to be over within a second.
 constexpr std::chrono::milliseconds kClientLateInAHurry{200};
-/// Between a node's last message and the end of what leads there: its guardian still looks for leftovers.
-constexpr std::chrono::seconds kGuardianLateAfter{15};
 /// Between the end of the coordinator, which outlives every node that it still hears of, and a node's report.
 constexpr std::chrono::seconds kStragglerLateAfter{5};
 /// Somebody else may hold the client's streams open.
@@ -246,7 +244,7 @@ std::chrono::milliseconds NodeFleet::State::guardian_limit(std::size_t index) co
   const bool others = std::any_of(nodes.begin() + 1, nodes.end(), [](const Node& node) {
     return node.instructed && !node.reported && node.link;
   });
-  const std::chrono::milliseconds limit = kGuardianLateAfter;
+  const std::chrono::milliseconds limit = JobOrders::kGuardianLateAfter;
   return index == 0 && others ? limit + job.agent.shutdown_timeout + rendezvous::kDaemonAtMost : limit;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/launcher_link.hpp"
+#include "launcher/core/job_orders.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/core/line_limit.hpp"
 #include "launcher/nodes/core/node_board.hpp"
@@ -106,7 +107,7 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
   HostFailure how_lost(std::size_t index) const;
 
   std::chrono::milliseconds late_limit() const {
-    return job.agent.shutdown_timeout + std::chrono::seconds(20);
+    return job.agent.shutdown_timeout + JobOrders::kReportLateAfter;
   }
 
   /// Longest time between a node's report and the end of the process that leads there.

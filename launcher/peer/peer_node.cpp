@@ -51,9 +51,9 @@ std::string meeting_of(const PeerOptions& peer) {
 
 }  // namespace
 
-LocalNode prepare_peer_node(const JobSpec& job) {
+agent::NodeProcesses prepare_peer_node(const JobSpec& job) {
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
-  LocalNode node;
+  agent::NodeProcesses node;
   node.spec = job.agent;
   agent::NodeSpec& place = node.spec.node;
   rendezvous::Secret key = no_secret();

@@ -10,50 +10,63 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <exception>
+#include <functional>
 #include <utility>
 
 namespace muster::launcher {
 namespace {
 
-[[noreturn]] void be_the_node(UniqueFd link, const std::string& version, const agent::SignalState& signals) {
-  // What workers print goes to the launcher over the link, as from every other node.
-  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  ::dup2(null.get(), STDIN_FILENO);
-  ::dup2(null.get(), STDOUT_FILENO);
-  agent::RemoteNodeOptions options;
-  options.in_fd = link.get();
-  options.out_fd = link.release();
-  options.version = version;
-  options.signals = signals;
-  int code = kExitLauncherFailure;
-  try {
-    code = agent::run_remote_node(options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "muster: error: guardian: %s\n", for_terminal(error.what()).c_str());
-  }
-  ::_exit(code);
-}
-
-}  // namespace
-
-StartedProcess fork_local_node(const std::string& version, const agent::SignalState& signals) {
+/// Forks a process and runs `body` in it, which gets its end of the link; what that returns is the exit code.
+/// What it throws is written to `errors_fd`, after `prefix`. `started`: our ends of what else there is.
+StartedProcess fork_guardian(StartedProcess started, int errors_fd, const std::string& prefix,
+                             const std::function<int(int link)>& body) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_errno("socketpair");
-  StartedProcess started;
-  UniqueFd theirs(ends[1]);
+  const UniqueFd theirs(ends[1]);
   started.out.reset(ends[0]);
   started.is_client = false;
   started.pid = ::fork();
   if (started.pid < 0) throw_errno("cannot start the guardian process: fork");
   if (started.pid == 0) {
-    started.out.reset();
-    be_the_node(std::move(theirs), version, signals);
+    started = {};
+    int code = kExitLauncherFailure;
+    try {
+      code = body(theirs.get());
+    } catch (const std::exception& error) {
+      const std::string line = prefix + for_terminal(error.what()) + "\n";
+      (void)!::write(errors_fd, line.data(), line.size());
+    }
+    ::_exit(code);
   }
   started.pidfd = open_pidfd(started.pid);
   if (!started.pidfd) throw_errno(kNoPidfd);
   return started;
+}
+
+}  // namespace
+
+StartedProcess fork_direct_node(agent::NodeProcesses node) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+  StartedProcess started;
+  started.err.reset(ends[0]);
+  const UniqueFd notices(ends[1]);
+  // Opened by us, so that there is no moment at which our death could be missed.
+  const UniqueFd our_pidfd = open_pidfd(::getpid());
+  if (!our_pidfd) throw_errno(kNoPidfd);
+  node.launcher_pidfd = our_pidfd.get();
+  node.notice_fd = notices.get();
+  return fork_guardian(std::move(started), notices.get(), "", [&node](int link) {
+    node.link_in = node.link_out = link;
+    return agent::run_node_processes(std::move(node));
+  });
+}
+
+StartedProcess fork_local_node(const std::string& version, const agent::SignalState& signals) {
+  return fork_guardian({}, STDERR_FILENO, "muster: error: guardian: ", [&](int link) {
+    return agent::run_remote_node({link, link, version, signals});
+  });
 }
 
 }  // namespace muster::launcher

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// This host as one of a job's nodes: by fork alone.
+// Nodes of this host: by fork alone, which is the fastest start there is. Call these functions before any
+// thread or event loop exists in this process. They throw std::system_error when the kernel refuses a process
+// or descriptor.
 #pragma once
 
-#include "agent/process/signal_state.hpp"
+#include "agent/node_processes.hpp"
 #include "launcher/start/started_process.hpp"
 
 #include <string>
 
 namespace muster::launcher {
 
-/// Forks a process that is what `muster agent` is elsewhere, with a socket pair as its link. Call before any
-/// thread or event loop exists in this process. Throws std::system_error when the kernel refuses a process or
-/// descriptor.
+/// Forks the guardian of a node that knows its part, and whose workers have our own standard streams; link
+/// and launcher are set here. StartedProcess::out is the link; ::err has a line for each process of ours that
+/// died without being told to, and ends with the guardian.
+StartedProcess fork_direct_node(agent::NodeProcesses node);
+
+/// Forks a process that is what `muster agent` is elsewhere, with a socket pair as its link.
 StartedProcess fork_local_node(const std::string& version, const agent::SignalState& signals);
 
 }  // namespace muster::launcher

@@ -1,33 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/nodes/nodes_job.hpp"
-
-#include "agent/process/process_tree.hpp"
+// The nodes of a job that are started from here: what the launcher writes, reads and holds for them.
 #include "launcher/core/job_spec.hpp"
-#include "launcher/exit_report/finish_job.hpp"
 #include "launcher/nodes/coordinator_line.hpp"
 #include "launcher/nodes/core/node_spec.hpp"
+#include "launcher/nodes/job_nodes.hpp"
 #include "launcher/nodes/log_gather.hpp"
 #include "launcher/nodes/node_console.hpp"
 #include "launcher/nodes/node_fleet.hpp"
 #include "launcher/nodes/stdin_feed.hpp"
-#include "launcher/start/local_node.hpp"
-#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
-#include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 #include "rendezvous/tls/secret.hpp"
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <exception>
-#include <map>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -40,18 +30,11 @@ using rendezvous::PeerIdentity;
 using rendezvous::Secret;
 using Error = boost::system::error_code;
 
-/// After the grace period every agent has killed everything and reports; one that does not is stuck.
-constexpr std::chrono::seconds kReportLateAfter{20};
-/// A second Ctrl-C ends everything within a second, with or without the agents' help.
-constexpr std::chrono::milliseconds kKillLateAfter{600};
-/// Clients that we have killed.
-constexpr std::chrono::milliseconds kCutLateAfter{3000};
 /// Once the user wants the end, what we print to may pause for so long.
 constexpr std::chrono::seconds kNoProgressAtMost{5};
 constexpr std::chrono::milliseconds kFlushWhenKilled{50};
 constexpr std::chrono::milliseconds kHangUpAfterRelay{500};
 constexpr std::chrono::seconds kShowLifeEvery{5};
-constexpr int kKillLimitMs = 10'000;
 /// Each node's agent is started once.
 constexpr std::uint64_t kIncarnation = 1;
 
@@ -59,45 +42,58 @@ void append(std::string& text, const Secret& secret) {
   for (const unsigned char byte : secret.bytes()) text += static_cast<char>(byte);
 }
 
-/// Nodes on this host, forked before there is an event loop.
-std::map<std::size_t, StartedProcess> fork_local_nodes(const JobSpec& spec, const NodesJobOptions& options) {
-  std::map<std::size_t, StartedProcess> local;
-  for (std::size_t i = 0; i < spec.nodes.size(); ++i)
-    if (spec.nodes[i].local) local.emplace(i, fork_local_node(options.version, options.signals));
-  return local;
-}
-
-class NodesJob {
+class StartedNodes : public JobNodes {
  public:
-  NodesJob(const JobSpec& spec, NodeStarter& starter, const NodesJobOptions& options)
-      : spec_(spec),
-        options_(options),
-        local_(fork_local_nodes(spec, options)),
-        signals_(context_),
-        window_(context_),
-        deadline_(context_),
-        late_(context_),
-        late_line_(context_),
-        life_(context_),
-        logs_(spec.gather_logs),
+  StartedNodes(const asio::any_io_executor& executor, const JobSpec& spec, NodeStarter& starter,
+               std::map<std::size_t, StartedProcess> local, const std::string& version)
+      : executor_(executor),
+        spec_(spec),
+        version_(version),
         workers_(spec.nodes.size()),
         fleet_(
-            context_.get_executor(), spec, starter, std::move(local_), options.version,
+            executor, spec, starter, std::move(local), version,
             [this](std::size_t node, const auto& hellos) { return instruct(node, hellos); }, fleet_events()),
-        console_(context_.get_executor(), spec.nodes.size(), NodeConsole::Streams{1, 2, spec.raw_output},
-                 [this](std::size_t node, std::int64_t bytes) { fleet_.taken(node, bytes); }) {}
-
-  int run() {
+        console_(executor, spec.nodes.size(), NodeConsole::Streams{1, 2, spec.raw_output},
+                 [this](std::size_t node, std::int64_t bytes) { fleet_.taken(node, bytes); }) {
     rendezvous::guard_process(rendezvous::ProcessFiles::closed);
-    catch_signals();  // before there is a process that a signal would leave behind
+  }
+
+  void start(std::function<void(Event)> tell) override {
+    tell_ = std::move(tell);
     fleet_.start();
     derive_keys();
-    watch_deadline();
-    context_.run();
-    judge();
-    const int code = finish_job(spec_, reports_, end_);
-    block_signals();
-    return code;
+  }
+
+  /// Unless the user wants the end, whoever reads our output may take as long as it likes, as with any
+  /// program.
+  void obey(const JobActions& actions) override {
+    if (actions.hurry_output) console_.give_up_without_progress(kNoProgressAtMost);
+    if (actions.drop_output) console_.give_up_after(kFlushWhenKilled);
+    if (actions.stop_signal != 0) fleet_.stop(actions.stop_signal);
+    if (actions.kill) fleet_.kill();
+    if (!actions.cut_all) return;
+    unreported_ = fleet_.unreported();
+    fleet_.cut_all();
+  }
+
+  void resize() override { fleet_.resize(); }
+
+  void finish(std::function<void()> done) override {
+    finishing_ = true;
+    stdin_.reset();
+    late_line_.cancel();
+    life_.cancel();
+    line_.reset();
+    console_.finish(std::move(done));
+  }
+
+  std::vector<NodeReport> conclude(JobEnd& end) override {
+    end.hosts = fleet_.failures();
+    end.unreported = unreported_;
+    end.notes = console_.notes();
+    if (!spec_.gather_logs.empty())
+      for (std::string& note : logs_.notes()) end.notes.push_back(std::move(note));
+    return std::move(reports_);
   }
 
  private:
@@ -131,8 +127,8 @@ class NodesJob {
     };
     events.waiting = [this](const std::string& text) { say_waiting(text); };
     events.without = [this](std::size_t node) { lost_for_stdin(node); };
-    events.failed = [this] { end_if_late(spec_.agent.shutdown_timeout + kReportLateAfter); };
-    events.over = [this] { finish(); };
+    events.failed = [this] { tell_(&JobOrders::node_failed); };
+    events.over = [this] { tell_(&JobOrders::nodes_ended); };
     return events;
   }
 
@@ -163,8 +159,7 @@ class NodesJob {
     const bool told = !spec_.interface_name.empty() || !spec_.local_addr.empty();
     if (loopback && !told && !spec_.nodes.front().local) return;
     try {
-      CoordinatorLineOptions options{endpoint, spec_.agent.run_id, options_.version, spec_.agent.host, {}, {},
-                                     {}};
+      CoordinatorLineOptions options{endpoint, spec_.agent.run_id, version_, spec_.agent.host, {}, {}, {}};
       options.job_closed = [this](const std::string& node, bool lost, const std::string& reason) {
         if (lost) fleet_.expect_nothing_of(node, reason, false);
       };
@@ -172,7 +167,7 @@ class NodesJob {
         fleet_.expect_nothing_of(node, reason, true);
       };
       options.lost = [this] { show_life(); };
-      line_.emplace(context_.get_executor(), std::move(options), secret_);
+      line_.emplace(executor_, std::move(options), secret_);
     } catch (const std::exception& error) {
       log_warning(std::string("the launcher cannot dial the coordinator: ") + error.what());
     }
@@ -210,7 +205,7 @@ class NodesJob {
   void feed_stdin() {
     if (spec_.stdin_rank < 0 || stdin_ || stdin_node() == workers_.size()) return;
     stdin_to_ = stdin_node();
-    stdin_.emplace(context_.get_executor(), STDIN_FILENO, [this](std::string bytes) {
+    stdin_.emplace(executor_, STDIN_FILENO, [this](std::string bytes) {
       if (stdin_to_ < workers_.size()) fleet_.input(stdin_to_, std::move(bytes));
     });
     stdin_->start();
@@ -229,150 +224,17 @@ class NodesJob {
     std::fprintf(stderr, "muster: note: %s\n", for_terminal(text).c_str());
   }
 
-  // --- signals
-
-  void catch_signals() {
-    for (const HandledSignal& handled : spec_.signals)
-      if (!options_.signals.ignored(handled.number)) signals_.add(handled.number);
-    watch_signals();
-    window_.add(SIGWINCH);
-    watch_window();
-  }
-
-  /// The exit code is decided: a signal that comes while our handlers go must not put its own in its place.
-  void block_signals() const {
-    sigset_t handled;
-    ::sigemptyset(&handled);
-    for (const HandledSignal& signal : spec_.signals) ::sigaddset(&handled, signal.number);
-    ::pthread_sigmask(SIG_BLOCK, &handled, nullptr);
-  }
-
-  void watch_signals() {
-    signals_.async_wait([this](const Error& error, int signal) {
-      if (error) return;
-      on_signal(signal);
-      watch_signals();
-    });
-  }
-
-  void watch_window() {
-    window_.async_wait([this](const Error& error, int) {
-      if (error) return;
-      fleet_.resize();
-      watch_window();
-    });
-  }
-
-  /// Ctrl-C: once an orderly end, twice "now", three times "leave": guardians clean up without us. Other
-  /// signals come twice by themselves (a closed terminal sends SIGHUP twice).
-  void on_signal(int signal) {
-    if (signal == SIGINT && ++interrupts_ > 1) {
-      killed_ = true;
-      hurry_console();
-      if (interrupts_ > 2) return leave();
-      log_warning("second Ctrl-C: killing all workers");
-      fleet_.kill();
-      return end_if_late(kKillLateAfter);
-    }
-    hurry_console();
-    // What is left is to print the rest; the verdict is made.
-    if (finishing_) return;
-    if (end_.cause == JobEnd::Cause::finished) {
-      end_.cause = JobEnd::Cause::interrupted;
-      end_.signal = signal;
-    }
-    if (!killed_) stop(signal);
-  }
-
-  /// Without such an order, whoever reads our output may take as long as it likes, as with any program.
-  void hurry_console() {
-    if (killed_)
-      console_.give_up_after(kFlushWhenKilled);
-    else
-      console_.give_up_without_progress(kNoProgressAtMost);
-  }
-
-  void watch_deadline() {
-    if (spec_.deadline.count() == 0) return;
-    deadline_.expires_after(spec_.deadline);
-    deadline_.async_wait([this](const Error& error) {
-      if (error) return;
-      hurry_console();
-      if (finishing_ || end_.cause != JobEnd::Cause::finished) return;
-      end_.cause = JobEnd::Cause::deadline;
-      stop(SIGTERM);
-    });
-  }
-
-  void stop(int signal) {
-    fleet_.stop(signal);
-    end_if_late(spec_.agent.shutdown_timeout + kReportLateAfter);
-  }
-
-  // --- the end
-
-  /// If nodes are left after `limit`: cut them, and end.
-  void end_if_late(std::chrono::milliseconds limit) {
-    late_.expires_after(limit);
-    late_.async_wait([this](const Error& error) {
-      if (error) return;
-      end_.unreported = fleet_.unreported();
-      fleet_.cut_all();
-      late_.expires_after(kCutLateAfter);
-      late_.async_wait([this](const Error& again) {
-        if (!again) finish();
-      });
-    });
-  }
-
-  void leave() {
-    killed_ = true;
-    end_.unreported = fleet_.unreported();
-    fleet_.cut_all();
-    finish();
-  }
-
-  void finish() {
-    if (std::exchange(finishing_, true)) return;
-    late_.cancel();
-    stdin_.reset();
-    late_line_.cancel();
-    life_.cancel();
-    line_.reset();
-    console_.finish([this] {
-      // Last of three nets: usually there is no child left.
-      agent::end_all_descendants(options_.not_ours, kKillLimitMs);
-      context_.stop();
-    });
-  }
-
-  void judge() {
-    end_.hosts = fleet_.failures();
-    end_.notes = console_.notes();
-    if (!spec_.gather_logs.empty())
-      for (std::string& note : logs_.notes()) end_.notes.push_back(std::move(note));
-    if (end_.cause != JobEnd::Cause::finished) {
-      // The order came when every worker had succeeded.
-      const bool all_told = reports_.size() + end_.hosts.size() == spec_.nodes.size();
-      if (all_told && all_succeeded(spec_, reports_, end_.hosts)) end_.cause = JobEnd::Cause::finished;
-    }
-  }
-
+  asio::any_io_executor executor_;
   const JobSpec& spec_;
-  const NodesJobOptions& options_;
-  std::map<std::size_t, StartedProcess> local_;
+  std::string version_;
+  std::function<void(Event)> tell_;
   /// Drawn after the nodes of this host were forked: they must not inherit it.
   Secret secret_ = Secret::random();
   /// Of each node.
   std::vector<Secret> keys_;
-  asio::io_context context_{1};
-  asio::signal_set signals_;
-  asio::signal_set window_;
-  asio::steady_timer deadline_;
-  asio::steady_timer late_;
-  asio::steady_timer late_line_;
-  asio::steady_timer life_;
-  LogGather logs_;
+  asio::steady_timer late_line_{executor_};
+  asio::steady_timer life_{executor_};
+  LogGather logs_{spec_.gather_logs};
   std::optional<StdinFeed> stdin_;
   std::size_t stdin_to_ = 0;
   /// Of each node, as far as it was told.
@@ -381,18 +243,18 @@ class NodesJob {
   NodeConsole console_;
   std::optional<CoordinatorLine> line_;
   std::vector<NodeReport> reports_;
-  JobEnd end_;
+  std::vector<std::string> unreported_;
   std::string waiting_text_;
-  int interrupts_ = 0;
-  bool killed_ = false;
   bool finishing_ = false;
 };
 
 }  // namespace
 
-int run_nodes_job(const JobSpec& spec, NodeStarter& starter, const NodesJobOptions& options) {
-  rendezvous::raise_descriptor_limit();
-  return NodesJob(spec, starter, options).run();
+std::unique_ptr<JobNodes> make_started_nodes(const asio::any_io_executor& executor, const JobSpec& job,
+                                             NodeStarter& starter,
+                                             std::map<std::size_t, StartedProcess> local,
+                                             const std::string& version) {
+  return std::make_unique<StartedNodes>(executor, job, starter, std::move(local), version);
 }
 
 }  // namespace muster::launcher

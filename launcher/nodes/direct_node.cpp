@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node of this host whose workers have our own standard streams.
+#include "agent/launcher_link.hpp"
+#include "agent/process/guardian.hpp"
+#include "launcher/nodes/job_nodes.hpp"
+#include "rendezvous/log/log.hpp"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace muster::launcher {
+namespace {
+
+namespace asio = boost::asio;
+using agent::LinkMessage;
+using agent::NodeReport;
+using Error = boost::system::error_code;
+
+class DirectNode : public JobNodes {
+ public:
+  DirectNode(const asio::any_io_executor& executor, StartedProcess forked)
+      : executor_(executor),
+        guardian_(executor, forked.pidfd.release()),
+        notices_(executor, forked.err.release()),
+        link_end_(std::move(forked.out)) {
+    notices_.native_non_blocking(true);
+  }
+
+  void start(std::function<void(Event)> tell) override {
+    tell_ = std::move(tell);
+    agent::LauncherLink::Events link_events;
+    link_events.message = [this](const LinkMessage& message) {
+      if (message.kind == LinkMessage::Kind::report) take_report(message.body);
+    };
+    link_events.closed = [this](const std::string&) {
+      link_lost_ = true;
+      if (guardian_gone_) tell_(&JobOrders::nodes_ended);
+    };
+    link_.emplace(executor_, link_end_.release(), std::move(link_events));
+    watch_guardian();
+    watch_notices();
+  }
+
+  /// Output needs nothing: workers write for themselves.
+  void obey(const JobActions& actions) override {
+    if (actions.stop_signal != 0) tell_to_end(LinkMessage::Kind::stop, actions.stop_signal);
+    killed_ = killed_ || actions.kill;
+    if (actions.kill) tell_to_end(LinkMessage::Kind::kill, 0);
+    if (!actions.cut_all) return;
+    if (!report_)
+      late_text_ = std::string(guardian_gone_ ? "the guardian was lost and the agent did not report"
+                                              : "the agent did not report after its grace period") +
+                   "; everything was killed";
+    asio::post(executor_, [this] { tell_(&JobOrders::nodes_ended); });
+  }
+
+  void resize() override { link_->send({LinkMessage::Kind::resize, 0, {}}); }
+
+  void finish(std::function<void()> done) override {
+    finished_ = true;
+    guardian_.cancel();
+    notices_.cancel();
+    link_->close();
+    done();
+  }
+
+  std::vector<NodeReport> conclude(JobEnd& end) override {
+    read_notices();
+    // Killed on order, it does not matter whether the agent was still there to say so.
+    if (!killed_) end.error = own_failure(end);
+    std::vector<NodeReport> reports;
+    if (report_) reports.push_back(std::move(*report_));
+    return reports;
+  }
+
+ private:
+  void take_report(const std::string& text) {
+    report_ = agent::node_report_from_json(text);
+    agent::continue_guardian(guardian_.native_handle());
+    tell_(&JobOrders::reported);
+  }
+
+  void watch_guardian() {
+    guardian_.async_wait(asio::posix::descriptor_base::wait_read, [this](const Error& error) {
+      if (error) return;
+      guardian_gone_ = true;
+      // Without its guardian the agent ends the workers and reports.
+      tell_(report_ || link_lost_ ? &JobOrders::nodes_ended : &JobOrders::node_failed);
+    });
+  }
+
+  /// Whichever of our processes is stopped goes on, to obey.
+  void tell_to_end(LinkMessage::Kind kind, int number) {
+    told_to_end_ = true;
+    link_->send({kind, number, {}});
+    agent::continue_guardian(guardian_.native_handle());
+  }
+
+  void watch_notices() {
+    notices_.async_wait(asio::posix::descriptor_base::wait_read, [this](const Error& error) {
+      if (!error && read_notices()) watch_notices();
+    });
+  }
+
+  /// What the guardian noticed. Returns whether there may be more.
+  bool read_notices() {
+    char buffer[512];
+    ssize_t size = 0;
+    while ((size = ::read(notices_.native_handle(), buffer, sizeof buffer)) > 0)
+      for (const char c : std::string_view(buffer, static_cast<std::size_t>(size))) {
+        if (c != '\n')
+          notice_ += c;
+        else
+          take_notice(std::exchange(notice_, {}));
+      }
+    return size < 0 && (errno == EAGAIN || errno == EINTR);
+  }
+
+  void take_notice(const std::string& line) {
+    if (line.empty() || line.front() != agent::kOnlySaid) {
+      losses_ += (losses_.empty() ? "" : "; ") + line;
+    } else if (!finished_) {
+      log_warning(std::string_view(line).substr(1));
+      if (told_to_end_) agent::continue_guardian(guardian_.native_handle());
+    }
+  }
+
+  /// Why the job failed through us. Who ended it early has said how it ends: that a stuck agent had to be
+  /// killed then is only a note.
+  std::string own_failure(JobEnd& end) const {
+    std::string text;
+    if (report_) {
+      if (report_->outcome == agent::NodeOutcome::agent_error) text = report_->error;
+    } else if (!late_text_.empty()) {
+      if (losses_.empty() && end.cause != JobEnd::Cause::finished) {
+        end.notes.push_back(late_text_);
+        return {};
+      }
+      text = late_text_;
+    } else if (losses_.empty()) {
+      text = "guardian and agent were lost; every process of the job was ended";
+    }
+    if (losses_.empty()) return text;
+    return losses_ + (text.empty() ? "" : "; " + text);
+  }
+
+  asio::any_io_executor executor_;
+  std::function<void(Event)> tell_;
+  asio::posix::stream_descriptor guardian_;
+  asio::posix::stream_descriptor notices_;
+  /// Until start().
+  UniqueFd link_end_;
+  std::optional<agent::LauncherLink> link_;
+  std::optional<NodeReport> report_;
+  std::string late_text_;
+  /// Of the guardian's pipe: a line that is not complete, and what was lost.
+  std::string notice_;
+  std::string losses_;
+  bool guardian_gone_ = false;
+  bool link_lost_ = false;
+  bool told_to_end_ = false;
+  bool killed_ = false;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<JobNodes> make_direct_node(const asio::any_io_executor& executor, StartedProcess forked) {
+  return std::make_unique<DirectNode>(executor, std::move(forked));
+}
+
+}  // namespace muster::launcher

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes of a job as the launcher's Job sees them, and the two kinds there are.
+#pragma once
+
+#include "agent/core/node_report.hpp"
+#include "launcher/core/job_orders.hpp"
+#include "launcher/start/node_starter.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::launcher {
+
+struct JobSpec;
+
+/// One thread, the executor's.
+class JobNodes {
+ public:
+  /// What happens to the nodes: JobOrders::node_failed; ::reported, where nobody else limits the time until
+  /// the guardian ends; ::nodes_ended.
+  using Event = JobActions (JobOrders::*)();
+
+  virtual ~JobNodes() = default;
+
+  /// Before the other calls. `tell` is not called inside a call of this class.
+  virtual void start(std::function<void(Event)> tell) = 0;
+  /// Does what concerns the nodes: all but `finish` and `late_after`. After `cut_all` come their
+  /// ends.
+  virtual void obey(const JobActions& actions) = 0;
+  /// The terminal has a new size.
+  virtual void resize() = 0;
+  /// Nothing of the nodes counts any more; `done` is called once their output is written.
+  virtual void finish(std::function<void()> done) = 0;
+
+  /// Adds to `end` what the ends of the nodes tell, and returns the reports in the order in which they came.
+  virtual std::vector<agent::NodeReport> conclude(JobEnd& end) = 0;
+};
+
+/// The only node that this launcher has. Its workers have our own standard streams. `forked`: its guardian
+/// (start/local_node.hpp).
+std::unique_ptr<JobNodes> make_direct_node(const boost::asio::any_io_executor& executor,
+                                           StartedProcess forked);
+
+/// The nodes of JobSpec::nodes; streams travel over their links. `local`: those of this host, which were
+/// forked; `starter`, which must live as long, starts the others. `version` is ours: agents of another one
+/// are refused. Call it after the last fork, for it draws the job's secret.
+std::unique_ptr<JobNodes> make_started_nodes(const boost::asio::any_io_executor& executor, const JobSpec& job,
+                                             NodeStarter& starter,
+                                             std::map<std::size_t, StartedProcess> local,
+                                             const std::string& version);
+
+}  // namespace muster::launcher
