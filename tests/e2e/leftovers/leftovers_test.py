@@ -181,11 +181,11 @@ def interrupted_stubborn():
     return took
 
 
-def catches(pid, number):
-    """Whether the process has a handler for this signal."""
+def in_mask(mask, pid, number):
+    """Whether the process has a handler for this signal ("SigCgt"), or has yet to take one that was sent to it ("ShdPnd")."""
     with open("/proc/%d/status" % pid) as file:
-        mask = next(line for line in file if line.startswith("SigCgt:")).split()[1]
-    return int(mask, 16) >> (number - 1) & 1
+        bits = next(line for line in file if line.startswith(mask)).split()[1]
+    return int(bits, 16) >> (number - 1) & 1
 
 
 def bytes_waiting(pipe):
@@ -194,24 +194,30 @@ def bytes_waiting(pipe):
     return count[0]
 
 
-def interrupted_twice():
-    # Nobody reads our stdout after the first lines, so the pipe is full: that must not hold the end up either.
-    flood = 'trap "" INT; echo ready; while [ ! -e "$0" ]; do sleep 0.01; done; while :; do echo line after line after line; done'
-    with tempfile.TemporaryDirectory() as folder:
-        go = os.path.join(folder, "go")
-        job = MarkedJob(["sh", "-c", flood, go], "--shutdown-timeout", "600")
-        job.started(2)
-        open(go, "w").close()
-        wait_until(lambda: bytes_waiting(job.launcher.stdout) > 30000, LIMIT_S, "a full pipe")
-    wait_until(lambda: catches(job.launcher.pid, signal.SIGINT), LIMIT_S, "the launcher's handler")
-    os.kill(job.launcher.pid, signal.SIGINT)
-    start = time.monotonic()
-    while job.launcher.poll() is None and time.monotonic() - start < LIMIT_S:
-        os.kill(job.launcher.pid, signal.SIGINT)  # a signal that is pending already does not count twice
-        time.sleep(0.02)
-    took = time.monotonic() - start
-    finish(job, 130)
-    return took
+def interrupted_again(times):
+    """So many Ctrl-C on end, the second of which leaves no grace."""
+
+    def scenario():
+        # Nobody reads our stdout after the first lines, so the pipe is full: that must not hold the end up either.
+        flood = 'trap "" INT; echo ready; while [ ! -e "$0" ]; do sleep 0.01; done; while :; do echo line after line after line; done'
+        with tempfile.TemporaryDirectory() as folder:
+            go = os.path.join(folder, "go")
+            job = MarkedJob(["sh", "-c", flood, go], "--shutdown-timeout", "600")
+            job.started(2)
+            open(go, "w").close()
+            wait_until(lambda: bytes_waiting(job.launcher.stdout) > 30000, LIMIT_S, "a full pipe")
+        launcher = job.launcher.pid
+        wait_until(lambda: in_mask("SigCgt", launcher, signal.SIGINT), LIMIT_S, "the launcher's handler")
+        start = time.monotonic()
+        for _ in range(times):
+            os.kill(launcher, signal.SIGINT)  # one that is pending already does not count twice
+            wait_until(lambda: not in_mask("ShdPnd", launcher, signal.SIGINT), LIMIT_S, "the signal to be taken")
+        job.launcher.wait(LIMIT_S)
+        took = time.monotonic() - start
+        finish(job, 130)
+        return took
+
+    return scenario
 
 
 def interrupted_anywhere():
@@ -349,7 +355,8 @@ SCENARIOS = {
     "sigterm": (interrupted(signal.SIGTERM), promised("told-to-end")),
     "sighup": (interrupted(signal.SIGHUP), promised("told-to-end")),
     "sigint_stubborn": (interrupted_stubborn, promised("ctrl-c", clock=GRACE_S, usual=USUAL_S)),
-    "sigint_twice": (interrupted_twice, promised("ctrl-c-twice")),
+    "sigint_twice": (interrupted_again(2), promised("ctrl-c-twice")),
+    "sigint_thrice": (interrupted_again(3), promised("ctrl-c-twice")),
     "sigterm_anywhere": (interrupted_anywhere, promised("told-to-end")),
     "deadline": (deadline, promised("deadline", clock=TIMEOUT_S)),
     "kill_launcher": (kill_nine("launcher"), promised("launcher-killed", usual=USUAL_S)),
