@@ -25,10 +25,11 @@ def build(prefix):
 
 
 def page_blocks():
-    """The first block of each language in docs/sdk.md."""
+    """The five steps of docs/sdk.md: the first block of each language, and under "" all commands one after another."""
     with open(os.path.join(interop.ROOT, "docs", "sdk.md"), encoding="utf-8") as file:
-        found = re.findall(r"^```(\w*)\n(.*?)^```", file.read(), re.S | re.M)
-    return dict(reversed(found))
+        steps = re.search(r"^## Embed it in five steps\n(.*?)^## ", file.read(), re.S | re.M).group(1)
+    found = re.findall(r"^```(\w*)\n(.*?)^```", steps, re.S | re.M)
+    return {**dict(reversed(found)), "": "".join(text for language, text in found if not language)}
 
 
 def contents(path):
@@ -114,7 +115,7 @@ class Consumer(unittest.TestCase):
         self.assertIn("4 ranks: pi is 3.14159", result.stdout)
 
     def test_what_the_page_shows(self):
-        """docs/sdk.md: its ten lines, its commands with their output, its CMake project in C++."""
+        """docs/sdk.md: its ten lines, the commands of its five steps with their output, its CMake project in C and C++."""
         blocks = page_blocks()
         folder = os.path.join(self.prefix.work, "page")
         os.makedirs(os.path.join(folder, "build"))
