@@ -9,7 +9,7 @@
 
 namespace muster::abi {
 
-/// What muster_error_text() and muster_error_json() tell.
+/// The failure that muster_error_text() and muster_error_json() tell.
 struct Failure {
   muster_rc code = MUSTER_OK;
   /// Name of the C function, a literal.
@@ -21,10 +21,10 @@ struct Failure {
 /// for this thread and for the handle. Returns its code.
 muster_rc fail(const char* call, const void* handle) noexcept;
 
-/// What a call of this thread has last failed with; code MUSTER_OK when none has.
+/// The last failure of a call of this thread; its code is MUSTER_OK when no call has failed.
 Failure last_failure();
 
-/// Nothing of this thread has failed.
+/// Clears last_failure() of this thread.
 void forget_failure() noexcept;
 
 /// Runs the body of a C function. Nothing is thrown.

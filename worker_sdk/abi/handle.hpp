@@ -22,17 +22,17 @@ enum class Kind : std::uint32_t { none = 0, world = 0x4D737701, group, work, sto
 
 class Node;
 
-/// All zero is a free shell.
+/// The memory of a handle. A shell whose members are all zero is free.
 struct Shell {
   std::atomic<Kind> kind;
   std::atomic<Node*> node;
 };
 
-/// "group", for messages.
+/// The name of a kind, for messages: "group".
 const char* name_of(Kind kind);
 
-/// What a handle stands for. Nodes form a tree: a world and what was made from it; freeing one frees all
-/// below it.
+/// The object behind a handle. Nodes form a tree: a world and everything that was made from it. Freeing a
+/// node frees all nodes below it.
 class Node {
  public:
   /// `parent` may be null; it does not know the node before make_node() has made it whole. Takes a shell,

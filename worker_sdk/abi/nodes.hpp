@@ -28,16 +28,16 @@ struct WorldNode : Node {
   std::unique_ptr<World> world;
   std::chrono::milliseconds timeout;
   std::string backend{world->group().backend()};
-  std::atomic<bool> aborted = false;  ///< by muster_abort() here
-  std::mutex mutex;                   ///< of the two below, made when they are first asked for
+  std::atomic<bool> aborted = false;  ///< muster_abort() was called here
+  std::mutex mutex;                   ///< protects the two below; they are made when first asked for
   Node* group = nullptr;
   Node* store = nullptr;
-  /// An abort has a mutex of its own, because it waits for nothing and `mutex` may be held while the store is
-  /// reached.
+  /// Protects `abort_reason`. It is not `mutex`, which may be held while the store is reached: an abort waits
+  /// for nothing.
   std::mutex abort_mutex;
   std::string abort_reason;
 
-  /// The first reason counts.
+  /// Marks the world as aborted. Of several reasons the first one counts.
   void mark_aborted(const std::string& reason) {
     const std::lock_guard lock(abort_mutex);
     if (!aborted) abort_reason = reason;
@@ -59,12 +59,12 @@ struct GroupNode : Node {
   WorldNode& world;
   std::unique_ptr<ProcessGroup> owned;
   ProcessGroup& group;
-  std::vector<std::int32_t> ranks;  ///< in the world
+  std::vector<std::int32_t> ranks;  ///< the ranks of the group in the world
   std::string backend;
   std::atomic<bool> failed = false;
   bool collecting = false;  ///< between batch begin and end
   std::vector<Operation> batch;
-  std::deque<std::vector<std::uint64_t>> counts;  ///< of the calls in `batch`
+  std::deque<std::vector<std::uint64_t>> counts;  ///< the counts of the calls in `batch`
 };
 
 struct WorkNode : Node {

@@ -46,7 +46,7 @@ void write_result(Result* out, Result result, const char* what) {
   std::memcpy(out, &result, std::min<std::size_t>(out->size, sizeof result));
 }
 
-/// A deadline in milliseconds; 0 is `fallback`.
+/// Reads a deadline in milliseconds; 0 is `fallback`.
 inline std::chrono::milliseconds read_deadline(std::int64_t ms, std::chrono::milliseconds fallback) {
   // 100 years: what is longer overflows clocks.
   constexpr std::int64_t kLongest = std::int64_t{100} * 366 * 24 * 3600 * 1000;

@@ -22,7 +22,7 @@ struct Free {
 
 using Value = std::unique_ptr<void, Free>;
 
-/// In memory for muster_free(), ended by a 0.
+/// A copy of `text`, ended by a 0, in memory that muster_free() frees.
 inline Value copy_of(std::string_view text) {
   Value copy(std::malloc(text.size() + 1));
   if (!copy) throw std::bad_alloc();

@@ -51,15 +51,15 @@ struct Call {
   /// Number of the call in its group, from 1. A send or receive has the number of the collective before it:
   /// it is no step that all ranks take.
   std::uint64_t sequence = 0;
-  /// Elements. What one rank gives (gather, all_gather, reduce, all_reduce, broadcast, send) or gets
-  /// (scatter, reduce_scatter, recv), or what goes from one rank to one other (all_to_all); the sum over all
-  /// ranks for all_gather_v; bytes for allocate.
+  /// Elements that one rank gives (gather, all_gather, reduce, all_reduce, broadcast, send) or gets (scatter,
+  /// reduce_scatter, recv), or that go from one rank to one other (all_to_all); the sum over all ranks for
+  /// all_gather_v; bytes for allocate.
   std::uint64_t count = 0;
-  /// all_gather_v: a hash of the counts of all ranks. 0 otherwise.
+  /// A hash of the counts of all ranks for all_gather_v; 0 otherwise.
   std::uint64_t signature = 0;
   /// The root, or the other rank of a send or receive.
   std::int32_t root = 0;
-  /// The tag of a send or receive.
+  /// The tag of a send or receive; 0 for other calls.
   std::int32_t tag = 0;
   Collective collective = Collective::barrier;
   DataType type = DataType::u8;
@@ -82,9 +82,9 @@ struct Operation {
   Call call;
   const void* in = nullptr;
   void* out = nullptr;
-  /// all_gather_v only: elements of each rank, one entry a rank.
+  /// The elements of each rank, one entry a rank, for all_gather_v only.
   std::span<const std::uint64_t> counts = {};
-  /// Device backends: the CUDA stream that the call is put on; null waits for the end.
+  /// The CUDA stream that the call is put on, for device backends; null waits for the end.
   void* stream = nullptr;
 };
 

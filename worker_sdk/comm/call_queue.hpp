@@ -15,7 +15,7 @@
 
 namespace muster {
 
-/// The thread of one group's started calls. Any thread.
+/// Runs the started calls of one group on a thread. Any thread may call it.
 class CallQueue {
  public:
   explicit CallQueue(ProcessGroup& group);
@@ -42,10 +42,10 @@ class CallQueue {
   std::thread thread_;
 };
 
-/// Work on a device: asks the backend.
+/// Makes a work for calls on a device; it asks the backend whether they are done.
 std::shared_ptr<Work> make_device_work(std::unique_ptr<Completion> completion, std::string what);
 
-/// Work that was complete when start() returned.
+/// Makes a work that was complete when start() returned.
 std::shared_ptr<Work> make_finished_work();
 
 }  // namespace muster

@@ -23,7 +23,7 @@ constexpr bool is_half = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
 constexpr std::uint32_t kInfinityBits = 0x7f80'0000;
 
-/// Exact. A NaN keeps its sign and payload and becomes quiet.
+/// Converts exactly. A NaN keeps its sign and payload and becomes quiet.
 constexpr float widen(Half value) {
   const std::uint32_t sign = (value.bits & 0x8000U) << 16;
   const std::uint32_t magnitude = value.bits & 0x7fffU;
@@ -36,12 +36,12 @@ constexpr float widen(Half value) {
   return std::bit_cast<float>(sign | kInfinityBits | quiet | (magnitude & 0x3ffU) << 13);
 }
 
-/// Exact.
+/// Converts exactly.
 constexpr float widen(BFloat16 value) {
   return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
 }
 
-/// To nearest, ties to even. A NaN keeps its sign and the upper bits of its payload and becomes quiet.
+/// Rounds to nearest, ties to even. A NaN keeps its sign and the upper bits of its payload and becomes quiet.
 template <typename T>
 constexpr T narrow(float value);
 

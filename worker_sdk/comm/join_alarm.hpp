@@ -14,7 +14,7 @@ namespace muster {
 
 class StoreClient;
 
-/// One group that is being made. Any thread.
+/// Ends the making of one group. Any thread.
 class JoinAlarm {
  public:
   /// The present and every later wait_for_key() throws this. The first one counts.

@@ -44,7 +44,7 @@ struct ProcessGroupOptions {
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  /// Before the backend sees it. May throw Error, which ends the call and the group.
+  /// Called before the backend sees the call. May throw Error, which ends the call and the group.
   virtual void entering(const Call& call) = 0;
   virtual void completed(const Call& call) = 0;
   virtual void failed(const Call& call, const Error& error) noexcept = 0;
@@ -57,9 +57,9 @@ struct GroupPlan {
   /// The ranks of the world that are in it, in the order of their ranks here.
   std::vector<int> members = {};
   ProcessGroupOptions options = {};
-  /// Ends the waits of the making early. Null: nobody watches.
+  /// Ends the waits early while the group is made. Null: nobody watches.
   std::shared_ptr<JoinAlarm> alarm = {};
-  /// Its calls are all on memory of the host, whatever the backend of the world.
+  /// All calls of the group are on memory of the host, whatever the backend of the world.
   bool host_memory = false;
   /// What texts call the ranks, one entry each, where the group is a part of another; empty: their ranks
   /// here.
@@ -76,7 +76,7 @@ class GroupFactory {
   virtual ~GroupFactory() = default;
   virtual std::unique_ptr<Backend> make(const GroupPlan& plan) = 0;
 
-  /// Null: nobody looks.
+  /// The observer of the group's calls. Null: nobody observes them.
   virtual std::shared_ptr<CallObserver> observer(const GroupPlan&) { return nullptr; }
 };
 
@@ -124,16 +124,16 @@ class ProcessGroup {
   /// Runs calls as one: collectives in their order, sends and receives all at once, so that they cannot wait
   /// for one another.
   void run(std::vector<Operation> batch);
-  /// The same without waiting. The buffers belong to the call until the work is complete; counts are copied.
-  /// Calls of a group run in the order in which they are started.
+  /// Starts a batch as run() does and does not wait. The buffers belong to the call until the work is
+  /// complete; counts are copied. Calls of a group run in the order in which they are started.
   std::shared_ptr<Work> start(std::vector<Operation> batch);
 
   /// Returns when every rank has called it.
   void barrier();
   /// Copies `bytes` bytes at `data` from rank `root` to all others.
   void broadcast(void* data, std::size_t bytes, int root);
-  /// In place: afterwards `data` holds, on every rank and bit for bit the same, the reduction of `count`
-  /// elements over the ranks in rank order. Memory from allocate() needs no copy.
+  /// Reduces `count` elements over the ranks in rank order, in place: afterwards `data` holds the result on
+  /// every rank, bit for bit the same. Memory from allocate() needs no copy.
   void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op);
   /// Memory in which collectives need fewest copies, zeroed: of the device, which the host cannot touch,
   /// where the backend is nccl, else of the host. All ranks call it in the same order with the same size.
@@ -179,10 +179,10 @@ class ProcessGroup {
   std::uint64_t children_ = 0;
   std::atomic<bool> has_failed_{false};
   std::mutex failure_mutex_;
-  std::optional<Error> failure_;  ///< what later calls fail with
+  std::optional<Error> failure_;  ///< the Error that later calls throw
   std::unique_ptr<CallQueue> queue_;
   std::mutex host_mutex_;
-  std::optional<std::string> aborted_for_;  ///< behind host_mutex_: a host group that is being made gets it
+  std::optional<std::string> aborted_for_;  ///< behind host_mutex_: ends a host group that is being made
   std::unique_ptr<ProcessGroup> host_;      ///< behind host_mutex_ while it may be aborted; see host_group()
 };
 

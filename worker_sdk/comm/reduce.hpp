@@ -15,12 +15,12 @@
 
 namespace muster {
 
-/// What elements of `type` are combined in.
+/// The type in which elements of `type` are combined.
 constexpr DataType partial_type(DataType type) {
   return type == DataType::f16 || type == DataType::bf16 ? DataType::f32 : type;
 }
 
-/// What combines partial results.
+/// The operation that combines partial results of `op`.
 constexpr ReduceOp partial_op(ReduceOp op) {
   return op == ReduceOp::avg ? ReduceOp::sum : op;
 }
@@ -34,8 +34,8 @@ constexpr ReduceOp partial_op(ReduceOp op) {
 void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> results, std::size_t count,
             DataType type, ReduceOp op);
 
-/// The same without the end: `partial` gets `count` elements of partial_type(type), where avg is the sum.
-/// `partial` may be the very memory of a source if the two types are the same.
+/// Does what reduce() does but its end: `partial` gets `count` elements of partial_type(type), and avg gives
+/// the sum. `partial` may be the very memory of a source if the two types are the same.
 void reduce_partly(std::span<const std::byte* const> sources, std::byte* partial, std::size_t count,
                    DataType type, ReduceOp op);
 

@@ -23,7 +23,7 @@ struct Kernels {
   Loop finish = nullptr;  ///< from one partial result to elements; null where it is a copy
 };
 
-/// By DataType and ReduceOp; empty where the operation is not defined.
+/// The loops of one instruction set, by DataType and ReduceOp; empty where the operation is not defined.
 using Table = std::array<std::array<Kernels, 8>, 7>;
 
 struct Set {
@@ -36,7 +36,7 @@ const Table* base_table();
 const Table* avx2_table();
 const Table* avx512_table();
 
-/// What this machine can run, the best one first.
+/// The instruction sets that this machine can run, the best one first.
 std::span<const Set> sets();
 
 void reduce(const Table& table, std::span<const std::byte* const> sources,

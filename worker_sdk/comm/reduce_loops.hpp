@@ -101,7 +101,7 @@ struct Plain {
   }
 };
 
-/// Loads and stores Half or BFloat16 where an instruction set has nothing better, and float in the same way.
+/// A pack of one Half or BFloat16, where an instruction set has nothing better; or of one float, to match it.
 template <typename T>
 struct OneByOne {
   using Stored = T;
@@ -162,7 +162,7 @@ template <typename Stored, typename Value>
   std::memcpy(to, &stored, sizeof(stored));
 }
 
-/// kUnroll registers from element `i` on.
+/// Combines kUnroll registers from element `i` on.
 template <typename In, typename Out, typename Op, bool Divide, std::size_t kUnroll>
 [[MUSTER_INLINE]] inline void combine_registers(std::span<const std::byte* const> sources,
                                                 std::span<std::byte* const> results, std::size_t i,
@@ -190,7 +190,7 @@ template <typename In, typename Out, typename Op, bool Divide, std::size_t kUnro
   }
 }
 
-/// From Out::Stored to In::Stored through In::Register, which is Out::Register.
+/// Reads In::Stored, combines in In::Register, which is Out::Register, and writes Out::Stored.
 template <typename In, typename Out, typename Op, bool Divide>
 [[MUSTER_KERNEL]] void loop(std::span<const std::byte* const> sources, std::span<std::byte* const> results,
                             std::size_t count, float divisor) {
@@ -246,8 +246,8 @@ template <typename T>
   return row;
 }
 
-/// Pack: from elements to elements, in any order inside a register. Linear: in theirs. F32: of partial
-/// results, as many as Linear has.
+/// Makes the loops of a 16-bit type. Pack goes from elements to elements, in any order inside a register;
+/// Linear does so in their order; F32 holds partial results, as many as Linear has.
 template <typename Pack, typename Linear, typename F32>
 constexpr Row half_row() {
   Row row{};

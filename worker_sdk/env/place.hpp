@@ -12,10 +12,10 @@ namespace muster {
 /// The launcher that told a process its rank.
 enum class Launcher { bare, muster, torchrun, mpirun, slurm, explicit_ranks };
 
-/// "mpirun", for messages.
+/// The name of a launcher, for messages: "mpirun".
 std::string name_of(Launcher launcher);
 
-/// The place of a process, as far as it could be found. -1: the launcher does not say.
+/// What the variables say about this process. -1: the launcher does not say.
 struct Place {
   Launcher launcher = Launcher::bare;
   int rank = 0;
@@ -41,7 +41,7 @@ struct Place {
 /// all others. Throws Error (invalid_argument) that names the variable or option that is missing or wrong.
 Place find_place(const Lookup& lookup, int rank = -1, int size = -1);
 
-/// "host:port" or "[v6]:port" into its parts. Throws Error (invalid_argument) that begins with `what`.
+/// Splits "host:port" or "[v6]:port". Throws Error (invalid_argument) that begins with `what`.
 HostPort parse_endpoint(const std::string& what, const std::string& text);
 
 }  // namespace muster

@@ -39,7 +39,7 @@ struct WorkerEnv {
   /// The job's name. TORCHELASTIC_RUN_ID, and MUSTER_RUN_ID, by which a worker knows `muster run`. Default:
   /// "none", as under torchrun.
   std::string run_id = "none";
-  /// Where an uncaught error is written as JSON. TORCHELASTIC_ERROR_FILE. Empty: nowhere.
+  /// The file into which an uncaught error is written as JSON. TORCHELASTIC_ERROR_FILE. Empty: none.
   std::string error_file;
   /// Whether the store is hosted by the agent. TORCHELASTIC_USE_AGENT_STORE, exactly "True" or "False".
   bool agent_store = true;

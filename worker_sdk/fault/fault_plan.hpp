@@ -30,13 +30,14 @@ constexpr std::uint8_t point_of(Point point) {
 
 struct Fault {
   Action action = Action::kill;
-  /// delay: how long. kill, stop: so long after the call began, while it runs; 0: before it begins.
+  /// How long a delay takes. For kill and stop: the time after the beginning of the call, while it runs; 0:
+  /// before it begins.
   std::chrono::milliseconds time{0};
   int rank = 0;
   std::uint8_t point = 0;
-  /// Which such call of this rank, from 1.
+  /// The fault strikes at this rank's call of that kind with this number, from 1.
   std::uint64_t occurrence = 1;
-  /// As written, for messages.
+  /// The fault as it was written, for messages.
   std::string text;
 };
 
@@ -47,7 +48,7 @@ struct Fault {
 /// Throws Error (invalid_argument) that names the part which is wrong.
 std::vector<Fault> parse_faults(std::string_view text, int size);
 
-/// The faults of one rank. Any thread.
+/// Injects the faults of one rank. Any thread.
 class Injector {
  public:
   Injector(std::vector<Fault> faults, int rank);

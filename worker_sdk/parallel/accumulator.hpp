@@ -9,7 +9,7 @@
 
 namespace muster::parallel {
 
-/// 64-byte aligned zeros.
+/// An array of floats, zero and aligned to 64 bytes.
 class Floats {
  public:
   Floats() = default;

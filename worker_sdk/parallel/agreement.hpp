@@ -15,9 +15,9 @@ namespace muster::parallel {
 /// are not all equal. Costs two small collectives when they are. `group` has more than one rank.
 void require_same_layout(ProcessGroup& group, const std::string& description);
 
-/// What the ranks compare over the store.
+/// The subject that the ranks compare over the store.
 struct Topic {
-  std::string name;  ///< of the keys
+  std::string name;  ///< part of the keys' names
   std::string text;  ///< "which model it trains": what a rank that does not come has not said
   /// Says how two descriptions differ: rank 0's, and that of the first rank whose one is another.
   std::function<std::string(const std::string& first, const std::string& other, int rank)> difference;
@@ -30,7 +30,7 @@ struct Topic {
 std::string difference_over_store(const ProcessGroup& group, StoreClient& store, const Topic& topic,
                                   const std::string& description);
 
-/// The same over the store.
+/// Compares the descriptions over the store, and throws as the first overload does.
 void require_same_layout(const ProcessGroup& group, StoreClient& store, const std::string& description);
 
 /// Throws the Error (mismatch) of both; `difference` as of first_difference().

@@ -15,7 +15,7 @@ namespace muster {
 
 /// One parameter of a bucket.
 struct BucketParameter {
-  /// The parameter's number in the model, and its first element within the bucket.
+  /// The number of the parameter in the model, and its first element within the bucket.
   std::size_t index = 0;
   std::size_t offset = 0;
   const ParameterSpec* spec = nullptr;
@@ -23,16 +23,17 @@ struct BucketParameter {
 
 /// A contiguous range of the arena that is reduced in one go. Gaps between parameters are zero.
 struct BucketView {
-  /// 0 .. buckets - 1, in the order in which they are reduced.
+  /// The number of the bucket, 0 .. buckets - 1, in the order in which they are reduced.
   std::size_t index = 0;
   std::size_t buckets = 0;
-  /// The place of its first float in the arena, and the number of its floats.
+  /// The place of the bucket's first float in the arena, and the number of its floats.
   std::size_t offset = 0;
   std::size_t elements = 0;
-  /// This rank's sums over its samples; the hook leaves the sums over all ranks there. Null in prepare().
+  /// The sums of this rank over its samples; the hook leaves the sums over all ranks there. Null in
+  /// prepare().
   float* gradients = nullptr;
   std::span<const BucketParameter> parameters;
-  /// Samples of all ranks in this step. Positive. 0 in prepare().
+  /// The samples of all ranks in this step. Positive; 0 in prepare().
   std::int64_t samples = 0;
 };
 
@@ -60,7 +61,7 @@ class BucketHook {
   /// hook's while it runs. What it throws ends the step, and the group.
   virtual void reduce(ProcessGroup& group, const BucketView& bucket) = 0;
 
-  /// Valid as long as the hook. Empty for a hook without state.
+  /// The tensors that the hook remembers, valid as long as the hook. Empty for a hook without state.
   virtual std::vector<HookState> state() { return {}; }
 };
 

@@ -19,12 +19,12 @@ struct Bucket {
 };
 
 struct BucketLayout {
-  /// In the order in which they are reduced: the model's last parameters first.
+  /// The buckets in the order in which they are reduced: the model's last parameters first.
   std::vector<Bucket> buckets;
   /// The first element and the bucket of each parameter.
   std::vector<std::size_t> offsets;
   std::vector<std::size_t> bucket_of;
-  /// Floats of parameters and gaps.
+  /// Number of floats in parameters and gaps.
   std::size_t elements = 0;
 };
 

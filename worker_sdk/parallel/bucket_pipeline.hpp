@@ -27,7 +27,7 @@ class BucketPipeline {
   /// a world of one.
   BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, std::vector<BucketView> views,
                  float* header, ProcessGroup* group);
-  /// In the middle of a step it aborts the group.
+  /// Aborts the group in the middle of a step.
   ~BucketPipeline();
   BucketPipeline(const BucketPipeline&) = delete;
   BucketPipeline& operator=(const BucketPipeline&) = delete;
@@ -35,7 +35,7 @@ class BucketPipeline {
   void begin();
   /// The first `buckets` buckets of the step stand. Never waits for other ranks.
   void launch(std::size_t buckets);
-  /// All buckets were launched: waits for their end. Throws what ended the step.
+  /// Waits for the end of all buckets, which have been launched. Throws what ended the step.
   void finish();
 
   bool has_failed() const;
@@ -65,9 +65,9 @@ class BucketPipeline {
   const ReducerOptions& options_;
   std::vector<BucketView> views_;
   float* const header_;
-  ProcessGroup* const group_;    ///< what is aborted
-  ProcessGroup* const sums_;     ///< what sums the buckets: its host group
-  std::vector<double> squares_;  ///< of each bucket's reduced gradients
+  ProcessGroup* const group_;    ///< the group that is aborted
+  ProcessGroup* const sums_;     ///< its host group, which sums the buckets
+  std::vector<double> squares_;  ///< the sum of squares of each bucket's reduced gradients
   StepTiming timing_;
   double norm_;
   float clip_scale_ = 1;
@@ -78,7 +78,7 @@ class BucketPipeline {
   // Under mutex_.
   std::size_t launched_;
   std::size_t done_;
-  bool busy_ = false;  ///< with the bucket `done_`
+  bool busy_ = false;  ///< somebody works on the bucket `done_`
   bool open_ = false;
   bool stop_ = false;
   std::exception_ptr error_;

@@ -16,11 +16,11 @@
 
 namespace muster {
 
-/// Which micro-batches are whose.
+/// The share of one rank in the micro-batches of a step.
 struct MicroBatches {
-  int total = 8;  ///< M
-  int first = 0;  ///< of this rank
-  int count = 8;  ///< of this rank
+  int total = 8;  ///< M, the micro-batches of a step
+  int first = 0;  ///< the first one of this rank
+  int count = 8;  ///< how many this rank has
 
   /// The part of a step's batch of all ranks (indices in the order of the epoch) that micro-batch `k` (0 ..
   /// total - 1) computes: a function of k and `total` alone. The first ones have one more where it does not
@@ -43,8 +43,9 @@ MicroBatches share_micro_batches(int total, const ProcessGroup* group);
 /// Sums buckets over the ranks by the tree above. What a Reducer with `deterministic_micro_batches` uses.
 std::unique_ptr<BucketHook> make_tree_hook();
 
-/// The same sum for values outside the reducer, as the running statistics of batch norm: each micro-batch
-/// starts from the same ones, and their mean over the micro-batches is what the step leaves. One thread.
+/// Sums values outside the reducer by the same tree, such as the running statistics of batch norm: each
+/// micro-batch starts from the same ones, and their mean over the micro-batches is what the step leaves. One
+/// thread.
 class TreeSum {
  public:
   /// `group` (null: a world of one) outlives it. All ranks make it alike.
@@ -53,7 +54,7 @@ class TreeSum {
 
   /// The values of this rank's next micro-batch, in their order, each once per step.
   void add(std::span<const float> values);
-  /// After the last micro-batch: the sum over all micro-batches of all ranks. A collective call.
+  /// Gives the sum over all micro-batches of all ranks, after the last micro-batch. A collective call.
   void finish(std::span<float> sum);
 
  private:

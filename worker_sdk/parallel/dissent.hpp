@@ -15,7 +15,7 @@ struct Dissent {
   bool has_majority = true;
 };
 
-/// Finds the ranks that differ; `values` has one value of each rank.
+/// Finds the ranks that differ in `values`, which has one value of each rank.
 Dissent find_dissent(std::span<const std::int64_t> values);
 
 /// "rank 3 differs from that of the other ranks", or "ranks 0, 1 differ and none has a majority (rank 0:

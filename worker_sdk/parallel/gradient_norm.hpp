@@ -6,7 +6,8 @@
 
 namespace muster::parallel {
 
-/// In f64, in eight interleaved sums: a fixed order, so the same bits whoever computes it.
+/// The sum of squares, in f64, in eight interleaved sums: a fixed order, so the same bits whoever computes
+/// it.
 inline double sum_of_squares(const float* values, std::size_t count) {
   constexpr std::size_t kLanes = 8;
   std::array<double, kLanes> sums = {};

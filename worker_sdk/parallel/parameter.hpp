@@ -10,9 +10,9 @@ namespace muster {
 
 /// Name and shape of one trainable tensor of 32-bit floats. Plain data.
 struct ParameterSpec {
-  /// Unique in its model, for example "conv1.weight".
+  /// The name, unique in its model, for example "conv1.weight".
   std::string name;
-  /// Extents, slowest first. Each is positive.
+  /// The extents, slowest first. Each is positive.
   std::vector<std::int64_t> shape;
   /// Whether weight decay applies: not to biases, nor to the scale and shift of a batch norm.
   bool decay = true;

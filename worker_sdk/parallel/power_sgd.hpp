@@ -15,7 +15,7 @@ struct PowerSgdOptions {
   std::int64_t start_step = 10;
   /// A matrix is compressed where its factors have at most this share of its elements.
   double largest_share = 0.5;
-  /// The seed of the first factors, which are the same on all ranks.
+  /// Seed of the first factors; they are the same on all ranks.
   std::uint64_t seed = 0;
 };
 

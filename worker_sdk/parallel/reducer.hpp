@@ -26,12 +26,13 @@ using BucketStep = std::function<void(std::size_t begin, std::size_t end, float 
 struct ReducerOptions {
   /// A bucket is closed when it reaches this many bytes. Default: 25 MiB, as PyTorch's DDP.
   std::size_t bucket_bytes = std::size_t{25} << 20;
-  /// The same for the bucket that is reduced first, smaller so that reducing starts early. Default: 1 MiB.
+  /// The same number for the bucket that is reduced first, smaller so that reducing starts early. Default: 1
+  /// MiB.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   /// The bucket that is reduced last has as few of the model's first parameters as reach this many bytes:
   /// no computation is left behind which it could hide. 0: as many as come. Default: 1 MiB.
   std::size_t last_bucket_bytes = std::size_t{1} << 20;
-  /// How buckets are summed. Null: all_reduce in f32. See compression.hpp, power_sgd.hpp.
+  /// The hook that sums buckets. Null: all_reduce in f32. See compression.hpp, power_sgd.hpp.
   std::shared_ptr<BucketHook> hook = nullptr;
   /// Called for each bucket, in order, as soon as it is reduced. gradient_ready(i) then also says that
   /// backward reads the value of parameter i no more. Not called in a step without any sample. Empty: the
@@ -44,8 +45,8 @@ struct ReducerOptions {
   /// Micro-batches into which a step of all ranks is cut, for the same bits on every world size; see
   /// deterministic.hpp. 0: not wanted.
   int deterministic_micro_batches = 0;
-  /// Over which the ranks compare their models; each reducer of a group uses it in turn, so it is one that
-  /// all ranks of the group share. Null: over the group.
+  /// The store over which the ranks compare their models. Each reducer of a group uses it in turn, so it is a
+  /// store that all ranks of the group share. Null: they compare over the group.
   StoreClient* store = nullptr;
 };
 
@@ -69,7 +70,7 @@ class Reducer {
   /// `group` may be null for a world of one and must outlive the reducer. Compares the model with that of the
   /// other ranks; throws Error (mismatch) that names the first parameter that differs, with both shapes.
   Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options = {});
-  /// In the middle of a step it aborts the group, so that the other ranks do not wait for this one.
+  /// Aborts the group in the middle of a step, so that the other ranks do not wait for this one.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -97,8 +98,8 @@ class Reducer {
   /// `samples` of this rank go into the step, beside those of its micro-batches; the sum over the ranks must
   /// stay below 2^24.
   void begin_step(std::int64_t samples);
-  /// gradient(parameter) holds this rank's sum. Throws Error (invalid_argument) if it was said before in this
-  /// step or micro-batch.
+  /// Says that gradient(parameter) holds this rank's sum. Throws Error (invalid_argument) if it was said
+  /// before in this step or micro-batch.
   void gradient_ready(std::size_t parameter);
   /// This rank adds nothing to the parameter in this step: its gradient is set to zero and is ready.
   void mark_unused(std::size_t parameter);
@@ -112,24 +113,24 @@ class Reducer {
   /// A figure of this rank (loss, correct answers), to be summed over the ranks in f32 at no cost. Before the
   /// first gradient_ready() of a step; 0 where it is not given.
   void set_tally(std::size_t i, float value);
-  /// Its sum over the ranks in the last step.
+  /// The sum of tally `i` over the ranks in the last step.
   float tally(std::size_t i) const;
 
   /// L2 norm over all parameters of the last step's mean gradient, before clipping. Needs
   /// ReducerOptions::max_norm; NaN without it.
   double gradient_norm() const;
-  /// What the mean gradient is multiplied with so that its norm is at most max_norm; 1 without clipping. As
-  /// PyTorch's clip_grad_norm_: max_norm / (norm + 1e-6), at most 1.
+  /// The factor that brings the norm of the mean gradient down to max_norm; 1 without clipping. As PyTorch's
+  /// clip_grad_norm_: max_norm / (norm + 1e-6), at most 1.
   float clip_scale() const;
 
-  /// What the hook remembers from step to step, for a checkpoint; empty without a hook, and in a world of
-  /// one, where there is nothing to sum and hooks are not called.
+  /// The tensors that the hook remembers from step to step, for a checkpoint. Empty without a hook, and in a
+  /// world of one, where there is nothing to sum and hooks are not called.
   std::vector<HookState> hook_state() const;
 
   /// Whether a step has failed on this rank, so that the group is dead and no step follows.
   bool has_failed() const;
 
-  /// Times of the last step.
+  /// The times of the last step.
   const StepTiming& timing() const;
 
  private:

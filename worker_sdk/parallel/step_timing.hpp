@@ -6,16 +6,16 @@
 
 namespace muster {
 
-/// When one bucket of the last step was worked on. Steady clock, which all processes of a host share.
+/// The times at which the last step worked on one bucket. Steady clock, which all processes of a host share.
 struct BucketTiming {
   using Time = std::chrono::steady_clock::time_point;
-  Time ready;    ///< its last gradient stood
-  Time started;  ///< its sum over the ranks began
-  Time reduced;  ///< and ended
-  Time stepped;  ///< its optimizer step ended; equal to `reduced` without one
+  Time ready;    ///< the last gradient of the bucket stood
+  Time started;  ///< the sum over the ranks began
+  Time reduced;  ///< the sum over the ranks ended
+  Time stepped;  ///< the optimizer's step ended; equal to `reduced` without one
 };
 
-/// Where the time of the last step's reduction went.
+/// The times of the last step's reduction.
 struct StepTiming {
   std::vector<BucketTiming> buckets;
   std::chrono::steady_clock::time_point began;     ///< begin_step()
@@ -29,16 +29,16 @@ struct StepTiming {
     return sum;
   }
 
-  /// Time of the optimizer, as far as it ran per bucket.
+  /// The time of the optimizer, as far as it ran per bucket.
   std::chrono::nanoseconds optimizer() const {
     std::chrono::nanoseconds sum{};
     for (const BucketTiming& bucket : buckets) sum += bucket.stepped - bucket.reduced;
     return sum;
   }
 
-  /// What finish_step() took: reduction and steps of buckets that backward did not hide, and the wait for
-  /// ranks whose backward ended later. So the smallest of all ranks, that of the last one to come, is what
-  /// communication cost.
+  /// The time that finish_step() took: reduction and steps of buckets that backward did not hide, and the
+  /// wait for ranks whose backward ended later. So the smallest value of all ranks, that of the rank that
+  /// came last, is what communication cost.
   std::chrono::nanoseconds exposed() const { return finished - waited; }
 };
 

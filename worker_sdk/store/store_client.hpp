@@ -43,8 +43,8 @@ class StoreClient {
   virtual void wait(const std::vector<std::string>& keys) = 0;
   virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
 
-  /// As wait(), for a thread that others must be able to wake: whether the keys are there; false as soon as
-  /// `descriptor` is readable, or after `timeout`.
+  /// Waits as wait() does, for a thread that others must be able to wake. Returns whether the keys are there;
+  /// false as soon as `descriptor` is readable, or after `timeout`.
   virtual bool wait_or_wake(const std::vector<std::string>& keys, int descriptor,
                             std::chrono::milliseconds timeout) {
     using Clock = std::chrono::steady_clock;
@@ -81,7 +81,7 @@ class StoreClient {
   /// Numeric address of this host on the way to the store; "" when unknown.
   virtual std::string local_address() const { return ""; }
 
-  /// Sets the timeout of later calls and clones, as StoreOptions::timeout.
+  /// Sets StoreOptions::timeout for later calls and clones.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
 
   /// Whether the store owes an answer since a wait ended: then it is overloaded, stopped or unreachable, and
@@ -96,14 +96,14 @@ class StoreClient {
 };
 
 struct StoreOptions {
-  /// Longest time for connecting and for each wait. Default: 5 minutes, as PyTorch.
+  /// Longest time for connecting, and for each wait. Default: 5 minutes, as PyTorch.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   /// Longest time for connecting alone. Default: `timeout`.
   std::optional<std::chrono::milliseconds> connect_timeout = std::nullopt;
   /// First delay between attempts to connect. Default: 0.5 s, as PyTorch; less where the server is a rank
   /// that starts at the same time.
   std::chrono::milliseconds first_delay = std::chrono::milliseconds(500);
-  /// No delay is longer. Default: 60 s, as PyTorch.
+  /// Longest delay between attempts to connect. Default: 60 s, as PyTorch.
   std::chrono::milliseconds longest_delay = std::chrono::seconds(60);
 };
 

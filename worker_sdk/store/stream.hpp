@@ -15,7 +15,7 @@ namespace muster {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Not a failure of the connection: the time is up. The stream may hold half a reply.
+/// Thrown when the time is up, which is no failure of the connection. The stream may hold half a reply.
 class StreamTimeout : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -43,7 +43,7 @@ class Stream {
   void receive(void* data, std::size_t bytes, Deadline deadline);
   /// Whether there is something to read (or the end of the connection) before `deadline`.
   bool readable(Deadline deadline);
-  /// The same, but false as soon as `other` is readable.
+  /// Waits as readable() does, and returns false as soon as `other` is readable.
   bool readable_before(int other, Deadline deadline);
 
  private:

@@ -50,7 +50,7 @@ class TcpStore : public StoreClient {
   std::unique_ptr<StoreClient> clone() override;
 
  private:
-  /// What the server has still to say to a wait that was cancelled.
+  /// The reply that the server still owes to a wait that was cancelled.
   enum class Owed { nothing, answer, acknowledgement };
 
   void connect();

@@ -29,7 +29,7 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-/// A thread that gets no signals.
+/// Starts a thread that gets no signals.
 template <typename Work>
 std::thread quiet_thread(Work&& work) {
   const SignalsBlocked blocked;

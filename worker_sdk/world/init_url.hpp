@@ -5,13 +5,13 @@
 
 namespace muster {
 
-/// Where the ranks meet, as the user wrote it. Plain data.
+/// The place where the ranks meet, as the user wrote it. Plain data.
 struct InitUrl {
   enum class Kind { environment, tcp, file };
   Kind kind = Kind::environment;
-  std::string host;  ///< of tcp
+  std::string host;  ///< the host of tcp
   int port = 0;
-  std::string path;  ///< of file, absolute
+  std::string path;  ///< the absolute path of file
   int rank = -1;     ///< "?rank=0&world_size=2", as PyTorch has it; -1: not there
   int size = -1;
 };

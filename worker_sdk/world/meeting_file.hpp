@@ -9,9 +9,9 @@
 
 namespace muster {
 
-/// What the file says.
+/// The contents of the file.
 struct MeetingNote {
-  std::string host;  ///< of the store
+  std::string host;  ///< the host of the store
   int port = 0;
   ProcessIdentity writer;
 
@@ -19,7 +19,8 @@ struct MeetingNote {
   static std::optional<MeetingNote> from_text(const std::string& text);
 };
 
-/// Rank 0's side. The file has mode 0600, appears with its whole text at once, and is removed at the end.
+/// Rank 0's side of the meeting. The file has mode 0600, appears with its whole text at once, and is removed
+/// at the end.
 class MeetingFile {
  public:
   /// Takes the place of an empty file and of one whose writer has died. Throws Error (invalid_argument) when
@@ -35,8 +36,8 @@ class MeetingFile {
   std::string text_;
 };
 
-/// What the file at `path` says; nullopt when it is missing or empty. Throws Error (invalid_argument) when it
-/// is not a file of this user alone, or is nothing of ours; io when it cannot be read.
+/// Reads the file at `path`; nullopt when it is missing or empty. Throws Error (invalid_argument) when it is
+/// not a file of this user alone, or is nothing of ours; io when it cannot be read.
 std::optional<MeetingNote> read_meeting_file(const std::string& path);
 
 }  // namespace muster

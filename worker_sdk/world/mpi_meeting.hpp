@@ -8,10 +8,10 @@
 
 namespace muster {
 
-/// What one rank tells the others. Plain data.
+/// The note that one rank sends to the others. Plain data.
 struct MpiNote {
-  std::string boot;                    ///< of its kernel: equal on one host
-  std::vector<std::string> addresses;  ///< of its host, without loopback
+  std::string boot;                    ///< boot id of its kernel: equal on one host
+  std::vector<std::string> addresses;  ///< addresses of its host, without loopback
 
   std::string to_text() const;
   static MpiNote from_text(const std::string& text);
@@ -20,14 +20,14 @@ struct MpiNote {
 /// Sends `text` from rank `root` to all; a call that all ranks make alike.
 using TextBroadcast = std::function<void(std::string& text, int root)>;
 
-/// The one of the MPI plug-in. Throws Error (unsupported) when it cannot be had, and (mismatch) when MPI has
-/// another rank or size for this process.
+/// The broadcast of the MPI plug-in. Throws Error (unsupported) when it cannot be had, and (mismatch) when
+/// MPI has another rank or size for this process.
 TextBroadcast mpi_broadcast(int rank, int size);
 
 /// Addresses of this host, without loopback and link-local ones; of `interface_name` alone unless that is "".
 std::vector<std::string> host_addresses(const std::string& interface_name);
 
-/// Where rank 0 is to serve, and for whom.
+/// The address on which rank 0 is to serve, and the addresses that may connect.
 struct ServingPlan {
   std::string host = "127.0.0.1";
   std::vector<std::string> allow;  ///< empty: this host alone

@@ -12,7 +12,7 @@
 
 namespace muster {
 
-/// Where a rank writes why it leaves, before it does.
+/// The key under which a rank writes why it leaves, before it does.
 inline std::string farewell_key(int rank) {
   return "farewell/" + std::to_string(rank);
 }
@@ -34,7 +34,7 @@ class NamedBarrier {
  private:
   struct State {
     std::int64_t times = 0;  ///< passed so far
-    bool arrived = false;    ///< at the next one
+    bool arrived = false;    ///< this rank has arrived at the next one
   };
 
   [[noreturn]] void throw_late(StoreClient& store, const std::string& name, std::chrono::milliseconds limit);

@@ -23,7 +23,7 @@ struct ProcessIdentity {
   std::string to_text() const;
   static std::optional<ProcessIdentity> from_text(const std::string& text);
 
-  /// "process 123 on host n07".
+  /// The process as text: "process 123 on host n07".
   std::string describe() const;
 
   bool operator==(const ProcessIdentity&) const = default;

@@ -15,19 +15,20 @@ namespace muster {
 struct RollCallOptions {
   int rank = 0;
   int size = 1;
-  /// Stands before all keys, the same on all ranks: job and round.
+  /// The beginning of all keys, the same on all ranks: job and round.
   std::string prefix;
   std::chrono::steady_clock::time_point deadline;
-  /// The time that all ranks had, for messages.
+  /// The time limit, for messages.
   std::chrono::milliseconds limit{0};
   std::string run_id = "none";
 };
 
-/// What all ranks agree on afterwards.
+/// The result of a roll call, on which all ranks agree.
 struct Roll {
-  /// Keys of this world alone: a job may make several worlds over one store, one after another or at once.
+  /// The beginning of this world's keys: a job may make several worlds over one store, one after another or
+  /// at once.
   std::string prefix;
-  /// One a rank.
+  /// The processes, one a rank.
   std::vector<ProcessIdentity> members;
 };
 

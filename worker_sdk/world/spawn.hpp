@@ -13,24 +13,24 @@
 namespace muster {
 
 struct SpawnOptions {
-  /// Longest time until all ranks have ended. Default: none; the ranks' own calls have deadlines.
+  /// Time for all ranks to end. Default: no bound; the ranks' own calls have deadlines.
   std::optional<std::chrono::milliseconds> deadline;
-  /// After a failure, between SIGTERM and SIGKILL for the other ranks. Default: 5 seconds.
+  /// Time between SIGTERM and SIGKILL for the other ranks after a failure. Default: 5 seconds.
   std::chrono::milliseconds grace = std::chrono::seconds(5);
 };
 
 /// The first failure. Plain data.
 struct SpawnFailure {
   int rank = -1;      ///< -1: no rank's; the deadline passed
-  int exit_code = 0;  ///< of the rank's process, or 128 + signal
-  int signal = 0;     ///< that ended it, or 0
-  std::string text;   ///< of the exception that ended it; "" where there was none
+  int exit_code = 0;  ///< exit code of the rank's process, or 128 + signal
+  int signal = 0;     ///< signal that ended it, or 0
+  std::string text;   ///< text of the exception that ended it; "" where there was none
 };
 
-/// A whole sentence: "rank 2 of 4 (process 123) threw: ...".
+/// The failure as a whole sentence: "rank 2 of 4 (process 123) threw: ...".
 std::string describe(const SpawnFailure& failure, int size);
 
-/// What spawn() throws: code peer_lost, or deadline.
+/// The exception that spawn() throws, with code peer_lost or deadline.
 class SpawnError : public Error {
  public:
   SpawnError(const SpawnFailure& failure, int size);
@@ -50,9 +50,9 @@ class SpawnError : public Error {
 std::optional<SpawnFailure> try_spawn(const std::function<int(int rank, int size)>& body, int size,
                                       const SpawnOptions& options = {});
 
-/// The same; throws SpawnError when a rank fails.
+/// Runs `body(rank)` in each process as try_spawn() does, and throws SpawnError when a rank fails.
 void spawn(const std::function<void(int rank)>& body, int size, const SpawnOptions& options = {});
-/// The same, with the world already joined.
+/// Does the same with the world already joined.
 void spawn(const std::function<void(World& world)>& body, int size, const SpawnOptions& options = {});
 
 }  // namespace muster

@@ -11,14 +11,14 @@
 
 namespace muster {
 
-/// What a rank is to know and to leave before its body runs.
+/// What a rank has to know and to close before its body runs.
 struct KeeperPlan {
   const std::function<int(int rank, int size)>& body;
   int size = 1;
   const SpawnOptions& options;
   int parent_end = -1;            ///< the other end of `report`, which the keeper closes
-  sigset_t mask{};                ///< of the caller of spawn(), for the ranks
-  struct sigaction child_action;  ///< likewise, for SIGCHLD
+  sigset_t mask{};                ///< signal mask of the caller of spawn(), for the ranks
+  struct sigaction child_action;  ///< action of the caller for SIGCHLD, for the ranks
 };
 
 /// Runs in a process of its own: starts the ranks, serves their store, waits for them, and writes the result
@@ -29,7 +29,7 @@ struct KeeperPlan {
 /// Writes what stdio and the C++ streams still hold: a fork would copy it, and _exit() lose it.
 void flush_streams() noexcept;
 
-/// What the keeper wrote: nullopt for text that is cut off, else whether a rank failed.
+/// The report that the keeper wrote. from_text() gives nullopt for text that is cut off.
 struct KeeperReport {
   bool failed = false;
   bool broken = false;  ///< the ranks could not be started; `failure.text` says why

@@ -21,21 +21,22 @@ struct StoreRequest {
   Place place;
   InitUrl url;
   ProcessIdentity self;
-  /// MUSTER_STORE_ALLOW: who may connect to a store that rank 0 serves beyond this host.
+  /// The peers that may connect to a store that rank 0 serves beyond this host (MUSTER_STORE_ALLOW).
   std::vector<rendezvous::Cidr> allow;
   /// Folder for the files of steps that name no store.
   std::string folder;
-  /// MUSTER_SOCKET_IFNAME: whose addresses rank 0 may serve on when nobody names one; "": all of this host's.
+  /// The network interface on whose addresses rank 0 may serve when nobody names one (MUSTER_SOCKET_IFNAME);
+  /// "": any of this host.
   std::string interface_name;
-  /// MUSTER_LOCAL_ADDR: the address at which other hosts reach this one, where the launcher knows it.
+  /// The address at which other hosts reach this one, where the launcher knows it (MUSTER_LOCAL_ADDR).
   std::string local_address;
   /// Whether MPI is used in any case, so that it may carry the store's address, too.
   bool prefers_mpi = false;
   std::chrono::steady_clock::time_point deadline;
-  std::chrono::milliseconds limit{0};  ///< the same, for messages
+  std::chrono::milliseconds limit{0};  ///< the time up to the deadline, for messages
 };
 
-/// Which way a request goes. Pure but for MPI, which is only asked for.
+/// The way by which a rank reaches its store.
 struct StoreRoute {
   enum class Kind { none, given, served, file, mpi };
   Kind kind = Kind::none;
@@ -47,30 +48,32 @@ struct StoreRoute {
 /// Throws Error (invalid_argument) that says what to set when there is no way.
 StoreRoute choose_route(const StoreRequest& request);
 
-/// Where rank 0 serves a store that is found through a file: the first of `addresses` (of this host, numeric)
-/// that is in `allow`, so that who may connect can; else loopback, for the ranks of this host. Pure.
+/// The address on which rank 0 serves a store that is found through a file: the first of `addresses` (of this
+/// host, numeric) that is in `allow`, so that the peers in the list can connect; else loopback, for the ranks
+/// of this host. Pure.
 std::string serving_address(const std::vector<std::string>& addresses,
                             const std::vector<rendezvous::Cidr>& allow);
 
-/// "host:port", with brackets around an IPv6 address.
+/// The address as "host:port", with brackets around an IPv6 address.
 std::string endpoint_text(const std::string& host, int port);
 
 /// A connection, and on rank 0 what serves it.
 class StoreAccess {
  public:
-  /// "Kind::none" gives none. Throws Error: deadline or store when it is not there in time.
+  /// Opens the way to the store; Kind::none has none. Throws Error: deadline or store when it is not there in
+  /// time.
   static StoreAccess open(const StoreRequest& request, const StoreRoute& route);
 
   StoreClient* client() const { return client_.get(); }
 
-  /// "host:port", "" without a store.
+  /// The address of the store as "host:port"; "" without a store.
   const std::string& endpoint() const { return endpoint_; }
 
   /// Closes the connection. Where this process serves the store, waits up to `limit` until nobody else uses
   /// it or `all_left` says that nobody needs it: who is connected may already look for the next world there.
   void close(std::chrono::milliseconds limit, const std::function<bool(StoreClient&)>& all_left);
 
-  /// In a forked child, which must touch neither the thread nor the file.
+  /// Gives up the store in a forked child, which must touch neither the thread nor the file.
   void abandon();
 
  private:

@@ -32,7 +32,7 @@ class StoreThread {
 
   int port() const { return engine_.endpoint().port(); }
 
-  /// "127.0.0.1:29500".
+  /// The address of the store: "127.0.0.1:29500".
   std::string endpoint() const { return engine_.endpoint().text(); }
 
   /// Waits until at most `own` connections are open, or `limit`. False at the limit.
@@ -47,11 +47,11 @@ class StoreThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t connections_ = 0;
-  bool counted_ = false;  ///< since somebody asked
+  bool counted_ = false;  ///< connections_ is counted since somebody asked
   std::thread thread_;
 };
 
-/// "10.0.0.0/8,fd00::1" into its parts. Throws Error (invalid_argument) that begins with `what`.
+/// Splits "10.0.0.0/8,fd00::1". Throws Error (invalid_argument) that begins with `what`.
 std::vector<rendezvous::Cidr> parse_allow_list(const std::string& what, const std::string& text);
 
 }  // namespace muster

@@ -29,17 +29,17 @@ struct WorldOptions {
   bool host_memory = false;
   /// Device for nccl; -1: the local rank.
   int device = -1;
-  /// Longest time for all ranks to come together, then for them to agree on the backend, and to make the
-  /// group. Default: 5 minutes.
+  /// Time for all ranks to come together, then for them to agree on the backend, and to make the group.
+  /// Default: 5 minutes.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
   /// Longest time that the rank which serves the store waits for the others at the end. Default: 2 seconds.
   std::chrono::milliseconds leave_timeout = std::chrono::seconds(2);
-  /// As ProcessGroupOptions.
+  /// Longest time of a call, and the time after which it is reported; see ProcessGroupOptions.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   std::chrono::milliseconds report_after = std::chrono::seconds(15);
 };
 
-/// Where this process stands. Plain data.
+/// The place of this process in the job. Plain data.
 struct WorldInfo {
   int rank = 0;
   int size = 1;
@@ -80,16 +80,16 @@ class World {
   /// Throws Error (deadline) that names the ranks which are missing, or (peer_lost, aborted) one of them that
   /// will not come, as far as can be seen.
   virtual void barrier(const std::string& name, std::chrono::milliseconds limit) = 0;
-  /// Where the program is, for the reports of failures and late ranks. Any thread; some nanoseconds.
+  /// Tells where the program is, for the reports of failures and late ranks. Any thread; takes some
+  /// nanoseconds.
   virtual void set_step(std::uint64_t step) = 0;
 
-  /// Before the destructor, where the program ends in order: throws Error where MUSTER_FAULT injects one at
-  /// finalize. (The destructor has nobody to tell.) A second call does nothing.
+  /// Ends the world in order; call it before the destructor, which has nobody to tell of an error. Throws
+  /// Error where MUSTER_FAULT injects one at finalize. A second call does nothing.
   virtual void finalize() = 0;
 
-  /// Before the destructor: it is to wait no longer than `limit` (if that is less than
-  /// WorldOptions::leave_timeout). `why`, unless empty, is what ranks get to read that wait for this one at a
-  /// barrier.
+  /// Makes the destructor wait no longer than `limit` (if that is less than WorldOptions::leave_timeout).
+  /// `why`, unless empty, is what ranks read that wait for this one at a barrier.
   virtual void prepare_to_leave(std::chrono::milliseconds limit, const std::string& why) = 0;
 
  protected:

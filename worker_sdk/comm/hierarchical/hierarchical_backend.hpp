@@ -18,10 +18,10 @@
 
 namespace muster::hierarchical {
 
-/// Where the ranks are. Hosts are in the order of their first ranks.
+/// The hosts of a group and their ranks. Hosts are in the order of their first ranks.
 struct Hosts {
-  std::vector<std::vector<int>> ranks;  ///< of each host
-  std::vector<int> host_of;             ///< of each rank: index in `ranks`
+  std::vector<std::vector<int>> ranks;  ///< the ranks of each host
+  std::vector<int> host_of;             ///< the host of each rank: index in `ranks`
 
   explicit Hosts(const std::vector<std::string>& names);
 };
@@ -45,8 +45,8 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
   void abort(ErrorCode code, const std::string& text) noexcept override;
 
  private:
-  /// How far the present collective is. A rank that waits for its leader, or a leader that waits for others,
-  /// is late because of somebody else, who is known best on his own host.
+  /// The part of the present collective that this rank is in. A rank that waits for its leader, or a leader
+  /// that waits for others, is late because of another rank, which its own host knows best.
   enum class Phase { on_host, between_hosts, back_on_host };
 
   struct Failure {
@@ -95,10 +95,10 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
   std::shared_ptr<plugin::FailureChannel> channel_;
   std::uint64_t local_calls_ = 0;
   std::uint64_t leader_calls_ = 0;
-  std::vector<std::byte> partial_;  ///< kept for its memory
-  std::vector<std::byte> packed_;   ///< kept for its memory
+  std::vector<std::byte> partial_;  ///< a member to keep its memory
+  std::vector<std::byte> packed_;   ///< a member to keep its memory
 
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< protects the members below
   std::condition_variable told_;
   std::optional<Failure> local_failure_;
   std::optional<Failure> agreed_;

@@ -13,13 +13,13 @@ namespace muster::select {
 /// All ranks of a world say something and learn what the others said.
 class Agreement {
  public:
-  /// `prefix` of its keys: of this world alone. `look`, unless empty, is called now and then by who waits,
-  /// and throws Error where a rank will not come.
+  /// `prefix` stands before its keys and is of this world alone. `look`, unless empty, is called now and then
+  /// by a rank that waits, and throws Error where a rank will not come.
   Agreement(StoreClient& store, std::string prefix, int rank, int size, std::chrono::milliseconds timeout,
             std::function<void()> look = {});
 
-  /// One entry a rank. Every rank calls it with the same `topic`, each topic once. Throws Error (deadline)
-  /// that names the ranks which did not come, or what `look` throws.
+  /// Gathers one entry of each rank. Every rank calls it with the same `topic`, each topic once. Throws Error
+  /// (deadline) that names the ranks which did not come, or what `look` throws.
   std::vector<std::string> gather(const std::string& topic, const std::string& mine);
 
  private:

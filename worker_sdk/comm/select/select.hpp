@@ -30,7 +30,7 @@ struct SelectOptions {
   bool host_memory = false;
   /// Network interface for gloo and nccl; "": MUSTER_SOCKET_IFNAME, else found by the way to the store.
   std::string interface_name;
-  /// Options of the world group; split() groups inherit them. `timeout` also bounds the joining of a group.
+  /// Options of the world group, which split() groups inherit. `timeout` also bounds the joining of a group.
   ProcessGroupOptions group;
   /// Throws Error where a rank will not come to agree on the backend; may be empty.
   std::function<void()> look_for_lost;

@@ -70,8 +70,8 @@ inline Call call_of(const Fingerprint& print, std::uint64_t near) {
   return call;
 }
 
-/// What goes with a call whose data do not: where its buffers lie, the same number on every rank for the same
-/// place of the same allocate(); and what of the call is not in the fingerprint.
+/// What a line holds for a call whose data do not fit into it: the places of its buffers, which are the same
+/// number on every rank for the same place of the same allocate(), and what the fingerprint leaves out.
 struct Places {
   static constexpr std::int64_t kPrivate = -1;
 
@@ -94,7 +94,7 @@ struct alignas(kCacheLine) Line {
 static_assert(sizeof(Line) == kCacheLine, "a small call is one cache line");
 
 struct alignas(2 * kCacheLine) RankBlock {
-  /// By parity of the sequence: a rank can be one call ahead of another, never two.
+  /// The calls of this rank, by parity of the sequence: a rank can be one call ahead of another, never two.
   Line lines[2];
   alignas(kCacheLine) Sleepers sleepers;
   alignas(kCacheLine) Note completed;  ///< sequence of the last call that it ended
@@ -104,7 +104,8 @@ struct alignas(2 * kCacheLine) RankBlock {
 
 /// A message that is offered: what it is, and where its bytes are.
 struct alignas(kCacheLine) Offer {
-  /// In `data`; at the place in memory of allocate() that `data` begins with; through the channel's chunks.
+  /// The bytes of the message are in `data`; or at the place in memory of allocate() that `data` begins with;
+  /// or go through the channel's chunks.
   enum class Way : std::uint8_t { data, place, chunks };
 
   std::uint64_t count = 0;
@@ -118,7 +119,8 @@ struct alignas(kCacheLine) Offer {
 
 static_assert(sizeof(Offer) == kCacheLine, "a small message is one cache line");
 
-/// From one rank to another. Three rings: offers and chunks that way, the ids of accepted offers back.
+/// Carries messages from one rank to another by three rings: offers and chunks go there, the ids of accepted
+/// offers come back.
 struct Channel {
   static constexpr std::uint32_t kOffers = 16;
   static constexpr std::uint32_t kChunks = 2;
@@ -130,14 +132,14 @@ struct Channel {
   };
 
   Ends sender;    ///< offers and chunks that it put in, accepted ids that it took out
-  Ends receiver;  ///< the reverse
+  Ends receiver;  ///< offers and chunks that it took out, accepted ids that it put in
   alignas(kCacheLine) std::uint32_t accepted[kOffers] = {};
   Offer offers[kOffers];
 };
 
 struct Header {
   alignas(kCacheLine) FailureRecord failure;
-  /// Written by rank 0 during allocate().
+  /// The ticket of new memory, which rank 0 writes during allocate().
   alignas(kCacheLine) Ticket ticket;
 };
 
@@ -150,7 +152,7 @@ class Layout {
     return kHeaderBytes + static_cast<std::size_t>(ranks) * per_rank_bytes(ranks);
   }
 
-  /// One of a message's two chunks: less with many ranks, since every pair has its own.
+  /// The bytes of one of a message's two chunks: fewer with many ranks, since every pair has its own.
   static std::size_t message_bytes(int ranks) {
     return std::clamp(kChunkBytes / static_cast<std::size_t>(ranks) / 4096 * 4096, std::size_t{4096},
                       std::size_t{128 * 1024});

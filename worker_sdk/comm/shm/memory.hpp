@@ -33,7 +33,8 @@ class Mapping {
   bool owned_ = false;
 };
 
-/// Where another rank finds a piece of shared memory. Plain data: it is also passed through shared memory.
+/// Tells another rank where to find a piece of shared memory. Plain data: it is also passed through shared
+/// memory.
 struct Ticket {
   enum class Kind : std::uint32_t { memfd, file, thread };
 
@@ -60,9 +61,9 @@ class MemorySource {
   virtual void close_ticket(const Ticket& ticket) = 0;
 };
 
-/// Between processes of one host and user. A memfd, opened by the peers through /proc/<pid>/fd: it has no
-/// name that could be left behind. Where /proc is not shared (pid namespaces, hidepid), a file in /dev/shm,
-/// mode 0600, unlinked as soon as all have mapped it.
+/// Memory that processes of one host and user share. It is a memfd, which the peers open through
+/// /proc/<pid>/fd, so it has no name that could be left behind. Where /proc is not shared (pid namespaces,
+/// hidepid), it is a file in /dev/shm, mode 0600, unlinked as soon as all have mapped it.
 class ProcessMemory : public MemorySource {
  public:
   explicit ProcessMemory(Ticket::Kind kind) : kind_(kind) {}
@@ -77,8 +78,9 @@ class ProcessMemory : public MemorySource {
   std::vector<Ticket> open_tickets_;
 };
 
-/// Between threads of one process, all of which share this object: groups in one process, for tests under
-/// ThreadSanitizer (which goes by address, so that memory must not be mapped twice), and groups of one rank.
+/// Memory that threads of one process share; all of them use this object. It serves groups of one rank, and
+/// groups in one process for tests under ThreadSanitizer, which goes by address, so that memory must not be
+/// mapped twice.
 class ThreadMemory : public MemorySource {
  public:
   Mapping create(std::size_t bytes, Ticket& ticket) override;

@@ -39,7 +39,7 @@ class Messages {
     std::size_t done = 0;  ///< bytes
   };
 
-  /// What is between this rank and another one.
+  /// The messages between this rank and another one.
   struct Peer {
     // This rank's sends, in order: not offered, offered, accepted and on the way.
     std::deque<Sending> queued;
@@ -52,7 +52,7 @@ class Messages {
     // Its receives, and the peer's offers that none has asked for yet.
     std::deque<Receiving> wanted;
     std::deque<Offer> pending;
-    Receiving active;  ///< the one whose chunks come
+    Receiving active;  ///< the receive whose chunks come now
     std::uint32_t seen_offers = 0;
     std::uint32_t accepted = 0;
     std::uint32_t emptied = 0;
@@ -62,7 +62,7 @@ class Messages {
              active.operation == nullptr;
     }
 
-    /// The operation that it waits for first; null if it is done.
+    /// The operation that it waits for first; null when it is done.
     const Operation* waiting() const;
   };
 

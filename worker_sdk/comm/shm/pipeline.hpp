@@ -13,7 +13,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-/// What of `bytes` is in turn `turn`, where each takes `piece`.
+/// The bytes that turn `turn` moves of `bytes` bytes, where each turn moves `piece`.
 inline std::size_t part_of(std::size_t bytes, std::size_t turn, std::size_t piece) {
   const std::size_t begin = std::min(turn * piece, bytes);
   return std::min(piece, bytes - begin);
@@ -34,7 +34,7 @@ void ShmBackend::pipeline(std::size_t turns, Fill fill, Drain drain) {
   }
 }
 
-/// Bytes of a chunk for each rank, where a chunk holds data for all ranks: cut at cache lines.
+/// The bytes of each rank in a chunk that holds data for all ranks; a multiple of the cache line.
 inline std::size_t ShmBackend::piece_bytes() const {
   return kChunkBytes / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
 }

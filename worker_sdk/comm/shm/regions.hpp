@@ -24,10 +24,10 @@ class Regions {
   /// Places::kPrivate where [data, data + bytes) is not all in this rank's part of one region.
   std::int64_t place_of(const void* data, std::size_t bytes) const;
 
-  /// The address of a place that `peer` has named; null when there is no such place.
+  /// The address of a place that `peer` named; null when there is no such place.
   std::byte* address_of(int peer, std::int64_t place) const;
 
-  /// More bytes than one region can have.
+  /// Whether `bytes` are more than one region can have.
   static bool is_too_large(std::size_t bytes, int ranks);
 
  private:

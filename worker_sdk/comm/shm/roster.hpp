@@ -11,7 +11,7 @@
 
 namespace muster::shm {
 
-/// Knows the ranks of a group and what became of them, and how to say it. One thread at a time.
+/// Knows the ranks of a group and what became of them, and says so in texts. One thread at a time.
 class Roster {
  public:
   Roster(Layout layout, const GroupPlan& plan);
@@ -31,10 +31,11 @@ class Roster {
   /// Whether its process has ended.
   bool is_dead(int peer);
 
-  /// What a rank does that the others wait for: ", which is stopped (...)", or nothing that is known.
+  /// Says why a rank that others wait for does not come: ", which is stopped (...)". Empty when nothing is
+  /// known.
   std::string state_of(int peer) const;
-  /// The same in a collective, which is the `turn`-th of the group: ", which never entered it (the last that
-  /// it completed is call 11: barrier)". `entered`: that rank is in it, too.
+  /// Says the same of a rank in a collective, which is the `turn`-th of the group: ", which never entered it
+  /// (the last that it completed is call 11: barrier)". `entered`: that rank is in the collective, too.
   std::string state_of(int peer, std::uint64_t turn, const Call& call, bool entered) const;
 
  private:

@@ -33,7 +33,7 @@ class ShmBackend : public Backend {
 
  private:
   void run_collective(const Operation& operation);
-  /// Over all ranks' data in one step, which small calls are.
+  /// Runs a small call: one step exchanges the data of all ranks.
   void run_small(const Operation& operation, std::size_t bytes);
   void run_large(const Operation& operation);
 
@@ -87,10 +87,10 @@ class ShmBackend : public Backend {
   Waiter waiter_;
   Regions regions_;
   Messages messages_;
-  std::vector<const std::byte*> sources_;  ///< kept for its memory
-  std::vector<std::byte*> results_;        ///< kept for its memory
+  std::vector<const std::byte*> sources_;  ///< a member to keep its memory
+  std::vector<std::byte*> results_;        ///< a member to keep its memory
   bool in_line_ = false;                   ///< the present call's data are in its cache line
-  std::uint64_t sequence_ = 0;             ///< of collectives, for lines and slots
+  std::uint64_t sequence_ = 0;             ///< number of the collective, for lines and slots
   std::uint32_t step_ = 0;
 };
 

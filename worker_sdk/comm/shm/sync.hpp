@@ -16,15 +16,16 @@ namespace muster::shm {
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "shared memory needs lock-free atomics");
 
-/// How far a rank has come: a step counter with one owner, and a mark in the same word: the owner has left.
-/// Counts wrap after 2^31 steps; two ranks of a group are never more than two steps apart.
+/// The progress of one rank: a step counter with one owner, and in the same word a mark that the owner has
+/// left. Counts wrap after 2^31 steps; two ranks of a group are never more than two steps apart.
 class Progress {
  public:
-  /// Owner only. Everything the owner wrote before is visible to whoever sees the step reached. A plain
-  /// store: the owner goes on at once, while its cache line is still on the way.
+  /// Says that the owner has reached `step`; only the owner calls it. A rank that sees the step reached sees
+  /// everything the owner wrote before. A plain store: the owner goes on at once, while its cache line is
+  /// still on the way.
   void post(std::uint32_t step) { word_.store(step << 1, std::memory_order_release); }
 
-  /// Owner only: there will be no further step.
+  /// Says that there will be no further step; only the owner calls it.
   void leave() { word_.store(word_.load(std::memory_order_relaxed) | kLeft, std::memory_order_relaxed); }
 
   bool reached(std::uint32_t step) const { return is_past(word_.load(std::memory_order_acquire), step); }
@@ -43,7 +44,7 @@ class Progress {
     return !is_past(seen, step) && (seen & kLeft) == 0;
   }
 
-  /// For the futex calls.
+  /// The word for the futex calls.
   const std::atomic<std::uint32_t>* word() const { return &word_; }
 
  private:
@@ -56,8 +57,9 @@ class Progress {
   std::atomic<std::uint32_t> word_{0};
 };
 
-/// How many sleep on a rank's words, so that it makes the system call that wakes them only then. It looks
-/// after its store, which may still be under way: a sleeper can be overlooked, so no sleep is long.
+/// Counts the ranks that sleep on a rank's words. That rank makes the system call that wakes them only when
+/// there are any. It looks after its store, which may still be under way: it can overlook a sleeper, so no
+/// sleep is long.
 class Sleepers {
  public:
   void enter() { count_.fetch_add(1, std::memory_order_relaxed); }
@@ -73,7 +75,8 @@ class Sleepers {
 /// A count with one owner, which only rises: how much of a ring is filled, or emptied.
 class Count {
  public:
-  /// Owner only. Everything the owner wrote (or has read) before is done for whoever sees it.
+  /// Sets the count; only the owner calls it. For a rank that sees it, everything the owner wrote (or has
+  /// read) before is done.
   void post(std::uint32_t value) { value_.store(value, std::memory_order_release); }
 
   std::uint32_t seen() const { return value_.load(std::memory_order_acquire); }
@@ -82,15 +85,15 @@ class Count {
   std::atomic<std::uint32_t> value_{0};
 };
 
-/// What a rank sleeps on that waits for any of several messages. It carries no data: a ring that is missed
-/// costs one short sleep.
+/// A word on which a rank sleeps that waits for any of several messages. It carries no data: a ring that is
+/// missed costs one short sleep.
 class Doorbell {
  public:
   void ring() { rings_.fetch_add(1, std::memory_order_relaxed); }
 
   std::uint32_t rings() const { return rings_.load(std::memory_order_relaxed); }
 
-  /// For the futex calls.
+  /// The word for the futex calls.
   const std::atomic<std::uint32_t>* word() const { return &rings_; }
 
  private:
@@ -111,7 +114,7 @@ class Note {
 /// The first failure of a group, seen by all ranks. Once set it stays.
 class FailureRecord {
  public:
-  /// Any thread of any rank. The first one wins; false for the others.
+  /// Sets the failure; any thread of any rank calls it. The first one wins; false for the others.
   bool publish(std::uint32_t code, std::string_view text) {
     std::uint32_t expected = kNone;
     if (!state_.compare_exchange_strong(expected, kBeingWritten, std::memory_order_relaxed)) return false;
@@ -124,7 +127,7 @@ class FailureRecord {
 
   bool is_set() const { return state_.load(std::memory_order_acquire) == kSet; }
 
-  /// Only after is_set().
+  /// The code of the failure. Call it, and text(), only after is_set().
   std::uint32_t code() const { return code_; }
 
   std::string text() const { return std::string(text_, std::min<std::size_t>(length_, sizeof(text_))); }
@@ -138,7 +141,7 @@ class FailureRecord {
   char text_[2036] = {};
 };
 
-/// The identity of a rank, written once when it joins.
+/// The process of a rank, written once when it joins.
 class Identity {
  public:
   void set(std::int32_t pid, std::uint64_t start_time, std::uint64_t pid_namespace) {
@@ -150,7 +153,7 @@ class Identity {
 
   bool has_joined() const { return joined_.load(std::memory_order_acquire) != 0; }
 
-  /// Only after has_joined().
+  /// The process id. Call it, and the two below, only after has_joined().
   std::int32_t pid() const { return pid_; }
 
   std::uint64_t start_time() const { return start_time_; }

@@ -12,16 +12,16 @@
 
 namespace muster::shm {
 
-/// A collective's first step: who has reached it is in the call.
+/// The first step of a collective: a rank that has reached it is in the call.
 struct Entry {
   std::uint64_t turn = 0;
   std::uint32_t step = 0;
 };
 
-/// One rank's waiting for the others: briefly spinning when each rank can have a core, then giving the core
-/// away, then sleeping. While it waits it looks for a failure of the group, for ranks whose process ended,
-/// and at the clock: it reports a long wait once, and ends it at the deadline. Each failure is published to
-/// all ranks and thrown. One thread at a time.
+/// Lets one rank wait for the others: it spins briefly when each rank can have a core, then gives the core
+/// away, then sleeps. While it waits it looks for a failure of the group, for ranks whose process ended, and
+/// at the clock: it reports a long wait once, and ends it at the deadline. Each failure is published to all
+/// ranks and thrown. One thread at a time.
 class Waiter {
  public:
   Waiter(Layout layout, const GroupPlan& plan);
@@ -55,13 +55,13 @@ class Waiter {
   /// Returns the peer that will not come, because it waits for this rank in the next collective; -1: none.
   int wait_for_message(std::uint32_t rings, const std::vector<int>& peers, int& idle);
 
-  /// Messages: of which call the texts are to speak now. It must outlive the wait.
+  /// Sets the call of which texts speak from now on, among messages. It must outlive the wait.
   void describe_as(const Call& call) { call_ = &call; }
 
   /// Wakes a rank that waits for messages.
   void ring(int peer) const;
 
-  /// This rank will make no further step: those that wait for one learn it at once.
+  /// Says that this rank will make no further step; ranks that wait for one learn it at once.
   void leave();
 
   /// Throws the group's failure if it has one.
@@ -104,11 +104,11 @@ class Waiter {
   const Call* call_ = nullptr;
   std::uint64_t turn_ = 0;
   std::uint32_t entered_ = 0;
-  bool has_clock_ = false;  ///< since the call began
+  bool has_clock_ = false;  ///< whether the clock runs for the present call
   bool reported_ = false;
   int vain_yields_ = 0;
   std::uint32_t waits_ = 0;
-  Entry next_;               ///< while there are messages
+  Entry next_;               ///< the collective after the present messages
   int suspect_ = -1;         ///< a rank that is gone, seen at the last look
   int elsewhere_ = -1;       ///< one that waits in the next collective, seen at the last look
   Clock::time_point since_;  ///< the call's first wait

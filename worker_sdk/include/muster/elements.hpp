@@ -94,13 +94,12 @@ template <class R>
 concept MutableBuffer =
     Buffer<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
-/// What is got, for a given `In`: a buffer to write into, of the same elements.
+/// The buffer of a result for a given `In`: it can be written and has the same elements.
 template <class Out, class In>
 concept MatchingBuffer =
     Buffer<In> && MutableBuffer<Out> && std::same_as<buffer_element_t<In>, buffer_element_t<Out>>;
 
-/// The same for started calls: nothing that owns its elements and ends with the call, as a temporary vector
-/// does.
+/// A buffer for started calls: it does not own elements that end with the call, as a temporary vector does.
 template <class R>
 concept LastingBuffer = Buffer<R> && std::ranges::borrowed_range<R>;
 

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-/// What the caller can do about it, not where it arose. The numbers are those of muster.h.
+/// The codes say what the caller can do, not where the error arose. The numbers are those of muster.h.
 enum class ErrorCode : std::int32_t {
   invalid_argument = -1,  ///< mend the call
   state = -2,             ///< the call does not fit what was done before; see the text

@@ -42,13 +42,13 @@ class Group {
 
   int size() const { return size_; }
 
-  /// "world", "world/1.0": as messages have it.
+  /// The name of the group, as messages have it: "world", "world/1.0".
   std::string name() const { return info().name; }
 
-  /// "shm", ...
+  /// The name of the backend: "shm", ...
   std::string backend() const { return info().backend; }
 
-  /// For each rank of the group its rank in the world. Valid as long as the group.
+  /// The rank in the world of each rank of the group. Valid as long as the group.
   std::span<const std::int32_t> ranks() const { return {info().ranks, static_cast<std::size_t>(size_)}; }
 
   muster_group* handle() const { return handle_; }
@@ -63,7 +63,7 @@ class Group {
     return started([&](muster_work** work) { return muster_barrier(handle_, stream_, work); });
   }
 
-  /// From rank `root` to all others.
+  /// Copies `data` from rank `root` to all others.
   template <MutableBuffer R>
   void broadcast(R&& data, int root = 0) {
     detail::check(broadcast_call(data, root, nullptr));
@@ -74,7 +74,7 @@ class Group {
     return started([&](muster_work** work) { return broadcast_call(data, root, work); });
   }
 
-  /// In place: the reduction over all ranks, bit for bit the same on each.
+  /// Reduces `data` over all ranks, in place, bit for bit the same on each.
   template <MutableBuffer R>
   void all_reduce(R&& data, ReduceOp op = ReduceOp::sum) {
     detail::check(all_reduce_call(data, data, op, nullptr));
@@ -172,7 +172,7 @@ class Group {
     return started([&](muster_work** work) { return all_to_all_call(in, out, work); });
   }
 
-  /// To rank `peer`, which receives as many elements of this type with this tag.
+  /// Sends to rank `peer`, which receives as many elements of this type with this tag.
   template <Buffer R>
   void send(R&& data, int peer, int tag = 0) {
     detail::check(send_call(data, peer, tag, nullptr));

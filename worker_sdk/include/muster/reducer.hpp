@@ -28,7 +28,7 @@ struct Parameter {
   std::vector<std::int64_t> shape;
 };
 
-/// How gradients travel; muster_compression.
+/// The form in which gradients travel; see muster_compression.
 enum class Compression : std::int32_t { none, bf16, f16, power_sgd };
 
 /// A range of the arena that is reduced in one go, as a hook sees it; muster_bucket.
@@ -45,12 +45,12 @@ struct Bucket {
 struct BucketOptions {
   /// A bucket is closed when it reaches this many bytes; 0: the default, 25 MiB.
   std::uint64_t bucket_bytes = 0;
-  /// The same for the bucket that is reduced first; 0: the default, 1 MiB.
+  /// The same number for the bucket that is reduced first; 0: the default, 1 MiB.
   std::uint64_t first_bucket_bytes = 0;
-  /// As few parameters as reach this many bytes are reduced last; 0: the default, 1 MiB.
+  /// The bucket that is reduced last has as few parameters as reach this many bytes; 0: the default, 1 MiB.
   std::uint64_t last_bucket_bytes = 0;
   Compression compression = Compression::none;
-  /// 0: the default, 2.
+  /// Columns of PowerSGD's factors; 0: the default, 2.
   std::int32_t power_sgd_rank = 0;
   /// Steps before compression begins; 0: the default, 10; -1: none.
   std::int64_t power_sgd_start = 0;
@@ -62,7 +62,7 @@ struct BucketOptions {
   std::function<void(std::size_t begin, std::size_t end, float scale)> step = {};
   /// L2 norm to which the mean gradient is scaled down; 0: no clipping.
   double max_norm = 0;
-  /// See muster_reducer_options; 0: not wanted.
+  /// Micro-batches of a deterministic world, see muster_reducer_options; 0: not wanted.
   std::int32_t deterministic_micro_batches = 0;
 };
 
@@ -76,7 +76,7 @@ struct StepInfo {
   std::chrono::nanoseconds exposed{};
 };
 
-/// What compression remembers, for a checkpoint; written to when one is loaded.
+/// A tensor that compression remembers, for a checkpoint; it is written to when a checkpoint is loaded.
 struct ReducerState {
   std::string name;
   std::span<float> values;
@@ -99,14 +99,14 @@ class Reducer {
     }
   }
 
-  /// Where backward writes the gradient of parameter i.
+  /// The place where backward writes the gradient of parameter i.
   std::span<float> gradient(std::uint32_t i) {
     float* begin = nullptr;
     detail::check(muster_reducer_gradient(handle_.get(), i, nullptr, &begin));
     return {begin, counts_[i]};
   }
 
-  /// All gradients, gaps and all.
+  /// All gradients with the gaps between them.
   std::span<float> arena() {
     std::uint64_t elements = 0;
     float* begin = nullptr;
@@ -114,7 +114,7 @@ class Reducer {
     return {begin, elements};
   }
 
-  /// Where parameter i lies in the arena.
+  /// The place of parameter i in the arena, in floats.
   std::size_t offset(std::uint32_t i) const {
     std::uint64_t offset = 0;
     detail::check(muster_reducer_gradient(handle_.get(), i, &offset, nullptr));
@@ -198,7 +198,7 @@ class Reducer {
   muster_reducer* handle() const { return handle_.get(); }
 
  private:
-  /// What the library calls back; where it lies does not change when the reducer is moved.
+  /// The functions that the library calls back. They stay at their address when the reducer is moved.
   struct Calls {
     std::function<void(const Bucket&)> hook;
     std::function<void(std::size_t, std::size_t, float)> step;

@@ -17,7 +17,7 @@ namespace muster {
 inline namespace v0 {
 
 struct SpawnLimits {
-  /// Longest time until all ranks have ended. Default: none.
+  /// Time for all ranks to end. Default: no bound.
   std::chrono::milliseconds deadline{0};
   /// Time between SIGTERM and SIGKILL for the other ranks after a failure. Default: 5 seconds.
   std::chrono::milliseconds grace = by_default;
@@ -29,27 +29,27 @@ class SpawnError : public Error {
   SpawnError(muster_rc rc, const muster_spawn_failure& failure)
       : Error(static_cast<ErrorCode>(rc), muster_error_text(nullptr)), failure_(failure) {}
 
-  /// -1: no rank's; the deadline passed.
+  /// The rank that failed; -1: none did, the deadline passed.
   int rank() const { return failure_.rank; }
 
-  /// The exit code of its process, or 128 + signal.
+  /// The exit code of the rank's process, or 128 + signal.
   int exit_code() const { return failure_.exit_code; }
 
-  /// The signal that ended it, or 0.
+  /// The signal that ended the rank's process, or 0.
   int signal() const { return failure_.signal; }
 
  private:
   muster_spawn_failure failure_;
 };
 
-/// What a rank does: with the world joined, or with its number.
+/// A function that a rank runs: it gets the world, already joined, or the number of the rank.
 template <class Body>
 concept SpawnBody = std::invocable<Body&, World&> || std::invocable<Body&, int>;
 
 namespace detail {
 
-/// The body with the world joined. A rank that fails does not leave in order, which the others would take
-/// for the cause of their own failures: its end tells them, and its process is about to end.
+/// Runs the body with the world joined. A rank that fails does not leave in order, which the others would
+/// take for the cause of their own failures: its end tells them, and its process is about to end.
 template <class Body>
 void run_in_world(Body& body) {
   auto world = std::make_unique<World>();

@@ -16,18 +16,18 @@
 namespace muster {
 inline namespace v0 {
 
-/// How to join. Members mean what they mean in muster_options (muster/abi/world.h).
+/// Options for joining a job. Members mean what they mean in muster_options (muster/abi/world.h).
 struct Options {
-  /// "": by the environment. "tcp://host:port", "file:///path".
+  /// The way in which the ranks meet: "tcp://host:port", "file:///path", or "" for what the environment says.
   std::string init_url = {};
-  /// "auto", "shm", "gloo", "hierarchical", "mpi", "nccl". "": MUSTER_BACKEND, else "auto".
+  /// The backend: "auto", "shm", "gloo", "hierarchical", "mpi", "nccl". "": MUSTER_BACKEND, else "auto".
   std::string backend = {};
-  /// This rank and the number of ranks; both or none. None: found in the environment.
+  /// This rank and the number of ranks: give both or none. Without them the environment tells them.
   std::optional<int> rank = std::nullopt;
   std::optional<int> size = std::nullopt;
-  /// GPU for nccl. None: the local rank.
+  /// The GPU for nccl. Without it: that of the local rank.
   std::optional<int> device = std::nullopt;
-  /// Longest time for all ranks to come together. Default: 5 minutes.
+  /// Time for all ranks to come together. Default: 5 minutes.
   std::chrono::milliseconds join_deadline = by_default;
   /// Longest time that one call waits for the other ranks. Default: 10 minutes.
   std::chrono::milliseconds timeout = by_default;

@@ -10,7 +10,8 @@
 
 namespace muster::checkpoint {
 
-/// At most one write is under way. One thread calls it. What a write threw comes out of the next call, once.
+/// Writes checkpoints on a thread, at most one at a time. One thread calls it. The next call throws, once,
+/// what a write threw.
 class AsyncWriter {
  public:
   /// Nobody else uses the store while a write is under way. `deadline` bounds every wait for the disk.
@@ -26,14 +27,15 @@ class AsyncWriter {
   std::string hold(const TrainingState& state);
   /// Starts to write what is held, if anything is.
   void start_held();
-  /// Both at once.
+  /// Calls hold() and then start_held().
   std::string start(const TrainingState& state);
 
-  /// For every step: the path of a checkpoint that was finished since the last call, or empty. Does not wait.
+  /// The path of a checkpoint that was finished since the last call, or empty. Does not wait: every step may
+  /// call it.
   std::string poll();
 
-  /// The same, when nothing is held or being written any more. Throws Error (deadline) when one is for too
-  /// long.
+  /// Returns as poll(), when nothing is held or being written any more. Throws Error (deadline) when a write
+  /// takes too long.
   std::string wait();
 
  private:

@@ -26,12 +26,12 @@
 
 namespace muster::checkpoint {
 
-/// What a checkpoint holds. Tensors are memory of the caller.
+/// The contents of a checkpoint. Tensors are memory of the caller.
 struct TrainingState {
   std::string model;  ///< "resnet18"
   /// Parameters and buffers, canonical shapes, under the names of an export.
   std::vector<TensorView> tensors;
-  /// Everything else that is large: "momentum/conv1.weight".
+  /// All other large tensors: "momentum/conv1.weight".
   std::vector<TensorView> state;
   /// epoch, step, position in the epoch, world size, seed, counters: what set() was given.
   Scalars scalars;
@@ -68,7 +68,8 @@ struct StoreOptions {
   int keep = 3;
   /// Called at each point of a write, with its name; for tests that end the process or fail there.
   std::function<void(std::string_view point)> on_point = {};
-  /// How long to wait for a process before, which may have been killed a moment ago and still be ending.
+  /// Longest wait for an earlier process that holds the lock: it may have been killed a moment ago and still
+  /// be ending.
   std::chrono::milliseconds lock_deadline{5000};
 };
 
@@ -86,8 +87,8 @@ class CheckpointStore {
   /// the newest now, and leaves nothing of the new one.
   std::string write(const TrainingState& state);
 
-  /// Before the first write: this run goes on from a checkpoint of this folder. So those that its run wrote
-  /// before are its own; without this the run is a new one.
+  /// Says, before the first write, that this run goes on from a checkpoint of this folder. Then the
+  /// checkpoints that its run wrote before are its own; without this call the run is a new one.
   void continue_from(const Checkpoint& checkpoint);
 
   const std::string& folder() const { return options_.folder; }
@@ -101,8 +102,8 @@ class CheckpointStore {
 
   const StoreOptions options_;
   UniqueFd lock_;
-  std::uint64_t first_ = 0;                  ///< of this run; 0: it has none yet
-  std::map<std::uint64_t, bool> looked_at_;  ///< this run's, and whether each was whole
+  std::uint64_t first_ = 0;                  ///< number of this run's first checkpoint; 0: it has none yet
+  std::map<std::uint64_t, bool> looked_at_;  ///< this run's checkpoints, and whether each was whole
 };
 
 }  // namespace muster::checkpoint

@@ -43,7 +43,7 @@ class DurableFile {
   std::uint64_t bytes_ = 0;
 };
 
-/// A safetensors file into `file`.
+/// Writes a safetensors file into `file`.
 void write_tensors(DurableFile& file, std::span<const TensorView> tensors,
                    const std::map<std::string, std::string>& metadata);
 

@@ -57,7 +57,7 @@ struct Manifest {
   std::string software;  ///< "muster 0.6.0"
   std::string model;
   Scalars scalars;
-  std::vector<ParameterEntry> tensors;  ///< of the model, in its order
+  std::vector<ParameterEntry> tensors;  ///< the model's tensors, in its order
   std::vector<FileEntry> files;
   /// Number of the first checkpoint that its run wrote into its folder.
   std::uint64_t first = 1;

@@ -15,10 +15,10 @@ namespace muster::checkpoint {
 /// that differs, in the order of `to`, and both shapes.
 void restore(const SafetensorsFile& file, std::span<const Destination> to, const std::string& aside = "");
 
-/// The same from a file that may have other tensors, too.
+/// Fills every destination, or none, from a file that may have other tensors, too. Throws as restore().
 void fill(const SafetensorsFile& file, std::span<const Destination> to);
 
-/// What became of --init-from.
+/// The outcome of --init-from.
 struct InitReport {
   std::size_t loaded = 0;
   /// Tensors of the head whose number of classes differs: left as they are.
@@ -34,7 +34,7 @@ struct InitReport {
 /// Error (invalid_argument) that names every difference, before anything is written.
 InitReport init_from(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head);
 
-/// "fc." for "fc.weight": what precedes the last dot, with it.
+/// The part of a name up to its last dot, with it: "fc." for "fc.weight".
 std::string layer_of(const std::string& parameter);
 
 }  // namespace muster::checkpoint

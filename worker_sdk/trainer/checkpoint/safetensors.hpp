@@ -23,7 +23,7 @@ class SafetensorsFile {
   /// format, naming the file, the tensor and the rule.
   explicit SafetensorsFile(std::string path);
 
-  /// In the order of their bytes.
+  /// The tensors of the file, in the order of their bytes.
   const std::vector<StoredTensor>& tensors() const { return header_.tensors; }
 
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
@@ -34,7 +34,7 @@ class SafetensorsFile {
   /// The bytes of a tensor of this file into `to`, which is as long. Throws Error (io), also where the file
   /// became shorter meanwhile.
   void read(const StoredTensor& tensor, std::span<std::byte> to) const;
-  /// The same as floats: F32 as it is; BF16, F16 and F64 converted. Throws Error (invalid_argument) for
+  /// Reads a tensor as floats: F32 as it is; BF16, F16 and F64 converted. Throws Error (invalid_argument) for
   /// other types.
   void read_floats(const StoredTensor& tensor, std::span<float> to) const;
 

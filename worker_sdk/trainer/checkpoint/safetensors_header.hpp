@@ -23,7 +23,7 @@ struct StoredTensor {
 };
 
 struct SafetensorsHeader {
-  /// In the order of their bytes.
+  /// The tensors of the file, in the order of their bytes.
   std::vector<StoredTensor> tensors;
   std::map<std::string, std::string> metadata;
 };

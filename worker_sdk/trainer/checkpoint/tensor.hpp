@@ -33,7 +33,7 @@ enum class Type : std::uint8_t {
 
 /// Bytes of one element.
 std::size_t size_of(Type type);
-/// As the format writes it: "F32".
+/// The name of a type in the format: "F32".
 std::string_view name_of(Type type);
 std::optional<Type> type_named(std::string_view name);
 
@@ -53,7 +53,7 @@ struct TensorView {
   const void* data = nullptr;
 };
 
-/// Where floats of a file go: memory of the caller.
+/// A place for the floats of a file: memory of the caller.
 struct Destination {
   std::string name;
   Shape shape;

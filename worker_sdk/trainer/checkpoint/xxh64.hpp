@@ -15,7 +15,7 @@
 
 namespace muster::checkpoint {
 
-/// Bytes in any cut; little-endian machines.
+/// Computes the hash of bytes that come in any cut, on little-endian machines.
 class Xxh64 {
  public:
   void update(std::span<const std::byte> bytes) {

@@ -20,7 +20,7 @@ struct Augmentation {
 
 struct Draw {
   int down = 0;   ///< rows by which the window lies lower than the image, negative: higher
-  int right = 0;  ///< and columns to the right
+  int right = 0;  ///< columns by which it lies further to the right
   bool flip = false;
 };
 

@@ -27,7 +27,7 @@ struct Images {
 struct ImageData {
   Images train;
   Images test;
-  /// For people: "CIFAR-10 from DIR, subset: 10000 of 50000 training images, 2000 test images".
+  /// A line for people: "CIFAR-10 from DIR, subset: 10000 of 50,000 training images, 2000 test images".
   std::string description;
 };
 
@@ -37,12 +37,13 @@ struct Normalization {
   float deviation[kChannels];
 };
 
-/// Of the 50,000 training images of CIFAR-10: mean and deviation of all their pixels, per channel.
+/// Mean and deviation of all pixels of the 50,000 training images of CIFAR-10, per channel.
 inline constexpr Normalization kCifar10Normalization = {{0.4914F, 0.4822F, 0.4465F},
                                                         {0.2470F, 0.2435F, 0.2616F}};
 
-/// The same means with the mean of the deviations within each image, which is smaller. Many published recipes
-/// divide by it (for example those of torchvision-style CIFAR-10 scripts); it makes inputs some 25 % larger.
+/// The same means, with the mean of the deviations within each image, which is smaller. Many published
+/// recipes divide by it (for example those of torchvision-style CIFAR-10 scripts); it makes inputs some 25 %
+/// larger.
 inline constexpr Normalization kCifar10PerImageNormalization = {{0.4914F, 0.4822F, 0.4465F},
                                                                 {0.2023F, 0.1994F, 0.2010F}};
 
@@ -50,7 +51,7 @@ inline constexpr Normalization kCifar10PerImageNormalization = {{0.4914F, 0.4822
 class Scaling {
  public:
   explicit Scaling(const Normalization& normalization);
-  /// kImageBytes pixels -> as many floats.
+  /// Turns kImageBytes pixels into as many floats.
   void apply(const std::uint8_t* pixels, float* out) const;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace muster {
 
-/// What to do with the samples that do not divide evenly among the ranks.
+/// The treatment of samples that do not divide evenly among the ranks.
 enum class Remainder : std::uint8_t {
   keep,  ///< every sample once per epoch; the first ranks have one more. Right for counting, and for the
          ///< Reducer
@@ -20,9 +20,10 @@ struct SamplerOptions {
   int rank = 0;
   int world_size = 1;
   Remainder remainder = Remainder::pad;
-  /// False: the order of the data set, in every epoch.
+  /// Whether each epoch has an order of its own. False: the order of the data set, in every epoch.
   bool shuffle = true;
-  /// The same on all ranks. The order of an epoch is a function of (seed, epoch, size) alone.
+  /// Seed of the order, the same on all ranks. The order of an epoch is a function of (seed, epoch, size)
+  /// alone.
   std::uint64_t seed = 0;
 };
 
@@ -42,8 +43,9 @@ class DistributedSampler {
   /// position beyond the data set.
   std::span<const std::uint32_t> begin_epoch(int epoch, std::size_t position = 0);
 
-  /// What all ranks together have still to do in the epoch begun last, in its order, without padding and with
-  /// what `drop` leaves out. Step k of `batch` samples in all takes [k * batch, (k + 1) * batch) of it.
+  /// The samples that all ranks together have still to do in the epoch begun last, in its order, without
+  /// padding and with those that `drop` leaves out. Step k of `batch` samples in all takes [k * batch, (k +
+  /// 1) * batch) of it.
   std::span<const std::uint32_t> order() const { return {order_.data() + position_, samples_ - position_}; }
 
   /// Indices that this rank has in the epoch begun last. Before the first epoch: in a whole one.

@@ -18,12 +18,12 @@
 namespace muster::train {
 
 struct CheckpointOptions {
-  /// Folder of this run's checkpoints; empty: none are written. After each epoch, and when the run stops
-  /// early.
+  /// Folder of this run's checkpoints, which are written after each epoch and when the run stops early;
+  /// empty: none are written.
   std::string folder;
-  /// Also every so many steps; 0: not.
+  /// Steps between two checkpoints within an epoch; 0: none are written there.
   std::int64_t every = 0;
-  /// Newest checkpoints that stay.
+  /// Number of the newest checkpoints that stay.
   int keep = 3;
   /// Goes on from the newest complete one in the folder, if there is any.
   bool resume = true;
@@ -51,12 +51,13 @@ class Checkpointing {
   /// resumed, what was skipped and why, what --init-from replaced. Throws Error where a checkpoint is of
   /// another model, optimizer, seed or data set.
   std::vector<std::string> begin();
-  /// After each step: copies the state where a checkpoint is due, and throws when one before failed, or, as
-  /// save(), where a number of it is not finite. It is written beside the training, once the next step's loss
-  /// is a number: of a run that diverges, what could not go on never takes the place of what could.
+  /// Call it after each step. Copies the state where a checkpoint is due. Throws when an earlier write
+  /// failed, or, as save(), where a number of the state is not finite. The copy is written beside the
+  /// training once the next step's loss is a number, so a run that diverges never replaces a checkpoint that
+  /// could go on.
   void after_step();
-  /// After an epoch: starts to write where the run stands, unless the folder's newest checkpoint has it.
-  /// Throws Error (invalid_argument) on rank 0, and writes nothing, where a number of it is not finite.
+  /// Call it after an epoch. Starts to write where the run stands, unless the folder's newest checkpoint has
+  /// it. Throws Error (invalid_argument) on rank 0, and writes nothing, where a number of it is not finite.
   void save();
   /// Writes where the run stands, and waits until it is on the disk (at most a minute). Returns the path of
   /// the checkpoint that holds it, on rank 0. Throws as save().
@@ -81,9 +82,9 @@ class Checkpointing {
   ProcessGroup* const group_;
   HookMemory hook_;
   std::shared_ptr<checkpoint::CheckpointStore> store_;  ///< rank 0, with a folder
-  std::optional<checkpoint::AsyncWriter> writer_;       ///< where there is a store
-  std::optional<Position> saved_;  ///< what the folder's newest checkpoint holds, or that being written
-  std::string newest_;             ///< its path, on rank 0, when it is complete
+  std::optional<checkpoint::AsyncWriter> writer_;       ///< rank 0, with a folder
+  std::optional<Position> saved_;  ///< place in the folder's newest checkpoint, or in the one being written
+  std::string newest_;             ///< path of the newest complete checkpoint, on rank 0
 };
 
 }  // namespace muster::train

@@ -14,8 +14,8 @@
 
 namespace muster::train {
 
-/// What of these options a device cannot do, as a sentence that names the flag and what to do; "" when it can
-/// do all of it.
+/// Names the option that a device cannot do, in a sentence with the flag and with what to do; "" when it can
+/// do all of them.
 std::string refused_by_device(const LearnerOptions& options);
 
 /// A learner whose network, data and state live on a device (nn/gpu/session); a step is a few calls. What
@@ -78,7 +78,7 @@ class DeviceLearner final : public Learner {
   std::vector<Arena> buffers_;
   bool fetched_ = false;            ///< the copies are those of this step
   std::vector<char> staged_;        ///< sums on their way through the host
-  std::vector<std::size_t> sizes_;  ///< of the batches of a pass
+  std::vector<std::size_t> sizes_;  ///< images in each batch of a pass
   std::size_t next_ = 0;
   std::size_t position_ = 0;
   TraceRecorder* recorder_ = nullptr;

@@ -12,7 +12,7 @@
 
 namespace muster::train {
 
-/// How the images of a step, of all ranks, are cut.
+/// The cut of a step's images, of all ranks, into micro-batches.
 struct StepShape {
   int rank = 0;
   int ranks = 1;
@@ -20,7 +20,7 @@ struct StepShape {
   std::size_t batch_size = 64;
   /// Micro-batches of one rank in a step; their gradients are added (gradient accumulation).
   int accumulation = 1;
-  /// In a deterministic world: which of the fixed micro-batches are this rank's. Then `batch_size` and
+  /// The fixed micro-batches of this rank, in a deterministic world only. Then `batch_size` and
   /// `accumulation` say no more than how many images a step has.
   std::optional<MicroBatches> fixed;
 

@@ -26,7 +26,7 @@ class EventFile {
   explicit EventFile(const std::string& folder);
 
   void add(std::string_view tag, std::int64_t step, float value);
-  /// What was added is on its way to readers. Returns false when it could not be written (a full disk).
+  /// Writes out what was added, so that readers see it. Returns false when that failed (a full disk).
   bool flush();
 
   const std::string& path() const { return path_; }

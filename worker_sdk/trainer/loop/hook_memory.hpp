@@ -15,7 +15,7 @@ namespace muster::train {
 /// Names in a checkpoint begin with this.
 inline constexpr const char* kHookPrefix = "hook/";
 
-/// One thread.
+/// Holds what a hook remembers, for all ranks on rank 0. One thread.
 class HookMemory {
  public:
   /// `states` are the hook's (Reducer::hook_state()) and live as long as this; `layout` is what they depend
@@ -25,15 +25,16 @@ class HookMemory {
 
   /// Brings every rank's values to rank 0. A collective call; so is share().
   void gather();
-  /// Rank 0, after gather(): valid until the next one. What differs by rank has a first extent of the world.
+  /// The tensors for a checkpoint, on rank 0 after gather(); valid until the next one. A tensor that differs
+  /// by rank has the world's size as its first extent.
   std::vector<checkpoint::TensorView> tensors() const;
 
   const std::string& layout() const { return layout_; }
 
-  /// Rank 0: takes the values from a checkpoint that was written with `layout` on so many ranks. What does
-  /// not fit stays as it is; then the result says so. Throws Error (io).
+  /// Takes, on rank 0, the values from a checkpoint that was written with `layout` on so many ranks. Values
+  /// that do not fit stay as they are; then the result says so. Throws Error (io).
   std::string read(const checkpoint::SafetensorsFile& file, const std::string& layout);
-  /// After read() on rank 0: gives every rank its values.
+  /// Gives every rank its values, after read() on rank 0.
   void share();
 
  private:

@@ -22,7 +22,7 @@ class JsonLine {
   JsonLine& add(std::string_view name, double value);
   JsonLine& add(std::string_view name, std::int64_t value);
 
-  /// Without the line's end.
+  /// The object as text, without the line's end.
   std::string text() const { return text_ + "}"; }
 
  private:

@@ -23,21 +23,21 @@ struct LearnerOptions {
   std::string model = "small-cnn";
   nn::Precision precision = nn::Precision::f32;
   optim::OptimizerOptions optimizer;
-  /// Decay of the moving average of weights that is evaluated and exported in their place; 0: none.
+  /// Decay of the moving average of weights that is evaluated and exported in their place; 0: no average.
   double ema_decay = 0;
   /// Share of each target that is spread evenly over all classes (Szegedy et al., "Rethinking the Inception
   /// Architecture", 2016); 0: none.
   double label_smoothing = 0;
   /// Batch norm over the batch of all ranks.
   bool sync_batch_norm = false;
-  /// The seed of the first parameters.
+  /// Seed of the first parameters.
   std::uint64_t seed = 0;
-  /// Also clipping (max_norm), compression (hook) and the deterministic world; `bucket_step` is the learner's
-  /// own.
+  /// Options of the reducer, also for clipping (max_norm), compression (hook) and the deterministic world.
+  /// The learner sets `bucket_step` itself.
   ReducerOptions reducer;
 };
 
-/// What a rank would like all ranks to stop for; they learn of it with the step's gradients.
+/// Reasons for which a rank would like all ranks to stop; they learn of them with the step's gradients.
 struct Votes {
   bool time_is_up = false;
   bool told_to_stop = false;  ///< a signal: preemption
@@ -63,23 +63,23 @@ struct NamedTensor {
   std::size_t elements() const;
 };
 
-/// What the next step is to be.
+/// Describes the next step.
 struct StepRequest {
-  int micro_batches = 1;  ///< of this rank
+  int micro_batches = 1;  ///< micro-batches of this rank
   float learning_rate = 0;
-  /// Images of all ranks: steps of equal size are alike on each of them.
+  /// Images of all ranks in the step: ranks record steps of equal size together.
   std::size_t images = 0;
   Votes votes;
 };
 
-/// What a learner works on.
+/// Describes the work of a learner.
 struct LearnerTask {
   LearnerOptions options;
-  /// Prefetching, normalization and augmentation of training images.
+  /// Options of prefetching, normalization and augmentation of training images.
   data::LoaderOptions loader;
   /// Images of a micro-batch of this rank, at most.
   std::size_t batch_size = 64;
-  /// Micro-batches of a step, at most.
+  /// Number of micro-batches of a step, at most.
   int accumulation = 1;
 };
 
@@ -116,22 +116,22 @@ class Learner {
   /// Throws Error (mismatch) that names parameter and rank where the ranks differ; a collective call.
   virtual std::uint64_t parameter_hash() = 0;
 
-  /// The model: parameters, then running statistics, under PyTorch's names. With an average of weights and
-  /// `averaged` it is that. The values hold until the next step; those written there count after
-  /// share_state().
+  /// The tensors of the model: parameters, then running statistics, under PyTorch's names. With an average of
+  /// weights and `averaged`, the parameters are the average. The values hold until the next step; those
+  /// written there count after share_state().
   virtual std::vector<NamedTensor> model_tensors(bool averaged = false) = 0;
   /// State of the optimizer and the average, parameter by parameter: "momentum/conv1.weight",
   /// "ema/conv1.weight". As model_tensors().
   virtual std::vector<NamedTensor> state_tensors() = 0;
 
-  /// What the reducer's hook remembers.
+  /// The tensors that the reducer's hook remembers.
   virtual std::vector<HookState> hook_state() const = 0;
 
   virtual std::int64_t steps() const = 0;
   virtual void set_steps(std::int64_t steps) = 0;
   virtual const char* optimizer_kind() const = 0;
   virtual const nn::ModelSpec& spec() const = 0;
-  /// Which micro-batches of a deterministic world are this rank's; empty elsewhere.
+  /// This rank's micro-batches in a deterministic world; empty elsewhere.
   virtual const std::optional<MicroBatches>& micro_batch_plan() const = 0;
   virtual MemoryTable memory() const = 0;
 

@@ -15,10 +15,10 @@ using Seconds = std::chrono::duration<double>;
 /// Figures of the steps since the last line about them.
 struct Window {
   std::int64_t steps = 0;
-  std::int64_t samples = 0;  ///< of all ranks
-  double loss = 0;           ///< summed over the samples
-  double correct = 0;        ///< summed over the samples
-  StepTimes times;           ///< of this rank, summed over the steps
+  std::int64_t samples = 0;  ///< images of all ranks
+  double loss = 0;           ///< the loss, summed over the images
+  double correct = 0;        ///< correct answers
+  StepTimes times;           ///< times of this rank, summed over the steps
   Seconds began{0};
 
   void add(const StepReport& report);
@@ -40,7 +40,7 @@ class Progress {
   explicit Progress(const Options& options) : options_(options) {}
 
   void begin_epoch(int epoch, Seconds now);
-  /// Text to write now, or empty.
+  /// Returns the text to write now, or an empty one.
   std::string step(const StepReport& report, Seconds now);
   /// The line that ends an epoch; replaces the bar. Without test images `test` has no samples and is left
   /// out.
@@ -53,11 +53,11 @@ class Progress {
 
   const Options options_;
   int epoch_ = 0;
-  std::size_t first_step_ = 0;  ///< of this epoch that this process made, less one
+  std::size_t first_step_ = 0;  ///< steps of this epoch before the first one of this process
   bool fresh_ = true;
   Seconds began_{0};
   Seconds last_{0};
-  std::int64_t samples_ = 0;  ///< of this epoch in this process
+  std::int64_t samples_ = 0;  ///< images of this epoch in this process
   Window window_;
 };
 

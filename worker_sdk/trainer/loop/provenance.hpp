@@ -16,14 +16,14 @@ struct Provenance {
   std::string data;
   /// The precision was this machine's choice: then it must not change in the middle of a run.
   bool precision_is_a_choice = false;
-  int threads = 0;           ///< of this rank; 0: unknown
+  int threads = 0;           ///< threads of this rank; 0: unknown
   std::string instructions;  ///< nn::instruction_set(), or the name of the device; "": unknown
 };
 
 /// 16 hexadecimal digits over all images and labels.
 std::string hash_of(const data::ImageData& data);
 
-/// "fp32" or "bf16"
+/// The name of a precision: "fp32" or "bf16".
 std::string name_of(nn::Precision precision);
 
 /// Adds what compare_provenance() reads.
@@ -35,7 +35,7 @@ void add_provenance(checkpoint::Scalars& scalars, const Provenance& made, const 
 std::vector<std::string> compare_provenance(const std::string& path, const checkpoint::Scalars& theirs,
                                             const Provenance& ours, const TrainerOptions& options);
 
-/// The same for a network that is only scored: what it sees and computes in.
+/// Compares only what a network that is scored sees and computes in. Returns a sentence for each difference.
 std::vector<std::string> compare_inputs(const checkpoint::Scalars& theirs, const TrainerOptions& options);
 
 }  // namespace muster::train

@@ -11,8 +11,8 @@ namespace muster::train {
 struct Recipe {
   optim::ScheduleKind schedule = optim::ScheduleKind::constant;
   double rate = 0.04;
-  /// Above 0: the rate is this, scaled from batches of 256 images to those of all ranks (linear scaling
-  /// rule).
+  /// Learning rate for batches of 256 images. Above 0 it replaces `rate` and is scaled to the images of all
+  /// ranks (linear scaling rule).
   double rate_per_256 = 0;
   double warmup_epochs = 0;
   /// Share of the rate at which the warm-up starts; below 0: at the rate for 256 images where that rule

@@ -19,7 +19,7 @@ struct RunOptions {
   TrainerOptions trainer;
   LogOptions log;
   CheckpointOptions checkpoints;
-  /// Score the test images and end.
+  /// Whether the run only scores the test images.
   bool eval_only = false;
   /// Steps of the run (counted from its very first) after which it ends; 0: no bound.
   std::int64_t max_steps = 0;
@@ -31,7 +31,8 @@ struct RunOptions {
 
 enum class RunEnd : std::uint8_t {
   done,
-  /// By a signal, after the step under way, of which a checkpoint was written where there is a folder for it.
+  /// A signal ended the run after the step under way. A checkpoint of that step was written where there is a
+  /// folder for it.
   told_to_stop,
 };
 

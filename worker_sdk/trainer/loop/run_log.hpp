@@ -25,14 +25,14 @@ struct LogOptions {
   std::string tensorboard;
 };
 
-/// One thread. Time is an argument, in seconds since the start of the run.
+/// Writes what a run tells. One thread. Time is an argument, in seconds since the start of the run.
 class RunLog {
  public:
   /// `write` gets text for stdout. Throws Error (io) where a file cannot be opened; when one cannot be
   /// written later, that is said once and the run goes on.
   RunLog(const LogOptions& options, std::function<void(const std::string&)> write);
 
-  /// The first entry of a run: what it was started with, one JSON object without its braces' content checked.
+  /// Writes the first entry of a run: what it was started with.
   void start(const JsonLine& facts);
   void begin_epoch(int epoch, Seconds now);
   /// The files get an entry every so many steps, and one of what is left where an epoch or the run ends.
@@ -54,7 +54,7 @@ class RunLog {
   const std::function<void(const std::string&)> write_;
   Progress progress_;
   Window window_;
-  StepReport last_;  ///< of the window, with its time
+  StepReport last_;  ///< the last step of the window
   Seconds last_at_{0};
   std::ofstream metrics_;
   bool metrics_failed_ = false;

@@ -15,8 +15,8 @@ namespace muster::train {
 /// Seconds of one step of one rank. All but `communication` follow one another, so they and what is left make
 /// the whole step.
 struct StepTimes {
-  double data_wait = 0;  ///< until the batch was there
-  double forward = 0;    ///< with the loss
+  double data_wait = 0;  ///< waiting until the batch was there
+  double forward = 0;    ///< the network forward, with the loss
   double backward = 0;
   double late = 0;       ///< waiting for ranks that came later; known only of many steps, see StepProfile
   double exposed = 0;    ///< communication that backward did not hide: the step waited for it
@@ -24,7 +24,7 @@ struct StepTimes {
   double device = 0;     ///< a whole step on a device, whose parts are not told apart
   double total = 0;
   double communication = 0;  ///< all of it, hidden or not, with the wait for late ranks
-  double between = 0;        ///< beside `total`: up to the next step of the epoch
+  double between = 0;        ///< time after the step, up to the next step of the epoch; not in `total`
 
   StepTimes& operator+=(const StepTimes& other);
 };
@@ -34,7 +34,7 @@ struct MemoryTable {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer_state = 0;
-  std::size_t average = 0;  ///< of the weights (EMA)
+  std::size_t average = 0;  ///< the moving average of the weights (EMA)
   std::size_t activations = 0;
   std::size_t workspace = 0;
   std::size_t data = 0;  ///< the images, and the batches that are prepared
@@ -63,7 +63,7 @@ class StepProfile {
  private:
   StepTimes sum_;
   std::int64_t steps_ = 0;
-  std::vector<float> exposed_;  ///< of each of the first steps, in seconds
+  std::vector<float> exposed_;  ///< `exposed` of each of the first steps, in seconds
 };
 
 /// The table of times that ends a run: one line for each part, in ms and percent of the step.
@@ -71,7 +71,7 @@ std::string time_table(const StepTimes& mean, std::int64_t steps, int ranks);
 /// The table of memory: one line for each kind that is not empty.
 std::string memory_table(const MemoryTable& memory);
 
-/// "44.7 MB" for 44,700,000.
+/// A size as text: "44.7 MB" for 44,700,000.
 std::string megabytes(std::size_t bytes);
 
 }  // namespace muster::train

@@ -6,13 +6,13 @@
 
 namespace muster::train {
 
-/// What printf() would write, up to 511 bytes.
+/// Formats as printf() does, up to 511 bytes.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
-/// "53.2 %" for 0.532.
+/// A share as text: "53.2 %" for 0.532.
 std::string percent(double share);
 
-/// "0:07", "12:05", "3:02:10".
+/// A time as text: "0:07", "12:05", "3:02:10".
 std::string clock_time(double seconds);
 
 }  // namespace muster::train

@@ -21,16 +21,16 @@ class TraceRecorder {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// At most `capacity` spans (32 bytes each).
+  /// Records at most `capacity` spans (32 bytes each).
   explicit TraceRecorder(std::size_t capacity = 200'000) : capacity_(capacity) {}
 
-  /// `name` is a literal.
+  /// Records a span. `name` is a literal.
   void span(const char* name, Lane lane, Time begin, Time end, std::int64_t step);
-  /// The buckets of a step: reduced, and stepped.
+  /// Records when the buckets of a step were reduced and stepped.
   void buckets(const StepTiming& timing, std::int64_t step);
 
-  /// How long this rank waited, from its last gradient until all ranks had summed it. The rank that arrives
-  /// last waits the shortest; no two clocks are compared.
+  /// Records how long this rank waited, from its last gradient until all ranks had summed it. The rank that
+  /// arrives last waits the shortest; no two clocks are compared.
   void arrival(std::chrono::nanoseconds waited) {
     waits_.push_back(static_cast<double>(waited.count()) * 1e-9);
   }
@@ -57,10 +57,10 @@ class TraceRecorder {
   std::size_t left_out_ = 0;
 };
 
-/// The rank that arrives last, over the steps of a run.
+/// The rank that arrives last most often, over the steps of a run.
 struct Straggler {
   int rank = 0;
-  std::int64_t steps = 0;  ///< in which it was the last
+  std::int64_t steps = 0;  ///< steps in which it was the last
   std::int64_t of = 0;     ///< steps looked at
   double lateness = 0;     ///< seconds by which it came after the first, mean over those steps
 };

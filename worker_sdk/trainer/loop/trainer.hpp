@@ -18,7 +18,7 @@ namespace muster::train {
 
 struct TrainerOptions {
   LearnerOptions learner;
-  /// What computes; null: this machine's processors. Outlives the trainer.
+  /// The device that computes; null: this machine's processors. Outlives the trainer.
   nn::gpu::Ops* device = nullptr;
   /// Images per micro-batch of one rank; the last of an epoch may have fewer.
   std::size_t batch_size = 64;
@@ -31,7 +31,7 @@ struct TrainerOptions {
   bool only_scores = false;
   Recipe recipe;
   int epochs = 3;
-  /// The seed of the order of images; the learner and the loader have seeds of their own.
+  /// Seed of the order of images; the learner and the loader have seeds of their own.
   std::uint64_t seed = 0;
   data::LoaderOptions loader;
   /// The ranks compare their parameters every so many steps; 0: only at the end.
@@ -44,26 +44,26 @@ struct Score {
   double accuracy = 0;  ///< 0 to 1
 };
 
-/// Where a run stands; what a checkpoint holds beside the tensors.
+/// The place of a run: what a checkpoint holds beside the tensors.
 struct Position {
   int epoch = 0;           ///< 0 is the first
   std::int64_t step = 0;   ///< steps of the run that are done
   std::size_t sample = 0;  ///< images of this epoch that are done, of all ranks
-  double loss = 0;         ///< summed over them
-  double correct = 0;      ///< summed over them
+  double loss = 0;         ///< the loss, summed over them
+  double correct = 0;      ///< correct answers among them
 
   bool operator==(const Position&) const = default;
 };
 
 /// A step that was just made. Figures are those of all ranks, `times` this rank's.
 struct StepReport {
-  Position position;            ///< after the step
+  Position position;            ///< the place of the run after the step
   std::size_t epoch_step = 0;   ///< steps of this epoch that are done
   std::size_t epoch_steps = 0;  ///< steps of this epoch in all
   StepResult step;
   float learning_rate = 0;
 
-  /// Over the epoch so far.
+  /// The score over the epoch so far.
   Score epoch_score() const;
 };
 
@@ -78,7 +78,7 @@ class Trainer {
   /// parameters. Throws Error (invalid_argument) where there are fewer training images than ranks.
   Trainer(const data::ImageData& data, ProcessGroup* group, const TrainerOptions& options);
 
-  /// Asked before every step: what this rank wants all to stop for. Empty: never.
+  /// Asked before every step for what this rank wants all ranks to stop. Empty: never.
   std::function<Votes()> votes;
   /// Steps of the run after which it ends; 0: no bound.
   std::int64_t max_steps = 0;
@@ -98,7 +98,7 @@ class Trainer {
 
   void set_position(const Position& position) { position_ = position; }
 
-  /// After the last step of an epoch: the next one.
+  /// Moves to the next epoch, after the last step of one.
   void next_epoch();
 
   Learner& learner() { return *learner_; }
@@ -117,7 +117,8 @@ class Trainer {
  private:
   std::size_t images_per_epoch() const;
   std::size_t images_left() const;
-  /// Where the rate stands: by epochs and images, so that it reaches its end whatever sizes steps had.
+  /// The step at which the schedule stands. It counts epochs and images, so the schedule reaches its end
+  /// whatever sizes steps had.
   std::int64_t schedule_step() const;
   bool all_told_to_stop();
   Stop after_step(const StepResult& step) const;

@@ -7,7 +7,7 @@
 namespace muster::nn {
 
 struct BatchScore {
-  double loss = 0;  ///< summed over the samples
+  double loss = 0;  ///< the loss, summed over the samples
   std::int64_t correct = 0;
 };
 

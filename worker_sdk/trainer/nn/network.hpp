@@ -17,7 +17,7 @@
 
 namespace muster::nn {
 
-/// Where one parameter and its gradient stand: floats in the canonical order of its shape.
+/// The places of one parameter and its gradient: floats in the canonical order of its shape.
 struct ParameterSlot {
   float* value = nullptr;
   float* gradient = nullptr;
@@ -41,7 +41,7 @@ struct ModelSpec {
 /// Whether batch norm takes the statistics of the batch (and moves the running ones) or the running ones.
 enum class Mode { train, evaluate };
 
-/// Precision of the computation; parameters, gradients and logits are 32-bit floats in each.
+/// The type in which a network computes; parameters, gradients and logits are 32-bit floats in each.
 enum class Precision { f32, bf16 };
 
 struct NetworkOptions {
@@ -86,11 +86,11 @@ class Network {
   /// the buffers beforehand finds 0.1 * the statistics of this batch.)
   virtual const float* forward(const float* images, std::int64_t batch, Mode mode) = 0;
 
-  /// For the batch of the last forward(), which was in Mode::train. `logits_gradient` (batch x classes) is
-  /// overwritten. Writes every parameter's gradient to its slot, as *sums over the samples*, and calls
-  /// `ready(i)` as soon as the gradient of parameter i stands there, the last layers first, each i once,
-  /// always in the same order. From then on the value of parameter i is not read any more: an optimizer may
-  /// change it while backward() goes on. With a batch of 0 the gradients are zero.
+  /// Computes the gradients for the batch of the last forward(), which was in Mode::train. `logits_gradient`
+  /// (batch x classes) is overwritten. Writes every parameter's gradient to its slot, as *sums over the
+  /// samples*, and calls `ready(i)` as soon as the gradient of parameter i stands there, the last layers
+  /// first, each i once, always in the same order. From then on the value of parameter i is not read any
+  /// more: an optimizer may change it while backward() goes on. With a batch of 0 the gradients are zero.
   virtual void backward(float* logits_gradient, const std::function<void(std::size_t)>& ready) = 0;
 
   /// Name of the first layer whose result in the last forward() holds a value that is not finite; empty when
@@ -104,7 +104,7 @@ class Network {
   virtual double flops_per_image() const = 0;
 };
 
-/// "resnet18", "resnet18-imagenet-stem", "small-cnn".
+/// The names of the models: "resnet18", "resnet18-imagenet-stem", "small-cnn".
 std::vector<std::string> model_names();
 
 /// Throws Error (invalid_argument) for an unknown model, naming the known ones, and for classes below 2;
@@ -128,7 +128,7 @@ bool is_fast(Precision precision);
 /// small-cnn as PyTorch's defaults. A function of model and `seed` alone: the same bits for every world size.
 void initialize(const ModelSpec& spec, std::span<const ParameterSlot> slots, std::uint64_t seed);
 
-/// The same for the buffers: means 0, variances 1.
+/// Fills the buffers: means 0, variances 1.
 void initialize_buffers(const ModelSpec& spec, std::span<float* const> buffers);
 
 }  // namespace muster::nn

@@ -15,7 +15,7 @@ namespace muster::nn {
 struct ResNetUnit {
   std::int64_t in = 0;
   std::int64_t out = 0;
-  std::int64_t side = 0;  ///< of the input
+  std::int64_t side = 0;  ///< height and width of the input
   std::int64_t kernel = 3;
   std::int64_t stride = 1;
   std::size_t parameter = 0;
@@ -36,7 +36,7 @@ struct ResNetPlan {
   bool pooled = false;  ///< whether the stem ends with a maximum over 3 x 3 at stride 2
   std::vector<ResNetBlock> blocks;
   std::int64_t features = 0;     ///< inputs of the linear layer
-  std::size_t fc_parameter = 0;  ///< of its weight; the bias follows
+  std::size_t fc_parameter = 0;  ///< number of the layer's weight; the bias follows
 };
 
 /// `imagenet_stem`: 7 x 7 at stride 2 and the maximum, as torchvision builds it for large images; else 3 x 3,

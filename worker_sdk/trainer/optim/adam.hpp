@@ -11,7 +11,7 @@ namespace muster::optim {
 /// Adam adds weight decay * value to g; AdamW scales the value by 1 - rate * weight decay first.
 class Adam final : public Optimizer {
  public:
-  /// options.kind says which of the two.
+  /// Makes Adam or AdamW, as options.kind says.
   Adam(const OptimizerOptions& options, Arena arena);
 
   void step(std::size_t begin, std::size_t end, float learning_rate, float gradient_scale) override;

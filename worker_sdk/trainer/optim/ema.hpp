@@ -21,7 +21,7 @@ class Ema {
   /// first update.
   void swap(std::span<float> values);
 
-  /// The state for a checkpoint, together with updates().
+  /// The average, for a checkpoint, together with updates().
   StateArena state() { return {"ema", average_}; }
 
   std::int64_t updates() const { return updates_; }

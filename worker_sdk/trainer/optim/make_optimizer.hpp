@@ -12,7 +12,7 @@ namespace muster::optim {
 /// Names and defaults are PyTorch's, but the momentum's, which is what recipes for these networks use.
 /// Doubles, as in Python: 1 - 0.999 rounded to a float early would be 5e-5 off.
 struct OptimizerOptions {
-  /// "sgd", "adam" or "adamw".
+  /// The optimizer: "sgd", "adam" or "adamw".
   std::string kind = "sgd";
   double momentum = 0.9;    ///< sgd
   bool nesterov = false;    ///< sgd; needs a momentum
@@ -25,7 +25,7 @@ struct OptimizerOptions {
 /// Throws Error (invalid_argument) for a kind that is none or a number that no recipe can mean.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Arena arena);
 
-/// {"sgd", "adam", "adamw"}
+/// The names of the optimizers: "sgd", "adam", "adamw".
 std::vector<std::string> optimizer_names();
 
 /// Calls `apply(begin, end, decays)` for the pieces of [begin, end), cut where decay begins and ends.

@@ -21,14 +21,14 @@ struct ArenaRange {
   std::size_t end = 0;
 };
 
-/// What an optimizer works on: arenas with one layout that outlive it. Gaps between parameters are zero in
-/// all of them and stay zero.
+/// The arenas that an optimizer works on. They have one layout and outlive it. Gaps between parameters are
+/// zero in all of them and stay zero.
 struct Arena {
   float* values = nullptr;
   /// Sums over samples; scaled by the step's `gradient_scale`. Never written.
   const float* gradients = nullptr;
   std::size_t elements = 0;
-  /// Where weight decay applies, ascending, disjoint. Elsewhere it is left out: batch norm and every bias.
+  /// The ranges where weight decay applies, ascending and disjoint. It leaves out batch norms and biases.
   std::vector<ArenaRange> decay;
 };
 
@@ -42,7 +42,7 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// Opens the next step: counts it. Once per step, before its ranges.
+  /// Opens the next step, and counts it. Call it once per step, before the step's ranges.
   void begin_step() { ++steps_; }
 
   /// Applies the open step to the floats [begin, end): the gradient is gradients[i] * gradient_scale (1 /
@@ -50,9 +50,10 @@ class Optimizer {
   /// bits. Disjoint ranges may run on several threads at once; uses the calling thread's OpenMP threads.
   virtual void step(std::size_t begin, std::size_t end, float learning_rate, float gradient_scale) = 0;
 
-  /// What a checkpoint holds beside the parameters and steps(); written to when one is read.
+  /// The arenas that a checkpoint holds beside the parameters and steps(); they are written to when one is
+  /// read.
   virtual std::vector<StateArena> state() = 0;
-  /// "sgd", "adam", "adamw": a checkpoint of another kind is refused.
+  /// The kind of the optimizer: "sgd", "adam", "adamw". A checkpoint of another kind is refused.
   virtual const char* kind() const = 0;
 
   /// Steps begun so far; Adam's bias correction depends on it.

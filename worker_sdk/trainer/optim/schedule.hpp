@@ -47,13 +47,13 @@ class Schedule {
 /// images, scaled to `global_batch`.
 double scaled_rate(double rate_per_256, std::int64_t global_batch);
 
-/// Where that paper's warm-up starts, as a share of the scaled rate: at the rate for 256 images. 0.1 for
+/// The start of that paper's warm-up, as a share of the scaled rate: at the rate for 256 images. 0.1 for
 /// batches that are not above 256.
 double scaled_warmup_start(std::int64_t global_batch);
 
 /// Throws Error (invalid_argument) that names the choices.
 ScheduleKind schedule_kind(const std::string& name);
-/// {"constant", "step", "cosine", "one-cycle"}
+/// The names of the schedules: "constant", "step", "cosine", "one-cycle".
 std::vector<std::string> schedule_names();
 
 }  // namespace muster::optim

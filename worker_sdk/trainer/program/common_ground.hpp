@@ -22,8 +22,8 @@ void require_common_options(const TrainOptions& options, int threads, World& wor
 /// `--precision auto` is bf16 where it is the choice of every rank. A collective call.
 void agree_on_precision(TrainOptions& options, World& world);
 
-/// A collective call. Adds a note where ranks compute with other instructions or threads: that is fine, but
-/// bits then depend on which rank computes what.
+/// Adds a note where ranks compute with other instructions or threads: that is fine, but bits then depend on
+/// which rank computes what. A collective call.
 void compare_processors(TrainOptions& options, World& world);
 
 }  // namespace muster::examples

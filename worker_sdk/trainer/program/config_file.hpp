@@ -18,7 +18,7 @@ struct ConfigEntry {
 /// (invalid_argument) that names the file and the place.
 std::vector<ConfigEntry> read_config(const std::string& path);
 
-/// The same of a text, which is that of the file `path`.
+/// Reads the same from `text`, which is that of the file `path`.
 std::vector<ConfigEntry> parse_config(const std::string& text, const std::string& path);
 
 }  // namespace muster::examples

@@ -14,8 +14,8 @@ namespace muster::examples {
 /// rank speaks for itself.
 void report(const std::exception& error, const std::string& error_file, World* world);
 
-/// A wrong command line, on stderr. The ranks of a host have the same one: where this is not the first of
-/// them, that one says it and the launcher then ends this process; it speaks only if that does not happen.
+/// Reports a wrong command line on stderr, and returns the exit code. The ranks of a host have the same one:
+/// the first of them says it and the launcher then ends the others; they speak only if that does not happen.
 int report_usage(const std::string& text);
 
 }  // namespace muster::examples

@@ -5,9 +5,9 @@
 
 namespace muster::examples {
 
-/// From now on SIGTERM sets the flag that is returned, and nothing else: where a scheduler signals every
-/// process of a job and a launcher passes its own on, a process gets two, and the second must not cost the
-/// checkpoint. SIGKILL ends a stop that takes too long. The flag is the program's: there is one.
+/// Makes SIGTERM set the flag that is returned, and nothing else. Where a scheduler signals every process of
+/// a job and a launcher passes its own on, a process gets two, and the second must not cost the checkpoint.
+/// SIGKILL ends a stop that takes too long. The flag is the program's: there is one.
 const std::atomic<bool>& catch_stop_signal();
 
 /// Ends the process as SIGTERM would have, so that whoever waits for it sees why.

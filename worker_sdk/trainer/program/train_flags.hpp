@@ -27,7 +27,7 @@ struct Words {
   std::string config;
 };
 
-/// The same parser; what is added next stands under this heading in --help.
+/// Returns the same parser; flags that are added next stand under this heading in --help.
 CLI::App& in_group(CLI::App& app, const char* heading);
 
 void add_model_flags(CLI::App& app, TrainOptions& options, Words& words);
@@ -36,7 +36,7 @@ void add_optimizer_flags(CLI::App& app, TrainOptions& options, Words& words);
 void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words);
 void add_run_flags(CLI::App& app, TrainOptions& options, Words& words);
 
-/// Puts the words to where they belong.
+/// Puts the words into the options that they stand for.
 void apply(const Words& words, TrainOptions& options);
 
 }  // namespace muster::examples

@@ -10,12 +10,12 @@
 
 namespace muster::examples {
 
-/// What muster-train was asked to do. The defaults are those that --help shows.
+/// The options of muster-train. The defaults are those that --help shows.
 struct TrainOptions {
   train::RunOptions run;
   std::string data;
   std::string device = "auto";
-  /// --precision auto: bf16 where the device that is chosen has it.
+  /// Whether --precision is auto: bf16 where the device that is chosen has it.
   bool best_precision = false;
   int threads = 0;  ///< 0: see choose_threads()
   /// Images per step of all ranks; 0: what --batch-size and --accumulate make.
@@ -23,7 +23,7 @@ struct TrainOptions {
   std::uint64_t seed = 0;
   /// Sentences about flags that were given and change nothing.
   std::vector<std::string> notes;
-  /// What has to be the same on every rank, a line each.
+  /// The flags that have to be the same on every rank, with their values, a line each.
   std::string common;
 };
 
@@ -36,7 +36,8 @@ struct EarlyExit {
 /// Reads flags, and a file of them where --config names one: flags win.
 std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* const* argv);
 
-/// What depends on the number of ranks, and what flags say together. Throws Error (invalid_argument).
+/// Sets the batch of a rank from --global-batch. Throws Error (invalid_argument) where that does not divide by
+/// the ranks and --accumulate.
 void complete(TrainOptions& options, int ranks);
 
 }  // namespace muster::examples

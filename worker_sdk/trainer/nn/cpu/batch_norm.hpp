@@ -36,7 +36,7 @@ class BatchNorm {
   /// `args.signs`). Writes that gradient of the sum before the ReLU to `out`, where not null.
   void backward_sums(const BackwardArgs& args, void* out, std::int64_t batch);
 
-  /// After backward_sums(): the gradient of x to `dx`, which may be args.x.
+  /// Writes the gradient of x to `dx`, which may be args.x. Call it after backward_sums().
   void backward(const BackwardArgs& args, void* dx, std::int64_t batch) const;
 
  private:

@@ -14,11 +14,11 @@ namespace muster::nn::cpu {
 struct ConvolutionShape {
   std::int64_t in_channels = 0;
   std::int64_t out_channels = 0;
-  std::int64_t side = 0;  ///< of the input
+  std::int64_t side = 0;  ///< height and width of the input
   std::int64_t kernel = 3;
   std::int64_t stride = 1;
   MapFormat format;
-  /// The input is the batch of images: f32, nhwc, and nobody wants its gradient.
+  /// Whether the input is the batch of images: f32, nhwc, and nobody wants its gradient.
   bool of_images = false;
 
   std::int64_t out_side() const { return (side - 1) / stride + 1; }
@@ -45,16 +45,16 @@ class Convolution {
 
   /// Weights are out x in x height x width, of floats.
   void bind(const ParameterSlot& weight);
-  /// The values of the weights have changed: copies of them in the library's layout are stale.
+  /// Says that the values of the weights have changed: copies of them in the library's layout are stale.
   void weights_changed();
 
   void forward(const void* src, std::int64_t batch, void* dst);
   /// Writes the gradient of the weights, summed over the batch; zero for an empty one.
   void backward_weights(const void* src, const void* dst_gradient, std::int64_t batch);
-  /// `src_gradient` may be where src was.
+  /// Writes the gradient of the input to `src_gradient`, which may be where src was.
   void backward_data(const void* dst_gradient, std::int64_t batch, void* src_gradient);
 
-  /// Of weights in the library's layout and images in the kernels' type.
+  /// Bytes of the weights in the library's layout and of the images in the kernels' type.
   std::size_t workspace_bytes() const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace muster::nn::cpu {
 
-/// Where the parameters of one layer live and where their gradients go. The pointers outlive the layer;
-/// gradients are overwritten, not added to. All are plain, densely packed floats in the shape's order.
+/// The places of one layer's parameters and of their gradients. The pointers outlive the layer; gradients are
+/// overwritten, not added to. All are plain, densely packed floats in the shape's order.
 struct LayerParameters {
   const float* weight = nullptr;
   const float* bias = nullptr;

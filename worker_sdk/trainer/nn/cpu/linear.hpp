@@ -25,8 +25,8 @@ class Linear {
 
   /// batch x in -> batch x out, valid until the next call with this batch size.
   float* forward(const float* input, std::int64_t batch);
-  /// For the batch of the last forward(), whose `input` still holds. `gradient` is that of the result.
-  /// Returns the gradient of the input.
+  /// Computes the gradients for the batch of the last forward(), whose `input` still holds. `gradient` is
+  /// that of the result. Returns the gradient of the input.
   float* backward(const float* gradient);
 
  private:

@@ -10,7 +10,8 @@
 
 namespace muster::nn::cpu {
 
-/// How all maps of one network lie: which layout the convolutions are fastest in, and the type of an element.
+/// The layout of all maps of one network, the one in which convolutions are fastest, and the type of an
+/// element.
 struct MapFormat {
   /// Blocks of 16 channels, each block's pixels one after the other (nChw16c), instead of all channels of a
   /// pixel side by side (nhwc).
@@ -56,7 +57,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  /// Contents are lost when it grows.
+  /// Makes room for `bytes` bytes. Contents are lost when the memory grows.
   void reserve(std::size_t bytes);
 
   std::size_t bytes() const { return bytes_; }

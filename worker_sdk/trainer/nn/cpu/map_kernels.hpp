@@ -22,7 +22,8 @@ struct ForwardArgs {
   const void* x = nullptr;
   const float* scale = nullptr;
   const float* shift = nullptr;
-  /// Where not null: another map is added, as addend_scale * addend + addend_shift, both null for 1 and 0.
+  /// A second map that is added, or null: addend_scale * addend + addend_shift, where both are null for 1 and
+  /// 0.
   const void* addend = nullptr;
   const float* addend_scale = nullptr;
   const float* addend_shift = nullptr;
@@ -67,13 +68,13 @@ struct PoolKernels {
 };
 
 struct MapKernels {
-  /// Of each channel: the sum, and the sum of squared distances from the strip's own mean (in this way
-  /// nothing cancels).
+  /// Computes for each channel the sum, and the sum of squared distances from the strip's own mean (in this
+  /// way nothing cancels).
   void (*statistics)(const Strip&, const void* x, float* sum, float* squares);
   /// y = max(0, scale * x + shift + addend)
   void (*forward)(const Strip&, const ForwardArgs&);
-  /// Of each channel: the sums of g, the gradient of y before the ReLU, and of g * (x - mean). Writes g to
-  /// `out` where not null; it may be dy.
+  /// Computes for each channel the sums of g, the gradient of y before the ReLU, and of g * (x - mean).
+  /// Writes g to `out` where that is not null; it may be dy.
   void (*backward_sums)(const Strip&, const BackwardArgs&, const float* mean, float* sum, float* products,
                         void* out);
   /// dx = by_gradient * g + by_x * x + constant; dx may be x.
@@ -82,7 +83,8 @@ struct MapKernels {
   PoolKernels pool;
 };
 
-/// For maps of 32-bit floats or of bf16, with the best instructions that may be used here (at_least()).
+/// The kernels for maps of 32-bit floats or of bf16, with the best instructions that may be used here
+/// (at_least()).
 const MapKernels& map_kernels(bool bf16);
 
 namespace kernels {

@@ -9,7 +9,7 @@
 namespace muster::nn::cpu {
 namespace {
 
-/// How a strip is walked: columns of kColumn vectors, kRows rows at a time, so that sums have enough
+/// A walk over a strip by columns of one vector, four rows at a time. It and Wide give sums enough
 /// accumulators in either layout.
 struct Narrow {
   static constexpr std::size_t kColumn = 1;

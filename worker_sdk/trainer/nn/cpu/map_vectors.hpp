@@ -18,8 +18,8 @@ using Words = std::uint32_t __attribute__((vector_size(64)));
 using Halves = std::uint16_t __attribute__((vector_size(32)));
 using Bytes = std::uint8_t __attribute__((vector_size(16)));
 
-/// Of any alignment. (Through a pointer to a vector type of a lesser one, clang 19 reads as if it were
-/// aligned.)
+/// Reads a vector from memory of any alignment. (Through a pointer to a vector type of a lesser one, clang 19
+/// reads as if it were aligned.)
 template <class Vector>
 [[gnu::always_inline]] inline Vector read_loose(const void* from) {
   Vector value;

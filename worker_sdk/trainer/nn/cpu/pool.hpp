@@ -8,7 +8,7 @@
 
 namespace muster::nn::cpu {
 
-/// The result of max_pool() of a map.
+/// The shape of max_pool()'s result.
 inline MapShape max_pooled(const MapShape& shape) {
   return {shape.channels, (shape.side - 1) / 2 + 1, shape.format};
 }
@@ -21,7 +21,7 @@ void max_pool(const MapShape& shape, const void* x, void* y, std::uint8_t* winne
 void max_pool_backward(const MapShape& shape, const void* dy, const void* dy2, const std::uint8_t* winners,
                        void* dx, std::int64_t batch);
 
-/// What a pooled map is for: the next convolution, or a linear layer that reads nhwc floats.
+/// The reader of a pooled map: the next convolution, or a linear layer that reads nhwc floats.
 enum class PooledTo { map, features };
 
 /// y = max(0, bias + maximum over windows of 2 x 2 at stride 2): what a bias and ReLU before the maximum
@@ -33,10 +33,10 @@ void relu_pool(const MapShape& shape, const void* x, const float* bias, PooledTo
 void relu_pool_backward(const MapShape& shape, const void* dy, PooledTo to, const std::uint8_t* winners,
                         void* dx, float* bias_gradient, std::int64_t batch);
 
-/// Mean of the pixels of each channel: batch x channels floats.
+/// Computes the mean of the pixels of each channel: batch x channels floats.
 void average_pool(const MapShape& shape, const void* x, float* means, std::int64_t batch);
 
-/// The gradient of x.
+/// Computes the gradient of x from that of the means.
 void average_pool_backward(const MapShape& shape, const float* means_gradient, void* dx, std::int64_t batch);
 
 }  // namespace muster::nn::cpu

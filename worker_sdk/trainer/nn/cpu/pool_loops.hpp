@@ -13,7 +13,7 @@ struct Best {
   Floats value = all(-__builtin_inff());
   Words place = {};
 
-  /// What is not a number wins, so that it is not hidden from the loss.
+  /// Takes the larger value. A value that is not a number wins, so that it is not hidden from the loss.
   [[gnu::always_inline]] void offer(Floats candidate, std::uint32_t at) {
     const Words wins =
         reinterpret_cast<Words>(candidate > value) | reinterpret_cast<Words>(candidate != candidate);

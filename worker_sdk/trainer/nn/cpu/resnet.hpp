@@ -59,7 +59,7 @@ class ResNet : public Network {
     Activation result;
   };
 
-  /// What backward() still has to add up: the gradient of a block's input comes in two parts.
+  /// The two parts of the gradient of a block's input, which backward() still has to add up.
   struct Gradient {
     const void* one = nullptr;
     const void* two = nullptr;

@@ -17,8 +17,8 @@ namespace muster::nn::cpu {
 /// width, channels (PyTorch's flatten() makes it channels, height, width).
 ModelSpec small_cnn_spec(std::int64_t classes);
 
-/// That network on this machine's processors. Its linear layers compute in f32 in either precision. As in
-/// ResNet, gradients of maps are written where the maps were.
+/// The network of small_cnn_spec() on this machine's processors. Its linear layers compute in f32 in either
+/// precision. As in ResNet, gradients of maps are written where the maps were.
 class SmallNetwork : public Network {
  public:
   explicit SmallNetwork(const NetworkOptions& options);
@@ -40,7 +40,8 @@ class SmallNetwork : public Network {
 
     void reserve(std::int64_t batch);
     void forward(const void* input, std::int64_t batch);
-    /// From the gradient of the pooled result; the gradient of the input to `input_gradient`, where not null.
+    /// Goes back from the gradient of the pooled result, and writes the gradient of the input to
+    /// `input_gradient` where that is not null.
     void backward(const void* gradient, const void* input, std::int64_t batch, void* input_gradient);
 
     Convolution convolution;

@@ -56,7 +56,7 @@ namespace muster::nn::gpu {
   X(SgdStep, sgd_step)                 \
   X(AdamStep, adam_step)
 
-/// Every kernel's place in that list.
+/// The place of every kernel in that list.
 enum class KernelNumber : std::uint32_t {
 #define MUSTER_GPU_NUMBER(Kernel, name) name,
   MUSTER_GPU_KERNELS(MUSTER_GPU_NUMBER)
@@ -69,7 +69,7 @@ enum class Direction : std::uint8_t { forward, input_gradient, weight_gradient }
 struct ConvolutionShape {
   int in = 0;
   int out = 0;
-  int side = 0;  ///< of the input
+  int side = 0;  ///< height and width of the input
   int kernel = 0;
   int stride = 0;
   int padding = 0;
@@ -119,10 +119,10 @@ class Ops {
  public:
   virtual ~Ops() = default;
 
-  /// Zeroed; freed with the object. `what` it is for goes into the error.
+  /// Gives zeroed memory, which is freed with the object. `what` it is for goes into the error.
   virtual void* allocate(std::size_t bytes, const char* what) = 0;
   virtual void clear(void* memory, std::size_t bytes) = 0;
-  /// Both wait until the copy is done, after all that was called before.
+  /// Copy to the device and back. Both wait until the copy is done, after all that was called before.
   virtual void to_device(void* to, const void* from, std::size_t bytes) = 0;
   virtual void from_device(void* to, const void* from, std::size_t bytes) = 0;
 

@@ -14,7 +14,7 @@
 
 namespace muster::nn::gpu {
 
-/// What a device owns outside memory: its streams, the loaded kernels, two events.
+/// The streams and events of a device.
 class Streams {
  public:
   Streams(const Library& api, int device);
@@ -23,7 +23,7 @@ class Streams {
   Streams& operator=(const Streams&) = delete;
 
   cudaStream_t main = nullptr;
-  cudaStream_t side = nullptr;  ///< of the highest priority, for what other ranks wait for
+  cudaStream_t side = nullptr;  ///< has the highest priority, for work that other ranks wait for
   cudaEvent_t forked = nullptr;
   cudaEvent_t joined = nullptr;
 
@@ -74,7 +74,7 @@ class CudaOps final : public Ops {
 
   const Library& api_;
   Streams streams_;
-  cudaStream_t stream_;  ///< where calls go now
+  cudaStream_t stream_;  ///< the stream onto which calls go now
   cudaLibrary_t kernels_ = nullptr;
   std::array<cudaKernel_t, kKernels> entries_{};
   std::vector<void*> memory_;

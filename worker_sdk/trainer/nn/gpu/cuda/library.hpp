@@ -88,7 +88,7 @@ namespace muster::nn::gpu {
 template <typename Function>
 Function* declared(Function* function);
 
-/// Plain tables.
+/// The functions of the libraries, as plain tables.
 struct Library {
 #define MUSTER_GPU_MEMBER(name, arguments) decltype(declared<cudaError_t arguments>(&::name)) name = nullptr;
   MUSTER_RUNTIME_CALLS(MUSTER_GPU_MEMBER)

@@ -19,7 +19,7 @@ struct ArenaRange {
   constexpr int blocks() const { return blocks_for(end - begin); }
 };
 
-/// to += from, or to = from.
+/// Adds (to += from), or copies (to = from).
 struct AddGradients {
   ArenaRange range;
   const float* from;
@@ -60,13 +60,13 @@ struct SquareSums {
   }
 };
 
-/// What gradients are multiplied with so that the L2 norm of their mean is at most `most`, as
+/// Computes the factor that brings the L2 norm of the mean gradient down to `most`, as
 /// torch.nn.utils.clip_grad_norm_ has it: min(1, most / (norm + 1e-6)).
 struct ClipFactor {
   using Shared = BlockSums<1>;
   static constexpr int kPhases = Shared::kSteps + 2;
 
-  int count;  ///< of partial sums
+  int count;  ///< number of partial sums
   const double* partials;
   const float* samples;
   double most;

@@ -13,7 +13,8 @@ namespace muster::nn::gpu {
 constexpr double kNormEpsilon = 1e-5;
 constexpr double kNormMomentum = 0.1;
 
-/// What a batch norm keeps between forward and backward: as many floats as channels behind each pointer.
+/// The numbers that a batch norm keeps between forward and backward: as many floats as channels behind each
+/// pointer.
 struct NormState {
   float* mean;
   float* inverse;  ///< 1 / sqrt(variance + epsilon)
@@ -24,7 +25,7 @@ struct NormState {
   float* constant;
 };
 
-/// Its parameters and running statistics.
+/// The parameters and running statistics of a batch norm.
 struct NormTensors {
   const float* weight;
   const float* bias;
@@ -46,7 +47,7 @@ MUSTER_HD void use_statistics(int c, double mean, double variance, const NormTen
 /// the ranks, and the same kernel takes the totals. Sums are doubles, as on the CPU.
 enum class Turn : std::uint8_t { alone, give, take };
 
-/// From the partial sums of Moments to statistics; moves the running ones.
+/// Makes statistics of the partial sums of Moments, and moves the running ones.
 template <typename T>
 struct NormStatistics {
   static constexpr int kPhases = kFinishSteps + 2;
@@ -104,7 +105,7 @@ struct NormStatistics {
   }
 };
 
-/// For evaluation: the running statistics.
+/// Takes the running statistics, for an evaluation.
 struct NormRunning {
   int channels;
   NormTensors tensors;
@@ -172,9 +173,9 @@ struct ScaleAddRelu {
   }
 };
 
-/// From the partial sums of GradientSums to the gradients of weight and bias, as sums over the samples, and
-/// to what NormBackward needs: section 3 of the paper,
-/// dx = weight / deviation * (g - mean(g) - xhat * mean(g * xhat)).
+/// Makes, of the partial sums of GradientSums, the gradients of weight and bias, as sums over the samples,
+/// and what NormBackward needs: section 3 of the paper, dx = weight / deviation * (g - mean(g) - xhat *
+/// mean(g * xhat)).
 struct NormGradients {
   static constexpr int kPhases = kFinishSteps + 2;
   using Shared = FinishScratch;
@@ -187,7 +188,7 @@ struct NormGradients {
   float* bias_gradient;
   Turn turn = Turn::alone;
   double* totals = nullptr;        ///< both sums
-  const double* pixels = nullptr;  ///< of all ranks
+  const double* pixels = nullptr;  ///< pixels of all ranks
 
   constexpr int blocks() const { return map.channels / kPack; }
 

@@ -15,7 +15,7 @@ namespace muster::nn::gpu {
 constexpr int kSide = 32;
 constexpr int kColours = 3;
 
-/// What a pixel is multiplied with, and what is added, per colour.
+/// The factor and the summand of a pixel, per colour.
 struct PixelScaling {
   float scale[kColours];
   float shift[kColours];
@@ -30,11 +30,11 @@ struct Gather {
     std::uint32_t index;
   };
 
-  std::int64_t images;         ///< of the batch
-  const std::uint8_t* pixels;  ///< of the data set
+  std::int64_t images;         ///< images in the batch
+  const std::uint8_t* pixels;  ///< pixels of the data set
   const std::uint8_t* labels;
-  const std::uint32_t* indices;  ///< of this rank's images in the epoch
-  const StepValues* values;      ///< where in `indices` the batch begins; the epoch
+  const std::uint32_t* indices;  ///< numbers of this rank's images in the epoch
+  const StepValues* values;      ///< the place in `indices` where the batch begins; the epoch
   PixelScaling scaling;
   data::Augmentation augmentation;
   T* out;  ///< images x 32 x 32 x 8
@@ -72,7 +72,7 @@ struct Gather {
   }
 };
 
-/// The same layout from floats of images x 32 x 32 x 3 that are normalised already.
+/// Makes the same layout of floats, images x 32 x 32 x 3, that are normalised already.
 template <typename T>
 struct WidenImages {
   std::int64_t images;

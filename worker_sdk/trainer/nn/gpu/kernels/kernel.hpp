@@ -24,13 +24,13 @@
 
 namespace muster::nn::gpu {
 
-/// Which thread of which block.
+/// The place of a thread: its block, and its number in the block.
 struct Place {
   int block = 0;
   int thread = 0;
 };
 
-/// Of kernels whose threads share nothing.
+/// The shared memory of kernels whose threads share nothing.
 struct Nothing {};
 
 constexpr int kBlockThreads = 256;

@@ -26,7 +26,7 @@ struct ArenaPart {
 
   constexpr int blocks() const { return blocks_for(end - begin); }
 
-  /// The mean over the samples.
+  /// The mean gradient over the samples, clipped.
   MUSTER_HD float gradient(std::int64_t i) const {
     const float mean = gradients[i] / *samples;
     return clip == nullptr ? mean : mean * *clip;

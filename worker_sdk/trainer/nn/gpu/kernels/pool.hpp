@@ -11,7 +11,7 @@ namespace muster::nn::gpu {
 /// Windows of kernel x kernel at a stride, padded: 3, 2, 1 in torchvision's stem, 2, 2, 0 in the small CNN.
 struct PoolShape {
   int channels = 0;
-  int side = 0;  ///< of the input
+  int side = 0;  ///< height and width of the input
   int kernel = 0;
   int stride = 0;
   int padding = 0;

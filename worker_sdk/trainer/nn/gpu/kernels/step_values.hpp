@@ -10,13 +10,13 @@
 namespace muster::nn::gpu {
 
 struct StepValues {
-  std::int64_t position = 0;  ///< of the batch's first image in the rank's list of indices
+  std::int64_t position = 0;  ///< place of the batch's first image in the rank's list of indices
   std::int32_t epoch = 0;
   std::int32_t augment = 0;  ///< whether images are cropped and flipped
   float rate = 0;            ///< the learning rate
   float adam_step = 0;       ///< rate / (1 - beta1^t)
   float adam_root = 1;       ///< sqrt(1 - beta2^t)
-  float average_share = 1;   ///< of the new weights in their moving average
+  float average_share = 1;   ///< share of the new weights in their moving average
 };
 
 struct SetValues {
@@ -30,8 +30,8 @@ struct SetValues {
   MUSTER_HD void phase(int, const Place&, Nothing&) const { *to = values; }
 };
 
-/// How many images this rank puts into a step, where they are summed with those of the other ranks; `add`:
-/// beside those of the step's micro-batches before.
+/// Writes the number of images that this rank puts into a step, to the place where it is summed with those of
+/// the other ranks. `add`: adds to those of the step's micro-batches before.
 struct SetSamples {
   static constexpr int kThreads = 1;
 
@@ -47,7 +47,7 @@ struct SetSamples {
 /// Numbers of a tally: the score of a batch (AddScore), and two that the host puts there.
 constexpr int kTallyNumbers = 5;
 
-/// A new tally.
+/// Begins a new tally.
 struct SetTally {
   static constexpr int kThreads = 1;
 

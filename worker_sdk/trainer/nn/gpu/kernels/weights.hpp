@@ -22,7 +22,7 @@ struct WeightShape {
 
   constexpr std::int64_t padded_elements() const { return std::int64_t{padded_out} * padded_in * pixels; }
 
-  /// Where element `i` of the padded order stands in the canonical one; -1: padding.
+  /// The place in the canonical order of element `i` of the padded order; -1: padding.
   MUSTER_HD std::int64_t canonical(std::int64_t i) const {
     const auto channel = static_cast<int>(i % padded_in);
     const auto pixel = static_cast<int>(i / padded_in % pixels);

@@ -24,10 +24,10 @@ class DeviceNetwork {
 
   virtual const ModelSpec& spec() const = 0;
 
-  /// Where values, gradients and buffers stand, each in its canonical order.
+  /// Sets the places of values, gradients and buffers, each in its canonical order.
   virtual void bind(std::span<const ParameterSlot> parameters, std::span<float* const> buffers) = 0;
 
-  /// Where the images of a batch go: images x 32 x 32 x 8 of the network's type.
+  /// The place for the images of a batch: images x 32 x 32 x 8 of the network's type.
   virtual void* images() = 0;
 
   /// Copies the parameters' values into the layout of the kernels: before the first forward() after they
@@ -37,13 +37,14 @@ class DeviceNetwork {
   /// Logits, batch x classes, valid until the next call. As Network::forward().
   virtual const float* forward(std::int64_t batch, Mode mode) = 0;
 
-  /// As Network::backward(). `ready(i)` is called when the calls that write gradient i are on the stream.
+  /// Goes back as Network::backward() does. `ready(i)` is called when the calls that write gradient i are on
+  /// the stream.
   virtual void backward(const float* logits_gradient, const std::function<void(std::size_t)>& ready) = 0;
 };
 
-/// For batches of at most `capacity` images. `ops` outlives it. `sum`: for batch norm over all ranks; may be
-/// empty. Throws Error (invalid_argument) for an
-/// unknown model, (unsupported) for more than 2048 classes.
+/// Makes a network for batches of at most `capacity` images. `ops` outlives it. `sum` is for batch norm over
+/// all ranks and may be empty. Throws Error (invalid_argument) for an unknown model, (unsupported) for more
+/// than 2048 classes.
 std::unique_ptr<DeviceNetwork> make_device_network(std::string_view model, Precision precision,
                                                    std::int64_t classes, std::int64_t capacity, Ops& ops,
                                                    DeviceSum sum = {});

@@ -15,11 +15,11 @@ namespace muster::nn::gpu {
 
 using Ready = std::function<void(std::size_t)>;
 
-/// What all layers of a model share.
+/// The device and the memory that all layers of a model share.
 struct Room {
   Ops& ops;
   std::int64_t capacity;
-  float* partials;  ///< of sums per channel: one layer at a time
+  float* partials;  ///< partial sums per channel, for one layer at a time
   /// Sums over all ranks, in place, for batch norm; empty: over this rank alone.
   DeviceSum sum = {};
 };
@@ -88,7 +88,7 @@ class Convolution {
     room_.ops.convolve({Direction::forward, shape_, batch, sizeof(T) == 2, input, weights_.packed(), x_});
   }
 
-  /// From the gradient in x().
+  /// Computes the gradient of the weights from the gradient in x().
   void weight_gradient(const T* input, std::int64_t batch) {
     room_.ops.convolve({Direction::weight_gradient, shape_, batch, sizeof(T) == 2, input, x_, gradient_});
     weights_.take_gradient(gradient_);
@@ -143,7 +143,8 @@ class Norm {
              gradient_totals_, 2 * channels_);
   }
 
-  /// What measure() and parameter_gradients() exchange, on a rank without images.
+  /// Takes part, on a rank without images, in what measure() exchanges; reverse_nothing() does so for
+  /// parameter_gradients().
   void measure_nothing() { measure(nullptr, {0, channels_}, Mode::train); }
 
   void reverse_nothing() {

@@ -45,7 +45,7 @@ class SmallCnn final : public DeviceNetwork {
   Stage first_;
   Stage second_;
   Linear<T> hidden_;
-  T* const products_;  ///< of the hidden layer, and later their gradient
+  T* const products_;  ///< products of the hidden layer, and later their gradient
   Activation<T> features_;
   Head<T> head_;
   T* const images_;

@@ -10,9 +10,9 @@
 
 namespace muster::nn::gpu {
 
-/// What a plug-in gives: both throw Error.
+/// The functions that a plug-in gives. Both throw Error.
 struct DeviceMaker {
-  /// What the device of a local rank is called, and whether it computes in bf16 natively.
+  /// Returns the name of a local rank's device, and sets whether it computes in bf16 natively.
   std::string (*probe)(int local_rank, bool& bf16);
   std::unique_ptr<Ops> (*open)(int local_rank);
 };

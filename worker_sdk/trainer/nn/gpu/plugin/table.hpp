@@ -16,7 +16,7 @@ namespace muster::nn::gpu {
 inline constexpr std::uint32_t kTableVersion = 1;
 /// Name of the one exported function, of type TableEntry.
 inline constexpr const char* kTableEntry = "muster_device_entry";
-/// Of a device's name, the 0 included.
+/// Bytes for the name of a device, the final 0 included.
 inline constexpr std::size_t kDeviceNameBytes = 128;
 
 /// Changes with the number, order and size of what crosses as bytes.
@@ -33,17 +33,18 @@ constexpr std::uint64_t table_layout() {
 }
 
 using TableError = muster_plugin_error;
-/// Not 0: give up; what happened stays on the caller's side.
+/// Work that the other side calls back. A result that is not 0 means: give up; what happened stays on the
+/// caller's side.
 using TableWork = std::int32_t (*)(void* context, void* stream);
 
-/// As Ops has them; each gives 0, or an ErrorCode with the text in `error`.
+/// The functions of Ops. Each gives 0, or an ErrorCode with the text in `error`.
 struct DeviceTable {
   std::uint32_t version;
   std::uint64_t layout;
   /// Whether open() can be expected to work: driver, device, libraries. `name` gets the device's, `bf16`
   /// whether it computes in bf16 natively.
   std::int32_t (*probe)(std::int32_t local_rank, char* name, std::int32_t* bf16, TableError* error);
-  /// For the device of a local rank.
+  /// Opens the device of a local rank.
   std::int32_t (*open)(std::int32_t local_rank, void** ops, TableError* error);
   void (*close)(void* ops);
   std::int32_t (*allocate)(void* ops, std::size_t bytes, const char* what, void** memory, TableError* error);

@@ -13,7 +13,7 @@ namespace muster::nn::gpu {
 /// which so is summed over the ranks with the first bucket.
 constexpr std::size_t kArenaHeader = 16;
 
-/// Where the parameters of a model stand in an arena: in reverse order, because backward meets the last layer
+/// The places of a model's parameters in an arena: in reverse order, because backward meets the last layer
 /// first, each at a multiple of 16 floats, cut into buckets that are reduced one after the other. Pure.
 class ArenaLayout {
  public:
@@ -35,7 +35,7 @@ class ArenaLayout {
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  /// One for each 16 floats: whether weight decay applies.
+  /// Whether weight decay applies, one entry for each 16 floats.
   const std::vector<std::uint8_t>& decays() const { return decays_; }
 
  private:

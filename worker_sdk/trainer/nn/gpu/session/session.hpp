@@ -41,15 +41,15 @@ struct SessionOptions {
   bool accumulates = false;
   /// Largest L2 norm of the mean gradient; 0: any. The optimizer then waits for the whole of it.
   double max_norm = 0;
-  /// Of the moving average of weights; 0: none.
+  /// Decay of the moving average of weights; 0: no average.
   double average_decay = 0;
-  /// Batch norm over all ranks; empty: over this one.
+  /// The sum for batch norm over all ranks; empty: over this rank alone.
   DeviceSum sum_statistics;
   /// Whether steps are recorded and replayed; off for looking at single kernels.
   bool graphs = true;
 };
 
-/// Loss summed over images, correct answers, images.
+/// Sums over images: the loss, correct answers, and their number.
 struct SessionScore {
   double loss = 0;
   double correct = 0;
@@ -72,7 +72,7 @@ class Session {
   void read_parameter(std::size_t i, float* values);
   void write_buffer(std::size_t i, const float* values);
   void read_buffer(std::size_t i, float* values);
-  /// Of the last step: summed over samples and ranks.
+  /// Reads a gradient of the last step: summed over samples and ranks.
   void read_gradient(std::size_t i, float* values);
 
   const ArenaLayout& layout() const { return layout_; }
@@ -107,9 +107,9 @@ class Session {
     step(position, std::span(&count, 1), learning_rate);
   }
 
-  /// The same with the images of several micro-batches, which follow one another, for one step. Ranks record
-  /// their steps of equal `shape` together, and launch them together, as NCCL wants it: whoever has other
-  /// counts in steps of some shape has them in each of that shape.
+  /// Makes one step of the images of several micro-batches, which follow one another. Ranks record their
+  /// steps of equal `shape` together, and launch them together, as NCCL wants it: a rank that has other
+  /// counts in steps of some shape has them in each step of that shape.
   void step(std::size_t position, std::span<const std::size_t> counts, float learning_rate,
             std::size_t shape = 0);
 
@@ -148,8 +148,8 @@ class Session {
     std::size_t images = 0;
     bool first = true;
     bool last = true;
-    std::size_t shape = 0;  ///< of the step; 0 where it has no calls between ranks
-    std::size_t place = 0;  ///< in the step, with sum_statistics: then each part has such calls
+    std::size_t shape = 0;  ///< shape of the step; 0 where it has no calls between ranks
+    std::size_t place = 0;  ///< place in the step, with sum_statistics: then each part has such calls
 
     auto operator<=>(const Part&) const = default;
   };
