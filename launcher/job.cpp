@@ -188,9 +188,9 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
     auto forked = fork_nodes(spec, std::move(node), signals);
     asio::io_context context{1};
     const auto executor = context.get_executor();
-    const auto nodes =
-        starter ? make_started_nodes(executor, spec, *starter, std::move(forked), MUSTER_VERSION)
-                : make_direct_node(executor, std::move(forked.at(0)));
+    const auto nodes = starter
+                           ? make_started_nodes(executor, spec, *starter, std::move(forked), MUSTER_VERSION)
+                           : make_direct_node(executor, std::move(forked.at(0)));
     return Job(context, spec, *nodes, not_ours).run(signals);
   } catch (const std::exception& error) {
     agent::end_all_descendants(not_ours, kKillLimitMs);

@@ -36,8 +36,8 @@ struct EarlyExit {
 /// Reads flags, and a file of them where --config names one: flags win.
 std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* const* argv);
 
-/// Sets the batch of a rank from --global-batch. Throws Error (invalid_argument) where that does not divide by
-/// the ranks and --accumulate.
+/// Sets the batch of a rank from --global-batch. Throws Error (invalid_argument) where that does not divide
+/// by the ranks and --accumulate.
 void complete(TrainOptions& options, int ranks);
 
 }  // namespace muster::examples
