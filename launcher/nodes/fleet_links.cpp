@@ -46,15 +46,15 @@ constexpr std::int64_t kOutstandingMax =
 
 void NodeFleet::State::opening_message(std::size_t index, LinkMessage message) {
   Node& node = nodes[index];
-  if (node.broken) return;
+  if (node.contact.broken()) return;
   switch (message.kind) {
     case Kind::hello:
-      if (std::exchange(node.said_hello, true)) return misbehaved(index, "a second hello");
+      if (!node.contact.take_hello()) return misbehaved(index, "a second hello");
       hellos[index] = agent::node_hello_from_json(message.body);
       obey(board.greeted(index));
       break;
     case Kind::listening:
-      if (!node.coordinator || !node.instructed)
+      if (!node.contact.is_coordinator())
         return misbehaved(index, "it claims to be the coordinator, which it is not");
       endpoint = agent::link_endpoint_from_json(message.body);
       open_link(index);
@@ -85,8 +85,7 @@ void NodeFleet::State::send_spec(std::size_t index) {
     spec.kind = Kind::spec;
     spec.body = agent::to_json(orders.spec);
     node.opening->send(spec);
-    node.instructed = true;
-    node.coordinator = orders.spec.node.coordinator;
+    node.contact.instruct(orders.spec.node.coordinator);
     // The coordinator's node says `listening` before its agent begins to count messages.
     if (!orders.spec.node.coordinator) open_link(index);
   } catch (const std::exception& error) {
@@ -117,7 +116,7 @@ void NodeFleet::State::open_link(std::size_t index) {
 
 void NodeFleet::State::message(std::size_t index, LinkMessage message) {
   Node& node = nodes[index];
-  if (node.broken) return;
+  if (node.contact.broken()) return;
   switch (message.kind) {
     case Kind::output:
       if (!within_window(index, message.body.size())) return;
@@ -139,15 +138,14 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
     case Kind::listening:
       return misbehaved(index, "it greets again, or claims to be the coordinator");
     case Kind::report:
-      if (node.reported) return;
-      node.reported = true;
+      if (!node.contact.take_report()) return;
       node.gone_by = Clock::now() + guardian_limit(index);
-      if (nodes[0].reported && nodes[0].gone_by)
+      if (nodes[0].contact.reported() && nodes[0].gone_by)
         nodes[0].gone_by = std::min(*nodes[0].gone_by, Clock::now() + guardian_limit(0));
       take_report(index, agent::node_report_from_json(message.body));
       break;
     case Kind::notice:
-      node.agent_gone = true;
+      node.contact.lose_agent();
       node.last_words = last_words_of(job.nodes[index].name, message.body);
       break;
     case Kind::log:
@@ -228,22 +226,21 @@ void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, s
 
 void NodeFleet::State::link_closed(std::size_t index) {
   Node& node = nodes[index];
-  node.link_over = true;
-  if (node.process_end && node.relayed && !node.reported && node.dead_reason.empty()) {
+  node.contact.close();
+  if (node.process_end && node.contact.relayed() && !node.contact.reported() && node.dead_reason.empty()) {
     // The coordinator, which has just cut the way to it, may be about to say why.
     node.gone_by = Clock::now() + kDeadLateAfter;
     return advance();
   }
   if (node.process_end) return conclude(index);
-  node.gone_by = Clock::now() + (node.reported ? guardian_limit(index) : late_limit());
+  node.gone_by = Clock::now() + (node.contact.reported() ? guardian_limit(index) : late_limit());
   advance();
 }
 
 /// The first node's guardian waits for the daemon, too, which others may need for their reports.
 std::chrono::milliseconds NodeFleet::State::guardian_limit(std::size_t index) const {
-  const bool others = std::any_of(nodes.begin() + 1, nodes.end(), [](const Node& node) {
-    return node.instructed && !node.reported && node.link;
-  });
+  const bool others = std::any_of(nodes.begin() + 1, nodes.end(),
+                                  [](const Node& node) { return node.contact.awaits_report() && node.link; });
   const std::chrono::milliseconds limit = JobOrders::kGuardianLateAfter;
   return index == 0 && others ? limit + job.agent.shutdown_timeout + rendezvous::kDaemonAtMost : limit;
 }
@@ -251,9 +248,8 @@ std::chrono::milliseconds NodeFleet::State::guardian_limit(std::size_t index) co
 /// The node broke the protocol: we stop talking to it and do not wait for its end.
 void NodeFleet::State::misbehaved(std::size_t index, const std::string& what) {
   Node& node = nodes[index];
-  if (std::exchange(node.broken, true)) return;
+  if (!node.contact.misbehave()) return;
   node.last_words = "it sent what no muster sends (" + shortened(what) + ")";
-  node.agent_gone = node.link_over = true;
   node.gone_by = Clock::now();
   // We may be in a callback of theirs.
   asio::post(executor, [self = shared_from_this(), index] {
@@ -269,7 +265,7 @@ void NodeFleet::State::process_ended(std::size_t index, const StartEnd& end, boo
   if (!had_greeting) return not_started(index, end);
   node.process_end = end;
   node.ended_at = Clock::now();
-  if (node.link_over) return conclude(index);
+  if (node.contact.closed()) return conclude(index);
   // The link may still hold what the process had written before.
   node.gone_by = Clock::now() + kLinkLateAfter;
   advance();
@@ -287,7 +283,7 @@ void NodeFleet::State::not_started(std::size_t index, const StartEnd& end) {
 
 void NodeFleet::State::expect_nothing_of(std::size_t index, const std::string& reason, bool goes_on) {
   Node& node = nodes[index];
-  if (!node.link || node.reported) return;
+  if (!node.link || node.contact.reported()) return;
   node.dead_reason = reason;
   const auto due = Clock::now() + (goes_on ? kLostLateAfter : kDeadLateAfter);
   node.gone_by = std::min(node.gone_by.value_or(TimePoint::max()), due);
@@ -309,8 +305,8 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   const StartEnd end = node.process_end.value_or(StartEnd{});
   const bool orphaned = !way_was_lost(end) && end.exit_code > kExitSignalBase;
   const bool cut = orphaned || (way_was_lost(end) && node.dead_reason.empty());
-  if (!cut || !node.process_end || !node.link || node.agent_gone || node.reported || node.relayed ||
-      !events.relay)
+  if (!cut || !node.process_end || !node.link || node.contact.agent_gone() || node.contact.reported() ||
+      node.contact.relayed() || !events.relay)
     return false;
   std::unique_ptr<agent::ByteTransport> way = events.relay(index);
   if (!way && events.relay_comes && events.relay_comes()) {
@@ -318,8 +314,7 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
     return true;
   }
   if (!way) return false;
-  node.relayed = true;
-  node.link_over = false;
+  node.contact.relay();
   if (node.dead_reason.empty()) node.gone_by.reset();
   node.said.clear();
   node.link->move_to(std::move(way));
@@ -329,7 +324,7 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   node.link->send(probe, [weak = weak_from_this(), index] {
     const auto self = weak.lock();
     if (!self || !self->nodes[index].link || !self->nodes[index].link->connected()) return;
-    self->nodes[index].relay_works = true;
+    self->nodes[index].contact.relay_carries();
     log_warning(self->job.nodes[index].name +
                 ": the connection to it was lost; going on through the coordinator");
   });
@@ -339,7 +334,7 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
 void NodeFleet::State::conclude(std::size_t index) {
   Node& node = nodes[index];
   const bool over = node.process_end && !way_was_lost(*node.process_end);
-  if (over && node.instructed && !node.reported && !node.relayed && !std::exchange(node.end_told, true) &&
+  if (over && node.contact.awaits_report() && !node.contact.relayed() && node.contact.tell_end() &&
       events.ended)
     events.ended(index, how_lost(index).cause);
   if (go_on_by_relay(index)) return advance();
@@ -347,10 +342,10 @@ void NodeFleet::State::conclude(std::size_t index) {
   node.gone_by.reset();
   node.link.reset();
   node.opening.reset();
-  if (node.reported) {
+  if (node.contact.reported()) {
     board.ended(index);
     if (index == 0) expect_the_others();
-  } else if (node.instructed) {
+  } else if (node.contact.instructed()) {
     without(index, [&] { return board.lost(index, how_lost(index)); });
   } else {
     return start_failed(index, {how_lost(index).cause, "", false});
@@ -361,7 +356,8 @@ void NodeFleet::State::conclude(std::size_t index) {
 void NodeFleet::State::expect_the_others() {
   for (std::size_t i = 1; i < nodes.size(); ++i) {
     Node& node = nodes[i];
-    if (!node.instructed || node.reported || node.gone_by || (!node.connection && !node.relayed)) continue;
+    if (!node.contact.awaits_report() || node.gone_by || (!node.connection && !node.contact.relayed()))
+      continue;
     node.gone_by = Clock::now() + kStragglerLateAfter;
     if (node.last_words.empty())
       node.last_words = "its agent did not answer any more; the connection to it was cut";
@@ -372,9 +368,9 @@ HostFailure NodeFleet::State::how_lost(std::size_t index) const {
   const Node& node = nodes[index];
   const StartEnd end = node.process_end.value_or(StartEnd{});
   HostFailure failure;
-  failure.cause = node.agent_gone || node.dead_reason.empty() ? node.last_words : node.dead_reason;
+  failure.cause = node.contact.agent_gone() || node.dead_reason.empty() ? node.last_words : node.dead_reason;
   // The coordinator only knows that a connection has ended.
-  if (!node.agent_gone && end.exit_code > kExitSignalBase && !way_was_lost(end))
+  if (!node.contact.agent_gone() && end.exit_code > kExitSignalBase && !way_was_lost(end))
     failure.cause = "guardian or agent there was killed by " +
                     agent::signal_name(end.exit_code - kExitSignalBase) + ", and neither could report";
   if (failure.cause.empty() && !node.said.empty() && node.ended_at - node.said_at < kSaidAtTheEnd)
@@ -383,8 +379,9 @@ HostFailure NodeFleet::State::how_lost(std::size_t index) const {
   if (end.signal != 0)
     failure.cause = "what led there was killed by signal " + std::to_string(end.signal);
   else if (end.exit_code == 255)
-    failure.cause = node.relay_works ? "the way to it through the coordinator was lost, too"
-                                     : "agent and guardian there were killed, or the connection broke";
+    failure.cause = node.contact.relay_works()
+                        ? "the way to it through the coordinator was lost, too"
+                        : "agent and guardian there were killed, or the connection broke";
   else
     failure.cause = "the agent ended with exit code " + std::to_string(end.exit_code) + " without a report";
   failure.advice = "see whether the host is up and its log";
@@ -395,7 +392,7 @@ void NodeFleet::State::cut(std::size_t index) {
   Node& node = nodes[index];
   node.opening.reset();
   node.link.reset();
-  node.link_over = true;
+  node.contact.close();
   if (!node.connection) return;
   if (node.greet_by) node.connection->kill();
   node.gone_by = Clock::now() + (in_a_hurry ? kClientLateInAHurry : kClientLateAfter);

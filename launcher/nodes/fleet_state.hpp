@@ -7,6 +7,7 @@
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/core/line_limit.hpp"
 #include "launcher/nodes/core/node_board.hpp"
+#include "launcher/nodes/core/node_contact.hpp"
 #include "launcher/nodes/link_opening.hpp"
 #include "launcher/nodes/node_fleet.hpp"
 #include "launcher/start/core/start_queue.hpp"
@@ -35,27 +36,12 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     /// Waits for the link.
     std::vector<agent::LinkMessage> held;
     std::optional<StartEnd> process_end;
-    bool link_over = true;
-    /// The node sent what no muster sends: nothing of it counts any more.
-    bool broken = false;
-    bool said_hello = false;
-    /// This node may say where the coordinator listens.
-    bool coordinator = false;
+    NodeContact contact;
     /// Bytes of output and files that it has sent and that are not `taken` yet.
     std::int64_t outstanding = 0;
     /// Bytes of input that it was sent and has not `input_taken` yet.
     std::int64_t input_outstanding = 0;
     LineLimit lines;
-    bool instructed = false;
-    bool reported = false;
-    /// The link leads through the coordinator.
-    bool relayed = false;
-    /// The coordinator knows that its guardian has ended.
-    bool end_told = false;
-    /// The agent is gone, and its guardian said so.
-    bool agent_gone = false;
-    /// The coordinator's way there has carried something.
-    bool relay_works = false;
     /// The cause that its guardian gave at its end.
     std::string last_words;
     /// A line of the client or of the agent's stderr: the cause only if the end followed at once.

@@ -122,7 +122,7 @@ void NodeFleet::State::greeted(std::size_t index, const std::string& there, Link
   opening_events.broken = [weak, index](const std::string& what) {
     if (const auto self = weak.lock()) self->misbehaved(index, what);
   };
-  node.link_over = false;
+  node.contact.open();
   const int in = ends.in.release();
   const int out = ends.out ? ends.out.release() : in;
   node.opening = std::make_unique<LinkOpening>(executor, agent::make_descriptor_transport(executor, in, out),
@@ -169,7 +169,7 @@ void NodeFleet::State::give_up_late(TimePoint now) {
     }
     if (!node.gone_by || now < *node.gone_by) continue;
     node.gone_by.reset();
-    node.link_over = true;
+    node.contact.close();
     if (node.connection)
       node.connection->kill();
     else if (node.process_end)
@@ -184,7 +184,7 @@ void NodeFleet::State::say_waiting(TimePoint now) {
   LinkMessage alive;
   alive.kind = LinkMessage::Kind::status;
   for (const Node& node : nodes)
-    if (node.opening && !node.instructed) node.opening->send(alive);
+    if (node.opening && !node.contact.instructed()) node.opening->send(alive);
   const std::string text = board.waiting_text(now);
   if (!text.empty() && !board.stopping() && events.waiting) events.waiting(text);
 }
@@ -269,7 +269,7 @@ void NodeFleet::expect_nothing_of(const std::string& name, const std::string& re
 
 bool NodeFleet::relays() const {
   return std::any_of(state_->nodes.begin(), state_->nodes.end(),
-                     [](const State::Node& node) { return node.relayed; });
+                     [](const State::Node& node) { return node.contact.relayed(); });
 }
 
 const std::vector<HostFailure>& NodeFleet::failures() const {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/nodes/core/node_contact.hpp"
+
+#include "catch.hpp"
+
+using muster::launcher::NodeContact;
+
+TEST_CASE("A node goes from its hello to its report, and says each once") {
+  NodeContact node;
+  CHECK(node.closed());
+  node.open();
+  CHECK_FALSE(node.closed());
+  CHECK(node.take_hello());
+  CHECK_FALSE(node.take_hello());
+  CHECK_FALSE(node.instructed());
+  node.instruct(true);
+  CHECK(node.is_coordinator());
+  CHECK(node.awaits_report());
+  CHECK(node.take_report());
+  CHECK_FALSE(node.take_report());
+  CHECK(node.reported());
+  CHECK(node.instructed());
+  CHECK_FALSE(node.awaits_report());
+  CHECK(node.tell_end());
+  CHECK_FALSE(node.tell_end());
+}
+
+TEST_CASE("A node whose direct way was lost is heard through the coordinator") {
+  NodeContact node;
+  node.open();
+  node.take_hello();
+  node.instruct(false);
+  node.close();
+  CHECK(node.closed());
+  CHECK_FALSE(node.relayed());
+  node.relay();
+  CHECK_FALSE(node.closed());
+  CHECK(node.relayed());
+  CHECK_FALSE(node.relay_works());
+  node.relay_carries();
+  CHECK(node.relay_works());
+  node.close();
+  CHECK(node.closed());
+  CHECK(node.relayed());
+}
+
+TEST_CASE("A node that sent what no muster sends is cut off once") {
+  NodeContact node;
+  node.open();
+  CHECK(node.misbehave());
+  CHECK_FALSE(node.misbehave());
+  CHECK(node.broken());
+  CHECK(node.agent_gone());
+  CHECK(node.closed());
+}
