@@ -136,7 +136,7 @@ void mismatched_counts(Rank& rank) {
   const auto memory = rank.buffer(1'000);
   Operation operation =
       operation_of(Collective::all_gather_v, DataType::u8, 0, memory->data(), memory->data() + 500);
-  operation.counts = counts;
+  operation.counts = counts.data();
   const auto error = error_of([&] {
     group->barrier();
     run_mismatch(rank, *group, operation);

@@ -83,7 +83,7 @@ void all_gather_v(Rank& rank) {
     const auto in = rank.buffer(own);
     const auto out = rank.buffer(expected.size());
     Operation operation = operation_of(Collective::all_gather_v, values.type, 0, in->data(), out->data());
-    operation.counts = counts;
+    operation.counts = counts.data();
     rank.group().run(operation);
     rank.expect_bytes(*out, expected, text_of("all_gather_v", values, count));
     const auto both = rank.buffer(expected.size());

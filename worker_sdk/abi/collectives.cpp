@@ -44,9 +44,9 @@ void collect(GroupNode& node, Operation operation, muster_work** work) {
                 "a call in a batch has no work of its own; give NULL, and take that of "
                 "muster_batch_end()");
   check_operation(operation, node.group.rank(), node.group.size());
-  if (!operation.counts.empty()) {
-    node.counts.emplace_back(operation.counts.begin(), operation.counts.end());
-    operation.counts = node.counts.back();
+  if (operation.counts != nullptr) {
+    node.counts.emplace_back(operation.counts, operation.counts + node.group.size());
+    operation.counts = node.counts.back().data();
   }
   node.batch.push_back(operation);
 }
@@ -155,10 +155,10 @@ muster_rc muster_all_gather(muster_group* group, const void* in, void* out, uint
 
 muster_rc muster_all_gather_v(muster_group* group, const void* in, void* out, const uint64_t* counts,
                               muster_dtype dtype, void* stream, muster_work** work) {
-  return collective(__func__, group, work, [&](GroupNode& node) {
+  return collective(__func__, group, work, [&](GroupNode&) {
     require(counts, "the list of counts");
     muster::Operation operation = operation_of(Collective::all_gather_v, in, out, 0, dtype, stream);
-    operation.counts = {counts, static_cast<std::size_t>(node.group.size())};
+    operation.counts = counts;
     return operation;
   });
 }

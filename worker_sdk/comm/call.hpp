@@ -7,9 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace muster {
 
@@ -77,15 +77,18 @@ std::string brief(const Call& call);
 
 /// A call with its buffers. `in` is what this rank gives and `out` what it gets; they are equal, or overlap
 /// not at all, except that a rank's own part may lie in its place: all_gather and gather `in` at out + rank *
-/// count elements, reduce_scatter and scatter `out` at in + rank * count elements.
+/// count elements, reduce_scatter and scatter `out` at in + rank * count elements. Plain numbers and addresses:
+/// it crosses to the plug-ins as it is (plugin/table.hpp).
 struct Operation {
   Call call;
   const void* in = nullptr;
   void* out = nullptr;
-  /// The elements of each rank, one entry a rank, for all_gather_v only.
-  std::span<const std::uint64_t> counts = {};
-  /// The CUDA stream that the call is put on, for device backends; null waits for the end.
+  /// all_gather_v only: elements of each rank, one entry a rank. Null otherwise.
+  const std::uint64_t* counts = nullptr;
+  /// Device backends: the CUDA stream that the call is put on; null waits for the end.
   void* stream = nullptr;
 };
+
+static_assert(std::is_standard_layout_v<Operation> && std::is_trivially_copyable_v<Operation>);
 
 }  // namespace muster

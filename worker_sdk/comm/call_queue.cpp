@@ -79,7 +79,7 @@ struct CallQueue::Item : Work {
   }
 
   std::vector<Operation> batch;
-  std::vector<std::vector<std::uint64_t>> counts;  ///< what the operations' spans point into
+  std::vector<std::vector<std::uint64_t>> counts;  ///< what the operations point to
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -101,9 +101,9 @@ std::shared_ptr<Work> CallQueue::push(std::vector<Operation> batch) {
   auto item = std::make_shared<Item>();
   item->batch = std::move(batch);
   for (Operation& operation : item->batch) {
-    if (operation.counts.empty()) continue;
-    item->counts.emplace_back(operation.counts.begin(), operation.counts.end());
-    operation.counts = item->counts.back();
+    if (operation.counts == nullptr) continue;
+    item->counts.emplace_back(operation.counts, operation.counts + group_.size());
+    operation.counts = item->counts.back().data();
   }
   {
     const std::lock_guard lock(mutex_);

@@ -68,9 +68,10 @@ void ProcessGroup::number(std::span<Operation> batch) {
     check_operation(operation, rank(), size());
     if (operation.stream != nullptr && !backend_->is_device()) refuse_stream(call, name(), backend());
     if (operation.call.collective != Collective::all_gather_v) continue;
-    operation.call.signature = fnv1a(operation.counts.data(), operation.counts.size_bytes());
+    const std::span<const std::uint64_t> counts(operation.counts, static_cast<std::size_t>(size()));
+    operation.call.signature = fnv1a(counts.data(), counts.size_bytes());
     operation.call.count = 0;
-    for (const std::uint64_t count : operation.counts) operation.call.count += count;
+    for (const std::uint64_t count : counts) operation.call.count += count;
   }
   for (Operation& operation : batch)
     operation.call.sequence = is_point_to_point(operation.call.collective) ? sequence_ : ++sequence_;

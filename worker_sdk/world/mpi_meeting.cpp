@@ -2,6 +2,7 @@
 #include "worker_sdk/world/mpi_meeting.hpp"
 
 #include "muster/error.hpp"
+#include "worker_sdk/comm/plugin/border.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
 
 #include <arpa/inet.h>
@@ -30,10 +31,6 @@ using RankAndSizeFunction = std::int32_t (*)(std::int32_t*, std::int32_t*, muste
 template <typename Function>
 Function mpi_function(const char* name) {
   return reinterpret_cast<Function>(plugin::plugin_function("mpi", name));
-}
-
-void check(std::int32_t code, const muster_plugin_error& error) {
-  if (code != 0) throw Error(static_cast<ErrorCode>(code), error.text);
 }
 
 std::string text_of(const sockaddr* address) {
@@ -72,8 +69,7 @@ TextBroadcast mpi_broadcast(int rank, int size) {
   const auto broadcast = mpi_function<BroadcastFunction>("muster_mpi_broadcast");
   std::int32_t mpi_rank = 0;
   std::int32_t mpi_size = 0;
-  muster_plugin_error error{};
-  check(rank_and_size(&mpi_rank, &mpi_size, &error), error);
+  plugin::call_or_throw(rank_and_size, &mpi_rank, &mpi_size);
   if (mpi_rank != rank || mpi_size != size)
     throw Error(ErrorCode::mismatch, "MPI says rank " + std::to_string(mpi_rank) + " of " +
                                          std::to_string(mpi_size) + ", the environment rank " +
@@ -82,8 +78,7 @@ TextBroadcast mpi_broadcast(int rank, int size) {
   return [broadcast](std::string& text, int root) {
     std::array<char, kMessageBytes> bytes{};
     text.copy(bytes.data(), bytes.size() - 1);
-    muster_plugin_error failure{};
-    check(broadcast(bytes.data(), bytes.size(), root, &failure), failure);
+    plugin::call_or_throw(broadcast, bytes.data(), bytes.size(), root);
     text = bytes.data();
   };
 }

@@ -210,7 +210,6 @@ class JoinedWorld final : public World {
     select.host_memory = options.host_memory;
     select.host = info_.host;
     select.node = launchers_node_;
-    select.run_id = info_.run_id;
     if (looks_ && info_.size > 1)
       select.look_for_lost = [this] {
         require_all_present(*access_.client(), roll_, info_.rank, "the ranks had agreed on a backend");

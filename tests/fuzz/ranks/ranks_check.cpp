@@ -70,7 +70,7 @@ bool check_board(std::string_view text) {
   table.post = post;
   table.peek = peek;
   table.release = std::free;
-  const nccl::Host host(table);
+  const plugin::Host host(table);
   nccl::Board mine(host, 0, 2);
   nccl::Board theirs(host, 1, 2);
   for (std::uint64_t number = 1; number <= kCalls; ++number) {

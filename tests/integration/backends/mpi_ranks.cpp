@@ -2,8 +2,8 @@
 // One rank of mpi_test.py, started by mpirun. Argument: the test case. A line "result: ..." says how it went.
 #include "catch.hpp"
 #include "tests/integration/backends/world.hpp"
+#include "worker_sdk/comm/plugin/border.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
-#include "worker_sdk/comm/plugin/plugin.h"
 
 #include <unistd.h>
 
@@ -16,10 +16,6 @@ namespace {
 
 using Broadcast = int32_t (*)(void*, size_t, int32_t, muster_plugin_error*);
 using RankAndSize = int32_t (*)(int32_t*, int32_t*, muster_plugin_error*);
-
-void require(int32_t code, const muster_plugin_error& error) {
-  if (code != 0) throw Error(static_cast<ErrorCode>(error.code), error.text);
-}
 
 std::string contract_of(ProcessGroup& group) {
   contract::Options options;
@@ -60,11 +56,10 @@ std::string run(const std::string& what) {
   // Forked before MPI is there.
   if (given != nullptr && std::string(given) == "0") server.emplace();
   int port = server ? server->port() : 0;
-  muster_plugin_error error{};
-  require(broadcast(&port, sizeof(port), 0, &error), error);
+  plugin::call_or_throw(broadcast, &port, sizeof(port), 0);
   int32_t rank = -1;
   int32_t size = -1;
-  require(rank_and_size(&rank, &size, &error), error);
+  plugin::call_or_throw(rank_and_size, &rank, &size);
   const auto store = connect_store("127.0.0.1", port);
   ProcessGroupOptions options;
   options.timeout = std::chrono::milliseconds(what == "late" ? 3'000 : 50'000);

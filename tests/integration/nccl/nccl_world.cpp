@@ -61,7 +61,6 @@ std::unique_ptr<ProcessGroup> make_nccl_group(StoreClient& store, int rank, int 
   select.size = size;
   select.local_rank = rank;
   select.host = "here";
-  select.run_id = "test";
   select.group = options;
   if (real_gpus() > 0) {
     select.device = rank % real_gpus();

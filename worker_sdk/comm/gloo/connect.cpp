@@ -29,7 +29,7 @@ constexpr int kConnectFactor = 5;
 /// Gloo's store over ours.
 class Keys final : public gloo::rendezvous::Store {
  public:
-  Keys(const message::Host& host, milliseconds limit) : host_(host), limit_(limit) {}
+  Keys(const plugin::Host& host, milliseconds limit) : host_(host), limit_(limit) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
     host_.set(key, std::string(data.begin(), data.end()));
@@ -47,7 +47,7 @@ class Keys final : public gloo::rendezvous::Store {
   }
 
  private:
-  const message::Host& host_;
+  const plugin::Host& host_;
   milliseconds limit_;
 };
 
@@ -75,7 +75,7 @@ std::string address_of(const std::string& interface_name) {
 }
 
 /// The one address on which this rank listens.
-std::string own_address(const muster_plugin_group_options& options, const message::Host& host,
+std::string own_address(const muster_plugin_group_options& options, const plugin::Host& host,
                         milliseconds limit) {
   if (options.interface_name != nullptr) {
     const std::string address = address_of(options.interface_name);
@@ -108,7 +108,7 @@ std::string own_address(const muster_plugin_group_options& options, const messag
 }
 
 std::unique_ptr<message::Transport> connect_all(const muster_plugin_group_options& options,
-                                                const message::Host& host) {
+                                                const plugin::Host& host) {
   const milliseconds limit(options.join_timeout_ms);
   message::say_here(options, host);
   gloo::transport::tcp::attr attributes;
@@ -138,7 +138,7 @@ std::unique_ptr<message::Transport> connect_all(const muster_plugin_group_option
 }  // namespace
 
 std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& options,
-                                            const message::Host& host) {
+                                            const plugin::Host& host) {
   try {
     return connect_all(options, host);
   } catch (const Error& error) {

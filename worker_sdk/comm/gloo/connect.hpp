@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/comm/message/plugin_table.hpp"
+#include "worker_sdk/comm/message/plugin_group.hpp"
 
 #include <memory>
 
@@ -11,6 +11,6 @@ namespace muster::gloo_backend {
 /// where all ranks are on this host; the address of the interface that was asked for; else the one by which
 /// this host reaches the store.
 std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& options,
-                                            const message::Host& host);
+                                            const plugin::Host& host);
 
 }  // namespace muster::gloo_backend

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/gloo/connect.hpp"
-#include "worker_sdk/comm/message/plugin_table.hpp"
 
+namespace muster::gloo_backend {
 namespace {
 
-/// There is nothing to ask: the library came with the plug-in, and TCP is everywhere.
-void probe() {}
-
-constexpr muster_plugin kTable = muster::message::table_of<muster::gloo_backend::connect, probe>("gloo");
+constexpr plugin::Maker kMaker{
+    .name = "gloo",
+    .is_device = false,
+    .words = message::kWords,
+    // There is nothing to ask: the library came with the plug-in, and TCP is everywhere.
+    .probe = [](int) { return std::string(); },
+    .create = [](const muster_plugin_group_options& options,
+                 const plugin::Host& host) { return message::make_group(connect, options, host); }};
+constexpr muster_plugin kTable = plugin::table_of<kMaker>();
 
 }  // namespace
-
-extern "C" [[gnu::visibility("default")]] const muster_plugin* muster_plugin_entry();
+}  // namespace muster::gloo_backend
 
 const muster_plugin* muster_plugin_entry() {
-  return &kTable;
+  return &muster::gloo_backend::kTable;
 }

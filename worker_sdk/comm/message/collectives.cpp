@@ -71,8 +71,7 @@ void MessageGroup::exchange(const Operation& operation, const Give& give, const 
   std::vector<Part> parts(static_cast<std::size_t>(info_.size));
   const Call& call = operation.call;
   if (call.collective == Collective::all_gather_v) {
-    for (const std::uint64_t count : operation.counts) largest = std::max<std::size_t>(largest, count);
-    largest *= size_of(call.type);
+    largest = *std::max_element(operation.counts, operation.counts + info_.size) * size_of(call.type);
   } else {
     largest = call.count * size_of(call.type);
   }
@@ -94,7 +93,7 @@ void MessageGroup::exchange(const Operation& operation, const Give& give, const 
     std::byte* const place = take(peer);
     if (place == nullptr) continue;
     const std::size_t bytes = call.collective == Collective::all_gather_v
-                                  ? operation.counts[static_cast<std::size_t>(peer)] * size_of(call.type)
+                                  ? operation.counts[peer] * size_of(call.type)
                                   : largest;
     receive(transfers, peer, key, place, bytes);
   }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/comm/message/plugin_table.hpp"
+#include "rendezvous/base/fnv1a.hpp"
+#include "worker_sdk/comm/message/plugin_group.hpp"
 #include "worker_sdk/comm/mpi/mpi_library.hpp"
 #include "worker_sdk/comm/mpi/mpi_transport.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace muster::mpi {
 namespace {
@@ -33,7 +31,7 @@ void check_world(const muster_plugin_group_options& options) {
 }
 
 /// Making a communicator has no deadline: so first all ranks come together at the store.
-void meet(const muster_plugin_group_options& options, const message::Host& host) {
+void meet(const muster_plugin_group_options& options, const plugin::Host& host) {
   message::say_here(options, host);
   const auto deadline = message::Clock::now() + std::chrono::milliseconds(options.join_timeout_ms);
   for (int rank = 0; rank < options.size; ++rank) {
@@ -48,7 +46,7 @@ void meet(const muster_plugin_group_options& options, const message::Host& host)
 }
 
 std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& options,
-                                            const message::Host& host) {
+                                            const plugin::Host& host) {
   initialize();
   meet(options, host);
   const auto lock = guard();
@@ -58,7 +56,9 @@ std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& o
   check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
   check(MPI_Group_incl(world, options.size, options.world_ranks, &group), "MPI_Group_incl");
   MPI_Comm communicator = MPI_COMM_NULL;
-  const int code = MPI_Comm_create_group(MPI_COMM_WORLD, group, 0, &communicator);
+  // Groups that threads make at the same time need tags of their own; 15 bits are promised.
+  const auto tag = static_cast<int>(fnv1a(options.group) & 0x7FFF);
+  const int code = MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &communicator);
   MPI_Group_free(&group);
   MPI_Group_free(&world);
   check(code, "MPI_Comm_create_group");
@@ -82,14 +82,23 @@ void wait_for(MPI_Request& request, const char* what) {
   }
 }
 
-constexpr muster_plugin kTable = message::table_of<connect, require_mpirun>("mpi");
+constexpr plugin::Maker kMaker{
+    .name = "mpi",
+    .is_device = false,
+    .words = message::kWords,
+    .probe = [](int) {
+      require_mpirun();
+      return std::string();
+    },
+    .create = [](const muster_plugin_group_options& options,
+                 const plugin::Host& host) { return message::make_group(connect, options, host); }};
+constexpr muster_plugin kTable = plugin::table_of<kMaker>();
 
 }  // namespace
 }  // namespace muster::mpi
 
 // Before there is a store: how the ranks of mpirun learn where it is.
 extern "C" {
-[[gnu::visibility("default")]] const muster_plugin* muster_plugin_entry();
 [[gnu::visibility("default")]] int32_t muster_mpi_broadcast(void* data, size_t bytes, int32_t root,
                                                             muster_plugin_error* error);
 [[gnu::visibility("default")]] int32_t muster_mpi_rank_and_size(int32_t* rank, int32_t* size,
@@ -101,7 +110,7 @@ const muster_plugin* muster_plugin_entry() {
 }
 
 int32_t muster_mpi_broadcast(void* data, size_t bytes, int32_t root, muster_plugin_error* error) {
-  return muster::message::guarded(error, [&] {
+  return muster::plugin::guarded(error, muster::message::kWords, [&] {
     muster::mpi::initialize();
     MPI_Request request = MPI_REQUEST_NULL;
     {
@@ -114,7 +123,7 @@ int32_t muster_mpi_broadcast(void* data, size_t bytes, int32_t root, muster_plug
 }
 
 int32_t muster_mpi_rank_and_size(int32_t* rank, int32_t* size, muster_plugin_error* error) {
-  return muster::message::guarded(error, [&] {
+  return muster::plugin::guarded(error, muster::message::kWords, [&] {
     muster::mpi::initialize();
     const auto lock = muster::mpi::guard();
     muster::mpi::check(MPI_Comm_rank(MPI_COMM_WORLD, rank), "MPI_Comm_rank");

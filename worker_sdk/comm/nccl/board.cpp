@@ -21,7 +21,7 @@ std::string message_key(int from, int to, bool by_sender) {
 
 }  // namespace
 
-Board::Board(const Host& host, int rank, int size) : host_(host), rank_(rank) {
+Board::Board(const plugin::Host& host, int rank, int size) : host_(host), rank_(rank) {
   lines_.push_back({key_of(rank), {}, 0});
   if (size < 2) return;
   watches_.push_back({&lines_.front(), (rank + 1) % size, key_of((rank + 1) % size), 0});

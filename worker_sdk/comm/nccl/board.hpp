@@ -5,7 +5,7 @@
 #pragma once
 
 #include "worker_sdk/comm/nccl/chain.hpp"
-#include "worker_sdk/comm/nccl/host.hpp"
+#include "worker_sdk/comm/plugin/plugin_side.hpp"
 
 #include <list>
 #include <map>
@@ -25,7 +25,7 @@ class Board {
     std::optional<Call> theirs;  ///< empty: the other rank has left and will not make this call
   };
 
-  Board(const Host& host, int rank, int size);
+  Board(const plugin::Host& host, int rank, int size);
 
   /// The thread that makes the calls.
   void record(const Call& call);
@@ -65,7 +65,7 @@ class Board {
   void post();
   std::optional<Finding> compare(Watch& watch, const Record& record);
 
-  Host host_;
+  plugin::Host host_;
   int rank_;
   std::mutex mutex_;  ///< of what follows; not held while the store is asked
   std::list<Line> lines_;

@@ -48,17 +48,17 @@ ncclRedOp_t op_of(ReduceOp op) {
 /// One rank's sends and receives, until the first that NCCL refuses.
 class Messages {
  public:
-  Messages(const Library& api, ncclComm_t comm, const DeviceCall& call)
-      : api_(api), comm_(comm), call_(call) {}
+  Messages(const Library& api, ncclComm_t comm, const Operation& operation)
+      : api_(api), comm_(comm), operation_(operation) {}
 
   void send(const std::byte* data, std::uint64_t count, int peer) {
     if (count == 0 || failed()) return;
-    result_ = api_.ncclSend(data, count, type_of(call_.call.type), peer, comm_, call_.stream);
+    result_ = api_.ncclSend(data, count, type_of(operation_.call.type), peer, comm_, stream_of(operation_));
   }
 
   void receive(std::byte* data, std::uint64_t count, int peer) {
     if (count == 0 || failed()) return;
-    result_ = api_.ncclRecv(data, count, type_of(call_.call.type), peer, comm_, call_.stream);
+    result_ = api_.ncclRecv(data, count, type_of(operation_.call.type), peer, comm_, stream_of(operation_));
   }
 
   ncclResult_t result() const { return result_; }
@@ -68,70 +68,58 @@ class Messages {
 
   const Library& api_;
   ncclComm_t comm_;
-  const DeviceCall& call_;
+  const Operation& operation_;
   ncclResult_t result_ = ncclSuccess;
 };
 
-const std::byte* from(const DeviceCall& call, std::uint64_t element) {
-  return static_cast<const std::byte*>(call.in) + element * size_of(call.call.type);
+const std::byte* from(const Operation& operation, std::uint64_t element) {
+  return static_cast<const std::byte*>(operation.in) + element * size_of(operation.call.type);
 }
 
-std::byte* to(const DeviceCall& call, std::uint64_t element) {
-  return static_cast<std::byte*>(call.out) + element * size_of(call.call.type);
+std::byte* to(const Operation& operation, std::uint64_t element) {
+  return static_cast<std::byte*>(operation.out) + element * size_of(operation.call.type);
 }
 
-ncclResult_t all_gather_v(Messages messages, const DeviceCall& call, Place place) {
+ncclResult_t all_gather_v(Messages messages, const Operation& operation, Place place) {
   std::uint64_t before = 0;
   for (int peer = 0; peer < place.size; ++peer) {
-    const std::uint64_t count = call.counts[static_cast<std::size_t>(peer)];
-    messages.send(from(call, 0), call.counts[static_cast<std::size_t>(place.rank)], peer);
-    messages.receive(to(call, before), count, peer);
+    const std::uint64_t count = operation.counts[peer];
+    messages.send(from(operation, 0), operation.counts[place.rank], peer);
+    messages.receive(to(operation, before), count, peer);
     before += count;
   }
   return messages.result();
 }
 
-ncclResult_t gather(Messages messages, const DeviceCall& call, Place place) {
-  const std::uint64_t count = call.call.count;
-  messages.send(from(call, 0), count, call.call.root);
-  for (int peer = 0; place.rank == call.call.root && peer < place.size; ++peer)
-    messages.receive(to(call, static_cast<std::uint64_t>(peer) * count), count, peer);
+ncclResult_t gather(Messages messages, const Operation& operation, Place place) {
+  const std::uint64_t count = operation.call.count;
+  messages.send(from(operation, 0), count, operation.call.root);
+  for (int peer = 0; place.rank == operation.call.root && peer < place.size; ++peer)
+    messages.receive(to(operation, static_cast<std::uint64_t>(peer) * count), count, peer);
   return messages.result();
 }
 
-ncclResult_t scatter(Messages messages, const DeviceCall& call, Place place) {
-  const std::uint64_t count = call.call.count;
-  for (int peer = 0; place.rank == call.call.root && peer < place.size; ++peer)
-    messages.send(from(call, static_cast<std::uint64_t>(peer) * count), count, peer);
-  messages.receive(to(call, 0), count, call.call.root);
+ncclResult_t scatter(Messages messages, const Operation& operation, Place place) {
+  const std::uint64_t count = operation.call.count;
+  for (int peer = 0; place.rank == operation.call.root && peer < place.size; ++peer)
+    messages.send(from(operation, static_cast<std::uint64_t>(peer) * count), count, peer);
+  messages.receive(to(operation, 0), count, operation.call.root);
   return messages.result();
 }
 
-ncclResult_t all_to_all(Messages messages, const DeviceCall& call, Place place) {
-  const std::uint64_t count = call.call.count;
+ncclResult_t all_to_all(Messages messages, const Operation& operation, Place place) {
+  const std::uint64_t count = operation.call.count;
   for (int peer = 0; peer < place.size; ++peer) {
-    messages.send(from(call, static_cast<std::uint64_t>(peer) * count), count, peer);
-    messages.receive(to(call, static_cast<std::uint64_t>(peer) * count), count, peer);
+    messages.send(from(operation, static_cast<std::uint64_t>(peer) * count), count, peer);
+    messages.receive(to(operation, static_cast<std::uint64_t>(peer) * count), count, peer);
   }
   return messages.result();
 }
 
 }  // namespace
 
-Call call_of(const muster_plugin_operation& operation) {
-  Call call;
-  call.sequence = operation.sequence;
-  call.count = operation.count;
-  call.signature = operation.signature;
-  call.root = operation.root;
-  call.tag = operation.tag;
-  call.collective = static_cast<Collective>(operation.collective);
-  call.type = static_cast<DataType>(operation.type);
-  call.op = static_cast<ReduceOp>(operation.op);
-  return call;
-}
-
-std::size_t bytes_in(const Call& call, std::span<const std::uint64_t> counts, Place place) {
+std::size_t bytes_in(const Operation& operation, Place place) {
+  const Call& call = operation.call;
   const std::size_t part = static_cast<std::size_t>(call.count) * size_of(call.type);
   const auto ranks = static_cast<std::size_t>(place.size);
   switch (call.collective) {
@@ -147,13 +135,13 @@ std::size_t bytes_in(const Call& call, std::span<const std::uint64_t> counts, Pl
     case Collective::all_to_all:
       return part * ranks;
     case Collective::all_gather_v:
-      return static_cast<std::size_t>(counts[static_cast<std::size_t>(place.rank)]) * size_of(call.type);
+      return static_cast<std::size_t>(operation.counts[place.rank]) * size_of(call.type);
     default:
       return part;
   }
 }
 
-std::size_t bytes_out(const Call& call, std::span<const std::uint64_t>, Place place) {
+std::size_t bytes_out(const Call& call, Place place) {
   const std::size_t part = static_cast<std::size_t>(call.count) * size_of(call.type);
   const auto ranks = static_cast<std::size_t>(place.size);
   switch (call.collective) {
@@ -179,57 +167,59 @@ void check_supported(const Call& call) {
                                             "; use a group with the backend shm or gloo for it");
 }
 
-ncclResult_t issue(const Library& api, ncclComm_t comm, const DeviceCall& call, Place place, void* word) {
-  const auto count = static_cast<std::size_t>(call.call.count);
-  const ncclDataType_t type = type_of(call.call.type);
-  const ncclRedOp_t op = op_of(call.call.op);
-  const Messages messages(api, comm, call);
-  const int root = call.call.root;
-  if (call.call.collective == Collective::barrier)
-    return api.ncclAllReduce(word, word, 1, ncclInt32, ncclSum, comm, call.stream);
+ncclResult_t issue(const Library& api, ncclComm_t comm, const Operation& operation, Place place, void* word) {
+  const auto count = static_cast<std::size_t>(operation.call.count);
+  const ncclDataType_t type = type_of(operation.call.type);
+  const ncclRedOp_t op = op_of(operation.call.op);
+  const Messages messages(api, comm, operation);
+  const int root = operation.call.root;
+  const void* const in = operation.in;
+  void* const out = operation.out;
+  const cudaStream_t stream = stream_of(operation);
+  if (operation.call.collective == Collective::barrier)
+    return api.ncclAllReduce(word, word, 1, ncclInt32, ncclSum, comm, stream);
   if (count == 0) return ncclSuccess;
-  switch (call.call.collective) {
+  switch (operation.call.collective) {
     case Collective::broadcast:
-      return api.ncclBroadcast(place.rank == root ? call.in : call.out, call.out, count, type, root, comm,
-                               call.stream);
+      return api.ncclBroadcast(place.rank == root ? in : out, out, count, type, root, comm, stream);
     case Collective::all_reduce:
-      return api.ncclAllReduce(call.in, call.out, count, type, op, comm, call.stream);
+      return api.ncclAllReduce(in, out, count, type, op, comm, stream);
     case Collective::reduce:
-      return api.ncclReduce(call.in, call.out, count, type, op, root, comm, call.stream);
+      return api.ncclReduce(in, out, count, type, op, root, comm, stream);
     case Collective::all_gather:
-      return api.ncclAllGather(call.in, call.out, count, type, comm, call.stream);
+      return api.ncclAllGather(in, out, count, type, comm, stream);
     case Collective::reduce_scatter:
-      return api.ncclReduceScatter(call.in, call.out, count, type, op, comm, call.stream);
+      return api.ncclReduceScatter(in, out, count, type, op, comm, stream);
     case Collective::all_gather_v:
-      return all_gather_v(messages, call, place);
+      return all_gather_v(messages, operation, place);
     case Collective::gather:
-      if (api.ncclGather == nullptr) return gather(messages, call, place);
-      return api.ncclGather(call.in, call.out, count, type, root, comm, call.stream);
+      if (api.ncclGather == nullptr) return gather(messages, operation, place);
+      return api.ncclGather(in, out, count, type, root, comm, stream);
     case Collective::scatter:
-      if (api.ncclScatter == nullptr) return scatter(messages, call, place);
-      return api.ncclScatter(call.in, call.out, count, type, root, comm, call.stream);
+      if (api.ncclScatter == nullptr) return scatter(messages, operation, place);
+      return api.ncclScatter(in, out, count, type, root, comm, stream);
     case Collective::all_to_all:
-      if (api.ncclAlltoAll == nullptr) return all_to_all(messages, call, place);
-      return api.ncclAlltoAll(call.in, call.out, count, type, comm, call.stream);
+      if (api.ncclAlltoAll == nullptr) return all_to_all(messages, operation, place);
+      return api.ncclAlltoAll(in, out, count, type, comm, stream);
     case Collective::send:
-      return api.ncclSend(call.in, count, type, root, comm, call.stream);
+      return api.ncclSend(in, count, type, root, comm, stream);
     case Collective::recv:
-      return api.ncclRecv(call.out, count, type, root, comm, call.stream);
+      return api.ncclRecv(out, count, type, root, comm, stream);
     default:
       return ncclInvalidArgument;
   }
 }
 
-std::vector<std::vector<DeviceCall>> groups_of(std::vector<DeviceCall> batch) {
-  std::vector<std::vector<DeviceCall>> groups;
-  std::vector<DeviceCall> messages;
-  for (DeviceCall& call : batch) {
-    if (is_point_to_point(call.call.collective))
-      messages.push_back(call);
+std::vector<std::vector<Operation>> groups_of(std::span<const Operation> batch) {
+  std::vector<std::vector<Operation>> groups;
+  std::vector<Operation> messages;
+  for (const Operation& operation : batch) {
+    if (is_point_to_point(operation.call.collective))
+      messages.push_back(operation);
     else
-      groups.push_back({call});
+      groups.push_back({operation});
   }
-  std::stable_sort(messages.begin(), messages.end(), [](const DeviceCall& a, const DeviceCall& b) {
+  std::stable_sort(messages.begin(), messages.end(), [](const Operation& a, const Operation& b) {
     return std::pair(a.call.root, a.call.tag) < std::pair(b.call.root, b.call.tag);
   });
   if (!messages.empty()) groups.push_back(std::move(messages));

@@ -4,7 +4,6 @@
 
 #include "worker_sdk/comm/call.hpp"
 #include "worker_sdk/comm/nccl/library.hpp"
-#include "worker_sdk/comm/plugin/plugin.h"
 
 #include <cstddef>
 #include <span>
@@ -12,38 +11,31 @@
 
 namespace muster::nccl {
 
-/// A call with buffers on the device and a stream.
-struct DeviceCall {
-  Call call;
-  const void* in = nullptr;
-  void* out = nullptr;
-  std::span<const std::uint64_t> counts = {};
-  cudaStream_t stream = nullptr;
-};
-
 /// What a rank is in its group.
 struct Place {
   int rank = 0;
   int size = 1;
 };
 
-Call call_of(const muster_plugin_operation& operation);
+inline cudaStream_t stream_of(const Operation& operation) {
+  return static_cast<cudaStream_t>(operation.stream);
+}
 
 /// Bytes that lie at `in` and at `out` on this rank. 0 where the buffer is not used.
-std::size_t bytes_in(const Call& call, std::span<const std::uint64_t> counts, Place place);
-std::size_t bytes_out(const Call& call, std::span<const std::uint64_t> counts, Place place);
+std::size_t bytes_in(const Operation& operation, Place place);
+std::size_t bytes_out(const Call& call, Place place);
 
 /// Throws Error (unsupported) for what NCCL has not.
 void check_supported(const Call& call);
 
-/// Puts `call` on its stream; `word` is 4 bytes of device memory for barriers. Between ncclGroupStart() and
-/// ncclGroupEnd(): a call may be several sends and receives.
-ncclResult_t issue(const Library& api, ncclComm_t comm, const DeviceCall& call, Place place, void* word);
+/// Puts a call, with buffers on the device, on its stream; `word` is 4 bytes of device memory for barriers.
+/// Between ncclGroupStart() and ncclGroupEnd(): a call may be several sends and receives.
+ncclResult_t issue(const Library& api, ncclComm_t comm, const Operation& operation, Place place, void* word);
 
 /// Cuts a batch into NCCL groups: each collective is one, and all sends and receives together are the last,
 /// ordered by tag, because NCCL has no tags and matches by order. Collectives are not merged: those of one
 /// NCCL group run in any order, and only this rank knows which of its buffers depend on each other, while all
 /// ranks must cut alike.
-std::vector<std::vector<DeviceCall>> groups_of(std::vector<DeviceCall> batch);
+std::vector<std::vector<Operation>> groups_of(std::span<const Operation> batch);
 
 }  // namespace muster::nccl

@@ -14,21 +14,9 @@ using std::chrono::milliseconds;
 
 constexpr auto kLeaveTime = milliseconds(1500);
 
-std::vector<int> world_ranks_of(const muster_plugin_group_options& options) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < options.size; ++rank)
-    ranks.push_back(options.world_ranks != nullptr ? options.world_ranks[rank] : rank);
-  return ranks;
-}
-
-std::string host_of(const muster_plugin_group_options& options) {
-  return options.hosts != nullptr && options.hosts[options.rank] != nullptr ? options.hosts[options.rank]
-                                                                            : "";
-}
-
 }  // namespace
 
-Group::Group(const Library& api, const muster_plugin_group_options& options, const muster_plugin_host& host)
+Group::Group(const Library& api, const muster_plugin_group_options& options, const plugin::Host& host)
     : api_(api),
       host_(host),
       name_(options.group),
@@ -41,9 +29,10 @@ Group::Group(const Library& api, const muster_plugin_group_options& options, con
   const auto end = Clock::now() + limit;
   const Joined joined = join(host_, api, place_.rank, place_.size, limit, name_, [&] {
     device_ = std::make_shared<Device>(api, choose_device(api, options.local_rank, options.device));
-    return this_member(api, place_.rank, device_->index(), host_of(options));
+    return this_member(api, place_.rank, device_->index(), options.hosts[place_.rank]);
   });
-  peers_ = std::make_unique<Peers>(joined.members, place_.rank, world_ranks_of(options));
+  const std::vector<int> world_ranks(options.world_ranks, options.world_ranks + options.size);
+  peers_ = std::make_unique<Peers>(joined.members, place_.rank, world_ranks);
   const DeviceGuard guard(api, device_->index());
   communicator_.init(joined.id, place_.rank, place_.size, [&] {
     if (const auto aborted = host_.aborted()) throw *aborted;
@@ -75,7 +64,7 @@ Group::~Group() {
       (void)communicator_.revoke(kLeaveTime);
     }
     if (!communicator_.close(kLeaveTime))
-      host_.log(1, here() + ": NCCL did not come back from freeing its communicator; a thread is left in it");
+      host_.log(here() + ": NCCL did not come back from freeing its communicator; a thread is left in it");
     const DeviceGuard guard(api_, device_->index());
     for (const Region& region : regions_)
       if (region.memory != nullptr) (void)api_.ncclMemFree(region.memory);
@@ -128,60 +117,61 @@ Communicator::Patience Group::patience(const Call& call) {
   };
 }
 
-void Group::check_buffers(const DeviceCall& call) const {
-  if (call.stream == nullptr) return;
-  const std::size_t in = bytes_in(call.call, call.counts, place_);
-  const std::size_t out = bytes_out(call.call, call.counts, place_);
-  if ((in > 0 && device_->is_host(call.in)) || (out > 0 && device_->is_host(call.out)))
+void Group::check_buffers(const Operation& operation) const {
+  if (operation.stream == nullptr) return;
+  const std::size_t in = bytes_in(operation, place_);
+  const std::size_t out = bytes_out(operation.call, place_);
+  if ((in > 0 && device_->is_host(operation.in)) || (out > 0 && device_->is_host(operation.out)))
     throw Error(ErrorCode::invalid_argument,
-                describe(call.call) + " has a stream and a buffer in host memory, which device " +
+                describe(operation.call) + " has a stream and a buffer in host memory, which device " +
                     std::to_string(device_->index()) +
                     " cannot reach; give memory of the device (cudaMalloc, allocate()), or no stream");
-  if (call.call.collective == Collective::all_to_all && call.in == call.out &&
-      device_->is_capturing(call.stream))
+  if (operation.call.collective == Collective::all_to_all && operation.in == operation.out &&
+      device_->is_capturing(stream_of(operation)))
     throw Error(ErrorCode::invalid_argument,
-                describe(call.call) +
+                describe(operation.call) +
                     " in place needs memory of its own, which a graph cannot keep; give two buffers");
 }
 
-DeviceCall Group::staged(DeviceCall call, Batch& batch) {
-  const std::size_t in = bytes_in(call.call, call.counts, place_);
-  const std::size_t out = bytes_out(call.call, call.counts, place_);
-  const bool own_stream = call.stream == nullptr;
-  const bool host_in = own_stream && in > 0 && device_->is_host(call.in);
-  const bool host_out = own_stream && out > 0 && device_->is_host(call.out);
-  if (call.stream == nullptr) call.stream = device_->stream();
-  const void* const given = call.in;
-  if (host_in) call.in = batch.stage_in(given, in);
+Operation Group::staged(Operation operation, Batch& batch) {
+  const std::size_t in = bytes_in(operation, place_);
+  const std::size_t out = bytes_out(operation.call, place_);
+  const bool own_stream = operation.stream == nullptr;
+  const bool host_in = own_stream && in > 0 && device_->is_host(operation.in);
+  const bool host_out = own_stream && out > 0 && device_->is_host(operation.out);
+  if (own_stream) operation.stream = device_->stream();
+  const cudaStream_t stream = stream_of(operation);
+  const void* const given = operation.in;
+  if (host_in) operation.in = batch.stage_in(given, in);
   if (host_out) {
-    void* const target = call.out;
-    call.out = given == target && host_in && in == out && call.call.collective != Collective::all_to_all
-                   ? const_cast<void*>(call.in)
-                   : batch.scratch(out, call.stream);
-    batch.stage_out(call.out, target, out);
+    void* const target = operation.out;
+    const bool in_place =
+        given == target && host_in && in == out && operation.call.collective != Collective::all_to_all;
+    operation.out = in_place ? const_cast<void*>(operation.in) : batch.scratch(out, stream);
+    batch.stage_out(operation.out, target, out);
   }
   // NCCL has no all_to_all in place.
-  if (call.call.collective == Collective::all_to_all && call.in == call.out && in > 0) {
-    void* const copy = batch.scratch(in, call.stream);
-    check(api_, api_.cudaMemcpyAsync(copy, call.in, in, cudaMemcpyDeviceToDevice, call.stream),
-          "copying the input of " + describe(call.call));
-    call.in = copy;
+  if (operation.call.collective == Collective::all_to_all && operation.in == operation.out && in > 0) {
+    void* const copy = batch.scratch(in, stream);
+    check(api_, api_.cudaMemcpyAsync(copy, operation.in, in, cudaMemcpyDeviceToDevice, stream),
+          "copying the input of " + describe(operation.call));
+    operation.in = copy;
   }
-  return call;
+  return operation;
 }
 
-void Group::run_group(std::vector<DeviceCall> calls) {
+void Group::run_group(std::vector<Operation> calls) {
   auto batch = std::make_shared<Batch>(device_, calls.front().call);
   std::vector<cudaStream_t> streams;
-  for (DeviceCall& call : calls) {
-    call = staged(call, *batch);
-    if (std::find(streams.begin(), streams.end(), call.stream) == streams.end())
-      streams.push_back(call.stream);
+  for (Operation& operation : calls) {
+    operation = staged(operation, *batch);
+    const cudaStream_t stream = stream_of(operation);
+    if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
   }
   const auto issue_all = [&](ncclComm_t comm) {
     ncclResult_t result = ncclSuccess;
-    for (const DeviceCall& call : calls) {
-      result = issue(api_, comm, call, place_, device_->word());
+    for (const Operation& operation : calls) {
+      result = issue(api_, comm, operation, place_, device_->word());
       if (result != ncclSuccess && result != ncclInProgress) break;
     }
     return result;
@@ -203,25 +193,15 @@ void Group::run_group(std::vector<DeviceCall> calls) {
   if (sleeps_long_.load()) wake_.notify_all();
 }
 
-void Group::run(std::span<const muster_plugin_operation> operations) {
+void Group::run(std::span<const Operation> batch) {
   check_failure();
   const DeviceGuard guard(api_, device_->index());
-  std::vector<DeviceCall> batch;
-  for (const muster_plugin_operation& operation : operations) {
-    DeviceCall call;
-    call.call = call_of(operation);
-    call.in = operation.in;
-    call.out = operation.out;
-    if (operation.counts != nullptr) call.counts = {operation.counts, static_cast<std::size_t>(place_.size)};
-    call.stream = static_cast<cudaStream_t>(operation.stream);
-    check_buffers(call);
-    batch.push_back(call);
-  }
-  auto groups = groups_of(std::move(batch));
+  for (const Operation& operation : batch) check_buffers(operation);
+  auto groups = groups_of(batch);
   for (const auto& calls : groups)
-    for (const DeviceCall& call : calls) board_.record(call.call);
+    for (const Operation& operation : calls) board_.record(operation.call);
   for (const auto& calls : groups)
-    for (const DeviceCall& call : calls) check_supported(call.call);
+    for (const Operation& operation : calls) check_supported(operation.call);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const Call first = groups[i].front().call;
     run_group(std::move(groups[i]));
@@ -255,17 +235,29 @@ bool Group::is_done(Batch& batch) {
   return true;
 }
 
-void* Group::allocate(std::uint64_t sequence, std::size_t bytes) {
+/// One batch, which it keeps.
+class Group::LastRun final : public Completion {
+ public:
+  LastRun(Group& group, std::shared_ptr<Batch> batch) : group_(group), batch_(std::move(batch)) {}
+
+  bool test() override { return batch_ == nullptr || group_.is_done(*batch_); }
+
+ private:
+  Group& group_;
+  std::shared_ptr<Batch> batch_;
+};
+
+std::unique_ptr<Completion> Group::last_run() {
+  return std::make_unique<LastRun>(*this, newest_);
+}
+
+void* Group::allocate(const Call& call) {
   check_failure();
   const DeviceGuard guard(api_, device_->index());
-  Call call;
-  call.collective = Collective::allocate;
-  call.sequence = sequence;
-  call.count = bytes;
   board_.record(call);
   // Windows begin and end at NCCL's pages.
   constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
-  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  const std::size_t whole = (std::max<std::size_t>(call.count, 1) + kPage - 1) / kPage * kPage;
   regions_.emplace_back();
   Region& region = regions_.back();
   const ncclResult_t result = api_.ncclMemAlloc(&region.memory, whole);

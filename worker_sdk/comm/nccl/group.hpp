@@ -10,6 +10,7 @@
 #include "worker_sdk/comm/nccl/communicator.hpp"
 #include "worker_sdk/comm/nccl/device.hpp"
 #include "worker_sdk/comm/nccl/peers.hpp"
+#include "worker_sdk/comm/plugin/plugin_side.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -24,30 +25,23 @@
 
 namespace muster::nccl {
 
-/// run() and allocate(): one thread at a time. is_done() and abort(): any thread. All but abort() throw
-/// Error.
-class Group {
+/// run() and allocate(): one thread at a time. abort() and what last_run() gives: any thread. All but abort()
+/// throw Error.
+class Group final : public plugin::Group {
  public:
-  Group(const Library& api, const muster_plugin_group_options& options, const muster_plugin_host& host);
+  Group(const Library& api, const muster_plugin_group_options& options, const plugin::Host& host);
   /// Leaves the group; waits for others 2 s at most.
-  ~Group();
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
+  ~Group() override;
 
-  void run(std::span<const muster_plugin_operation> operations);
-
-  /// The newest batch; null before the first.
-  std::shared_ptr<Batch> newest() const { return newest_; }
-
-  /// Whether a batch is complete, its results in host memory included.
-  bool is_done(Batch& batch);
-
-  void* allocate(std::uint64_t sequence, std::size_t bytes);
-
-  void abort(ErrorCode code, const std::string& text) noexcept;
+  void run(std::span<const Operation> batch) override;
+  std::unique_ptr<Completion> last_run() override;
+  void* allocate(const Call& call) override;
+  void abort(ErrorCode code, const std::string& text) noexcept override;
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  class LastRun;
 
   /// Memory of allocate().
   struct Region {
@@ -59,8 +53,8 @@ class Group {
   // The calls (group.cpp).
   void check_failure() const;
   Communicator::Patience patience(const Call& call);
-  void run_group(std::vector<DeviceCall> calls);
-  DeviceCall staged(DeviceCall call, Batch& batch);
+  void run_group(std::vector<Operation> calls);
+  Operation staged(Operation operation, Batch& batch);
   void register_region(Region& region, std::size_t bytes, const Call& call);
   void deregister_regions();
   /// Fails the group on all ranks, unless it has failed, and throws the failure it has.
@@ -70,7 +64,9 @@ class Group {
   bool set_failure(const Error& error) noexcept;
   /// Whether the device is done with a batch, and was before any failure, which throws otherwise.
   bool observe(Batch& batch);
-  void check_buffers(const DeviceCall& call) const;
+  /// The same, and its results in host memory are there.
+  bool is_done(Batch& batch);
+  void check_buffers(const Operation& operation) const;
 
   // The watchdog (watchdog.cpp).
   void watch() noexcept;
@@ -84,7 +80,7 @@ class Group {
   std::string here() const;
 
   const Library& api_;
-  Host host_;
+  plugin::Host host_;
   std::string name_;
   Place place_;
   std::chrono::milliseconds timeout_;
@@ -94,7 +90,7 @@ class Group {
   Board board_;
   std::unique_ptr<Peers> peers_;
   std::vector<Region> regions_;
-  std::shared_ptr<Batch> newest_;
+  std::shared_ptr<Batch> newest_;  ///< null before the first run()
 
   mutable std::mutex mutex_;  ///< of what follows
   std::condition_variable wake_;

@@ -68,7 +68,7 @@ void compare(const std::vector<Member>& members, const std::string& group) {
   }
 }
 
-std::vector<Member> collect(const Host& host, int size, Clock::time_point end, const std::string& group) {
+std::vector<Member> collect(const plugin::Host& host, int size, Clock::time_point end, const std::string& group) {
   std::vector<Member> members;
   for (int rank = 0; rank < size; ++rank) {
     std::string text;
@@ -155,14 +155,14 @@ Member this_member(const Library& api, int rank, int device, const std::string& 
   return member;
 }
 
-void cannot_join(const Host& host, int rank, int size, const Error& error) noexcept {
+void cannot_join(const plugin::Host& host, int rank, int size, const Error& error) noexcept {
   try {
     if (size > 1) host.set(rank == 0 ? kIdKey : key_of(rank), bad_text(error));
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the others then meet their deadline
   }
 }
 
-Joined join(const Host& host, const Library& api, int rank, int size, milliseconds limit,
+Joined join(const plugin::Host& host, const Library& api, int rank, int size, milliseconds limit,
             const std::string& group, const std::function<Member()>& make_member) {
   const auto end = Clock::now() + limit;
   try {

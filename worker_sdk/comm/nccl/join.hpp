@@ -2,8 +2,8 @@
 // How the ranks of a group find each other before NCCL can: who each is, and NCCL's unique id.
 #pragma once
 
-#include "worker_sdk/comm/nccl/host.hpp"
 #include "worker_sdk/comm/nccl/library.hpp"
+#include "worker_sdk/comm/plugin/plugin_side.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -39,10 +39,10 @@ struct Joined {
 
 /// Rank 0 waits for all, compares them, and gives out the id. Throws Error: what kept any of them away, on
 /// all ranks. `make_member` finds what this rank is and may throw.
-Joined join(const Host& host, const Library& api, int rank, int size, std::chrono::milliseconds limit,
+Joined join(const plugin::Host& host, const Library& api, int rank, int size, std::chrono::milliseconds limit,
             const std::string& group, const std::function<Member()>& make_member);
 
 /// Tells the others that this rank cannot come (the library is missing, say), so that they need not wait.
-void cannot_join(const Host& host, int rank, int size, const Error& error) noexcept;
+void cannot_join(const plugin::Host& host, int rank, int size, const Error& error) noexcept;
 
 }  // namespace muster::nccl

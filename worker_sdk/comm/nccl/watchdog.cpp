@@ -63,8 +63,7 @@ void Group::look(Clock::time_point now) {
     // First the kernels of every group of the process are ended like this one's, each by its watchdog; memory
     // is freed later, in destroy(): freeing waits for kernels of other groups, too.
     if (!communicator_.revoke(kRevokeTime))
-      host_.log(0,
-                here() + ": NCCL did not revoke its communicator; it is aborted when the group is destroyed");
+      host_.log(here() + ": NCCL did not revoke its communicator; it is aborted when the group is destroyed");
     oldest_.reset();
     return;
   }
@@ -127,7 +126,7 @@ void Group::look_at_calls(Clock::time_point now) {
     declare(Error(ErrorCode::deadline, here() + " waited " + std::to_string(ms(waited)) + " ms for " +
                                            describe(oldest->first()) + missing(oldest->first())));
   } else if (report_after_.count() > 0 && waited >= report_after_ && !std::exchange(reported_, true)) {
-    host_.log(1, here() + " waits since " + std::to_string(ms(waited)) + " ms for " +
+    host_.log(here() + " waits since " + std::to_string(ms(waited)) + " ms for " +
                      describe(oldest->first()) + missing(oldest->first()));
   }
 }
@@ -185,7 +184,7 @@ void Group::exchange() {
     finding = board_.exchange();
   } catch (const Error& error) {
     store_works_ = false;
-    host_.log(1, here() + ": calls are no longer compared between ranks, because the store failed: " +
+    host_.log(here() + ": calls are no longer compared between ranks, because the store failed: " +
                      error.what());
     return;
   }

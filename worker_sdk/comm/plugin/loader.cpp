@@ -2,13 +2,13 @@
 #include "worker_sdk/comm/plugin/loader.hpp"
 
 #include "muster/error.hpp"
+#include "worker_sdk/comm/plugin/border.hpp"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 
 namespace muster::plugin {
@@ -74,12 +74,12 @@ std::vector<std::string> plugin_folders() {
 
 const muster_plugin& load_plugin(const std::string& name) {
   void* const handle = open_object(name);
-  void* const symbol = dlsym(handle, MUSTER_PLUGIN_ENTRY);
+  void* const symbol = dlsym(handle, kTableEntry);
   if (symbol == nullptr) throw cannot_load(name, dlerror());
   const muster_plugin* const plugin = reinterpret_cast<muster_plugin_entry_fn>(symbol)();
-  if (plugin == nullptr || plugin->version != MUSTER_PLUGIN_VERSION)
+  if (plugin == nullptr || plugin->version != kTableVersion)
     throw cannot_load(name, "it has version " + std::to_string(plugin == nullptr ? 0 : plugin->version) +
-                                " of the interface and this Muster " + std::to_string(MUSTER_PLUGIN_VERSION) +
+                                " of the interface and this Muster " + std::to_string(kTableVersion) +
                                 "; both must come from one installation");
   return *plugin;
 }
@@ -87,10 +87,9 @@ const muster_plugin& load_plugin(const std::string& name) {
 Usability probe_plugin(const std::string& name, int local_rank) {
   try {
     const muster_plugin& plugin = load_plugin(name);
-    muster_plugin_error error{};
-    char device[MUSTER_PLUGIN_DEVICE_BYTES] = "";
-    if (plugin.probe != nullptr && plugin.probe(local_rank, device, &error) != 0) return {error.text, ""};
-    return {"", std::string(device, strnlen(device, sizeof(device)))};
+    char device[kDeviceBytes] = "";
+    if (const auto error = try_call(plugin.probe, local_rank, device)) return {error->what(), ""};
+    return {"", device};
   } catch (const Error& error) {
     return {error.what(), ""};
   }

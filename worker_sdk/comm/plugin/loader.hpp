@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/comm/plugin/plugin.h"
+#include "worker_sdk/comm/plugin/table.hpp"
 
 #include <string>
 #include <vector>

@@ -4,7 +4,7 @@
 
 #include "worker_sdk/comm/backend.hpp"
 #include "worker_sdk/comm/plugin/failure_channel.hpp"
-#include "worker_sdk/comm/plugin/plugin.h"
+#include "worker_sdk/comm/plugin/table.hpp"
 #include "worker_sdk/comm/process_group.hpp"
 
 #include <condition_variable>
@@ -20,7 +20,6 @@ namespace muster::plugin {
 struct Surroundings {
   int local_rank = 0;
   int device = -1;
-  std::string run_id = "none";
   /// One entry a rank of the group: its host's name.
   std::vector<std::string> hosts = {};
   /// What messages call the ranks; empty: by their ranks in the group.
@@ -56,27 +55,18 @@ class PluginBackend final : public Backend, private FailureListener {
   void abort(ErrorCode code, const std::string& text) noexcept override;
 
  private:
-  struct Failure {
-    ErrorCode code;
-    std::string text;
-  };
-
   class Token;
-  struct Keys;
+  struct HostSide;
 
   void group_failed(ErrorCode code, const std::string& text) noexcept override;
   void look(std::chrono::steady_clock::time_point now) noexcept override;
   void create(const GroupPlan& plan, const Surroundings& surroundings, StoreClient& store);
-  muster_plugin_host make_host();
-  std::optional<Failure> failure();
+  std::optional<Error> failure();
   bool remember(ErrorCode code, const std::string& text);
-  void prefer_alarm(muster_plugin_error& error) const;
-  [[noreturn]] void fail(const muster_plugin_error& error);
+  Error known_cause(const Error& error) const;
+  void end_calls(const Error& error) noexcept;
+  [[noreturn]] void fail(const Error& error);
   [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock);
-
-  static int32_t host_aborted(void* context, muster_plugin_error* error);
-  static void host_fail_group(void* context, int32_t code, const char* text);
-  static void host_log(void* context, int32_t level, const char* text);
 
   const muster_plugin& plugin_;
   int rank_;
@@ -84,21 +74,20 @@ class PluginBackend final : public Backend, private FailureListener {
   std::chrono::milliseconds report_after_;
   std::string key_;
   std::shared_ptr<FailureChannel> channel_;
-  muster_plugin_host host_{};
+  muster_plugin_host host_;
   StoreClient* store_ = nullptr;           ///< while create() runs
   std::shared_ptr<JoinAlarm> join_alarm_;  ///< ends the waits of create()
   std::mutex side_mutex_;
   std::unique_ptr<StoreClient> side_store_;  ///< behind side_mutex_
   void* group_ = nullptr;
-  bool has_run_ = false;                             ///< a collective has succeeded, for which all had joined
-  std::vector<muster_plugin_operation> operations_;  ///< kept for its memory
-  std::vector<void*> memory_;                        ///< of allocate(), where the plug-in has none of its own
+  bool has_run_ = false;       ///< a collective has succeeded, for which all had joined
+  std::vector<void*> memory_;  ///< of allocate(), where the plug-in has none of its own
 
   std::mutex mutex_;  ///< of what follows
   std::condition_variable told_;
-  std::optional<Failure> local_;   ///< what this rank knows first
-  std::optional<Failure> agreed_;  ///< what all ranks throw
-  bool can_abort_ = false;         ///< the plug-in's group is there and abort() has not been called
+  std::optional<Error> local_;   ///< what this rank knows first
+  std::optional<Error> agreed_;  ///< what all ranks throw
+  bool can_abort_ = false;       ///< the plug-in's group is there and abort() has not been called
   std::optional<std::chrono::steady_clock::time_point> entered_at_;  ///< set in run()
   bool reported_ = false;
   Call current_;

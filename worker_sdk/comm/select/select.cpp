@@ -159,7 +159,6 @@ class WorldGroups final : public GroupFactory {
     plugin::Surroundings around;
     around.local_rank = options_.local_rank;
     around.device = options_.device;
-    around.run_id = options_.run_id;
     around.interface_name = options_.interface_name;
     // Under --store-proxy the way to the store says nothing of the way to the other hosts.
     if (const char* address = environment("MUSTER_LOCAL_ADDR")) around.address = address;

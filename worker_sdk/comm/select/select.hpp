@@ -25,7 +25,6 @@ struct SelectOptions {
   /// The launcher's number for this node (GROUP_RANK); -1: it gave none. Ranks with equal numbers are taken
   /// to be on one host: the agents know, while names and boot ids are the same in containers of one machine.
   int node = -1;
-  std::string run_id = "none";
   /// The program gives memory of the host to its calls, so "auto" is not nccl.
   bool host_memory = false;
   /// Network interface for gloo and nccl; "": MUSTER_SOCKET_IFNAME, else found by the way to the store.

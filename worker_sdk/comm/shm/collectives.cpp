@@ -19,8 +19,7 @@ std::byte* output_of(const Operation& operation) {
 /// Bytes of `rank` in a gathering call.
 std::size_t bytes_of(const Operation& operation, int rank) {
   const Call& call = operation.call;
-  return (operation.counts.empty() ? call.count : operation.counts[static_cast<std::size_t>(rank)]) *
-         size_of(call.type);
+  return (operation.counts == nullptr ? call.count : operation.counts[rank]) * size_of(call.type);
 }
 
 }  // namespace

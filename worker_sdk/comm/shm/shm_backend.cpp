@@ -25,7 +25,7 @@ std::size_t small_bytes(const Operation& operation, int size) {
     case Collective::all_to_all:
       return call.count * width * static_cast<std::size_t>(size);
     case Collective::all_gather_v:
-      return *std::max_element(operation.counts.begin(), operation.counts.end()) * width;
+      return *std::max_element(operation.counts, operation.counts + size) * width;
     default:
       return call.count * width;
   }
@@ -129,7 +129,7 @@ void ShmBackend::run_small(const Operation& operation, std::size_t bytes) {
   Line& mine = line_of(rank_);
   if (!in_line_) mine.places = Places{Places::kPrivate, Places::kPrivate, call.signature};
   const std::size_t own = call.collective == Collective::all_gather_v
-                              ? operation.counts[static_cast<std::size_t>(rank_)] * size_of(call.type)
+                              ? operation.counts[rank_] * size_of(call.type)
                               : bytes;
   if (gives && own > 0) std::memcpy(in_line_ ? mine.data : layout_.slot(rank_, sequence_), operation.in, own);
   enter(operation);

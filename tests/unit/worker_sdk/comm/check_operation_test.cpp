@@ -79,7 +79,7 @@ TEST_CASE("counts of all_gather_v are one for each rank, and have buffers") {
   Operation operation = operation_of(Collective::all_gather_v, DataType::f32, 0, data, data + 50);
   CHECK(has(refusal(operation), "one count for each of the 4 ranks, not 0"));
   std::vector<std::uint64_t> counts = {1, 2, 3, 4};
-  operation.counts = counts;
+  operation.counts = counts.data();
   CHECK(refusal(operation).empty());
   operation.in = nullptr;
   CHECK(has(refusal(operation), "input buffer is null"));

@@ -75,7 +75,7 @@ TEST_CASE("started calls run in their order, and the counts are copied") {
     {
       const std::vector<std::uint64_t> counts = {1, 2, 3};
       Operation gather = operation_of(Collective::all_gather_v, DataType::u8, 0, in, out);
-      gather.counts = counts;
+      gather.counts = counts.data();
       works.push_back(group.start({gather}));
     }
     for (const auto& work : works) work->wait();

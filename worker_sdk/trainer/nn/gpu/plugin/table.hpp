@@ -5,7 +5,7 @@
 #pragma once
 
 #include "rendezvous/base/fnv1a.hpp"
-#include "worker_sdk/comm/plugin/plugin.h"
+#include "worker_sdk/comm/plugin/table.hpp"
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <cstddef>

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plug-in whose work is done by a MessageGroup: everything but the connections.
+#pragma once
+
+#include "worker_sdk/comm/message/transport.hpp"
+#include "worker_sdk/comm/plugin/plugin_side.hpp"
+
+#include <memory>
+#include <string>
+
+namespace muster::message {
+
+inline constexpr plugin::Words kWords{"no memory for a call's data; use smaller buffers", ""};
+
+/// Says at the store that this rank has come to the group.
+void say_here(const muster_plugin_group_options& options, const plugin::Host& host);
+/// "rank 1 (host a), rank 3 (host b)": those that have not said so; "" when all have.
+std::string list_absent(const muster_plugin_group_options& options, const plugin::Host& host);
+/// The error of a rank whose time for joining is over, where list_absent() names some.
+Error too_late(const muster_plugin_group_options& options, const std::string& absent);
+
+/// Makes the connections of a group.
+using Connect = std::unique_ptr<Transport> (*)(const muster_plugin_group_options& options,
+                                               const plugin::Host& host);
+
+std::unique_ptr<plugin::Group> make_group(Connect connect, const muster_plugin_group_options& options,
+                                          const plugin::Host& host);
+
+}  // namespace muster::message

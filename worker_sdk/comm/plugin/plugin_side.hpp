@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plug-in is written with: the SDK's functions with C++ types and errors (Host), the groups it makes
+// (Group), and the table that it exports (table_of).
+#pragma once
+
+#include "worker_sdk/comm/backend.hpp"
+#include "worker_sdk/comm/plugin/border.hpp"
+#include "worker_sdk/comm/plugin/table.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace muster::plugin {
+
+/// What the SDK does for a plug-in: a view of its table, which says which thread may call what. All but
+/// fail_group() and log() throw Error.
+class Host {
+ public:
+  explicit Host(const muster_plugin_host& table) : table_(&table) {}
+
+  void set(const std::string& key, const std::string& value) const {
+    call_or_throw(table_->store_set, table_->context, key.c_str(), value.data(), value.size());
+  }
+
+  std::string get(const std::string& key, std::chrono::milliseconds limit) const {
+    void* value = nullptr;
+    std::size_t bytes = 0;
+    call_or_throw(table_->store_get, table_->context, key.c_str(), limit.count(), &value, &bytes);
+    return take(value, bytes);
+  }
+
+  void post(const std::string& key, const std::string& value) const {
+    call_or_throw(table_->post, table_->context, key.c_str(), value.data(), value.size());
+  }
+
+  std::optional<std::string> peek(const std::string& key) const {
+    void* value = nullptr;
+    std::size_t bytes = 0;
+    call_or_throw(table_->peek, table_->context, key.c_str(), &value, &bytes);
+    if (value == nullptr) return std::nullopt;
+    return take(value, bytes);
+  }
+
+  /// Why the group was aborted, by whichever rank.
+  std::optional<Error> aborted() const { return try_call(table_->aborted, table_->context); }
+
+  void fail_group(const Error& error) const {
+    table_->fail_group(table_->context, static_cast<std::int32_t>(error.code()), error.what());
+  }
+
+  void log(const std::string& text) const { table_->log(table_->context, text.c_str()); }
+
+ private:
+  std::string take(void* value, std::size_t bytes) const {
+    std::string text(static_cast<const char*>(value), bytes);
+    table_->release(value);
+    return text;
+  }
+
+  const muster_plugin_host* table_;
+};
+
+/// One group of a plug-in. The functions are those of Backend, with what the table says of them.
+class Group {
+ public:
+  Group() = default;
+  virtual ~Group() = default;
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  virtual void run(std::span<const Operation> batch) = 0;
+  virtual void abort(ErrorCode code, const std::string& text) noexcept = 0;
+
+  /// What run() waits for; any thread.
+  virtual std::string missing() const { return ""; }
+
+  /// Device backends only; never null there.
+  virtual std::unique_ptr<Completion> last_run() { return nullptr; }
+
+  /// Device backends only.
+  virtual void* allocate(const Call&) { return nullptr; }
+};
+
+/// What is different in every plug-in.
+struct Maker {
+  const char* name;
+  bool is_device;
+  Words words;
+  /// Gives the identity of the device; throws Error that says why this process cannot use the plug-in.
+  std::string (*probe)(int local_rank);
+  std::unique_ptr<Group> (*create)(const muster_plugin_group_options& options, const Host& host);
+};
+
+template <const Maker& maker>
+constexpr muster_plugin table_of() {
+  muster_plugin table{};
+  table.version = kTableVersion;
+  table.name = maker.name;
+  table.is_device = maker.is_device ? 1 : 0;
+  table.probe = [](std::int32_t local_rank, char* device, muster_plugin_error* error) {
+    return guarded(error, maker.words, [&] { copy_text(maker.probe(local_rank), device, kDeviceBytes); });
+  };
+  table.create = [](const muster_plugin_group_options* options, const muster_plugin_host* host, void** group,
+                    muster_plugin_error* error) {
+    return guarded(error, maker.words, [&] { *group = maker.create(*options, Host(*host)).release(); });
+  };
+  table.run = [](void* group, const Operation* batch, std::size_t count, muster_plugin_error* error) {
+    return guarded(error, maker.words, [&] { static_cast<Group*>(group)->run(std::span(batch, count)); });
+  };
+  table.mark = [](void* group, void** token, muster_plugin_error* error) {
+    return guarded(error, maker.words, [&] { *token = static_cast<Group*>(group)->last_run().release(); });
+  };
+  table.test = [](void* token, std::int32_t* done, muster_plugin_error* error) {
+    return guarded(error, maker.words, [&] { *done = static_cast<Completion*>(token)->test() ? 1 : 0; });
+  };
+  table.release_token = [](void* token) { delete static_cast<Completion*>(token); };
+  table.allocate = [](void* group, const Call* call, void** memory, muster_plugin_error* error) {
+    return guarded(error, maker.words, [&] { *memory = static_cast<Group*>(group)->allocate(*call); });
+  };
+  table.describe_wait = [](void* group, char* text, std::size_t capacity) {
+    copy_text(static_cast<Group*>(group)->missing(), text, capacity);
+  };
+  table.abort = [](void* group, std::int32_t code, const char* text) {
+    static_cast<Group*>(group)->abort(static_cast<ErrorCode>(code), text);
+  };
+  table.destroy = [](void* group) { delete static_cast<Group*>(group); };
+  return table;
+}
+
+}  // namespace muster::plugin
+
+extern "C" [[gnu::visibility("default")]] const muster_plugin* muster_plugin_entry();
