@@ -77,8 +77,8 @@ std::string brief(const Call& call);
 
 /// A call with its buffers. `in` is what this rank gives and `out` what it gets; they are equal, or overlap
 /// not at all, except that a rank's own part may lie in its place: all_gather and gather `in` at out + rank *
-/// count elements, reduce_scatter and scatter `out` at in + rank * count elements. Plain numbers and addresses:
-/// it crosses to the plug-ins as it is (plugin/table.hpp).
+/// count elements, reduce_scatter and scatter `out` at in + rank * count elements. Plain numbers and
+/// addresses: it crosses to the plug-ins as it is (plugin/table.hpp).
 struct Operation {
   Call call;
   const void* in = nullptr;

@@ -45,7 +45,9 @@ Error as_error(const std::exception& thrown, const Call& call, const ProcessGrou
 ProcessGroup::ProcessGroup(std::unique_ptr<Backend> backend, GroupPlan plan,
                            std::shared_ptr<GroupFactory> factory)
     : plan_(std::move(plan)), factory_(std::move(factory)), backend_(std::move(backend)) {
-  if (factory_) observer_ = factory_->observer(plan_);
+  if (!factory_) return;
+  observer_ = factory_->observer(plan_);
+  registration_ = factory_->registration(plan_, *backend_);
 }
 
 ProcessGroup::~ProcessGroup() {

@@ -70,7 +70,8 @@ struct GroupPlan {
   }
 };
 
-/// Makes the groups of one world. All ranks of a plan call make() alike. One thread at a time.
+/// Makes the groups of one world. All ranks of a plan call make() alike. Any thread: groups of different
+/// plans may be made at the same time, and the ranks need not begin them in one order.
 class GroupFactory {
  public:
   virtual ~GroupFactory() = default;
@@ -78,6 +79,9 @@ class GroupFactory {
 
   /// The observer of the group's calls. Null: nobody observes them.
   virtual std::shared_ptr<CallObserver> observer(const GroupPlan&) { return nullptr; }
+
+  /// Makes a new group known to those who may abort its backend, until the result is destroyed.
+  virtual std::shared_ptr<void> registration(const GroupPlan&, Backend&) { return nullptr; }
 };
 
 /// A call that was started and not waited for. Any thread, one at a time.
@@ -174,6 +178,7 @@ class ProcessGroup {
   std::shared_ptr<GroupFactory> factory_;
   std::shared_ptr<CallObserver> observer_;
   std::unique_ptr<Backend> backend_;
+  std::shared_ptr<void> registration_;  ///< ends before the backend
   std::mutex order_;  ///< held while a call is numbered and given its place; the queue's own lock is inner
   std::uint64_t sequence_ = 0;
   std::uint64_t children_ = 0;

@@ -20,7 +20,8 @@ namespace muster {
 class StoreClient;
 
 /// Applies the optimizer to the floats [begin, end) of the arena. The gradient is gradients()[i] * `scale`: 1
-/// / samples of all ranks, times the factor of clipping. Runs on the reducer's own thread where it has one.
+/// / samples of all ranks, times the factor of clipping. Runs on the reducer's thread or on the one that is
+/// in finish_step(); in a world of one in gradient_ready() or mark_unused(). With max_norm: in finish_step().
 using BucketStep = std::function<void(std::size_t begin, std::size_t end, float scale)>;
 
 struct ReducerOptions {
@@ -53,7 +54,8 @@ struct ReducerOptions {
 /// Owns the gradients of a model in flat buckets and sums them over the ranks of a group.
 /// Backward writes each gradient at gradient(i) and then calls gradient_ready(i), in any order. Buckets hold
 /// the parameters in reverse order, because backward meets the last layer first, and are reduced strictly in
-/// that order on a thread of the reducer's own. In a world of one there is no thread, no copy and no lock.
+/// that order: by a thread of the reducer's own, or by the one that is in finish_step(). In a world of one
+/// there is no thread, no copy and no lock.
 ///
 /// A step is begin_step(samples of this rank), backward, finish_step(), which returns the samples of all
 /// ranks. The gradient of a step is the *sum* over samples and ranks; who applies it divides by that number.

@@ -2,6 +2,7 @@
 #include "worker_sdk/status/observed_groups.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace muster::status {
@@ -36,75 +37,26 @@ class Observer : public CallObserver {
   std::unique_ptr<GroupWriter> group_;
 };
 
-/// Passes everything on; known as alive between its making and its end.
-class WatchedBackend : public Backend {
- public:
-  WatchedBackend(std::unique_ptr<Backend> inner, std::shared_ptr<Watchers> watchers, const GroupPlan& plan)
-      : watchers_(std::move(watchers)), inner_(std::move(inner)) {
-    watchers_->live.add(*inner_, plan);
-  }
-
-  ~WatchedBackend() override { watchers_->live.remove(*inner_); }
-
-  std::string_view name() const override { return inner_->name(); }
-
-  void run(std::span<const Operation> batch) override { inner_->run(batch); }
-
-  bool is_device() const override { return inner_->is_device(); }
-
-  std::unique_ptr<Completion> last_run() override { return inner_->last_run(); }
-
-  void* allocate(const Call& call) override { return inner_->allocate(call); }
-
-  void abort(ErrorCode code, const std::string& text) noexcept override { inner_->abort(code, text); }
-
- private:
-  std::shared_ptr<Watchers> watchers_;
-  std::unique_ptr<Backend> inner_;
-};
-
-/// Lets the thread that watches peers end the making of a group, as long as this lives.
-class Joining {
- public:
-  Joining(LiveGroups& live, const GroupPlan& plan) : live_(live), plan_(plan) { live_.add_joining(plan_); }
-
-  ~Joining() { live_.remove_joining(plan_); }
-
-  Joining(const Joining&) = delete;
-  Joining& operator=(const Joining&) = delete;
-
- private:
-  LiveGroups& live_;
-  const GroupPlan& plan_;
-};
-
 }  // namespace
 
-void LiveGroups::add(Backend& backend, const GroupPlan& plan) {
-  const std::lock_guard lock(mutex_);
-  groups_.push_back({&backend, nullptr, hash_of(plan.options.name), plan.members});
+LiveGroups::Registration::Registration(std::shared_ptr<LiveGroups> live, const GroupPlan& plan,
+                                       Backend* backend)
+    : live_(std::move(live)) {
+  const std::lock_guard lock(live_->mutex_);
+  live_->groups_.push_back({backend, plan.alarm, hash_of(plan.options.name), plan.members});
+  place_ = std::prev(live_->groups_.end());
 }
 
-void LiveGroups::add_joining(const GroupPlan& plan) {
-  const std::lock_guard lock(mutex_);
-  groups_.push_back({nullptr, plan.alarm, hash_of(plan.options.name), plan.members});
-}
-
-void LiveGroups::remove_joining(const GroupPlan& plan) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(groups_, [&plan](const Group& group) { return group.alarm && group.alarm == plan.alarm; });
-}
-
-void LiveGroups::remove(Backend& backend) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(groups_, [&backend](const Group& group) { return group.backend == &backend; });
+LiveGroups::Registration::~Registration() {
+  const std::lock_guard lock(live_->mutex_);
+  live_->groups_.erase(place_);
 }
 
 void LiveGroups::abort(std::uint64_t name_hash, ErrorCode code, const std::string& text) {
   const std::lock_guard lock(mutex_);
   for (const Group& group : groups_) {
     if (group.name_hash != name_hash) continue;
-    if (group.alarm)
+    if (group.backend == nullptr)
       group.alarm->ring(code, text);
     else
       group.backend->abort(code, text);
@@ -133,7 +85,7 @@ std::unique_ptr<GroupWriter> ObservedFactory::open(const GroupPlan& plan) {
 }
 
 std::unique_ptr<Backend> ObservedFactory::make(const GroupPlan& plan) {
-  const auto point = std::exchange(first_, false) ? fault::Point::init : fault::Point::split;
+  const auto point = first_.exchange(false) ? fault::Point::init : fault::Point::split;
   if (watchers_->injector) watchers_->injector->at(fault::point_of(point));
   auto group = open(plan);
   std::unique_ptr<Backend> backend;
@@ -142,28 +94,37 @@ std::unique_ptr<Backend> ObservedFactory::make(const GroupPlan& plan) {
   if (watchers_->has_agent) quiet.options.report_after = std::chrono::milliseconds(0);
   quiet.alarm = std::make_shared<JoinAlarm>();
   try {
-    const Joining joining(watchers_->live, quiet);
+    const LiveGroups::Registration joining(live(), quiet, nullptr);
     backend = inner_->make(quiet);
   } catch (const Error& error) {
     // The record stays for those who look after the failure; it goes with the factory.
-    if (group) {
-      group->failed(nullptr, error.code());
-      joined_[plan.options.name] = std::move(group);
-    }
+    if (group) group->failed(nullptr, error.code());
+    keep(plan, std::move(group));
     throw;
   }
-  if (group) {
-    group->joined();
-    joined_[plan.options.name] = std::move(group);
-  }
-  return std::make_unique<WatchedBackend>(std::move(backend), watchers_, plan);
+  if (group) group->joined();
+  keep(plan, std::move(group));
+  return backend;
+}
+
+void ObservedFactory::keep(const GroupPlan& plan, std::unique_ptr<GroupWriter> group) {
+  if (!group) return;
+  const std::lock_guard lock(mutex_);
+  joined_[plan.options.name] = std::move(group);
 }
 
 std::shared_ptr<CallObserver> ObservedFactory::observer(const GroupPlan& plan) {
-  auto joined = joined_.extract(plan.options.name);
   std::unique_ptr<GroupWriter> group;
-  if (joined) group = std::move(joined.mapped());
+  {
+    const std::lock_guard lock(mutex_);
+    auto joined = joined_.extract(plan.options.name);
+    if (joined) group = std::move(joined.mapped());
+  }
   return std::make_shared<Observer>(watchers_, std::move(group));
+}
+
+std::shared_ptr<void> ObservedFactory::registration(const GroupPlan& plan, Backend& backend) {
+  return std::make_shared<LiveGroups::Registration>(live(), plan, &backend);
 }
 
 }  // namespace muster::status

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -88,11 +89,28 @@ class StoreClient {
   /// the next call waits for it.
   virtual bool is_silent() const { return false; }
 
-  /// A second connection to the same store, for another thread.
+  /// A second connection to the same store, for another thread, which may make it while this one is in use.
   virtual std::unique_ptr<StoreClient> clone() = 0;
 
  protected:
   StoreClient() = default;
+};
+
+/// A connection that several threads may need at once: the first one has it, the others one of their own.
+class StoreLease {
+ public:
+  /// `store` may be null; it is in use while `mutex` is held.
+  StoreLease(StoreClient* store, std::mutex& mutex)
+      : lock_(mutex, std::try_to_lock),
+        own_(lock_ || store == nullptr ? nullptr : store->clone()),
+        store_(own_ ? own_.get() : store) {}
+
+  StoreClient* get() const { return store_; }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  std::unique_ptr<StoreClient> own_;
+  StoreClient* store_;
 };
 
 struct StoreOptions {

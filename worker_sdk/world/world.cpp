@@ -173,7 +173,8 @@ class JoinedWorld final : public World {
     while (true) {
       try {
         access_ = StoreAccess::open(request, route);
-        info_.store = access_.endpoint();
+        // Of a store that was deferred the address has been told already: who has it keeps it.
+        if (!deferred_) info_.store = access_.endpoint();
         call(request);
         return;
       } catch (const Error& error) {

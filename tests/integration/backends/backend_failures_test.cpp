@@ -143,6 +143,24 @@ TEST_CASE("an abort reaches ranks that wait on another host") {
   }
 }
 
+TEST_CASE("an abort waits for a store that is silent, but not long") {
+  const StoreProcess store;
+  const auto results = test::run_processes(1, store.port(), [&](int rank, StoreClient& keys) {
+    const auto group = test::make_world(keys, test::world_of("gloo", rank, 1));
+    group->barrier();
+    store.stop();
+    const double begun_at = test::monotonic_seconds();
+    group->abort("no more data");
+    const double took = test::monotonic_seconds() - begun_at;
+    if (took > 10) return "took " + std::to_string(took) + " s";
+    group->barrier();
+    return std::string("no error");
+  });
+  INFO(results[0].text);
+  CHECK(results[0].code == ErrorCode::aborted);
+  CHECK(has(results[0], "aborted by rank 0: no more data"));
+}
+
 TEST_CASE("an abort between hosts reaches the ranks of the host when the store is gone") {
   auto store = std::make_unique<StoreProcess>();
   RankProcesses ranks(4, store->port(), [&](int rank, StoreClient& keys) {

@@ -99,6 +99,10 @@ StoreProcess::~StoreProcess() {
   waitpid(pid_, nullptr, 0);
 }
 
+void StoreProcess::stop() const {
+  kill(pid_, SIGSTOP);
+}
+
 RankProcesses::RankProcesses(int size, int port, const RankBody& body) {
   for (int rank = 0; rank < size; ++rank) {
     int ends[2];

@@ -24,6 +24,9 @@ class StoreProcess {
 
   int port() const { return port_; }
 
+  /// It answers nothing any more. A rank may call it, too.
+  void stop() const;
+
  private:
   pid_t pid_ = -1;
   int port_ = 0;

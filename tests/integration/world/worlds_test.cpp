@@ -175,6 +175,31 @@ TEST_CASE("a world of one begins without the store that its environment names") 
   world->group().barrier();
 }
 
+TEST_CASE("the address of its store that a world of one has told stays as it is") {
+  const std::string port = std::to_string(free_port());
+  // Served as 127.0.0.1 or ::1.
+  const std::pair<const char*, const char*> variables[] = {
+      {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", port.c_str()}};
+  for (const auto& [name, value] : variables) ::setenv(name, value, 1);
+  const auto world = World::init({});
+  for (const auto& [name, value] : variables) ::unsetenv(name);
+  const char* const told = world->info().store.c_str();
+  std::atomic<bool> done = false;
+  std::atomic<bool> right = true;
+  std::thread other([&] {
+    do {
+      if (world->info().store != "localhost:" + port) right = false;
+    } while (!done);
+  });
+  world->store().set("key", "value");
+  done = true;
+  other.join();
+  CHECK(right);
+  const bool stays = world->info().store.c_str() == told;
+  CHECK(stays);
+  CHECK(world->store().get("key") == "value");
+}
+
 TEST_CASE("a named barrier says who is missing and where they run") {
   const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
   std::string text;

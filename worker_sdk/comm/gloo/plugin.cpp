@@ -4,14 +4,16 @@
 namespace muster::gloo_backend {
 namespace {
 
-constexpr plugin::Maker kMaker{
-    .name = "gloo",
-    .is_device = false,
-    .words = message::kWords,
-    // There is nothing to ask: the library came with the plug-in, and TCP is everywhere.
-    .probe = [](int) { return std::string(); },
-    .create = [](const muster_plugin_group_options& options,
-                 const plugin::Host& host) { return message::make_group(connect, options, host); }};
+/// There is nothing to ask: the library came with the plug-in, and TCP is everywhere.
+std::string probe(int) {
+  return "";
+}
+
+constexpr plugin::Maker kMaker{.name = "gloo",
+                               .is_device = false,
+                               .words = message::kWords,
+                               .probe = probe,
+                               .create = message::create<connect>};
 constexpr muster_plugin kTable = plugin::table_of<kMaker>();
 
 }  // namespace

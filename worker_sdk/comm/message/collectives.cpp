@@ -92,9 +92,8 @@ void MessageGroup::exchange(const Operation& operation, const Give& give, const 
   for (const int peer : peers()) {
     std::byte* const place = take(peer);
     if (place == nullptr) continue;
-    const std::size_t bytes = call.collective == Collective::all_gather_v
-                                  ? operation.counts[peer] * size_of(call.type)
-                                  : largest;
+    const std::size_t bytes =
+        call.collective == Collective::all_gather_v ? operation.counts[peer] * size_of(call.type) : largest;
     receive(transfers, peer, key, place, bytes);
   }
   for (const int peer : peers()) {

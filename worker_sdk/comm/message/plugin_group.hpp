@@ -26,4 +26,10 @@ using Connect = std::unique_ptr<Transport> (*)(const muster_plugin_group_options
 std::unique_ptr<plugin::Group> make_group(Connect connect, const muster_plugin_group_options& options,
                                           const plugin::Host& host);
 
+/// The same, as a plug-in's Maker has it.
+template <Connect connect>
+std::unique_ptr<plugin::Group> create(const muster_plugin_group_options& options, const plugin::Host& host) {
+  return make_group(connect, options, host);
+}
+
 }  // namespace muster::message

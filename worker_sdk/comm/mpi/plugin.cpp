@@ -82,16 +82,16 @@ void wait_for(MPI_Request& request, const char* what) {
   }
 }
 
-constexpr plugin::Maker kMaker{
-    .name = "mpi",
-    .is_device = false,
-    .words = message::kWords,
-    .probe = [](int) {
-      require_mpirun();
-      return std::string();
-    },
-    .create = [](const muster_plugin_group_options& options,
-                 const plugin::Host& host) { return message::make_group(connect, options, host); }};
+std::string probe(int) {
+  require_mpirun();
+  return "";
+}
+
+constexpr plugin::Maker kMaker{.name = "mpi",
+                               .is_device = false,
+                               .words = message::kWords,
+                               .probe = probe,
+                               .create = message::create<connect>};
 constexpr muster_plugin kTable = plugin::table_of<kMaker>();
 
 }  // namespace

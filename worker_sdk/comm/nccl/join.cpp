@@ -68,7 +68,8 @@ void compare(const std::vector<Member>& members, const std::string& group) {
   }
 }
 
-std::vector<Member> collect(const plugin::Host& host, int size, Clock::time_point end, const std::string& group) {
+std::vector<Member> collect(const plugin::Host& host, int size, Clock::time_point end,
+                            const std::string& group) {
   std::vector<Member> members;
   for (int rank = 0; rank < size; ++rank) {
     std::string text;

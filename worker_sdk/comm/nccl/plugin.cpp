@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/comm/plugin/plugin_side.hpp"
-
 #include "worker_sdk/comm/nccl/group.hpp"
+#include "worker_sdk/comm/plugin/plugin_side.hpp"
 
 #include <cstdlib>
 

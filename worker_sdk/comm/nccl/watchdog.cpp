@@ -126,8 +126,8 @@ void Group::look_at_calls(Clock::time_point now) {
     declare(Error(ErrorCode::deadline, here() + " waited " + std::to_string(ms(waited)) + " ms for " +
                                            describe(oldest->first()) + missing(oldest->first())));
   } else if (report_after_.count() > 0 && waited >= report_after_ && !std::exchange(reported_, true)) {
-    host_.log(here() + " waits since " + std::to_string(ms(waited)) + " ms for " +
-                     describe(oldest->first()) + missing(oldest->first()));
+    host_.log(here() + " waits since " + std::to_string(ms(waited)) + " ms for " + describe(oldest->first()) +
+              missing(oldest->first()));
   }
 }
 
@@ -184,8 +184,8 @@ void Group::exchange() {
     finding = board_.exchange();
   } catch (const Error& error) {
     store_works_ = false;
-    host_.log(here() + ": calls are no longer compared between ranks, because the store failed: " +
-                     error.what());
+    host_.log(here() +
+              ": calls are no longer compared between ranks, because the store failed: " + error.what());
     return;
   }
   if (!finding) return;

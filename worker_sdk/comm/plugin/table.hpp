@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table between the SDK and a backend in a shared object of its own (libmuster_gloo.so, ...). Functions and
-// data as in C: the SDK may be in libmuster.so or linked into the program, each object may carry a C++ runtime
-// of its own, and neither side's C++ symbols or exceptions are seen by the other. Both come from one build:
-// `version` must be equal. How errors cross is in border.hpp; the plug-in's side is in plugin_side.hpp.
+// The table between the SDK and a backend in a shared object of its own (libmuster_gloo.so, ...). Functions
+// and data as in C: the SDK may be in libmuster.so or linked into the program, each object may carry a C++
+// runtime of its own, and neither side's C++ symbols or exceptions are seen by the other. Both come from one
+// build: `version` must be equal. How errors cross is in border.hpp; the plug-in's side is in
+// plugin_side.hpp.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -20,8 +21,8 @@ inline constexpr std::size_t kDeviceBytes = 64;
 
 }  // namespace muster::plugin
 
-/// A whole sentence, ended by 0. `code` is a number of muster::ErrorCode, which the function returns, too; 0 is
-/// no error.
+/// A whole sentence, ended by 0. `code` is a number of muster::ErrorCode, which the function returns, too; 0
+/// is no error.
 struct muster_plugin_error {
   std::int32_t code;
   char text[4092];
@@ -48,7 +49,8 @@ struct muster_plugin_host {
   std::int32_t (*aborted)(void* context, muster_plugin_error* error);
   /// Any thread: tells all ranks of the group that it failed, over the SDK's own channel (the store), so that
   /// their aborted() is not 0 any more and their abort() is called. Returns at once. Not needed for an error
-  /// that run() returns: the SDK tells that one itself, and all ranks then throw the error that was told first.
+  /// that run() returns: the SDK tells that one itself, and all ranks then throw the error that was told
+  /// first.
   void (*fail_group)(void* context, std::int32_t code, const char* text);
   /// One line on stderr. Any thread.
   void (*log)(void* context, const char* text);
@@ -65,7 +67,7 @@ struct muster_plugin_group_options {
   const char* group;  ///< its name, for messages
   /// One entry a rank: its rank in the world, and its host's name.
   const std::int32_t* world_ranks;
-  const std::int32_t* shown_ranks;  ///< what messages call the ranks, one entry each; null: by their ranks here
+  const std::int32_t* shown_ranks;  ///< what messages call the ranks; null: by their ranks here
   const char* const* hosts;
   const char* interface_name;  ///< network interface to use, or null
   const char* address;         ///< of this host on the way to the store, numeric; null when unknown
@@ -77,8 +79,8 @@ struct muster_plugin {
   const char* name;  ///< "gloo"
   std::int32_t is_device;
   /// Whether this process can use it at all (library present, device there, started by mpirun ...). `device`,
-  /// of kDeviceBytes, gets the identity of the device that a rank with this local rank would use: two processes
-  /// of a host name the same one only where they would share it. "" without devices.
+  /// of kDeviceBytes, gets the identity of the device that a rank with this local rank would use: two
+  /// processes of a host name the same one only where they would share it. "" without devices.
   std::int32_t (*probe)(std::int32_t local_rank, char* device, muster_plugin_error* error);
   /// All ranks call it alike. `host` stays valid until destroy() has returned.
   std::int32_t (*create)(const muster_plugin_group_options* options, const muster_plugin_host* host,
@@ -96,8 +98,8 @@ struct muster_plugin {
   /// Any thread while run() is in progress: what it waits for, for the report after report_after_ms, such as
   /// "rank 3 (host b)"; "" when unknown.
   void (*describe_wait)(void* group, char* text, std::size_t capacity);
-  /// Any thread: the present run() and later ones end soon with this error; must not wait. Comes once, and not
-  /// before create() has returned: create() watches aborted().
+  /// Any thread: the present run() and later ones end soon with this error; must not wait. Comes once, and
+  /// not before create() has returned: create() watches aborted().
   void (*abort)(void* group, std::int32_t code, const char* text);
   /// No other call is running. Frees everything; must not wait for other ranks longer than 2 s.
   void (*destroy)(void* group);

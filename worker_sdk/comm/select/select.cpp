@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
@@ -151,11 +152,9 @@ class WorldGroups final : public GroupFactory {
   }
 
   std::unique_ptr<Backend> make(const GroupPlan& plan) override {
+    const StoreLease store(store_, store_mutex_);
     const std::string backend = backend_of(plan);
-    if (backend == "shm") return shm::join_shm(store_, plan);
-    // Groups of one name may follow one another; all their ranks count alike.
-    const plugin::GroupKey key{prefix_ + plan.options.name + "#" +
-                               std::to_string(++made_[plan.options.name])};
+    if (backend == "shm") return shm::join_shm(store.get(), plan);
     plugin::Surroundings around;
     around.local_rank = options_.local_rank;
     around.device = options_.device;
@@ -163,16 +162,25 @@ class WorldGroups final : public GroupFactory {
     // Under --store-proxy the way to the store says nothing of the way to the other hosts.
     if (const char* address = environment("MUSTER_LOCAL_ADDR")) around.address = address;
     around.hosts = hosts_of(plan);
-    if (!channel_) channel_ = std::make_shared<plugin::FailureChannel>(*store_, prefix_ + "failures/");
-    if (backend == "hierarchical") return hierarchical::join(plan, key, around, *store_, channel_);
-    return std::make_unique<plugin::PluginBackend>(backend, plan, key, around, *store_, channel_);
-  }
-
-  std::shared_ptr<CallObserver> observer(const GroupPlan& plan) override {
-    return options_.make_observer ? options_.make_observer(plan) : nullptr;
+    const plugin::GroupKey key = next_key(plan.options.name);
+    const auto channel = failure_channel(*store.get());
+    if (backend == "hierarchical") return hierarchical::join(plan, key, around, *store.get(), channel);
+    return std::make_unique<plugin::PluginBackend>(backend, plan, key, around, *store.get(), channel);
   }
 
  private:
+  /// Groups of one name may follow one another; all their ranks count alike.
+  plugin::GroupKey next_key(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return {prefix_ + name + "#" + std::to_string(++made_[name])};
+  }
+
+  std::shared_ptr<plugin::FailureChannel> failure_channel(StoreClient& store) {
+    const std::lock_guard lock(mutex_);
+    if (!channel_) channel_ = std::make_shared<plugin::FailureChannel>(store, prefix_ + "failures/");
+    return channel_;
+  }
+
   /// By the ranks of the group.
   std::vector<std::string> hosts_of(const GroupPlan& plan) const {
     std::vector<std::string> hosts;
@@ -219,8 +227,10 @@ class WorldGroups final : public GroupFactory {
   SelectOptions options_;
   std::unique_ptr<StoreClient> local_store_;
   StoreClient* store_ = nullptr;
+  std::mutex store_mutex_;  ///< held while store_ is in use
   std::string prefix_;
   Choice choice_;
+  std::mutex mutex_;  ///< of what follows
   std::map<std::string, int> made_;
   std::shared_ptr<plugin::FailureChannel> channel_;
 };

@@ -33,8 +33,6 @@ struct SelectOptions {
   ProcessGroupOptions group;
   /// Throws Error where a rank will not come to agree on the backend; may be empty.
   std::function<void()> look_for_lost;
-  /// Makes the observer of a group, once it has been made; may be empty.
-  std::function<std::shared_ptr<CallObserver>(const GroupPlan&)> make_observer;
 };
 
 /// Makes the groups of one world. All ranks call it alike; they agree on the backend through the store, and

@@ -2,6 +2,7 @@
 // How the groups of a world that is over shared memory come by their own.
 #include "worker_sdk/comm/shm/join.hpp"
 #include "worker_sdk/comm/shm/shm_backend.hpp"
+#include "worker_sdk/store/store_client.hpp"
 
 #include <map>
 #include <mutex>
@@ -42,10 +43,14 @@ class StoreFactory : public GroupFactory {
  public:
   explicit StoreFactory(StoreClient* store) : store_(store) {}
 
-  std::unique_ptr<Backend> make(const GroupPlan& plan) override { return join_shm(store_, plan); }
+  std::unique_ptr<Backend> make(const GroupPlan& plan) override {
+    const StoreLease store(store_, store_mutex_);
+    return join_shm(store.get(), plan);
+  }
 
  private:
   StoreClient* store_;
+  std::mutex store_mutex_;
 };
 
 }  // namespace

@@ -128,9 +128,8 @@ void ShmBackend::run_small(const Operation& operation, std::size_t bytes) {
   in_line_ = bytes <= kInlineBytes && call.collective != Collective::all_gather_v;
   Line& mine = line_of(rank_);
   if (!in_line_) mine.places = Places{Places::kPrivate, Places::kPrivate, call.signature};
-  const std::size_t own = call.collective == Collective::all_gather_v
-                              ? operation.counts[rank_] * size_of(call.type)
-                              : bytes;
+  const std::size_t own =
+      call.collective == Collective::all_gather_v ? operation.counts[rank_] * size_of(call.type) : bytes;
   if (gives && own > 0) std::memcpy(in_line_ ? mine.data : layout_.slot(rank_, sequence_), operation.in, own);
   enter(operation);
   if (bytes > 0) take_small(operation, call.count * size_of(call.type));

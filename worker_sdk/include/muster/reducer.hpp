@@ -54,11 +54,13 @@ struct BucketOptions {
   std::int32_t power_sgd_rank = 0;
   /// Steps before compression begins; 0: the default, 10; -1: none.
   std::int64_t power_sgd_start = 0;
-  /// Sums a bucket over the ranks in the place of `compression`, on the reducer's thread, with calls on the
-  /// group of the reducer. What it throws comes out of finish_step() here; the other ranks' step ends too.
+  /// Sums a bucket over the ranks in the place of `compression`, on the reducer's thread or on the one that
+  /// is in finish_step(), with calls on the group of the reducer. What it throws comes out of finish_step()
+  /// here; the other ranks' step ends too.
   std::function<void(const Bucket&)> hook = {};
-  /// Applies the optimizer to the floats [begin, end) of the arena as soon as they are reduced, mostly on the
-  /// reducer's thread. The gradient is the arena's times `scale`. Errors as of `hook`.
+  /// Applies the optimizer to the floats [begin, end) of the arena as soon as they are reduced, on the
+  /// threads that `hook` is called on; in a world of one in gradient_ready() or mark_unused(), with
+  /// `max_norm` in finish_step(). The gradient is the arena's times `scale`. Errors as of `hook`.
   std::function<void(std::size_t begin, std::size_t end, float scale)> step = {};
   /// L2 norm to which the mean gradient is scaled down; 0: no clipping.
   double max_norm = 0;

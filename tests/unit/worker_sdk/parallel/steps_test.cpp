@@ -8,7 +8,10 @@
 #include "worker_sdk/parallel/bucket_layout.hpp"
 
 #include <cmath>
+#include <functional>
 #include <mutex>
+#include <set>
+#include <thread>
 
 using muster::BucketView;
 using muster::ParameterSpec;
@@ -263,6 +266,7 @@ class WatchedHook final : public muster::BucketHook {
   void reduce(ProcessGroup& group, const BucketView& bucket) override {
     seen.push_back(bucket.index);
     samples = bucket.samples;
+    if (called) called();
     for (const muster::BucketParameter& parameter : bucket.parameters)
       parameters.push_back(parameter.spec->name + "@" + std::to_string(parameter.offset));
     if (fail_at == bucket.index) throw std::runtime_error("the hook gave up");
@@ -274,6 +278,7 @@ class WatchedHook final : public muster::BucketHook {
   std::vector<std::string> parameters;
   std::int64_t samples = 0;
   std::size_t fail_at = 99;
+  std::function<void()> called;
 };
 
 }  // namespace
@@ -298,6 +303,36 @@ TEST_CASE("A hook sums each bucket, in order, and knows the samples of all ranks
     backward(reducer, 0, 0);
     reducer.finish_step();
     if (hook->seen.size() != 3) throw std::runtime_error("called without samples");
+  });
+  CHECK(errors == std::vector<std::string>(2));
+}
+
+TEST_CASE("Hooks and steps run on the reducer's thread or in finish_step()") {
+  const auto errors = run_shm_ranks(2, [&](ProcessGroup& group) {
+    const auto caller = std::this_thread::get_id();
+    bool finishes = false;  // of the caller alone
+    bool elsewhere = false;
+    std::set<std::thread::id> others;
+    const auto look = [&] {
+      if (std::this_thread::get_id() != caller)
+        others.insert(std::this_thread::get_id());
+      else
+        elsewhere = elsewhere || !finishes;
+    };
+    ReducerOptions options = small_buckets();
+    const auto hook = std::make_shared<WatchedHook>();
+    hook->called = look;
+    options.hook = hook;
+    options.bucket_step = [&](std::size_t, std::size_t, float) { look(); };
+    Reducer reducer(kModel, &group, options);
+    for (int step = 0; step < 20; ++step) {
+      reducer.begin_step(1);
+      backward(reducer, 0, 1);
+      finishes = true;
+      reducer.finish_step();
+      finishes = false;
+    }
+    if (elsewhere || others.size() > 1) throw std::runtime_error("on a thread that is not said");
   });
   CHECK(errors == std::vector<std::string>(2));
 }

@@ -39,7 +39,8 @@ MUSTER_API muster_rc muster_group_new(muster_group* parent, const int32_t* ranks
 MUSTER_API muster_rc muster_group_get_info(muster_group* group, muster_group_info* info);
 
 /* Makes the present and every later call of every rank of the group fail with MUSTER_E_ABORTED and `reason`
- * (NULL: "no reason given"). Any thread, at any time; returns at once. */
+ * (NULL: "no reason given"). Any thread, at any time. Waits for no other rank; over gloo, mpi and nccl until
+ * the store has taken the reason, at most 2 seconds. */
 MUSTER_API muster_rc muster_group_abort(muster_group* group, const char* reason);
 
 /* Frees a group that was split off, with its works, reducers and memory. Calls that were started and not

@@ -5,9 +5,9 @@
  * The reducer owns the gradients, 32-bit floats in flat buckets. A step is begin_step, backward, finish_step:
  * backward writes each gradient where muster_reducer_gradient() says and then reports it ready, in any order.
  * Buckets hold the parameters in reverse order, because backward meets the last layer first, and are reduced
- * strictly in that order on a thread of the reducer. The gradient of a step is the *sum* over samples and
- * ranks; who applies it divides by the number of samples that finish_step returns. So batches may differ
- * between ranks, and a rank may have none.
+ * strictly in that order, one at a time: by a thread of the reducer, or by the thread that is in finish_step.
+ * The gradient of a step is the *sum* over samples and ranks; who applies it divides by the number of samples
+ * that finish_step returns. So batches may differ between ranks, and a rank may have none.
  *
  * Accumulation: begin_micro_batch, backward, finish_micro_batch, any number of times before begin_step, adds
  * gradients and samples of this rank without any call on the group. Ranks may differ in how many they have.
@@ -44,8 +44,9 @@ typedef struct muster_bucket {
   const uint64_t* parameter_offset; /* [parameters]: where each begins in this bucket */
 } muster_bucket;
 
-/* Sums a bucket over the ranks, with any calls on `group`, the same on all ranks. Called on the reducer's
- * thread, once per step and bucket, in their order; not in a world of one, nor in a step without samples.
+/* Sums a bucket over the ranks, with any calls on `group`, the same on all ranks. Called once per step and
+ * bucket, in their order, on the reducer's thread or on the one that is in finish_step, so the caller of
+ * finish_step holds no lock that the hook takes; not in a world of one, nor in a step without samples.
  * Anything but MUSTER_OK ends the step on all ranks, with the code and the text of the thread's last failure.
  * No call on the reducer itself. */
 typedef muster_rc (*muster_bucket_hook)(muster_group* group, const muster_bucket* bucket, void* user);
@@ -77,9 +78,10 @@ typedef struct muster_reducer_options {
   int64_t power_sgd_start;        /* steps before compression begins; -1: none. Default: 10 */
   muster_bucket_hook hook;        /* in the place of `compression`; NULL: none */
   void* hook_user;
-  muster_bucket_step step; /* called for each bucket, in order, as soon as it is reduced, mostly on the
-                              reducer's thread: gradient_ready(i) then also says that backward reads
-                              the value of parameter i no more. NULL: you step after finish_step */
+  muster_bucket_step step; /* called for each bucket, in order, as soon as it is reduced, on the thread that
+                              the hook would be called on, in a world of one on that of gradient_ready or
+                              mark_unused: gradient_ready(i) then also says that backward reads the value
+                              of parameter i no more. NULL: you step after finish_step */
   void* step_user;
   double max_norm; /* L2 norm to which the mean gradient is scaled down. It is known when all buckets are
                       reduced: `step` is then called for all of them by finish_step, on its thread. Default:

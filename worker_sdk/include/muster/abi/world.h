@@ -91,7 +91,8 @@ MUSTER_API muster_rc muster_leave(muster_world* world);
 
 /* Makes the present and every later call of every rank, on the group of all ranks and on all groups made from
  * it here, fail with MUSTER_E_ABORTED and `reason` (NULL: "no reason given"). The world is still to be
- * finalized. Any thread, at any time; returns at once. */
+ * finalized. Any thread, at any time. Waits for no other rank; over gloo, mpi and nccl until the store has
+ * taken the reason, at most 2 seconds for each group. */
 MUSTER_API muster_rc muster_abort(muster_world* world, const char* reason);
 
 /* Tells where the program is: `step`, a number of yours, as that of the training step, stands in the reports
