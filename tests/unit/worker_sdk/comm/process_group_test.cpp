@@ -355,6 +355,43 @@ TEST_CASE("an exception of any kind ends the group on all ranks") {
   CHECK(aborts == 1);
 }
 
+/// Says when it ends.
+class EndingBackend : public AbortedBackend {
+ public:
+  EndingBackend(int& aborts, std::string& ends) : AbortedBackend(aborts), ends_(ends) {}
+
+  ~EndingBackend() override { ends_ += "backend "; }
+
+ private:
+  std::string& ends_;
+};
+
+class RegisteringFactory : public GroupFactory {
+ public:
+  std::unique_ptr<Backend> make(const GroupPlan&) override { return nullptr; }
+
+  std::shared_ptr<void> registration(const GroupPlan&, Backend& backend) override {
+    registered = &backend;
+    return std::shared_ptr<void>(nullptr, [this](void*) { ends += "registration "; });
+  }
+
+  Backend* registered = nullptr;
+  std::string ends;
+};
+
+TEST_CASE("nobody can abort a backend through its registration when it ends") {
+  int aborts = 0;
+  const auto factory = std::make_shared<RegisteringFactory>();
+  auto backend = std::make_unique<EndingBackend>(aborts, factory->ends);
+  const Backend* const made = backend.get();
+  {
+    const ProcessGroup group(std::move(backend), GroupPlan{}, factory);
+    CHECK(factory->registered == made);
+    CHECK(factory->ends.empty());
+  }
+  CHECK(factory->ends == "registration backend ");
+}
+
 TEST_CASE("a call that the backend refuses is not counted") {
   std::vector<std::uint64_t> sequences;
   ProcessGroup group(std::make_unique<CountingBackend>(sequences), GroupPlan{});
