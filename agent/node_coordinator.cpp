@@ -196,6 +196,7 @@ int signal_of(const rendezvous::RoundEnd& end) {
 void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
   if (!ended_) ended_ = end;
   if (life_.has_left()) {
+    note_decision(end);
     if (end.again && life_.phase() == NodeLife::waiting) {
       life_.recall();
       say_restart(end);
@@ -205,6 +206,45 @@ void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
   }
   // While join() returns, its place is known but no worker runs: start_workers() looks at ended_.
   if (runner_ && place_.round == end.round) runner_->stop(signal_of(end));
+}
+
+/// The end of a round that ended by this node's own failure: the others were told of it, this node is told only
+/// what was decided then.
+rendezvous::RoundEnd NodeSession::own_end(const rendezvous::Left& left) const {
+  const std::string& failure = runner_->first_failure().text;
+  rendezvous::RoundEnd end;
+  end.round = left.round;
+  end.node = spec_.node.name;
+  end.text = failure.empty() ? error_ : failure;
+  end.again = left.next == rendezvous::NextStep::join;
+  end.restarts = left.restarts;
+  end.delay = left.delay;
+  end.decision = left.decision;
+  return end;
+}
+
+void NodeSession::note_decision(const rendezvous::RoundEnd& end) {
+  // Nothing had to be decided for a node that was ordered to go.
+  if (end.decision.empty()) return;
+  if (decisions_.size() == kDecisionsKept) decisions_.erase(decisions_.begin());
+  RestartDecision decision;
+  decision.round = end.round;
+  decision.cause = end.text;
+  decision.decision = end.decision;
+  decision.again = end.again;
+  decision.restarts = end.restarts;
+  decision.delay_ms = end.delay.count();
+  decisions_.push_back(std::move(decision));
+}
+
+/// Said once for the job: by the node that hosts the coordinator, or by every launcher of the peer form.
+void NodeSession::say_restart(const rendezvous::RoundEnd& end) {
+  if (started() && !spec_.node.coordinator) return;
+  std::string text = "round " + std::to_string(end.round) + " ended: " + end.text + "; " + end.decision;
+  if (started())
+    tell(LinkMessage::Kind::log, 0, std::move(text));
+  else
+    log_warning(text);
 }
 
 void NodeSession::on_job_closed(const rendezvous::JobClosed& closed) {

@@ -105,6 +105,7 @@ awaitable<NodeReport> NodeSession::run_job() {
   while (again && life_.goes_on()) again = co_await run_round(report) == Next::join;
   life_.report();
   settle(report);
+  report.decisions = decisions_;
   if (output_) {
     co_await finish_output();
     report.notes = output_->notes();
@@ -235,7 +236,8 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
   if (!alone()) request.addresses = rendezvous::local_addresses();
   request.addresses.resize(std::min(request.addresses.size(), rendezvous::kMaxAddresses));
   // The coordinator keeps the time; ours only guards against a coordinator that does not.
-  const auto deadline = Clock::now() + spec_.join_timeout + spec_.last_call_timeout + kLeaveDeadline;
+  const auto deadline = Clock::now() + rendezvous::kMaxRestartDelay + spec_.join_timeout +
+                        spec_.last_call_timeout + kLeaveDeadline;
   std::optional<rendezvous::RoundResult> place;
   life_.join();
   try {
@@ -272,6 +274,9 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
     told.exit_code = failure.exit_code;
     told.host = spec_.host;
     told.rank = failure.rank;
+    told.signal = failure.signal;
+    told.error_line = failure.error_line;
+    told.stepped = failure.stepped;
     coordinator_->fail_round(std::move(told));
   };
   if (spec_.stdin_rank >= 0)
@@ -314,21 +319,13 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
       fail(std::string("cannot end the round: ") + error.what());
     co_return Next::end;
   }
-  if (left.next == rendezvous::NextStep::end) co_return Next::end;
   // The only node's success is the job's.
   if (left.next == rendezvous::NextStep::wait && alone()) co_return Next::end;
   if (left.next == rendezvous::NextStep::wait) co_return co_await await_verdict();
-  if (!life_.goes_on()) co_return Next::end;
-  if (ended_) {
-    say_restart(*ended_);
-  } else {
-    // This node's failure ended the round: the others were told, it was not.
-    rendezvous::RoundEnd own;
-    own.round = place.round;
-    own.text = failure.text;
-    own.restarts = place.restarts + 1;
-    say_restart(own);
-  }
+  const rendezvous::RoundEnd end = ended_.value_or(own_end(left));
+  note_decision(end);
+  if (left.next == rendezvous::NextStep::end || !life_.goes_on()) co_return Next::end;
+  say_restart(end);
   co_return Next::join;
 }
 
@@ -376,22 +373,6 @@ void NodeSession::settle(NodeReport& report) const {
     report.ended_by =
         EndedBy{closed_->node, closed_->host, closed_->rank, closed_->exit_code, closed_->reason};
   }
-}
-
-/// Said once for the job: by the node that hosts the coordinator, or by every launcher of the peer form.
-void NodeSession::say_restart(const rendezvous::RoundEnd& end) {
-  if (started() && !spec_.node.coordinator) return;
-  std::string text = "round " + std::to_string(end.round) + " ended: " + end.text;
-  // A node that comes or leaves uses up no restart.
-  const bool counts = end.cause == rendezvous::RoundEndCause::node_failed ||
-                      end.cause == rendezvous::RoundEndCause::node_lost;
-  text += counts ? "; restarting all workers (restart " + std::to_string(end.restarts) + " of " +
-                       std::to_string(spec_.max_restarts) + ")"
-                 : "; all workers start again";
-  if (started())
-    tell(LinkMessage::Kind::log, 0, std::move(text));
-  else
-    log_warning(text);
 }
 
 void NodeSession::stop(int signal) {

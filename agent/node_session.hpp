@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace muster::agent {
 
@@ -61,7 +62,6 @@ class NodeSession {
   bool names_no_other(const rendezvous::JobClosed& closed, const NodeReport& report) const;
   void settle(NodeReport& report) const;
   void tidy_logs(const NodeReport& report) const;
-  void say_restart(const rendezvous::RoundEnd& end);
   /// An order to end, from wherever.
   void stop(int signal);
   /// An order to end from somebody who is not of the job: a stop signal to this process or its guardian.
@@ -88,6 +88,9 @@ class NodeSession {
   rendezvous::ClientOptions client_options() const;
   rendezvous::ClientEvents client_events();
   void on_round_ended(const rendezvous::RoundEnd& end);
+  rendezvous::RoundEnd own_end(const rendezvous::Left& left) const;
+  void note_decision(const rendezvous::RoundEnd& end);
+  void say_restart(const rendezvous::RoundEnd& end);
   void on_job_closed(const rendezvous::JobClosed& closed);
   void on_vouch(const rendezvous::Vouch& question);
   std::string coordinator_text() const;
@@ -157,6 +160,8 @@ class NodeSession {
   rendezvous::RoundResult place_;
   /// The end of the present round, if this node did not bring it about itself.
   std::optional<rendezvous::RoundEnd> ended_;
+  /// Of the rounds so far, for the report.
+  std::vector<RestartDecision> decisions_;
   std::optional<rendezvous::JobClosed> closed_;
   std::string error_;
   /// Says which of our processes was sent a stop signal, if it was not the launcher.

@@ -61,6 +61,11 @@ std::int64_t wall_clock_ms() {
       .count();
 }
 
+/// Empty if the worker wrote none.
+std::string read_error_file(const std::string& path) {
+  return read_file(path, kErrorFileBytesMax, O_NOFOLLOW | O_NONBLOCK).value_or("");
+}
+
 ExitStatus status_from(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) return {ExitStatus::Kind::exited, info.si_status, false};
   return {ExitStatus::Kind::signaled, info.si_status, info.si_code == CLD_DUMPED};
@@ -184,6 +189,14 @@ void RoundRunner::tell_failure(int local_rank, const ExitStatus& status, const s
   first_failure_.exit_code = status.exit_code();
   first_failure_.text =
       "rank " + std::to_string(first_failure_.rank) + " on " + spec_.host + " failed (" + cause + ")";
+  first_failure_.signal = status.kind == ExitStatus::Kind::signaled ? status.value : 0;
+  // Of what it printed last, as much as has come by now.
+  const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  const WorkerError error = parse_error_file(read_error_file(worker.streams.error_file));
+  first_failure_.error_line =
+      worker.start_error.empty() ? error_line(error, output_.last_lines(local_rank)) : worker.start_error;
+  first_failure_.stepped = std::any_of(calls_.ranks.begin(), calls_.ranks.end(),
+                                       [](const auto& entry) { return entry.second.step > 0; });
   if (events_.failed) events_.failed(first_failure_);
 }
 
@@ -396,8 +409,7 @@ std::vector<WorkerReport> RoundRunner::reports() const {
     if (const auto call = calls_.ranks.find(report.rank); call != calls_.ranks.end())
       report.call = call->second;
     report.last_lines = output_.last_lines(local_rank);
-    const std::string error_text =
-        read_file(worker.streams.error_file, kErrorFileBytesMax, O_NOFOLLOW | O_NONBLOCK).value_or("");
+    const std::string error_text = read_error_file(worker.streams.error_file);
     if (!error_text.empty()) {
       report.error_file = worker.streams.error_file;
       report.error = parse_error_file(error_text);

@@ -35,6 +35,10 @@ struct FirstFailure {
   int exit_code = 1;
   /// "rank 3 on n1 failed (exit code 1)".
   std::string text;
+  /// For the restart policy, as in rendezvous::FailRound.
+  int signal = 0;
+  std::string error_line;
+  bool stepped = false;
 };
 
 /// The workers of one round. The process must be a subreaper, so that it adopts what workers leave behind;

@@ -25,6 +25,7 @@ rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int contr
   options.join_timeout = spec.join_timeout;
   options.last_call_timeout = spec.last_call_timeout;
   options.max_restarts = spec.max_restarts;
+  options.restart_rule = spec.restart_policy;
   options.store.host = spec.store.host;
   options.store.port = spec.store.port;
   options.store.same_user_only = spec.store.same_user_only;

@@ -3,6 +3,8 @@
 // as JSON.
 #pragma once
 
+#include "rendezvous/protocol/ids.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -152,6 +154,8 @@ struct AgentSpec {
   bool virtual_local_rank = false;
   /// Rounds that may follow a failed one.
   int max_restarts = 0;
+  /// --restart-policy: which failures another round follows, and how soon.
+  rendezvous::RestartRule restart_policy = rendezvous::RestartRule::backoff;
   /// Between the stop signal and KILL, whatever the cause of the stop (--shutdown-timeout). Default: 30 s.
   std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(30);
   /// How long a round waits for min_nodes (--rdzv-conf join_timeout), and for more nodes after that

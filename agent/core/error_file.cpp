@@ -3,7 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <string_view>
 
 namespace muster::agent {
 namespace {
@@ -20,6 +23,25 @@ std::int64_t timestamp_from(const Json& holder) {
     std::from_chars(text.data(), text.data() + text.size(), seconds);
   }
   return seconds;
+}
+
+/// Lines of code and of call stacks are indented, and may hold such words as well.
+bool names_error(const std::string& line) {
+  static constexpr auto kWords =
+      std::to_array<std::string_view>({"error", "exception", "fatal", "assert", "panic", "abort"});
+  if (line.empty() || line.front() == ' ' || line.front() == '\t') return false;
+  std::string lower = line;
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return std::any_of(kWords.begin(), kWords.end(), [&lower](std::string_view word) {
+    return lower.find(word) != std::string::npos;
+  });
+}
+
+std::string without_control_characters(std::string line) {
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return line;
 }
 
 std::string text_from(const Json& holder, const char* name) {
@@ -49,6 +71,15 @@ WorkerError parse_error_file(const std::string& text) {
     error.message = text;
   }
   return error;
+}
+
+std::string error_line(const WorkerError& error, const std::vector<std::string>& last_lines) {
+  const std::size_t begin = error.message.find_first_not_of("\r\n");
+  if (begin != std::string::npos)
+    return without_control_characters(
+        error.message.substr(begin, error.message.find_first_of("\r\n", begin) - begin));
+  const auto found = std::find_if(last_lines.begin(), last_lines.end(), names_error);
+  return found == last_lines.end() ? std::string() : without_control_characters(*found);
 }
 
 }  // namespace muster::agent

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a worker says of its own failure, in its error file or in what it prints.
 #pragma once
 
 #include "agent/core/node_report.hpp"
 
 #include <string>
+#include <vector>
 
 namespace muster::agent {
 
@@ -15,5 +17,10 @@ inline constexpr std::size_t kErrorFileBytesMax = 1 << 20;
 /// whole "timestamp". A text that is none of these comes back whole as the message: it is still the best that
 /// is known.
 WorkerError parse_error_file(const std::string& text);
+
+/// The line by which this failure is known again in another round: the first of the error file's message, else
+/// the first of the last lines that names an error and is not indented. Empty if there is none. Control
+/// characters are blanks in it.
+std::string error_line(const WorkerError& error, const std::vector<std::string>& last_lines);
 
 }  // namespace muster::agent

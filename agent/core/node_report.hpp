@@ -4,6 +4,7 @@
 
 #include "agent/core/exit_status.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -100,6 +101,24 @@ struct EndedBy {
   std::string text;
 };
 
+/// What the coordinator decided at the end of a round, the same for every node of it.
+struct RestartDecision {
+  int round = 0;
+  /// Why the round ended: "rank 3 on n1 failed (exit code 1)".
+  std::string cause;
+  /// "restarting all workers in 2 s (restart 2 of 5)", "no restart: exit code 127 ...".
+  std::string decision;
+  /// Another round follows.
+  bool again = false;
+  /// Used up, the coming one included.
+  int restarts = 0;
+  /// From the end of the round to the beginning of the next.
+  std::int64_t delay_ms = 0;
+};
+
+/// A node reports so many of the last decisions.
+inline constexpr std::size_t kDecisionsKept = 16;
+
 struct NodeReport {
   std::string host;
   /// The node's name in the job; empty in a job of one node.
@@ -109,6 +128,8 @@ struct NodeReport {
   int round = 0;
   int restarts = 0;
   int max_restarts = 0;
+  /// At the ends of the rounds that this node took part in, the oldest first.
+  std::vector<RestartDecision> decisions;
   NodeOutcome outcome = NodeOutcome::succeeded;
   /// agent_error: what failed. stopped: which of our processes was sent a signal by somebody who is not of
   /// the job; empty if the launcher ordered the stop.

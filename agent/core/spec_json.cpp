@@ -116,6 +116,11 @@ NodeSpec::Form form_from(const std::string& word) {
   throw std::invalid_argument("agent spec: unknown form of a node: " + word);
 }
 
+rendezvous::RestartRule restart_policy_from(const std::string& word) {
+  if (const auto rule = rendezvous::restart_rule(word)) return *rule;
+  throw std::invalid_argument("agent spec: unknown restart policy: " + word);
+}
+
 Json to_value(const NodeSpec& node) {
   return {{"form", kForms[static_cast<std::size_t>(node.form)].second},
           {"name", node.name},
@@ -184,6 +189,7 @@ std::string to_json(const AgentSpec& spec) {
       {"numa_binding", spec.numa_binding},
       {"virtual_local_rank", spec.virtual_local_rank},
       {"max_restarts", spec.max_restarts},
+      {"restart_policy", rendezvous::name_of(spec.restart_policy)},
       {"shutdown_timeout_ms", spec.shutdown_timeout.count()},
       {"join_timeout_ms", spec.join_timeout.count()},
       {"last_call_timeout_ms", spec.last_call_timeout.count()},
@@ -217,6 +223,7 @@ AgentSpec agent_spec_from_json(const std::string& text) {
                                     bytes_from_utf8(entry.at(1).get<std::string>()));
     value.at("virtual_local_rank").get_to(spec.virtual_local_rank);
     value.at("max_restarts").get_to(spec.max_restarts);
+    spec.restart_policy = restart_policy_from(value.at("restart_policy").get<std::string>());
     spec.shutdown_timeout = milliseconds_from(value, "shutdown_timeout_ms");
     spec.join_timeout = milliseconds_from(value, "join_timeout_ms");
     spec.last_call_timeout = milliseconds_from(value, "last_call_timeout_ms");

@@ -31,7 +31,11 @@ bool for_nodes(const Message& message) {
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options)
-    : options_(std::move(options)), members_(options_.membership), forming_(0, options_.round) {
+    : options_(std::move(options)),
+      members_(options_.membership),
+      forming_(0, options_.round),
+      restart_policy_({options_.restart_rule, options_.max_restarts, options_.round.min_nodes,
+                       options_.round.max_nodes}) {
   std::size_t place = 0;
   for (const NodeName& node : options_.expected_nodes) forming_.expect(node, place++);
 }
@@ -199,7 +203,7 @@ void Coordinator::forget(const Member& member, bool dead, const std::string& rea
   forming_.withdraw(member.name);
   forming_.expect_no_more(member.name);
   if (settings_ && settings_->node == member.name && !active_ && forming_.joined() == 0) settings_.reset();
-  lose(member, reason);
+  lose(member, reason, now);
 }
 
 void Coordinator::forget_launcher(const std::string& reason, TimePoint now) {
@@ -208,7 +212,7 @@ void Coordinator::forget_launcher(const std::string& reason, TimePoint now) {
 }
 
 /// What the loss of a node means for the round.
-void Coordinator::lose(const Member& member, const std::string& reason) {
+void Coordinator::lose(const Member& member, const std::string& reason, TimePoint now) {
   RoundEnd end;
   end.cause = RoundEndCause::node_lost;
   end.node = member.name;
@@ -225,7 +229,7 @@ void Coordinator::lose(const Member& member, const std::string& reason) {
     active_->present.erase(member.name);
     return;
   }
-  end_round(std::move(end));
+  end_round(std::move(end), now);
   fall_short();
   depart(member.name);
 }

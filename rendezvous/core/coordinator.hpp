@@ -4,6 +4,7 @@
 #pragma once
 
 #include "rendezvous/core/membership.hpp"
+#include "rendezvous/core/restart_policy.hpp"
 #include "rendezvous/core/round.hpp"
 #include "rendezvous/protocol/message.hpp"
 
@@ -28,6 +29,7 @@ struct CoordinatorOptions {
   MembershipLimits membership{};
   /// Restarts of the whole job for a failed or lost node. Default: as many as there are failures.
   int max_restarts = std::numeric_limits<int>::max();
+  RestartRule restart_rule = RestartRule::backoff;
   /// Nodes that are being started, in the order of their places: who is missing can then be named.
   std::vector<NodeName> expected_nodes{};
 };
@@ -87,8 +89,8 @@ using Effects = std::vector<Effect>;
 /// Invariants (tests/sim checks them): at most one round has a store; the store of a round opens only when no
 /// worker of an earlier round can be alive (its node has left the round, or is dead or disconnected); every
 /// node of a completed round gets exactly one result; ranks are contiguous per node and unique; all nodes of
-/// a round that ends are told alike whether another follows; the job has one verdict; restarts never exceed
-/// max_restarts.
+/// a round that ends are told alike whether another follows, and it does not begin before the delay that they
+/// are told; the job has one verdict; restarts never exceed max_restarts.
 class Coordinator {
  public:
   explicit Coordinator(CoordinatorOptions options);
@@ -128,6 +130,8 @@ class Coordinator {
     enum class Stage { opening, running, over };
     RoundNumber number = 0;
     Stage stage = Stage::opening;
+    /// When its nodes got their places.
+    TimePoint began{};
     std::vector<Seat> seats;
     /// Nodes that may have live workers.
     std::unordered_set<NodeName> present;
@@ -138,12 +142,6 @@ class Coordinator {
     bool all_succeeded = true;
     /// What everybody was told when it ended.
     RoundEnd end;
-  };
-
-  /// A node's last leave_round, for answering a repeated one.
-  struct Leave {
-    RoundNumber round = 0;
-    NextStep next = NextStep::end;
   };
 
   void admit(SessionId session, const Hello& hello, TimePoint now);
@@ -175,16 +173,17 @@ class Coordinator {
   std::optional<std::string> contradiction(const Member& member, const Join& join) const;
   bool takes_part(const NodeName& node, RoundNumber round) const;
   NextStep next_step(const NodeName& node, RoundOutcome outcome);
+  Left answer_to(const LeaveRound& leave, NextStep next, bool by_order) const;
   void judge_silence(TimePoint now);
   void forget(const Member& member, bool dead, const std::string& reason, TimePoint now);
   void forget_launcher(const std::string& reason, TimePoint now);
-  void lose(const Member& member, const std::string& reason);
+  void lose(const Member& member, const std::string& reason, TimePoint now);
 
   bool elastic() const { return options_.round.min_nodes < options_.round.max_nodes; }
 
   bool enough_nodes(int nodes) const;
-  bool another_round(RoundEnd& end) const;
-  void end_round(RoundEnd end);
+  void decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now);
+  void end_round(RoundEnd end, TimePoint now, EndedRound ended = {});
   void fall_short();
   void end_job(JobClosed verdict);
   void depart(const NodeName& node);
@@ -212,8 +211,9 @@ class Coordinator {
   /// If the job ends for want of another round, this was the cause.
   std::optional<JobClosed> last_failure_;
   std::optional<JobClosed> last_loss_;
-  int restarts_ = 0;
-  std::unordered_map<NodeName, Leave> last_left_;
+  RestartPolicy restart_policy_;
+  /// What each node's last leave_round was answered, for a repeated one.
+  std::unordered_map<NodeName, Left> last_left_;
 
   /// The settings of the first node that joined, by which the others' are judged.
   struct Settings {

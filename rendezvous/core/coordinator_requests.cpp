@@ -89,7 +89,7 @@ std::optional<std::string> Coordinator::contradiction(const Member& member, cons
   return std::nullopt;
 }
 
-void Coordinator::handle(Member& member, const FailRound& fail, TimePoint) {
+void Coordinator::handle(Member& member, const FailRound& fail, TimePoint now) {
   // Late news of a round that has ended for another reason: everybody knows already.
   if (!takes_part(member.name, fail.round)) return;
   RoundEnd end;
@@ -99,15 +99,19 @@ void Coordinator::handle(Member& member, const FailRound& fail, TimePoint) {
   end.exit_code = fail.exit_code;
   end.host = fail.host.empty() ? member.host : fail.host;
   end.rank = fail.rank;
-  end_round(std::move(end));
+  EndedRound ended;
+  ended.signal = fail.signal;
+  ended.error_line = fail.error_line;
+  ended.stepped = fail.stepped;
+  end_round(std::move(end), now, std::move(ended));
 }
 
-void Coordinator::handle(Member& member, const LeaveRound& leave, TimePoint) {
+void Coordinator::handle(Member& member, const LeaveRound& leave, TimePoint now) {
   const NodeName node = member.name;
   if (!takes_part(node, leave.round)) {
     const auto left = last_left_.find(node);
     if (left != last_left_.end() && left->second.round == leave.round) {
-      send(member.session, Left{leave.round, left->second.next});
+      send(member.session, left->second);
     } else {
       refuse(member.session, Errc::rejoin, "leave_round",
              leave.round < forming_.number() ? "round " + std::to_string(leave.round) + " is over"
@@ -125,13 +129,26 @@ void Coordinator::handle(Member& member, const LeaveRound& leave, TimePoint) {
     end.text = !leave.text.empty() ? leave.text
                : by_order          ? member.title_with_host() + " stopped its workers"
                                    : "a worker on " + member.title_with_host() + " failed";
-    end_round(std::move(end));
+    end_round(std::move(end), now);
     fall_short();
   }
   const NextStep next = by_order ? NextStep::end : next_step(node, leave.outcome);
-  last_left_[node] = Leave{leave.round, next};
-  send(member.session, Left{leave.round, next});
+  const Left answer = answer_to(leave, next, by_order);
+  last_left_[node] = answer;
+  send(member.session, answer);
   depart(node);
+}
+
+/// A node that ended the round itself hears only here what was decided; one that was ordered to go need not.
+Left Coordinator::answer_to(const LeaveRound& leave, NextStep next, bool by_order) const {
+  Left answer;
+  answer.round = leave.round;
+  answer.next = next;
+  answer.restarts = restart_policy_.restarts();
+  if (by_order || active_->stage != Active::Stage::over) return answer;
+  answer.delay = active_->end.delay;
+  answer.decision = active_->end.decision;
+  return answer;
 }
 
 /// For a node that leaves the active round, whose end is known if it has ended.

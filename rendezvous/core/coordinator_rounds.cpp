@@ -21,6 +21,7 @@ Effects Coordinator::on_store_opened(RoundNumber round, const Endpoint& endpoint
     abandon_opening();
   } else {
     active_->stage = Active::Stage::running;
+    active_->began = now;
     const Seat& last = active_->seats.back();
     RoundResult result;
     result.round = round;
@@ -28,7 +29,7 @@ Effects Coordinator::on_store_opened(RoundNumber round, const Endpoint& endpoint
     result.world_size = last.first_rank + last.workers;
     result.store_host = endpoint.host;
     result.store_port = endpoint.port;
-    result.restarts = restarts_;
+    result.restarts = restart_policy_.restarts();
     std::vector<NodeName> order;
     order.reserve(active_->seats.size());
     for (const Seat& seat : active_->seats) {
@@ -76,30 +77,29 @@ bool Coordinator::enough_nodes(int nodes) const {
   return nodes >= options_.round.min_nodes || (newcomers && nodes > 0);
 }
 
-/// Whether the job goes on after such an end; if not, and it is not the failure itself that says so, why.
-bool Coordinator::another_round(RoundEnd& end) const {
-  const bool failed = end.cause == RoundEndCause::node_failed;
-  const bool counts = failed || end.cause == RoundEndCause::node_lost;
-  if (counts && restarts_ >= options_.max_restarts) {
-    if (!failed)
-      end.text += "; no restart is left (--max-restarts " + std::to_string(options_.max_restarts) + ")";
-    return false;
-  }
-  const int nodes = members_.nodes() - (end.cause == RoundEndCause::node_left ? 1 : 0);
-  if (enough_nodes(nodes)) return true;
-  end.text += "; the job needs " + std::to_string(options_.round.min_nodes) + " nodes and " +
-              std::to_string(nodes) + " are left";
-  return false;
+/// Whether, when and why the job goes on after such an end, or why not.
+void Coordinator::decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now) {
+  ended.cause = end.cause;
+  ended.exit_code = end.exit_code;
+  ended.lasted = std::chrono::duration_cast<Milliseconds>(now - active_->began);
+  ended.nodes = members_.nodes() - (end.cause == RoundEndCause::node_left ? 1 : 0);
+  ended.enough = enough_nodes(ended.nodes);
+  const RestartPolicy::Decision decision = restart_policy_.decide(ended);
+  end.again = decision.again;
+  end.restarts = restart_policy_.restarts();
+  end.delay = decision.delay;
+  end.decision = decision.text;
+  if (decision.delay.count() > 0) forming_.hold(now, decision.delay);
+  // The failure of a worker is a cause by itself, whatever was decided about a restart.
+  const bool is_cause = end.cause != RoundEndCause::node_failed || decision.lacks_nodes;
+  if (!decision.again && is_cause) end.text += "; " + decision.text;
 }
 
-void Coordinator::end_round(RoundEnd end) {
+void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
   if (active_->stage != Active::Stage::running) return;
   active_->stage = Active::Stage::over;
   end.round = active_->number;
-  end.again = another_round(end);
-  const bool counts = end.cause == RoundEndCause::node_failed || end.cause == RoundEndCause::node_lost;
-  if (end.again && counts) ++restarts_;
-  end.restarts = restarts_;
+  decide_restart(end, ended, now);
   last_failure_ = JobClosed{end.text, false, end.exit_code, end.node, end.host, end.rank};
   active_->end = end;
   for (const Seat& seat : active_->seats)
@@ -172,7 +172,7 @@ void Coordinator::advance(TimePoint now) {
     RoundEnd end;
     end.cause = RoundEndCause::nodes_waiting;
     end.text = "a new node wants to join and there is room: the job goes on with it";
-    end_round(std::move(end));
+    end_round(std::move(end), now);
   }
   switch (forming_.advance(now, previous())) {
     case Round::Phase::complete:

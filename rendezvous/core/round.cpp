@@ -40,10 +40,17 @@ void Round::restart(RoundNumber number) {
   number_ = number;
   phase_ = Phase::waiting;
   called_ = false;
+  held_ = false;
+  held_until_ = TimePoint::min();
   expected_.clear();
   expected_order_.clear();
   join_deadline_.reset();
   last_call_deadline_.reset();
+}
+
+void Round::hold(TimePoint now, Milliseconds delay) {
+  held_until_ = now + delay;
+  delay_ = delay;
 }
 
 void Round::remember_order(const std::vector<NodeName>& nodes) {
@@ -72,12 +79,13 @@ void Round::expect_no_more(const NodeName& node) {
 Round::Phase Round::advance(TimePoint now, Previous previous) {
   phase_ = Phase::waiting;
   called_ = false;
+  held_ = false;
   if (previous == Previous::running || joined() == 0) {
     join_deadline_.reset();
     last_call_deadline_.reset();
     return phase_;
   }
-  if (!join_deadline_) join_deadline_ = now + limits_.join_timeout;
+  if (!join_deadline_) join_deadline_ = std::max(now, held_until_) + limits_.join_timeout;
   if (joined() < limits_.min_nodes) {
     last_call_deadline_.reset();
     if (now >= *join_deadline_) phase_ = Phase::timed_out;
@@ -88,13 +96,15 @@ Round::Phase Round::advance(TimePoint now, Previous previous) {
   const bool full = expected_.empty() && (limits_.only_expected || joined() >= limits_.max_nodes);
   called_ = full || now >= *last_call_deadline_;
   if (!called_) return phase_;
-  if (previous == Previous::gone) phase_ = Phase::complete;
+  held_ = previous == Previous::gone && now < held_until_;
+  if (previous == Previous::gone && !held_) phase_ = Phase::complete;
   if (previous == Previous::draining && now >= *join_deadline_) phase_ = Phase::timed_out;
   return phase_;
 }
 
 std::optional<TimePoint> Round::deadline() const {
   if (phase_ == Phase::waiting) return join_deadline_;
+  if (phase_ == Phase::last_call && held_) return held_until_;
   if (phase_ == Phase::last_call) return called_ ? join_deadline_ : last_call_deadline_;
   return std::nullopt;
 }
@@ -172,6 +182,10 @@ Status Round::status(Previous previous, const Remark& remark) const {
     status.text += muster::joined(described) + and_more(expected_.size() - described.size());
   } else if (previous == Previous::draining) {
     status.text += "waiting for the workers of the previous round to end";
+  } else if (held_) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(delay_);
+    status.text +=
+        "the next round begins " + std::to_string(seconds.count()) + " s after the end of the one before";
   } else {
     status.text += "last call for up to " + std::to_string(limits_.max_nodes) + " nodes";
   }

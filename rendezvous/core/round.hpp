@@ -77,6 +77,10 @@ class Round {
 
   void expect_no_more(const NodeName& node);
 
+  /// Does not complete before `delay` has passed since `now`. Nodes may join meanwhile; the join timeout runs
+  /// afterwards, the last call at once.
+  void hold(TimePoint now, Milliseconds delay);
+
   /// Applies the rules at `now`. complete: take_seats() is next. timed_out: refuse everybody
   /// (waiting_text()).
   Phase advance(TimePoint now, Previous previous);
@@ -87,7 +91,7 @@ class Round {
   /// The places of the completed round, at most max_nodes; those who found none stay joined. restart() is
   /// next.
   std::vector<Seat> take_seats();
-  /// Begins anew as round `number`, with those who are still joined; nobody is expected.
+  /// Begins anew as round `number`, with those who are still joined; nobody is expected and nothing holds it.
   void restart(RoundNumber number);
   /// Everybody who has joined, in order of joining.
   std::vector<NodeName> candidates() const;
@@ -119,6 +123,10 @@ class Round {
   int workers_ = 0;
   /// Nobody else is waited for, only the end of the previous round.
   bool called_ = false;
+  /// Nothing else is waited for, only the end of the delay.
+  bool held_ = false;
+  TimePoint held_until_ = TimePoint::min();
+  Milliseconds delay_{0};
   std::optional<TimePoint> join_deadline_;
   std::optional<TimePoint> last_call_deadline_;
 };

@@ -2,9 +2,13 @@
 // The few plain types that every part of the rendezvous speaks of.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace muster::rendezvous {
 
@@ -27,5 +31,26 @@ struct Endpoint {
   int port = 0;
   bool operator==(const Endpoint&) const = default;
 };
+
+/// When a job is started again after a failure (--restart-policy).
+enum class RestartRule {
+  backoff,   ///< after 0, 1, 2, 4 ... 30 s, but not after the exit codes 126 and 127
+  progress,  ///< the same, but not after three rounds that failed alike and got nowhere
+  torchrun,  ///< at once, whatever failed
+};
+
+/// Their names on the command line, in the order of the values.
+inline constexpr std::array<const char*, 3> kRestartRuleNames{"backoff", "progress", "torchrun"};
+
+inline const char* name_of(RestartRule rule) {
+  return kRestartRuleNames.at(static_cast<std::size_t>(rule));
+}
+
+/// Nothing for an unknown name.
+inline std::optional<RestartRule> restart_rule(std::string_view name) {
+  for (std::size_t i = 0; i < kRestartRuleNames.size(); ++i)
+    if (name == kRestartRuleNames[i]) return static_cast<RestartRule>(i);
+  return std::nullopt;
+}
 
 }  // namespace muster::rendezvous

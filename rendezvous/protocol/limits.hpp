@@ -38,8 +38,14 @@ inline constexpr int kMaxWorldSize = 1 << 24;
 /// Settings that a node states when it joins, and its further addresses.
 inline constexpr std::size_t kMaxSettings = 64;
 inline constexpr std::size_t kMaxAddresses = 64;
-/// Exit codes as shells have them.
+/// Exit codes and numbers of signals as shells have them.
 inline constexpr int kMaxExitCode = 255;
+inline constexpr int kMaxSignal = 127;
+/// Bytes of the line by which a worker's failure is known again; longer ones are cut by the sender.
+inline constexpr std::size_t kMaxErrorLineBytes = 512;
+/// Delay before a restart: long enough for what has failed to come back, short enough not to be taken for a
+/// hang.
+inline constexpr std::chrono::milliseconds kMaxRestartDelay = std::chrono::seconds(30);
 
 // Sessions that outlive a connection, and channels inside them.
 

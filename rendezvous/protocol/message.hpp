@@ -125,6 +125,13 @@ struct FailRound {
   std::string host{};
   /// Global rank; -1: no single one.
   int rank = -1;
+  /// The signal that ended the worker; 0: it exited.
+  int signal = 0;
+  /// The line by which this failure is known again: "ValueError: no luck". At most kMaxErrorLineBytes; empty:
+  /// the worker said nothing that came this way.
+  std::string error_line{};
+  /// A worker of this node has told a step in this round.
+  bool stepped = false;
   bool operator==(const FailRound&) const = default;
 };
 
@@ -148,6 +155,10 @@ enum class NextStep {
 struct Left {
   RoundNumber round = 0;
   NextStep next = NextStep::join;
+  /// As in RoundEnd, for the node whose own failure ended the round.
+  int restarts = 0;
+  Milliseconds delay{0};
+  std::string decision{};
   bool operator==(const Left&) const = default;
 };
 
@@ -174,6 +185,11 @@ struct RoundEnd {
   bool again = false;
   /// Restarts of the whole job, the coming one included.
   int restarts = 0;
+  /// The next round does not begin before this time has passed since the end of this one.
+  Milliseconds delay{0};
+  /// What was decided about another round, and why, for people: "restarting all workers in 2 s (restart 2 of
+  /// 5)".
+  std::string decision{};
   bool operator==(const RoundEnd&) const = default;
 };
 

@@ -91,6 +91,10 @@ class Fields {
 
   std::string text_or_empty(const char* name) const { return has(name) ? text(name) : std::string(); }
 
+  std::string error_line_or_empty(const char* name) const {
+    return has(name) ? string(field(name), name, 3 * kMaxErrorLineBytes) : std::string();
+  }
+
   std::string name(const char* name) const { return checked_name(field(name), name); }
 
   std::string name_or_empty(const char* field_name) const {

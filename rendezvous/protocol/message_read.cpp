@@ -15,6 +15,10 @@ int rank(const Fields& f) {
   return f.integer_or("rank", -1, kMaxWorldSize, -1);
 }
 
+Milliseconds delay(const Fields& f) {
+  return Milliseconds(f.integer_or("delay_ms", 0, kMaxInt, 0));
+}
+
 Message hello(const Fields& f) {
   Hello m;
   m.version_min = f.integer("version_min", 1, kMaxInt);
@@ -78,8 +82,16 @@ Message round_result(const Fields& f) {
 }
 
 Message fail_round(const Fields& f) {
-  return FailRound{f.integer("round", 0, kMaxInt), f.text("text"), exit_code(f, 1), f.name_or_empty("host"),
-                   rank(f)};
+  FailRound m;
+  m.round = f.integer("round", 0, kMaxInt);
+  m.text = f.text("text");
+  m.exit_code = exit_code(f, 1);
+  m.host = f.name_or_empty("host");
+  m.rank = rank(f);
+  m.signal = f.integer_or("signal", 0, kMaxSignal, 0);
+  m.error_line = f.error_line_or_empty("error_line");
+  m.stepped = f.flag_or("stepped", false);
+  return m;
 }
 
 Message leave_round(const Fields& f) {
@@ -88,7 +100,8 @@ Message leave_round(const Fields& f) {
 }
 
 Message left(const Fields& f) {
-  return Left{f.integer("round", 0, kMaxInt), f.word_or("next", kNextSteps)};
+  return Left{f.integer("round", 0, kMaxInt), f.word_or("next", kNextSteps),
+              f.integer_or("restarts", 0, kMaxInt, 0), delay(f), f.text_or_empty("decision")};
 }
 
 Message round_end(const Fields& f) {
@@ -102,6 +115,8 @@ Message round_end(const Fields& f) {
   m.rank = rank(f);
   m.again = f.flag_or("again", false);
   m.restarts = f.integer_or("restarts", 0, kMaxInt, 0);
+  m.delay = delay(f);
+  m.decision = f.text_or_empty("decision");
   return m;
 }
 

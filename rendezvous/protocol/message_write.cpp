@@ -13,9 +13,9 @@ const char* word_for(const Table& table, Value value) {
 }
 
 /// Cut at a character, not inside one: half a UTF-8 sequence would be replaced by a longer mark.
-std::string cut(const std::string& text) {
-  if (text.size() <= kMaxTextBytes) return text;
-  std::size_t end = kMaxTextBytes;
+std::string cut(const std::string& text, std::size_t most = kMaxTextBytes) {
+  if (text.size() <= most) return text;
+  std::size_t end = most;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
   return text.substr(0, end);
 }
@@ -63,7 +63,10 @@ Json fields_of(const FailRound& m) {
           {"text", cut(m.text)},
           {"exit_code", m.exit_code},
           {"host", m.host},
-          {"rank", m.rank}};
+          {"rank", m.rank},
+          {"signal", m.signal},
+          {"error_line", cut(m.error_line, kMaxErrorLineBytes)},
+          {"stepped", m.stepped}};
 }
 
 Json fields_of(const LeaveRound& m) {
@@ -74,7 +77,11 @@ Json fields_of(const LeaveRound& m) {
 }
 
 Json fields_of(const Left& m) {
-  return {{"round", m.round}, {"next", word_for(kNextSteps, m.next)}};
+  return {{"round", m.round},
+          {"next", word_for(kNextSteps, m.next)},
+          {"restarts", m.restarts},
+          {"delay_ms", m.delay.count()},
+          {"decision", cut(m.decision)}};
 }
 
 Json fields_of(const RoundEnd& m) {
@@ -82,7 +89,8 @@ Json fields_of(const RoundEnd& m) {
           {"node", m.node},           {"text", cut(m.text)},
           {"exit_code", m.exit_code}, {"host", m.host},
           {"rank", m.rank},           {"again", m.again},
-          {"restarts", m.restarts}};
+          {"restarts", m.restarts},   {"delay_ms", m.delay.count()},
+          {"decision", cut(m.decision)}};
 }
 
 Json fields_of(const Heartbeat& m) {

@@ -39,6 +39,7 @@ CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   coordinator.round.join_timeout = options.join_timeout;
   coordinator.round.last_call_timeout = options.last_call_timeout;
   coordinator.max_restarts = options.max_restarts;
+  coordinator.restart_rule = options.restart_rule;
   // The peer is on this host: the end of its connection says exactly that it is gone, while silence may only
   // mean that it was stopped for a debugger or starved.
   if (!options.network) {

@@ -3,6 +3,7 @@
 // machines one port for the control connections of the others and the store.
 #pragma once
 
+#include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/tls/secret.hpp"
 
 #include <chrono>
@@ -26,6 +27,7 @@ struct EmbeddedOptions {
   std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
   /// Restarts of the whole job for a failed or lost node.
   int max_restarts = 0;
+  RestartRule restart_rule = RestartRule::backoff;
 
   /// Where the store of each round listens; port 0: any free one, a new one each round.
   struct Store {
