@@ -208,8 +208,8 @@ void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
   if (runner_ && place_.round == end.round) runner_->stop(signal_of(end));
 }
 
-/// The end of a round that ended by this node's own failure: the others were told of it, this node is told only
-/// what was decided then.
+/// The end of a round that ended by this node's own failure: the others were told of it, this node is told
+/// only what was decided then.
 rendezvous::RoundEnd NodeSession::own_end(const rendezvous::Left& left) const {
   const std::string& failure = runner_->first_failure().text;
   rendezvous::RoundEnd end;

@@ -18,8 +18,8 @@ inline constexpr std::size_t kErrorFileBytesMax = 1 << 20;
 /// is known.
 WorkerError parse_error_file(const std::string& text);
 
-/// The line by which this failure is known again in another round: the first of the error file's message, else
-/// the first of the last lines that names an error and is not indented. Empty if there is none. Control
+/// The line by which this failure is known again in another round: the first of the error file's message,
+/// else the first of the last lines that names an error and is not indented. Empty if there is none. Control
 /// characters are blanks in it.
 std::string error_line(const WorkerError& error, const std::vector<std::string>& last_lines);
 

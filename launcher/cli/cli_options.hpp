@@ -97,6 +97,7 @@ struct CliOptions {
   Setting<std::string> role{"default", {}};
   // failure and end
   Setting<int> max_restarts;
+  Setting<rendezvous::RestartRule> restart_policy;
   Setting<std::chrono::milliseconds> monitor_interval{std::chrono::milliseconds(100), {}};
   Setting<std::chrono::milliseconds> shutdown_timeout{std::chrono::seconds(30), {}};
   Setting<std::chrono::milliseconds> timeout;

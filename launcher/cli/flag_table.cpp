@@ -83,6 +83,12 @@ void numa_binding(CliOptions& options, const GivenText& given) {
   options.numa_binding = {parse_choice(given, {"node", "socket", "exclusive", "core-complex"}), given};
 }
 
+void restart_policy(CliOptions& options, const GivenText& given) {
+  const std::vector<std::string> names(rendezvous::kRestartRuleNames.begin(),
+                                       rendezvous::kRestartRuleNames.end());
+  options.restart_policy = {*rendezvous::restart_rule(parse_choice(given, names)), given};
+}
+
 void slurm(CliOptions& options, const GivenText& given) {
   options.slurm = {parse_choice(given, {"auto", "on", "off"}), given};
 }
@@ -182,6 +188,8 @@ constexpr auto kTable = std::to_array<Flag>({
     {"max-restarts", 0, "N", kRestart, kPet, kTorchrun,
      "How often all workers are started again after a failure [0]",
      number<&O::max_restarts, 0, kMaxRestarts>},
+    {"restart-policy", 0, "NAME", kRestart, kPet, kOwn,
+     "backoff: after 0, 1, 2 ... 30 s; progress; torchrun: at once [backoff]", restart_policy},
     {"shutdown-timeout", 0, "SECONDS", kRestart, kPet, kTorchrun,
      "From the stop signal to KILL, whatever the cause [30]", seconds<&O::shutdown_timeout, false>},
     {"timeout", 0, "SECONDS", kRestart, kNoPet, kOwn, "End the job after this time, exit code 124 [none]",

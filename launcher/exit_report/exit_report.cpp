@@ -7,6 +7,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace muster::launcher {
 namespace {
@@ -126,8 +128,10 @@ bool judge_hosts(ExitReport& report, std::size_t nodes, bool lost) {
   return true;
 }
 
-/// As many nodes were left as the job asks for, and it ended all the same.
+/// As many nodes were left as the job asks for, and it ended all the same: as under torchrun, where a loss
+/// costs a restart.
 void say_no_restart(ExitReport& report, const agent::AgentSpec& spec) {
+  if (spec.restart_policy != rendezvous::RestartRule::torchrun) return;
   const auto spared = [](const HostFailure& host) { return host.lost && host.spared; };
   const bool enough = std::any_of(report.hosts.begin(), report.hosts.end(), spared);
   if (!enough || report.restarts() < spec.max_restarts ||
@@ -205,6 +209,17 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
     judge_own_failure(report, "no report came from " + joined(report.unreported));
 }
 
+/// All nodes of a round were told the same.
+std::vector<agent::RestartDecision> decisions_of(const std::vector<NodeReport>& nodes) {
+  std::map<int, agent::RestartDecision> by_round;
+  for (const NodeReport& node : nodes)
+    for (const agent::RestartDecision& decision : node.decisions)
+      by_round.try_emplace(decision.round, decision);
+  std::vector<agent::RestartDecision> decisions;
+  for (auto& [round, decision] : by_round) decisions.push_back(std::move(decision));
+  return decisions;
+}
+
 std::string seconds_text(std::chrono::milliseconds time) {
   std::string text = std::to_string(time.count() / 1000);
   if (const auto rest = time.count() % 1000; rest != 0) {
@@ -252,6 +267,8 @@ ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& 
   report.unreported = end.unreported;
   report.notes = end.notes;
   report.nodes = reports;
+  report.restart_policy = spec.agent.restart_policy;
+  report.decisions = decisions_of(reports);
   find_root(report);
   switch (end.cause) {
     case JobEnd::Cause::finished:

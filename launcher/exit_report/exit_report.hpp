@@ -44,6 +44,9 @@ struct ExitReport {
   bool not_started = false;
   /// In the order in which the reports arrived at the launcher.
   std::vector<agent::NodeReport> nodes;
+  rendezvous::RestartRule restart_policy = rendezvous::RestartRule::backoff;
+  /// What the coordinator decided at the ends of rounds, one for each round, the oldest first.
+  std::vector<agent::RestartDecision> decisions;
 
   /// Counted for the whole job; every node knows the number as of its last round.
   int restarts() const;

@@ -26,6 +26,18 @@ const char* word_for(JobOutcome outcome) {
   return "launcher_error";
 }
 
+Json json_of_decisions(const ExitReport& report) {
+  Json decisions = Json::array();
+  for (const agent::RestartDecision& decision : report.decisions)
+    decisions.push_back({{"round", decision.round},
+                         {"cause", decision.cause},
+                         {"decision", decision.decision},
+                         {"again", decision.again},
+                         {"restarts", decision.restarts},
+                         {"delay_ms", decision.delay_ms}});
+  return decisions;
+}
+
 std::string dump(const Json& value, int indent) {
   return value.dump(indent, ' ', true, Json::error_handler_t::replace);
 }
@@ -34,7 +46,11 @@ std::string dump(const Json& value, int indent) {
 
 std::string to_json(const ExitReport& report) {
   Json nodes = Json::array();
-  for (const agent::NodeReport& node : report.nodes) nodes.push_back(Json::parse(agent::to_json(node)));
+  for (const agent::NodeReport& node : report.nodes) {
+    nodes.push_back(Json::parse(agent::to_json(node)));
+    // Those of all nodes are told once.
+    nodes.back().erase("decisions");
+  }
   Json root = nullptr;
   if (report.root() != nullptr)
     root = nodes[static_cast<std::size_t>(report.root_node)]["workers"]
@@ -59,6 +75,8 @@ std::string to_json(const ExitReport& report) {
                       {"hosts", hosts},
                       {"unreported", report.unreported},
                       {"notes", report.notes},
+                      {"restart_policy", rendezvous::name_of(report.restart_policy)},
+                      {"decisions", json_of_decisions(report)},
                       {"nodes", nodes}};
   return dump(value, 2) + "\n";
 }

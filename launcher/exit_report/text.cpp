@@ -162,10 +162,17 @@ std::vector<std::string> leftover_lines(const ExitReport& report) {
   return lines;
 }
 
+/// Why the restarts that were left were not used.
+std::string why_no_more(const ExitReport& report) {
+  const bool left = report.restarts() < report.nodes[0].max_restarts;
+  if (!left || report.decisions.empty() || report.decisions.back().again) return "";
+  return "; " + for_terminal(report.decisions.back().decision);
+}
+
 void describe_job(Page& page, const ExitReport& report) {
   if (!report.nodes.empty() && report.nodes[0].max_restarts > 0)
     page.line("restarts", std::to_string(report.restarts()) + " of " +
-                              std::to_string(report.nodes[0].max_restarts) + " used");
+                              std::to_string(report.nodes[0].max_restarts) + " used" + why_no_more(report));
   for (const std::string& note : report.notes) page.line("note", for_terminal(note));
   for (const std::string& line : leftover_lines(report)) page.line("leftover", line);
   for (const NodeReport& node : report.nodes)

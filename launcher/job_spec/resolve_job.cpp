@@ -69,6 +69,7 @@ void resolve_signals(const CliOptions& options, JobSpec& spec) {
 void resolve_times(const CliOptions& options, const System& system, JobSpec& spec) {
   spec.deadline = options.timeout.value;
   spec.agent.max_restarts = options.max_restarts.value;
+  spec.agent.restart_policy = options.restart_policy.value;
   spec.agent.shutdown_timeout = options.shutdown_timeout.value;
   const std::string variable = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
   if (const auto text = system.variable(variable); text && !options.shutdown_timeout.given)

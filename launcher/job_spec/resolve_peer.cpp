@@ -136,6 +136,7 @@ std::map<std::string, std::string> settings_of(const JobSpec& spec) {
   if (agent.max_nodes != agent.min_nodes) nodes += ":" + std::to_string(agent.max_nodes);
   return {{"--nnodes", nodes},
           {"--max-restarts", std::to_string(agent.max_restarts)},
+          {"--restart-policy", rendezvous::name_of(agent.restart_policy)},
           {"--rdzv-backend", spec.rdzv_backend},
           {"--store-proxy", spec.store_proxy ? "on" : "off"}};
 }
@@ -189,6 +190,7 @@ void begin_peer(const CliOptions& options, JobSpec& spec) {
   spec.local_addr = options.local_addr.value;
   spec.store_proxy = options.store_proxy.value;
   spec.agent.max_restarts = options.max_restarts.value;
+  spec.agent.restart_policy = options.restart_policy.value;
   spec.peer.secret_file = options.secret_file.value;
   spec.peer.no_secret = options.insecure_no_secret.value;
   if (options.secret_file.given && spec.peer.no_secret)

@@ -30,6 +30,11 @@ std::size_t needed_nodes(const JobSpec& job) {
   return job.agent.min_nodes < job.agent.max_nodes ? std::min(least, job.nodes.size()) : job.nodes.size();
 }
 
+/// Whether the loss of a node that is not needed leaves the job another round.
+bool may_restart(const JobSpec& job) {
+  return job.agent.max_restarts > 0 || job.agent.restart_policy != rendezvous::RestartRule::torchrun;
+}
+
 }  // namespace
 
 NodeFleet::State::State(asio::any_io_executor fleet_executor, const JobSpec& fleet_job,
@@ -41,7 +46,7 @@ NodeFleet::State::State(asio::any_io_executor fleet_executor, const JobSpec& fle
       version(std::move(fleet_version)),
       instruct(std::move(fleet_instruct)),
       events(std::move(fleet_events)),
-      board(names_of(job), needed_nodes(job), job.agent.max_restarts > 0),
+      board(names_of(job), needed_nodes(job), may_restart(job)),
       timer(executor),
       nodes(job.nodes.size()),
       hellos(job.nodes.size()),

@@ -229,7 +229,9 @@ void Node::work() {
   timeline_.after(timeline_.random(100, 6000), [this, life = life_, round = round_, fails] {
     if (life_ != life || round_ != round || !workers_alive_ || stopping_) return;
     if (fails) {
-      if (timeline_.chance(80)) send(FailRound{round, "a worker of " + name_ + " failed", 3, "", 0});
+      FailRound failure{round, "a worker of " + name_ + " failed", timeline_.chance(10) ? 127 : 3, "", 0};
+      failure.stepped = timeline_.chance(30);
+      if (timeline_.chance(80)) send(failure);
       stop_workers(RoundOutcome::failed);
     } else if (world_.calm() || timeline_.chance(10)) {
       stop_workers(RoundOutcome::succeeded);

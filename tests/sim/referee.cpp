@@ -2,6 +2,7 @@
 #include "tests/sim/referee.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace muster::rendezvous::sim {
 namespace {
@@ -16,22 +17,24 @@ std::string round_text(RoundNumber round) {
 
 }  // namespace
 
-void Referee::hears(const NodeName& node, const Message& message) {
+void Referee::hears(const NodeName& node, const Message& message, std::int64_t now_ms) {
   if (const auto* leave = std::get_if<LeaveRound>(&message)) {
-    leaves(node, *leave);
+    leaves(node, *leave, now_ms);
   } else if (std::holds_alternative<Join>(message)) {
     expected_.erase(node);
     if (!has_place(node) || departed_.count(node) > 0) joined_.insert(node);
   } else if (const auto* fail = std::get_if<FailRound>(&message)) {
     disturbed_ = disturbed_ || fail->round == last_result_round_;
+    Told& told = told_[fail->round];
+    told.failed_at_ms = told.failed_at_ms.value_or(now_ms);
   }
 }
 
-void Referee::tells(const NodeName& node, int workers, const Message& message) {
+void Referee::tells(const NodeName& node, int workers, const Message& message, const Moment& moment) {
   if (const auto* result = std::get_if<RoundResult>(&message))
     this->result(node, workers, *result);
   else if (const auto* end = std::get_if<RoundEnd>(&message))
-    round_end(node, *end);
+    round_end(node, *end, moment);
   else if (const auto* left = std::get_if<Left>(&message))
     this->left(node, *left);
   else if (const auto* error = std::get_if<ErrorReply>(&message))
@@ -58,6 +61,9 @@ void Referee::store_opens(RoundNumber round, std::int64_t now_ms) {
   if (last_result_round_ >= 0)
     require(told_[last_result_round_].again.value_or(true),
             round_text(round) + " begins though it was said that none follows");
+  if (last_result_round_ >= 0)
+    require(now_ms >= told_[last_result_round_].not_before_ms,
+            round_text(round) + " begins before the delay that was told has passed");
   open_ = round;
   // Nodes of the round before are waited for, even by a full house, until the last call ends.
   const bool called =
@@ -139,6 +145,34 @@ void Referee::check_restarts(int restarts, const std::string& what) {
   require(restarts >= 0, what + "negative restarts");
 }
 
+/// How long the coordinator makes the job wait before a restart that it counts.
+void Referee::check_delay(int restarts, Milliseconds delay, const std::string& what) const {
+  constexpr std::array<int, 7> kSeconds{0, 1, 2, 4, 8, 16, 30};
+  const bool counted = restarts > restarts_of_round_;
+  const bool waits = counted && options_.restart_rule != RestartRule::torchrun;
+  const auto place = std::min(static_cast<std::size_t>(std::max(restarts, 1)), kSeconds.size()) - 1;
+  require(delay == std::chrono::seconds(waits ? kSeconds.at(place) : 0), what + "another delay");
+}
+
+void Referee::check_decision(const RoundEnd& end, const Moment& moment, const std::string& what) const {
+  const RoundLimits& limits = options_.round;
+  const bool as_torchrun = options_.restart_rule == RestartRule::torchrun;
+  const bool elastic = limits.min_nodes < limits.max_nodes;
+  const bool failed = end.cause == RoundEndCause::node_failed;
+  const bool bearable = end.cause == RoundEndCause::node_lost && !as_torchrun && elastic &&
+                        moment.nodes >= limits.min_nodes;
+  const bool counts = failed || (end.cause == RoundEndCause::node_lost && !bearable);
+  require(end.restarts == restarts_of_round_ + (counts && end.again ? 1 : 0), what + "restarts miscounted");
+  check_delay(end.restarts, end.delay, what);
+  const bool not_found = failed && end.exit_code == 127 && !as_torchrun;
+  require(!end.again || !not_found, what + "a program that was not found is started again");
+  const bool enough = moment.nodes >= limits.min_nodes || (elastic && moment.nodes > 0);
+  const bool may_stop = !enough || restarts_of_round_ >= options_.max_restarts || not_found ||
+                        options_.restart_rule == RestartRule::progress;
+  require(end.again || !failed || may_stop, what + "no other round follows, though one could");
+  require(end.again || !bearable, what + "no other round follows, though enough nodes are left");
+}
+
 void Referee::agree(RoundNumber round, bool again, const std::string& who) {
   Told& told = told_[round];
   require(!told.again || *told.again == again, "the nodes of " + round_text(round) +
@@ -147,13 +181,18 @@ void Referee::agree(RoundNumber round, bool again, const std::string& who) {
   told.again = again;
 }
 
-void Referee::round_end(const NodeName& node, const RoundEnd& end) {
+void Referee::round_end(const NodeName& node, const RoundEnd& end, const Moment& moment) {
   const std::string what = "end of " + round_text(end.round) + " for " + node + ": ";
   require(end.round == last_result_round_, what + "that round is not the present one");
   require(end.node != node, what + "it has ended it itself");
   check_restarts(end.restarts, what);
-  const bool counts = end.cause == RoundEndCause::node_failed || end.cause == RoundEndCause::node_lost;
-  require(end.restarts == restarts_of_round_ + (counts && end.again ? 1 : 0), what + "restarts miscounted");
+  Told& told = told_[end.round];
+  if (!told.again) {
+    check_decision(end, moment, what);
+    told.not_before_ms = moment.now_ms + end.delay.count();
+  }
+  const bool first = !last_end_ || last_end_->round != end.round;
+  require(first || *last_end_ == end, what + "another node was told something else");
   restarts_ = end.restarts;
   disturbed_ = true;
   last_end_ = end;
@@ -185,11 +224,12 @@ void Referee::check_settled(int nodes, std::int64_t now_ms) {
                                  round_text(open_) + " has room for it");
 }
 
-void Referee::leaves(const NodeName& node, const LeaveRound& leave) {
+void Referee::leaves(const NodeName& node, const LeaveRound& leave, std::int64_t now_ms) {
   if (leave.round != last_result_round_) return;
   departed_.insert(node);
   disturbed_ = true;
   Told& told = told_[leave.round];
+  if (leave.outcome == RoundOutcome::failed) told.failed_at_ms = told.failed_at_ms.value_or(now_ms);
   if (!told.outcomes.emplace(node, leave.outcome).second) return;
   if (leave.outcome == RoundOutcome::stopped && !told.again && !verdict_) told.by_order.insert(node);
 }
@@ -203,7 +243,11 @@ void Referee::left(const NodeName& node, const Left& left) {
     if (left.round == last_result_round_) waiting_.insert(node);
   } else if (left.next == NextStep::join) {
     // A node alone in its round is told by this only.
-    if (!told.again) restarts_ = std::max(restarts_, restarts_of_round_ + 1);
+    if (!told.again) {
+      check_delay(left.restarts, left.delay, what);
+      told.not_before_ms = told.failed_at_ms.value_or(0) + left.delay.count();
+      restarts_ = std::max(restarts_, restarts_of_round_ + 1);
+    }
     if (left.round == last_result_round_ && joined_.count(node) == 0) expected_.insert(node);
     agree(left.round, true, node);
   } else if (!verdict_ && told.by_order.count(node) == 0) {

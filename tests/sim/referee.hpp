@@ -21,6 +21,12 @@ class Violation : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// When the coordinator decides something, and how many nodes it has then.
+struct Moment {
+  std::int64_t now_ms = 0;
+  int nodes = 0;
+};
+
 class Referee {
  public:
   /// `ordered`: every node wants the node rank that its name ends in.
@@ -29,9 +35,9 @@ class Referee {
   void store_opens(RoundNumber round, std::int64_t now_ms);
   void store_closes(RoundNumber round);
   /// The coordinator is about to take this message of the node.
-  void hears(const NodeName& node, const Message& message);
+  void hears(const NodeName& node, const Message& message, std::int64_t now_ms);
   /// The coordinator sends the node this; `workers` is what the node asked for.
-  void tells(const NodeName& node, int workers, const Message& message);
+  void tells(const NodeName& node, int workers, const Message& message, const Moment& moment);
   /// The coordinator has no session of it any more.
   void gone(const NodeName& node);
   void job_ends(const JobClosed& verdict);
@@ -56,12 +62,17 @@ class Referee {
     /// Who left it on an order, or with success, without being told to stop before.
     std::map<NodeName, RoundOutcome> outcomes;
     std::set<NodeName> by_order;
+    /// When the first node said that it had failed.
+    std::optional<std::int64_t> failed_at_ms;
+    /// The next round may not begin before.
+    std::int64_t not_before_ms = 0;
   };
 
   void result(const NodeName& node, int workers, const RoundResult& result);
   void begin_round(const RoundResult& result, const std::string& what);
-  void round_end(const NodeName& node, const RoundEnd& end);
-  void leaves(const NodeName& node, const LeaveRound& leave);
+  void round_end(const NodeName& node, const RoundEnd& end, const Moment& moment);
+  void check_decision(const RoundEnd& end, const Moment& moment, const std::string& what) const;
+  void leaves(const NodeName& node, const LeaveRound& leave, std::int64_t now_ms);
   void left(const NodeName& node, const Left& left);
   void refused(const NodeName& node, const ErrorReply& error);
   void verdict(const JobClosed& verdict);
@@ -74,6 +85,7 @@ class Referee {
   void check_order(const std::string& what);
   void agree(RoundNumber round, bool again, const std::string& who);
   void check_restarts(int restarts, const std::string& what);
+  void check_delay(int restarts, Milliseconds delay, const std::string& what) const;
 
   const CoordinatorOptions options_;
   const bool ordered_;

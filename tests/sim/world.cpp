@@ -9,9 +9,9 @@ namespace muster::rendezvous::sim {
 namespace {
 
 constexpr std::int64_t kCalmAtMs = 30000;
-/// After the last fault: a blocked link, a verdict, a stop, a reconnect, a join timeout and a last call, with
-/// room.
-constexpr std::int64_t kEndAtMs = kCalmAtMs + 90000;
+/// After the last fault: a blocked link, a verdict, a stop, a reconnect, the longest delay of a restart, a
+/// join timeout and a last call, with room.
+constexpr std::int64_t kEndAtMs = kCalmAtMs + 120000;
 /// In which everybody who is connected hears the verdict.
 constexpr std::int64_t kFarewellMs = 20000;
 constexpr Milliseconds kLastCall{2000};
@@ -50,6 +50,10 @@ CoordinatorOptions World::draw_options(int nodes) {
   options.round.last_call_timeout = kLastCall;
   options.round.join_timeout = kJoinTimeout;
   options.max_restarts = static_cast<int>(timeline_.chance(50) ? timeline_.random(0, 3) : 100);
+  // Without delays more rounds fit into a job.
+  options.restart_rule = timeline_.chance(50)   ? RestartRule::torchrun
+                         : timeline_.chance(50) ? RestartRule::backoff
+                                                : RestartRule::progress;
   if (timeline_.chance(50))
     for (int i = 0; i < nodes; ++i) options.expected_nodes.push_back("n" + std::to_string(i));
   return options;
@@ -110,7 +114,7 @@ void World::receive(const std::shared_ptr<Wire>& wire, const Packet& packet) {
   if (found == sessions_.end()) return;
   found->second.end.take(packet);
   found->second.heard_at_ms = timeline_.now_ms();
-  referee_->hears(wire->node.name(), packet.message);
+  referee_->hears(wire->node.name(), packet.message, timeline_.now_ms());
   perform(coordinator_->on_message(wire->session, packet.message, timeline_.now()));
 }
 
@@ -178,10 +182,13 @@ void World::close_by_shell(const std::shared_ptr<Wire>& wire) {
 void World::perform(Effects effects) {
   for (const Effect& effect : effects) std::visit([this](const auto& one) { perform_one(one); }, effect);
   check_sessions();
-  const auto nodes = std::count_if(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+  referee_->check_settled(admitted_nodes(), timeline_.now_ms());
+}
+
+int World::admitted_nodes() const {
+  return static_cast<int>(std::count_if(sessions_.begin(), sessions_.end(), [](const auto& entry) {
     return entry.second.admitted && entry.second.wire->node.role() == Role::node;
-  });
-  referee_->check_settled(static_cast<int>(nodes), timeline_.now_ms());
+  }));
 }
 
 /// Whoever is silent for too long is given up, whatever else happens.
@@ -200,7 +207,8 @@ void World::perform_one(const effect::Send& send) {
   Session& session = found->second;
   const std::shared_ptr<Wire> wire = session.wire;
   if (trace_) say("-> " + wire->node.name() + " " + to_json(send.message));
-  referee_->tells(wire->node.name(), wire->node.workers(), send.message);
+  const Moment moment{timeline_.now_ms(), admitted_nodes()};
+  referee_->tells(wire->node.name(), wire->node.workers(), send.message, moment);
   Packet packet = session.end.number(send.message);
   if (auto* hello = std::get_if<HelloOk>(&packet.message)) {
     hello->received = session.end.received;

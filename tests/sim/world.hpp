@@ -71,6 +71,8 @@ class World {
   void perform_one(const effect::Note& note);
   void perform_one(const effect::EndJob& end);
   void inject_fault();
+  /// As many as the coordinator knows.
+  int admitted_nodes() const;
   bool deserted() const;
   void check_sessions() const;
   void check_farewell() const;

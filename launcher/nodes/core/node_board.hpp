@@ -41,7 +41,7 @@ class NodeBoard {
   static constexpr rendezvous::Milliseconds kCollectFailuresFor{1500};
 
   /// `names` of the nodes; `needed`: the job may do without the others; `may_restart`: also when one is lost
-  /// while workers run, which takes a restart.
+  /// while workers run.
   NodeBoard(std::vector<std::string> names, std::size_t needed, bool may_restart = true);
 
   void starting(std::size_t node, TimePoint now);

@@ -47,6 +47,7 @@ def report(**changes):
               "call": {"text": EVIL, "state": EVIL, "group": EVIL, "name": EVIL, "sequence": 1, "completed": 0, "for_ms": 1, "step": 0,
                        "process": EVIL, "recent": [EVIL]}}
     send("report", 0, {"host": EVIL, "node": "h1", "node_rank": 0, "round": 0, "restarts": 0, "max_restarts": 1, "outcome": "failed",
+                       "decisions": [{"round": 0, "cause": EVIL, "decision": EVIL, "again": False, "restarts": 0, "delay_ms": 0}],
                        "error": EVIL, "workers": [worker], "calls": [EVIL], "leftovers": [EVIL], "notes": [EVIL],
                        "ended_by": {"node": "", "host": EVIL, "rank": -1, "exit_code": 0, "text": EVIL}, **changes})
 

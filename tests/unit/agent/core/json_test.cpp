@@ -31,6 +31,12 @@ TEST_CASE("A spec survives the way through JSON") {
   CHECK(read.output.tee.of(1) == kStreamErr);
   CHECK(read.output.console_ranks == spec.output.console_ranks);
   CHECK(read.shutdown_timeout == spec.shutdown_timeout);
+  CHECK(read.restart_policy == muster::rendezvous::RestartRule::backoff);
+  spec.restart_policy = muster::rendezvous::RestartRule::progress;
+  CHECK(agent_spec_from_json(to_json(spec)).restart_policy == spec.restart_policy);
+  std::string unknown = to_json(spec);
+  unknown.replace(unknown.find("\"progress\""), 10, "\"whenever\"");
+  CHECK_THROWS_AS(agent_spec_from_json(unknown), std::invalid_argument);
   CHECK_FALSE(read.report_after);
   spec.report_after = std::chrono::milliseconds(1500);
   CHECK(agent_spec_from_json(to_json(spec)).report_after == spec.report_after);
@@ -52,6 +58,8 @@ TEST_CASE("A report survives the way through JSON") {
   worker.cpu_limit_s = 7200;
   report.workers.push_back(worker);
   report.calls = {"rank 1 never entered barrier #3"};
+  report.decisions.push_back({1, "rank 3 on n1 failed (exit code 1)",
+                              "restarting all workers in 1 s (restart 2 of 5)", true, 2, 1000});
   report.leftovers = {"12 sleep"};
   const NodeReport read = node_report_from_json(to_json(report));
   CHECK(read.outcome == NodeOutcome::failed);
@@ -65,6 +73,12 @@ TEST_CASE("A report survives the way through JSON") {
   CHECK(read.workers[0].call.sequence == 3);
   CHECK(read.workers[0].call.recent == worker.call.recent);
   CHECK(read.calls == report.calls);
+  REQUIRE(read.decisions.size() == 1);
+  CHECK(read.decisions[0].cause == report.decisions[0].cause);
+  CHECK(read.decisions[0].decision == report.decisions[0].decision);
+  CHECK(read.decisions[0].again);
+  CHECK(read.decisions[0].restarts == 2);
+  CHECK(read.decisions[0].delay_ms == 1000);
 }
 
 TEST_CASE("Error files are read in both forms, and whatever else is kept as text") {
@@ -79,6 +93,22 @@ TEST_CASE("Error files are read in both forms, and whatever else is kept as text
   CHECK(parse_error_file("{half").message == "{half");
   CHECK(parse_error_file(R"({"message":5})").message == R"({"message":5})");
   CHECK(parse_error_file(R"({"message":{"message":3,"extraInfo":[]}})").message.empty());
+}
+
+TEST_CASE("The line by which a failure is known again") {
+  WorkerError none;
+  WorkerError recorded;
+  recorded.message = "\nValueError: no\tluck\nand more\n";
+  const std::vector<std::string> traceback = {
+      "epoch 3", "Traceback (most recent call last):", "  File \"train.py\", line 7",
+      "    raise ValueError(\"no luck\")", "ValueError: no luck", "another error"};
+  CHECK(error_line(recorded, traceback) == "ValueError: no luck");
+  CHECK(error_line(none, traceback) == "ValueError: no luck");
+  CHECK(error_line(none, {"loss 0.3", "prog: main.c:3: main: Assertion `x' failed."}) ==
+        "prog: main.c:3: main: Assertion `x' failed.");
+  CHECK(error_line(none, {"[E] FATAL\x1b[0m out of memory"}) == "[E] FATAL [0m out of memory");
+  CHECK(error_line(none, {"loss 0.3", "loss 0.2"}).empty());
+  CHECK(error_line(none, {}).empty());
 }
 
 TEST_CASE("Messages between launcher and agent") {

@@ -68,6 +68,8 @@ const std::vector<Row>& rows() {
       {"local-addr", "127.0.0.1", [](const O& o) { return o.local_addr.value == "127.0.0.1"; }},
       {"store-admission", "off", [](const O& o) { return !o.store_admission.value; }},
       {"max-restarts", "5", [](const O& o) { return o.max_restarts.value == 5; }},
+      {"restart-policy", "progress",
+       [](const O& o) { return o.restart_policy.value == muster::rendezvous::RestartRule::progress; }},
       {"shutdown-timeout", "1.5", [](const O& o) { return o.shutdown_timeout.value.count() == 1500; }},
       {"timeout", "60", [](const O& o) { return o.timeout.value.count() == 60000; }},
       {"signals-to-handle", "SIGUSR1", [](const O& o) { return o.signals_to_handle.value.size() == 1; }},
@@ -173,6 +175,7 @@ TEST_CASE("PET variables are defaults and the command line wins") {
 TEST_CASE("Errors of PET variables name the variable and its value") {
   const std::string text = error_of({"x"}, {{"PET_MAX_RESTARTS", "many"}});
   CHECK(text == "PET_MAX_RESTARTS=many is not a number; give a whole number from 0 to 1073741824");
+  CHECK(error_of({"x"}, {{"PET_RESTART_POLICY", "never"}}).find("PET_RESTART_POLICY=never") == 0);
   CHECK(error_of({"x"}, {{"PET_STANDALONE", "true"}}) ==
         "PET_STANDALONE=true is not a switch; set it to 1 or 0, or unset it");
 }

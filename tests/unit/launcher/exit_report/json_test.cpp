@@ -29,6 +29,26 @@ TEST_CASE("The report as JSON holds the verdict, the root cause and every node")
   CHECK(value.at("nodes")[0].at("workers").size() == 2);
 }
 
+TEST_CASE("The report as JSON says what the restart policy decided, once for the job") {
+  muster::agent::NodeReport report =
+      node(NodeOutcome::failed, {worker(0, WorkerOutcome::failed_by_itself, exited(3), 1)});
+  report.decisions.push_back({4, "rank 0 on node7 failed (exit code 3)",
+                              "restarting all workers in 8 s (restart 5 of 9)", true, 5, 8000});
+  muster::launcher::JobSpec spec = job();
+  spec.agent.restart_policy = muster::rendezvous::RestartRule::progress;
+  const Json value = Json::parse(to_json(make_exit_report(spec, {report}, {})));
+  CHECK(value.at("restart_policy") == "progress");
+  REQUIRE(value.at("decisions").size() == 1);
+  const Json& decision = value.at("decisions")[0];
+  CHECK(decision.at("round") == 4);
+  CHECK(decision.at("cause") == "rank 0 on node7 failed (exit code 3)");
+  CHECK(decision.at("decision") == "restarting all workers in 8 s (restart 5 of 9)");
+  CHECK(decision.at("again") == true);
+  CHECK(decision.at("restarts") == 5);
+  CHECK(decision.at("delay_ms") == 8000);
+  CHECK_FALSE(value.at("nodes")[0].contains("decisions"));
+}
+
 TEST_CASE("Each outcome has its word, and no root cause is null") {
   using Cause = JobEnd::Cause;
   const auto value = [](const std::vector<muster::agent::NodeReport>& reports, const JobEnd& end) {

@@ -120,11 +120,36 @@ TEST_CASE("A host that the job could do without changes no exit code, and is nam
 
   HostFailure lost{"n1", "the agent process was lost", "", true, true};
   CHECK(report_of({good}, with_hosts({lost})).exit_code == 0);
-  const ExitReport no_restart = report_of({stopped_on("n0", 0, "n1")}, with_hosts({lost}));
-  CHECK(no_restart.exit_code == 125);
-  CHECK(no_restart.cause == "n1 was lost: the agent process was lost; no restart is left (--max-restarts 0)");
+  const ExitReport ended = report_of({stopped_on("n0", 0, "n1")}, with_hosts({lost}));
+  CHECK(ended.exit_code == 125);
+  CHECK(ended.cause == "n1 was lost: the agent process was lost");
+  // Under torchrun such a loss costs a restart.
+  JobSpec spec = four_nodes();
+  spec.agent.restart_policy = muster::rendezvous::RestartRule::torchrun;
+  const auto cause = [&spec, &lost] {
+    return make_exit_report(spec, {stopped_on("n0", 0, "n1")}, with_hosts({lost})).cause;
+  };
+  CHECK(cause() == "n1 was lost: the agent process was lost; no restart is left (--max-restarts 0)");
   lost.cause = "node n1 is lost: silent for 5000 ms; no restart is left (--max-restarts 0)";
-  CHECK(report_of({stopped_on("n0", 0, "n1")}, with_hosts({lost})).cause == lost.cause);
+  CHECK(cause() == lost.cause);
+}
+
+TEST_CASE("What was decided at the end of each round is told once, whoever heard it") {
+  const auto decided = [](int round, const std::string& decision, bool again) {
+    return muster::agent::RestartDecision{round, "rank 3 on n3 failed (exit code 7)", decision, again, 1, 0};
+  };
+  NodeReport first = stopped_on("n0", 0, "n3");
+  first.max_restarts = 5;
+  first.restarts = 1;
+  first.decisions = {decided(0, "restarting all workers (restart 1 of 5)", true)};
+  NodeReport second = failed_on("n3", 3, 7);
+  second.decisions = {decided(0, "restarting all workers (restart 1 of 5)", true),
+                      decided(1, "no restart: exit code 127 says that", false)};
+  const ExitReport report = report_of({first, second});
+  REQUIRE(report.decisions.size() == 2);
+  CHECK(report.decisions[0].again);
+  CHECK(report.decisions[1].round == 1);
+  CHECK(contains(to_text(report), "  restarts   1 of 5 used; no restart: exit code 127 says that\n"));
 }
 
 TEST_CASE("A node that somebody told to stop says which of our processes that was") {

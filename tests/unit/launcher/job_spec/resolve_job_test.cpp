@@ -176,6 +176,9 @@ TEST_CASE("Times come from flags, then variables, then defaults") {
   CHECK(spec.agent.join_timeout.count() == 5000);
   CHECK(spec.agent.last_call_timeout.count() == 0);
   CHECK(spec.agent.max_restarts == 2);
+  CHECK(spec.agent.restart_policy == muster::rendezvous::RestartRule::backoff);
+  CHECK(resolve({"--restart-policy=torchrun", "true"}).spec.agent.restart_policy ==
+        muster::rendezvous::RestartRule::torchrun);
   CHECK_FALSE(spec.agent.report_after);
   system.variables["MUSTER_REPORT_AFTER"] = "2.5";
   CHECK(resolve({"true"}, system).spec.agent.report_after == std::chrono::milliseconds(2500));

@@ -124,6 +124,7 @@ TEST_CASE("times and names follow torchrun") {
             .spec.peer.settings == std::map<std::string, std::string>{{"--max-restarts", "3"},
                                                                       {"--nnodes", "2:4"},
                                                                       {"--rdzv-backend", "c10d"},
+                                                                      {"--restart-policy", "backoff"},
                                                                       {"--store-proxy", "off"}});
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restarts, members that come and go, and the job's one verdict.
+// Members that come and go, and the job's one verdict.
 #include "tests/unit/rendezvous/core/desk.hpp"
 
 using namespace muster::rendezvous;
@@ -24,44 +24,6 @@ Join wanting(int node_rank) {
 }
 
 }  // namespace
-
-TEST_CASE("One counter of restarts for all nodes, told with every round") {
-  Desk desk(with_restarts(2, 2, 1));
-  desk.begin(2);
-  CHECK(desk.sent<RoundResult>(1)->restarts == 0);
-  desk.send(2, failure(0));
-  CHECK(desk.sent<RoundEnd>(1)->again);
-  CHECK(desk.sent<RoundEnd>(1)->restarts == 1);
-  CHECK(desk.sent<RoundEnd>(1)->exit_code == 7);
-  CHECK(desk.sent<RoundEnd>(1)->host == "h2");
-  CHECK(desk.sent<RoundEnd>(1)->rank == 3);
-  desk.send(1, failure(0));
-  CHECK_FALSE(desk.sent<RoundEnd>(2).has_value());
-  desk.send(2, LeaveRound{0, RoundOutcome::failed});
-  CHECK(desk.sent<Left>(2)->next == NextStep::join);
-  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
-  CHECK(desk.sent<Left>(1)->next == NextStep::join);
-  desk.begin(2, 1);
-  CHECK(desk.sent<RoundResult>(2)->restarts == 1);
-
-  desk.send(1, FailRound{1, "rank 0 exited with 9", 9});
-  CHECK_FALSE(desk.sent<RoundEnd>(2)->again);
-  desk.send(1, LeaveRound{1, RoundOutcome::failed});
-  CHECK(desk.sent<Left>(1)->next == NextStep::end);
-  CHECK(desk.count<effect::EndJob>() == 0);
-  desk.send(2, LeaveRound{1, RoundOutcome::stopped});
-  CHECK(desk.sent<Left>(2)->next == NextStep::end);
-  REQUIRE(desk.count<effect::EndJob>() == 1);
-  for (const SessionId session : {1U, 2U}) {
-    const auto closed = desk.sent<JobClosed>(session);
-    REQUIRE(closed.has_value());
-    CHECK_FALSE(closed->succeeded);
-    CHECK(closed->exit_code == 9);
-    CHECK(closed->node == "a");
-    CHECK(closed->host == "host");
-    CHECK(closed->reason == "rank 0 exited with 9");
-  }
-}
 
 TEST_CASE("Who has succeeded waits, and is called again when another fails") {
   Desk desk(with_restarts(2, 2, 1));
@@ -98,56 +60,6 @@ TEST_CASE("Who has succeeded waits, and is called again when another fails") {
     desk.send(1, LeaveRound{1, RoundOutcome::succeeded});
     CHECK(desk.sent<JobClosed>(1)->succeeded);
   }
-}
-
-TEST_CASE("A round that ends for a newcomer costs no restart, and a success in it is called again") {
-  Desk desk(with_restarts(2, 3, 0));
-  desk.begin(2);
-  desk.pass(30s);
-  desk.open(0);
-  desk.hello(3, "c");
-  desk.join(3);
-  REQUIRE(desk.sent<RoundEnd>(1)->cause == RoundEndCause::nodes_waiting);
-  CHECK(desk.sent<RoundEnd>(1)->again);
-  CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
-  desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
-  CHECK(desk.sent<Left>(1)->next == NextStep::wait);
-  desk.send(2, LeaveRound{0, RoundOutcome::stopped});
-  CHECK(desk.sent<RoundEnd>(1)->again);
-  CHECK(desk.sent<Left>(2)->next == NextStep::join);
-  desk.begin(3, 1);
-  CHECK(desk.sent<RoundResult>(3)->nodes == 3);
-  CHECK(desk.sent<RoundResult>(3)->restarts == 0);
-}
-
-TEST_CASE("A lost node ends a job of fixed size, and says what is missing") {
-  Desk desk(with_restarts(2, 2, 5));
-  desk.begin(2);
-  desk.cut(2);
-  REQUIRE(desk.sent<RoundEnd>(1).has_value());
-  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
-  CHECK(desk.sent<RoundEnd>(1)->text ==
-        "node b (host host) is lost: connection closed; the job needs 2 nodes and 1 are left");
-  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
-  CHECK(desk.sent<JobClosed>(1)->exit_code == 125);
-  CHECK(desk.sent<JobClosed>(1)->node == "b");
-}
-
-TEST_CASE("An elastic job goes on after a loss so long as it may restart") {
-  Desk desk(with_restarts(2, 3, 1));
-  desk.begin(3);
-  desk.cut(3);
-  CHECK(desk.sent<RoundEnd>(1)->again);
-  for (const SessionId session : {1U, 2U}) desk.send(session, LeaveRound{0, RoundOutcome::stopped});
-  desk.join(1);
-  desk.join(2);
-  desk.pass(30s);
-  desk.open(1);
-  CHECK(desk.sent<RoundResult>(1)->nodes == 2);
-  CHECK(desk.sent<RoundResult>(1)->restarts == 1);
-  desk.cut(2);
-  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
-  CHECK(contains(desk.sent<RoundEnd>(1)->text, "no restart is left (--max-restarts 1)"));
 }
 
 TEST_CASE("An elastic job with too few nodes waits for a newcomer, until the join timeout") {

@@ -139,3 +139,41 @@ TEST_CASE("A full house waits for a node that is expected back, until the last c
     CHECK(round.advance(at(1s), Previous::gone) == Phase::complete);
   }
 }
+
+TEST_CASE("A round that is held completes when the delay has passed, not before") {
+  Round round(1, nodes(2, 2));
+  round.hold(at(10s), 4s);
+  round.join("a", with_workers(1));
+  CHECK(round.advance(at(11s), Previous::draining) == Phase::waiting);
+  round.join("b", with_workers(1));
+  SECTION("the round before is gone soon") {
+    CHECK(round.advance(at(12s), Previous::gone) == Phase::last_call);
+    CHECK(round.deadline() == at(14s));
+    CHECK(round.status(Previous::gone).text ==
+          "2 of 2 nodes joined; the next round begins 4 s after the end of the one before");
+    CHECK(round.advance(at(14s) - 1ms, Previous::gone) == Phase::last_call);
+    CHECK(round.advance(at(14s), Previous::gone) == Phase::complete);
+  }
+  SECTION("the round before is gone after the delay") {
+    CHECK(round.advance(at(20s), Previous::draining) == Phase::last_call);
+    CHECK(round.advance(at(21s), Previous::gone) == Phase::complete);
+  }
+  SECTION("the next one begins anew, without a delay") {
+    CHECK(round.advance(at(14s), Previous::gone) == Phase::complete);
+    round.take_seats();
+    round.restart(2);
+    round.join("a", with_workers(1));
+    round.join("b", with_workers(1));
+    CHECK(round.advance(at(12s), Previous::gone) == Phase::complete);
+  }
+}
+
+TEST_CASE("The join timeout of a round that is held begins after the delay") {
+  Round round(1, nodes(2, 2));
+  round.hold(at(0s), 30s);
+  round.join("a", with_workers(1));
+  CHECK(round.advance(at(1s), Previous::gone) == Phase::waiting);
+  CHECK(round.deadline() == at(630s));
+  CHECK(round.advance(at(630s) - 1ms, Previous::gone) == Phase::waiting);
+  CHECK(round.advance(at(630s), Previous::gone) == Phase::timed_out);
+}

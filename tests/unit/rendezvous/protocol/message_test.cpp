@@ -40,10 +40,11 @@ std::vector<Message> one_of_each() {
           join,
           status,
           result,
-          FailRound{2, "rank 3: killed by SIGSEGV", 139, "h1", 3},
+          FailRound{2, "rank 3: killed by SIGSEGV", 139, "h1", 3, 11, "Fatal Python error", true},
           LeaveRound{2, RoundOutcome::failed, 3, "exited with 3"},
-          Left{2, NextStep::wait},
-          RoundEnd{2, RoundEndCause::node_lost, "n1", "node n1 is lost", 125, "h1", 3, true, 1},
+          Left{2, NextStep::join, 1, Milliseconds(2000), "restarting all workers in 2 s (restart 1 of 5)"},
+          RoundEnd{2, RoundEndCause::node_lost, "n1", "node n1 is lost", 125, "h1", 3, true, 1,
+                   Milliseconds(4000), "restarting all workers in 4 s (restart 1 of 5)"},
           Heartbeat{12, 9},
           JobClosed{"interrupted", false, 130, "n1", "h1", 3},
           ErrorReply{Errc::environment, "join", "port 29500 is in use"},
@@ -150,6 +151,8 @@ TEST_CASE("A bad message is refused with the name of its field") {
   CHECK(contains(complaint(R"({"type":"heartbeat","sequence":-1})"), "'sequence'"));
   CHECK(
       contains(complaint(R"({"type":"fail_round","round":1,"text":"","exit_code":256})"), "outside 0..255"));
+  CHECK(contains(complaint(R"({"type":"fail_round","round":1,"text":"","signal":128})"), "outside 0..127"));
+  CHECK(contains(complaint(R"({"type":"left","round":1,"delay_ms":-1})"), "'delay_ms' is outside 0.."));
   CHECK(contains(complaint(R"({"type":"vouched","id":1})"), "'allowed' is missing"));
   CHECK(
       contains(complaint(R"({"type":"vouched","id":1,"allowed":1})"), "'allowed' is neither true nor false"));
@@ -190,6 +193,12 @@ TEST_CASE("Names are bounded, long texts are cut at a character") {
   std::string umlauts = "x";
   while (umlauts.size() < kMaxTextBytes + 2) umlauts += "\xc3\xa4";
   CHECK(sent(umlauts).size() == kMaxTextBytes - 1);
+  FailRound failure;
+  failure.error_line = std::string(kMaxErrorLineBytes + 9, 'e');
+  CHECK(std::get<FailRound>(message_from_json(to_json(failure))).error_line.size() == kMaxErrorLineBytes);
+  CHECK(contains(complaint(R"({"type":"fail_round","round":1,"text":"","error_line":")" +
+                           std::string(3 * kMaxErrorLineBytes + 1, 'e') + "\"}"),
+                 "'error_line' is longer than 1536 bytes"));
 }
 
 TEST_CASE("Text that is not UTF-8 still makes JSON") {

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows the end of a round: another one, when, and what everybody is told.
+#include "tests/unit/rendezvous/core/desk.hpp"
+
+using namespace muster::rendezvous;
+using namespace std::chrono_literals;
+
+namespace {
+
+CoordinatorOptions with_restarts(int min_nodes, int max_nodes, int max_restarts) {
+  CoordinatorOptions options = Desk::options(min_nodes, max_nodes);
+  options.max_restarts = max_restarts;
+  return options;
+}
+
+FailRound failure(RoundNumber round) {
+  return FailRound{round, "rank 3 exited with 7", 7, "h2", 3};
+}
+
+}  // namespace
+
+TEST_CASE("One counter of restarts for all nodes, told with every round") {
+  Desk desk(with_restarts(2, 2, 1));
+  desk.begin(2);
+  CHECK(desk.sent<RoundResult>(1)->restarts == 0);
+  desk.send(2, failure(0));
+  CHECK(desk.sent<RoundEnd>(1)->again);
+  CHECK(desk.sent<RoundEnd>(1)->restarts == 1);
+  CHECK(desk.sent<RoundEnd>(1)->exit_code == 7);
+  CHECK(desk.sent<RoundEnd>(1)->host == "h2");
+  CHECK(desk.sent<RoundEnd>(1)->rank == 3);
+  desk.send(1, failure(0));
+  CHECK_FALSE(desk.sent<RoundEnd>(2).has_value());
+  desk.send(2, LeaveRound{0, RoundOutcome::failed});
+  CHECK(desk.sent<Left>(2)->next == NextStep::join);
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  CHECK(desk.sent<Left>(1)->next == NextStep::join);
+  desk.begin(2, 1);
+  CHECK(desk.sent<RoundResult>(2)->restarts == 1);
+
+  desk.send(1, FailRound{1, "rank 0 exited with 9", 9});
+  CHECK_FALSE(desk.sent<RoundEnd>(2)->again);
+  desk.send(1, LeaveRound{1, RoundOutcome::failed});
+  CHECK(desk.sent<Left>(1)->next == NextStep::end);
+  CHECK(desk.count<effect::EndJob>() == 0);
+  desk.send(2, LeaveRound{1, RoundOutcome::stopped});
+  CHECK(desk.sent<Left>(2)->next == NextStep::end);
+  REQUIRE(desk.count<effect::EndJob>() == 1);
+  for (const SessionId session : {1U, 2U}) {
+    const auto closed = desk.sent<JobClosed>(session);
+    REQUIRE(closed.has_value());
+    CHECK_FALSE(closed->succeeded);
+    CHECK(closed->exit_code == 9);
+    CHECK(closed->node == "a");
+    CHECK(closed->host == "host");
+    CHECK(closed->reason == "rank 0 exited with 9");
+  }
+}
+
+TEST_CASE("The second restart waits a second, which all are told, and takes nobody in before") {
+  Desk desk(with_restarts(2, 2, 5));
+  desk.begin(2);
+  desk.send(2, failure(0));
+  CHECK(desk.sent<RoundEnd>(1)->delay == 0s);
+  CHECK(desk.sent<RoundEnd>(1)->decision == "restarting all workers (restart 1 of 5)");
+  for (const SessionId session : {1U, 2U}) desk.send(session, LeaveRound{0, RoundOutcome::stopped});
+  desk.begin(2, 1);
+  desk.now += 5s;
+  desk.send(2, failure(1));
+  CHECK(desk.sent<RoundEnd>(1)->delay == 1s);
+  CHECK(desk.sent<RoundEnd>(1)->decision == "restarting all workers in 1 s (restart 2 of 5)");
+  desk.send(2, LeaveRound{1, RoundOutcome::failed});
+  CHECK(*desk.sent<Left>(2) ==
+        Left{1, NextStep::join, 2, 1s, "restarting all workers in 1 s (restart 2 of 5)"});
+  desk.send(2, LeaveRound{1, RoundOutcome::failed});
+  CHECK(desk.sent<Left>(2)->delay == 1s);
+  desk.send(1, LeaveRound{1, RoundOutcome::stopped});
+  desk.join(1);
+  desk.join(2);
+  CHECK(desk.count<effect::OpenStore>() == 0);
+  SECTION("the delay passes") {
+    desk.pass(1s - 1ms);
+    CHECK(desk.count<effect::OpenStore>() == 0);
+    desk.pass(1ms);
+    CHECK(desk.count<effect::OpenStore>() == 1);
+  }
+  SECTION("a node is lost meanwhile: the job ends at once") {
+    desk.cut(2);
+    CHECK(desk.sent<JobClosed>(1)->exit_code == 125);
+    desk.pass(1s);
+    CHECK(desk.count<effect::OpenStore>() == 0);
+  }
+}
+
+TEST_CASE("A failure that is not started again ends the job with its own cause, and all hear why") {
+  Desk desk(with_restarts(2, 2, 5));
+  desk.begin(2);
+  desk.send(2, FailRound{0, "rank 3 on h2 failed (exit code 127)", 127, "h2", 3});
+  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
+  CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
+  CHECK(desk.sent<RoundEnd>(1)->text == "rank 3 on h2 failed (exit code 127)");
+  CHECK(contains(desk.sent<RoundEnd>(1)->decision, "no restart: exit code 127"));
+  desk.send(2, LeaveRound{0, RoundOutcome::failed, 127});
+  CHECK(desk.sent<Left>(2)->next == NextStep::end);
+  CHECK(contains(desk.sent<Left>(2)->decision, "no restart: exit code 127"));
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  CHECK(desk.sent<JobClosed>(1)->exit_code == 127);
+}
+
+TEST_CASE("Three failures for the same reason end a job that asks for progress") {
+  for (const bool stepped : {false, true}) {
+    CoordinatorOptions options = with_restarts(1, 1, 9);
+    options.restart_rule = RestartRule::progress;
+    Desk desk(options);
+    FailRound failed = failure(0);
+    failed.error_line = "ValueError: no luck";
+    failed.stepped = stepped;
+    for (RoundNumber round = 0; round < 3; ++round) {
+      desk.begin(1, round);
+      desk.pass(2s);
+      failed.round = round;
+      desk.send(1, failed);
+      desk.send(1, LeaveRound{round, RoundOutcome::failed});
+      CHECK(desk.sent<Left>(1)->next == (round < 2 || stepped ? NextStep::join : NextStep::end));
+      desk.pass(30s);
+    }
+  }
+}
+
+TEST_CASE("A loss that an elastic job can bear costs no restart") {
+  Desk desk(with_restarts(2, 3, 0));
+  desk.begin(3);
+  desk.cut(3);
+  CHECK(desk.sent<RoundEnd>(1)->again);
+  CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
+  CHECK(desk.sent<RoundEnd>(1)->decision ==
+        "all workers start again, and no restart is used up: the job needs 2 nodes and 2 are left");
+  for (const SessionId session : {1U, 2U}) desk.send(session, LeaveRound{0, RoundOutcome::stopped});
+  desk.join(1);
+  desk.join(2);
+  desk.pass(30s);
+  desk.open(1);
+  CHECK(desk.sent<RoundResult>(1)->restarts == 0);
+  desk.cut(2);
+  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
+  CHECK(contains(desk.sent<RoundEnd>(1)->text, "no restart is left (--max-restarts 0)"));
+}
+
+TEST_CASE("As under torchrun an elastic job goes on after a loss so long as it may restart") {
+  CoordinatorOptions options = with_restarts(2, 3, 1);
+  options.restart_rule = RestartRule::torchrun;
+  Desk desk(options);
+  desk.begin(3);
+  desk.cut(3);
+  CHECK(desk.sent<RoundEnd>(1)->again);
+  for (const SessionId session : {1U, 2U}) desk.send(session, LeaveRound{0, RoundOutcome::stopped});
+  desk.join(1);
+  desk.join(2);
+  desk.pass(30s);
+  desk.open(1);
+  CHECK(desk.sent<RoundResult>(1)->nodes == 2);
+  CHECK(desk.sent<RoundResult>(1)->restarts == 1);
+  desk.cut(2);
+  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
+  CHECK(contains(desk.sent<RoundEnd>(1)->text, "no restart is left (--max-restarts 1)"));
+}
+
+TEST_CASE("A round that ends for a newcomer costs no restart, and a success in it is called again") {
+  Desk desk(with_restarts(2, 3, 0));
+  desk.begin(2);
+  desk.pass(30s);
+  desk.open(0);
+  desk.hello(3, "c");
+  desk.join(3);
+  REQUIRE(desk.sent<RoundEnd>(1)->cause == RoundEndCause::nodes_waiting);
+  CHECK(desk.sent<RoundEnd>(1)->again);
+  CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
+  desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
+  CHECK(desk.sent<Left>(1)->next == NextStep::wait);
+  desk.send(2, LeaveRound{0, RoundOutcome::stopped});
+  CHECK(desk.sent<RoundEnd>(1)->again);
+  CHECK(desk.sent<Left>(2)->next == NextStep::join);
+  desk.begin(3, 1);
+  CHECK(desk.sent<RoundResult>(3)->nodes == 3);
+  CHECK(desk.sent<RoundResult>(3)->restarts == 0);
+}
+
+TEST_CASE("A lost node ends a job of fixed size, and says what is missing") {
+  Desk desk(with_restarts(2, 2, 5));
+  desk.begin(2);
+  desk.cut(2);
+  REQUIRE(desk.sent<RoundEnd>(1).has_value());
+  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
+  CHECK(desk.sent<RoundEnd>(1)->text ==
+        "node b (host host) is lost: connection closed; the job needs 2 nodes and 1 are left");
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  CHECK(desk.sent<JobClosed>(1)->exit_code == 125);
+  CHECK(desk.sent<JobClosed>(1)->node == "b");
+}
