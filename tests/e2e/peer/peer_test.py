@@ -146,12 +146,13 @@ class Elastic(PeerTest):
 
     def test_a_node_dies(self):
         do = f"wait:{self.go}"
-        launchers = [self.c10d(host, "2:3", *self.FLAGS, "--max-restarts", "1", do=do) for host in ("n00", "n01", "n02")]
+        launchers = [self.c10d(host, "2:3", *self.FLAGS, do=do) for host in ("n00", "n01", "n02")]
         self.check_world(launchers, 3)
         self.hosts.kill_host("n02", silent=False)
         self.addCleanup(self.hosts.restart_host, "n02")
         workers = self.check_world(launchers[:2], 2)
-        self.assertEqual({worker["TORCHELASTIC_RESTART_COUNT"] for worker in workers}, {"1"})
+        # Two are enough, so that the loss costs no restart.
+        self.assertEqual({worker["TORCHELASTIC_RESTART_COUNT"] for worker in workers}, {"0"})
         self.let_go()
         for launcher in launchers[:2]:
             self.assertEqual(launcher.end(), 0, launcher.text())

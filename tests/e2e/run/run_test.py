@@ -111,7 +111,7 @@ class Restarts(unittest.TestCase):
     def test_all_workers_restart_and_know_it(self):
         # Rank 1 fails when rank 0 has said what is expected of it.
         with tempfile.TemporaryDirectory() as folder:
-            result = run("--max-restarts", "2", shell="""
+            result = run("--max-restarts", "2", "--restart-policy", "torchrun", shell="""
                 echo r$RANK.$TORCHELASTIC_RESTART_COUNT
                 [ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0
                 said=%s/$TORCHELASTIC_RESTART_COUNT

@@ -77,7 +77,7 @@ class TwoNodes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             script = ("echo round $TORCHELASTIC_RESTART_COUNT; [ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit 3;"
                       "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || exec sleep 60")
-            with Job(script, max_restarts=2) as job:
+            with Job(script, max_restarts=2, restart_policy="torchrun") as job:
                 job.start()
                 for report in job.reports():
                     self.assertEqual(report["outcome"], "succeeded", report)
