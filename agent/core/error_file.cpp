@@ -33,9 +33,8 @@ bool names_error(const std::string& line) {
   std::string lower = line;
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return std::any_of(kWords.begin(), kWords.end(), [&lower](std::string_view word) {
-    return lower.find(word) != std::string::npos;
-  });
+  return std::any_of(kWords.begin(), kWords.end(),
+                     [&lower](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
 std::string without_control_characters(std::string line) {

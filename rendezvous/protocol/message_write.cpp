@@ -85,11 +85,16 @@ Json fields_of(const Left& m) {
 }
 
 Json fields_of(const RoundEnd& m) {
-  return {{"round", m.round},         {"cause", word_for(kCauses, m.cause)},
-          {"node", m.node},           {"text", cut(m.text)},
-          {"exit_code", m.exit_code}, {"host", m.host},
-          {"rank", m.rank},           {"again", m.again},
-          {"restarts", m.restarts},   {"delay_ms", m.delay.count()},
+  return {{"round", m.round},
+          {"cause", word_for(kCauses, m.cause)},
+          {"node", m.node},
+          {"text", cut(m.text)},
+          {"exit_code", m.exit_code},
+          {"host", m.host},
+          {"rank", m.rank},
+          {"again", m.again},
+          {"restarts", m.restarts},
+          {"delay_ms", m.delay.count()},
           {"decision", cut(m.decision)}};
 }
 

@@ -159,8 +159,8 @@ void Referee::check_decision(const RoundEnd& end, const Moment& moment, const st
   const bool as_torchrun = options_.restart_rule == RestartRule::torchrun;
   const bool elastic = limits.min_nodes < limits.max_nodes;
   const bool failed = end.cause == RoundEndCause::node_failed;
-  const bool bearable = end.cause == RoundEndCause::node_lost && !as_torchrun && elastic &&
-                        moment.nodes >= limits.min_nodes;
+  const bool bearable =
+      end.cause == RoundEndCause::node_lost && !as_torchrun && elastic && moment.nodes >= limits.min_nodes;
   const bool counts = failed || (end.cause == RoundEndCause::node_lost && !bearable);
   require(end.restarts == restarts_of_round_ + (counts && end.again ? 1 : 0), what + "restarts miscounted");
   check_delay(end.restarts, end.delay, what);

@@ -99,9 +99,12 @@ TEST_CASE("The line by which a failure is known again") {
   WorkerError none;
   WorkerError recorded;
   recorded.message = "\nValueError: no\tluck\nand more\n";
-  const std::vector<std::string> traceback = {
-      "epoch 3", "Traceback (most recent call last):", "  File \"train.py\", line 7",
-      "    raise ValueError(\"no luck\")", "ValueError: no luck", "another error"};
+  const std::vector<std::string> traceback = {"epoch 3",
+                                              "Traceback (most recent call last):",
+                                              "  File \"train.py\", line 7",
+                                              "    raise ValueError(\"no luck\")",
+                                              "ValueError: no luck",
+                                              "another error"};
   CHECK(error_line(recorded, traceback) == "ValueError: no luck");
   CHECK(error_line(none, traceback) == "ValueError: no luck");
   CHECK(error_line(none, {"loss 0.3", "prog: main.c:3: main: Assertion `x' failed."}) ==
