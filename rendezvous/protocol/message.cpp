@@ -41,8 +41,9 @@ std::string to_json(const Message& message) {
 Message message_from_json(std::string_view text, int peer_version) {
   const Json object = parse_bounded(text);
   if (!object.is_object()) throw CoordinatorError(Errc::mend, "a control message is not a JSON object");
-  const std::string type = Fields(object, "?").name("type");
-  if (const auto read = reader_of(type)) return read(Fields(object, type));
+  std::string type;
+  FieldReader(object, "?").name("type", type);
+  if (const auto read = reader_of(type)) return read(FieldReader(object, type));
   const std::string peer = peer_version == 0 ? "not said yet" : std::to_string(peer_version);
   throw CoordinatorError(Errc::upgrade, "unknown control message '" + type + "': this side speaks protocol " +
                                             our_versions() + ", the peer's version is " + peer +

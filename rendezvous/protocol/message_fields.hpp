@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between messages and JSON values; for the sources of this room only.
+// Between messages and JSON values; for the sources of this room only. Reader and writer have the same calls,
+// so that one list of a message's fields serves both (message_fields.cpp).
 #pragma once
 
 #include "rendezvous/protocol/errc.hpp"
@@ -12,6 +13,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,135 +23,127 @@ using Json = nlohmann::json;
 
 inline constexpr int kMaxInt = std::numeric_limits<int>::max();
 
+/// The names of an enum's values.
 template <typename Value, std::size_t size>
 using Words = std::array<std::pair<Value, const char*>, size>;
 
-inline constexpr Words<Role, 2> kRoles{{{Role::node, "node"}, {Role::launcher, "launcher"}}};
-
-inline constexpr Words<RoundOutcome, 3> kOutcomes{{{RoundOutcome::succeeded, "succeeded"},
-                                                   {RoundOutcome::failed, "failed"},
-                                                   {RoundOutcome::stopped, "stopped"}}};
-
-inline constexpr Words<NextStep, 3> kNextSteps{
-    {{NextStep::join, "join"}, {NextStep::wait, "wait"}, {NextStep::end, "end"}}};
-
-inline constexpr Words<ChannelKind, 2> kChannelKinds{
-    {{ChannelKind::store, "store"}, {ChannelKind::link, "link"}}};
-
-inline constexpr Words<RoundEndCause, 4> kCauses{{{RoundEndCause::node_failed, "node_failed"},
-                                                  {RoundEndCause::node_left, "node_left"},
-                                                  {RoundEndCause::node_lost, "node_lost"},
-                                                  {RoundEndCause::nodes_waiting, "nodes_waiting"}}};
+/// Whether a message without the field is refused, or read with the field's default.
+enum class Need { required, optional };
 
 /// Reads the fields of one message; every complaint names the type and the field.
-class Fields {
+class FieldReader {
  public:
-  Fields(const Json& object, std::string type) : object_(object), type_(std::move(type)) {}
+  /// The message that is read into.
+  template <typename Type>
+  using Of = Type;
 
-  bool has(const char* name) const { return object_.contains(name); }
+  FieldReader(const Json& object, std::string type) : object_(object), type_(std::move(type)) {}
 
-  int integer(const char* name, int low, int high) const {
-    const Json& value = field(name);
-    if (!value.is_number_integer()) complain(name, "is not a whole number");
+  void integer(const char* name, int& into, int low, int high, Need need = Need::required) const {
+    const Json* value = find(name, need);
+    if (value == nullptr) return;
+    if (!value->is_number_integer()) complain(name, "is not a whole number");
     // A number above the signed range is stored unsigned, so each form is compared as what it is.
-    const bool inside = value.is_number_unsigned()
-                            ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(high) &&
-                                  (low <= 0 || value.get<std::uint64_t>() >= static_cast<std::uint64_t>(low))
-                            : value.get<std::int64_t>() >= low && value.get<std::int64_t>() <= high;
+    const bool inside = value->is_number_unsigned()
+                            ? value->get<std::uint64_t>() <= static_cast<std::uint64_t>(high) &&
+                                  (low <= 0 || value->get<std::uint64_t>() >= static_cast<std::uint64_t>(low))
+                            : value->get<std::int64_t>() >= low && value->get<std::int64_t>() <= high;
     if (!inside) complain(name, "is outside " + std::to_string(low) + ".." + std::to_string(high));
-    return value.get<int>();
+    into = value->get<int>();
   }
 
-  int integer_or(const char* name, int low, int high, int absent) const {
-    return has(name) ? integer(name, low, high) : absent;
+  void duration(const char* name, Milliseconds& into) const {
+    int count = static_cast<int>(into.count());
+    integer(name, count, 0, kMaxInt, Need::optional);
+    into = Milliseconds(count);
   }
 
-  bool flag_or(const char* name, bool absent) const {
-    if (!has(name)) return absent;
-    const Json& value = field(name);
-    if (!value.is_boolean()) complain(name, "is neither true nor false");
-    return value.get<bool>();
+  void flag(const char* name, bool& into, Need need = Need::optional) const {
+    const Json* value = find(name, need);
+    if (value == nullptr) return;
+    if (!value->is_boolean()) complain(name, "is neither true nor false");
+    into = value->get<bool>();
   }
 
-  std::uint64_t counter_or_0(const char* name) const { return has(name) ? counter(name) : 0; }
+  void counter(const char* name, std::uint64_t& into, Need need = Need::required) const {
+    const Json* value = find(name, need);
+    if (value == nullptr) return;
+    if (!value->is_number_unsigned()) complain(name, "is not a whole number from 0 up");
+    into = value->get<std::uint64_t>();
+  }
+
+  /// A counter that is left out while it is 0: most heartbeats have no news, and idle traffic is what they are.
+  void news(const char* name, std::uint64_t& into) const { counter(name, into, Need::optional); }
 
   /// A channel's number or credit.
-  std::uint32_t word32(const char* name) const {
-    const std::uint64_t value = counter(name);
+  void word32(const char* name, std::uint32_t& into) const {
+    std::uint64_t value = 0;
+    counter(name, value);
     if (value > std::numeric_limits<std::uint32_t>::max()) complain(name, "is outside 0..4294967295");
-    return static_cast<std::uint32_t>(value);
+    into = static_cast<std::uint32_t>(value);
   }
 
-  std::uint64_t counter(const char* name) const {
-    const Json& value = field(name);
-    if (!value.is_number_unsigned()) complain(name, "is not a whole number from 0 up");
-    return value.get<std::uint64_t>();
+  /// Text for people, at most `most` bytes. Three times what a sender cuts at is read: each byte that is not
+  /// UTF-8 is replaced by three.
+  void text(const char* name, std::string& into, Need need = Need::required,
+            std::size_t most = kMaxTextBytes) const {
+    if (const Json* value = find(name, need)) into = string(*value, name, 3 * most);
   }
 
-  /// Three times what a sender cuts at: each byte that is not UTF-8 is replaced by three.
-  std::string text(const char* name) const { return string(field(name), name, 3 * kMaxTextBytes); }
-
-  std::string text_or_empty(const char* name) const { return has(name) ? text(name) : std::string(); }
-
-  std::string error_line_or_empty(const char* name) const {
-    return has(name) ? string(field(name), name, 3 * kMaxErrorLineBytes) : std::string();
+  void name(const char* name, std::string& into, Need need = Need::required) const {
+    if (const Json* value = find(name, need)) into = checked_name(*value, name);
   }
 
-  std::string name(const char* name) const { return checked_name(field(name), name); }
-
-  std::string name_or_empty(const char* field_name) const {
-    return has(field_name) ? name(field_name) : std::string();
+  void filled_name(const char* field, std::string& into) const {
+    name(field, into);
+    if (into.empty()) complain(field, "is empty");
   }
 
-  std::string filled_name(const char* field_name) const {
-    std::string value = name(field_name);
-    if (value.empty()) complain(field_name, "is empty");
-    return value;
-  }
-
-  std::vector<std::string> names(const char* name, std::size_t limit) const {
-    const Json& value = field(name);
-    if (!value.is_array() || value.size() > limit)
-      complain(name, "is not a list of at most " + std::to_string(limit) + " names");
-    std::vector<std::string> names;
-    for (const Json& entry : value) names.push_back(checked_name(entry, name));
-    return names;
+  void names(const char* name, std::vector<std::string>& into, std::size_t most,
+             Need need = Need::required) const {
+    const Json* value = find(name, need);
+    if (value == nullptr) return;
+    if (!value->is_array() || value->size() > most)
+      complain(name, "is not a list of at most " + std::to_string(most) + " names");
+    for (const Json& entry : *value) into.push_back(checked_name(entry, name));
   }
 
   /// An object of names to names.
-  std::map<std::string, std::string> named_values(const char* name, std::size_t limit) const {
-    const Json& value = field(name);
-    if (!value.is_object() || value.size() > limit)
-      complain(name, "is not an object of at most " + std::to_string(limit) + " names");
-    std::map<std::string, std::string> values;
-    for (const auto& [key, entry] : value.items())
-      values.emplace(checked_name(key, name), checked_name(entry, name));
-    return values;
+  void named_values(const char* name, std::map<std::string, std::string>& into, std::size_t most) const {
+    const Json* value = find(name, Need::optional);
+    if (value == nullptr) return;
+    if (!value->is_object() || value->size() > most)
+      complain(name, "is not an object of at most " + std::to_string(most) + " names");
+    for (const auto& [key, entry] : value->items())
+      into.emplace(checked_name(key, name), checked_name(entry, name));
   }
 
-  /// Absent: the first of the table.
-  template <typename Table>
-  auto word_or(const char* name, const Table& table) const {
-    return has(name) ? word(name, table) : table.front().first;
-  }
-
-  template <typename Table>
-  auto word(const char* name, const Table& table) const {
-    const std::string value = string(field(name), name, kMaxNameBytes);
-    for (const auto& [candidate, word] : table)
-      if (value == word) return candidate;
+  template <typename Value, std::size_t size>
+  void word(const char* name, Value& into, const Words<Value, size>& words, Need need = Need::required) const {
+    const Json* value = find(name, need);
+    if (value == nullptr) return;
+    const std::string given = string(*value, name, kMaxNameBytes);
+    for (const auto& [candidate, word] : words)
+      if (given == word) {
+        into = candidate;
+        return;
+      }
     complain(name, "has an unknown value");
   }
 
-  [[noreturn]] void complain(const char* name, const std::string& what) const {
-    throw CoordinatorError(Errc::mend, "control message '" + type_ + "': field '" + name + "' " + what);
+  void code(const char* name, Errc& into) const {
+    const auto code = errc_from(checked_name(*find(name, Need::required), name));
+    if (!code) complain(name, "has an unknown value");
+    into = *code;
   }
 
  private:
-  const Json& field(const char* name) const {
+  /// Null where it may be missing, and is.
+  const Json* find(const char* name, Need need) const {
     const auto found = object_.find(name);
-    if (found == object_.end()) complain(name, "is missing");
-    return *found;
+    if (found != object_.end()) return &*found;
+    if (need == Need::required) complain(name, "is missing");
+    return nullptr;
   }
 
   std::string checked_name(const Json& value, const char* name) const {
@@ -168,14 +162,77 @@ class Fields {
     return text;
   }
 
+  [[noreturn]] void complain(const char* name, const std::string& what) const {
+    throw CoordinatorError(Errc::mend, "control message '" + type_ + "': field '" + name + "' " + what);
+  }
+
   const Json& object_;
   std::string type_;
+};
+
+/// Writes the fields of one message. Bounds are the reader's; only texts are cut here.
+class FieldWriter {
+ public:
+  /// The message that is written.
+  template <typename Type>
+  using Of = const Type;
+
+  void integer(const char* name, int value, int /*low*/, int /*high*/, Need = {}) { object_[name] = value; }
+
+  void duration(const char* name, Milliseconds value) { object_[name] = value.count(); }
+
+  void flag(const char* name, bool value, Need = {}) { object_[name] = value; }
+
+  void counter(const char* name, std::uint64_t value, Need = {}) { object_[name] = value; }
+
+  void news(const char* name, std::uint64_t value) {
+    if (value > 0) object_[name] = value;
+  }
+
+  void word32(const char* name, std::uint32_t value) { object_[name] = value; }
+
+  void text(const char* name, const std::string& value, Need = {}, std::size_t most = kMaxTextBytes) {
+    object_[name] = cut(value, most);
+  }
+
+  void name(const char* name, const std::string& value, Need = {}) { object_[name] = value; }
+
+  void filled_name(const char* name, const std::string& value) { object_[name] = value; }
+
+  void names(const char* name, const std::vector<std::string>& value, std::size_t /*most*/, Need = {}) {
+    object_[name] = value;
+  }
+
+  void named_values(const char* name, const std::map<std::string, std::string>& value, std::size_t /*most*/) {
+    object_[name] = value;
+  }
+
+  template <typename Value, std::size_t size>
+  void word(const char* name, Value value, const Words<Value, size>& words, Need = {}) {
+    for (const auto& [candidate, word] : words)
+      if (candidate == value) object_[name] = word;
+  }
+
+  void code(const char* name, Errc value) { object_[name] = to_string(value); }
+
+  Json take() { return std::move(object_); }
+
+ private:
+  /// Cut at a character, not inside one: half a UTF-8 sequence would be replaced by a longer mark.
+  static std::string cut(const std::string& text, std::size_t most) {
+    if (text.size() <= most) return text;
+    std::size_t end = most;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
+    return text.substr(0, end);
+  }
+
+  Json object_ = Json::object();
 };
 
 /// All fields of a message but its type.
 Json json_of(const Message& message);
 
 /// The reader of a type of message; null for an unknown one.
-Message (*reader_of(std::string_view type))(const Fields&);
+Message (*reader_of(std::string_view type))(const FieldReader&);
 
 }  // namespace muster::rendezvous

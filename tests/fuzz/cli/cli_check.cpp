@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/cli/cli_check.hpp"
 
-#include "agent/core/macro.hpp"
+#include "agent/core/worker_environment.hpp"
 #include "agent/process/gpu_inventory.hpp"
 #include "launcher/cli/flag_table.hpp"
 #include "launcher/cli/normalize_arguments.hpp"

@@ -3,7 +3,7 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/nearest_name.hpp"
-#include "worker_sdk/trainer/program/config_file.hpp"
+#include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,6 @@
 #include "tests/fuzz/error_file/error_file_check.hpp"
 
 #include "agent/core/agent_spec.hpp"
-#include "agent/core/error_file.hpp"
 #include "agent/core/link_message.hpp"
 #include "agent/core/node_report.hpp"
 

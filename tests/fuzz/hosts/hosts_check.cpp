@@ -2,8 +2,8 @@
 #include "tests/fuzz/hosts/hosts_check.hpp"
 
 #include "launcher/core/launch_error.hpp"
-#include "launcher/hosts/host_filter.hpp"
-#include "launcher/hosts/node_list.hpp"
+#include "launcher/hosts/host_list.hpp"
+#include "launcher/hosts/host_pattern.hpp"
 #include "launcher/hosts/placement.hpp"
 #include "launcher/slurm/slurm_place.hpp"
 

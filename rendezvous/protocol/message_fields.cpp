@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of every message, each named once.
+#include "rendezvous/protocol/message_fields.hpp"
+
+#include <algorithm>
+
+namespace muster::rendezvous {
+namespace {
+
+constexpr Words<Role, 2> kRoles{{{Role::node, "node"}, {Role::launcher, "launcher"}}};
+
+constexpr Words<RoundOutcome, 3> kOutcomes{{{RoundOutcome::succeeded, "succeeded"},
+                                            {RoundOutcome::failed, "failed"},
+                                            {RoundOutcome::stopped, "stopped"}}};
+
+constexpr Words<NextStep, 3> kNextSteps{
+    {{NextStep::join, "join"}, {NextStep::wait, "wait"}, {NextStep::end, "end"}}};
+
+constexpr Words<ChannelKind, 2> kChannelKinds{{{ChannelKind::store, "store"}, {ChannelKind::link, "link"}}};
+
+constexpr Words<RoundEndCause, 4> kCauses{{{RoundEndCause::node_failed, "node_failed"},
+                                           {RoundEndCause::node_left, "node_left"},
+                                           {RoundEndCause::node_lost, "node_lost"},
+                                           {RoundEndCause::nodes_waiting, "nodes_waiting"}}};
+
+/// A message as FieldReader writes to it, or FieldWriter reads it.
+template <typename F, typename Type>
+using M = typename std::remove_const_t<F>::template Of<Type>;
+
+template <typename F>
+void list(F& f, M<F, Hello>& m) {
+  f.integer("version_min", m.version_min, 1, kMaxInt);
+  f.integer("version_max", m.version_max, m.version_min, kMaxInt);
+  f.name("run_id", m.run_id);
+  f.filled_name("node", m.node);
+  f.counter("incarnation", m.incarnation);
+  f.word("role", m.role, kRoles, Need::optional);
+  f.name("software", m.software, Need::optional);
+  f.name("host", m.host, Need::optional);
+  f.name("nonce", m.nonce, Need::optional);
+  f.counter("session", m.session, Need::optional);
+  f.counter("received", m.received, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, HelloOk>& m) {
+  f.integer("version", m.version, 1, kMaxInt);
+  f.name("run_id", m.run_id);
+  f.name("nonce", m.nonce, Need::optional);
+  f.counter("session", m.session, Need::optional);
+  f.counter("received", m.received, Need::optional);
+  f.name("software", m.software, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, Join>& m) {
+  f.name("host", m.host);
+  f.name("address", m.address);
+  f.integer("workers", m.workers, 1, kMaxWorkersPerNode);
+  f.integer("round", m.round, 0, kMaxInt);
+  f.integer("node_rank", m.node_rank, -1, kMaxWorldSize, Need::optional);
+  f.named_values("settings", m.settings, kMaxSettings);
+  f.names("addresses", m.addresses, kMaxAddresses, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, Status>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.integer("joined", m.joined, 0, kMaxInt);
+  f.integer("wanted", m.wanted, 0, kMaxInt);
+  f.names("missing", m.missing, kMaxNamesInText);
+  f.text("text", m.text);
+}
+
+template <typename F>
+void list(F& f, M<F, RoundResult>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.integer("nodes", m.nodes, 1, kMaxWorldSize);
+  f.integer("node_rank", m.node_rank, 0, m.nodes - 1);
+  f.integer("world_size", m.world_size, m.nodes, kMaxWorldSize);
+  f.integer("first_rank", m.first_rank, m.node_rank, m.world_size - 1);
+  f.name("store_host", m.store_host);
+  f.integer("store_port", m.store_port, 1, 65535);
+  f.integer("restarts", m.restarts, 0, kMaxInt, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, FailRound>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.text("text", m.text);
+  f.integer("exit_code", m.exit_code, 0, kMaxExitCode, Need::optional);
+  f.name("host", m.host, Need::optional);
+  f.integer("rank", m.rank, -1, kMaxWorldSize, Need::optional);
+  f.integer("signal", m.signal, 0, kMaxSignal, Need::optional);
+  f.text("error_line", m.error_line, Need::optional, kMaxErrorLineBytes);
+  f.flag("stepped", m.stepped);
+}
+
+template <typename F>
+void list(F& f, M<F, LeaveRound>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.word("outcome", m.outcome, kOutcomes);
+  f.integer("exit_code", m.exit_code, 0, kMaxExitCode, Need::optional);
+  f.text("text", m.text, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, Left>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.word("next", m.next, kNextSteps, Need::optional);
+  f.integer("restarts", m.restarts, 0, kMaxInt, Need::optional);
+  f.duration("delay_ms", m.delay);
+  f.text("decision", m.decision, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, RoundEnd>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.word("cause", m.cause, kCauses);
+  f.name("node", m.node);
+  f.text("text", m.text);
+  f.integer("exit_code", m.exit_code, 0, kMaxExitCode, Need::optional);
+  f.name("host", m.host, Need::optional);
+  f.integer("rank", m.rank, -1, kMaxWorldSize, Need::optional);
+  f.flag("again", m.again);
+  f.integer("restarts", m.restarts, 0, kMaxInt, Need::optional);
+  f.duration("delay_ms", m.delay);
+  f.text("decision", m.decision, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, Heartbeat>& m) {
+  f.counter("sequence", m.sequence);
+  f.news("received", m.received);
+}
+
+template <typename F>
+void list(F& f, M<F, JobClosed>& m) {
+  f.text("reason", m.reason);
+  f.flag("succeeded", m.succeeded);
+  f.integer("exit_code", m.exit_code, 0, kMaxExitCode, Need::optional);
+  f.name("node", m.node, Need::optional);
+  f.name("host", m.host, Need::optional);
+  f.integer("rank", m.rank, -1, kMaxWorldSize, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, ErrorReply>& m) {
+  f.code("code", m.code);
+  f.name("about", m.about);
+  f.text("text", m.text);
+}
+
+template <typename F>
+void list(F& f, M<F, Ack>& m) {
+  f.counter("received", m.received);
+}
+
+template <typename F>
+void list(F& f, M<F, NodeState>& m) {
+  f.filled_name("node", m.node);
+  f.text("text", m.text, Need::optional);
+  f.flag("ago", m.ago);
+  f.flag("ended", m.ended);
+}
+
+template <typename F>
+void list(F& f, M<F, Vouch>& m) {
+  f.counter("id", m.id);
+  f.filled_name("peer_host", m.peer_host);
+  f.integer("peer_port", m.peer_port, 1, 65535);
+  f.filled_name("local_host", m.local_host);
+  f.integer("local_port", m.local_port, 1, 65535);
+}
+
+template <typename F>
+void list(F& f, M<F, Vouched>& m) {
+  f.counter("id", m.id);
+  f.flag("allowed", m.allowed, Need::required);
+  f.text("reason", m.reason, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, LauncherState>& m) {
+  f.flag("known", m.known);
+  f.flag("connected", m.connected);
+  f.duration("gone_ms", m.gone);
+  f.flag("ended", m.ended);
+}
+
+template <typename F>
+void list(F& f, M<F, ChannelOpen>& m) {
+  f.word32("channel", m.channel);
+  f.word("kind", m.kind, kChannelKinds);
+  f.name("node", m.node, Need::optional);
+}
+
+template <typename F>
+void list(F& f, M<F, ChannelCredit>& m) {
+  f.word32("channel", m.channel);
+  f.word32("bytes", m.bytes);
+}
+
+template <typename F>
+void list(F& f, M<F, ChannelClose>& m) {
+  f.word32("channel", m.channel);
+  f.text("reason", m.reason, Need::optional);
+}
+
+template <typename Type>
+Message read(const FieldReader& f) {
+  Type m;
+  list<const FieldReader>(f, m);
+  return m;
+}
+
+struct Kind {
+  std::string_view name;
+  Message (*read)(const FieldReader&);
+};
+
+/// In the order of the variant's alternatives.
+constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", read<Hello>},
+                                                                 {"hello_ok", read<HelloOk>},
+                                                                 {"join", read<Join>},
+                                                                 {"status", read<Status>},
+                                                                 {"round_result", read<RoundResult>},
+                                                                 {"fail_round", read<FailRound>},
+                                                                 {"leave_round", read<LeaveRound>},
+                                                                 {"left", read<Left>},
+                                                                 {"round_end", read<RoundEnd>},
+                                                                 {"heartbeat", read<Heartbeat>},
+                                                                 {"job_closed", read<JobClosed>},
+                                                                 {"error", read<ErrorReply>},
+                                                                 {"ack", read<Ack>},
+                                                                 {"node_state", read<NodeState>},
+                                                                 {"vouch", read<Vouch>},
+                                                                 {"vouched", read<Vouched>},
+                                                                 {"launcher_state", read<LauncherState>},
+                                                                 {"channel_open", read<ChannelOpen>},
+                                                                 {"channel_credit", read<ChannelCredit>},
+                                                                 {"channel_close", read<ChannelClose>}}};
+
+}  // namespace
+
+std::string_view type_name(const Message& message) {
+  return kKinds[message.index()].name;
+}
+
+Json json_of(const Message& message) {
+  FieldWriter writer;
+  std::visit([&writer](const auto& m) { list<FieldWriter>(writer, m); }, message);
+  return writer.take();
+}
+
+Message (*reader_of(std::string_view type))(const FieldReader&) {
+  const auto* const found =
+      std::find_if(kKinds.begin(), kKinds.end(), [type](const Kind& kind) { return kind.name == type; });
+  return found == kKinds.end() ? nullptr : found->read;
+}
+
+}  // namespace muster::rendezvous
