@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // steps MODEL f32|bf16 BATCH STEPS LR MOMENTUM FILE: reads parameters, buffers, images and labels (one byte
 // each) from FILE, trains, writes the losses, parameters and buffers behind each other to stdout.
-#include "worker_sdk/trainer/nn/loss.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cstdio>

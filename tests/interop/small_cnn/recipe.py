@@ -3,7 +3,7 @@
 
 recipe.py --data DIR [--epochs N] [--batch-size N] [--lr X] [--momentum X] [--seed N] [--threads N]
 
-The batch size is that of all ranks together. The random numbers are Philox4x32-10, as worker_sdk/random/philox.hpp says.
+The batch size is that of all ranks together. The random numbers are Philox4x32-10, as rendezvous/base/philox.hpp says.
 """
 import argparse
 import glob
