@@ -3,6 +3,8 @@
 // coordinator.
 #pragma once
 
+#include "rendezvous/client/channel.hpp"
+
 #include <boost/asio/any_io_executor.hpp>
 
 #include <functional>
@@ -38,5 +40,10 @@ class ByteTransport {
 /// them over. One write of the caller is one write to the descriptor, as long as it takes it whole.
 std::unique_ptr<ByteTransport> make_descriptor_transport(const boost::asio::any_io_executor& executor, int in,
                                                          int out);
+
+/// Call it in the turn of the event loop in which the channel came or was opened. Bytes beyond what the
+/// channel takes now wait here; the link's own windows bound them.
+std::unique_ptr<ByteTransport> make_channel_transport(const boost::asio::any_io_executor& executor,
+                                                      std::shared_ptr<rendezvous::Channel> channel);
 
 }  // namespace muster::agent

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/channel_transport.hpp"
+#include "agent/byte_transport.hpp"
 
 #include <boost/asio/post.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NodeSession that speaks with the coordinator.
-#include "agent/channel_transport.hpp"
+#include "agent/byte_transport.hpp"
 #include "agent/node_session.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/munge_identity.hpp"

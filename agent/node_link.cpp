@@ -3,7 +3,7 @@
 #include "agent/core/link_text.hpp"
 #include "agent/node_session.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/protocol/last_words.hpp"
+#include "rendezvous/protocol/limits.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>

@@ -6,26 +6,61 @@
 #include "agent/process/job_mark.hpp"
 #include "agent/process/link_frames.hpp"
 #include "agent/process/log_directory.hpp"
-#include "agent/store_process.hpp"
+#include "agent/process/signal_state.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/random.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/net/interface_choice.hpp"
-#include "rendezvous/protocol/last_words.hpp"
+#include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/embedded_daemon.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <exception>
 #include <utility>
 
 namespace muster::agent {
+
 namespace {
+
+/// Makes this process the one that serves the store: gives it its name, leaves it deaf to signals for the
+/// whole job, and returns what it serves as the job wants it. `control_fd` is its end of the connection with
+/// the agent.
+rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int control_fd) {
+  ::prctl(PR_SET_NAME, "muster:store");
+  // It ends with the job. A signal for the whole job (systemctl stop, a batch system) is for the workers.
+  ignore_write_signals();
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
+  rendezvous::EmbeddedOptions options;
+  options.control_fd = control_fd;
+  options.run_id = spec.run_id;
+  options.min_nodes = spec.min_nodes;
+  options.max_nodes = spec.max_nodes;
+  options.join_timeout = spec.join_timeout;
+  options.last_call_timeout = spec.last_call_timeout;
+  options.max_restarts = spec.max_restarts;
+  options.restart_rule = spec.restart_policy;
+  options.store.host = spec.store.host;
+  options.store.port = spec.store.port;
+  options.store.same_user_only = spec.store.same_user_only;
+  return options;
+}
+
+/// The user's input and output must not stay open because of a process that does not use them.
+void drop_standard_input_and_output() {
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return;
+  ::dup2(null.get(), STDIN_FILENO);
+  ::dup2(null.get(), STDOUT_FILENO);
+}
 
 using rendezvous::Secret;
 
@@ -212,6 +247,17 @@ int run_node_processes(NodeProcesses node) {
   const int code = run_guardian(options, run_daemon, run_agent, after_start);
   tidy_logs(node.spec);
   return code;
+}
+
+Environment process_environment() {
+  Environment environment;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const char* equals = std::strchr(*entry, '=');
+    if (equals != nullptr)
+      environment.emplace_back(std::string(*entry, static_cast<std::size_t>(equals - *entry)),
+                               std::string(equals + 1));
+  }
+  return environment;
 }
 
 }  // namespace muster::agent

@@ -4,6 +4,7 @@
 
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/link_text.hpp"
+#include "agent/core/worker_environment.hpp"
 #include "agent/process/signal_state.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/tls/secret.hpp"
@@ -42,5 +43,8 @@ struct NodeProcesses {
 /// a client), forks the others, and returns the exit code when no process below it is left. Throws
 /// std::exception if the socket cannot be had.
 int run_node_processes(NodeProcesses node);
+
+/// This process's own environment, which workers inherit.
+Environment process_environment();
 
 }  // namespace muster::agent

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node_session.hpp"
 
+#include "agent/node_processes.hpp"
 #include "agent/process/job_mark.hpp"
 #include "agent/process/log_directory.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/stop_signal.hpp"
 #include "agent/process/worker_binding.hpp"
-#include "agent/process_environment.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/net/interface_choice.hpp"
+#include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 

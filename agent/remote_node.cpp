@@ -6,7 +6,7 @@
 #include "agent/process/signal_state.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
-#include "rendezvous/net/interface_choice.hpp"
+#include "rendezvous/net/address.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <fcntl.h>

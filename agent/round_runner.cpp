@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/round_runner.hpp"
 
-#include "agent/core/error_file.hpp"
+#include "agent/core/node_report.hpp"
 #include "agent/process/child_process.hpp"
 #include "agent/process/worker_binding.hpp"
 #include "rendezvous/base/exit_code.hpp"

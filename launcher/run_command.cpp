@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/process_tree.hpp"
-#include "launcher/cli/completion.hpp"
+#include "launcher/cli/flag_table.hpp"
 #include "launcher/cli/parse_options.hpp"
 #include "launcher/commands.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job.hpp"
-#include "launcher/job_spec/dry_run.hpp"
 #include "launcher/job_spec/log_directory.hpp"
 #include "launcher/job_spec/resolve_job.hpp"
 #include "rendezvous/log/log.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/core/error_file.hpp"
+#include "agent/core/node_report.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,5 +33,11 @@ std::vector<std::string> worker_arguments(const AgentSpec& spec, int local_rank)
 
 /// Value of `name`, or nullptr.
 const std::string* find_variable(const Environment& environment, const std::string& name);
+
+/// Replaces `${local_rank}` and `$local_rank` (with no letter, digit or underscore after it) by `local_rank`.
+/// A second dollar sign directly before one of them makes it literal: `$$local_rank` becomes `$local_rank`.
+/// Every other dollar sign stays, `$$` too, which shells read as their process number. Pure; never fails.
+/// Example: substitute_local_rank("$$ a$b-${local_rank}", "3") is "$$ a$b-3".
+std::string substitute_local_rank(std::string_view text, std::string_view local_rank);
 
 }  // namespace muster::agent

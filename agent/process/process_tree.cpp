@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/process_tree.hpp"
 
-#include "rendezvous/base/number.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
 #include "rendezvous/base/text.hpp"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "agent/core/agent_spec.hpp"
-#include "launcher/core/given_text.hpp"
+#include "launcher/core/launch_error.hpp"
 
 #include <chrono>
 #include <map>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/cli/completion.hpp"
 
 #include "launcher/cli/flag_table.hpp"
 #include "launcher/core/launch_error.hpp"

@@ -40,4 +40,8 @@ std::span<const Flag> flag_table();
 /// "PET_NPROC_PER_NODE" for nproc-per-node.
 std::string variable_of(const Flag& flag);
 
+/// A bash completion script for `muster`, made from the flag table. `shell` is --print-completion; any other
+/// shell throws UsageError.
+std::string completion_script(const GivenText& shell);
+
 }  // namespace muster::launcher

@@ -6,7 +6,6 @@
 #include "launcher/hosts/host_list.hpp"
 #include "rendezvous/base/host_port.hpp"
 #include "rendezvous/base/nearest_name.hpp"
-#include "rendezvous/base/number.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/exit_report/file_io.hpp"
+#include "launcher/exit_report/finish_job.hpp"
 
 #include <fcntl.h>
 #include <stdlib.h>

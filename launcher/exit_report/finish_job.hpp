@@ -5,6 +5,8 @@
 #include "agent/core/node_report.hpp"
 #include "launcher/core/job_end.hpp"
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::launcher {
@@ -21,5 +23,16 @@ bool all_succeeded(const JobSpec& spec, const std::vector<agent::NodeReport>& re
 /// success, and returns the exit code. `reports` holds one entry per node that reported; it may be empty
 /// (launcher_error). Failing to write a file is said on stderr and changes no exit code.
 int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& reports, const JobEnd& end);
+
+/// Lines of `text` at '\n', without a last empty one; "\r\n" counts as '\n'.
+std::vector<std::string> lines_of(std::string_view text);
+
+/// Writes `text` so that a reader sees the old file or the whole new one, never a part (a device or pipe is
+/// written straight). Returns the cause of a failure in words, or empty text.
+std::string write_file(const std::string& path, const std::string& text);
+
+/// Why write_file(path) would fail now, in words; empty if it would not. A file beside it is made and
+/// removed, because permissions do not say all: /proc takes no files from anybody.
+std::string write_obstacle(const std::string& path);
 
 }  // namespace muster::launcher

@@ -2,7 +2,7 @@
 #include "rendezvous/base/text.hpp"
 
 #include "launcher/exit_report/exit_report.hpp"
-#include "launcher/exit_report/lines.hpp"
+#include "launcher/exit_report/finish_job.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <signal.h>

@@ -2,7 +2,7 @@
 // Which variables go to the workers of other hosts. Pure.
 #pragma once
 
-#include "launcher/core/given_text.hpp"
+#include "launcher/core/launch_error.hpp"
 
 #include <string>
 #include <utility>

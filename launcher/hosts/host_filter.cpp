@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/hosts/host_filter.hpp"
+#include "launcher/hosts/host_list.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -2,7 +2,7 @@
 // The hosts of a job as the user lists them: --host and --hostfile.
 #pragma once
 
-#include "launcher/core/given_text.hpp"
+#include "launcher/core/launch_error.hpp"
 #include "launcher/hosts/host_pattern.hpp"
 
 #include <cstddef>
@@ -67,5 +67,14 @@ std::vector<std::string> node_names(const std::vector<Host>& hosts);
 
 /// Host names have no case.
 std::string lower_case(const std::string& text);
+
+/// Keeps the hosts and GPUs that `given` names, in the order of `hosts`. Host names may hold ranges, GPUs
+/// too
+/// ("0-3"). Throws UsageError with the place: a host that is not listed, a GPU beyond its slots, twice the
+/// same.
+std::vector<Host> include_hosts(const std::vector<Host>& hosts, const GivenText& given);
+
+/// Drops them; a host without a GPU left goes.
+std::vector<Host> exclude_hosts(const std::vector<Host>& hosts, const GivenText& given);
 
 }  // namespace muster::launcher

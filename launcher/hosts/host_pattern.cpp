@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/hosts/host_pattern.hpp"
 
+#include "launcher/hosts/host_list.hpp"
+
 #include <arpa/inet.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 #include <string_view>
 
 namespace muster::launcher {
+
 namespace {
 
 /// RFC 1035; longer ones cannot be resolved.
@@ -157,6 +161,22 @@ std::vector<std::string> expand_hosts(const SourceLine& line, Span span) {
   }
   for (const std::string& name : names) check_name(line, span.begin, name);
   return names;
+}
+
+std::vector<std::string> expand_node_list(const GivenText& given) {
+  const SourceLine line = SourceLine::of(given);
+  if (line.text.size() > kMaxHostText) throw UsageError(line.name + " is longer than any node list");
+  std::vector<std::string> nodes;
+  std::set<std::string> seen;
+  for (const Span item : split_outside_brackets(line, {0, line.text.size()}, ','))
+    for (std::string& name : expand_hosts(line, item)) {
+      if (!seen.insert(lower_case(name)).second)
+        throw line.wrong(item.begin, "node " + quote(name) + " is listed twice");
+      if (nodes.size() >= kMaxHosts)
+        throw line.wrong(item.begin, "more than " + std::to_string(kMaxHosts) + " nodes");
+      nodes.push_back(std::move(name));
+    }
+  return nodes;
 }
 
 }  // namespace muster::launcher

@@ -2,6 +2,7 @@
 // Host names with ranges: "n[00-15,20]", "rack[1-2]-n[0-9]", and IPv6 addresses in brackets.
 #pragma once
 
+#include "launcher/core/launch_error.hpp"
 #include "launcher/hosts/source_line.hpp"
 
 #include <cstddef>
@@ -38,5 +39,9 @@ bool is_address(const SourceLine& line, Span span);
 
 /// A decimal number of `span`, from `low` to `high`; `what` says what it is ("a number of slots").
 int number_at(const SourceLine& line, Span span, int low, int high, const std::string& what);
+
+/// SLURM_JOB_NODELIST: "n[00-15,20],login1,rack[1-2]-n[0-3]", in Slurm's order. Throws UsageError with the
+/// place.
+std::vector<std::string> expand_node_list(const GivenText& given);
 
 }  // namespace muster::launcher

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "launcher/core/given_text.hpp"
 #include "launcher/core/launch_error.hpp"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/gpu_inventory.hpp"
-#include "launcher/exit_report/file_io.hpp"
+#include "launcher/exit_report/finish_job.hpp"
 #include "launcher/hosts/host_list.hpp"
 #include "launcher/job_spec/system.hpp"
 #include "rendezvous/base/posix.hpp"

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job_spec/resolve_hosts.hpp"
-
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
-#include "launcher/hosts/host_filter.hpp"
-#include "launcher/hosts/node_list.hpp"
+#include "launcher/hosts/host_list.hpp"
+#include "launcher/hosts/host_pattern.hpp"
 #include "launcher/hosts/placement.hpp"
-#include "launcher/job_spec/resolve_peer.hpp"
-#include "launcher/job_spec/resolve_step.hpp"
+#include "launcher/job_spec/resolve_steps.hpp"
 #include "launcher/slurm/slurm_place.hpp"
 #include "rendezvous/base/text.hpp"
 

@@ -5,9 +5,8 @@
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/log_directory.hpp"
-#include "launcher/job_spec/resolve_hosts.hpp"
 #include "launcher/job_spec/resolve_program.hpp"
-#include "launcher/job_spec/resolve_rendezvous.hpp"
+#include "launcher/job_spec/resolve_steps.hpp"
 
 #include <signal.h>
 

@@ -23,4 +23,10 @@ struct ResolvedJob {
 /// program).
 ResolvedJob resolve_job(const CliOptions& options, const System& system);
 
+/// What --dry-run prints: the job as indented JSON, schema "muster.job" (docs/report.md). Pure.
+std::string to_json(const JobSpec& spec);
+
+/// The placement for people, one line for each node; empty for a job of this machine. Pure.
+std::string placement_table(const JobSpec& spec);
+
 }  // namespace muster::launcher

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job_spec/resolve_rendezvous.hpp"
-
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
-#include "launcher/job_spec/resolve_peer.hpp"
-#include "launcher/job_spec/resolve_step.hpp"
+#include "launcher/job_spec/resolve_steps.hpp"
 #include "rendezvous/base/text.hpp"
-#include "rendezvous/log/utf8.hpp"
+#include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
 namespace muster::launcher {

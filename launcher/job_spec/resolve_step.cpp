@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job_spec/resolve_step.hpp"
 
 #include "launcher/core/launch_error.hpp"
-#include "launcher/hosts/node_list.hpp"
-#include "launcher/job_spec/resolve_peer.hpp"
+#include "launcher/hosts/host_pattern.hpp"
+#include "launcher/job_spec/resolve_steps.hpp"
 
 namespace muster::launcher {
 namespace {

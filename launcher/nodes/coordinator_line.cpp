@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/nodes/coordinator_line.hpp"
 
-#include "agent/channel_transport.hpp"
+#include "agent/byte_transport.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/client/channel.hpp"
 #include "rendezvous/client/coordinator_client.hpp"

@@ -6,7 +6,7 @@
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
-#include "rendezvous/protocol/last_words.hpp"
+#include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/tls/secret.hpp"
 
 #include <boost/asio/post.hpp>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/peer/listen_address.hpp"
-
 #include "launcher/core/launch_error.hpp"
+#include "launcher/peer/peer_node.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/net/interface_choice.hpp"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "launcher/peer/peer_node.hpp"
 
 #include "launcher/core/launch_error.hpp"
 #include "launcher/peer/key_file.hpp"
-#include "launcher/peer/listen_address.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/munge.hpp"
 

@@ -3,8 +3,7 @@
 
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/fnv1a.hpp"
-#include "rendezvous/base/number.hpp"
-#include "rendezvous/base/task_counts.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/start/push_image.hpp"
-
+#include "launcher/start/remote_start.hpp"
 #include "rendezvous/base/fnv1a.hpp"
 #include "rendezvous/base/posix.hpp"
 

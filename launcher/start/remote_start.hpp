@@ -3,11 +3,21 @@
 #pragma once
 
 #include "launcher/core/node_plan.hpp"
-#include "launcher/start/push_image.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace muster::launcher {
+
+/// A copy of our executable without debug information and section names, which are most of the file.
+struct PushImage {
+  /// The copy, a file in memory.
+  UniqueFd fd;
+  std::uint64_t bytes = 0;
+  /// Tells one build from another; nobody has to be kept from making a second one of the same mark.
+  std::string mark;
+};
 
 struct RemoteStart {
   /// The command for the shell there; it ends by becoming `muster agent`, or runs it.
@@ -23,5 +33,8 @@ RemoteStart remote_start(const RemoteOptions& options, const std::string& versio
 
 /// The path of this process's executable; empty if it cannot be told.
 std::string own_executable();
+
+/// Throws std::runtime_error if the file at `path` cannot be read or is no executable of this machine.
+PushImage make_push_image(const std::string& path);
 
 }  // namespace muster::launcher

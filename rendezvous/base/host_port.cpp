@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/base/host_port.hpp"
 
-#include "rendezvous/base/number.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <algorithm>
 #include <cstdint>

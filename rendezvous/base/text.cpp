@@ -2,6 +2,7 @@
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace muster {
 
@@ -22,6 +23,32 @@ std::string rank_list(std::vector<int> ranks, std::size_t most) {
     i = last + 1;
   }
   return text;
+}
+
+namespace {
+
+constexpr unsigned kMostTasks = 1 << 20;
+constexpr std::size_t kMostNodes = 1 << 20;
+
+}  // namespace
+
+std::optional<std::vector<int>> parse_task_counts(std::string_view text) {
+  std::vector<int> counts;
+  while (true) {
+    const std::string_view item = text.substr(0, text.find(','));
+    const std::size_t bracket = item.find("(x");
+    const auto tasks = parse_number<unsigned>(item.substr(0, bracket));
+    std::optional<std::size_t> times = 1;
+    if (bracket != std::string_view::npos)
+      times = item.back() == ')'
+                  ? parse_number<std::size_t>(item.substr(bracket + 2, item.size() - bracket - 3))
+                  : std::nullopt;
+    if (!tasks || !times || *tasks > kMostTasks || *times == 0 || *times > kMostNodes - counts.size())
+      return std::nullopt;
+    counts.insert(counts.end(), *times, static_cast<int>(*tasks));
+    if (item.size() == text.size()) return counts;
+    text.remove_prefix(item.size() + 1);
+  }
 }
 
 }  // namespace muster

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists as messages show them.
+// Lists as messages show them, and numbers as texts hold them.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
@@ -43,5 +46,18 @@ std::string joined(const Items& items, std::string_view separator = ", ",
 /// {0, 1, 2, 5} is "0-2, 5". Sorts. Of more than `most` ranges the other ranks are counted: "0, 2 and 3
 /// more".
 std::string rank_list(std::vector<int> ranks, std::size_t most = std::string::npos);
+
+/// The whole number that is all of `text`, in `base`; nullopt if it is anything else or too large.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text, int base = 10) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Tasks of each node as Slurm writes them: "2(x3),1" is 2, 2, 2, 1. nullopt for what no Slurm writes, more
+/// than 2^20 nodes or tasks of a node among it.
+std::optional<std::vector<int>> parse_task_counts(std::string_view text);
 
 }  // namespace muster

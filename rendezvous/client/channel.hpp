@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -43,5 +44,10 @@ class Channel {
  protected:
   Channel() = default;
 };
+
+/// Passes on what comes from either to the other, as fast as that takes it: a byte is given back to its
+/// sender when it has been passed on. The end of one is the end of the other. The pair keeps itself alive
+/// until then.
+void relay(std::shared_ptr<Channel> one, std::shared_ptr<Channel> other);
 
 }  // namespace muster::rendezvous

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/log/utf8.hpp"
+#include "rendezvous/log/terminal_text.hpp"
 
 namespace muster {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/net/address.hpp"
 
-#include "rendezvous/base/number.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <arpa/inet.h>
 #include <netdb.h>

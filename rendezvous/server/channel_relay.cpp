@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/channel_relay.hpp"
+#include "rendezvous/client/channel.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/coordinator_service.hpp"
 
+#include "rendezvous/client/channel.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/server/channel_relay.hpp"
 
 #include <boost/asio/post.hpp>
 

@@ -6,7 +6,7 @@
 #include "rendezvous/munge/credential_reader.hpp"
 #include "rendezvous/munge/munge_identity.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/protocol/last_words.hpp"
+#include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/control_port.hpp"
 #include "rendezvous/server/coordinator_service.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"

@@ -5,7 +5,7 @@
 #include "tests/gpu/measure.hpp"
 #include "worker_sdk/trainer/data/augment.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
-#include "worker_sdk/trainer/nn/loss.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu/measure.hpp"
 
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
 
 #include <algorithm>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/abi/bucket_calls.hpp"
-
 #include "muster/error.hpp"
 #include "worker_sdk/abi/failure.hpp"
-#include "worker_sdk/parallel/compression.hpp"
+#include "worker_sdk/abi/options.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/power_sgd.hpp"
 
 #include <memory>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "muster/abi/reducer.h"
 
-#include "worker_sdk/abi/bucket_calls.hpp"
 #include "worker_sdk/abi/failure.hpp"
 #include "worker_sdk/abi/nodes.hpp"
 #include "worker_sdk/abi/options.hpp"

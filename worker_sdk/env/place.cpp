@@ -3,8 +3,7 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/host_port.hpp"
-#include "rendezvous/base/number.hpp"
-#include "rendezvous/base/task_counts.hpp"
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/env/worker_env.hpp"
 
 #include <cstdint>

@@ -5,6 +5,8 @@
 #include "rendezvous/base/host_port.hpp"
 #include "worker_sdk/env/variable_reader.hpp"
 
+#include <cstddef>
+#include <span>
 #include <string>
 
 namespace muster {
@@ -43,5 +45,14 @@ Place find_place(const Lookup& lookup, int rank = -1, int size = -1);
 
 /// Splits "host:port" or "[v6]:port". Throws Error (invalid_argument) that begins with `what`.
 HostPort parse_endpoint(const std::string& what, const std::string& text);
+
+/// A digit for each processor of the host, '1' where this thread may run on it (sched_getaffinity). At least
+/// one digit.
+std::string processor_mask();
+
+/// Processors for the process `own` of those whose masks, all of one host, are given: its own ones, divided
+/// by the processes that may run on any of them. So ranks that are bound to different processors have them
+/// whole, and ranks that are not bound share. At least 1.
+int processor_share(std::span<const std::string> masks, std::size_t own);
 
 }  // namespace muster

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/env/processors.hpp"
+#include "worker_sdk/env/place.hpp"
 
 #include <sched.h>
 

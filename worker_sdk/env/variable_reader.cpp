@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/env/variable_reader.hpp"
 
-#include "rendezvous/base/number.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <cstdlib>
 #include <stdexcept>

@@ -2,8 +2,8 @@
 #include "worker_sdk/fault/fault_plan.hpp"
 
 #include "muster/error.hpp"
-#include "rendezvous/base/number.hpp"
-#include "worker_sdk/thread/quiet_thread.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <signal.h>
 #include <unistd.h>

@@ -2,8 +2,8 @@
 #include "worker_sdk/parallel/bucket_pipeline.hpp"
 
 #include "rendezvous/base/invariant.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 #include "worker_sdk/parallel/gradient_norm.hpp"
-#include "worker_sdk/thread/quiet_thread.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/parallel/group_statistics.hpp"
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/statistics_exchange.hpp"
 
 namespace muster {
 namespace {

@@ -2,8 +2,8 @@
 #include "worker_sdk/parallel/power_sgd.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "worker_sdk/parallel/matrix.hpp"
-#include "worker_sdk/random/philox.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <span>
 
 namespace muster {
+
+class ProcessGroup;
 
 /// Sums over the ranks of a world, for batch norm over the whole batch of a step (SyncBatchNorm).
 class StatisticsExchange {
@@ -14,5 +17,11 @@ class StatisticsExchange {
   /// with equally many values. Throws Error when a rank fails or the deadline passes.
   virtual void sum(std::span<double> values) = 0;
 };
+
+/// The exchange of SyncBatchNorm over a group of its own, split off `group`, so that it runs beside the
+/// reducer. Sums in f64, in rank order: the same bits on all ranks and in every run. All ranks of `group`
+/// call it alike, and call `sum` equally often, a rank without samples too (with zeros). Null or a group of
+/// one: what it returns leaves values as they are. It ends before `group`.
+std::unique_ptr<StatisticsExchange> make_group_statistics(ProcessGroup* group);
 
 }  // namespace muster

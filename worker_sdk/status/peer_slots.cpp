@@ -3,9 +3,9 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 #include "worker_sdk/status/process_state.hpp"
 #include "worker_sdk/store/store_client.hpp"
-#include "worker_sdk/thread/quiet_thread.hpp"
 
 #include <poll.h>
 #include <signal.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/store/resolve.hpp"
-
-#include "worker_sdk/thread/quiet_thread.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
+#include "worker_sdk/store/stream.hpp"
 
 #include <netdb.h>
 

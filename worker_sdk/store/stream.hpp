@@ -3,15 +3,29 @@
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
-#include "worker_sdk/store/resolve.hpp"
+
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace muster {
+
+/// An address to connect to.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+};
+
+/// The addresses of `host`, in the system's order of preference (IPv6 and IPv4). A numeric address is
+/// answered at once; a name is looked up on a thread of its own, since getaddrinfo() cannot be given a
+/// deadline. Throws std::runtime_error with the resolver's text, or when `deadline` has passed.
+std::vector<SocketAddress> resolve(const std::string& host, int port,
+                                   std::chrono::steady_clock::time_point deadline);
 
 using Deadline = std::chrono::steady_clock::time_point;
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/world/init_url.hpp"
-
 #include "muster/error.hpp"
 #include "worker_sdk/env/place.hpp"
+#include "worker_sdk/world/store_access.hpp"
 
 #include <algorithm>
 #include <stdexcept>

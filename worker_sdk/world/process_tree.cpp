@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/world/process_tree.hpp"
-
-#include "rendezvous/base/number.hpp"
 #include "rendezvous/base/process_stat.hpp"
+#include "rendezvous/base/text.hpp"
+#include "worker_sdk/world/spawn_keeper.hpp"
 
 #include <dirent.h>
 #include <poll.h>

@@ -3,7 +3,6 @@
 
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/server/store_engine.hpp"
-#include "worker_sdk/world/process_tree.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

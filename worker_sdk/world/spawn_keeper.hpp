@@ -5,9 +5,13 @@
 #include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/world/spawn.hpp"
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <csignal>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace muster {
 
@@ -38,5 +42,12 @@ struct KeeperReport {
   std::string to_text() const;
   static std::optional<KeeperReport> from_text(std::string_view text);
 };
+
+/// Processes whose parent this one is, by /proc.
+std::vector<pid_t> children_of_this_process();
+
+/// Kills and reaps all children of this process until none is left, or `deadline`. In a child subreaper that
+/// is the whole tree: what a killed process leaves comes here. False at the deadline.
+bool kill_children(std::chrono::steady_clock::time_point deadline);
 
 }  // namespace muster

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/output/terminal_filter.hpp"
 
-#include "rendezvous/log/utf8.hpp"
+#include "rendezvous/log/terminal_text.hpp"
 
 #include <algorithm>
 

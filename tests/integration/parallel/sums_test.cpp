@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data-parallel steps between real processes over shared memory, that meet through a real store.
 #include "catch.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "worker_sdk/comm/shm/join.hpp"
 #include "worker_sdk/parallel/deterministic.hpp"
-#include "worker_sdk/parallel/group_statistics.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
-#include "worker_sdk/random/philox.hpp"
+#include "worker_sdk/parallel/statistics_exchange.hpp"
 
 #include <bit>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/comm/gloo/connect.hpp"
 
+#include "rendezvous/base/quiet_thread.hpp"
 #include "worker_sdk/comm/gloo/gloo_transport.hpp"
-#include "worker_sdk/thread/quiet_thread.hpp"
 
 #include <arpa/inet.h>
 #include <gloo/rendezvous/context.h>

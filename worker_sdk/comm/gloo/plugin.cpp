@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/comm/gloo/connect.hpp"
+#include "worker_sdk/comm/gloo/gloo_transport.hpp"
 
 namespace muster::gloo_backend {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/comm/hierarchical/hierarchical.hpp"
 
 #include "worker_sdk/comm/hierarchical/hierarchical_backend.hpp"
 #include "worker_sdk/comm/shm/join.hpp"

@@ -7,6 +7,7 @@
 
 #include "worker_sdk/comm/backend.hpp"
 #include "worker_sdk/comm/plugin/failure_channel.hpp"
+#include "worker_sdk/comm/plugin/plugin_backend.hpp"
 #include "worker_sdk/comm/process_group.hpp"
 
 #include <condition_variable>
@@ -103,5 +104,11 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
   std::optional<Failure> local_failure_;
   std::optional<Failure> agreed_;
 };
+
+/// The backend of one rank; all ranks of the plan call it alike. The hosts are those of `surroundings`: on
+/// one host it is shared memory alone, with one rank on each host Gloo alone.
+std::unique_ptr<Backend> join(const GroupPlan& plan, const plugin::GroupKey& key,
+                              const plugin::Surroundings& surroundings, StoreClient& store,
+                              const std::shared_ptr<plugin::FailureChannel>& channel);
 
 }  // namespace muster::hierarchical

@@ -2,7 +2,7 @@
 #include "worker_sdk/comm/nccl/communicator.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/thread/quiet_thread.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #include "worker_sdk/comm/nccl/group.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/thread/quiet_thread.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -113,7 +113,7 @@ Communicator::Patience Group::patience(const Call& call) {
     if (Clock::now() < end) return;
     fail(Error(ErrorCode::deadline, here() + " waited " + std::to_string(timeout_.count()) +
                                         " ms for NCCL to take " + describe(call) + "; it has not" +
-                                        missing(call)));
+                                        missing_from(call)));
   };
 }
 

@@ -76,7 +76,7 @@ class Group final : public plugin::Group {
   void look_at_nccl();
   void exchange();
   void drop_done();
-  std::string missing(const Call& call);
+  std::string missing_from(const Call& call);
   std::string here() const;
 
   const Library& api_;

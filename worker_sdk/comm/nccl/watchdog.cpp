@@ -124,15 +124,15 @@ void Group::look_at_calls(Clock::time_point now) {
   const auto waited = now - progress_at_;
   if (waited >= timeout_) {
     declare(Error(ErrorCode::deadline, here() + " waited " + std::to_string(ms(waited)) + " ms for " +
-                                           describe(oldest->first()) + missing(oldest->first())));
+                                           describe(oldest->first()) + missing_from(oldest->first())));
   } else if (report_after_.count() > 0 && waited >= report_after_ && !std::exchange(reported_, true)) {
     host_.log(here() + " waits since " + std::to_string(ms(waited)) + " ms for " + describe(oldest->first()) +
-              missing(oldest->first()));
+              missing_from(oldest->first()));
   }
 }
 
 /// "; rank 1 (...) has not entered it (its last: call 6: barrier)", as far as it can be known.
-std::string Group::missing(const Call& call) {
+std::string Group::missing_from(const Call& call) {
   std::string text;
   std::size_t names = 0;
   try {

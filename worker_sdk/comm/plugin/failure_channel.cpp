@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/plugin/failure_channel.hpp"
 
-#include "worker_sdk/thread/quiet_thread.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 
 #include <poll.h>
 

@@ -226,7 +226,7 @@ void PluginBackend::fail(const Error& error) {
 void PluginBackend::throw_failure(std::unique_lock<std::mutex>& lock) {
   told_.wait_for(lock, kAgreementTime, [this] { return agreed_.has_value(); });
   if (!agreed_) agreed_ = local_;
-  throw Error(*agreed_);
+  throw *agreed_;
 }
 
 std::optional<Error> PluginBackend::failure() {

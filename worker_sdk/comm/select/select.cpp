@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/select/select.hpp"
 
-#include "worker_sdk/comm/hierarchical/hierarchical.hpp"
+#include "worker_sdk/comm/hierarchical/hierarchical_backend.hpp"
 #include "worker_sdk/comm/plugin/failure_channel.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
 #include "worker_sdk/comm/plugin/plugin_backend.hpp"

@@ -3,7 +3,7 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/invariant.hpp"
-#include "worker_sdk/thread/quiet_thread.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 
 #include <condition_variable>
 #include <cstring>

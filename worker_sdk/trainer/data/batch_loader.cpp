@@ -2,7 +2,7 @@
 #include "worker_sdk/trainer/data/batch_loader.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/thread/quiet_thread.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 
 #include <algorithm>
 #include <condition_variable>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/data/cifar10.hpp"
-
 #include "muster/error.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 
 #include <cerrno>
 #include <cstring>

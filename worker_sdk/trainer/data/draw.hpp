@@ -2,7 +2,7 @@
 // How one training image is changed at random. Pure and constexpr: kernels of GPUs compute the same draws.
 #pragma once
 
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
 
 #include <cstdint>
 

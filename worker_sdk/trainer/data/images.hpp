@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,5 +68,26 @@ class Scaling {
 /// (indices.size() * kImageBytes floats) and their labels to `labels`.
 void gather(const Images& images, std::span<const std::uint32_t> indices, const Normalization& normalization,
             float* out, std::uint8_t* labels);
+
+inline constexpr std::size_t kCifar10RecordBytes = 1 + kImageBytes;
+inline constexpr std::size_t kCifar10TrainImages = 50000;
+
+/// Reads whichever of data_batch_1.bin to data_batch_5.bin are in `folder`, in this order, and
+/// test_batch.bin. Any whole number of records is valid. Throws Error (io) that names the file, its size and
+/// what to do.
+/// Without `needs_training` there may be none of the five.
+ImageData load_cifar10(const std::filesystem::path& folder, bool needs_training = true);
+
+struct SyntheticOptions {
+  std::size_t train_images = 10000;
+  std::size_t test_images = 2000;
+  std::uint64_t seed = 0;
+};
+
+/// Ten classes that a network can learn: each class is a coarse pattern of colours; an image is that pattern
+/// shifted by a few pixels, mixed with the pattern of a random other class and covered with noise. Labels are
+/// balanced. The image at index i depends on the seed and i alone; integer arithmetic, so every machine makes
+/// the same bytes.
+ImageData make_synthetic(const SyntheticOptions& options);
 
 }  // namespace muster::data

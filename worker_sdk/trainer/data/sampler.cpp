@@ -2,7 +2,7 @@
 #include "worker_sdk/trainer/data/sampler.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
 
 #include <numeric>
 #include <string>

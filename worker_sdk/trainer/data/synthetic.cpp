@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/data/synthetic.hpp"
-
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 
 #include <algorithm>
 #include <array>

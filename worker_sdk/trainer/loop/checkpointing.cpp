@@ -3,7 +3,6 @@
 
 #include "muster/error.hpp"
 #include "worker_sdk/trainer/checkpoint/match.hpp"
-#include "worker_sdk/trainer/loop/given_checkpoint.hpp"
 
 #include <algorithm>
 #include <array>

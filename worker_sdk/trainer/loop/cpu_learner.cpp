@@ -2,9 +2,9 @@
 #include "worker_sdk/trainer/loop/cpu_learner.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/parallel/group_statistics.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
-#include "worker_sdk/trainer/loop/divergence.hpp"
+#include "worker_sdk/parallel/statistics_exchange.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
 #include "worker_sdk/trainer/nn/threads.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "worker_sdk/parallel/agreement.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
-#include "worker_sdk/trainer/loop/divergence.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/loop/divergence.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/loop/error_file.hpp"
+#include "worker_sdk/trainer/loop/text.hpp"
 
 #include <cxxabi.h>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/loop/gather_text.hpp"
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/trainer/loop/text.hpp"
 
 namespace muster::train {
 namespace {

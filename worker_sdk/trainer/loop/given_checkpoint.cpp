@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/loop/given_checkpoint.hpp"
-
 #include "muster/error.hpp"
 #include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/checkpoint/match.hpp"
+#include "worker_sdk/trainer/loop/checkpointing.hpp"
 #include "worker_sdk/trainer/loop/provenance.hpp"
 
 #include <filesystem>

@@ -3,12 +3,13 @@
 // computes on this machine's processors.
 #pragma once
 
+#include "muster/error.hpp"
+#include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/parallel/deterministic.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 #include "worker_sdk/trainer/data/batch_loader.hpp"
 #include "worker_sdk/trainer/loop/step_profile.hpp"
 #include "worker_sdk/trainer/loop/trace.hpp"
-#include "worker_sdk/trainer/nn/loss.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 #include "worker_sdk/trainer/optim/make_optimizer.hpp"
 
@@ -138,5 +139,14 @@ class Learner {
   /// Records the steps from now on; null: no more.
   virtual void record(TraceRecorder* recorder) = 0;
 };
+
+/// An Error (invalid_argument) that names step and rank, the first layer with such a value where it is known
+/// (else ""), and what to do.
+Error diverged(std::int64_t step, int rank, const std::string& layer);
+
+/// Throws diverged() on all ranks, which name the same one, where `sum` is no number: it is that of all
+/// ranks' losses, `own` is this rank's. `group` may be null: a world of one. A collective call where it
+/// throws.
+void require_finite_loss(ProcessGroup* group, std::int64_t step, double own, double sum);
 
 }  // namespace muster::train

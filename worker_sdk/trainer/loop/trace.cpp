@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/loop/trace.hpp"
 
-#include "worker_sdk/trainer/loop/gather_text.hpp"
 #include "worker_sdk/trainer/loop/json_line.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"
 

@@ -4,7 +4,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/trainer/loop/cpu_learner.hpp"
 #include "worker_sdk/trainer/loop/device_learner.hpp"
-#include "worker_sdk/trainer/loop/divergence.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
 
 #include <algorithm>
 #include <array>

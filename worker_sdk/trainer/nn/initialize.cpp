@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <algorithm>

@@ -2,9 +2,9 @@
 #include "worker_sdk/trainer/program/common_ground.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/env/processors.hpp"
+#include "worker_sdk/env/place.hpp"
 #include "worker_sdk/parallel/agreement.hpp"
-#include "worker_sdk/trainer/loop/gather_text.hpp"
+#include "worker_sdk/trainer/loop/text.hpp"
 #include "worker_sdk/trainer/nn/threads.hpp"
 
 #include <cstdlib>

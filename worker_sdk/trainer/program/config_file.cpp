@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/program/config_file.hpp"
-
 #include "muster/error.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/program/one_voice.hpp"
-
 #include "muster/error.hpp"
-#include "worker_sdk/trainer/loop/error_file.hpp"
+#include "worker_sdk/trainer/loop/text.hpp"
+#include "worker_sdk/trainer/program/process.hpp"
 
 #include <chrono>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/program/short_waits.hpp"
+#include "worker_sdk/trainer/program/process.hpp"
 
 #include <unistd.h>
 

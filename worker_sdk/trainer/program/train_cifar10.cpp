@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // muster-train: data-parallel training of a CNN, from the command line to the last line.
 #include "muster/error.hpp"
-#include "rendezvous/base/number.hpp"
-#include "worker_sdk/trainer/data/cifar10.hpp"
-#include "worker_sdk/trainer/data/synthetic.hpp"
+#include "rendezvous/base/text.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/loop/run.hpp"
 #include "worker_sdk/trainer/nn/threads.hpp"
 #include "worker_sdk/trainer/program/common_ground.hpp"
-#include "worker_sdk/trainer/program/one_voice.hpp"
-#include "worker_sdk/trainer/program/short_waits.hpp"
-#include "worker_sdk/trainer/program/stop_signal.hpp"
+#include "worker_sdk/trainer/program/process.hpp"
 #include "worker_sdk/trainer/program/train_device.hpp"
 #include "worker_sdk/trainer/program/train_options.hpp"
 #include "worker_sdk/world/world.hpp"

@@ -5,6 +5,7 @@
 #include "worker_sdk/trainer/program/train_options.hpp"
 
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -38,5 +39,24 @@ void add_run_flags(CLI::App& app, TrainOptions& options, Words& words);
 
 /// Puts the words into the options that they stand for.
 void apply(const Words& words, TrainOptions& options);
+
+}  // namespace muster::examples
+
+namespace muster::examples {
+
+/// One member of a configuration file: a flag's name without its dashes, and its value as the command line
+/// has it.
+struct ConfigEntry {
+  std::string name;
+  std::string value;
+  bool is_switch = false;  ///< true or false: a flag without a value
+};
+
+/// Reads a JSON object of flags: {"model": "resnet18", "batch-size": 128, "flip": true}. Throws Error (io) or
+/// (invalid_argument) that names the file and the place.
+std::vector<ConfigEntry> read_config(const std::string& path);
+
+/// Reads the same from `text`, which is that of the file `path`.
+std::vector<ConfigEntry> parse_config(const std::string& text, const std::string& path);
 
 }  // namespace muster::examples

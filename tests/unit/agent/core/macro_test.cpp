@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/core/macro.hpp"
-
+#include "agent/core/worker_environment.hpp"
 #include "catch.hpp"
 
 using muster::agent::substitute_local_rank;

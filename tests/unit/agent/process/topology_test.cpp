@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/process/topology.hpp"
 
 #include "agent/process/worker_binding.hpp"
 #include "catch.hpp"

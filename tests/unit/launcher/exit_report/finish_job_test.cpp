@@ -2,7 +2,6 @@
 #include "launcher/exit_report/finish_job.hpp"
 
 #include "catch.hpp"
-#include "launcher/exit_report/file_io.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "tests/unit/launcher/exit_report/reports.hpp"
 

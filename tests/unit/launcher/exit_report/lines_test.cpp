@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/exit_report/lines.hpp"
-
 #include "catch.hpp"
+#include "launcher/exit_report/finish_job.hpp"
 
 using namespace muster::launcher;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/hosts/host_filter.hpp"
-
 #include "catch.hpp"
+#include "launcher/hosts/host_list.hpp"
 #include "tests/unit/launcher/hosts/refusal.hpp"
 
 using namespace muster::launcher;

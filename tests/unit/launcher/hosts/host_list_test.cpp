@@ -2,7 +2,7 @@
 #include "launcher/hosts/host_list.hpp"
 
 #include "catch.hpp"
-#include "launcher/hosts/node_list.hpp"
+#include "launcher/hosts/host_pattern.hpp"
 #include "tests/unit/launcher/hosts/refusal.hpp"
 
 using namespace muster::launcher;

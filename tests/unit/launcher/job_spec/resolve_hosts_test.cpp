@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job_spec/resolve_hosts.hpp"
-
 #include "catch.hpp"
 #include "launcher/cli/parse_options.hpp"
-#include "launcher/job_spec/dry_run.hpp"
+#include "launcher/job_spec/resolve_job.hpp"
+#include "launcher/job_spec/resolve_steps.hpp"
 #include "tests/unit/launcher/hosts/refusal.hpp"
 #include "tests/unit/launcher/job_spec/fake_system.hpp"
 

@@ -4,7 +4,6 @@
 #include "catch.hpp"
 #include "launcher/cli/parse_options.hpp"
 #include "launcher/core/launch_error.hpp"
-#include "launcher/job_spec/dry_run.hpp"
 #include "tests/unit/launcher/job_spec/fake_system.hpp"
 
 #include <signal.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job_spec/resolve_peer.hpp"
-
 #include "catch.hpp"
 #include "launcher/cli/parse_options.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/job_spec/resolve_steps.hpp"
 #include "tests/unit/launcher/job_spec/fake_system.hpp"
 
 using namespace muster::launcher;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/nodes/core/line_limit.hpp"
-
 #include "catch.hpp"
+#include "launcher/nodes/core/node_words.hpp"
 
 using muster::launcher::LineLimit;
 

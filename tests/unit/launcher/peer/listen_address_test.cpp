@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/peer/listen_address.hpp"
-
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/peer/peer_node.hpp"
 
 using namespace muster::launcher;
 

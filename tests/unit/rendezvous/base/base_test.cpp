@@ -3,10 +3,8 @@
 #include "rendezvous/base/fnv1a.hpp"
 #include "rendezvous/base/host_port.hpp"
 #include "rendezvous/base/invariant.hpp"
-#include "rendezvous/base/number.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
-#include "rendezvous/base/task_counts.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <poll.h>

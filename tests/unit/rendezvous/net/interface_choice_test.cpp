@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/net/interface_choice.hpp"
-
+#include "rendezvous/net/address.hpp"
 #include "tests/support/catch.hpp"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/env/processors.hpp"
-
 #include "catch.hpp"
+#include "worker_sdk/env/place.hpp"
 
 #include <sched.h>
 

@@ -3,10 +3,10 @@
 
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "tests/support/shm_ranks.hpp"
-#include "worker_sdk/parallel/compression.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
-#include "worker_sdk/random/philox.hpp"
 
 #include <numeric>
 #include <set>

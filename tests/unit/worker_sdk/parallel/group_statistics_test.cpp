@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/parallel/group_statistics.hpp"
-
 #include "catch.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
+#include "worker_sdk/parallel/statistics_exchange.hpp"
 
 #include <cmath>
 

@@ -2,9 +2,9 @@
 // Many small worlds drawn at random: models, buckets, shares of samples, micro-batches, orders of readiness,
 // options, and ranks that give up anywhere. Either every rank has the right sums, or every rank has an error.
 #include "catch.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "tests/support/thread_group.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
-#include "worker_sdk/random/philox.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -2,7 +2,7 @@
 #include "worker_sdk/parallel/matrix.hpp"
 
 #include "catch.hpp"
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
 
 #include <cmath>
 #include <vector>

@@ -3,9 +3,9 @@
 
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
-#include "worker_sdk/random/philox.hpp"
 
 #include <cmath>
 #include <map>

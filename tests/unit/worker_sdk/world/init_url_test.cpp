@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/world/init_url.hpp"
 
 #include "catch.hpp"
 #include "muster/error.hpp"

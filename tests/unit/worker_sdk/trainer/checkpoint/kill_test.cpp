@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes that end, and disks that are full, in the middle of a write.
 #include "catch.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/unit/worker_sdk/trainer/checkpoint/folder.hpp"
-#include "worker_sdk/random/philox.hpp"
 
 #include <sched.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 #include "worker_sdk/trainer/data/augment.hpp"
 
 #include "catch.hpp"
-#include "worker_sdk/trainer/data/synthetic.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 
 #include "catch.hpp"
 #include "muster/error.hpp"
-#include "worker_sdk/trainer/data/synthetic.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/data/cifar10.hpp"
-
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
 #include "worker_sdk/trainer/data/images.hpp"
 
 #include "catch.hpp"
-#include "worker_sdk/trainer/data/synthetic.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 
 #include "catch.hpp"
 #include "muster/error.hpp"
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
 
 #include <algorithm>
 #include <set>

@@ -4,7 +4,7 @@
 #include "muster/error.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
-#include "worker_sdk/trainer/data/synthetic.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/loop/trainer.hpp"
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/loop/error_file.hpp"
-
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "worker_sdk/trainer/loop/text.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 // Networks with batch norm, trained on several ranks as on one.
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/loop/training.hpp"
-#include "worker_sdk/parallel/compression.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/power_sgd.hpp"
 
 #include <vector>

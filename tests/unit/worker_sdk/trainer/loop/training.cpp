@@ -2,7 +2,7 @@
 #include "tests/unit/worker_sdk/trainer/loop/training.hpp"
 
 #include "catch.hpp"
-#include "worker_sdk/trainer/data/synthetic.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 
 #include <cmath>
 #include <stdexcept>

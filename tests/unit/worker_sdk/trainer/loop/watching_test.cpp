@@ -6,7 +6,6 @@
 #include "tests/support/thread_group.hpp"
 #include "worker_sdk/trainer/loop/crc32c.hpp"
 #include "worker_sdk/trainer/loop/event_file.hpp"
-#include "worker_sdk/trainer/loop/gather_text.hpp"
 #include "worker_sdk/trainer/loop/json_line.hpp"
 #include "worker_sdk/trainer/loop/step_profile.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/nn/loss.hpp"
-
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/reference.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cmath>
 #include <vector>

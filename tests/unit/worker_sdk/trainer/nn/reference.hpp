@@ -2,7 +2,7 @@
 // The layers written down as their definitions, in double precision, with no thought for speed.
 #pragma once
 
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 #include "muster/error.hpp"
-#include "worker_sdk/random/philox.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "worker_sdk/trainer/optim/ema.hpp"
 #include "worker_sdk/trainer/optim/make_optimizer.hpp"
 

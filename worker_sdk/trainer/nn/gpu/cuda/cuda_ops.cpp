@@ -2,7 +2,7 @@
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/image.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
 
 #include <string>
 #include <utility>

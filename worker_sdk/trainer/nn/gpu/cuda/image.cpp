@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MUSTER_GPU_IMAGE is the path of what nvcc made of kernels.cu.
-#include "worker_sdk/trainer/nn/gpu/cuda/image.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
 
 asm(".pushsection .rodata\n"
     ".balign 64\n"

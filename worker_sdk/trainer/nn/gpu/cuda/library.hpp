@@ -120,4 +120,7 @@ void check(const Library& api, cudaError_t result, const std::string& what);
 void check(const Library& api, cudnnStatus_t result, const std::string& what);
 void check(const Library& api, cublasStatus_t result, const std::string& what);
 
+/// The compiled kernels (kernels.cu) for all architectures, embedded in this object.
+const void* kernel_image();
+
 }  // namespace muster::nn::gpu

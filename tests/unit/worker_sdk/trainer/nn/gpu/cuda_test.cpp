@@ -5,7 +5,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/skip.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/image.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
 #include "worker_sdk/trainer/nn/resnet_spec.hpp"
 
 #include <cstring>

@@ -8,7 +8,7 @@
 #include "worker_sdk/trainer/nn/gpu/kernels/optimizer.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/pool.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/weights.hpp"
-#include "worker_sdk/trainer/nn/loss.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 #include "worker_sdk/trainer/optim/make_optimizer.hpp"
 
 #include <limits>

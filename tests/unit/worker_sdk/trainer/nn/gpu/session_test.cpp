@@ -6,8 +6,8 @@
 #include "tests/support/catch.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
 #include "worker_sdk/trainer/data/augment.hpp"
-#include "worker_sdk/trainer/data/synthetic.hpp"
-#include "worker_sdk/trainer/nn/loss.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cmath>
 #include <numeric>
