@@ -157,6 +157,11 @@ rendezvous::ClientEvents NodeSession::client_events() {
     else if (spec_.node.coordinator)
       tell(LinkMessage::Kind::status, 0, status.text);
   };
+  // The end of the round may follow in the same packet, and calls a node back that waits.
+  events.left = [this](const rendezvous::Left& left) {
+    const bool waits = left.next == rendezvous::NextStep::wait && !alone();
+    if (waits && life_.phase() == NodeLife::leaving) life_.wait();
+  };
   events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) {
@@ -224,12 +229,15 @@ rendezvous::RoundEnd NodeSession::own_end(const rendezvous::Left& left) const {
 }
 
 void NodeSession::note_decision(const rendezvous::RoundEnd& end) {
-  // Nothing had to be decided for a node that was ordered to go.
-  if (end.decision.empty()) return;
+  // What is decided for a job that was ordered to end decides nothing.
+  if (end.decision.empty() || !life_.goes_on()) return;
   if (decisions_.size() == kDecisionsKept) decisions_.erase(decisions_.begin());
   RestartDecision decision;
   decision.round = end.round;
   decision.cause = end.text;
+  // A job that ends for want of nodes says so in its cause.
+  if (const std::string said = "; " + end.decision; decision.cause.ends_with(said))
+    decision.cause.resize(decision.cause.size() - said.size());
   decision.decision = end.decision;
   decision.again = end.again;
   decision.restarts = end.restarts;

@@ -331,7 +331,6 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
 
 /// All is well here, others still work.
 awaitable<NodeSession::Next> NodeSession::await_verdict() {
-  life_.wait();
   verdict_.reset();
   while (!closed_ && life_.phase() == NodeLife::waiting && life_.goes_on()) {
     verdict_.reset();

@@ -183,7 +183,9 @@ void CoordinatorClient::Impl::on(const RoundResult& result) {
 }
 
 void CoordinatorClient::Impl::on(const Left& left) {
-  if (left.round == leave_.round) answer(leave_, left);
+  if (left.round != leave_.round) return;
+  if (events_.left) events_.left(left);
+  answer(leave_, left);
 }
 
 void CoordinatorClient::Impl::on(const RoundEnd& end) {

@@ -40,6 +40,8 @@ using Connector = std::function<boost::asio::awaitable<std::unique_ptr<ByteStrea
 struct ClientEvents {
   /// While join() waits: "2 of 3 nodes joined; waiting for 1 more".
   std::function<void(const Status&)> status;
+  /// The answer to leave_round(), told before that call goes on and so in the order of the messages.
+  std::function<void(const Left&)> left;
   /// Stop the workers of that round, call leave_round(), and join() again if there is to be another round.
   std::function<void(const RoundEnd&)> round_ended;
   /// The coordinator closed the job.

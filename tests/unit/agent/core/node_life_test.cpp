@@ -71,3 +71,22 @@ TEST_CASE("The first order to end names the signal, and a later one may only end
   CHECK(life.killed());
   CHECK(life.stop_signal() == SIGINT);
 }
+
+TEST_CASE("The only node of a job joins without a dial, and a node may have to report in any phase") {
+  const std::vector<std::vector<Step>> lives = {
+      {kReport},
+      {kDial, kReport},
+      {kJoin, kReport},
+      {kJoin, kRun, kReport},
+      {kJoin, kRun, kLeave, kReport},
+      {kJoin, kRun, kLeave, kWait, kReport},
+      {kJoin, kRun, kLeave, kWait, kRecall, kReport},
+  };
+  for (const auto& steps : lives) {
+    NodeLife life;
+    for (const Step& step : steps) step.make(life);
+    CHECK(life.phase() == reporting);
+    life.end();
+    CHECK(life.phase() == over);
+  }
+}
