@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using std::chrono::milliseconds;
 
-// --- The fields, each named once: for reading and for writing.
+// --- The fields, each named once: for reading and for writing. `bytes` are texts that need not be UTF-8.
 
 template <typename Given, typename Wanted>
 concept Either = std::is_same_v<std::remove_const_t<Given>, Wanted>;
@@ -27,14 +27,14 @@ void fields(Streams& streams, const Visit& visit) {
 
 template <Either<OutputSpec> Output, typename Visit>
 void fields(Output& output, const Visit& visit) {
-  visit("log_dir", output.log_dir);
+  visit.bytes("log_dir", output.log_dir);
   visit("log_dir_is_temporary", output.log_dir_is_temporary);
   visit("redirects", output.redirects);
   visit("tee", output.tee);
-  visit("line_prefix_template", output.line_prefix_template);
+  visit.bytes("line_prefix_template", output.line_prefix_template);
   visit("console_ranks", output.console_ranks);
-  visit("stdout_filters", output.stdout_filters);
-  visit("stderr_filters", output.stderr_filters);
+  visit.bytes("stdout_filters", output.stdout_filters);
+  visit.bytes("stderr_filters", output.stderr_filters);
   visit("rank_prefix", output.rank_prefix);
   visit("raw_output", output.raw_output);
   visit("gather_logs", output.gather_logs);
@@ -64,7 +64,7 @@ void fields(Node& node, const Visit& visit) {
   visit("local_addr", node.local_addr);
   visit("expected_nodes", node.expected_nodes);
   visit("settings", node.settings);
-  visit("key_source", node.key_source);
+  visit.bytes("key_source", node.key_source);
   visit("munge", node.munge);
   visit("store_proxy", node.store_proxy);
 }
@@ -77,11 +77,11 @@ void fields(Spec& spec, const Visit& visit) {
   visit("min_nodes", spec.min_nodes);
   visit("max_nodes", spec.max_nodes);
   visit("workers", spec.workers);
-  visit("command", spec.command);
+  visit.bytes("command", spec.command);
   visit("first_script_argument", spec.first_script_argument);
-  visit("working_directory", spec.working_directory);
-  visit("environment", spec.environment);
-  visit("unset_environment", spec.unset_environment);
+  visit.bytes("working_directory", spec.working_directory);
+  visit.bytes("environment", spec.environment);
+  visit.bytes("unset_environment", spec.unset_environment);
   visit("stdin_rank", spec.stdin_rank);
   visit("bind_to", spec.bind_to);
   visit("numa_binding", spec.numa_binding);
@@ -156,73 +156,103 @@ constexpr bool kIsPair<std::pair<First, Second>> = true;
 
 using Settings = std::map<std::string, std::string>;
 
-template <typename Value>
+/// `bytes`: texts in it are any bytes.
+template <bool bytes, typename Value>
+Json written(const Value& value);
+
+template <bool bytes, typename Value>
+Value read(const Json& json);
+
+struct Writer {
+  Json& object;
+
+  template <typename Field>
+  void operator()(const char* name, const Field& field) const {
+    object[name] = written<false>(field);
+  }
+
+  template <typename Field>
+  void bytes(const char* name, const Field& field) const {
+    object[name] = written<true>(field);
+  }
+};
+
+struct Reader {
+  const Json& object;
+
+  template <typename Field>
+  void operator()(const char* name, Field& field) const {
+    take<false>(name, field);
+  }
+
+  template <typename Field>
+  void bytes(const char* name, Field& field) const {
+    take<true>(name, field);
+  }
+
+ private:
+  template <bool bytes, typename Field>
+  void take(const char* name, Field& field) const {
+    try {
+      field = read<bytes, Field>(object.at(name));
+    } catch (const std::exception& error) {
+      throw std::invalid_argument(std::string(name) + ": " + error.what());
+    }
+  }
+};
+
+template <bool bytes, typename Value>
 Json written(const Value& value) {
   if constexpr (std::is_same_v<Value, std::string>) {
-    return utf8_from_bytes(value);
+    return bytes ? utf8_from_bytes(value) : value;
   } else if constexpr (std::is_same_v<Value, milliseconds>) {
     return value.count();
   } else if constexpr (std::is_same_v<Value, NodeSpec::Form>) {
     return kForms[static_cast<std::size_t>(value)].second;
   } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule>) {
     return rendezvous::name_of(value);
-  } else if constexpr (std::is_arithmetic_v<Value>) {
+  } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, Settings>) {
     return value;
   } else if constexpr (kIsOptional<Value>) {
-    return value ? written(*value) : Json(nullptr);
+    return value ? written<bytes>(*value) : Json(nullptr);
   } else if constexpr (kIsPair<Value>) {
-    return Json::array({written(value.first), written(value.second)});
-  } else if constexpr (std::is_same_v<Value, Settings>) {
-    Json object = Json::object();
-    for (const auto& [name, text] : value) object[utf8_from_bytes(name)] = utf8_from_bytes(text);
-    return object;
+    return Json::array({written<bytes>(value.first), written<bytes>(value.second)});
   } else if constexpr (std::ranges::range<Value>) {
     Json items = Json::array();
-    for (const auto& item : value) items.push_back(written(item));
+    for (const auto& item : value) items.push_back(written<bytes>(item));
     return items;
   } else {
     Json object = Json::object();
-    fields(value, [&object](const char* name, const auto& field) { object[name] = written(field); });
+    fields(value, Writer{object});
     return object;
   }
 }
 
-template <typename Value>
+template <bool bytes, typename Value>
 Value read(const Json& json) {
   if constexpr (std::is_same_v<Value, std::string>) {
-    return bytes_from_utf8(json.get<std::string>());
+    return bytes ? bytes_from_utf8(json.get<std::string>()) : json.get<std::string>();
   } else if constexpr (std::is_same_v<Value, milliseconds>) {
     return milliseconds(json.get<std::int64_t>());
   } else if constexpr (std::is_same_v<Value, NodeSpec::Form>) {
     return form_from(json.get<std::string>());
   } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule>) {
     return restart_policy_from(json.get<std::string>());
-  } else if constexpr (std::is_arithmetic_v<Value>) {
+  } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, Settings>) {
     return json.get<Value>();
   } else if constexpr (kIsOptional<Value>) {
-    return json.is_null() ? Value() : Value(read<typename Value::value_type>(json));
+    return json.is_null() ? Value() : Value(read<bytes, typename Value::value_type>(json));
   } else if constexpr (kIsPair<Value>) {
-    return Value(read<std::remove_const_t<typename Value::first_type>>(json.at(0)),
-                 read<typename Value::second_type>(json.at(1)));
-  } else if constexpr (std::is_same_v<Value, Settings>) {
-    Settings settings;
-    for (const Json::object_t::value_type& entry : json.get_ref<const Json::object_t&>())
-      settings.emplace(bytes_from_utf8(entry.first), bytes_from_utf8(entry.second.get<std::string>()));
-    return settings;
+    return Value(read<bytes, std::remove_const_t<typename Value::first_type>>(json.at(0)),
+                 read<bytes, typename Value::second_type>(json.at(1)));
   } else if constexpr (std::ranges::range<Value>) {
     Value items;
     for (const Json& item : json.get_ref<const Json::array_t&>())
-      items.insert(items.end(), read<typename Value::value_type>(item));
+      items.insert(items.end(), read<bytes, typename Value::value_type>(item));
     return items;
   } else {
     Value object;
-    fields(object, [&json](const char* name, auto& field) {
-      try {
-        field = read<std::remove_reference_t<decltype(field)>>(json.at(name));
-      } catch (const std::exception& error) {
-        throw std::invalid_argument(std::string(name) + ": " + error.what());
-      }
-    });
+    fields(object, Reader{json});
     return object;
   }
 }
@@ -230,12 +260,12 @@ Value read(const Json& json) {
 }  // namespace
 
 std::string to_json(const AgentSpec& spec) {
-  return written(spec).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return written<false>(spec).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 AgentSpec agent_spec_from_json(const std::string& text) {
   try {
-    return read<AgentSpec>(Json::parse(text));
+    return read<false, AgentSpec>(Json::parse(text));
   } catch (const std::exception& error) {
     throw std::invalid_argument(std::string("agent spec: ") + error.what());
   }

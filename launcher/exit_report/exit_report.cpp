@@ -209,8 +209,11 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
     judge_own_failure(report, "no report came from " + joined(report.unreported));
 }
 
-/// All nodes of a round were told the same.
-std::vector<agent::RestartDecision> decisions_of(const std::vector<NodeReport>& nodes) {
+/// All nodes of a round were told the same. The first node has the coordinator: its word goes before that of
+/// the others, which count where it did not report.
+std::vector<agent::RestartDecision> decisions_of(const JobSpec& spec, const std::vector<NodeReport>& nodes) {
+  for (const NodeReport& node : nodes)
+    if (!spec.nodes.empty() && node.node == spec.nodes.front().name) return node.decisions;
   std::map<int, agent::RestartDecision> by_round;
   for (const NodeReport& node : nodes)
     for (const agent::RestartDecision& decision : node.decisions)
@@ -268,7 +271,7 @@ ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& 
   report.notes = end.notes;
   report.nodes = reports;
   report.restart_policy = spec.agent.restart_policy;
-  report.decisions = decisions_of(reports);
+  report.decisions = decisions_of(spec, reports);
   find_root(report);
   switch (end.cause) {
     case JobEnd::Cause::finished:

@@ -165,8 +165,10 @@ std::vector<std::string> leftover_lines(const ExitReport& report) {
 /// Why the restarts that were left were not used.
 std::string why_no_more(const ExitReport& report) {
   const bool left = report.restarts() < report.nodes[0].max_restarts;
-  if (!left || report.decisions.empty() || report.decisions.back().again) return "";
-  return "; " + for_terminal(report.decisions.back().decision);
+  const bool failed = report.outcome == JobOutcome::failed || report.outcome == JobOutcome::launcher_error;
+  if (!left || !failed || report.decisions.empty() || report.decisions.back().again) return "";
+  const std::string& decision = report.decisions.back().decision;
+  return report.cause.find(decision) == std::string::npos ? "; " + for_terminal(decision) : "";
 }
 
 void describe_job(Page& page, const ExitReport& report) {

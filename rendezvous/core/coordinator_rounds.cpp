@@ -209,8 +209,7 @@ void Coordinator::check_nodes() {
   const bool to_go_on = !active_ || (active_->end.again && !active_->all_succeeded);
   if (!to_go_on || enough_nodes(members_.nodes())) return;
   JobClosed verdict = last_loss_.value_or(*last_failure_);
-  verdict.reason += "; the job needs " + std::to_string(options_.round.min_nodes) + " nodes and " +
-                    std::to_string(members_.nodes()) + " are left";
+  verdict.reason += "; " + nodes_left_text(options_.round.min_nodes, members_.nodes());
   if (verdict.exit_code == 0) verdict.exit_code = kExitLauncherFailure;
   end_job(std::move(verdict));
 }

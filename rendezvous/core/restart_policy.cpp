@@ -38,11 +38,12 @@ std::string reason_text(const EndedRound& round) {
   return code + (round.error_line.empty() ? "" : " and '" + round.error_line + "'");
 }
 
-std::string nodes_text(int needed, int left) {
-  return "the job needs " + std::to_string(needed) + " nodes and " + std::to_string(left) + " are left";
-}
-
 }  // namespace
+
+std::string nodes_left_text(int needed, int left) {
+  return std::to_string(left) + (left == 1 ? " node is" : " nodes are") + " left, and the job needs " +
+         std::to_string(needed);
+}
 
 Milliseconds RestartPolicy::delay_before(int restart) {
   if (restart <= 1) return Milliseconds(0);
@@ -100,14 +101,14 @@ RestartPolicy::Decision RestartPolicy::decide(const EndedRound& round) {
   }
   if (!round.enough) {
     decision.lacks_nodes = true;
-    decision.text = nodes_text(limits_.min_nodes, round.nodes);
+    decision.text = nodes_left_text(limits_.min_nodes, round.nodes);
     return decision;
   }
   decision.again = true;
   if (!counts) {
     decision.text = "all workers start again";
     if (round.cause == RoundEndCause::node_lost)
-      decision.text += ", and no restart is used up: " + nodes_text(limits_.min_nodes, round.nodes);
+      decision.text += " and no restart is used up: " + nodes_left_text(limits_.min_nodes, round.nodes);
     return decision;
   }
   ++restarts_;

@@ -88,4 +88,7 @@ class RestartPolicy {
   int same_failures_ = 0;
 };
 
+/// "1 node is left, and the job needs 2".
+std::string nodes_left_text(int needed, int left);
+
 }  // namespace muster::rendezvous

@@ -72,7 +72,8 @@ class FieldReader {
     into = value->get<std::uint64_t>();
   }
 
-  /// A counter that is left out while it is 0: most heartbeats have no news, and idle traffic is what they are.
+  /// A counter that is left out while it is 0: most heartbeats have no news, and idle traffic is what they
+  /// are.
   void news(const char* name, std::uint64_t& into) const { counter(name, into, Need::optional); }
 
   /// A channel's number or credit.
@@ -119,7 +120,8 @@ class FieldReader {
   }
 
   template <typename Value, std::size_t size>
-  void word(const char* name, Value& into, const Words<Value, size>& words, Need need = Need::required) const {
+  void word(const char* name, Value& into, const Words<Value, size>& words,
+            Need need = Need::required) const {
     const Json* value = find(name, need);
     if (value == nullptr) return;
     const std::string given = string(*value, name, kMaxNameBytes);

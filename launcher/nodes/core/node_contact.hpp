@@ -7,7 +7,8 @@
 namespace muster::launcher {
 
 /// One node as its launcher hears it. What a node says is not trusted: a message that does not fit is
-/// answered with false, and the caller cuts the node off. What we do ourselves is asserted. One thread.
+/// answered with false. A second report is passed over; all else that does not fit ends the conversation.
+/// What we do ourselves is asserted. One thread.
 class NodeContact {
  public:
   /// Only forwards.

@@ -128,7 +128,7 @@ TEST_CASE("A node that is lost between two rounds ends a job that it cannot do w
   }
   CHECK(desk.sent<JobClosed>(1)->exit_code == 125);
   CHECK(desk.sent<JobClosed>(1)->node == "b");
-  CHECK(contains(desk.sent<JobClosed>(1)->reason, "the job needs 2 nodes and 1 are left"));
+  CHECK(contains(desk.sent<JobClosed>(1)->reason, "1 node is left, and the job needs 2"));
 }
 
 TEST_CASE("Places follow the wanted node ranks, whoever comes first") {

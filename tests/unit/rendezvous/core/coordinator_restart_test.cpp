@@ -134,7 +134,7 @@ TEST_CASE("A loss that an elastic job can bear costs no restart") {
   CHECK(desk.sent<RoundEnd>(1)->again);
   CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
   CHECK(desk.sent<RoundEnd>(1)->decision ==
-        "all workers start again, and no restart is used up: the job needs 2 nodes and 2 are left");
+        "all workers start again and no restart is used up: 2 nodes are left, and the job needs 2");
   for (const SessionId session : {1U, 2U}) desk.send(session, LeaveRound{0, RoundOutcome::stopped});
   desk.join(1);
   desk.join(2);
@@ -192,7 +192,7 @@ TEST_CASE("A lost node ends a job of fixed size, and says what is missing") {
   REQUIRE(desk.sent<RoundEnd>(1).has_value());
   CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
   CHECK(desk.sent<RoundEnd>(1)->text ==
-        "node b (host host) is lost: connection closed; the job needs 2 nodes and 1 are left");
+        "node b (host host) is lost: connection closed; 1 node is left, and the job needs 2");
   desk.send(1, LeaveRound{0, RoundOutcome::stopped});
   CHECK(desk.sent<JobClosed>(1)->exit_code == 125);
   CHECK(desk.sent<JobClosed>(1)->node == "b");

@@ -104,7 +104,7 @@ TEST_CASE("A lost node that an elastic job can do without costs nothing") {
       const RestartPolicy::Decision decision = policy.decide(lost(2));
       CHECK(decision.again);
       CHECK(decision.delay == 0s);
-      CHECK(says(decision, "all workers start again, and no restart is used up"));
+      CHECK(says(decision, "all workers start again and no restart is used up"));
       CHECK(policy.restarts() == 0);
     }
     // Below the minimum it waits for a newcomer, which costs one.
@@ -126,7 +126,7 @@ TEST_CASE("A lost node costs a restart under --restart-policy torchrun, and wher
   const RestartPolicy::Decision decision = with(RestartRule::backoff).decide(fixed);
   CHECK_FALSE(decision.again);
   CHECK(decision.lacks_nodes);
-  CHECK(decision.text == "the job needs 1 nodes and 0 are left");
+  CHECK(decision.text == "0 nodes are left, and the job needs 1");
 }
 
 TEST_CASE("Nodes that come or leave cost nothing, whatever the rule") {
