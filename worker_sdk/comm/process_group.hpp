@@ -33,7 +33,7 @@ struct ProcessGroupOptions {
   std::chrono::milliseconds report_after = std::chrono::seconds(15);
   /// Name of the group, unique in the job. Default: "world".
   std::string name = "world";
-  /// Number of the job's round (WorkerEnv::restart_count). It keeps a restarted job from the keys of its
+  /// Restarts of the job so far (WorkerEnv::restart_count). It keeps a restarted job from the keys of its
   /// earlier rounds where the store outlives them, as under torchrun. Default: 0.
   int round = 0;
 

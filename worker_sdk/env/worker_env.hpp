@@ -32,7 +32,8 @@ struct WorkerEnv {
   /// Address and port of the store of this round. MASTER_ADDR, MASTER_PORT. Empty and 0 when there is none.
   std::string store_host;
   int store_port = 0;
-  /// Rounds before this one, and how many the job allows. TORCHELASTIC_RESTART_COUNT,
+  /// Restarts of the job so far, and how many it allows. A round that uses up none has the count of the one
+  /// before it. TORCHELASTIC_RESTART_COUNT,
   /// TORCHELASTIC_MAX_RESTARTS.
   int restart_count = 0;
   int max_restarts = 0;

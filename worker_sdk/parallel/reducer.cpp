@@ -115,6 +115,10 @@ class Reducer::Impl {
 
   std::int64_t finish_step() {
     require_all_ready(Phase::step);
+    if (next_ != pending_.size())
+      throw Error(
+          ErrorCode::state,
+          "gradient_ready() was called by several threads at once; a reducer takes one thread at a time");
     pipeline_->finish();
     phase_ = Phase::idle;
     waiting_.clear();

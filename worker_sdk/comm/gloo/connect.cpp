@@ -80,7 +80,7 @@ std::string own_address(const muster_plugin_group_options& options, const plugin
     const std::string address = address_of(options.interface_name);
     if (address.empty())
       throw Error(ErrorCode::invalid_argument,
-                  "rank " + std::to_string(options.rank) + ": the network interface '" +
+                  message::name_of(options, options.rank) + ": the network interface '" +
                       options.interface_name +
                       "' is not there, is down or has no IPv4 address; set MUSTER_SOCKET_IFNAME to another "
                       "('ip address' lists them)");
@@ -99,10 +99,9 @@ std::string own_address(const muster_plugin_group_options& options, const plugin
   if (!is_loopback(mine)) return mine;
   const std::string address = address_of("");
   if (address.empty())
-    throw Error(ErrorCode::unsupported,
-                "rank " + std::to_string(options.rank) + " (host " + options.hosts[options.rank] +
-                    ") has no network interface with an IPv4 address that other hosts "
-                    "could reach; set MUSTER_SOCKET_IFNAME");
+    throw Error(ErrorCode::unsupported, message::name_of(options, options.rank) +
+                                            " has no network interface with an IPv4 address that other hosts "
+                                            "could reach; set MUSTER_SOCKET_IFNAME");
   return address;
 }
 
@@ -126,7 +125,7 @@ std::unique_ptr<message::Transport> connect_all(const muster_plugin_group_option
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error(ErrorCode::backend, "rank " + std::to_string(options.rank) + " cannot connect the group '" +
+    throw Error(ErrorCode::backend, message::name_of(options, options.rank) + " cannot connect the group '" +
                                         options.group + "' from " + attributes.hostname +
                                         " (Gloo: " + error.what() +
                                         "); see whether the hosts reach each other there, or name another "

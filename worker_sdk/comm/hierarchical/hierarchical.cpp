@@ -35,7 +35,6 @@ plugin::Surroundings around(const plugin::Surroundings& all, const std::vector<i
   plugin::Surroundings part = all;
   part.hosts.clear();
   for (const int rank : ranks) part.hosts.push_back(all.hosts[static_cast<std::size_t>(rank)]);
-  part.shown_ranks = ranks;
   return part;
 }
 

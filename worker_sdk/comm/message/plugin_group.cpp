@@ -13,6 +13,13 @@
 #include <utility>
 
 namespace muster::message {
+
+std::string name_of(const muster_plugin_group_options& options, int rank) {
+  const std::string host = options.hosts[rank];
+  const int shown = options.shown_ranks == nullptr ? rank : options.shown_ranks[rank];
+  return "rank " + std::to_string(shown) + (host.empty() ? "" : " (host " + host + ")");
+}
+
 namespace {
 
 /// A rank that goes waits so long for the others to go.
@@ -45,12 +52,6 @@ class PipeSignalBlock {
   sigset_t signal_;
   sigset_t before_;
 };
-
-std::string name_of(const muster_plugin_group_options& options, int rank) {
-  const std::string host = options.hosts[rank];
-  const int shown = options.shown_ranks == nullptr ? rank : options.shown_ranks[rank];
-  return "rank " + std::to_string(shown) + (host.empty() ? "" : " (host " + host + ")");
-}
 
 std::string key_here(int rank) {
   return "here/" + std::to_string(rank);

@@ -12,6 +12,8 @@ namespace muster::message {
 
 inline constexpr plugin::Words kWords{"no memory for a call's data; use smaller buffers", ""};
 
+/// "rank 1 (host a)", as texts call a rank of the group.
+std::string name_of(const muster_plugin_group_options& options, int rank);
 /// Says at the store that this rank has come to the group.
 void say_here(const muster_plugin_group_options& options, const plugin::Host& host);
 /// "rank 1 (host a), rank 3 (host b)": those that have not said so; "" when all have.

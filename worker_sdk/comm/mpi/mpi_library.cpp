@@ -107,9 +107,13 @@ void initialize() {
   mpi.known = true;
 }
 
+bool takes_all_threads() {
+  return library().level == MPI_THREAD_MULTIPLE;
+}
+
 std::unique_lock<std::mutex> guard() {
   Library& mpi = library();
-  if (mpi.level == MPI_THREAD_MULTIPLE) return {};
+  if (takes_all_threads()) return {};
   std::unique_lock lock(mpi.mutex);
   if (mpi.level == MPI_THREAD_SERIALIZED) return lock;
   int main_thread = 0;

@@ -21,6 +21,9 @@ void require_mpirun();
 /// Initialises MPI unless the program has; then MPI is finalised when the program exits.
 void initialize();
 
+/// Whether MPI was initialised for several threads at once (MPI_THREAD_MULTIPLE).
+bool takes_all_threads();
+
 /// Held around every call of MPI where it was not initialised for several threads at once. Throws Error
 /// (state) on a thread that may not call MPI at all.
 std::unique_lock<std::mutex> guard();

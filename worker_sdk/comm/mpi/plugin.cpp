@@ -48,6 +48,15 @@ void meet(const muster_plugin_group_options& options, const plugin::Host& host) 
 std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& options,
                                             const plugin::Host& host) {
   initialize();
+  // Where MPI lets in one thread at a time, a second group that is made in another order on another rank
+  // would wait for ever; so this ends before any rank is told that this one has come.
+  static std::mutex making;
+  const std::unique_lock one_at_a_time =
+      takes_all_threads() ? std::unique_lock<std::mutex>() : std::unique_lock(making, std::try_to_lock);
+  if (!one_at_a_time && !takes_all_threads())
+    throw Error(ErrorCode::state,
+                "two groups are made at the same time, which MPI allows only if it was "
+                "initialised with MPI_THREAD_MULTIPLE; make them one after another");
   meet(options, host);
   const auto lock = guard();
   check_world(options);

@@ -96,7 +96,7 @@ struct PluginBackend::HostSide {
     return known ? report(error, known->code(), known->what()) : 0;
   }
 
-  static void fail_group(void* context, std::int32_t code, const char* text) {
+  static void fail_group(void* context, std::int32_t code, const char* text) noexcept {
     PluginBackend& self = of(context);
     if (self.remember(static_cast<ErrorCode>(code), text))
       self.channel_->tell(self.key_, static_cast<ErrorCode>(code), text);
@@ -109,7 +109,7 @@ PluginBackend::PluginBackend(const std::string& name, const GroupPlan& plan, con
                              const Surroundings& surroundings, StoreClient& store,
                              std::shared_ptr<FailureChannel> channel)
     : plugin_(load_plugin(name)),
-      rank_(plan.rank),
+      rank_(plan.shown(plan.rank)),
       group_name_(plan.options.name),
       report_after_(plan.options.report_after),
       key_(key.text),
@@ -151,7 +151,7 @@ void PluginBackend::create(const GroupPlan& plan, const Surroundings& surroundin
   options.group = group_name_.c_str();
   options.world_ranks = members.data();
   options.hosts = hosts.data();
-  const std::vector<std::int32_t> shown(surroundings.shown_ranks.begin(), surroundings.shown_ranks.end());
+  const std::vector<std::int32_t> shown(plan.shown_ranks.begin(), plan.shown_ranks.end());
   options.shown_ranks = shown.empty() ? nullptr : shown.data();
   options.interface_name =
       surroundings.interface_name.empty() ? nullptr : surroundings.interface_name.c_str();

@@ -22,8 +22,6 @@ struct Surroundings {
   int device = -1;
   /// One entry a rank of the group: its host's name.
   std::vector<std::string> hosts = {};
-  /// What messages call the ranks; empty: by their ranks in the group.
-  std::vector<int> shown_ranks = {};
   /// Network interface to use; "": that of `address`.
   std::string interface_name = {};
   /// Address of this host for the other hosts; "": found by the way to the store.
@@ -69,6 +67,7 @@ class PluginBackend final : public Backend, private FailureListener {
   [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock);
 
   const muster_plugin& plugin_;
+  /// As texts call it (GroupPlan::shown_ranks).
   int rank_;
   std::string group_name_;
   std::chrono::milliseconds report_after_;

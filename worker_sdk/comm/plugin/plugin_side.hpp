@@ -122,10 +122,10 @@ constexpr muster_plugin table_of() {
   table.allocate = [](void* group, const Call* call, void** memory, muster_plugin_error* error) {
     return guarded(error, maker.words, [&] { *memory = static_cast<Group*>(group)->allocate(*call); });
   };
-  table.describe_wait = [](void* group, char* text, std::size_t capacity) {
+  table.describe_wait = [](void* group, char* text, std::size_t capacity) noexcept {
     copy_text(static_cast<Group*>(group)->missing(), text, capacity);
   };
-  table.abort = [](void* group, std::int32_t code, const char* text) {
+  table.abort = [](void* group, std::int32_t code, const char* text) noexcept {
     static_cast<Group*>(group)->abort(static_cast<ErrorCode>(code), text);
   };
   table.destroy = [](void* group) { delete static_cast<Group*>(group); };

@@ -14,6 +14,9 @@
 namespace muster::plugin {
 
 inline constexpr std::uint32_t kTableVersion = 7;
+static_assert(sizeof(Call) == 40 && sizeof(Operation) == 72 && static_cast<int>(Collective::allocate) == 12 &&
+                  static_cast<int>(DataType::f64) == 6 && static_cast<int>(ReduceOp::bxor) == 7,
+              "a call crosses as it is: raise kTableVersion with its layout, or with its enums");
 /// Name of the one exported function, of type muster_plugin_entry_fn.
 inline constexpr const char* kTableEntry = "muster_plugin_entry";
 /// Of the identity of a device, the 0 included.

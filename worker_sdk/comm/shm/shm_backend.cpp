@@ -64,7 +64,8 @@ void ShmBackend::run(std::span<const Operation> batch) {
 
 void ShmBackend::run_collective(const Operation& operation) {
   const std::size_t bytes = small_bytes(operation, size_);
-  MUSTER_ASSERT(operation.call.root < size_, "the root of a call is a rank of its group");
+  MUSTER_ASSERT(operation.call.root >= 0 && operation.call.root < size_,
+                "the root of a call is a rank of its group");
   prepare();
   if (bytes <= kSlotBytes) {
     run_small(operation, bytes);

@@ -86,8 +86,8 @@ class World {
     detail::check(muster_finalize(handle_.release(), limit.count()));
   }
 
-  /// Leaves without waiting for anybody; where this rank serves the store, that ends within a tenth of a
-  /// second.
+  /// Leaves without a barrier (over Gloo, MPI and NCCL each group waits 1 to 2 s at most for the others to
+  /// go); where this rank serves the store, that ends within a tenth of a second.
   void leave() { handle_.reset(); }
 
   /// Makes the present and every later call of every rank fail with `reason`. Any thread, at any time.

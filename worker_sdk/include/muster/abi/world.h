@@ -56,7 +56,7 @@ typedef struct muster_world_info {
   int32_t local_size;
   int32_t node_rank; /* the same for hosts */
   int32_t nodes;
-  int32_t restart_count; /* rounds of the job before this one */
+  int32_t restart_count; /* restarts of the job so far */
   int32_t launcher;      /* MUSTER_LAUNCHER_* */
   int32_t reserved;
   const char* run_id;  /* of the job; "none" where nobody gave one */
@@ -84,7 +84,8 @@ MUSTER_API muster_rc muster_info(muster_world* world, muster_world_info* info);
  * any case. NULL is refused, a world that is already finalized too. */
 MUSTER_API muster_rc muster_finalize(muster_world* world, int64_t deadline_ms);
 
-/* Leaves at once, without waiting for anybody, and frees the same. The calls in which other ranks wait for
+/* Leaves without a barrier (over Gloo, MPI and NCCL each group waits 1 to 2 s at most for the others to go),
+ * and frees the same. The calls in which other ranks wait for
  * this one fail. Where this rank serves the store it keeps it for a tenth of a second at most, in which the
  * others can learn of it, and then the store ends, too. NULL is fine. */
 MUSTER_API muster_rc muster_leave(muster_world* world);
