@@ -3,6 +3,7 @@
 #include "rendezvous/protocol/frame.hpp"
 #include "tests/integration/control/control_fixture.hpp"
 
+#include <boost/asio/co_spawn.hpp>
 #include <unistd.h>
 
 using namespace muster::rendezvous;
@@ -102,6 +103,40 @@ TEST_CASE("A node that leaves something unread in its socket pair has left at on
   CHECK(b->ends[0].cause == RoundEndCause::node_lost);
   CHECK(b->ends[0].node == "a");
   CHECK(contains(bench.ended[0], "reset"));
+}
+
+TEST_CASE("The answer to leaving a round is told before a round's end that came in the same packet") {
+  boost::asio::io_context context(1);
+  const auto [ours, theirs] = socket_pair();
+  std::vector<std::string> told;
+  ClientOptions options;
+  options.run_id = "job";
+  options.node = "a";
+  ClientEvents events;
+  events.left = [&told](const Left&) { told.emplace_back("left"); };
+  events.round_ended = [&told](const RoundEnd&) { told.emplace_back("round ended"); };
+  CoordinatorClient client(context.get_executor(), theirs, options, std::move(events));
+  LeaveRound leave;
+  leave.round = 3;
+  boost::asio::co_spawn(context, client.leave_round(leave, in(20s)),
+                        [&told](const std::exception_ptr& error, const Left&) {
+                          told.emplace_back(error ? "failed" : "left the round");
+                        });
+  HelloOk greeting;
+  greeting.run_id = "job";
+  Left left;
+  left.round = 3;
+  left.next = NextStep::wait;
+  RoundEnd end;
+  end.round = 3;
+  end.again = true;
+  const std::string said =
+      encode_frame(to_json(greeting)) + encode_frame(to_json(left)) + encode_frame(to_json(end));
+  REQUIRE(::write(ours, said.data(), said.size()) == static_cast<ssize_t>(said.size()));
+  const auto limit = std::chrono::steady_clock::now() + 20s;
+  while (told.size() < 3 && std::chrono::steady_clock::now() < limit) context.run_one_for(1s);
+  ::close(ours);
+  CHECK(told == std::vector<std::string>{"left", "round ended", "left the round"});
 }
 
 TEST_CASE("The last call completes a round with the nodes that came") {

@@ -7,16 +7,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-CoordinatorOptions with_restarts(int min_nodes, int max_nodes, int max_restarts) {
-  CoordinatorOptions options = Desk::options(min_nodes, max_nodes);
-  options.max_restarts = max_restarts;
-  return options;
-}
-
-FailRound failure(RoundNumber round) {
-  return FailRound{round, "rank 3 exited with 7", 7, "h2", 3};
-}
-
 Join wanting(int node_rank) {
   Join join{"h" + std::to_string(node_rank), "10.0.0.1", 2, 0};
   join.node_rank = node_rank;

@@ -5,20 +5,6 @@
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
-namespace {
-
-CoordinatorOptions with_restarts(int min_nodes, int max_nodes, int max_restarts) {
-  CoordinatorOptions options = Desk::options(min_nodes, max_nodes);
-  options.max_restarts = max_restarts;
-  return options;
-}
-
-FailRound failure(RoundNumber round) {
-  return FailRound{round, "rank 3 exited with 7", 7, "h2", 3};
-}
-
-}  // namespace
-
 TEST_CASE("One counter of restarts for all nodes, told with every round") {
   Desk desk(with_restarts(2, 2, 1));
   desk.begin(2);

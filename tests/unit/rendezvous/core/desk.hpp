@@ -104,6 +104,17 @@ struct Desk {
   TimePoint now{};
 };
 
+inline CoordinatorOptions with_restarts(int min_nodes, int max_nodes, int max_restarts) {
+  CoordinatorOptions options = Desk::options(min_nodes, max_nodes);
+  options.max_restarts = max_restarts;
+  return options;
+}
+
+/// What a node tells of a worker that failed.
+inline FailRound failure(RoundNumber round) {
+  return FailRound{round, "rank 3 exited with 7", 7, "h2", 3};
+}
+
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
