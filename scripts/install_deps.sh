@@ -58,12 +58,12 @@ if [ "$codename" = trixie ]; then
 fi
 
 launcher_packages=(
-  g++ cmake ninja-build git python3-minimal
+  g++ cmake ninja-build ccache git python3-minimal
   "$boost" nlohmann-json3-dev libspdlog-dev libcli11-dev "${openssl[@]}" libhwloc-dev
 )
 # Debian's oneDNN CMake package asks for OpenCL, though nothing of ours uses it.
 trainer_packages=(libdnnl-dev ocl-icd-opencl-dev opencl-c-headers opencl-clhpp-headers)
-unit_packages=(catch2 ccache python3 procps universal-ctags)
+unit_packages=(catch2 python3 procps universal-ctags)
 test_packages=(
   "${unit_packages[@]}" python3-venv pkgconf libgloo-dev openmpi-bin libopenmpi-dev
   iproute2 nftables openssh-server openssh-client

@@ -51,13 +51,13 @@ endfunction()
 
 # Which tests this tree has. Each test belongs to one kind of tree, so that scripts/test.sh runs it once: by default "asan", what is
 # labelled e2e, interop, bench or timed "release", and what has threads to look at "tsan" as well. MUSTER_TESTS=all, the default of an
-# unsanitized tree, has every test.
+# unsanitized tree, has every test; MUSTER_TESTS=quick has the unit tests and whole jobs that are neither slow nor timed.
 if(MUSTER_SANITIZE MATCHES "thread")
   set(MUSTER_TESTS tsan)
 elseif(MUSTER_SANITIZE)
   set(MUSTER_TESTS asan)
 else()
-  set(MUSTER_TESTS all CACHE STRING "The tests of this tree: all, or those of the kind of tree called release")
+  set(MUSTER_TESTS all CACHE STRING "The tests of this tree: all, quick, or those of the kind of tree called release")
 endif()
 
 # muster_trees_of(RESULT "TREES" LABEL...): the kinds of tree that a test belongs to.
@@ -73,10 +73,13 @@ endfunction()
 # muster_in_tree(RESULT "TREES" LABEL...): whether a test is one of this tree's. The program of a test is not built elsewhere.
 function(muster_in_tree result trees)
   muster_trees_of(trees "${trees}" ${ARGN})
-  set(${result} OFF PARENT_SCOPE)
+  set(wanted OFF)
   if(MUSTER_TESTS STREQUAL "all" OR MUSTER_TESTS IN_LIST trees)
-    set(${result} ON PARENT_SCOPE)
+    set(wanted ON)
+  elseif(MUSTER_TESTS STREQUAL "quick" AND "${ARGN}" MATCHES "unit|sim|e2e" AND NOT "${ARGN}" MATCHES "slow|timed|bench|soak")
+    set(wanted ON)
   endif()
+  set(${result} ${wanted} PARENT_SCOPE)
 endfunction()
 
 # muster_test(NAME SOURCES ... LIBS ... LABELS unit|sim|integration|e2e|interop|bench|timed ... [PROGRAM program] [TREES asan|tsan|release ...]
@@ -96,7 +99,7 @@ function(muster_test name)
     add_executable(${ARG_PROGRAM})
     set_target_properties(${ARG_PROGRAM} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests" UNITY_BUILD_BATCH_SIZE 6)
     target_link_libraries(${ARG_PROGRAM} PRIVATE muster_options muster_test_main)
-    if(MUSTER_TESTS STREQUAL "all")
+    if(MUSTER_TESTS MATCHES "^(all|quick)$")
       # Half of a test's compile time would go into the speed of code that runs once. What computes belongs to the release tree and keeps it.
       target_compile_options(${ARG_PROGRAM} PRIVATE "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:MUSTER_OPTIMIZED>>>:-O0>")
     endif()
