@@ -206,8 +206,7 @@ muster_rc muster_recv(muster_group* group, void* out, uint64_t count, muster_dty
 }
 
 muster_rc muster_batch_begin(muster_group* group) {
-  return guarded(__func__, group, [&] {
-    GroupNode& node = open<GroupNode>(group);
+  return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
     if (node.collecting)
       throw muster::Error(muster::ErrorCode::state, "a batch is already open on the group '" +
                                                         node.group.name() + "'; batches do not nest");
@@ -217,8 +216,7 @@ muster_rc muster_batch_begin(muster_group* group) {
 
 muster_rc muster_batch_end(muster_group* group, muster_work** work) {
   if (work != nullptr) *work = nullptr;
-  return guarded(__func__, group, [&] {
-    GroupNode& node = open<GroupNode>(group);
+  return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
     require_batch(node);
     auto batch = std::move(node.batch);
     const auto counts = std::move(node.counts);
@@ -233,24 +231,21 @@ muster_rc muster_batch_end(muster_group* group, muster_work** work) {
 }
 
 muster_rc muster_batch_cancel(muster_group* group) {
-  return guarded(__func__, group, [&] {
-    GroupNode& node = open<GroupNode>(group);
+  return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
     require_batch(node);
     close_batch(node);
   });
 }
 
 muster_rc muster_wait(muster_work* work, int64_t deadline_ms) {
-  return guarded(__func__, work, [&] {
-    WorkNode& node = open<WorkNode>(work);
+  return with_node<WorkNode>(__func__, work, [&](WorkNode& node) {
     const auto limit = read_deadline(deadline_ms, std::chrono::milliseconds(0));
     watching_work(node, [&] { node.work->wait(deadline_ms == 0 ? std::nullopt : std::optional(limit)); });
   });
 }
 
 muster_rc muster_test(muster_work* work, int32_t* done) {
-  return guarded(__func__, work, [&] {
-    WorkNode& node = open<WorkNode>(work);
+  return with_node<WorkNode>(__func__, work, [&](WorkNode& node) {
     require(done, "the place for the answer");
     watching_work(node, [&] { *done = node.work->test() ? 1 : 0; });
   });

@@ -44,51 +44,36 @@ void require_no_batch(const GroupNode& node) {
 }  // namespace
 }  // namespace muster::abi
 
-using muster::abi::GroupNode;
-using muster::abi::guarded;
-using muster::abi::open;
-using muster::abi::require;
-using muster::abi::WorldNode;
+using namespace muster::abi;
 
 extern "C" {
 
 muster_rc muster_group_world(muster_world* world, muster_group** group) {
-  if (group != nullptr) *group = nullptr;
-  return guarded(__func__, world, [&] {
-    WorldNode& node = open<WorldNode>(world);
-    require(group, "the place for the group");
+  return giving<WorldNode>(__func__, world, group, "the place for the group", [&](WorldNode& node) {
     const std::lock_guard lock(node.mutex);
     if (node.group == nullptr) node.group = make_node<GroupNode>(node, node.world->group(), nullptr);
-    *group = muster::abi::handle_of<muster_group>(node.group);
+    *group = handle_of<muster_group>(node.group);
   });
 }
 
 muster_rc muster_group_split(muster_group* parent, int32_t color, int32_t key, muster_group** group) {
-  if (group != nullptr) *group = nullptr;
-  return guarded(__func__, parent, [&] {
-    GroupNode& node = open<GroupNode>(parent);
-    require(group, "the place for the group");
-    muster::abi::require_no_batch(node);
-    muster::abi::watching(node, [&] { *group = muster::abi::give_out(node, node.group.split(color, key)); });
+  return giving<GroupNode>(__func__, parent, group, "the place for the group", [&](GroupNode& node) {
+    require_no_batch(node);
+    watching(node, [&] { *group = give_out(node, node.group.split(color, key)); });
   });
 }
 
 muster_rc muster_group_new(muster_group* parent, const int32_t* ranks, uint32_t count, muster_group** group) {
-  if (group != nullptr) *group = nullptr;
-  return guarded(__func__, parent, [&] {
-    GroupNode& node = open<GroupNode>(parent);
-    require(group, "the place for the group");
+  return giving<GroupNode>(__func__, parent, group, "the place for the group", [&](GroupNode& node) {
     if (count > 0) require(ranks, "the list of ranks");
-    muster::abi::require_no_batch(node);
-    muster::abi::watching(node, [&] {
-      *group = muster::abi::give_out(node, node.group.new_group(std::span<const int>(ranks, count)));
-    });
+    require_no_batch(node);
+    watching(node,
+             [&] { *group = give_out(node, node.group.new_group(std::span<const int>(ranks, count))); });
   });
 }
 
 muster_rc muster_group_get_info(muster_group* group, muster_group_info* info) {
-  return guarded(__func__, group, [&] {
-    GroupNode& node = open<GroupNode>(group);
+  return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
     require(info, "the place for the info");
     muster_group_info known = {};
     known.rank = node.group.rank();
@@ -96,36 +81,31 @@ muster_rc muster_group_get_info(muster_group* group, muster_group_info* info) {
     known.name = node.group.name().c_str();
     known.backend = node.backend.c_str();
     known.ranks = node.ranks.data();
-    muster::abi::write_result(info, known, "muster_group_info");
+    write_result(info, known, "muster_group_info");
   });
 }
 
 muster_rc muster_group_abort(muster_group* group, const char* reason) {
-  return guarded(__func__, group, [&] {
-    GroupNode& node = open<GroupNode>(group);
+  return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
     node.failed = true;
-    node.group.abort(muster::abi::text_or(reason, "no reason given"));
+    node.group.abort(text_or(reason, "no reason given"));
   });
 }
 
 muster_rc muster_group_free(muster_group* group) {
   if (group == nullptr) return MUSTER_OK;
-  return guarded(__func__, group, [&] {
-    GroupNode& node = open<GroupNode>(group);
+  return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
     if (!node.owned)
       throw muster::Error(muster::ErrorCode::invalid_argument,
                           "the group of all ranks belongs to its world; muster_finalize() frees it");
-    muster::abi::Node::release(&node);
+    Node::release(&node);
   });
 }
 
 muster_rc muster_alloc(muster_group* group, uint64_t bytes, void** memory) {
-  if (memory != nullptr) *memory = nullptr;
-  return guarded(__func__, group, [&] {
-    GroupNode& node = open<GroupNode>(group);
-    require(memory, "the place for the memory");
-    muster::abi::require_no_batch(node);
-    muster::abi::watching(node, [&] { *memory = node.group.allocate(bytes); });
+  return giving<GroupNode>(__func__, group, memory, "the place for the memory", [&](GroupNode& node) {
+    require_no_batch(node);
+    watching(node, [&] { *memory = node.group.allocate(bytes); });
   });
 }
 }

@@ -59,21 +59,9 @@ ShellPool& shells() {
 }  // namespace
 
 const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::world:
-      return "world";
-    case Kind::group:
-      return "group";
-    case Kind::work:
-      return "work";
-    case Kind::store:
-      return "store";
-    case Kind::reducer:
-      return "reducer";
-    case Kind::none:
-      break;
-  }
-  return "freed";
+  constexpr const char* kNames[] = {"world", "group", "work", "store", "reducer"};
+  const auto index = static_cast<std::size_t>(kind) - static_cast<std::size_t>(Kind::world);
+  return index < std::size(kNames) ? kNames[index] : "freed";
 }
 
 Node::Node(Kind kind, Node* parent) : shell_(shells().take()), parent_(parent) {

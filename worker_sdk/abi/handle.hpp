@@ -94,4 +94,22 @@ T& open(const void* handle) {
   return static_cast<T&>(node_of(handle, T::kKind));
 }
 
+/// Runs the body of a C function on the node of its handle. Nothing is thrown.
+template <class T, class Body>
+muster_rc with_node(const char* call, const void* handle, Body&& body) noexcept {
+  return guarded(call, handle, [&] { body(open<T>(handle)); });
+}
+
+/// The same for a call that gives something out at `place`, which the body sets: null there after a failure.
+/// `what` names the place.
+template <class T, class Result, class Body>
+muster_rc giving(const char* call, const void* handle, Result** place, const char* what,
+                 Body&& body) noexcept {
+  if (place != nullptr) *place = nullptr;
+  return with_node<T>(call, handle, [&](T& node) {
+    require(place, what);
+    body(node);
+  });
+}
+
 }  // namespace muster::abi

@@ -2,10 +2,8 @@
 // Reading and writing the size-stamped structures of muster.h.
 #pragma once
 
-#include "muster/abi/reducer.h"
 #include "muster/abi/types.h"
 #include "muster/error.hpp"
-#include "worker_sdk/parallel/reducer.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -62,8 +60,5 @@ inline std::chrono::milliseconds read_deadline(std::int64_t ms, std::chrono::mil
 inline std::string text_or(const char* text, const char* fallback) {
   return text == nullptr ? fallback : text;
 }
-
-/// Throws Error (invalid_argument) for options that do not go together.
-ReducerOptions reducer_options(const muster_reducer_options& given, muster_group* group);
 
 }  // namespace muster::abi

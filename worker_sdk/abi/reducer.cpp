@@ -4,11 +4,15 @@
 #include "worker_sdk/abi/failure.hpp"
 #include "worker_sdk/abi/nodes.hpp"
 #include "worker_sdk/abi/options.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
+#include "worker_sdk/parallel/power_sgd.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
-#include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace muster::abi {
 namespace {
@@ -54,6 +58,110 @@ std::vector<ParameterSpec> specs_of(const muster_param* parameters, std::uint32_
   return specs;
 }
 
+/// Throws what a callback failed with: its own words where it failed in a call of this library.
+void require_ok(muster_rc code, const char* what) {
+  if (code == MUSTER_OK) return;
+  const Failure failure = last_failure();
+  const bool is_known = code < 0 && code >= MUSTER_E_STORE;
+  throw Error(is_known ? static_cast<ErrorCode>(code) : ErrorCode::state,
+              std::string(what) + " returned " + std::to_string(code) +
+                  (failure.code == code ? ": " + failure.text : "; look at what it reported"));
+}
+
+class CallbackHook final : public BucketHook {
+ public:
+  CallbackHook(muster_bucket_hook hook, void* user, muster_group* group)
+      : hook_(hook), user_(user), group_(group) {}
+
+  std::string describe() const override { return "a hook of the program"; }
+
+  void prepare(ProcessGroup&, std::span<const BucketView> views) override {
+    for (const BucketView& view : views) {
+      auto& [indices, offsets] = lists_.emplace_back();
+      for (const BucketParameter& parameter : view.parameters) {
+        indices.push_back(static_cast<std::uint32_t>(parameter.index));
+        offsets.push_back(parameter.offset);
+      }
+    }
+  }
+
+  void reduce(ProcessGroup&, const BucketView& view) override {
+    const auto& [indices, offsets] = lists_[view.index];
+    muster_bucket bucket = {};
+    bucket.size = sizeof bucket;
+    bucket.index = static_cast<std::uint32_t>(view.index);
+    bucket.buckets = static_cast<std::uint32_t>(view.buckets);
+    bucket.parameters = static_cast<std::uint32_t>(indices.size());
+    bucket.offset = view.offset;
+    bucket.elements = view.elements;
+    bucket.gradients = view.gradients;
+    bucket.samples = view.samples;
+    bucket.parameter = indices.data();
+    bucket.parameter_offset = offsets.data();
+    forget_failure();
+    require_ok(hook_(group_, &bucket, user_), "the hook of a bucket");
+  }
+
+ private:
+  struct Lists {
+    std::vector<std::uint32_t> indices;
+    std::vector<std::uint64_t> offsets;
+  };
+
+  const muster_bucket_hook hook_;
+  void* const user_;
+  muster_group* const group_;
+  std::vector<Lists> lists_;
+};
+
+std::shared_ptr<BucketHook> hook_of(const muster_reducer_options& given, muster_group* group) {
+  if (given.hook != nullptr) {
+    if (given.compression != MUSTER_COMPRESS_NONE)
+      throw Error(ErrorCode::invalid_argument,
+                  "a hook takes the place of compression; leave out one of both");
+    return std::make_shared<CallbackHook>(given.hook, given.hook_user, group);
+  }
+  PowerSgdOptions options;
+  switch (given.compression) {
+    case MUSTER_COMPRESS_NONE:
+      return nullptr;
+    case MUSTER_COMPRESS_BF16:
+      return make_half_hook(DataType::bf16);
+    case MUSTER_COMPRESS_F16:
+      return make_half_hook(DataType::f16);
+    case MUSTER_COMPRESS_POWER_SGD:
+      if (given.power_sgd_rank != 0) options.rank = given.power_sgd_rank;
+      if (given.power_sgd_start != 0)
+        options.start_step = given.power_sgd_start == -1 ? 0 : given.power_sgd_start;
+      return make_power_sgd_hook(options);
+    default:
+      throw Error(ErrorCode::invalid_argument, "compression " + std::to_string(given.compression) +
+                                                   " is unknown; use MUSTER_COMPRESS_NONE to "
+                                                   "MUSTER_COMPRESS_POWER_SGD");
+  }
+}
+
+/// Throws Error (invalid_argument) for options that do not go together.
+ReducerOptions reducer_options(const muster_reducer_options& given, muster_group* group) {
+  ReducerOptions options;
+  if (given.bucket_bytes > 0) options.bucket_bytes = given.bucket_bytes;
+  if (given.first_bucket_bytes > 0) options.first_bucket_bytes = given.first_bucket_bytes;
+  if (given.last_bucket_bytes > 0) options.last_bucket_bytes = given.last_bucket_bytes;
+  if (!(given.max_norm >= 0))
+    throw Error(ErrorCode::invalid_argument, "max_norm is " + std::to_string(given.max_norm) +
+                                                 "; give a norm above 0, or 0 for no clipping");
+  options.max_norm = given.max_norm;
+  options.deterministic_micro_batches = given.deterministic_micro_batches;
+  options.hook = hook_of(given, group);
+  if (given.step != nullptr)
+    options.bucket_step = [step = given.step, user = given.step_user](std::size_t begin, std::size_t end,
+                                                                      float scale) {
+      forget_failure();
+      require_ok(step(begin, end, scale, user), "the optimizer step of a bucket");
+    };
+  return options;
+}
+
 }  // namespace
 }  // namespace muster::abi
 
@@ -63,10 +171,7 @@ extern "C" {
 
 muster_rc muster_reducer_create(muster_group* group, const muster_param* parameters, uint32_t count,
                                 const muster_reducer_options* options, muster_reducer** reducer) {
-  if (reducer != nullptr) *reducer = nullptr;
-  return guarded(__func__, group, [&] {
-    GroupNode& node = open<GroupNode>(group);
-    require(reducer, "the place for the reducer");
+  return giving<GroupNode>(__func__, group, reducer, "the place for the reducer", [&](GroupNode& node) {
     const auto found = reducer_options(read_options(options, "muster_reducer_options"), group);
     watching(node, [&] {
       *reducer = handle_of<muster_reducer>(make_node<ReducerNode>(node, specs_of(parameters, count), found));
@@ -75,16 +180,14 @@ muster_rc muster_reducer_create(muster_group* group, const muster_param* paramet
 }
 
 muster_rc muster_reducer_arena(muster_reducer* reducer, uint64_t* elements, float** gradients) {
-  return guarded(__func__, reducer, [&] {
-    ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](ReducerNode& node) {
     if (elements != nullptr) *elements = node.reducer.elements();
     if (gradients != nullptr) *gradients = node.reducer.gradients();
   });
 }
 
 muster_rc muster_reducer_gradient(muster_reducer* reducer, uint32_t i, uint64_t* offset, float** gradient) {
-  return guarded(__func__, reducer, [&] {
-    ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](ReducerNode& node) {
     node.require_parameter(i);
     if (offset != nullptr) *offset = node.reducer.offset(i);
     if (gradient != nullptr) *gradient = node.reducer.gradient(i);
@@ -92,8 +195,7 @@ muster_rc muster_reducer_gradient(muster_reducer* reducer, uint32_t i, uint64_t*
 }
 
 muster_rc muster_reducer_broadcast(muster_reducer* reducer, float* values) {
-  return guarded(__func__, reducer, [&] {
-    ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](ReducerNode& node) {
     require(values, "the arena of values");
     watching(node.group, [&] { node.reducer.broadcast(values); });
   });
@@ -104,24 +206,21 @@ muster_rc muster_reducer_begin_step(muster_reducer* reducer, int64_t samples) {
 }
 
 muster_rc muster_reducer_gradient_ready(muster_reducer* reducer, uint32_t i) {
-  return guarded(__func__, reducer, [&] {
-    ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](ReducerNode& node) {
     node.require_parameter(i);
     node.reducer.gradient_ready(i);
   });
 }
 
 muster_rc muster_reducer_mark_unused(muster_reducer* reducer, uint32_t i) {
-  return guarded(__func__, reducer, [&] {
-    ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](ReducerNode& node) {
     node.require_parameter(i);
     node.reducer.mark_unused(i);
   });
 }
 
 muster_rc muster_reducer_finish_step(muster_reducer* reducer, int64_t* samples) {
-  return guarded(__func__, reducer, [&] {
-    ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](ReducerNode& node) {
     try {
       const std::int64_t total = node.reducer.finish_step();
       ++node.finished_steps;
@@ -147,8 +246,7 @@ muster_rc muster_reducer_set_tally(muster_reducer* reducer, uint32_t i, float va
 }
 
 muster_rc muster_reducer_get_step_info(muster_reducer* reducer, muster_step_info* info) {
-  return guarded(__func__, reducer, [&] {
-    const ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](const ReducerNode& node) {
     require(info, "the place for the info");
     if (node.finished_steps == 0)
       throw muster::Error(muster::ErrorCode::state, "no step of this reducer was finished yet");
@@ -167,8 +265,7 @@ muster_rc muster_reducer_get_step_info(muster_reducer* reducer, muster_step_info
 
 muster_rc muster_reducer_state(muster_reducer* reducer, uint32_t i, const char** name, float** values,
                                uint64_t* count, int32_t* differs_by_rank) {
-  return guarded(__func__, reducer, [&] {
-    ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](ReducerNode& node) {
     if (i >= node.states.size())
       throw muster::Error(muster::ErrorCode::invalid_argument,
                           "this reducer remembers " + std::to_string(node.states.size()) +
@@ -183,8 +280,7 @@ muster_rc muster_reducer_state(muster_reducer* reducer, uint32_t i, const char**
 
 muster_rc muster_reducer_check_values(muster_reducer* reducer, const float* values, int64_t step,
                                       uint64_t* hash) {
-  return guarded(__func__, reducer, [&] {
-    ReducerNode& node = open<ReducerNode>(reducer);
+  return with_node<ReducerNode>(__func__, reducer, [&](ReducerNode& node) {
     require(values, "the arena of values");
     std::vector<const float*> each(node.specs.size());
     for (std::size_t i = 0; i < each.size(); ++i) each[i] = values + node.reducer.offset(i);

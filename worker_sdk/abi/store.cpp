@@ -4,9 +4,11 @@
 #include "worker_sdk/abi/failure.hpp"
 #include "worker_sdk/abi/nodes.hpp"
 #include "worker_sdk/abi/options.hpp"
-#include "worker_sdk/abi/store_values.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 #include <string_view>
 
 namespace muster::abi {
@@ -22,6 +24,48 @@ StoreNode& open_store(muster_store* store, const char* key) {
   return node;
 }
 
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+using Value = std::unique_ptr<void, Free>;
+
+/// A copy of `text`, ended by a 0, in memory that muster_free() frees.
+Value copy_of(std::string_view text) {
+  Value copy(std::malloc(text.size() + 1));
+  if (!copy) throw std::bad_alloc();
+  std::memcpy(copy.get(), text.data(), text.size());
+  static_cast<char*>(copy.get())[text.size()] = '\0';
+  return copy;
+}
+
+void give_out(std::string_view text, void** value, std::uint64_t* bytes) {
+  *value = copy_of(text).release();
+  if (bytes != nullptr) *bytes = text.size();
+}
+
+std::string_view value_of(const void* value, std::uint64_t bytes) {
+  // More than any store takes; a length that was never set is told as that.
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
+  if (bytes > kMaxBytes)
+    throw Error(ErrorCode::invalid_argument,
+                "a value of " + std::to_string(bytes) + " bytes is more than a store takes");
+  if (bytes > 0) require(value, "the value");
+  return {static_cast<const char*>(value), bytes};
+}
+
+std::vector<std::string> keys_of(const char* const* keys, std::uint32_t count) {
+  if (count == 0) throw Error(ErrorCode::invalid_argument, "the list of keys is empty; give one at least");
+  require(keys, "the list of keys");
+  std::vector<std::string> names;
+  names.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    require(keys[i], "a key");
+    names.emplace_back(keys[i]);
+  }
+  return names;
+}
+
 }  // namespace
 }  // namespace muster::abi
 
@@ -30,10 +74,7 @@ using namespace muster::abi;
 extern "C" {
 
 muster_rc muster_store_world(muster_world* world, muster_store** store) {
-  if (store != nullptr) *store = nullptr;
-  return guarded(__func__, world, [&] {
-    WorldNode& node = open<WorldNode>(world);
-    require(store, "the place for the store");
+  return giving<WorldNode>(__func__, world, store, "the place for the store", [&](WorldNode& node) {
     const std::lock_guard lock(node.mutex);
     if (node.store == nullptr)
       node.store = make_node<StoreNode>(&node, node.world->store(), nullptr, node.timeout);
@@ -58,10 +99,7 @@ muster_rc muster_store_connect(const char* host, int32_t port, int64_t deadline_
 }
 
 muster_rc muster_store_clone(muster_store* store, muster_store** clone) {
-  if (clone != nullptr) *clone = nullptr;
-  return guarded(__func__, store, [&] {
-    StoreNode& node = open<StoreNode>(store);
-    require(clone, "the place for the clone");
+  return giving<StoreNode>(__func__, store, clone, "the place for the clone", [&](StoreNode& node) {
     auto made = node.store.clone();
     muster::StoreClient& client = *made;
     Node* const parent = node.parent();
@@ -71,8 +109,7 @@ muster_rc muster_store_clone(muster_store* store, muster_store** clone) {
 
 muster_rc muster_store_free(muster_store* store) {
   if (store == nullptr) return MUSTER_OK;
-  return guarded(__func__, store, [&] {
-    StoreNode& node = open<StoreNode>(store);
+  return with_node<StoreNode>(__func__, store, [&](StoreNode& node) {
     if (!node.owned)
       throw muster::Error(muster::ErrorCode::invalid_argument,
                           "the store of a world belongs to it; muster_finalize() frees it");
@@ -114,15 +151,13 @@ muster_rc muster_store_compare_set(muster_store* store, const char* key, const v
 
 muster_rc muster_store_wait(muster_store* store, const char* const* keys, uint32_t count,
                             int64_t deadline_ms) {
-  return guarded(__func__, store, [&] {
-    StoreNode& node = open<StoreNode>(store);
+  return with_node<StoreNode>(__func__, store, [&](StoreNode& node) {
     node.store.wait(keys_of(keys, count), read_deadline(deadline_ms, node.timeout));
   });
 }
 
 muster_rc muster_store_check(muster_store* store, const char* const* keys, uint32_t count, int32_t* exist) {
-  return guarded(__func__, store, [&] {
-    StoreNode& node = open<StoreNode>(store);
+  return with_node<StoreNode>(__func__, store, [&](StoreNode& node) {
     require(exist, "the place for the answer");
     *exist = node.store.check(keys_of(keys, count)) ? 1 : 0;
   });
@@ -141,8 +176,7 @@ muster_rc muster_store_append(muster_store* store, const char* key, const void* 
 
 muster_rc muster_store_multi_set(muster_store* store, const char* const* keys, const void* const* values,
                                  const uint64_t* bytes, uint32_t count) {
-  return guarded(__func__, store, [&] {
-    StoreNode& node = open<StoreNode>(store);
+  return with_node<StoreNode>(__func__, store, [&](StoreNode& node) {
     const std::vector<std::string> names = keys_of(keys, count);
     require(values, "the list of values");
     require(bytes, "the list of lengths");
@@ -155,8 +189,7 @@ muster_rc muster_store_multi_set(muster_store* store, const char* const* keys, c
 
 muster_rc muster_store_multi_get(muster_store* store, const char* const* keys, uint32_t count,
                                  int64_t deadline_ms, void** values, uint64_t* bytes) {
-  return guarded(__func__, store, [&] {
-    StoreNode& node = open<StoreNode>(store);
+  return with_node<StoreNode>(__func__, store, [&](StoreNode& node) {
     const std::vector<std::string> names = keys_of(keys, count);
     require(values, "the place for the values");
     require(bytes, "the place for the lengths");
@@ -196,8 +229,7 @@ muster_rc muster_store_queue_length(muster_store* store, const char* key, uint64
 }
 
 muster_rc muster_store_list(muster_store* store, const char* prefix, char** keys, uint64_t* count) {
-  return guarded(__func__, store, [&] {
-    StoreNode& node = open<StoreNode>(store);
+  return with_node<StoreNode>(__func__, store, [&](StoreNode& node) {
     require(keys, "the place for the keys");
     require(count, "the place for the number of keys");
     const std::string_view begin = prefix == nullptr ? std::string_view() : prefix;

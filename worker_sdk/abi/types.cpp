@@ -5,6 +5,7 @@
 #include "muster/types.hpp"
 
 #include <cstdlib>
+#include <iterator>
 
 namespace {
 
@@ -47,34 +48,12 @@ size_t muster_dtype_size(muster_dtype dtype) {
 }
 
 const char* muster_error_name(muster_rc rc) {
-  switch (rc) {
-    case MUSTER_OK:
-      return "ok";
-    case MUSTER_E_ARG:
-      return "invalid argument";
-    case MUSTER_E_STATE:
-      return "state";
-    case MUSTER_E_DEADLINE:
-      return "deadline";
-    case MUSTER_E_PEER:
-      return "peer lost";
-    case MUSTER_E_MISMATCH:
-      return "mismatch";
-    case MUSTER_E_ABORTED:
-      return "aborted";
-    case MUSTER_E_BACKEND:
-      return "backend";
-    case MUSTER_E_NOMEM:
-      return "out of memory";
-    case MUSTER_E_IO:
-      return "io";
-    case MUSTER_E_UNSUPPORTED:
-      return "unsupported";
-    case MUSTER_E_STORE:
-      return "store";
-    default:
-      return "unknown error";
-  }
+  // By code, downwards; -7 is none.
+  constexpr const char* kNames[] = {"ok",       "invalid argument", "state", "deadline", "peer lost",
+                                    "mismatch", "aborted",          nullptr, "backend",  "out of memory",
+                                    "io",       "unsupported",      "store"};
+  const char* const name = rc <= 0 && rc > -static_cast<muster_rc>(std::size(kNames)) ? kNames[-rc] : nullptr;
+  return name == nullptr ? "unknown error" : name;
 }
 
 const char* muster_version(void) {

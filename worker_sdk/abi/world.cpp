@@ -94,29 +94,23 @@ void free_world(WorldNode& node, milliseconds limit) {
 }  // namespace
 }  // namespace muster::abi
 
-using muster::abi::GroupNode;
-using muster::abi::guarded;
-using muster::abi::open;
-using muster::abi::WorldNode;
+using namespace muster::abi;
 
 extern "C" {
 
 muster_rc muster_init(const muster_options* options, muster_world** world) {
   if (world != nullptr) *world = nullptr;
   return guarded(__func__, nullptr, [&] {
-    muster::abi::require(world, "the place for the world");
-    const muster::WorldOptions found =
-        muster::abi::world_options(muster::abi::read_options(options, "muster_options"));
-    *world = muster::abi::handle_of<muster_world>(
-        muster::abi::make_node<WorldNode>(muster::World::init(found), found.timeout));
+    require(world, "the place for the world");
+    const muster::WorldOptions found = world_options(read_options(options, "muster_options"));
+    *world = handle_of<muster_world>(make_node<WorldNode>(muster::World::init(found), found.timeout));
   });
 }
 
 muster_rc muster_info(muster_world* world, muster_world_info* info) {
-  return guarded(__func__, world, [&] {
-    WorldNode& node = open<WorldNode>(world);
-    muster::abi::require(info, "the place for the info");
-    muster::abi::write_result(info, muster::abi::info_of(node), "muster_world_info");
+  return with_node<WorldNode>(__func__, world, [&](WorldNode& node) {
+    require(info, "the place for the info");
+    write_result(info, info_of(node), "muster_world_info");
   });
 }
 
@@ -125,35 +119,32 @@ muster_rc muster_finalize(muster_world* world, int64_t deadline_ms) {
   std::chrono::milliseconds limit{};
   const muster_rc refused = guarded(__func__, world, [&] {
     node = &open<WorldNode>(world);
-    limit = muster::abi::read_deadline(deadline_ms, muster::abi::kFinalizeDeadline);
+    limit = read_deadline(deadline_ms, kFinalizeDeadline);
   });
   if (refused != MUSTER_OK) return refused;
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const muster_rc rc = guarded(__func__, world, [&] {
     node->world->finalize();
-    if (node->world->info().size > 1 && !muster::abi::has_failed(*node))
-      node->world->barrier("muster/finalize", limit);
+    if (node->world->info().size > 1 && !has_failed(*node)) node->world->barrier("muster/finalize", limit);
   });
   // The failure to be told is that of the barrier, and the deadline that of both.
   const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
-  muster::abi::free_world(*node, limit - spent);
+  free_world(*node, limit - spent);
   return rc;
 }
 
 muster_rc muster_leave(muster_world* world) {
   if (world == nullptr) return MUSTER_OK;
-  return guarded(__func__, world,
-                 [&] { muster::abi::free_world(open<WorldNode>(world), std::chrono::milliseconds(0)); });
+  return guarded(__func__, world, [&] { free_world(open<WorldNode>(world), std::chrono::milliseconds(0)); });
 }
 
 muster_rc muster_abort(muster_world* world, const char* reason) {
-  return guarded(__func__, world, [&] {
-    WorldNode& node = open<WorldNode>(world);
-    const std::string text = muster::abi::text_or(reason, "no reason given");
+  return with_node<WorldNode>(__func__, world, [&](WorldNode& node) {
+    const std::string text = text_or(reason, "no reason given");
     node.mark_aborted(text);
     node.world->group().abort(text);
-    node.for_each_child([&text](muster::abi::Node& child) {
+    node.for_each_child([&text](Node& child) {
       if (auto* group = dynamic_cast<GroupNode*>(&child); group != nullptr && group->owned)
         group->group.abort(text);
     });
@@ -165,10 +156,9 @@ muster_rc muster_set_step(muster_world* world, uint64_t step) {
 }
 
 muster_rc muster_barrier_named(muster_world* world, const char* name, int64_t deadline_ms) {
-  return guarded(__func__, world, [&] {
-    WorldNode& node = open<WorldNode>(world);
-    muster::abi::require(name, "the name of the barrier");
-    node.world->barrier(std::string("user/") + name, muster::abi::read_deadline(deadline_ms, node.timeout));
+  return with_node<WorldNode>(__func__, world, [&](WorldNode& node) {
+    require(name, "the name of the barrier");
+    node.world->barrier(std::string("user/") + name, read_deadline(deadline_ms, node.timeout));
   });
 }
 }
