@@ -4,11 +4,9 @@
 
 #include "muster/error.hpp"
 
-#include <poll.h>
-
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -47,21 +45,7 @@ class StoreClient {
   /// Waits as wait() does, for a thread that others must be able to wake. Returns whether the keys are there;
   /// false as soon as `descriptor` is readable, or after `timeout`.
   virtual bool wait_or_wake(const std::vector<std::string>& keys, int descriptor,
-                            std::chrono::milliseconds timeout) {
-    using Clock = std::chrono::steady_clock;
-    constexpr auto kSlice = std::chrono::milliseconds(50);
-    const auto deadline = Clock::now() + timeout;
-    for (;;) {
-      pollfd entry{descriptor, POLLIN, 0};
-      if (poll(&entry, 1, 0) > 0 || Clock::now() >= deadline) return false;
-      try {
-        wait(keys, std::min(kSlice, timeout));
-        return true;
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::deadline) throw;
-      }
-    }
-  }
+                            std::chrono::milliseconds timeout);
 
   virtual bool delete_key(std::string_view key) = 0;
   virtual void append(std::string_view key, std::string_view value) = 0;
@@ -129,5 +113,14 @@ struct StoreOptions {
 /// throws, naming the address and the last cause.
 std::unique_ptr<StoreClient> connect_store(const std::string& host, int port,
                                            const StoreOptions& options = {});
+
+/// A store of this process alone, for a world of one that has none.
+std::unique_ptr<StoreClient> make_local_store();
+
+/// Waits for the keys and calls `look` in between, which throws Error where they will not come: 0.1 s after
+/// the beginning, then less and less often, at last once a second. Throws as StoreClient::wait() or as
+/// `look`; but who is gone may have done its part before, so keys that are there count.
+void wait_and_look(StoreClient& store, const std::vector<std::string>& keys, std::chrono::milliseconds limit,
+                   const std::function<void()>& look);
 
 }  // namespace muster

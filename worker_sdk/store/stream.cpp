@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/store/stream.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
 
 #include <fcntl.h>
@@ -9,24 +10,11 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <stdexcept>
 #include <utility>
 
 namespace muster {
-namespace {
-
-/// Rounded up, so that a wait never ends before its deadline; capped for poll()'s int.
-int milliseconds_until(Deadline deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-  constexpr long long kLongest = 3'600'000;
-  return static_cast<int>(std::clamp<long long>(left, 0, kLongest));
-}
-
-}  // namespace
-
 Stream::Stream(UniqueFd fd) : fd_(std::move(fd)) {
   const int flags = fcntl(fd_.get(), F_GETFL);
   if (flags < 0 || fcntl(fd_.get(), F_SETFL, flags | O_NONBLOCK) < 0) throw_errno("fcntl");
@@ -64,7 +52,7 @@ std::string Stream::local_address() const {
 bool Stream::poll_for(short events, Deadline deadline) {
   while (true) {
     pollfd entry{fd_.get(), events, 0};
-    const int count = poll(&entry, 1, milliseconds_until(deadline));
+    const int count = poll(&entry, 1, poll_time(deadline));
     if (count > 0) return true;
     if (count < 0 && errno != EINTR) throw_errno("poll");
     if (count == 0 && std::chrono::steady_clock::now() >= deadline) return false;
@@ -78,7 +66,7 @@ bool Stream::readable(Deadline deadline) {
 bool Stream::readable_before(int other, Deadline deadline) {
   while (true) {
     pollfd entries[2] = {{fd_.get(), POLLIN, 0}, {other, POLLIN, 0}};
-    const int count = poll(entries, 2, milliseconds_until(deadline));
+    const int count = poll(entries, 2, poll_time(deadline));
     if (count > 0) return entries[0].revents != 0;
     if (count < 0 && errno != EINTR) throw_errno("poll");
     if (count == 0 && std::chrono::steady_clock::now() >= deadline) return false;

@@ -2,6 +2,7 @@
 #include "worker_sdk/store/tcp_store.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/random.hpp"
 #include "rendezvous/c10d/request_encoder.hpp"
 #include "rendezvous/protocol/limits.hpp"
@@ -75,10 +76,7 @@ std::string request(Write write) {
 }
 
 void sleep_until(Deadline deadline) {
-  for (auto now = steady_clock::now(); now < deadline; now = steady_clock::now()) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - now).count();
-    poll(nullptr, 0, static_cast<int>(std::min<long long>(left, 60'000)));
-  }
+  while (steady_clock::now() < deadline) poll(nullptr, 0, poll_time(deadline));
 }
 
 }  // namespace
@@ -391,8 +389,7 @@ void TcpStore::queue_push(std::string_view queue, std::string_view value) {
 std::string TcpStore::queue_pop(std::string_view queue, milliseconds timeout) {
   const Deadline end = deadline_in(timeout);
   while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now());
-    wait({std::string(queue)}, std::max(left, milliseconds(0)));
+    wait({std::string(queue)}, left_until(end));
     std::optional<std::string> item;
     exchange("queue_pop", request([&](RequestEncoder& encoder) { encoder.queue_pop(stored(queue)); }),
              [&](Deadline deadline) {

@@ -4,19 +4,9 @@
 #include "muster/error.hpp"
 #include "worker_sdk/world/roll_call.hpp"
 
-#include <algorithm>
-
 namespace muster {
-namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
-
-/// Ranks that come together within the first need not look; a barrier that lasts asks the store rarely.
-constexpr milliseconds kFirstLook{100};
-constexpr milliseconds kLastLook{1000};
-
-}  // namespace
 
 std::string NamedBarrier::key(const std::string& name, std::int64_t time) const {
   return "barrier/" + name + "/" + std::to_string(time) + "/";
@@ -57,16 +47,7 @@ void NamedBarrier::look_for_lost(StoreClient& store, const std::string& name) {
 void NamedBarrier::wait_for_all(StoreClient& store, const std::string& name, milliseconds limit) {
   const std::vector<std::string> all{key(name, states_[name].times) + "all"};
   if (!looks_) return store.wait(all, limit);
-  const auto deadline = Clock::now() + limit;
-  for (milliseconds slice = kFirstLook;; slice = std::min(slice * 2, kLastLook)) {
-    const auto left = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
-    try {
-      return store.wait(all, std::min(slice, left));
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::deadline || left <= slice || store.is_silent()) throw;
-    }
-    look_for_lost(store, name);
-  }
+  wait_and_look(store, all, limit, [&] { look_for_lost(store, name); });
 }
 
 void NamedBarrier::throw_late(StoreClient& store, const std::string& name, milliseconds limit) {

@@ -2,6 +2,7 @@
 #include "worker_sdk/world/roll_call.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
@@ -10,9 +11,6 @@
 
 namespace muster {
 namespace {
-
-using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kComplete = "complete";
 
@@ -70,7 +68,7 @@ class RollCall {
         if (!is_given_up()) return;
         continue;
       }
-      const auto holder = ProcessIdentity::from_text(store_.get(name, time_left()));
+      const auto holder = ProcessIdentity::from_text(store_.get(name, left_until(options_.deadline)));
       if (!holder || *holder == self_) continue;
       if (store_.check({key("left/", options_.rank)})) continue;
       const Liveness liveness = liveness_of(*holder);
@@ -116,13 +114,9 @@ class RollCall {
     return store_.compare_set(prefix_ + "verdict", "", failure_text(error));
   }
 
-  milliseconds time_left() const {
-    return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(options_.deadline - Clock::now()));
-  }
-
   std::string wait_for_verdict() {
     try {
-      return store_.get(prefix_ + "verdict", time_left());
+      return store_.get(prefix_ + "verdict", left_until(options_.deadline));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::deadline || store_.is_silent()) throw;
     }

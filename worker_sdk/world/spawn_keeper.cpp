@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/world/spawn_keeper.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/server/store_engine.hpp"
 
@@ -212,12 +213,7 @@ class Keeper {
     if (suspect_ && !kill_at_ && Clock::now() < suspect_->until) better_cause = suspect_->until;
     for (const auto& each : {deadline_, kill_at_, better_cause})
       if (each && (!due || *each < *due)) due = each;
-    int wait_ms = -1;
-    if (due) {
-      const auto left = std::chrono::ceil<milliseconds>(*due - Clock::now()).count();
-      wait_ms = static_cast<int>(std::clamp<long long>(left, 0, 3'600'000));
-    }
-    if (::poll(watched.data(), watched.size(), wait_ms) <= 0) return false;
+    if (::poll(watched.data(), watched.size(), poll_time(due)) <= 0) return false;
     return (watched[0].revents & (POLLERR | POLLHUP)) != 0;
   }
 

@@ -2,6 +2,7 @@
 #include "worker_sdk/world/store_access.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/deadline.hpp"
 #include "worker_sdk/world/mpi_meeting.hpp"
 
 #include <poll.h>
@@ -26,10 +27,6 @@ constexpr milliseconds kFileAttempt{2000};
 constexpr const char* kLoopback = "127.0.0.1";
 /// At the end, between looks whether all have left.
 constexpr milliseconds kLook{5};
-
-milliseconds left_until(Clock::time_point deadline) {
-  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
-}
 
 std::string job_of(const StoreRequest& request) {
   return request.place.run_id + " " + std::to_string(request.place.restart_count);

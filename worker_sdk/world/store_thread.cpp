@@ -2,6 +2,7 @@
 #include "worker_sdk/world/store_thread.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/quiet_thread.hpp"
 
 #include <poll.h>
@@ -79,12 +80,7 @@ StoreThread::~StoreThread() {
 void StoreThread::serve() {
   while (true) {
     pollfd watched[] = {{engine_.descriptor(), POLLIN, 0}, {wake_up_.fd(), POLLIN, 0}};
-    int wait_ms = -1;
-    if (const auto due = engine_.next_deadline()) {
-      const auto left = std::chrono::ceil<milliseconds>(*due - Clock::now()).count();
-      wait_ms = static_cast<int>(std::clamp<long long>(left, 0, 3'600'000));
-    }
-    const int count = ::poll(watched, 2, wait_ms);
+    const int count = ::poll(watched, 2, poll_time(engine_.next_deadline()));
     if (stop_) break;
     if (count > 0 && watched[1].revents != 0) wake_up_.clear();
     try {

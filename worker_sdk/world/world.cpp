@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/world/world.hpp"
 
-#include "worker_sdk/comm/select/local_store.hpp"
 #include "worker_sdk/comm/select/select.hpp"
 #include "worker_sdk/status/status.hpp"
 #include "worker_sdk/store/prefix_store.hpp"

@@ -2,7 +2,6 @@
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "tests/integration/comm/store_suite.hpp"
-#include "worker_sdk/comm/select/local_store.hpp"
 
 TEST_CASE("the client does all its operations on our server") {
   const muster::test::StoreProcess server;

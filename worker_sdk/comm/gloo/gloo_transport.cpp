@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/gloo/gloo_transport.hpp"
 
+#include "rendezvous/base/deadline.hpp"
+
 #include <gloo/common/error.h>
 
 #include <algorithm>
@@ -102,8 +104,7 @@ bool GlooTransport::wait(Buffer& buffer, Clock::time_point deadline) {
     waiting_ = &buffer;
   }
   // 0 would be no time at all to look.
-  const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()),
-                             std::chrono::milliseconds(1));
+  const auto left = std::max(left_until(deadline), std::chrono::milliseconds(1));
   bool done = false;
   std::optional<Error> failure;
   std::optional<PeerLost> lost;

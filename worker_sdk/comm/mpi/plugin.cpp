@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/comm/message/plugin_group.hpp"
 #include "worker_sdk/comm/mpi/mpi_library.hpp"
 #include "worker_sdk/comm/mpi/mpi_transport.hpp"
 
-#include <algorithm>
 #include <string>
 
 namespace muster::mpi {
@@ -35,9 +35,8 @@ void meet(const muster_plugin_group_options& options, const plugin::Host& host) 
   message::say_here(options, host);
   const auto deadline = message::Clock::now() + std::chrono::milliseconds(options.join_timeout_ms);
   for (int rank = 0; rank < options.size; ++rank) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - message::Clock::now());
     try {
-      host.get("here/" + std::to_string(rank), std::max(left, std::chrono::milliseconds(0)));
+      host.get("here/" + std::to_string(rank), left_until(deadline));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::deadline) throw;
       throw message::too_late(options, message::list_absent(options, host));

@@ -12,9 +12,6 @@ namespace {
 /// Between the ranks' texts, which have none of it.
 constexpr char kSeparator = '\x1e';
 constexpr std::size_t kMaxTextBytes = 2000;
-/// Ranks that come together within the first need not look.
-constexpr std::chrono::milliseconds kFirstLook{100};
-constexpr std::chrono::milliseconds kLastLook{1000};
 
 std::string cleaned(std::string text) {
   text.resize(std::min(text.size(), kMaxTextBytes));
@@ -35,23 +32,7 @@ Agreement::Agreement(StoreClient& store, std::string prefix, int rank, int size,
 
 void Agreement::wait(const std::vector<std::string>& keys) {
   if (!look_) return store_.wait(keys, timeout_);
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + timeout_;
-  for (auto slice = kFirstLook;; slice = std::min(slice * 2, kLastLook)) {
-    const auto left = std::max(std::chrono::milliseconds(0),
-                               std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
-    try {
-      return store_.wait(keys, std::min(slice, left));
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::deadline || left <= slice || store_.is_silent()) throw;
-    }
-    try {
-      look_();
-    } catch (const Error&) {
-      // A rank that is gone may have said its part before: then the others come as far as it did.
-      if (!store_.check(keys)) throw;
-    }
-  }
+  wait_and_look(store_, keys, timeout_, look_);
 }
 
 /// Rank 0 collects and hands out: 64 ranks make some 200 requests instead of 4,000.

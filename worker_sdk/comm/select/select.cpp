@@ -6,7 +6,6 @@
 #include "worker_sdk/comm/plugin/loader.hpp"
 #include "worker_sdk/comm/plugin/plugin_backend.hpp"
 #include "worker_sdk/comm/select/agreement.hpp"
-#include "worker_sdk/comm/select/local_store.hpp"
 #include "worker_sdk/comm/shm/join.hpp"
 
 #include <algorithm>

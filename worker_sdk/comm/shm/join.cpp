@@ -4,11 +4,11 @@
 #include "worker_sdk/comm/shm/join.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/deadline.hpp"
 #include "worker_sdk/comm/join_alarm.hpp"
 #include "worker_sdk/comm/shm/shm_backend.hpp"
 #include "worker_sdk/store/store_client.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -99,9 +99,8 @@ class Assembly {
   }
 
   std::string get(const std::string& name) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
     try {
-      wait_for_key(store_, name, std::max(left, milliseconds(0)), alarm_);
+      wait_for_key(store_, name, left_until(deadline_), alarm_);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::deadline || store_.is_silent()) throw;
       throw Error(ErrorCode::deadline, missing_text());

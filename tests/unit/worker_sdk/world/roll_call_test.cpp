@@ -4,7 +4,6 @@
 
 #include "catch.hpp"
 #include "muster/error.hpp"
-#include "worker_sdk/comm/select/local_store.hpp"
 #include "worker_sdk/store/prefix_store.hpp"
 #include "worker_sdk/world/named_barrier.hpp"
 

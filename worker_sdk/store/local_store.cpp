@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/comm/select/local_store.hpp"
+#include "worker_sdk/store/store_client.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left of a deadline, for calls that take a length of time.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace muster {
+
+/// The time until `deadline`, rounded up, so that no wait ends before it; 0 once it has passed.
+inline std::chrono::milliseconds left_until(std::chrono::steady_clock::time_point deadline) {
+  using std::chrono::milliseconds;
+  return std::max(milliseconds(0),
+                  std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()));
+}
+
+/// The same for poll(), whose int holds an hour at most here; without a deadline -1, which waits for ever.
+inline int poll_time(std::optional<std::chrono::steady_clock::time_point> deadline) {
+  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(1);
+  return deadline ? static_cast<int>(std::min(left_until(*deadline), kLongest).count()) : -1;
+}
+
+}  // namespace muster
