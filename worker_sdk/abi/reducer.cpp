@@ -6,7 +6,6 @@
 #include "worker_sdk/abi/options.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
-#include "worker_sdk/parallel/power_sgd.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include <memory>

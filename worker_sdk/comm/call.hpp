@@ -89,6 +89,18 @@ struct Operation {
   void* stream = nullptr;
 };
 
+/// A call without root, tag and reduction.
+inline Operation operation_of(Collective collective, std::uint64_t count, DataType type, const void* in,
+                              void* out) {
+  Operation operation;
+  operation.call.collective = collective;
+  operation.call.count = count;
+  operation.call.type = type;
+  operation.in = in;
+  operation.out = out;
+  return operation;
+}
+
 static_assert(std::is_standard_layout_v<Operation> && std::is_trivially_copyable_v<Operation>);
 
 }  // namespace muster

@@ -12,16 +12,6 @@
 namespace muster {
 namespace {
 
-Operation in_place(Collective collective, void* data, std::size_t count, DataType type) {
-  Operation operation;
-  operation.call.collective = collective;
-  operation.call.count = count;
-  operation.call.type = type;
-  operation.in = data;
-  operation.out = data;
-  return operation;
-}
-
 [[noreturn]] void refuse_stream(const Call& call, const std::string& group, std::string_view backend) {
   throw Error(ErrorCode::invalid_argument,
               describe(call) + " has a stream, and the group '" + group + "' has the backend '" +
@@ -174,17 +164,17 @@ std::shared_ptr<Work> ProcessGroup::start(std::vector<Operation> batch) {
 }
 
 void ProcessGroup::barrier() {
-  run(in_place(Collective::barrier, nullptr, 0, DataType::u8));
+  run(operation_of(Collective::barrier, 0, DataType::u8, nullptr, nullptr));
 }
 
 void ProcessGroup::broadcast(void* data, std::size_t bytes, int root) {
-  Operation operation = in_place(Collective::broadcast, data, bytes, DataType::u8);
+  Operation operation = operation_of(Collective::broadcast, bytes, DataType::u8, data, data);
   operation.call.root = root;
   run(operation);
 }
 
 void ProcessGroup::all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) {
-  Operation operation = in_place(Collective::all_reduce, data, count, type);
+  Operation operation = operation_of(Collective::all_reduce, count, type, data, data);
   operation.call.op = op;
   run(operation);
 }

@@ -29,9 +29,39 @@ std::string text_of(ProcessGroup& group, const std::string& mine, int root) {
 /// Floats of one broadcast of small tensors.
 constexpr std::size_t kPackedFloats = std::size_t{1} << 20;
 
-}  // namespace
+constexpr const char* kAgreed = "same";
+/// Before the words of a verdict that some ranks did not come.
+constexpr char kLate = '!';
 
-void require_same_layout(ProcessGroup& group, const std::string& description) {
+std::string hash_text(const std::string& description) {
+  return std::to_string(fnv1a(description));
+}
+
+/// Waits for every key; names the ranks that did not write theirs, to the others too.
+std::vector<std::string> gather_hashes(StoreClient& store, const std::vector<std::string>& keys,
+                                       const std::string& verdict_key, const std::string& what,
+                                       std::chrono::milliseconds limit) {
+  try {
+    store.wait(keys, limit);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::deadline) throw;
+    std::string missing;
+    for (std::size_t rank = 0; rank < keys.size(); ++rank)
+      if (!store.check({keys[rank]})) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+    const std::string text = "rank " + missing + " did not say within " +
+                             std::to_string(limit.count() / 1000) + " s " + what + "; look at its log";
+    store.set(verdict_key, kLate + text);
+    throw Error(ErrorCode::deadline, text);
+  }
+  return store.multi_get(keys);
+}
+
+[[noreturn]] void refuse_models(const std::string& difference) {
+  throw Error(ErrorCode::mismatch, "the ranks train different models; " + difference +
+                                       "; start the same program with the same options on every rank");
+}
+
+void compare_over_group(ProcessGroup& group, const std::string& description) {
   const std::uint64_t mine = fnv1a(description);
   std::uint64_t first = mine;
   group.broadcast(&first, sizeof first, 0);
@@ -43,9 +73,52 @@ void require_same_layout(ProcessGroup& group, const std::string& description) {
   refuse_models(first_difference(zero, 0, other, differing));
 }
 
-void refuse_models(const std::string& difference) {
-  throw Error(ErrorCode::mismatch, "the ranks train different models; " + difference +
-                                       "; start the same program with the same options on every rank");
+}  // namespace
+
+std::string difference_over_store(const ProcessGroup& group, StoreClient& store, const Topic& topic,
+                                  const std::string& description) {
+  const auto limit = group.plan().options.timeout;
+  const std::string place = "muster/" + topic.name + "/" + group.name() + "/";
+  // Comparisons are told apart by their number, which every rank counts for itself.
+  const std::string own_count = place + "made/" + std::to_string(group.rank());
+  const std::string prefix = place + std::to_string(store.add(own_count, 1)) + "/";
+  const std::string mine = hash_text(description);
+  const auto size = static_cast<std::size_t>(group.size());
+  std::vector<std::string> keys(size);
+  for (std::size_t rank = 0; rank < size; ++rank) keys[rank] = prefix + "hash/" + std::to_string(rank);
+  const std::string& own_key = keys[static_cast<std::size_t>(group.rank())];
+  const std::string verdict_key = prefix + "verdict";
+  const auto text_key = [&](std::size_t rank) { return prefix + "text/" + std::to_string(rank); };
+
+  std::string verdict = kAgreed;
+  if (group.rank() == 0) {
+    store.set(own_key, mine);
+    const std::vector<std::string> hashes = gather_hashes(store, keys, verdict_key, topic.text, limit);
+    std::size_t differing = 0;
+    while (differing < size && hashes[differing] == mine) ++differing;
+    if (differing < size)
+      verdict =
+          topic.difference(description, store.get(text_key(differing), limit), static_cast<int>(differing));
+    store.set(verdict_key, verdict);
+  } else {
+    // A rank that differs writes its description before it writes that it differs.
+    if (store.get(keys[0], limit) != mine)
+      store.set(text_key(static_cast<std::size_t>(group.rank())), description);
+    store.set(own_key, mine);
+    verdict = store.get(verdict_key, 2 * limit);
+    if (verdict.starts_with(kLate)) throw Error(ErrorCode::deadline, verdict.substr(1));
+  }
+  return verdict == kAgreed ? "" : verdict;
+}
+
+void require_same_layout(ProcessGroup& group, StoreClient* store, const std::string& description) {
+  if (store == nullptr) return compare_over_group(group, description);
+  const Topic topic = {"layout", "which model it trains",
+                       [](const std::string& first, const std::string& other, int rank) {
+                         return first_difference(first, 0, other, rank);
+                       }};
+  const std::string difference = difference_over_store(group, *store, topic, description);
+  if (!difference.empty()) refuse_models(difference);
 }
 
 void broadcast_tensors(ProcessGroup& group, std::span<const std::span<float>> tensors) {

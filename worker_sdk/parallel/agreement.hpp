@@ -12,8 +12,9 @@
 namespace muster::parallel {
 
 /// Throws Error (mismatch) on every rank alike when the ranks' descriptions of the model (describe_layout())
-/// are not all equal. Costs two small collectives when they are. `group` has more than one rank.
-void require_same_layout(ProcessGroup& group, const std::string& description);
+/// are not all equal. They compare over `store`; null: over the group, with two small collectives where they
+/// are equal. `group` has more than one rank.
+void require_same_layout(ProcessGroup& group, StoreClient* store, const std::string& description);
 
 /// The subject that the ranks compare over the store.
 struct Topic {
@@ -29,12 +30,6 @@ struct Topic {
 /// by the Error (deadline).
 std::string difference_over_store(const ProcessGroup& group, StoreClient& store, const Topic& topic,
                                   const std::string& description);
-
-/// Compares the descriptions over the store, and throws as the first overload does.
-void require_same_layout(const ProcessGroup& group, StoreClient& store, const std::string& description);
-
-/// Throws the Error (mismatch) of both; `difference` as of first_difference().
-[[noreturn]] void refuse_models(const std::string& difference);
 
 /// Copies rank 0's tensors to all ranks, many small ones in one call.
 void broadcast_tensors(ProcessGroup& group, std::span<const std::span<float>> tensors);

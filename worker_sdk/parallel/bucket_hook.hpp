@@ -73,4 +73,24 @@ class BucketHook {
 /// nor f16.
 std::unique_ptr<BucketHook> make_half_hook(DataType wire);
 
+struct PowerSgdOptions {
+  /// Columns of the two factors that travel instead of a matrix: the more, the closer.
+  int rank = 2;
+  /// Steps with plain all_reduce before compression begins.
+  std::int64_t start_step = 10;
+  /// A matrix is compressed where its factors have at most this share of its elements.
+  double largest_share = 0.5;
+  /// Seed of the first factors; they are the same on all ranks.
+  std::uint64_t seed = 0;
+};
+
+/// Low-rank gradients: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for
+/// Distributed Optimization", NeurIPS 2019, algorithms 1 and 2, with warm start and error feedback. A
+/// parameter is a matrix of its first extent by all others; those that are no matrices travel whole. What a
+/// step leaves out each rank adds to its next gradient, in units of the mean gradient, so that uneven batches
+/// weigh right. State: "powersgd.q" (factors, the same on all ranks), "powersgd.error" (differs by rank; an
+/// arena with the offsets of the gradients), "powersgd.step" (one number). Throws Error (invalid_argument)
+/// for options out of range.
+std::unique_ptr<BucketHook> make_power_sgd_hook(const PowerSgdOptions& options = {});
+
 }  // namespace muster

@@ -1,14 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parameter stands where in the flat buckets. Pure.
+// How gradients are cut into buckets: what a reducer is asked for, and which parameter stands where. Pure.
 #pragma once
 
-#include "worker_sdk/parallel/reducer.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/parameter.hpp"
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
-namespace muster::parallel {
+namespace muster {
+
+class StoreClient;
+
+/// Applies the optimizer to the floats [begin, end) of the arena. The gradient is gradients()[i] * `scale`: 1
+/// / samples of all ranks, times the factor of clipping. Runs on the reducer's thread or on the one that is
+/// in finish_step(); in a world of one in gradient_ready() or mark_unused(). With max_norm: in finish_step().
+using BucketStep = std::function<void(std::size_t begin, std::size_t end, float scale)>;
+
+struct ReducerOptions {
+  /// A bucket is closed when it reaches this many bytes. Default: 25 MiB, as PyTorch's DDP.
+  std::size_t bucket_bytes = std::size_t{25} << 20;
+  /// The same number for the bucket that is reduced first, smaller so that reducing starts early. Default: 1
+  /// MiB.
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;
+  /// The bucket that is reduced last has as few of the model's first parameters as reach this many bytes:
+  /// no computation is left behind which it could hide. 0: as many as come. Default: 1 MiB.
+  std::size_t last_bucket_bytes = std::size_t{1} << 20;
+  /// The hook that sums buckets. Null: all_reduce in f32. See bucket_hook.hpp.
+  std::shared_ptr<BucketHook> hook = nullptr;
+  /// Called for each bucket, in order, as soon as it is reduced. gradient_ready(i) then also says that
+  /// backward reads the value of parameter i no more. Not called in a step without any sample. Empty: the
+  /// caller steps after finish_step().
+  BucketStep bucket_step = {};
+  /// Largest L2 norm of the mean gradient over all parameters; longer ones are scaled down to it. The norm is
+  /// known when all buckets are reduced, so `bucket_step` is then called for all of them in finish_step(), by
+  /// its caller. Without a `bucket_step` it is the caller's to apply clip_scale(). 0: no clipping.
+  double max_norm = 0;
+  /// Micro-batches into which a step of all ranks is cut, for the same bits on every world size; see
+  /// deterministic.hpp. 0: not wanted.
+  int deterministic_micro_batches = 0;
+  /// The store over which the ranks compare their models. Each reducer of a group uses it in turn, so it is a
+  /// store that all ranks of the group share. Null: they compare over the group.
+  StoreClient* store = nullptr;
+};
+
+namespace parallel {
 
 /// A contiguous range of the arena that is reduced with one call.
 struct Bucket {
@@ -40,4 +79,5 @@ std::string describe_layout(const std::vector<ParameterSpec>& parameters, const 
 /// A sentence about the first line in which two descriptions differ.
 std::string first_difference(const std::string& mine, int my_rank, const std::string& theirs, int their_rank);
 
-}  // namespace muster::parallel
+}  // namespace parallel
+}  // namespace muster

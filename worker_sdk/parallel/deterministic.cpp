@@ -2,7 +2,6 @@
 #include "worker_sdk/parallel/deterministic.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/parallel/accumulator.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +10,6 @@
 namespace muster {
 namespace {
 
-using parallel::Accumulator;
 using parallel::add_floats;
 using parallel::SumOrder;
 
@@ -22,20 +20,25 @@ void sum_parts(float* parts, std::size_t number, std::size_t count) {
       add_floats(parts + i * count, parts + (i + distance) * count, parts + i * count, count);
 }
 
-/// Sums over the ranks by the tree: each rank gets one part of everybody's floats, sums it, and gives it to
-/// all.
-class TreeExchange {
+/// Each rank gets one part of everybody's floats, sums it, and gives it to all.
+class TreeHook final : public BucketHook {
  public:
-  void prepare(ProcessGroup& group, std::size_t elements) {
+  std::string describe() const override { return "a fixed binary tree"; }
+
+  void prepare(ProcessGroup& group, std::span<const BucketView> buckets) override {
     const auto ranks = static_cast<std::size_t>(group.size());
     // a + b is the same in either order: with two ranks every reduction is the tree.
     if (ranks <= 2) return;
-    const std::size_t padded = (elements + ranks - 1) / ranks * ranks;
+    std::size_t largest = 0;
+    for (const BucketView& bucket : buckets) largest = std::max(largest, bucket.elements);
+    const std::size_t padded = (largest + ranks - 1) / ranks * ranks;
     given_ = static_cast<float*>(group.allocate(padded * sizeof(float)));
     received_ = static_cast<float*>(group.allocate(padded * sizeof(float)));
   }
 
-  void sum(ProcessGroup& group, float* values, std::size_t count) {
+  void reduce(ProcessGroup& group, const BucketView& bucket) override {
+    float* const values = bucket.gradients;
+    const std::size_t count = bucket.elements;
     if (group.size() <= 2) return group.all_reduce(values, count, DataType::f32, ReduceOp::sum);
     const auto ranks = static_cast<std::size_t>(group.size());
     const std::size_t part = (count + ranks - 1) / ranks;
@@ -46,44 +49,15 @@ class TreeExchange {
       std::copy_n(values, count, given_);
       std::fill(given_ + count, given_ + part * ranks, 0.0F);
     }
-    run(group, Collective::all_to_all, part, whole, received_);
+    group.run(operation_of(Collective::all_to_all, part, DataType::f32, whole, received_));
     sum_parts(received_, ranks, part);
-    run(group, Collective::all_gather, part, received_, whole);
+    group.run(operation_of(Collective::all_gather, part, DataType::f32, received_, whole));
     if (!divides) std::copy_n(given_, count, values);
   }
 
  private:
-  static void run(ProcessGroup& group, Collective collective, std::size_t count, const float* in,
-                  float* out) {
-    Operation operation;
-    operation.call.collective = collective;
-    operation.call.count = count;
-    operation.call.type = DataType::f32;
-    operation.in = in;
-    operation.out = out;
-    group.run(operation);
-  }
-
   float* given_ = nullptr;  ///< only for what the ranks do not divide
   float* received_ = nullptr;
-};
-
-class TreeHook final : public BucketHook {
- public:
-  std::string describe() const override { return "a fixed binary tree"; }
-
-  void prepare(ProcessGroup& group, std::span<const BucketView> buckets) override {
-    std::size_t largest = 0;
-    for (const BucketView& bucket : buckets) largest = std::max(largest, bucket.elements);
-    exchange_.prepare(group, largest);
-  }
-
-  void reduce(ProcessGroup& group, const BucketView& bucket) override {
-    exchange_.sum(group, bucket.gradients, bucket.elements);
-  }
-
- private:
-  TreeExchange exchange_;
 };
 
 bool is_power_of_two(int value) {
@@ -110,63 +84,47 @@ std::unique_ptr<BucketHook> make_tree_hook() {
   return std::make_unique<TreeHook>();
 }
 
-class TreeSum::Impl {
- public:
-  Impl(const MicroBatches& plan, std::size_t elements, ProcessGroup* group)
-      : count_(static_cast<unsigned>(plan.count)),
-        elements_(elements),
-        group_(group != nullptr && group->size() > 1 ? group : nullptr),
-        waiting_(elements, SumOrder::tree),
-        sum_(elements) {
-    if (group_ != nullptr) exchange_.prepare(*group_, elements);
-  }
-
-  void add(std::span<const float> values) {
-    if (values.size() != elements_ || added_ == count_)
-      throw Error(ErrorCode::invalid_argument,
-                  "a tree of " + std::to_string(count_) + " micro-batches with " + std::to_string(elements_) +
-                      " values each was given one more, or " + std::to_string(values.size()) + " values");
-    // The last one is not stored but carried up through all levels.
-    if (++added_ < count_) {
-      waiting_.add(values.data(), 0, elements_);
-      waiting_.count_micro_batch();
-    } else {
-      std::copy(values.begin(), values.end(), sum_.data());
-      waiting_.fold_into(sum_.data(), 0, elements_);
-    }
-  }
-
-  void finish(std::span<float> sum) {
-    if (added_ != count_ || sum.size() != elements_)
-      throw Error(ErrorCode::invalid_argument, "a tree sum was finished after " + std::to_string(added_) +
-                                                   " of " + std::to_string(count_) + " micro-batches");
-    if (group_ != nullptr) exchange_.sum(*group_, sum_.data(), elements_);
-    std::copy_n(sum_.data(), elements_, sum.begin());
-    waiting_.clear();
-    added_ = 0;
-  }
-
- private:
-  const unsigned count_;
-  const std::size_t elements_;
-  ProcessGroup* const group_;
-  unsigned added_ = 0;
-  Accumulator waiting_;
-  parallel::Floats sum_;
-  TreeExchange exchange_;
-};
-
 TreeSum::TreeSum(const MicroBatches& plan, std::size_t elements, ProcessGroup* group)
-    : impl_(std::make_unique<Impl>(plan, elements, group)) {}
+    : count_(static_cast<unsigned>(plan.count)),
+      elements_(elements),
+      group_(group != nullptr && group->size() > 1 ? group : nullptr),
+      waiting_(elements, SumOrder::tree),
+      sum_(elements),
+      tree_(make_tree_hook()) {
+  const BucketView all = view();
+  if (group_ != nullptr) tree_->prepare(*group_, std::span(&all, 1));
+}
 
-TreeSum::~TreeSum() = default;
+BucketView TreeSum::view() const {
+  BucketView all;
+  all.elements = elements_;
+  all.gradients = sum_.data();
+  return all;
+}
 
 void TreeSum::add(std::span<const float> values) {
-  impl_->add(values);
+  if (values.size() != elements_ || added_ == count_)
+    throw Error(ErrorCode::invalid_argument,
+                "a tree of " + std::to_string(count_) + " micro-batches with " + std::to_string(elements_) +
+                    " values each was given one more, or " + std::to_string(values.size()) + " values");
+  // The last one is not stored but carried up through all levels.
+  if (++added_ < count_) {
+    waiting_.add(values.data(), 0, elements_);
+    waiting_.count_micro_batch();
+  } else {
+    std::copy(values.begin(), values.end(), sum_.data());
+    waiting_.fold_into(sum_.data(), 0, elements_);
+  }
 }
 
 void TreeSum::finish(std::span<float> sum) {
-  impl_->finish(sum);
+  if (added_ != count_ || sum.size() != elements_)
+    throw Error(ErrorCode::invalid_argument, "a tree sum was finished after " + std::to_string(added_) +
+                                                 " of " + std::to_string(count_) + " micro-batches");
+  if (group_ != nullptr) tree_->reduce(*group_, view());
+  std::copy_n(sum_.data(), elements_, sum.begin());
+  waiting_.clear();
+  added_ = 0;
 }
 
 }  // namespace muster

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/accumulator.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 
 #include <cstddef>
@@ -50,7 +51,6 @@ class TreeSum {
  public:
   /// `group` (null: a world of one) outlives it. All ranks make it alike.
   TreeSum(const MicroBatches& plan, std::size_t elements, ProcessGroup* group);
-  ~TreeSum();
 
   /// The values of this rank's next micro-batch, in their order, each once per step.
   void add(std::span<const float> values);
@@ -58,8 +58,15 @@ class TreeSum {
   void finish(std::span<float> sum);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  BucketView view() const;
+
+  const unsigned count_;
+  const std::size_t elements_;
+  ProcessGroup* const group_;  ///< null in a world of one
+  unsigned added_ = 0;
+  parallel::Accumulator waiting_;
+  parallel::Floats sum_;
+  std::unique_ptr<BucketHook> tree_;
 };
 
 }  // namespace muster

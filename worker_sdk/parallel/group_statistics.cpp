@@ -5,28 +5,23 @@
 namespace muster {
 namespace {
 
-class Alone final : public StatisticsExchange {
- public:
-  void sum(std::span<double>) override {}
-};
-
 class GroupStatistics final : public StatisticsExchange {
  public:
   explicit GroupStatistics(std::unique_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
   void sum(std::span<double> values) override {
-    group_->all_reduce(values.data(), values.size(), DataType::f64, ReduceOp::sum);
+    if (group_ != nullptr) group_->all_reduce(values.data(), values.size(), DataType::f64, ReduceOp::sum);
   }
 
  private:
-  std::unique_ptr<ProcessGroup> group_;
+  std::unique_ptr<ProcessGroup> group_;  ///< null in a world of one
 };
 
 }  // namespace
 
 std::unique_ptr<StatisticsExchange> make_group_statistics(ProcessGroup* group) {
-  if (group == nullptr || group->size() == 1) return std::make_unique<Alone>();
-  return std::make_unique<GroupStatistics>(group->split(0, group->rank()));
+  const bool alone = group == nullptr || group->size() == 1;
+  return std::make_unique<GroupStatistics>(alone ? nullptr : group->split(0, group->rank()));
 }
 
 }  // namespace muster

@@ -2,9 +2,11 @@
 #include "worker_sdk/parallel/parameter_check.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/parallel/dissent.hpp"
+#include "rendezvous/base/text.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -28,6 +30,58 @@ std::vector<std::int64_t> of_all_ranks(ProcessGroup& group, std::span<const std:
     all[i * ranks + static_cast<std::size_t>(group.rank())] = static_cast<std::int64_t>(mine[i]);
   group.all_reduce(all.data(), all.size(), DataType::i64, ReduceOp::sum);
   return all;
+}
+
+/// More ranks than these tell nothing more.
+constexpr std::size_t kNamedRanks = 16;
+
+std::string hexadecimal(std::int64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+/// Which ranks hold a value that they should not.
+struct Dissent {
+  /// The ranks that differ: from the value of most ranks, or all of them where no value has a majority.
+  std::vector<int> ranks;
+  bool has_majority = true;
+};
+
+/// Finds the ranks that differ in `values`, which has one value of each rank.
+Dissent find_dissent(std::span<const std::int64_t> values) {
+  // Boyer and Moore's vote: the one candidate that can have more than half.
+  std::int64_t candidate = 0;
+  std::size_t lead = 0;
+  for (const std::int64_t value : values) {
+    if (lead == 0) candidate = value;
+    lead = value == candidate ? lead + 1 : lead - 1;
+  }
+  Dissent dissent;
+  const auto agreeing = static_cast<std::size_t>(std::count(values.begin(), values.end(), candidate));
+  dissent.has_majority = 2 * agreeing > values.size();
+  for (std::size_t rank = 0; rank < values.size(); ++rank)
+    if (!dissent.has_majority || values[rank] != candidate) dissent.ranks.push_back(static_cast<int>(rank));
+  return dissent;
+}
+
+/// "rank 3 differs from that of the other ranks", or "ranks 0, 1 differ and none has a majority (rank 0:
+/// 00ab..., rank 1: ...)".
+std::string describe(const Dissent& dissent, std::span<const std::int64_t> values) {
+  const std::string names = joined(dissent.ranks, ", ", kNamedRanks);
+  std::string hashes;
+  const std::size_t count = dissent.ranks.size();
+  for (std::size_t i = 0; i < std::min(count, kNamedRanks); ++i) {
+    const int rank = dissent.ranks[i];
+    hashes += (i == 0 ? "rank " : ", rank ") + std::to_string(rank) + ": " +
+              hexadecimal(values[static_cast<std::size_t>(rank)]);
+  }
+  const bool one = count == 1;
+  if (dissent.has_majority)
+    return (one ? "rank " : "ranks ") + names + (one ? " differs" : " differ") +
+           " from that of the other ranks";
+  return "ranks " + names + " differ, and no value has a majority that would tell who is wrong (" + hashes +
+         ")";
 }
 
 }  // namespace
@@ -62,14 +116,14 @@ std::uint64_t require_same_parameters(ProcessGroup* group, std::span<const Param
   }
   if (group == nullptr || group->size() == 1) return whole;
   const std::vector<std::int64_t> hashes = of_all_ranks(*group, {&whole, 1});
-  if (parallel::find_dissent(hashes).ranks.empty()) return whole;
+  if (find_dissent(hashes).ranks.empty()) return whole;
 
   // All ranks come here alike: the hashes of all are before each of them.
   const std::vector<std::int64_t> parameters = of_all_ranks(*group, each);
   const auto ranks = static_cast<std::size_t>(group->size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const std::span<const std::int64_t> row(parameters.data() + i * ranks, ranks);
-    const parallel::Dissent dissent = parallel::find_dissent(row);
+    const Dissent dissent = find_dissent(row);
     if (dissent.ranks.empty()) continue;
     throw Error(ErrorCode::mismatch,
                 "step " + std::to_string(step) + ": parameter " + specs[i].name + " of " +
@@ -78,7 +132,7 @@ std::uint64_t require_same_parameters(ProcessGroup* group, std::span<const Param
                     "that machine's memory");
   }
   throw Error(ErrorCode::mismatch, "step " + std::to_string(step) + ": the parameters of " +
-                                       describe(parallel::find_dissent(hashes), hashes));
+                                       describe(find_dissent(hashes), hashes));
 }
 
 }  // namespace muster

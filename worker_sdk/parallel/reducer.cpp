@@ -2,15 +2,9 @@
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/parallel/accumulator.hpp"
 #include "worker_sdk/parallel/agreement.hpp"
-#include "worker_sdk/parallel/bucket_layout.hpp"
-#include "worker_sdk/parallel/bucket_pipeline.hpp"
-#include "worker_sdk/parallel/deterministic.hpp"
 
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <utility>
 
 namespace muster {
@@ -39,267 +33,152 @@ ReducerOptions completed(ReducerOptions options) {
 
 }  // namespace
 
-class Reducer::Impl {
- public:
-  Impl(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options)
-      : parameters_(std::move(parameters)),
-        options_(completed(options)),
-        layout_(parallel::plan_buckets(parameters_, options_)),
-        group_(on_host(if_shared(group))),
-        is_ready_(parameters_.size(), true),
-        pending_(layout_.buckets.size(), 0),
-        waiting_(layout_.elements, options_.deterministic_micro_batches > 0 ? parallel::SumOrder::tree
-                                                                            : parallel::SumOrder::sequence) {
-    if (options_.deterministic_micro_batches > 0)
-      plan_ = share_micro_batches(options_.deterministic_micro_batches, group_);
-    const std::size_t floats = parallel::kHeaderFloats + layout_.elements;
-    if (group_ != nullptr) {
-      compare_models();
-      header_ = static_cast<float*>(group_->allocate(floats * sizeof(float)));
-    } else {
-      own_ = parallel::Floats(floats);
-      header_ = own_.data();
-    }
-    auto views = make_views();
-    if (group_ != nullptr && options_.hook != nullptr) options_.hook->prepare(*group_, views);
-    pipeline_.emplace(layout_, options_, std::move(views), header_, if_shared(group));
-  }
-
-  void begin_micro_batch(std::int64_t samples) {
-    open(samples, Phase::micro_batch);
-    samples_ += samples;
-  }
-
-  void finish_micro_batch() {
-    require_all_ready(Phase::micro_batch);
-    waiting_.count_micro_batch();
-    phase_ = Phase::idle;
-  }
-
-  void begin_step(std::int64_t samples) {
-    if (plan_ && waiting_.micro_batches() + 1 != static_cast<unsigned>(plan_->count))
-      throw Error(ErrorCode::invalid_argument,
-                  "a step of this deterministic world has " + std::to_string(plan_->count) +
-                      " micro-batches on each rank; begin_step() comes with the last of them, and " +
-                      std::to_string(waiting_.micro_batches()) + " came before");
-    open(samples, Phase::step);
-    header_[0] = static_cast<float>(samples_ + samples);
-    std::copy(tallies_.begin(), tallies_.end(), header_ + 1);
-    tallies_ = {};
-    for (std::size_t b = 0; b < pending_.size(); ++b) pending_[b] = layout_.buckets[b].parameters.size();
-    next_ = 0;
-    pipeline_->begin();
-  }
-
-  void gradient_ready(std::size_t parameter) {
-    if (phase_ == Phase::idle || parameter >= is_ready_.size() || is_ready_[parameter])
-      throw Error(ErrorCode::invalid_argument,
-                  "gradient_ready(" + std::to_string(parameter) +
-                      ") outside a step, for no parameter, or for the second time in one step");
-    is_ready_[parameter] = true;
-    const std::size_t offset = layout_.offsets[parameter];
-    const std::size_t count = parameters_[parameter].elements();
-    if (phase_ == Phase::micro_batch) return waiting_.add(gradients(), offset, count);
-    if (waiting_.micro_batches() > 0) waiting_.fold_into(gradients(), offset, count);
-    --pending_[layout_.bucket_of[parameter]];
-    const std::size_t before = next_;
-    while (next_ < pending_.size() && pending_[next_] == 0) ++next_;
-    if (next_ != before) pipeline_->launch(next_);
-  }
-
-  void mark_unused(std::size_t parameter) {
-    if (phase_ != Phase::idle && parameter < parameters_.size() && !is_ready_[parameter])
-      std::fill_n(gradients() + layout_.offsets[parameter], parameters_[parameter].elements(), 0.0F);
-    gradient_ready(parameter);
-  }
-
-  std::int64_t finish_step() {
-    require_all_ready(Phase::step);
-    if (next_ != pending_.size())
-      throw Error(
-          ErrorCode::state,
-          "gradient_ready() was called by several threads at once; a reducer takes one thread at a time");
-    pipeline_->finish();
-    phase_ = Phase::idle;
-    waiting_.clear();
-    samples_ = 0;
-    return static_cast<std::int64_t>(header_[0]);
-  }
-
-  void set_tally(std::size_t i, float value) {
-    if (phase_ == Phase::step) {
-      if (next_ > 0)
-        throw Error(ErrorCode::invalid_argument,
-                    "a tally after the first bucket was launched; set it before backward");
-      header_[1 + i] = value;
-    } else {
-      tallies_[i] = value;
-    }
-  }
-
-  float tally(std::size_t i) const { return header_[1 + i]; }
-
-  const parallel::BucketLayout& layout() const { return layout_; }
-
-  ProcessGroup* group() const { return group_; }
-
-  std::vector<HookState> hook_state() const {
-    return group_ != nullptr && options_.hook != nullptr ? options_.hook->state() : std::vector<HookState>();
-  }
-
-  float* gradients() const { return header_ + parallel::kHeaderFloats; }
-
-  const parallel::BucketPipeline& pipeline() const { return *pipeline_; }
-
- private:
-  enum class Phase : std::uint8_t { idle, micro_batch, step };
-
-  void compare_models() {
-    const std::string mine = parallel::describe_layout(parameters_, options_);
-    if (options_.store != nullptr)
-      parallel::require_same_layout(*group_, *options_.store, mine);
-    else
-      parallel::require_same_layout(*group_, mine);
-  }
-
-  std::vector<BucketView> make_views() {
-    bucket_parameters_.resize(layout_.buckets.size());
-    std::vector<BucketView> views(layout_.buckets.size());
-    for (std::size_t b = 0; b < views.size(); ++b) {
-      const parallel::Bucket& bucket = layout_.buckets[b];
-      for (const std::size_t i : bucket.parameters)
-        bucket_parameters_[b].push_back({i, layout_.offsets[i] - bucket.offset, &parameters_[i]});
-      views[b] = {b, views.size(), bucket.offset, bucket.elements, nullptr, bucket_parameters_[b], 0};
-    }
-    return views;
-  }
-
-  static std::string call(const char* verb, Phase phase) {
-    return std::string(verb) + (phase == Phase::micro_batch ? "_micro_batch()" : "_step()");
-  }
-
-  void open(std::int64_t samples, Phase phase) {
-    if (phase_ != Phase::idle)
-      throw Error(ErrorCode::invalid_argument,
-                  call("begin", phase) + " before " + call("finish", phase_) + " of the one before");
-    if (samples < 0 || samples_ + samples >= kMaxSamples)
-      throw Error(ErrorCode::invalid_argument, "a step of " + std::to_string(samples_ + samples) +
-                                                   " samples; give 0 to " + std::to_string(kMaxSamples - 1));
-    phase_ = phase;
-    std::fill(is_ready_.begin(), is_ready_.end(), false);
-  }
-
-  void require_all_ready(Phase phase) const {
-    if (phase_ != phase)
-      throw Error(ErrorCode::invalid_argument, call("finish", phase) + " without " + call("begin", phase));
-    for (std::size_t i = 0; i < is_ready_.size(); ++i)
-      if (!is_ready_[i])
-        throw Error(ErrorCode::invalid_argument,
-                    "parameter " + parameters_[i].name +
-                        " has no gradient in this step; call gradient_ready() or mark_unused() for each");
-  }
-
-  const std::vector<ParameterSpec> parameters_;
-  const ReducerOptions options_;
-  const parallel::BucketLayout layout_;
-  ProcessGroup* const group_;  ///< null in a world of one
-  std::optional<MicroBatches> plan_;
-  std::vector<std::vector<BucketParameter>> bucket_parameters_;
-  parallel::Floats own_;
-  float* header_ = nullptr;
-
-  Phase phase_ = Phase::idle;
-  std::vector<bool> is_ready_;
-  std::vector<std::size_t> pending_;  ///< gradients that each bucket waits for
-  std::size_t next_ = 0;              ///< first bucket that is not complete
-  parallel::Accumulator waiting_;
-  std::int64_t samples_ = 0;  ///< of the micro-batches before the step
-  std::array<float, kTallies> tallies_ = {};
-  std::optional<parallel::BucketPipeline> pipeline_;  ///< last: its thread uses the rest
-};
-
 Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options)
-    : impl_(std::make_unique<Impl>(std::move(parameters), group, options)) {}
-
-Reducer::~Reducer() = default;
-
-std::size_t Reducer::elements() const {
-  return impl_->layout().elements;
-}
-
-std::size_t Reducer::offset(std::size_t parameter) const {
-  return impl_->layout().offsets.at(parameter);
-}
-
-float* Reducer::gradients() {
-  return impl_->gradients();
-}
-
-std::size_t Reducer::buckets() const {
-  return impl_->layout().buckets.size();
+    : parameters_(std::move(parameters)),
+      options_(completed(options)),
+      layout_(parallel::plan_buckets(parameters_, options_)),
+      group_(on_host(if_shared(group))),
+      is_ready_(parameters_.size(), true),
+      pending_(layout_.buckets.size(), 0),
+      waiting_(layout_.elements, options_.deterministic_micro_batches > 0 ? parallel::SumOrder::tree
+                                                                          : parallel::SumOrder::sequence) {
+  if (options_.deterministic_micro_batches > 0)
+    plan_ = share_micro_batches(options_.deterministic_micro_batches, group_);
+  const std::size_t floats = parallel::kHeaderFloats + layout_.elements;
+  if (group_ != nullptr) {
+    parallel::require_same_layout(*group_, options_.store, parallel::describe_layout(parameters_, options_));
+    header_ = static_cast<float*>(group_->allocate(floats * sizeof(float)));
+  } else {
+    own_ = parallel::Floats(floats);
+    header_ = own_.data();
+  }
+  auto views = make_views();
+  if (group_ != nullptr && options_.hook != nullptr) options_.hook->prepare(*group_, views);
+  pipeline_.emplace(layout_, options_, std::move(views), header_, if_shared(group));
 }
 
 void Reducer::broadcast(float* values) {
-  if (impl_->group() != nullptr) impl_->group()->broadcast(values, elements() * sizeof(float), 0);
+  if (group_ != nullptr) group_->broadcast(values, elements() * sizeof(float), 0);
 }
 
 void Reducer::broadcast(std::span<const std::span<float>> tensors) {
-  if (impl_->group() != nullptr) parallel::broadcast_tensors(*impl_->group(), tensors);
+  if (group_ != nullptr) parallel::broadcast_tensors(*group_, tensors);
 }
 
 void Reducer::begin_micro_batch(std::int64_t samples) {
-  impl_->begin_micro_batch(samples);
+  open(samples, Phase::micro_batch);
+  samples_ += samples;
 }
 
 void Reducer::finish_micro_batch() {
-  impl_->finish_micro_batch();
+  require_all_ready(Phase::micro_batch);
+  waiting_.count_micro_batch();
+  phase_ = Phase::idle;
 }
 
 void Reducer::begin_step(std::int64_t samples) {
-  impl_->begin_step(samples);
+  if (plan_ && waiting_.micro_batches() + 1 != static_cast<unsigned>(plan_->count))
+    throw Error(ErrorCode::invalid_argument,
+                "a step of this deterministic world has " + std::to_string(plan_->count) +
+                    " micro-batches on each rank; begin_step() comes with the last of them, and " +
+                    std::to_string(waiting_.micro_batches()) + " came before");
+  open(samples, Phase::step);
+  header_[0] = static_cast<float>(samples_ + samples);
+  std::copy(tallies_.begin(), tallies_.end(), header_ + 1);
+  tallies_ = {};
+  for (std::size_t b = 0; b < pending_.size(); ++b) pending_[b] = layout_.buckets[b].parameters.size();
+  next_ = 0;
+  pipeline_->begin();
 }
 
 void Reducer::gradient_ready(std::size_t parameter) {
-  impl_->gradient_ready(parameter);
+  if (phase_ == Phase::idle || parameter >= is_ready_.size() || is_ready_[parameter])
+    throw Error(ErrorCode::invalid_argument,
+                "gradient_ready(" + std::to_string(parameter) +
+                    ") outside a step, for no parameter, or for the second time in one step");
+  is_ready_[parameter] = true;
+  const std::size_t offset = layout_.offsets[parameter];
+  const std::size_t count = parameters_[parameter].elements();
+  if (phase_ == Phase::micro_batch) return waiting_.add(gradients(), offset, count);
+  if (waiting_.micro_batches() > 0) waiting_.fold_into(gradients(), offset, count);
+  --pending_[layout_.bucket_of[parameter]];
+  const std::size_t before = next_;
+  while (next_ < pending_.size() && pending_[next_] == 0) ++next_;
+  if (next_ != before) pipeline_->launch(next_);
 }
 
 void Reducer::mark_unused(std::size_t parameter) {
-  impl_->mark_unused(parameter);
+  if (phase_ != Phase::idle && parameter < parameters_.size() && !is_ready_[parameter])
+    std::fill_n(gradients() + layout_.offsets[parameter], parameters_[parameter].elements(), 0.0F);
+  gradient_ready(parameter);
 }
 
 std::int64_t Reducer::finish_step() {
-  return impl_->finish_step();
+  require_all_ready(Phase::step);
+  if (next_ != pending_.size())
+    throw Error(
+        ErrorCode::state,
+        "gradient_ready() was called by several threads at once; a reducer takes one thread at a time");
+  pipeline_->finish();
+  phase_ = Phase::idle;
+  waiting_.clear();
+  samples_ = 0;
+  return static_cast<std::int64_t>(header_[0]);
 }
 
 void Reducer::set_tally(std::size_t i, float value) {
   if (i >= kTallies)
     throw Error(ErrorCode::invalid_argument,
                 "tally " + std::to_string(i) + "; there are 0 to " + std::to_string(kTallies - 1));
-  impl_->set_tally(i, value);
-}
-
-float Reducer::tally(std::size_t i) const {
-  return i < kTallies ? impl_->tally(i) : 0.0F;
+  if (phase_ == Phase::step) {
+    if (next_ > 0)
+      throw Error(ErrorCode::invalid_argument,
+                  "a tally after the first bucket was launched; set it before backward");
+    header_[1 + i] = value;
+  } else {
+    tallies_[i] = value;
+  }
 }
 
 std::vector<HookState> Reducer::hook_state() const {
-  return impl_->hook_state();
+  return group_ != nullptr && options_.hook != nullptr ? options_.hook->state() : std::vector<HookState>();
 }
 
-bool Reducer::has_failed() const {
-  return impl_->pipeline().has_failed();
+std::vector<BucketView> Reducer::make_views() {
+  bucket_parameters_.resize(layout_.buckets.size());
+  std::vector<BucketView> views(layout_.buckets.size());
+  for (std::size_t b = 0; b < views.size(); ++b) {
+    const parallel::Bucket& bucket = layout_.buckets[b];
+    for (const std::size_t i : bucket.parameters)
+      bucket_parameters_[b].push_back({i, layout_.offsets[i] - bucket.offset, &parameters_[i]});
+    views[b] = {b, views.size(), bucket.offset, bucket.elements, nullptr, bucket_parameters_[b], 0};
+  }
+  return views;
 }
 
-double Reducer::gradient_norm() const {
-  return impl_->pipeline().gradient_norm();
+std::string Reducer::call(const char* verb, Phase phase) {
+  return std::string(verb) + (phase == Phase::micro_batch ? "_micro_batch()" : "_step()");
 }
 
-float Reducer::clip_scale() const {
-  return impl_->pipeline().clip_scale();
+void Reducer::open(std::int64_t samples, Phase phase) {
+  if (phase_ != Phase::idle)
+    throw Error(ErrorCode::invalid_argument,
+                call("begin", phase) + " before " + call("finish", phase_) + " of the one before");
+  if (samples < 0 || samples_ + samples >= kMaxSamples)
+    throw Error(ErrorCode::invalid_argument, "a step of " + std::to_string(samples_ + samples) +
+                                                 " samples; give 0 to " + std::to_string(kMaxSamples - 1));
+  phase_ = phase;
+  std::fill(is_ready_.begin(), is_ready_.end(), false);
 }
 
-const StepTiming& Reducer::timing() const {
-  return impl_->pipeline().timing();
+void Reducer::require_all_ready(Phase phase) const {
+  if (phase_ != phase)
+    throw Error(ErrorCode::invalid_argument, call("finish", phase) + " without " + call("begin", phase));
+  for (std::size_t i = 0; i < is_ready_.size(); ++i)
+    if (!is_ready_[i])
+      throw Error(ErrorCode::invalid_argument,
+                  "parameter " + parameters_[i].name +
+                      " has no gradient in this step; call gradient_ready() or mark_unused() for each");
 }
 
 }  // namespace muster

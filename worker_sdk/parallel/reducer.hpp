@@ -3,53 +3,22 @@
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/accumulator.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/bucket_layout.hpp"
+#include "worker_sdk/parallel/bucket_pipeline.hpp"
+#include "worker_sdk/parallel/deterministic.hpp"
 #include "worker_sdk/parallel/parameter.hpp"
-#include "worker_sdk/parallel/step_timing.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace muster {
-
-class StoreClient;
-
-/// Applies the optimizer to the floats [begin, end) of the arena. The gradient is gradients()[i] * `scale`: 1
-/// / samples of all ranks, times the factor of clipping. Runs on the reducer's thread or on the one that is
-/// in finish_step(); in a world of one in gradient_ready() or mark_unused(). With max_norm: in finish_step().
-using BucketStep = std::function<void(std::size_t begin, std::size_t end, float scale)>;
-
-struct ReducerOptions {
-  /// A bucket is closed when it reaches this many bytes. Default: 25 MiB, as PyTorch's DDP.
-  std::size_t bucket_bytes = std::size_t{25} << 20;
-  /// The same number for the bucket that is reduced first, smaller so that reducing starts early. Default: 1
-  /// MiB.
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  /// The bucket that is reduced last has as few of the model's first parameters as reach this many bytes:
-  /// no computation is left behind which it could hide. 0: as many as come. Default: 1 MiB.
-  std::size_t last_bucket_bytes = std::size_t{1} << 20;
-  /// The hook that sums buckets. Null: all_reduce in f32. See compression.hpp, power_sgd.hpp.
-  std::shared_ptr<BucketHook> hook = nullptr;
-  /// Called for each bucket, in order, as soon as it is reduced. gradient_ready(i) then also says that
-  /// backward reads the value of parameter i no more. Not called in a step without any sample. Empty: the
-  /// caller steps after finish_step().
-  BucketStep bucket_step = {};
-  /// Largest L2 norm of the mean gradient over all parameters; longer ones are scaled down to it. The norm is
-  /// known when all buckets are reduced, so `bucket_step` is then called for all of them in finish_step(), by
-  /// its caller. Without a `bucket_step` it is the caller's to apply clip_scale(). 0: no clipping.
-  double max_norm = 0;
-  /// Micro-batches into which a step of all ranks is cut, for the same bits on every world size; see
-  /// deterministic.hpp. 0: not wanted.
-  int deterministic_micro_batches = 0;
-  /// The store over which the ranks compare their models. Each reducer of a group uses it in turn, so it is a
-  /// store that all ranks of the group share. Null: they compare over the group.
-  StoreClient* store = nullptr;
-};
 
 /// Owns the gradients of a model in flat buckets and sums them over the ranks of a group.
 /// Backward writes each gradient at gradient(i) and then calls gradient_ready(i), in any order. Buckets hold
@@ -73,20 +42,22 @@ class Reducer {
   /// other ranks; throws Error (mismatch) that names the first parameter that differs, with both shapes.
   Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options = {});
   /// Aborts the group in the middle of a step, so that the other ranks do not wait for this one.
-  ~Reducer();
+  ~Reducer() = default;
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
   /// Floats in one arena: all parameters, each at offset(i), 64-byte aligned, the gaps zero. An arena of
   /// values or of optimizer state with the same offsets can be worked on in one pass beside gradients().
-  std::size_t elements() const;
-  std::size_t offset(std::size_t parameter) const;
-  float* gradients();
+  std::size_t elements() const { return layout_.elements; }
 
-  float* gradient(std::size_t parameter) { return gradients() + offset(parameter); }
+  std::size_t offset(std::size_t parameter) const { return layout_.offsets.at(parameter); }
+
+  float* gradients() const { return header_ + parallel::kHeaderFloats; }
+
+  float* gradient(std::size_t parameter) const { return gradients() + offset(parameter); }
 
   /// Number of buckets, in the order in which they are reduced.
-  std::size_t buckets() const;
+  std::size_t buckets() const { return layout_.buckets.size(); }
 
   /// Copies rank 0's arena of elements() floats to all ranks.
   void broadcast(float* values);
@@ -115,29 +86,53 @@ class Reducer {
   /// A figure of this rank (loss, correct answers), to be summed over the ranks in f32 at no cost. Before the
   /// first gradient_ready() of a step; 0 where it is not given.
   void set_tally(std::size_t i, float value);
+
   /// The sum of tally `i` over the ranks in the last step.
-  float tally(std::size_t i) const;
+  float tally(std::size_t i) const { return i < kTallies ? header_[1 + i] : 0.0F; }
 
   /// L2 norm over all parameters of the last step's mean gradient, before clipping. Needs
   /// ReducerOptions::max_norm; NaN without it.
-  double gradient_norm() const;
+  double gradient_norm() const { return pipeline_->gradient_norm(); }
+
   /// The factor that brings the norm of the mean gradient down to max_norm; 1 without clipping. As PyTorch's
   /// clip_grad_norm_: max_norm / (norm + 1e-6), at most 1.
-  float clip_scale() const;
+  float clip_scale() const { return pipeline_->clip_scale(); }
 
   /// The tensors that the hook remembers from step to step, for a checkpoint. Empty without a hook, and in a
   /// world of one, where there is nothing to sum and hooks are not called.
   std::vector<HookState> hook_state() const;
 
   /// Whether a step has failed on this rank, so that the group is dead and no step follows.
-  bool has_failed() const;
+  bool has_failed() const { return pipeline_->has_failed(); }
 
   /// The times of the last step.
-  const StepTiming& timing() const;
+  const StepTiming& timing() const { return pipeline_->timing(); }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  enum class Phase : std::uint8_t { idle, micro_batch, step };
+
+  std::vector<BucketView> make_views();
+  static std::string call(const char* verb, Phase phase);
+  void open(std::int64_t samples, Phase phase);
+  void require_all_ready(Phase phase) const;
+
+  const std::vector<ParameterSpec> parameters_;
+  const ReducerOptions options_;
+  const parallel::BucketLayout layout_;
+  ProcessGroup* const group_;  ///< null in a world of one
+  std::optional<MicroBatches> plan_;
+  std::vector<std::vector<BucketParameter>> bucket_parameters_;
+  parallel::Floats own_;
+  float* header_ = nullptr;
+
+  Phase phase_ = Phase::idle;
+  std::vector<bool> is_ready_;
+  std::vector<std::size_t> pending_;  ///< gradients that each bucket waits for
+  std::size_t next_ = 0;              ///< first bucket that is not complete
+  parallel::Accumulator waiting_;
+  std::int64_t samples_ = 0;  ///< of the micro-batches before the step
+  std::array<float, kTallies> tallies_ = {};
+  std::optional<parallel::BucketPipeline> pipeline_;  ///< last: its thread uses the rest
 };
 
 }  // namespace muster

@@ -10,7 +10,6 @@
 // waited for it. And the same of a step that reduces nothing.
 #include "worker_sdk/comm/shm/shm_backend.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
-#include "worker_sdk/parallel/power_sgd.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include <time.h>

@@ -32,13 +32,7 @@ const LearnerOptions& checked(const LearnerOptions& options) {
 }
 
 Operation sum_on(void* stream, const void* in, void* out, std::size_t count, DataType type) {
-  Operation operation;
-  operation.call.collective = Collective::all_reduce;
-  operation.call.type = type;
-  operation.call.op = ReduceOp::sum;
-  operation.call.count = count;
-  operation.in = in;
-  operation.out = out;
+  Operation operation = operation_of(Collective::all_reduce, count, type, in, out);
   operation.stream = stream;
   return operation;
 }
@@ -77,13 +71,9 @@ DeviceLearner::DeviceLearner(const LearnerTask& task, const data::ImageData& dat
                           : [this](float* gradients, std::size_t count, void* stream) {
                               sum(gradients, count, DataType::f32, stream);
                             }) {
-  if (!is_alone(group)) {
-    const std::string mine = parallel::describe_layout(spec().parameters, options_.reducer);
-    if (StoreClient* store = options_.reducer.store)
-      parallel::require_same_layout(*group, *store, mine);
-    else
-      parallel::require_same_layout(*group, mine);
-  }
+  if (!is_alone(group))
+    parallel::require_same_layout(*group, options_.reducer.store,
+                                  parallel::describe_layout(spec().parameters, options_.reducer));
   arenas_.assign(1 + session_.state_names().size(), Arena(session_.layout().elements()));
   std::vector<nn::ParameterSlot> slots;
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)

@@ -14,19 +14,10 @@ void require_size(std::int64_t size, int rank) {
                                          std::to_string(size) + " bytes; run the same program on every rank");
 }
 
-Operation message(Collective what, std::size_t bytes, int peer) {
-  Operation operation;
-  operation.call.collective = what;
-  operation.call.type = DataType::u8;
-  operation.call.count = bytes;
-  operation.call.root = peer;
-  return operation;
-}
-
 void send(ProcessGroup& group, const std::string& text, int to) {
   if (text.empty()) return;
-  Operation operation = message(Collective::send, text.size(), to);
-  operation.in = text.data();
+  Operation operation = operation_of(Collective::send, text.size(), DataType::u8, text.data(), nullptr);
+  operation.call.root = to;
   group.run(operation);
 }
 
@@ -34,8 +25,8 @@ std::string receive(ProcessGroup& group, std::int64_t size, int from) {
   require_size(size, from);
   std::string text(static_cast<std::size_t>(size), '\0');
   if (size == 0) return text;
-  Operation operation = message(Collective::recv, text.size(), from);
-  operation.out = text.data();
+  Operation operation = operation_of(Collective::recv, text.size(), DataType::u8, nullptr, text.data());
+  operation.call.root = from;
   group.run(operation);
   return text;
 }

@@ -7,16 +7,6 @@
 namespace muster::train {
 namespace {
 
-void run(ProcessGroup& group, Collective collective, std::size_t count, const void* in, void* out) {
-  Operation operation;
-  operation.call.collective = collective;
-  operation.call.count = count;
-  operation.call.type = DataType::f32;
-  operation.in = in;
-  operation.out = out;
-  group.run(operation);
-}
-
 std::string name_of(const HookState& state) {
   return kHookPrefix + state.name;
 }
@@ -34,7 +24,8 @@ HookMemory::HookMemory(std::vector<HookState> states, std::string layout, Proces
 void HookMemory::gather() {
   for (std::size_t i = 0; i < states_.size(); ++i)
     if (states_[i].differs_by_rank)
-      run(*group_, Collective::gather, states_[i].values.size(), states_[i].values.data(), all_[i].data());
+      group_->run(operation_of(Collective::gather, states_[i].values.size(), DataType::f32,
+                               states_[i].values.data(), all_[i].data()));
 }
 
 std::vector<checkpoint::TensorView> HookMemory::tensors() const {
@@ -77,7 +68,8 @@ void HookMemory::share() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const std::span<float> values = states_[i].values;
     if (states_[i].differs_by_rank)
-      run(*group_, Collective::scatter, values.size(), all_[i].data(), values.data());
+      group_->run(
+          operation_of(Collective::scatter, values.size(), DataType::f32, all_[i].data(), values.data()));
     else
       group_->broadcast(values.data(), values.size_bytes(), 0);
   }

@@ -2,7 +2,6 @@
 // Flags about the ranks together, and about the run and what it writes.
 #include "muster/error.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
-#include "worker_sdk/parallel/power_sgd.hpp"
 #include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <CLI/CLI.hpp>
