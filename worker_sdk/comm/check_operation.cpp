@@ -47,38 +47,6 @@ std::uint64_t check_counts(const Operation& operation, int size) {
   return total;
 }
 
-bool gives(const Operation& operation, int rank) {
-  const Call& call = operation.call;
-  switch (call.collective) {
-    case Collective::barrier:
-    case Collective::recv:
-    case Collective::allocate:
-      return false;
-    case Collective::broadcast:
-    case Collective::scatter:
-      return call.root == rank;
-    case Collective::all_gather_v:
-      return operation.counts[rank] > 0;
-    default:
-      return true;
-  }
-}
-
-bool gets(const Operation& operation, int rank) {
-  const Call& call = operation.call;
-  switch (call.collective) {
-    case Collective::barrier:
-    case Collective::send:
-    case Collective::allocate:
-      return false;
-    case Collective::reduce:
-    case Collective::gather:
-      return call.root == rank;
-    default:
-      return true;
-  }
-}
-
 struct Range {
   std::uintptr_t begin;
   std::uint64_t bytes;
@@ -99,44 +67,74 @@ std::uint64_t bytes_before(const Operation& operation, int rank) {
   return elements * size_of(call.type);
 }
 
-/// The rule of Operation: equal, in a rank's own place, or apart. `total`: see check_counts().
-void check_overlap(const Operation& operation, int rank, int size, std::uint64_t total) {
-  const Call& call = operation.call;
-  const std::uint64_t width = size_of(call.type);
-  const auto ranks = static_cast<std::uint64_t>(size);
-  Range in{reinterpret_cast<std::uintptr_t>(operation.in), call.count * width};
-  Range out{reinterpret_cast<std::uintptr_t>(operation.out), call.count * width};
+/// The rule of Operation: equal, in a rank's own place, or apart.
+void check_overlap(const Operation& operation, int rank, const Range& in, const Range& out) {
   std::uintptr_t place = out.begin;  // where `in` may lie besides apart
-  switch (call.collective) {
+  switch (operation.call.collective) {
     case Collective::all_gather:
-    case Collective::gather:
-      out.bytes *= ranks;
-      place = out.begin + bytes_before(operation, rank);
-      break;
     case Collective::all_gather_v:
-      in.bytes = operation.counts[rank] * width;
-      out.bytes = total * width;
+    case Collective::gather:
       place = out.begin + bytes_before(operation, rank);
       break;
     case Collective::scatter:
     case Collective::reduce_scatter:
-      in.bytes *= ranks;
       place = out.begin - bytes_before(operation, rank);
-      break;
-    case Collective::all_to_all:
-      in.bytes *= ranks;
-      out.bytes *= ranks;
       break;
     default:
       break;
   }
   if (in.begin != place && in.overlaps(out))
     refuse(
-        call,
+        operation.call,
         "input and output overlap; they must be the same, lie apart, or a rank's own part be in its place");
 }
 
 }  // namespace
+
+std::uint64_t bytes_in(const Operation& operation, int rank, int size) {
+  const Call& call = operation.call;
+  const std::uint64_t part = call.count * size_of(call.type);
+  switch (call.collective) {
+    case Collective::barrier:
+    case Collective::recv:
+    case Collective::allocate:
+      return 0;
+    case Collective::broadcast:
+      return rank == call.root ? part : 0;
+    case Collective::scatter:
+      return rank == call.root ? part * static_cast<std::uint64_t>(size) : 0;
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return part * static_cast<std::uint64_t>(size);
+    case Collective::all_gather_v:
+      return operation.counts[rank] * size_of(call.type);
+    default:
+      return part;
+  }
+}
+
+std::uint64_t bytes_out(const Operation& operation, int rank, int size) {
+  const Call& call = operation.call;
+  const std::uint64_t part = call.count * size_of(call.type);
+  switch (call.collective) {
+    case Collective::barrier:
+    case Collective::send:
+    case Collective::allocate:
+      return 0;
+    case Collective::reduce:
+      return rank == call.root ? part : 0;
+    case Collective::gather:
+      return rank == call.root ? part * static_cast<std::uint64_t>(size) : 0;
+    case Collective::all_gather:
+    case Collective::all_to_all:
+      return part * static_cast<std::uint64_t>(size);
+    case Collective::all_gather_v:
+      return std::accumulate(operation.counts, operation.counts + size, std::uint64_t{0}) *
+             size_of(call.type);
+    default:
+      return part;
+  }
+}
 
 void check_operation(const Operation& operation, int rank, int size) {
   const Call& call = operation.call;
@@ -149,11 +147,11 @@ void check_operation(const Operation& operation, int rank, int size) {
   const bool varies = call.collective == Collective::all_gather_v;
   const std::uint64_t total = varies ? check_counts(operation, size) : call.count;
   if (total == 0) return;
-  const bool gives_any = gives(operation, rank);
-  const bool gets_any = gets(operation, rank);
-  if (gives_any && operation.in == nullptr) refuse(call, "the input buffer is null");
-  if (gets_any && operation.out == nullptr) refuse(call, "the output buffer is null");
-  if (gives_any && gets_any) check_overlap(operation, rank, size, total);
+  const Range in{reinterpret_cast<std::uintptr_t>(operation.in), bytes_in(operation, rank, size)};
+  const Range out{reinterpret_cast<std::uintptr_t>(operation.out), bytes_out(operation, rank, size)};
+  if (in.bytes > 0 && operation.in == nullptr) refuse(call, "the input buffer is null");
+  if (out.bytes > 0 && operation.out == nullptr) refuse(call, "the output buffer is null");
+  if (in.bytes > 0 && out.bytes > 0) check_overlap(operation, rank, in, out);
 }
 
 }  // namespace muster

@@ -191,6 +191,10 @@ class ProcessGroup {
   std::unique_ptr<ProcessGroup> host_;      ///< behind host_mutex_ while it may be aborted; see host_group()
 };
 
+/// Bytes that lie at `in` and at `out` on a rank of `size`; 0 where it does not use the buffer.
+std::uint64_t bytes_in(const Operation& operation, int rank, int size);
+std::uint64_t bytes_out(const Operation& operation, int rank, int size);
+
 /// Throws Error (invalid_argument) that names what is wrong with `operation` in a group of `size` ranks.
 void check_operation(const Operation& operation, int rank, int size);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/comm/hierarchical/hierarchical_backend.hpp"
 #include "worker_sdk/comm/shm/join.hpp"
 
@@ -9,20 +9,13 @@
 namespace muster::hierarchical {
 namespace {
 
-std::string listed(const std::vector<int>& ranks) {
-  constexpr std::size_t kShown = 16;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(ranks.size(), kShown); ++i)
-    text += (text.empty() ? "" : ", ") + std::to_string(ranks[i]);
-  return text + (ranks.size() > kShown ? ", ..." : "");
-}
-
 /// The plan of some of the group's ranks, named so that messages of that part can be understood.
 GroupPlan part_of(const GroupPlan& plan, const std::vector<int>& ranks, const std::string& what) {
+  constexpr std::size_t kShown = 16;
   GroupPlan part;
   part.options = plan.options;
   part.alarm = plan.alarm;
-  part.options.name = plan.options.name + " (" + what + listed(ranks) + ")";
+  part.options.name = plan.options.name + " (" + what + joined(ranks, ", ", kShown) + ")";
   part.shown_ranks = ranks;
   part.size = static_cast<int>(ranks.size());
   part.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), plan.rank) - ranks.begin());

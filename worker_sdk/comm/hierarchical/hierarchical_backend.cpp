@@ -123,31 +123,28 @@ int HierarchicalBackend::place_on_host(int rank) const {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-void HierarchicalBackend::run_local(Collective collective, const void* in, void* out, std::size_t count,
-                                    DataType type, ReduceOp op, int root) {
-  Operation operation;
-  operation.call = {++local_calls_, count, 0, root, 0, collective, type, op};
-  operation.in = in;
-  operation.out = out;
+/// Runs one call of a part, whose calls are numbered by `calls`.
+void HierarchicalBackend::run_part(Backend& part, std::uint64_t& calls, Operation operation, ReduceOp op,
+                                   int root) {
+  operation.call.sequence = ++calls;
+  operation.call.op = op;
+  operation.call.root = root;
   try {
-    parts_.local->run(std::span(&operation, 1));
+    part.run(std::span(&operation, 1));
   } catch (const Error& error) {
     throw Error(error.code(), std::string(error.what()) + " [it was part of " + describe(current_) + "]");
   }
 }
 
+void HierarchicalBackend::run_local(Collective collective, const void* in, void* out, std::size_t count,
+                                    DataType type, ReduceOp op, int root) {
+  run_part(*parts_.local, local_calls_, operation_of(collective, count, type, in, out), op, root);
+}
+
 void HierarchicalBackend::run_leaders(Collective collective, const void* in, void* out, std::size_t count,
                                       DataType type, ReduceOp op, int root) {
-  Operation operation;
-  operation.call = {++leader_calls_, count, 0, root, 0, collective, type, op};
-  operation.in = in;
-  operation.out = out;
   phase_ = Phase::between_hosts;
-  try {
-    parts_.leaders->run(std::span(&operation, 1));
-  } catch (const Error& error) {
-    throw Error(error.code(), std::string(error.what()) + " [it was part of " + describe(current_) + "]");
-  }
+  run_part(*parts_.leaders, leader_calls_, operation_of(collective, count, type, in, out), op, root);
   phase_ = Phase::back_on_host;
 }
 
@@ -291,7 +288,8 @@ void HierarchicalBackend::reduce(const Operation& operation) {
   if (is_leader()) combine_hosts(call, partial, call.count, type, op);
   phase_ = Phase::back_on_host;
   if (bytes == 0) return run_local(Collective::barrier, nullptr, nullptr, 0);
-  if (to_all || host_of(call.root) == host_of(rank_)) hand_out(partial, bytes);
+  if (to_all || host_of(call.root) == host_of(rank_))
+    run_local(Collective::broadcast, partial, partial, bytes);
   if (!wanted || partial == operation.out) return;
   if (as_it_is) {
     std::memcpy(operation.out, partial, bytes);
@@ -299,10 +297,6 @@ void HierarchicalBackend::reduce(const Operation& operation) {
     finish(partial, bytes_of(operation.out), call.count, call.type, call.op,
            static_cast<int>(hosts_.host_of.size()));
   }
-}
-
-void HierarchicalBackend::hand_out(std::byte* data, std::size_t bytes) {
-  run_local(Collective::broadcast, data, data, bytes);
 }
 
 void HierarchicalBackend::fall_back(const Operation& operation) {

@@ -70,9 +70,9 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
   void broadcast(const Operation& operation);
   void reduce(const Operation& operation);
   void combine_hosts(const Call& call, std::byte* partial, std::size_t count, DataType type, ReduceOp op);
-  void hand_out(std::byte* data, std::size_t bytes);
   void fall_back(const Operation& operation);
 
+  void run_part(Backend& part, std::uint64_t& calls, Operation operation, ReduceOp op, int root);
   void run_local(Collective collective, const void* in, void* out, std::size_t count,
                  DataType type = DataType::u8, ReduceOp op = ReduceOp::sum, int root = 0);
   void run_leaders(Collective collective, const void* in, void* out, std::size_t count,

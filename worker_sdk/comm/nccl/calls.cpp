@@ -118,49 +118,6 @@ ncclResult_t all_to_all(Messages messages, const Operation& operation, Place pla
 
 }  // namespace
 
-std::size_t bytes_in(const Operation& operation, Place place) {
-  const Call& call = operation.call;
-  const std::size_t part = static_cast<std::size_t>(call.count) * size_of(call.type);
-  const auto ranks = static_cast<std::size_t>(place.size);
-  switch (call.collective) {
-    case Collective::barrier:
-    case Collective::recv:
-    case Collective::allocate:
-      return 0;
-    case Collective::broadcast:
-      return place.rank == call.root ? part : 0;
-    case Collective::scatter:
-      return place.rank == call.root ? part * ranks : 0;
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
-      return part * ranks;
-    case Collective::all_gather_v:
-      return static_cast<std::size_t>(operation.counts[place.rank]) * size_of(call.type);
-    default:
-      return part;
-  }
-}
-
-std::size_t bytes_out(const Call& call, Place place) {
-  const std::size_t part = static_cast<std::size_t>(call.count) * size_of(call.type);
-  const auto ranks = static_cast<std::size_t>(place.size);
-  switch (call.collective) {
-    case Collective::barrier:
-    case Collective::send:
-    case Collective::allocate:
-      return 0;
-    case Collective::reduce:
-      return place.rank == call.root ? part : 0;
-    case Collective::gather:
-      return place.rank == call.root ? part * ranks : 0;
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      return part * ranks;
-    default:
-      return part;
-  }
-}
-
 void check_supported(const Call& call) {
   if (is_reduction(call.collective) && is_bitwise(call.op))
     throw Error(ErrorCode::unsupported, describe(call) + ": NCCL has no " + std::string(name_of(call.op)) +

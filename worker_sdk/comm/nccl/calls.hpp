@@ -21,10 +21,6 @@ inline cudaStream_t stream_of(const Operation& operation) {
   return static_cast<cudaStream_t>(operation.stream);
 }
 
-/// Bytes that lie at `in` and at `out` on this rank. 0 where the buffer is not used.
-std::size_t bytes_in(const Operation& operation, Place place);
-std::size_t bytes_out(const Call& call, Place place);
-
 /// Throws Error (unsupported) for what NCCL has not.
 void check_supported(const Call& call);
 

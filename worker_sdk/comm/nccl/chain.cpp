@@ -7,22 +7,6 @@
 namespace muster::nccl {
 namespace {
 
-/// As a link travels between hosts of one build.
-struct Packed {
-  std::uint64_t sequence;
-  std::uint64_t count;
-  std::uint64_t signature;
-  std::uint64_t hash;
-  std::int32_t root;
-  std::int32_t tag;
-  std::uint8_t collective;
-  std::uint8_t type;
-  std::uint8_t op;
-  std::uint8_t reserved[5];
-};
-
-static_assert(sizeof(Packed) == 48);
-
 struct Head {
   std::uint64_t mark;
   std::uint64_t count;
@@ -31,7 +15,8 @@ struct Head {
 };
 
 static_assert(sizeof(Head) == 24);
-constexpr std::uint64_t kMark = 0x3143434E7374736DU;
+/// Links follow it as they lie in memory: the hosts of a job have one build.
+constexpr std::uint64_t kMark = 0x3243434E7374736DU;
 constexpr std::size_t kMostLinks = 4096;
 
 /// One step of splitmix64.
@@ -56,35 +41,6 @@ std::uint64_t hash_of(std::uint64_t before, const Call& call) {
                        static_cast<std::uint64_t>(call.type) << 8 | static_cast<std::uint64_t>(call.op));
 }
 
-Packed pack(const Link& link) {
-  const Call& call = link.call;
-  Packed packed{};
-  packed.sequence = call.sequence;
-  packed.count = call.count;
-  packed.signature = call.signature;
-  packed.hash = link.hash;
-  packed.root = call.root;
-  packed.tag = call.tag;
-  packed.collective = static_cast<std::uint8_t>(call.collective);
-  packed.type = static_cast<std::uint8_t>(call.type);
-  packed.op = static_cast<std::uint8_t>(call.op);
-  return packed;
-}
-
-Link unpack(const Packed& packed) {
-  Link link;
-  link.hash = packed.hash;
-  link.call.sequence = packed.sequence;
-  link.call.count = packed.count;
-  link.call.signature = packed.signature;
-  link.call.root = packed.root;
-  link.call.tag = packed.tag;
-  link.call.collective = static_cast<Collective>(packed.collective);
-  link.call.type = static_cast<DataType>(packed.type);
-  link.call.op = static_cast<ReduceOp>(packed.op);
-  return link;
-}
-
 }  // namespace
 
 const Link* Record::at(std::uint64_t position) const {
@@ -94,14 +50,9 @@ const Link* Record::at(std::uint64_t position) const {
 
 std::string Record::encode() const {
   const Head head{kMark, count, static_cast<std::uint32_t>(links.size()), left ? 1U : 0U};
-  std::string text(sizeof(Head) + links.size() * sizeof(Packed), '\0');
+  std::string text(sizeof(Head) + links.size() * sizeof(Link), '\0');
   std::memcpy(text.data(), &head, sizeof(head));
-  std::size_t place = sizeof(Head);
-  for (const Link& link : links) {
-    const Packed packed = pack(link);
-    std::memcpy(text.data() + place, &packed, sizeof(packed));
-    place += sizeof(packed);
-  }
+  if (!links.empty()) std::memcpy(text.data() + sizeof(head), links.data(), links.size() * sizeof(Link));
   return text;
 }
 
@@ -110,16 +61,14 @@ std::optional<Record> Record::decode(std::string_view text) {
   if (text.size() < sizeof(head)) return std::nullopt;
   std::memcpy(&head, text.data(), sizeof(head));
   if (head.mark != kMark || head.links > kMostLinks || head.links > head.count ||
-      text.size() != sizeof(head) + head.links * sizeof(Packed))
+      text.size() != sizeof(head) + head.links * sizeof(Link))
     return std::nullopt;
   Record record;
   record.count = head.count;
   record.left = head.left != 0;
-  for (std::size_t place = sizeof(head); place < text.size(); place += sizeof(Packed)) {
-    Packed packed{};
-    std::memcpy(&packed, text.data() + place, sizeof(packed));
-    record.links.push_back(unpack(packed));
-  }
+  record.links.resize(head.links);
+  if (head.links > 0)
+    std::memcpy(record.links.data(), text.data() + sizeof(head), text.size() - sizeof(head));
   return record;
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace muster::nccl {
@@ -20,6 +21,8 @@ struct Link {
   Call call;
   std::uint64_t hash = 0;
 };
+
+static_assert(sizeof(Link) == 48 && std::is_trivially_copyable_v<Link>);
 
 /// The newest part of a chain as it travels.
 struct Record {

@@ -97,29 +97,17 @@ void Communicator::init(const ncclUniqueId& id, int rank, int size, const Patien
   state_ = State::working;
 }
 
-void Communicator::run(const char* what, const Calls& calls, const Patience& patience) {
+void Communicator::run(const char* what, const Calls& calls, const Patience& patience, bool grouped) {
   {
     const std::lock_guard lock(mutex_);
     if (state_ != State::working)
       throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' has been revoked");
-    (void)api_.ncclGroupStart();
+    if (grouped) (void)api_.ncclGroupStart();
     const ncclResult_t result = calls(comm_);
-    const ncclResult_t ended = api_.ncclGroupEnd();
+    const ncclResult_t ended = grouped ? api_.ncclGroupEnd() : result;
     if (result != ncclSuccess && result != ncclInProgress) fail(what, result);
     if (ended == ncclSuccess) return;
     if (ended != ncclInProgress) fail(what, ended);
-  }
-  settle(what, patience);
-}
-
-void Communicator::single(const char* what, const Calls& call, const Patience& patience) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::working)
-      throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' has been revoked");
-    const ncclResult_t result = call(comm_);
-    if (result == ncclSuccess) return;
-    if (result != ncclInProgress) fail(what, result);
   }
   settle(what, patience);
 }

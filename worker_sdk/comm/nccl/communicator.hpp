@@ -31,12 +31,9 @@ class Communicator {
   /// Returns when all ranks have come.
   void init(const ncclUniqueId& id, int rank, int size, const Patience& patience);
 
-  /// Runs `calls` as one NCCL group and returns when they are on their streams. Throws Error (backend) with
-  /// NCCL's words.
-  void run(const char* what, const Calls& calls, const Patience& patience);
-
-  /// The same for a call that NCCL does not allow in a group.
-  void single(const char* what, const Calls& call, const Patience& patience);
+  /// Runs `calls` as one NCCL group, or one call alone that NCCL does not allow in a group, and returns when
+  /// they are on their streams. Throws Error (backend) with NCCL's words.
+  void run(const char* what, const Calls& calls, const Patience& patience, bool grouped = true);
 
   /// What NCCL says went wrong since; empty when nothing did, or when another thread is in NCCL.
   std::optional<std::string> failure();

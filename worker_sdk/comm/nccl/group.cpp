@@ -119,8 +119,8 @@ Communicator::Patience Group::patience(const Call& call) {
 
 void Group::check_buffers(const Operation& operation) const {
   if (operation.stream == nullptr) return;
-  const std::size_t in = bytes_in(operation, place_);
-  const std::size_t out = bytes_out(operation.call, place_);
+  const std::size_t in = bytes_in(operation, place_.rank, place_.size);
+  const std::size_t out = bytes_out(operation, place_.rank, place_.size);
   if ((in > 0 && device_->is_host(operation.in)) || (out > 0 && device_->is_host(operation.out)))
     throw Error(ErrorCode::invalid_argument,
                 describe(operation.call) + " has a stream and a buffer in host memory, which device " +
@@ -134,8 +134,8 @@ void Group::check_buffers(const Operation& operation) const {
 }
 
 Operation Group::staged(Operation operation, Batch& batch) {
-  const std::size_t in = bytes_in(operation, place_);
-  const std::size_t out = bytes_out(operation.call, place_);
+  const std::size_t in = bytes_in(operation, place_.rank, place_.size);
+  const std::size_t out = bytes_out(operation, place_.rank, place_.size);
   const bool own_stream = operation.stream == nullptr;
   const bool host_in = own_stream && in > 0 && device_->is_host(operation.in);
   const bool host_out = own_stream && out > 0 && device_->is_host(operation.out);
@@ -273,20 +273,19 @@ void* Group::allocate(const Call& call) {
 
 void Group::register_region(Region& region, std::size_t bytes, const Call& call) {
   try {
+    const auto alone = [&](const char* what, const Communicator::Calls& calls) {
+      communicator_.run(what, calls, patience(call), false);
+    };
     if (api_.ncclCommWindowRegister != nullptr)
-      communicator_.single(
-          "ncclCommWindowRegister",
-          [&](ncclComm_t comm) {
-            return api_.ncclCommWindowRegister(comm, region.memory, bytes, &region.window,
-                                               NCCL_WIN_COLL_SYMMETRIC);
-          },
-          patience(call));
+      alone("ncclCommWindowRegister", [&](ncclComm_t comm) {
+        return api_.ncclCommWindowRegister(comm, region.memory, bytes, &region.window,
+                                           NCCL_WIN_COLL_SYMMETRIC);
+      });
     // Where the machine has no symmetric memory there is no window; the older registration then helps.
     if (region.window == nullptr)
-      communicator_.single(
-          "ncclCommRegister",
-          [&](ncclComm_t comm) { return api_.ncclCommRegister(comm, region.memory, bytes, &region.handle); },
-          patience(call));
+      alone("ncclCommRegister", [&](ncclComm_t comm) {
+        return api_.ncclCommRegister(comm, region.memory, bytes, &region.handle);
+      });
   } catch (const Error& error) {
     check_failure();
     fail(Error(error.code(), here() + ": " + error.what()));
@@ -297,15 +296,16 @@ void Group::deregister_regions() {
   const auto patience = [end = Clock::now() + kLeaveTime] {
     if (Clock::now() >= end) throw Error(ErrorCode::deadline, "deregistering memory takes too long");
   };
+  const auto alone = [&](const char* what, const Communicator::Calls& calls) {
+    communicator_.run(what, calls, patience, false);
+  };
   for (Region& region : regions_) {
     if (region.window != nullptr)
-      communicator_.single(
-          "ncclCommWindowDeregister",
-          [&](ncclComm_t comm) { return api_.ncclCommWindowDeregister(comm, region.window); }, patience);
+      alone("ncclCommWindowDeregister",
+            [&](ncclComm_t comm) { return api_.ncclCommWindowDeregister(comm, region.window); });
     if (region.handle != nullptr)
-      communicator_.single(
-          "ncclCommDeregister", [&](ncclComm_t comm) { return api_.ncclCommDeregister(comm, region.handle); },
-          patience);
+      alone("ncclCommDeregister",
+            [&](ncclComm_t comm) { return api_.ncclCommDeregister(comm, region.handle); });
   }
 }
 

@@ -9,8 +9,9 @@
 #include "worker_sdk/comm/nccl/calls.hpp"
 #include "worker_sdk/comm/nccl/communicator.hpp"
 #include "worker_sdk/comm/nccl/device.hpp"
-#include "worker_sdk/comm/nccl/peers.hpp"
+#include "worker_sdk/comm/nccl/join.hpp"
 #include "worker_sdk/comm/plugin/plugin_side.hpp"
+#include "worker_sdk/comm/process_group.hpp"
 
 #include <atomic>
 #include <chrono>

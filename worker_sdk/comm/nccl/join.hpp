@@ -4,9 +4,11 @@
 
 #include "worker_sdk/comm/nccl/library.hpp"
 #include "worker_sdk/comm/plugin/plugin_side.hpp"
+#include "worker_sdk/comm/shm/peer_watch.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,5 +46,25 @@ Joined join(const plugin::Host& host, const Library& api, int rank, int size, st
 
 /// Tells the others that this rank cannot come (the library is missing, say), so that they need not wait.
 void cannot_join(const plugin::Host& host, int rank, int size, const Error& error) noexcept;
+
+/// The ranks of a group: their names, and whether those on this host still live. One thread at a time.
+class Peers {
+ public:
+  Peers(std::vector<Member> members, int rank, std::vector<int> world_ranks);
+
+  int size() const { return static_cast<int>(members_.size()); }
+
+  /// "rank 1 (rank 5 of the world, host b, process 4711)".
+  std::string name_of(int peer) const;
+
+  /// A rank whose process has ended, of those that can be seen from here.
+  std::optional<int> find_gone();
+
+ private:
+  std::vector<Member> members_;
+  std::vector<int> world_ranks_;
+  std::vector<int> watched_;
+  shm::PeerWatch watch_;
+};
 
 }  // namespace muster::nccl
