@@ -3,7 +3,7 @@
 // a second. usage: muster-gpu-check steps | muster-gpu-check measure MODEL BATCH
 #include "muster/error.hpp"
 #include "tests/gpu/measure.hpp"
-#include "worker_sdk/trainer/data/augment.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
@@ -55,8 +55,7 @@ Step on_cpu(const SessionOptions& options, nn::Precision precision, const data::
   std::vector<float> input(batch.size() * data::kImageBytes);
   std::vector<std::uint8_t> labels(batch.size());
   std::vector<float> gradient(batch.size() * 10);
-  data::gather_augmented(images, batch, options.normalization, options.augmentation, 3, input.data(),
-                         labels.data());
+  data::gather(images, batch, options.normalization, options.augmentation, 3, input.data(), labels.data());
   const float* logits =
       network->forward(input.data(), static_cast<std::int64_t>(batch.size()), nn::Mode::train);
   step.loss = nn::softmax_cross_entropy(logits, labels.data(), batch.size(), 10, gradient.data()).loss;

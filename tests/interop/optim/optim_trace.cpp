@@ -6,7 +6,7 @@
 //     step.
 //   optim_trace schedule KIND RATE STEPS STEP_STEPS GAMMA MINIMUM WARMUP WARMUP_START     one rate per line
 #include "worker_sdk/trainer/optim/ema.hpp"
-#include "worker_sdk/trainer/optim/make_optimizer.hpp"
+#include "worker_sdk/trainer/optim/optimizer.hpp"
 #include "worker_sdk/trainer/optim/schedule.hpp"
 
 #include <cstdio>

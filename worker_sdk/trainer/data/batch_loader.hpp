@@ -2,13 +2,15 @@
 // Batches that are made ready while the network computes.
 #pragma once
 
-#include "worker_sdk/trainer/data/augment.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <exception>
+#include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace muster::data {
@@ -49,8 +51,30 @@ class BatchLoader {
   Batch next();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Slot {
+    std::vector<float> images;
+    std::vector<std::uint8_t> labels;
+    bool filled = false;
+  };
+
+  void fill(const std::vector<std::uint32_t>& indices, int epoch, Slot& slot) const;
+  bool may_claim() const;
+  void prepare_batches();
+
+  const Images& images_;
+  const LoaderOptions options_;
+  std::vector<Slot> slots_;
+  std::vector<std::thread> threads_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::vector<std::uint32_t>> batches_;
+  int epoch_ = 0;
+  std::size_t claimed_ = 0;  ///< batches that a thread has taken on
+  std::size_t taken_ = 0;    ///< batches that next() has given
+  int busy_ = 0;
+  bool stop_ = false;
+  std::exception_ptr error_;
 };
 
 }  // namespace muster::data

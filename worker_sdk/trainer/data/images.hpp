@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "worker_sdk/trainer/data/draw.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -64,10 +66,15 @@ class Scaling {
   std::array<float, kPeriod> shift_{};
 };
 
+/// Writes kImageBytes bytes: `pixels` seen through the window of `draw`.
+void apply(const Draw& draw, const std::uint8_t* pixels, std::uint8_t* out);
+
 /// Copies the images at `indices`, each channel as (pixel / 255 - mean) / deviation, to `out`
-/// (indices.size() * kImageBytes floats) and their labels to `labels`.
+/// (indices.size() * kImageBytes floats) and their labels to `labels`. The random crop and flip of an image
+/// are a function of (seed, epoch, index) alone: neither threads nor ranks nor a resumed run change them. Any
+/// thread.
 void gather(const Images& images, std::span<const std::uint32_t> indices, const Normalization& normalization,
-            float* out, std::uint8_t* labels);
+            const Augmentation& augmentation, int epoch, float* out, std::uint8_t* labels);
 
 inline constexpr std::size_t kCifar10RecordBytes = 1 + kImageBytes;
 inline constexpr std::size_t kCifar10TrainImages = 50000;

@@ -7,7 +7,7 @@
 #include "worker_sdk/trainer/loop/learner.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 #include "worker_sdk/trainer/optim/ema.hpp"
-#include "worker_sdk/trainer/optim/make_optimizer.hpp"
+#include "worker_sdk/trainer/optim/optimizer.hpp"
 
 #include <cstdint>
 #include <memory>

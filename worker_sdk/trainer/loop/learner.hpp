@@ -11,7 +11,7 @@
 #include "worker_sdk/trainer/loop/step_profile.hpp"
 #include "worker_sdk/trainer/loop/trace.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
-#include "worker_sdk/trainer/optim/make_optimizer.hpp"
+#include "worker_sdk/trainer/optim/optimizer.hpp"
 
 #include <cstdint>
 #include <optional>

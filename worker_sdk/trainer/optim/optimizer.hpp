@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -64,5 +63,24 @@ class Optimizer {
  private:
   std::int64_t steps_ = 0;
 };
+
+/// Names and defaults are PyTorch's, but the momentum's, which is what recipes for these networks use.
+/// Doubles, as in Python: 1 - 0.999 rounded to a float early would be 5e-5 off.
+struct OptimizerOptions {
+  /// The optimizer: "sgd", "adam" or "adamw".
+  std::string kind = "sgd";
+  double momentum = 0.9;    ///< sgd
+  bool nesterov = false;    ///< sgd; needs a momentum
+  double weight_decay = 0;  ///< L2 for sgd and adam, decoupled for adamw; none on batch norm and biases
+  double beta1 = 0.9;       ///< adam, adamw
+  double beta2 = 0.999;     ///< adam, adamw
+  double epsilon = 1e-8;    ///< adam, adamw
+};
+
+/// Throws Error (invalid_argument) for a kind that is none or a number that no recipe can mean.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Arena arena);
+
+/// The names of the optimizers: "sgd", "adam", "adamw".
+std::vector<std::string> optimizer_names();
 
 }  // namespace muster::optim

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/data/augment.hpp"
 
 #include "catch.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
@@ -89,7 +88,7 @@ TEST_CASE("Black at the edges is black before it is normalized") {
   while (draw_for(kUsual, 0, index).down >= 0) ++index;  // its first row lies above the image
   std::vector<float> out(kImageBytes);
   std::uint8_t label = 0;
-  gather_augmented(images, std::array{index}, kCifar10PerImageNormalization, kUsual, 0, out.data(), &label);
+  gather(images, std::array{index}, kCifar10PerImageNormalization, kUsual, 0, out.data(), &label);
   CHECK(label == images.labels[index]);
   CHECK(out[0] == Approx(-0.4914 / 0.2023));
   CHECK(out[1] == Approx(-0.4822 / 0.1994));

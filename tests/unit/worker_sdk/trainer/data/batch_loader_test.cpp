@@ -66,7 +66,7 @@ TEST_CASE("Batches are the same whoever prepares them") {
   for (const auto& indices : plan) {
     std::vector<float> out(indices.size() * kImageBytes);
     std::vector<std::uint8_t> labels(indices.size());
-    gather_augmented(images, indices, kCifar10Normalization, {4, true, 1}, 1, out.data(), labels.data());
+    gather(images, indices, kCifar10Normalization, {4, true, 1}, 1, out.data(), labels.data());
     direct.insert(direct.end(), out.begin(), out.end());
     direct.insert(direct.end(), labels.begin(), labels.end());
   }

@@ -17,7 +17,7 @@ TEST_CASE("Gathering normalises each channel and keeps the order asked for") {
   const std::array<std::uint32_t, 3> indices = {1, 0, 1};
   std::vector<float> out(3 * kImageBytes);
   std::array<std::uint8_t, 3> labels{};
-  gather(images, indices, kCifar10Normalization, out.data(), labels.data());
+  gather(images, indices, kCifar10Normalization, {}, 0, out.data(), labels.data());
   CHECK(labels == std::array<std::uint8_t, 3>{8, 3, 8});
   double worst = 0;
   for (std::size_t n = 0; n < 3; ++n)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/optim/optimizer.hpp"
+
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "rendezvous/base/philox.hpp"
 #include "worker_sdk/trainer/optim/ema.hpp"
-#include "worker_sdk/trainer/optim/make_optimizer.hpp"
 
 #include <algorithm>
 #include <cmath>

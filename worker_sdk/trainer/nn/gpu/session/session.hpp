@@ -7,7 +7,7 @@
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
 #include "worker_sdk/trainer/nn/gpu/session/arena.hpp"
-#include "worker_sdk/trainer/optim/make_optimizer.hpp"
+#include "worker_sdk/trainer/optim/optimizer.hpp"
 
 #include <compare>
 #include <cstddef>

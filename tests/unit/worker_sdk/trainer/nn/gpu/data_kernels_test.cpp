@@ -2,14 +2,14 @@
 // Kernels between data, weights, loss and optimizer, against the CPU's own code and formulas in double.
 #include "tests/support/catch.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/values.hpp"
-#include "worker_sdk/trainer/data/augment.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/gather.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/loss.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/optimizer.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/pool.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/weights.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
-#include "worker_sdk/trainer/optim/make_optimizer.hpp"
+#include "worker_sdk/trainer/optim/optimizer.hpp"
 
 #include <limits>
 
@@ -50,9 +50,8 @@ TEST_CASE("gathered images are those of the loader threads, widened with zeros",
   const std::vector<std::uint32_t> batch(order.begin() + 2, order.end());
   std::vector<float> wanted(batch.size() * data::kImageBytes);
   std::vector<std::uint8_t> wanted_labels(batch.size());
-  data::gather_augmented(images, batch, data::kCifar10Normalization,
-                         augment ? augmentation : data::Augmentation{}, 5, wanted.data(),
-                         wanted_labels.data());
+  data::gather(images, batch, data::kCifar10Normalization, augment ? augmentation : data::Augmentation{}, 5,
+               wanted.data(), wanted_labels.data());
   StepValues values;
   values.position = 2;
   values.epoch = 5;

@@ -5,7 +5,6 @@
 #include "muster/error.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
-#include "worker_sdk/trainer/data/augment.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
@@ -66,8 +65,8 @@ class Reference {
     std::vector<float> input(batch.size() * data::kImageBytes);
     std::vector<std::uint8_t> labels(batch.size());
     std::vector<float> gradient(batch.size() * 10);
-    data::gather_augmented(images, batch, options_.normalization, options_.augmentation, epoch, input.data(),
-                           labels.data());
+    data::gather(images, batch, options_.normalization, options_.augmentation, epoch, input.data(),
+                 labels.data());
     network_->parameters_changed();
     const float* logits =
         network_->forward(input.data(), static_cast<std::int64_t>(batch.size()), Mode::train);
