@@ -2,6 +2,7 @@
 #include "worker_sdk/trainer/checkpoint/safetensors.hpp"
 
 #include "muster/error.hpp"
+#include "worker_sdk/comm/half.hpp"
 #include "worker_sdk/trainer/checkpoint/durable_file.hpp"
 
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -37,19 +37,6 @@ std::uint64_t size_of_file(int fd, const std::string& path) {
   if (::fstat(fd, &status) != 0) fail_io("look at", path, errno);
   if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::io, path + " is no file; give a safetensors file");
   return static_cast<std::uint64_t>(status.st_size);
-}
-
-/// IEEE 754 binary16 as a float: exact.
-float from_half(std::uint16_t half) {
-  const std::uint32_t sign = (half & 0x8000U) << 16;
-  const std::uint32_t exponent = half >> 10 & 0x1FU;
-  const std::uint32_t fraction = half & 0x3FFU;
-  if (exponent == 0) {
-    const float value = static_cast<float>(fraction) * 0x1p-24F;
-    return sign != 0 ? -value : value;
-  }
-  const std::uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
 template <typename Element, typename Convert>
@@ -119,11 +106,9 @@ void SafetensorsFile::read_floats(const StoredTensor& tensor, std::span<float> t
   if (tensor.type == Type::f64)
     convert<double>(bytes, to, [](double value) { return static_cast<float>(value); });
   else if (tensor.type == Type::f16)
-    convert<std::uint16_t>(bytes, to, from_half);
+    convert<Half>(bytes, to, [](Half value) { return widen(value); });
   else
-    convert<std::uint16_t>(bytes, to, [](std::uint16_t upper) {
-      return std::bit_cast<float>(static_cast<std::uint32_t>(upper) << 16);
-    });
+    convert<BFloat16>(bytes, to, [](BFloat16 value) { return widen(value); });
 }
 
 void require_safetensors_place(const std::string& path) {

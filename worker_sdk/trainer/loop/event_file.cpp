@@ -3,10 +3,10 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/posix.hpp"
-#include "worker_sdk/trainer/loop/crc32c.hpp"
 
 #include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -60,6 +60,21 @@ std::string file_name() {
 }
 
 }  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  static constexpr auto kTable = [] {
+    std::array<std::uint32_t, 256> table{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      std::uint32_t value = i;
+      for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1U) != 0 ? 0x82F63B78U : 0U);
+      table[i] = value;
+    }
+    return table;
+  }();
+  std::uint32_t crc = ~0U;
+  for (const char byte : bytes) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xFFU];
+  return ~crc;
+}
 
 std::string record_frame(std::string_view data) {
   std::string frame;

@@ -11,6 +11,9 @@
 
 namespace muster::train {
 
+/// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), as RFC 3720 section 12.1 defines it.
+std::uint32_t crc32c(std::string_view bytes);
+
 /// The bytes of a frame around `data`.
 std::string record_frame(std::string_view data);
 /// An Event that says the version of the file: the first of each.

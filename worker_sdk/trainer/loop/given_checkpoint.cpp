@@ -13,7 +13,7 @@ checkpoint::Checkpoint open_given(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error) &&
       !std::filesystem::exists(path + "/manifest.json", error)) {
-    const std::string names = joined(checkpoint::list_checkpoints(path));
+    const std::string names = muster::joined(checkpoint::list_checkpoints(path));
     if (!names.empty())
       throw Error(ErrorCode::invalid_argument,
                   "--resume-from " + path + " is a folder of checkpoints; give one of them: " + names);

@@ -15,35 +15,21 @@ namespace {
 /// Steps whose exposure is kept: 4 MB, and more than enough for a mean.
 constexpr std::size_t kKeptSteps = std::size_t{1} << 20;
 
-using Parts = std::array<double, 10>;
+constexpr std::array kParts = {&StepTimes::data_wait,     &StepTimes::forward,   &StepTimes::backward,
+                               &StepTimes::exposed,       &StepTimes::optimizer, &StepTimes::total,
+                               &StepTimes::communication, &StepTimes::device,    &StepTimes::late,
+                               &StepTimes::between};
 
-Parts parts_of(const StepTimes& t) {
-  return {t.data_wait, t.forward,       t.backward, t.exposed, t.optimizer,
-          t.total,     t.communication, t.device,   t.late,    t.between};
-}
-
-StepTimes times_of(const Parts& p) {
-  StepTimes times;
-  times.data_wait = p[0];
-  times.forward = p[1];
-  times.backward = p[2];
-  times.exposed = p[3];
-  times.optimizer = p[4];
-  times.total = p[5];
-  times.communication = p[6];
-  times.device = p[7];
-  times.late = p[8];
-  times.between = p[9];
+StepTimes divided(StepTimes times, double by) {
+  for (const auto part : kParts) times.*part /= by;
   return times;
 }
 
 }  // namespace
 
 StepTimes& StepTimes::operator+=(const StepTimes& other) {
-  Parts sum = parts_of(*this);
-  const Parts more = parts_of(other);
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
-  return *this = times_of(sum);
+  for (const auto part : kParts) this->*part += other.*part;
+  return *this;
 }
 
 std::size_t peak_resident_bytes() {
@@ -60,9 +46,7 @@ void StepProfile::add(const StepTimes& step) {
 
 StepTimes StepProfile::mean(ProcessGroup* group) const {
   if (steps_ == 0) return {};
-  Parts sum = parts_of(sum_);
-  for (double& part : sum) part /= static_cast<double>(steps_);
-  StepTimes times = times_of(sum);
+  StepTimes times = divided(sum_, static_cast<double>(steps_));
   if (group == nullptr || group->size() == 1) return times;
   std::vector<float> smallest = exposed_;
   group->all_reduce(smallest.data(), smallest.size(), DataType::f32, ReduceOp::min);
@@ -71,10 +55,11 @@ StepTimes StepProfile::mean(ProcessGroup* group) const {
     more += static_cast<double>(exposed_[i]) - static_cast<double>(smallest[i]);
   times.late = more / static_cast<double>(exposed_.size());
   times.exposed -= times.late;
-  sum = parts_of(times);
-  group->all_reduce(sum.data(), sum.size(), DataType::f64, ReduceOp::sum);
-  for (double& part : sum) part /= group->size();
-  return times_of(sum);
+  std::array<double, kParts.size()> sums;
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = times.*kParts[i];
+  group->all_reduce(sums.data(), sums.size(), DataType::f64, ReduceOp::sum);
+  for (std::size_t i = 0; i < sums.size(); ++i) times.*kParts[i] = sums[i];
+  return divided(times, group->size());
 }
 
 std::string time_table(const StepTimes& mean, std::int64_t steps, int ranks) {

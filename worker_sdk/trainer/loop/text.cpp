@@ -1,11 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/loop/text.hpp"
 
+#include "worker_sdk/comm/process_group.hpp"
+
+#include <cxxabi.h>
+#include <nlohmann/json.hpp>
+
 #include <array>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <typeinfo>
 
 namespace muster::train {
+namespace {
+
+/// What is larger comes from a broken peer.
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 32;
+
+void require_size(std::int64_t size, int rank) {
+  if (size < 0 || size > kMaxBytes)
+    throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) + " announces a text of " +
+                                         std::to_string(size) + " bytes; run the same program on every rank");
+}
+
+void send(ProcessGroup& group, const std::string& text, int to) {
+  if (text.empty()) return;
+  Operation operation = operation_of(Collective::send, text.size(), DataType::u8, text.data(), nullptr);
+  operation.call.root = to;
+  group.run(operation);
+}
+
+std::string receive(ProcessGroup& group, std::int64_t size, int from) {
+  require_size(size, from);
+  std::string text(static_cast<std::size_t>(size), '\0');
+  if (size == 0) return text;
+  Operation operation = operation_of(Collective::recv, text.size(), DataType::u8, nullptr, text.data());
+  operation.call.root = from;
+  group.run(operation);
+  return text;
+}
+
+std::string text_of(ProcessGroup& group, const std::string& mine, int root) {
+  auto size = static_cast<std::int64_t>(mine.size());
+  group.broadcast(&size, sizeof size, root);
+  require_size(size, root);
+  if (size == 0) return "";
+  std::string text = mine;
+  text.resize(static_cast<std::size_t>(size));
+  group.broadcast(text.data(), text.size(), root);
+  return text;
+}
+
+}  // namespace
 
 std::string format(const char* pattern, ...) {
   std::array<char, 512> text{};
@@ -24,6 +73,51 @@ std::string clock_time(double seconds) {
   const auto whole = static_cast<long long>(seconds + 0.5);
   if (whole >= 3600) return format("%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
   return format("%lld:%02lld", whole / 60, whole % 60);
+}
+
+std::string describe(const std::exception& error) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), &std::free);
+  return std::string(name ? name.get() : "std::exception") + ": " + error.what();
+}
+
+std::string error_file_text(const std::string& message, std::int64_t seconds) {
+  const nlohmann::json content = {
+      {"message",
+       {{"message", message},
+        {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};
+  return content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool write_error_file(const std::string& path, const std::string& message, std::int64_t seconds) {
+  if (path.empty()) return true;
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << error_file_text(message, seconds);
+  file.close();
+  return !file.fail();
+}
+
+std::vector<std::string> all_texts(ProcessGroup* group, const std::string& mine) {
+  if (group == nullptr || group->size() == 1) return {mine};
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < group->size(); ++rank) texts.push_back(text_of(*group, mine, rank));
+  return texts;
+}
+
+std::vector<std::string> texts_at_first(ProcessGroup* group, const std::string& mine) {
+  if (group == nullptr || group->size() == 1) return {mine};
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(group->size()));
+  sizes[static_cast<std::size_t>(group->rank())] = static_cast<std::int64_t>(mine.size());
+  group->all_reduce(sizes.data(), sizes.size(), DataType::i64, ReduceOp::max);
+  if (group->rank() != 0) {
+    send(*group, mine, 0);
+    return {};
+  }
+  std::vector<std::string> texts = {mine};
+  for (int rank = 1; rank < group->size(); ++rank)
+    texts.push_back(receive(*group, sizes[static_cast<std::size_t>(rank)], rank));
+  return texts;
 }
 
 }  // namespace muster::train

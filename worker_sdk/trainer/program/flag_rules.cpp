@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/trainer/program/flag_rules.hpp"
-
 #include "muster/error.hpp"
+#include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <CLI/CLI.hpp>
 

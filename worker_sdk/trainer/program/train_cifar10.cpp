@@ -5,9 +5,8 @@
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/loop/run.hpp"
 #include "worker_sdk/trainer/nn/threads.hpp"
-#include "worker_sdk/trainer/program/common_ground.hpp"
+#include "worker_sdk/trainer/program/preparation.hpp"
 #include "worker_sdk/trainer/program/process.hpp"
-#include "worker_sdk/trainer/program/train_device.hpp"
 #include "worker_sdk/trainer/program/train_options.hpp"
 #include "worker_sdk/world/world.hpp"
 

@@ -3,7 +3,6 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/nearest_name.hpp"
-#include "worker_sdk/trainer/program/flag_rules.hpp"
 #include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <CLI/CLI.hpp>

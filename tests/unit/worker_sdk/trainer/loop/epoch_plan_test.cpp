@@ -2,7 +2,7 @@
 #include "worker_sdk/trainer/loop/epoch_plan.hpp"
 
 #include "catch.hpp"
-#include "worker_sdk/trainer/loop/recipe.hpp"
+#include "worker_sdk/trainer/loop/trainer.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -4,7 +4,6 @@
 #include "muster/error.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "tests/support/thread_group.hpp"
-#include "worker_sdk/trainer/loop/crc32c.hpp"
 #include "worker_sdk/trainer/loop/event_file.hpp"
 #include "worker_sdk/trainer/loop/json_line.hpp"
 #include "worker_sdk/trainer/loop/step_profile.hpp"
