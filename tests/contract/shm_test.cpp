@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 #include "tests/contract/contract.hpp"
-#include "worker_sdk/comm/shm/join.hpp"
+#include "tests/support/shm_groups.hpp"
 
 namespace muster {
 namespace {

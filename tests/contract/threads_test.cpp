@@ -2,7 +2,7 @@
 // The shared-memory algorithms as N worlds in N threads of one process: what ThreadSanitizer can see.
 #include "catch.hpp"
 #include "tests/contract/contract.hpp"
-#include "worker_sdk/comm/shm/shm_backend.hpp"
+#include "tests/support/shm_groups.hpp"
 
 namespace muster {
 namespace {

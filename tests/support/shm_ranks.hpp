@@ -3,8 +3,7 @@
 // sanitizer.
 #pragma once
 
-#include "worker_sdk/comm/process_group.hpp"
-#include "worker_sdk/comm/shm/shm_backend.hpp"
+#include "tests/support/shm_groups.hpp"
 
 #include <chrono>
 #include <exception>

@@ -66,7 +66,9 @@ muster_rc muster_spawn(muster_spawn_fn fn, void* user, int32_t count, const must
         [fn, user](int rank, int size) { return run_rank(fn, user, rank, size); }, count, found);
     if (!first) return;
     report(*first, failure);
-    throw muster::SpawnError(*first, count);
+    const bool late = first->rank < 0;
+    throw muster::Error(late ? muster::ErrorCode::deadline : muster::ErrorCode::peer_lost,
+                        describe(*first, count));
   });
 }
 

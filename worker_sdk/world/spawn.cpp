@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/world/spawn.hpp"
 
+#include "muster/error.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/env/variable_reader.hpp"
@@ -83,10 +84,6 @@ std::string describe(const SpawnFailure& failure, int size) {
   return who + " ended with exit code " + std::to_string(failure.exit_code);
 }
 
-SpawnError::SpawnError(const SpawnFailure& failure, int size)
-    : Error(failure.rank < 0 ? ErrorCode::deadline : ErrorCode::peer_lost, describe(failure, size)),
-      failure_(failure) {}
-
 std::optional<SpawnFailure> try_spawn(const std::function<int(int, int)>& body, int size,
                                       const SpawnOptions& options) {
   check(size, options);
@@ -116,33 +113,6 @@ std::optional<SpawnFailure> try_spawn(const std::function<int(int, int)>& body, 
   if (result->broken) throw Error(ErrorCode::io, "spawn() cannot start its ranks: " + result->failure.text);
   if (!result->failed) return std::nullopt;
   return result->failure;
-}
-
-void spawn(const std::function<void(int)>& body, int size, const SpawnOptions& options) {
-  const auto failure = try_spawn(
-      [&body](int rank, int) {
-        body(rank);
-        return 0;
-      },
-      size, options);
-  if (failure) throw SpawnError(*failure, size);
-}
-
-void spawn(const std::function<void(World&)>& body, int size, const SpawnOptions& options) {
-  spawn(
-      [&body](int) {
-        auto world = World::init();
-        try {
-          body(*world);
-          world->finalize();
-        } catch (...) {
-          // A rank that fails does not leave in order: its end tells the others, and this process is about
-          // to.
-          static_cast<void>(world.release());
-          throw;
-        }
-      },
-      size, options);
 }
 
 }  // namespace muster

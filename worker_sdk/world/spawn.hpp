@@ -2,9 +2,6 @@
 // Starts the ranks of a world from one program, as processes of this host.
 #pragma once
 
-#include "muster/error.hpp"
-#include "worker_sdk/world/world.hpp"
-
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -30,17 +27,6 @@ struct SpawnFailure {
 /// The failure as a whole sentence: "rank 2 of 4 (process 123) threw: ...".
 std::string describe(const SpawnFailure& failure, int size);
 
-/// The exception that spawn() throws, with code peer_lost or deadline.
-class SpawnError : public Error {
- public:
-  SpawnError(const SpawnFailure& failure, int size);
-
-  const SpawnFailure& failure() const { return failure_; }
-
- private:
-  SpawnFailure failure_;
-};
-
 /// Forks `size` processes, runs `body(rank, size)` in each, whose result is the exit code of the process, and
 /// waits for them. World::init() with default options in a rank joins the others, over a store on loopback
 /// that lives as long as the call. The first rank that fails ends the rest. Whatever the ranks have started
@@ -49,10 +35,5 @@ class SpawnError : public Error {
 /// invalid_argument, or io when processes cannot be made.
 std::optional<SpawnFailure> try_spawn(const std::function<int(int rank, int size)>& body, int size,
                                       const SpawnOptions& options = {});
-
-/// Runs `body(rank)` in each process as try_spawn() does, and throws SpawnError when a rank fails.
-void spawn(const std::function<void(int rank)>& body, int size, const SpawnOptions& options = {});
-/// Does the same with the world already joined.
-void spawn(const std::function<void(World& world)>& body, int size, const SpawnOptions& options = {});
 
 }  // namespace muster

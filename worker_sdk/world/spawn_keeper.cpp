@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/world/spawn_keeper.hpp"
 
+#include "muster/error.hpp"
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/server/store_engine.hpp"

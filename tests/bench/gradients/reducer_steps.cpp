@@ -8,7 +8,7 @@
 // medians over the steps, in ms, of communication, of exposed communication and of the whole step; of each
 // step the smallest over the ranks, which is that of the rank that came last: what the others have more, they
 // waited for it. And the same of a step that reduces nothing.
-#include "worker_sdk/comm/shm/shm_backend.hpp"
+#include "tests/support/shm_groups.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 

@@ -3,10 +3,10 @@
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "tests/support/promise.hpp"
+#include "tests/support/shm_groups.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/unit/worker_sdk/comm/expected.hpp"
 #include "worker_sdk/comm/process_group.hpp"
-#include "worker_sdk/comm/shm/join.hpp"
 
 #include <dirent.h>
 #include <sched.h>

@@ -3,8 +3,8 @@
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "tests/integration/comm/store_suite.hpp"
+#include "tests/support/shm_groups.hpp"
 #include "tests/support/skip.hpp"
-#include "worker_sdk/comm/shm/join.hpp"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

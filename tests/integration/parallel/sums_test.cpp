@@ -3,7 +3,7 @@
 #include "catch.hpp"
 #include "rendezvous/base/philox.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
-#include "worker_sdk/comm/shm/join.hpp"
+#include "tests/support/shm_groups.hpp"
 #include "worker_sdk/parallel/deterministic.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
 #include "worker_sdk/parallel/reducer.hpp"

@@ -24,16 +24,4 @@ std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan,
                                   std::span<const Ticket::Kind> kinds);
 std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan);
 
-/// Makes groups with join_shm(). `store` may be null for worlds of one rank and must outlive the groups that
-/// are to be split.
-std::shared_ptr<GroupFactory> make_shm_factory(StoreClient* store);
-
 }  // namespace muster::shm
-
-namespace muster {
-
-/// A group of all ranks over shared memory. `store` as for make_shm_factory().
-std::unique_ptr<ProcessGroup> make_shm_process_group(StoreClient* store, int rank, int size,
-                                                     const ProcessGroupOptions& options = {});
-
-}  // namespace muster

@@ -94,9 +94,4 @@ class ShmBackend : public Backend {
   std::uint32_t step_ = 0;
 };
 
-/// A world of `size` ranks for as many threads of this process, all made here; each is then used by its own
-/// thread.
-std::vector<std::unique_ptr<ProcessGroup>> make_thread_groups(int size,
-                                                              const ProcessGroupOptions& options = {});
-
 }  // namespace muster::shm

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "muster/error.hpp"
-#include "worker_sdk/comm/shm/shm_backend.hpp"
+#include "tests/support/shm_groups.hpp"
 
 #include <chrono>
 #include <exception>

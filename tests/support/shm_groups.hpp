@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the groups of a world that is over shared memory come by their own.
+// Groups over shared memory without a world: of threads of one process, or of processes with a store.
+#pragma once
+
+#include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/comm/shm/join.hpp"
 #include "worker_sdk/comm/shm/shm_backend.hpp"
 #include "worker_sdk/store/store_client.hpp"
 
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace muster::shm {
-namespace {
 
 /// A factory for ranks that are threads, which share it.
 class ThreadFactory : public GroupFactory {
@@ -39,6 +44,8 @@ class ThreadFactory : public GroupFactory {
   std::map<std::string, Meeting> meetings_;
 };
 
+/// Makes groups with join_shm(). `store` may be null for worlds of one rank and must outlive the groups that
+/// are to be split.
 class StoreFactory : public GroupFactory {
  public:
   explicit StoreFactory(StoreClient* store) : store_(store) {}
@@ -53,9 +60,10 @@ class StoreFactory : public GroupFactory {
   std::mutex store_mutex_;
 };
 
-}  // namespace
-
-std::vector<std::unique_ptr<ProcessGroup>> make_thread_groups(int size, const ProcessGroupOptions& options) {
+/// A world of `size` ranks for as many threads of this process, all made here; each is then used by its own
+/// thread.
+inline std::vector<std::unique_ptr<ProcessGroup>> make_thread_groups(
+    int size, const ProcessGroupOptions& options = {}) {
   const auto factory = std::make_shared<ThreadFactory>();
   std::vector<std::unique_ptr<ProcessGroup>> groups;
   for (int rank = 0; rank < size; ++rank) {
@@ -66,18 +74,15 @@ std::vector<std::unique_ptr<ProcessGroup>> make_thread_groups(int size, const Pr
   return groups;
 }
 
-std::shared_ptr<GroupFactory> make_shm_factory(StoreClient* store) {
-  return std::make_shared<StoreFactory>(store);
-}
-
 }  // namespace muster::shm
 
 namespace muster {
 
-std::unique_ptr<ProcessGroup> make_shm_process_group(StoreClient* store, int rank, int size,
-                                                     const ProcessGroupOptions& options) {
+/// A group of all ranks over shared memory. `store` as for StoreFactory.
+inline std::unique_ptr<ProcessGroup> make_shm_process_group(StoreClient* store, int rank, int size,
+                                                            const ProcessGroupOptions& options = {}) {
   GroupPlan plan{rank, size, {}, options};
-  auto factory = shm::make_shm_factory(store);
+  auto factory = std::make_shared<shm::StoreFactory>(store);
   auto backend = factory->make(plan);
   return std::make_unique<ProcessGroup>(std::move(backend), std::move(plan), std::move(factory));
 }
