@@ -3,6 +3,7 @@
 
 #include "rendezvous/c10d/wire.hpp"
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -21,48 +22,96 @@ class RequestEncoder {
       : out_(out), dialect_(dialect) {}
 
   /// First request of a modern connection; has no reply.
-  void validate();
+  void validate() { request(Op::validate, kValidateMagic); }
+
   /// Reply: the nonce (u32).
-  void ping(std::uint32_t nonce);
+  void ping(std::uint32_t nonce) { request(Op::ping, nonce); }
+
   /// No reply.
-  void set(std::string_view key, std::string_view value);
+  void set(std::string_view key, std::string_view value) { request(Op::set, key, value); }
+
   /// Reply: the value afterwards, as bytes.
-  void compare_set(std::string_view key, std::string_view expected, std::string_view desired);
+  void compare_set(std::string_view key, std::string_view expected, std::string_view desired) {
+    request(Op::compare_set, key, expected, desired);
+  }
+
   /// Reply: the value, as bytes; empty for a missing key, so wait first.
-  void get(std::string_view key);
+  void get(std::string_view key) { request(Op::get, key); }
+
   /// Reply: i64, the sum.
-  void add(std::string_view key, std::int64_t delta);
+  void add(std::string_view key, std::int64_t delta) { request(Op::add, key, delta); }
+
   /// Reply: u8, kAllPresent or kNotAllPresent.
-  void check(std::span<const std::string> keys);
+  void check(std::span<const std::string> keys) { request(Op::check, keys); }
+
   /// Reply: u8 kStopWaiting when all keys exist.
-  void wait(std::span<const std::string> keys);
-  void wait(std::string_view key);
+  void wait(std::span<const std::string> keys) { request(Op::wait, keys); }
+
+  void wait(std::string_view key) { request(Op::wait, std::uint64_t{1}, key); }
+
   /// Reply: i64.
-  void num_keys();
+  void num_keys() { request(Op::get_num_keys); }
+
   /// Reply: i64, 1 if the key was there.
-  void delete_key(std::string_view key);
+  void delete_key(std::string_view key) { request(Op::delete_key, key); }
+
   /// No reply.
-  void append(std::string_view key, std::string_view value);
+  void append(std::string_view key, std::string_view value) { request(Op::append, key, value); }
+
   /// Reply: one bytes per key.
-  void multi_get(std::span<const std::string> keys);
+  void multi_get(std::span<const std::string> keys) { request(Op::multi_get, keys); }
+
   /// No reply.
-  void multi_set(std::span<const std::pair<std::string, std::string>> pairs);
+  void multi_set(std::span<const std::pair<std::string, std::string>> pairs) {
+    request(Op::multi_set, pairs);
+  }
+
   /// Reply: u8 kWaitCancelled, after a kStopWaiting if the wait had just ended.
-  void cancel_wait();
+  void cancel_wait() { request(Op::cancel_wait); }
+
   /// No reply.
-  void queue_push(std::string_view key, std::string_view value);
+  void queue_push(std::string_view key, std::string_view value) { request(Op::queue_push, key, value); }
+
   /// Reply: i64 length before the pop; if that is > 0, bytes.
-  void queue_pop(std::string_view key);
+  void queue_pop(std::string_view key) { request(Op::queue_pop, key); }
+
   /// Reply: i64.
-  void queue_len(std::string_view key);
+  void queue_len(std::string_view key) { request(Op::queue_len, key); }
+
   /// Reply: i64 count, then as many strings.
-  void list_keys();
+  void list_keys() { request(Op::list_keys); }
+
   /// Reply: u8 kStopWaiting when `world_size` calls were made.
-  void barrier(std::string_view key, std::int64_t world_size);
+  void barrier(std::string_view key, std::int64_t world_size) { request(Op::barrier, key, world_size); }
 
  private:
-  void op(Op operation);
-  void keys(Op operation, std::span<const std::string> keys);
+  template <typename... Parts>
+  void request(Op operation, const Parts&... parts) {
+    auto number = static_cast<std::uint8_t>(operation);
+    // The legacy dialect lacks VALIDATE, so all lies one lower, except DELETE_KEY, which follows a watch
+    // operation.
+    if (dialect_ == Dialect::legacy && operation != Op::delete_key) --number;
+    append_integer(out_, number);
+    (put(parts), ...);
+  }
+
+  template <std::integral Integer>
+  void put(Integer number) {
+    append_integer(out_, number);
+  }
+
+  void put(std::string_view bytes) { append_bytes(out_, bytes); }
+
+  void put(const std::pair<std::string, std::string>& entry) {
+    put(entry.first);
+    put(entry.second);
+  }
+
+  template <typename Element>
+  void put(std::span<const Element> elements) {
+    append_integer<std::uint64_t>(out_, elements.size());
+    for (const Element& element : elements) put(element);
+  }
 
   std::string& out_;
   Dialect dialect_;
