@@ -66,7 +66,7 @@ bool has_joined(const RankView& view, std::uint64_t name_hash) {
 }  // namespace
 
 std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own,
-                                     const PeerOptions& options) {
+                                     const StatusOptions& options) {
   const std::string prefix = "status/" + std::to_string(options.round) + "/";
   std::vector<PeerSlot> peers;
   try {
@@ -102,7 +102,7 @@ std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own
   return peers;
 }
 
-PeerSlots::PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> peers, PeerOptions options)
+PeerSlots::PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> peers, StatusOptions options)
     : watchers_(std::move(watchers)), peers_(std::move(peers)), options_(std::move(options)) {
   if (!wake_up_ || peers_.empty()) return;
   try {

@@ -6,6 +6,7 @@
 #include "rendezvous/base/wake_up.hpp"
 #include "worker_sdk/status/diagnosis.hpp"
 #include "worker_sdk/status/observed_groups.hpp"
+#include "worker_sdk/status/status.hpp"
 #include "worker_sdk/status/status_file.hpp"
 #include "worker_sdk/status/status_writer.hpp"
 
@@ -18,19 +19,7 @@
 #include <tuple>
 #include <vector>
 
-namespace muster {
-class StoreClient;
-}
-
 namespace muster::status {
-
-struct PeerOptions {
-  int rank = 0;
-  int size = 1;
-  int round = 0;
-  std::string host;
-  std::chrono::milliseconds report_after{0};
-};
 
 /// The status file of another rank, and its process.
 struct PeerSlot {
@@ -41,12 +30,13 @@ struct PeerSlot {
 
 /// Tells the other ranks where our file is and opens theirs. Those of other hosts, users and pid namespaces
 /// are left out, as are ranks that an agent watches (they tell nothing; that costs a moment). Never fails.
-std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own, const PeerOptions& options);
+std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own,
+                                     const StatusOptions& options);
 
 /// Watches the peers from a thread of its own until its end.
 class PeerSlots {
  public:
-  PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> peers, PeerOptions options);
+  PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> peers, StatusOptions options);
   ~PeerSlots();
   PeerSlots(const PeerSlots&) = delete;
   PeerSlots& operator=(const PeerSlots&) = delete;
@@ -63,7 +53,7 @@ class PeerSlots {
 
   std::shared_ptr<Watchers> watchers_;
   std::vector<PeerSlot> peers_;
-  PeerOptions options_;
+  StatusOptions options_;
   WakeUp wake_up_;
   bool somebody_died_ = false;
   std::vector<int> just_died_;

@@ -7,9 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace muster {
@@ -25,9 +23,10 @@ struct StatusOptions {
   std::string host;
   /// As ProcessGroupOptions::report_after, for what peers of this host report where there is no agent.
   std::chrono::milliseconds report_after = std::chrono::seconds(15);
-  /// Looks MUSTER_STATUS and MUSTER_FAULT up. Default: this process's environment.
-  std::function<std::optional<std::string>(const std::string&)> environment;
 };
+
+struct Watchers;
+class PeerSlots;
 
 /// What a world tells besides the calls of its groups; injected faults (docs/failures.md) happen there, too.
 enum class Phase { agree, barrier, finalize };
@@ -37,32 +36,33 @@ class Status {
  public:
   /// Takes the file that the agent made (MUSTER_STATUS), or makes one. Throws Error (invalid_argument) when
   /// MUSTER_FAULT is wrong; a status file that cannot be had is no error: the world then runs without.
-  static std::shared_ptr<Status> open(const StatusOptions& options);
-
-  virtual ~Status() = default;
+  explicit Status(StatusOptions options);
+  ~Status();
   Status(const Status&) = delete;
   Status& operator=(const Status&) = delete;
 
   /// A factory that makes what `inner` makes and shows it: the making (phases init and split) and every call.
-  virtual std::shared_ptr<GroupFactory> observe(std::shared_ptr<GroupFactory> inner) = 0;
+  std::shared_ptr<GroupFactory> observe(std::shared_ptr<GroupFactory> inner);
 
   /// Before the ranks agree on a backend, before a barrier over the store, and when the world ends. May throw
   /// Error: an injected one.
-  virtual void at(Phase phase) = 0;
+  void at(Phase phase);
 
   /// The program's step, for reports.
-  virtual void set_step(std::uint64_t step) = 0;
+  void set_step(std::uint64_t step);
 
   /// Whether an agent watches. If not, call watch_peers() once all ranks are there, before the first group.
-  virtual bool has_agent() const = 0;
+  bool has_agent() const;
 
   /// Opens the status of the other ranks of this host and watches their processes from a thread of its own
   /// until the end: a call that waits for a dead process ends with its name, one that waits long is reported.
   /// All ranks call it; `store` is used only inside.
-  virtual void watch_peers(StoreClient& store) = 0;
+  void watch_peers(StoreClient& store);
 
- protected:
-  Status() = default;
+ private:
+  const StatusOptions options_;
+  std::shared_ptr<Watchers> watchers_;
+  std::unique_ptr<PeerSlots> peers_;
 };
 
 }  // namespace muster::status

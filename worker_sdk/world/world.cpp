@@ -137,8 +137,7 @@ class JoinedWorld final : public World {
     status.round = info_.restart_count;
     status.host = info_.host;
     status.report_after = options.report_after;
-    status.environment = process_environment();
-    return status::Status::open(status);
+    return std::make_shared<status::Status>(status);
   }
 
   /// Reaches the store and calls the roll. A store that rank 0 serves may be the one of a world that is just

@@ -83,9 +83,9 @@ double fingerprint(std::size_t ranks) {
 int main() {
   using namespace muster;
   const auto plain = std::make_shared<bench::NullFactory>();
-  const auto status = status::Status::open(status::StatusOptions{});
+  status::Status status{status::StatusOptions{}};
   const double without = bench::group_call(plain);
-  const double with = bench::group_call(status->observe(plain));
+  const double with = bench::group_call(status.observe(plain));
   std::printf("front_end %.1f\nslot %.1f\nfingerprint_2 %.1f\nfingerprint_8 %.1f\n", without, with - without,
               bench::fingerprint(2), bench::fingerprint(8));
   return 0;
