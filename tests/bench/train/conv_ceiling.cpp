@@ -4,7 +4,6 @@
 #include "worker_sdk/trainer/nn/cpu/layer.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 #include "worker_sdk/trainer/nn/resnet_spec.hpp"
-#include "worker_sdk/trainer/nn/threads.hpp"
 
 #include <chrono>
 #include <cstdio>

@@ -5,7 +5,7 @@
 #include "worker_sdk/parallel/parameter_check.hpp"
 #include "worker_sdk/parallel/statistics_exchange.hpp"
 #include "worker_sdk/trainer/loop/learner.hpp"
-#include "worker_sdk/trainer/nn/threads.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -46,7 +46,7 @@ enum class Precision { f32, bf16 };
 
 struct NetworkOptions {
   Precision precision = Precision::f32;
-  /// Threads of the OpenMP pool that the kernels use; 0: as set for the calling thread (nn/threads.hpp).
+  /// Threads of the OpenMP pool that the kernels use; 0: as set by set_threads().
   int threads = 0;
   /// Statistics over all ranks instead of this one's batch. Outlives the network. Every forward(train) and
   /// its backward() then exchange the same number of times on every rank, a batch of 0 included.
@@ -117,6 +117,11 @@ ModelSpec model_spec(std::string_view model, std::int64_t classes = 10);
 /// The instructions that this processor computes networks with, for example "avx512_core_amx": two processors
 /// with other ones get other last bits.
 std::string instruction_set();
+
+/// Threads that the calling thread's computations use: oneDNN's and ours share one OpenMP pool.
+/// OMP_NUM_THREADS, else the processors. 1 in a build without OpenMP.
+int threads();
+void set_threads(int count);
 
 /// Whether the precision is computed natively here.
 bool supports(Precision precision);

@@ -6,7 +6,7 @@
 #include "worker_sdk/parallel/agreement.hpp"
 #include "worker_sdk/trainer/loop/device_learner.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"
-#include "worker_sdk/trainer/nn/threads.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <unistd.h>
 

@@ -4,7 +4,7 @@
 #include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/loop/run.hpp"
-#include "worker_sdk/trainer/nn/threads.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 #include "worker_sdk/trainer/program/preparation.hpp"
 #include "worker_sdk/trainer/program/process.hpp"
 #include "worker_sdk/trainer/program/train_options.hpp"

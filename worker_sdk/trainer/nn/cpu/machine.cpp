@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/nn/cpu/machine.hpp"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <string>
 #include <utility>
 
 namespace muster::nn::cpu {
@@ -10,6 +15,26 @@ bool at_least(dnnl::cpu_isa isa) {
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & static_cast<unsigned>(isa)) ==
          static_cast<unsigned>(isa);
 }
+
+MapFormat map_format(Precision precision) {
+  MapFormat format;
+  format.bf16 = precision == Precision::bf16;
+  format.blocked = !format.bf16 && at_least(dnnl::cpu_isa::avx512_core);
+  return format;
+}
+
+const MapKernels& map_kernels(bool bf16) {
+#ifdef __x86_64__
+  // Not by the processor alone: runs whose instructions are bounded and compared have these in them.
+  if (at_least(dnnl::cpu_isa::avx512_core)) return kernels::avx512(bf16);
+  if (at_least(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma")) return kernels::avx2(bf16);
+#endif
+  return kernels::base(bf16);
+}
+
+}  // namespace muster::nn::cpu
+
+namespace muster::nn {
 
 std::string instruction_set() {
   using dnnl::cpu_isa;
@@ -22,29 +47,38 @@ std::string instruction_set() {
                                                         {cpu_isa::avx, "avx"},
                                                         {cpu_isa::sse41, "sse41"}};
   for (const auto& [isa, name] : kNames)
-    if (at_least(isa)) return name;
+    if (cpu::at_least(isa)) return name;
   return "none";
 }
 
-bool has_bf16() {
-  return at_least(dnnl::cpu_isa::avx512_core_bf16);
+bool supports(Precision precision) {
+  return precision == Precision::f32 || cpu::at_least(dnnl::cpu_isa::avx512_core_bf16);
 }
 
-bool has_fast_bf16() {
-  if (at_least(dnnl::cpu_isa::avx512_core_amx)) return true;
+bool is_fast(Precision precision) {
+  if (precision == Precision::f32 || cpu::at_least(dnnl::cpu_isa::avx512_core_amx)) return true;
 #ifdef __x86_64__
   // Zen's products of pairs take as long as one of floats; on Intel's they took longer (measured).
-  return at_least(dnnl::cpu_isa::avx512_core_bf16) && __builtin_cpu_is("amd");
+  return supports(precision) && __builtin_cpu_is("amd");
 #else
   return false;
 #endif
 }
 
-MapFormat map_format(Precision precision) {
-  MapFormat format;
-  format.bf16 = precision == Precision::bf16;
-  format.blocked = !format.bf16 && at_least(dnnl::cpu_isa::avx512_core);
-  return format;
+#ifdef _OPENMP
+int threads() {
+  return omp_get_max_threads();
 }
 
-}  // namespace muster::nn::cpu
+void set_threads(int count) {
+  omp_set_num_threads(count);
+}
+#else
+int threads() {
+  return 1;
+}
+
+void set_threads(int) {}
+#endif
+
+}  // namespace muster::nn

@@ -88,12 +88,9 @@ struct MapKernels {
 const MapKernels& map_kernels(bool bf16);
 
 namespace kernels {
-const MapKernels& base_f32();
-const MapKernels& base_bf16();
-const MapKernels& avx2_f32();
-const MapKernels& avx2_bf16();
-const MapKernels& avx512_f32();
-const MapKernels& avx512_bf16();
+const MapKernels& base(bool bf16);
+const MapKernels& avx2(bool bf16);
+const MapKernels& avx512(bool bf16);
 }  // namespace kernels
 
 }  // namespace muster::nn::cpu

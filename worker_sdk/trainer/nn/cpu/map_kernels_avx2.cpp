@@ -4,12 +4,8 @@
 
 namespace muster::nn::cpu::kernels {
 
-const MapKernels& avx2_f32() {
-  return Entry<float>::kTable;
-}
-
-const MapKernels& avx2_bf16() {
-  return Entry<Brain>::kTable;
+const MapKernels& avx2(bool bf16) {
+  return bf16 ? Entry<Brain>::kTable : Entry<float>::kTable;
 }
 
 }  // namespace muster::nn::cpu::kernels

@@ -4,12 +4,8 @@
 
 namespace muster::nn::cpu::kernels {
 
-const MapKernels& avx512_f32() {
-  return Entry<float>::kTable;
-}
-
-const MapKernels& avx512_bf16() {
-  return Entry<Brain>::kTable;
+const MapKernels& avx512(bool bf16) {
+  return bf16 ? Entry<Brain>::kTable : Entry<float>::kTable;
 }
 
 }  // namespace muster::nn::cpu::kernels

@@ -5,7 +5,7 @@
 #include "worker_sdk/trainer/nn/cpu/finite.hpp"
 #include "worker_sdk/trainer/nn/cpu/machine.hpp"
 #include "worker_sdk/trainer/nn/cpu/pool.hpp"
-#include "worker_sdk/trainer/nn/threads.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <algorithm>
 #include <string>

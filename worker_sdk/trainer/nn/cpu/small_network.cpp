@@ -4,7 +4,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/trainer/nn/cpu/finite.hpp"
 #include "worker_sdk/trainer/nn/cpu/machine.hpp"
-#include "worker_sdk/trainer/nn/threads.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <algorithm>
 #include <string>

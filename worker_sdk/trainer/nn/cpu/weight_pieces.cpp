@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/nn/cpu/weight_pieces.hpp"
 
-#include "worker_sdk/trainer/nn/threads.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "muster/error.hpp"
 #include "rendezvous/base/text.hpp"
-#include "worker_sdk/trainer/nn/cpu/machine.hpp"
 #include "worker_sdk/trainer/nn/cpu/resnet.hpp"
 #include "worker_sdk/trainer/nn/cpu/small_network.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
@@ -42,18 +41,6 @@ ModelSpec model_spec(std::string_view model, std::int64_t classes) {
   check(model, classes);
   if (model == kSmallCnn) return cpu::small_cnn_spec(classes);
   return plan_resnet18(model == kResNetImageNet, classes).spec;
-}
-
-std::string instruction_set() {
-  return cpu::instruction_set();
-}
-
-bool supports(Precision precision) {
-  return precision == Precision::f32 || cpu::has_bf16();
-}
-
-bool is_fast(Precision precision) {
-  return precision == Precision::f32 || cpu::has_fast_bf16();
 }
 
 std::unique_ptr<Network> make_network(std::string_view model, const NetworkOptions& options) {

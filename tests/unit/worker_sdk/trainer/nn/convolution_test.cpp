@@ -5,7 +5,7 @@
 
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/maps.hpp"
-#include "worker_sdk/trainer/nn/threads.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <vector>
 

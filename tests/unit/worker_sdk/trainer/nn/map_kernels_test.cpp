@@ -63,12 +63,12 @@ void compare(const MapKernels& kernels, const MapKernels& base, bool bf16) {
 TEST_CASE("kernels of all instruction sets agree") {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    compare(kernels::avx2_f32(), kernels::base_f32(), false);
-    compare(kernels::avx2_bf16(), kernels::base_bf16(), true);
+    compare(kernels::avx2(false), kernels::base(false), false);
+    compare(kernels::avx2(true), kernels::base(true), true);
   }
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) {
-    compare(kernels::avx512_f32(), kernels::base_f32(), false);
-    compare(kernels::avx512_bf16(), kernels::base_bf16(), true);
+    compare(kernels::avx512(false), kernels::base(false), false);
+    compare(kernels::avx512(true), kernels::base(true), true);
   }
 #endif
   CHECK(map_kernels(false).forward != nullptr);
@@ -77,11 +77,11 @@ TEST_CASE("kernels of all instruction sets agree") {
 #ifdef __x86_64__
 // Run twice: as it is, and where ONEDNN_MAX_CPU_ISA bounds the instructions.
 TEST_CASE("kernels have the instructions that convolutions have", "[instructions]") {
-  const std::string used = instruction_set();
+  const std::string used = muster::nn::instruction_set();
   CAPTURE(used);
   for (const bool bf16 : {false, true}) {
-    const MapKernels& best = bf16 ? kernels::avx512_bf16() : kernels::avx512_f32();
-    const MapKernels& second = bf16 ? kernels::avx2_bf16() : kernels::avx2_f32();
+    const MapKernels& best = kernels::avx512(bf16);
+    const MapKernels& second = kernels::avx2(bf16);
     CHECK((&map_kernels(bf16) == &best) == used.starts_with("avx512_core"));
     CHECK((&map_kernels(bf16) == &second) == used.starts_with("avx2"));
   }

@@ -6,7 +6,6 @@
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/maps.hpp"
-#include "worker_sdk/trainer/nn/threads.hpp"
 
 #include <algorithm>
 #include <limits>
