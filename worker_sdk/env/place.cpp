@@ -6,9 +6,15 @@
 #include "rendezvous/base/text.hpp"
 #include "worker_sdk/env/worker_env.hpp"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 
 namespace muster {
 namespace {
@@ -150,24 +156,18 @@ Place place_by_launcher(const Lookup& lookup, int rank, int size) {
   return {};
 }
 
+bool overlap(const std::string& a, const std::string& b) {
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    if (a[i] == '1' && b[i] == '1') return true;
+  return false;
+}
+
 }  // namespace
 
 std::string name_of(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::bare:
-      return "none";
-    case Launcher::muster:
-      return "muster run";
-    case Launcher::torchrun:
-      return "torchrun";
-    case Launcher::mpirun:
-      return "mpirun";
-    case Launcher::slurm:
-      return "srun";
-    case Launcher::explicit_ranks:
-      return "given ranks";
-  }
-  return "unknown";
+  // In the order of the enumeration.
+  static constexpr std::array kNames{"none", "muster run", "torchrun", "mpirun", "srun", "given ranks"};
+  return kNames.at(static_cast<std::size_t>(launcher));
 }
 
 HostPort parse_endpoint(const std::string& what, const std::string& text) {
@@ -213,6 +213,26 @@ Place find_place(const Lookup& lookup, int rank, int size) {
       place.run_id = read.text("TORCHELASTIC_RUN_ID", "none");
   }
   return place;
+}
+
+std::string processor_mask() {
+  constexpr int kMostProcessors = 8192;
+  const std::size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
+  const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
+  const std::unique_ptr<cpu_set_t, decltype(free_set)> set(CPU_ALLOC(kMostProcessors), free_set);
+  std::string mask;
+  if (set && sched_getaffinity(0, bytes, set.get()) == 0)
+    for (std::size_t i = 0; i < static_cast<std::size_t>(kMostProcessors); ++i)
+      if (CPU_ISSET_S(i, bytes, set.get())) mask.resize(i, '0'), mask += '1';
+  // Where the system does not say: all that there are.
+  return mask.empty() ? std::string(std::max(1U, std::thread::hardware_concurrency()), '1') : mask;
+}
+
+int processor_share(std::span<const std::string> masks, std::size_t own) {
+  const auto processors = std::count(masks[own].begin(), masks[own].end(), '1');
+  const auto sharers = std::count_if(masks.begin(), masks.end(),
+                                     [&](const std::string& mask) { return overlap(mask, masks[own]); });
+  return static_cast<int>(std::max<std::ptrdiff_t>(1, processors / std::max<std::ptrdiff_t>(1, sharers)));
 }
 
 }  // namespace muster
