@@ -51,4 +51,18 @@ std::optional<std::vector<int>> parse_task_counts(std::string_view text) {
   }
 }
 
+std::string json_text(std::string_view text) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (byte >= 0x20)
+      quoted += c;
+    else
+      quoted += {'\\', 'u', '0', '0', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return quoted + '"';
+}
+
 }  // namespace muster

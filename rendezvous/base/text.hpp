@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists as messages show them, and numbers as texts hold them.
+// Lists as messages show them, numbers as texts hold them, and texts as JSON does.
 #pragma once
 
 #include <charconv>
@@ -46,6 +46,9 @@ std::string joined(const Items& items, std::string_view separator = ", ",
 /// {0, 1, 2, 5} is "0-2, 5". Sorts. Of more than `most` ranges the other ranks are counted: "0, 2 and 3
 /// more".
 std::string rank_list(std::vector<int> ranks, std::size_t most = std::string::npos);
+
+/// `text` as a JSON string, quotes included. Bytes that are not ASCII go as they are.
+std::string json_text(std::string_view text);
 
 /// The whole number that is all of `text`, in `base`; nullopt if it is anything else or too large.
 template <typename Number>

@@ -2,6 +2,7 @@
 #include "worker_sdk/abi/failure.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/abi/handle.hpp"
 
 #include <cstring>
@@ -38,20 +39,6 @@ Failure current_failure(const char* call) {
   } catch (...) {
     return {MUSTER_E_STATE, call, "an unknown exception came out of the SDK; please report it"};
   }
-}
-
-std::string quoted(const std::string& text) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') out += '\\';
-    if (byte >= 0x20)
-      out += c;
-    else
-      out += std::string("\\u00") + kDigits[byte >> 4] + kDigits[byte & 15];
-  }
-  return out + '"';
 }
 
 /// What `handle` or, for null, this thread has last failed with.
@@ -112,7 +99,7 @@ size_t muster_error_json(const void* handle, char* buffer, size_t capacity) {
                                  ? "{}"
                                  : "{\"code\":" + std::to_string(failure.code) + ",\"name\":\"" +
                                        muster_error_name(failure.code) + "\",\"call\":\"" + failure.call +
-                                       "\",\"text\":" + muster::abi::quoted(failure.text) + "}";
+                                       "\",\"text\":" + muster::json_text(failure.text) + "}";
     if (buffer != nullptr && capacity > 0) {
       const size_t length = json.size() < capacity ? json.size() : capacity - 1;
       std::memcpy(buffer, json.data(), length);

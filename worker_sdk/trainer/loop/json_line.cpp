@@ -1,24 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/loop/json_line.hpp"
 
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"
 
 #include <cmath>
 
 namespace muster::train {
-
-std::string json_text(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
-      quoted += {'\\', c};
-    else if (static_cast<unsigned char>(c) < 0x20)
-      quoted += format("\\u%04x", static_cast<unsigned>(c));
-    else
-      quoted += c;
-  }
-  return quoted + '"';
-}
 
 std::string json_number(double value) {
   return std::isfinite(value) ? format("%.9g", value) : "null";

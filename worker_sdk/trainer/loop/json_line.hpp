@@ -7,8 +7,6 @@
 
 namespace muster::train {
 
-/// `text` as a JSON string, quotes included. Bytes that are not ASCII go as they are.
-std::string json_text(std::string_view text);
 /// A number that reads back as the same float; null for what is not finite.
 std::string json_number(double value);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/loop/trace.hpp"
 
-#include "worker_sdk/trainer/loop/json_line.hpp"
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"
 
 #include <algorithm>
