@@ -41,7 +41,7 @@ awaitable<std::unique_ptr<rendezvous::ByteStream>> NodeSession::dial(rendezvous:
   identity.incarnation = spec_.node.incarnation;
   rendezvous::Secret key = options_.key->copy();
   std::string local_address = spec_.node.local_addr;
-  std::string credential = spec_.node.munge ? munge_credential(identity, key) : std::string();
+  std::string credential = !started() && as_peer().munge ? munge_credential(identity, key) : std::string();
   const auto began = std::chrono::steady_clock::now();
   std::optional<FailedDial> trouble;
   try {
@@ -64,7 +64,7 @@ awaitable<std::unique_ptr<rendezvous::ByteStream>> NodeSession::dial(rendezvous:
 /// empty while the key file serves.
 std::string NodeSession::munge_credential(const rendezvous::PeerIdentity& identity,
                                           rendezvous::Secret& key) const {
-  if (!by_munge_ && !spec_.node.key_source.empty()) return "";
+  if (!by_munge_ && !as_peer().key_source.empty()) return "";
   std::string reason;
   const auto munge = rendezvous::Munge::load(reason);
   if (!munge) return "";
@@ -82,20 +82,20 @@ std::string NodeSession::munge_credential(const rendezvous::PeerIdentity& identi
 /// In the form `peer` somebody else starts the coordinator's host, maybe later, and gives it its name and
 /// key.
 rendezvous::CoordinatorError NodeSession::judge_failed_dial(const FailedDial& dial) {
-  const NodeSpec& node = spec_.node;
+  const std::string& host = spec_.node.coordinator_host;
   const rendezvous::CoordinatorError& error = dial.error;
   last_trouble_ = error.what();
   if (started() || !life_.before_round()) return error;
-  if (error.code() == rendezvous::Errc::mend && node.munge && !by_munge_) {
+  const PeerNode& own = as_peer();
+  if (error.code() == rendezvous::Errc::mend && own.munge && !by_munge_) {
     by_munge_ = true;
-    log_info("the key " + node.key_source + " is not that of " + node.coordinator_host + "; trying munge");
+    log_info("the key " + own.key_source + " is not that of " + host + "; trying munge");
     return {rendezvous::Errc::lost, error.what()};
   }
   if (error.code() == rendezvous::Errc::mend) {
-    if (node.key_source.empty()) return error;
-    return {error.code(), std::string(error.what()) + "; our key is " + node.key_source + ": copy that of " +
-                              node.coordinator_host +
-                              " to it (mode 0600), or give every host the same --secret-file"};
+    if (own.key_source.empty()) return error;
+    return {error.code(), std::string(error.what()) + "; our key is " + own.key_source + ": copy that of " +
+                              host + " to it (mode 0600), or give every host the same --secret-file"};
   }
   if (const auto verdict = hopeless(dial)) return *verdict;
   wait_notice_.update(waiting_text() + error.what() + (dial.no_answer ? kMayBe : "") + port_trouble_text());
@@ -112,7 +112,7 @@ std::optional<rendezvous::CoordinatorError> NodeSession::hopeless(const FailedDi
     since = now ? std::optional(since.value_or(dial.began)) : std::nullopt;
     return now && std::chrono::steady_clock::now() - *since >= at_most;
   };
-  const bool may_end = !spec_.node.waits_for_name;
+  const bool may_end = !as_peer().waits_for_name;
   if (lasts(dial.silent, silent_since_, kSilentAtMost) && may_end)
     return rendezvous::CoordinatorError(
         Errc::mend, std::string(dial.error.what()) + "; for " + std::to_string(kSilentAtMost.count()) +
@@ -128,7 +128,8 @@ std::optional<rendezvous::CoordinatorError> NodeSession::hopeless(const FailedDi
 }
 
 std::string NodeSession::port_trouble_text() const {
-  return spec_.node.port_trouble.empty() ? "" : "; here: " + spec_.node.port_trouble;
+  const std::string& trouble = as_peer().port_trouble;
+  return trouble.empty() ? "" : "; here: " + trouble;
 }
 
 /// The beginning of the line that a node of the form `peer` prints until the coordinator has answered; the

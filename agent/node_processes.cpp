@@ -42,15 +42,10 @@ rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int contr
   rendezvous::EmbeddedOptions options;
   options.control_fd = control_fd;
   options.run_id = spec.run_id;
-  options.min_nodes = spec.min_nodes;
-  options.max_nodes = spec.max_nodes;
-  options.join_timeout = spec.join_timeout;
-  options.last_call_timeout = spec.last_call_timeout;
+  options.round = {spec.min_nodes, spec.max_nodes, spec.join_timeout, spec.last_call_timeout};
   options.max_restarts = spec.max_restarts;
   options.restart_rule = spec.restart_policy;
-  options.store.host = spec.store.host;
-  options.store.port = spec.store.port;
-  options.store.same_user_only = spec.store.same_user_only;
+  options.store = spec.store;
   return options;
 }
 
@@ -66,29 +61,33 @@ using rendezvous::Secret;
 
 constexpr std::chrono::seconds kNoticeTimeout{1};
 
-/// The address that the other nodes can reach.
-std::string listen_address(const NodeSpec& node) {
-  if (!node.listen_host.empty()) return node.listen_host;
-  if (!node.interface_name.empty()) return rendezvous::address_of_interface(node.interface_name);
-  return rendezvous::address_towards(node.peers);
+/// On an address that the other nodes can reach.
+rendezvous::ListenSocket open_socket_of(const StartedNode& started, const std::string& interface_name) {
+  const std::string address = interface_name.empty() ? rendezvous::address_towards(started.peers)
+                                                     : rendezvous::address_of_interface(interface_name);
+  return rendezvous::open_listen_socket(address, started.listen_port, true, false);
 }
 
 /// Its fd is empty if this node is to be a client after all.
-rendezvous::ListenSocket open_coordinator_socket(NodeSpec& node) {
-  rendezvous::ListenSocket socket;
-  if (!node.coordinator) return socket;
+rendezvous::ListenSocket open_socket_of(PeerNode& peer, NodeSpec& node) {
   try {
-    socket = rendezvous::open_listen_socket(listen_address(node), node.listen_port, true, false);
+    return rendezvous::open_listen_socket(peer.listen_host, node.coordinator_port, true, false);
   } catch (const rendezvous::PortInUse& error) {
     // Where two launchers of one job run on one host, only the first can listen; the second finds out by
     // dialling whose port it is. Behind a program that is none of ours it would wait for nothing.
     const std::string& holder = error.holder_name();
     const bool may_be_ours = holder.empty() || holder.starts_with("muster");
-    if (!node.hosting_inferred || node.coordinator_host.empty() || !may_be_ours) throw;
+    if (!peer.hosting_inferred || !may_be_ours) throw;
     node.coordinator = false;
-    node.port_trouble = error.what();
+    peer.port_trouble = error.what();
+    return {};
   }
-  return socket;
+}
+
+rendezvous::ListenSocket open_coordinator_socket(NodeSpec& node) {
+  if (!node.coordinator) return {};
+  if (auto* peer = std::get_if<PeerNode>(&node.form)) return open_socket_of(*peer, node);
+  return open_socket_of(std::get<StartedNode>(node.form), node.interface_name);
 }
 
 /// A descriptor that only one of our processes may hold must not stay open because of the others.
@@ -97,20 +96,18 @@ void close_all(std::initializer_list<int> descriptors) {
     if (fd >= 0) ::close(fd);
 }
 
-bool is_alone(const NodeProcesses& node) {
-  return node.spec.node.form == NodeSpec::Form::alone;
-}
-
 int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd) {
   const AgentSpec& spec = node.spec;
   rendezvous::EmbeddedOptions options = begin_store_process(spec, control_fd);
-  if (is_alone(node)) return rendezvous::run_embedded_daemon(std::move(options));
+  if (spec.node.alone()) return rendezvous::run_embedded_daemon(std::move(options));
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   rendezvous::EmbeddedOptions::Network network;
   network.listen_fd = listen_fd;
   network.job_secret = node.job_secret;
-  network.expected_nodes = spec.node.expected_nodes;
-  network.accept_munge = spec.node.munge;
+  if (const auto* started = std::get_if<StartedNode>(&spec.node.form))
+    network.expected_nodes = started->expected_nodes;
+  else
+    network.accept_munge = std::get<PeerNode>(spec.node.form).munge;
   network.store_proxy = spec.node.store_proxy;
   options.network = std::move(network);
   return rendezvous::run_embedded_daemon(std::move(options));
@@ -163,11 +160,11 @@ GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
   options.notice_fd = node.notice_fd;
   options.shutdown_timeout = node.spec.shutdown_timeout;
   options.signals = node.signals;
-  if (is_alone(node)) return options;
+  if (node.spec.node.alone()) return options;
   options.stopped_at_most = rendezvous::kDeadAfter;
   options.store_stopped_at_most = rendezvous::kDeadAfter - 2 * rendezvous::kHeartbeatInterval;
   options.of_node = " of " + node.spec.node.name;
-  if (node.spec.node.form != NodeSpec::Form::started) return options;
+  if (!node.spec.node.started()) return options;
   options.lifeline_fd = node.link_in;
   options.go_on_fd = go_on_fd;
   options.notice = notice_of_guardian(node.link_out);
@@ -177,8 +174,7 @@ GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
 /// Removes an empty log directory in place of an agent that is gone.
 void tidy_logs(const AgentSpec& spec) {
   const OutputSpec& output = spec.output;
-  if (spec.node.form != NodeSpec::Form::started || !output.log_dir_is_temporary || output.log_dir.empty())
-    return;
+  if (!spec.node.started() || !output.log_dir_is_temporary || output.log_dir.empty()) return;
   remove_empty_log_directory(node_log_directory(output.log_dir, spec.node.name));
 }
 
@@ -186,10 +182,10 @@ void tidy_logs(const AgentSpec& spec) {
 
 int run_node_processes(NodeProcesses node) {
   // Alone on its host, a job has no key that could leak.
-  const bool alone = is_alone(node);
+  const bool alone = node.spec.node.alone();
   if (!alone) rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   NodeSpec& place = node.spec.node;
-  const bool started = place.form == NodeSpec::Form::started;
+  const bool started = place.started();
   if (place.incarnation == 0 && !alone)
     place.incarnation = random_number() | 1U;  // 0 means that there is none
   rendezvous::ListenSocket listener = open_coordinator_socket(place);

@@ -230,7 +230,7 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
   request.address = own_address();
   request.workers = spec_.workers;
   request.node_rank = spec_.node.node_rank;
-  request.settings = spec_.node.settings;
+  if (!alone() && !started()) request.settings = as_peer().settings;
   // On a host with several networks the workers may reach the store from another one than this connection
   // uses.
   if (!alone()) request.addresses = rendezvous::local_addresses();

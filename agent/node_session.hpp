@@ -117,9 +117,12 @@ class NodeSession {
   /// Peers have names that are made of the host's, for the sake of machines.
   const std::string& name_in_texts() const { return started() ? spec_.node.name : spec_.host; }
 
-  bool started() const { return options_.spec.node.form == NodeSpec::Form::started; }
+  bool started() const { return spec_.node.started(); }
 
-  bool alone() const { return options_.spec.node.form == NodeSpec::Form::alone; }
+  bool alone() const { return spec_.node.alone(); }
+
+  /// In the form `peer` only.
+  const PeerNode& as_peer() const { return std::get<PeerNode>(spec_.node.form); }
 
   bool reported() const { return life_.phase() == NodeLife::over; }
 

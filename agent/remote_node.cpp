@@ -76,7 +76,9 @@ void add_launcher_to_peers(NodeSpec& node) {
   const std::string launcher = ssh_ends(rendezvous::local_addresses()).client;
   // The interface of a link-local address has another name on another host.
   const bool link_local = launcher.find('%') != std::string::npos || launcher.starts_with("fe80:");
-  if (node.coordinator && !launcher.empty() && !link_local) node.peers.push_back(launcher);
+  auto* started = std::get_if<StartedNode>(&node.form);
+  if (started != nullptr && node.coordinator && !launcher.empty() && !link_local)
+    started->peers.push_back(launcher);
 }
 
 /// As the driver's device files have it: asking the driver's library would cost every start its loading.

@@ -127,7 +127,7 @@ void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, cons
 void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& place, int restarts,
                                const Environment& inherited) {
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
-  const std::string on_host = spec_.node.form == NodeSpec::Form::alone ? "" : " on " + spec_.host;
+  const std::string on_host = spec_.node.alone() ? "" : " on " + spec_.host;
   try {
     worker.streams = output_.open(place.round, local_rank, place.first_rank + local_rank);
     if (const int input = events_.standard_input ? events_.standard_input(local_rank) : -1; input >= 0)

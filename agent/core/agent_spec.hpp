@@ -4,6 +4,7 @@
 #pragma once
 
 #include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/limits.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace muster::agent {
@@ -66,63 +68,69 @@ struct OutputSpec {
   bool gather_logs = false;
 };
 
-/// Where the store of each round listens.
-struct StoreSpec {
-  /// A local address. Default: loopback, since one machine needs no other.
-  std::string host = "127.0.0.1";
-  /// 0: any free port, a new one each round. Otherwise the same port in every round.
-  int port = 0;
-  /// Admit only connections whose peer socket belongs to our user (--store-admission user|off). Default:
-  /// true.
-  bool same_user_only = true;
+/// The only node of its job: no network, no keys.
+struct AloneNode {};
+
+/// A node that the launcher of another place (or of this host) started, and talks to over a link.
+struct StartedNode {
+  /// Coordinator: 0 for any free port.
+  int listen_port = 0;
+  /// Names or addresses of the other nodes. The coordinator listens on the interface that routes to them.
+  std::vector<std::string> peers;
+  /// Coordinator: names of all nodes, to say who is missing. Empty: not known.
+  std::vector<std::string> expected_nodes;
 };
+
+/// A node with a launcher of its own (torchrun's way). The coordinator listens on the port at which all meet.
+struct PeerNode {
+  /// Coordinator: the address to listen on.
+  std::string listen_host;
+  /// The user did not say that this node is the coordinator: if our own job holds the port, it is a client.
+  bool hosting_inferred = false;
+  /// What held the port when this node wanted it, for texts while nobody answers there.
+  std::string port_trouble;
+  /// The user said how long to wait for the others, so a name may appear late.
+  bool waits_for_name = false;
+  /// The file that the key came from, for messages. Empty: there is no key.
+  std::string key_source;
+  /// Where key files differ or are missing, the munge of the cluster says that a node is ours.
+  bool munge = false;
+  /// The flags that must be the same on all nodes, as people write them, with their values here.
+  std::map<std::string, std::string> settings;
+};
+
+using NodeForm = std::variant<AloneNode, StartedNode, PeerNode>;
 
 /// The node's place in a job of several nodes. Holds no secret.
 struct NodeSpec {
-  enum class Form {
-    alone,    ///< the job has this node only: no network, no keys
-    started,  ///< the launcher of another place (or of this host) started it, and talks to it over a link
-    peer,     ///< a launcher of its own runs on each node (torchrun's way)
-  };
-  Form form = Form::alone;
+  NodeForm form;
   /// The node's name in the job, unique: the host as the user wrote it.
   std::string name;
-  /// Different for each start of a node; part of the identity that its key is made for. 0 in the form `peer`:
-  /// the agent draws one.
+  /// Different for each start of a node; part of the identity that its key is made for. 0: the agent draws
+  /// one.
   std::uint64_t incarnation = 0;
   /// The place that it wants; -1: by arrival.
   int node_rank = -1;
   /// This node of several runs the rendezvous daemon; the only one does in any case.
   bool coordinator = false;
-  /// Coordinator: the address to listen on; empty: chosen by `interface_name`, else by the route to `peers`.
-  std::string listen_host;
-  int listen_port = 0;
+  /// --interface: the coordinator listens there. Empty: on the interface that routes to the other nodes.
   std::string interface_name;
-  /// Names or addresses of the other nodes.
-  std::vector<std::string> peers;
-  /// Where the coordinator is. Empty in the form `started`: the launcher says so when it listens.
+  /// Where the coordinator is. Empty: the launcher says so when it listens.
   std::string coordinator_host;
   int coordinator_port = 0;
-  /// The user did not say that this node is the coordinator: if our own job holds the port, it is a client.
-  bool hosting_inferred = false;
-  /// Form `peer`: what held the port when this node wanted it, for texts while nobody answers there. It never
-  /// leaves the process that found it.
-  std::string port_trouble;
-  /// Form `peer`: the user said how long to wait for the others, so a name may appear late. As above.
-  bool waits_for_name = false;
-  /// Form `peer`: the file that the key came from, for messages. Empty: there is no key.
-  std::string key_source;
-  /// Form `peer`: where key files differ or are missing, the munge of the cluster says that a node is ours.
-  bool munge = false;
-  /// --local-addr: the address at which the other nodes reach this one. Empty: that of the connection.
+  /// --local-addr: the address at which the other nodes reach this one (of nodes started from one place: the
+  /// coordinator). Empty: that of the connection.
   std::string local_addr;
-  /// Coordinator: names of all nodes, to say who is missing. Empty: not known.
-  std::vector<std::string> expected_nodes;
-  /// The flags that must be the same on all nodes, as people write them, with their values here.
-  std::map<std::string, std::string> settings;
   /// --store-proxy: workers reach the store over their own agent only.
   bool store_proxy = false;
+
+  bool alone() const { return std::holds_alternative<AloneNode>(form); }
+
+  bool started() const { return std::holds_alternative<StartedNode>(form); }
 };
+
+/// Between the stop signal and KILL, unless the user says otherwise.
+inline constexpr std::chrono::milliseconds kShutdownTimeout = std::chrono::seconds(30);
 
 /// The job as one node's agent needs it.
 struct AgentSpec {
@@ -156,23 +164,23 @@ struct AgentSpec {
   int max_restarts = 0;
   /// --restart-policy: which failures another round follows, and how soon.
   rendezvous::RestartRule restart_policy = rendezvous::RestartRule::backoff;
-  /// Between the stop signal and KILL, whatever the cause of the stop (--shutdown-timeout). Default: 30 s.
-  std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(30);
+  /// Between the stop signal and KILL, whatever the cause of the stop (--shutdown-timeout).
+  std::chrono::milliseconds shutdown_timeout = kShutdownTimeout;
   /// How long a round waits for min_nodes (--rdzv-conf join_timeout), and for more nodes after that
   /// (last_call_timeout).
-  std::chrono::milliseconds join_timeout = std::chrono::seconds(600);
-  std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
+  std::chrono::milliseconds join_timeout = rendezvous::kJoinTimeout;
+  std::chrono::milliseconds last_call_timeout = rendezvous::kLastCallTimeout;
   /// A call that some ranks wait in for longer is reported (MUSTER_REPORT_AFTER; 0: never). Empty: as the
   /// program says, which is 15 s by default.
   std::optional<std::chrono::milliseconds> report_after;
-  StoreSpec store;
+  rendezvous::StoreSpec store;
   NodeSpec node;
   OutputSpec output;
 };
 
 /// JSON text of a spec and back. Field names are those of the struct; durations are whole milliseconds named
 /// "<field>_ms". from_json throws std::invalid_argument naming the field that is missing or of the wrong
-/// type.
+/// type. What a PeerNode finds out when it starts (listen_host, port_trouble, key_source, munge) is left out.
 std::string to_json(const AgentSpec& spec);
 AgentSpec agent_spec_from_json(const std::string& text);
 

@@ -145,6 +145,7 @@ struct NodeReport {
 
 /// JSON text and back; as agent_spec.hpp.
 std::string to_json(const NodeReport& report);
+std::string to_json(const std::vector<RestartDecision>& decisions);
 NodeReport node_report_from_json(const std::string& text);
 
 /// Longest error file that is read: a traceback with room to spare.

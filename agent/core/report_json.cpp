@@ -36,8 +36,11 @@ std::string describe(const WorkerReport& worker) {
 }
 
 std::string to_json(const NodeReport& report) {
-  const Json value = report;
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json(report).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_json(const std::vector<RestartDecision>& decisions) {
+  return Json(decisions).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 NodeReport node_report_from_json(const std::string& text) {

@@ -40,32 +40,41 @@ void fields(Output& output, const Visit& visit) {
   visit("gather_logs", output.gather_logs);
 }
 
-template <Either<StoreSpec> Store, typename Visit>
+template <Either<rendezvous::StoreSpec> Store, typename Visit>
 void fields(Store& store, const Visit& visit) {
   visit("host", store.host);
   visit("port", store.port);
   visit("same_user_only", store.same_user_only);
 }
 
+template <Either<AloneNode> Alone, typename Visit>
+void fields(Alone&, const Visit&) {}
+
+template <Either<StartedNode> Started, typename Visit>
+void fields(Started& started, const Visit& visit) {
+  visit("listen_port", started.listen_port);
+  visit("peers", started.peers);
+  visit("expected_nodes", started.expected_nodes);
+}
+
+template <Either<PeerNode> Peer, typename Visit>
+void fields(Peer& peer, const Visit& visit) {
+  visit("hosting_inferred", peer.hosting_inferred);
+  visit("waits_for_name", peer.waits_for_name);
+  visit("settings", peer.settings);
+}
+
 template <Either<NodeSpec> Node, typename Visit>
 void fields(Node& node, const Visit& visit) {
-  visit("form", node.form);
+  visit.one_of("form", node.form);
   visit("name", node.name);
   visit("incarnation", node.incarnation);
   visit("node_rank", node.node_rank);
   visit("coordinator", node.coordinator);
-  visit("listen_host", node.listen_host);
-  visit("listen_port", node.listen_port);
   visit("interface_name", node.interface_name);
-  visit("peers", node.peers);
   visit("coordinator_host", node.coordinator_host);
   visit("coordinator_port", node.coordinator_port);
-  visit("hosting_inferred", node.hosting_inferred);
   visit("local_addr", node.local_addr);
-  visit("expected_nodes", node.expected_nodes);
-  visit("settings", node.settings);
-  visit.bytes("key_source", node.key_source);
-  visit("munge", node.munge);
   visit("store_proxy", node.store_proxy);
 }
 
@@ -99,12 +108,13 @@ void fields(Spec& spec, const Visit& visit) {
 
 // --- Values
 
-constexpr std::array<std::pair<NodeSpec::Form, const char*>, 3> kForms{
-    {{NodeSpec::Form::alone, "alone"}, {NodeSpec::Form::started, "started"}, {NodeSpec::Form::peer, "peer"}}};
+/// In the order of NodeForm's alternatives.
+constexpr std::array<const char*, std::variant_size_v<NodeForm>> kForms{"alone", "started", "peer"};
 
-NodeSpec::Form form_from(const std::string& word) {
-  for (const auto& [form, candidate] : kForms)
-    if (word == candidate) return form;
+NodeForm form_named(const std::string& word) {
+  if (word == kForms[0]) return AloneNode{};
+  if (word == kForms[1]) return StartedNode{};
+  if (word == kForms[2]) return PeerNode{};
   throw std::invalid_argument("unknown form of a node: " + word);
 }
 
@@ -175,6 +185,12 @@ struct Writer {
   void bytes(const char* name, const Field& field) const {
     object[name] = written<true>(field);
   }
+
+  /// The fields of the form stand beside its name.
+  void one_of(const char* name, const NodeForm& form) const {
+    object[name] = kForms[form.index()];
+    std::visit([this](const auto& known) { fields(known, *this); }, form);
+  }
 };
 
 struct Reader {
@@ -188,6 +204,13 @@ struct Reader {
   template <typename Field>
   void bytes(const char* name, Field& field) const {
     take<true>(name, field);
+  }
+
+  void one_of(const char* name, NodeForm& form) const {
+    std::string word;
+    take<false>(name, word);
+    form = form_named(word);
+    std::visit([this](auto& known) { fields(known, *this); }, form);
   }
 
  private:
@@ -207,8 +230,6 @@ Json written(const Value& value) {
     return bytes ? utf8_from_bytes(value) : value;
   } else if constexpr (std::is_same_v<Value, milliseconds>) {
     return value.count();
-  } else if constexpr (std::is_same_v<Value, NodeSpec::Form>) {
-    return kForms[static_cast<std::size_t>(value)].second;
   } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule>) {
     return rendezvous::name_of(value);
   } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, Settings>) {
@@ -234,8 +255,6 @@ Value read(const Json& json) {
     return bytes ? bytes_from_utf8(json.get<std::string>()) : json.get<std::string>();
   } else if constexpr (std::is_same_v<Value, milliseconds>) {
     return milliseconds(json.get<std::int64_t>());
-  } else if constexpr (std::is_same_v<Value, NodeSpec::Form>) {
-    return form_from(json.get<std::string>());
   } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule>) {
     return restart_policy_from(json.get<std::string>());
   } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, Settings>) {

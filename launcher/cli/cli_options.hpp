@@ -5,6 +5,7 @@
 
 #include "agent/core/agent_spec.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/core/node_plan.hpp"
 
 #include <chrono>
 #include <map>
@@ -73,7 +74,7 @@ struct CliOptions {
   Setting<std::string> ssh_config;
   Setting<int> ssh_port;
   Setting<bool> ssh_accept_new;
-  Setting<std::chrono::milliseconds> login_timeout{std::chrono::seconds(10), {}};
+  Setting<std::chrono::milliseconds> login_timeout{kLoginTimeout, {}};
   // security of the peer-started form
   Setting<std::string> secret_file;
   Setting<bool> insecure_no_secret;
@@ -99,7 +100,7 @@ struct CliOptions {
   Setting<int> max_restarts;
   Setting<rendezvous::RestartRule> restart_policy;
   Setting<std::chrono::milliseconds> monitor_interval{std::chrono::milliseconds(100), {}};
-  Setting<std::chrono::milliseconds> shutdown_timeout{std::chrono::seconds(30), {}};
+  Setting<std::chrono::milliseconds> shutdown_timeout{agent::kShutdownTimeout, {}};
   Setting<std::chrono::milliseconds> timeout;
   Setting<std::vector<int>> signals_to_handle;
   // output

@@ -37,18 +37,8 @@ struct JobSpec {
   RemoteOptions remote;
   /// Used in form peer only.
   PeerOptions peer;
-  /// --interface: the coordinator listens there. Empty: on the interface that routes to the other nodes.
-  std::string interface_name;
-  /// --local-addr: the address that this node (of forms ssh and slurm: the coordinator's) gives to others.
-  /// Empty: found by itself.
-  std::string local_addr;
-  bool store_proxy = false;
-  /// --stdin: this rank reads our stdin. -1: as stdin_policy says on one machine, else none.
-  int stdin_rank = -1;
   /// --gather-logs: the log files of all nodes are brought here at the end. Empty: they stay.
   std::string gather_logs;
-  /// --raw-output: what workers write to a terminal is not filtered.
-  bool raw_output = false;
   /// "c10d" or "static", after the rules of torchrun 2.14 (a plain single-node job becomes c10d on a free
   /// port).
   std::string rdzv_backend = "c10d";

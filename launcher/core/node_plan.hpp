@@ -4,7 +4,6 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +47,9 @@ struct NodePlan {
   std::vector<int> gpus;
 };
 
+/// A host whose agent has not answered by then is given up, unless the user says otherwise.
+inline constexpr std::chrono::milliseconds kLoginTimeout = std::chrono::seconds(10);
+
 /// How the hosts of JobSpec::nodes are reached and what goes there with the job.
 struct RemoteOptions {
   /// The client and its first arguments (--ssh-command).
@@ -58,8 +60,8 @@ struct RemoteOptions {
   int ssh_port = 0;
   /// A host that is not in known_hosts is added instead of refused (--ssh-accept-new).
   bool accept_new_host_keys = false;
-  /// A host whose agent has not answered by then is given up (--login-timeout).
-  std::chrono::milliseconds login_timeout{10'000};
+  /// --login-timeout
+  std::chrono::milliseconds login_timeout = kLoginTimeout;
   /// The executable there; empty: our own path, then PATH.
   std::string remote_muster;
   /// Copy ours to hosts that have none.
@@ -70,28 +72,14 @@ struct RemoteOptions {
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
-/// The form that somebody else started on every host.
+/// What the launcher alone knows of the form that somebody else started on every host.
 struct PeerOptions {
-  /// Where the nodes meet: a name or address without brackets, and its port (never 0).
-  std::string endpoint_host;
-  int endpoint_port = 0;
-  /// The flag that said so, quoted, for messages.
+  /// The flag that said where the nodes meet, quoted, for messages.
   std::string endpoint_given;
-  /// The coordinator runs here.
-  bool hosts_coordinator = false;
-  /// Nobody said so (--rdzv-conf is_host, --node-rank 0): the endpoint is an address of ours. If the port is
-  /// held by another muster of this job, be its client.
-  bool hosting_inferred = false;
-  /// --rdzv-conf has a timeout: a name that does not resolve may appear until then.
-  bool waits_for_name = false;
-  /// The wanted place; -1: by arrival.
-  int node_rank = -1;
   /// --secret-file; empty: the key of the user, or munge under Slurm.
   std::string secret_file;
   /// --insecure-no-secret: anybody who reaches the port can join.
   bool no_secret = false;
-  /// The flags that must be the same on every node, with their values here.
-  std::map<std::string, std::string> settings;
 };
 
 }  // namespace muster::launcher

@@ -26,18 +26,6 @@ const char* word_for(JobOutcome outcome) {
   return "launcher_error";
 }
 
-Json json_of_decisions(const ExitReport& report) {
-  Json decisions = Json::array();
-  for (const agent::RestartDecision& decision : report.decisions)
-    decisions.push_back({{"round", decision.round},
-                         {"cause", decision.cause},
-                         {"decision", decision.decision},
-                         {"again", decision.again},
-                         {"restarts", decision.restarts},
-                         {"delay_ms", decision.delay_ms}});
-  return decisions;
-}
-
 std::string dump(const Json& value, int indent) {
   return value.dump(indent, ' ', true, Json::error_handler_t::replace);
 }
@@ -76,7 +64,7 @@ std::string to_json(const ExitReport& report) {
                       {"unreported", report.unreported},
                       {"notes", report.notes},
                       {"restart_policy", rendezvous::name_of(report.restart_policy)},
-                      {"decisions", json_of_decisions(report)},
+                      {"decisions", Json::parse(agent::to_json(report.decisions))},
                       {"nodes", nodes}};
   return dump(value, 2) + "\n";
 }

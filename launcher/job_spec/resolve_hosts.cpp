@@ -310,7 +310,7 @@ void resolve_worker_environment(const CliOptions& options, const System& system,
     throw UsageError(options.stdin_rank.given->quoted() +
                      " needs a job whose hosts are all started from here (--host, --hostfile); where muster "
                      "run is started on each node, redirect the input of the program itself");
-  spec.stdin_rank = spec.agent.stdin_rank = options.stdin_rank.value;
+  spec.agent.stdin_rank = options.stdin_rank.value;
 }
 
 }  // namespace muster::launcher

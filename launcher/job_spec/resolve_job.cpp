@@ -122,10 +122,10 @@ void resolve_output(const CliOptions& options, const System& system, JobSpec& sp
   check_local_ranks(options, spec);
   output.stdout_filters = options.duplicate_stdout_filters.value;
   output.stderr_filters = options.duplicate_stderr_filters.value;
-  spec.raw_output = output.raw_output = options.raw_output.value;
+  output.raw_output = options.raw_output.value;
   output.rank_prefix = spec.nodes.size() > 1;
-  output.gather_logs = options.gather_logs.given.has_value();
   spec.gather_logs = options.gather_logs.value;
+  output.gather_logs = !spec.gather_logs.empty();
   const LogDirectory directory =
       plan_log_directory(options.log_dir.value, system.variable("TMPDIR").value_or(""), spec.agent.run_id);
   output.log_dir = directory.path;

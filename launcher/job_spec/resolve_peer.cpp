@@ -91,8 +91,8 @@ void resolve_static(const CliOptions& options, const System& system, ResolvedJob
                           " is not an address of it; if '" + meeting.host +
                           "' has --node-rank 0 as well, both wait for the others in vain: give each host its "
                           "own --node-rank");
-  spec.peer.node_rank = rank;
-  spec.peer.hosts_coordinator = rank == 0;
+  spec.agent.node.node_rank = rank;
+  spec.agent.node.coordinator = rank == 0;
   const auto& timeout = options.rdzv_conf.value.timeout;
   spec.agent.join_timeout =
       timeout ? parse_seconds(*timeout, true) : std::chrono::milliseconds(kStaticTimeout);
@@ -100,10 +100,10 @@ void resolve_static(const CliOptions& options, const System& system, ResolvedJob
 
 void resolve_c10d(const CliOptions& options, const System& system, ResolvedJob& job, const Meeting& meeting) {
   say_what_has_no_effect(options, job);
-  PeerOptions& peer = job.spec.peer;
+  agent::NodeSpec& node = job.spec.agent.node;
   const auto& is_host = options.rdzv_conf.value.is_host;
-  peer.hosts_coordinator = is_host.value_or(system.local_address(meeting.host).has_value());
-  peer.hosting_inferred = !is_host && peer.hosts_coordinator;
+  node.coordinator = is_host.value_or(system.local_address(meeting.host).has_value());
+  std::get<agent::PeerNode>(node.form).hosting_inferred = !is_host && node.coordinator;
 }
 
 bool is_loopback(const std::string& host) {
@@ -137,7 +137,7 @@ std::map<std::string, std::string> settings_of(const JobSpec& spec) {
           {"--max-restarts", std::to_string(agent.max_restarts)},
           {"--restart-policy", rendezvous::name_of(agent.restart_policy)},
           {"--rdzv-backend", spec.rdzv_backend},
-          {"--store-proxy", spec.store_proxy ? "on" : "off"}};
+          {"--store-proxy", agent.node.store_proxy ? "on" : "off"}};
 }
 
 /// Several nodes of one job may run on one host (torchrun allows it), even in containers that have the same
@@ -146,22 +146,6 @@ std::string random_digits() {
   char digits[9];
   std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(random_number()));
   return digits;
-}
-
-void fill_node(const JobSpec& spec, agent::NodeSpec& node) {
-  node.form = agent::NodeSpec::Form::peer;
-  node.name = spec.agent.host + ":" + std::to_string(::getpid()) + "-" + random_digits();
-  node.node_rank = spec.peer.node_rank;
-  node.coordinator = spec.peer.hosts_coordinator;
-  node.coordinator_host = spec.peer.endpoint_host;
-  node.coordinator_port = spec.peer.endpoint_port;
-  node.listen_port = spec.peer.endpoint_port;
-  node.hosting_inferred = spec.peer.hosting_inferred;
-  node.waits_for_name = spec.peer.waits_for_name;
-  node.interface_name = spec.interface_name;
-  node.local_addr = spec.local_addr;
-  node.store_proxy = spec.store_proxy;
-  node.settings = spec.peer.settings;
 }
 
 }  // namespace
@@ -185,9 +169,12 @@ void begin_peer(const CliOptions& options, JobSpec& spec) {
         options.gather_logs.given->quoted() +
         " brings log files to the host that starts all others, but here each host starts its own; "
         "leave it out: the logs are on their hosts, where --log-dir says");
-  spec.interface_name = options.interface_name.value;
-  spec.local_addr = options.local_addr.value;
-  spec.store_proxy = options.store_proxy.value;
+  agent::NodeSpec& node = spec.agent.node;
+  node.form = agent::PeerNode{};
+  node.name = spec.agent.host + ":" + std::to_string(::getpid()) + "-" + random_digits();
+  node.interface_name = options.interface_name.value;
+  node.local_addr = options.local_addr.value;
+  node.store_proxy = options.store_proxy.value;
   spec.agent.max_restarts = options.max_restarts.value;
   spec.agent.restart_policy = options.restart_policy.value;
   spec.peer.secret_file = options.secret_file.value;
@@ -198,8 +185,7 @@ void begin_peer(const CliOptions& options, JobSpec& spec) {
 }
 
 void finish_peer(JobSpec& spec) {
-  spec.peer.settings = settings_of(spec);
-  fill_node(spec, spec.agent.node);
+  std::get<agent::PeerNode>(spec.agent.node.form).settings = settings_of(spec);
 }
 
 void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& job) {
@@ -210,11 +196,13 @@ void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& 
   const Meeting meeting = is_static ? static_meeting(options) : c10d_meeting(options, job);
   check_meeting(meeting);
   if (job.spec.peer.no_secret) check_without_secret(options, meeting);
-  spec.peer.endpoint_host = meeting.host;
-  spec.peer.endpoint_port = meeting.port;
+  agent::NodeSpec& node = spec.agent.node;
+  node.coordinator_host = meeting.host;
+  node.coordinator_port = meeting.port;
   spec.peer.endpoint_given = meeting.given.quoted();
   const RdzvConf& conf = options.rdzv_conf.value;
-  spec.peer.waits_for_name = conf.join_timeout.has_value() || conf.timeout.has_value();
+  std::get<agent::PeerNode>(node.form).waits_for_name =
+      conf.join_timeout.has_value() || conf.timeout.has_value();
   if (is_static)
     resolve_static(options, system, job, meeting);
   else

@@ -46,7 +46,7 @@ void check_backend(const Setting<std::string>& backend) {
 }
 
 /// Lets the store listen on a free port, at an address that the user has named, else on loopback.
-void place_on_free_port(const CliOptions& options, const System& system, agent::StoreSpec& store) {
+void place_on_free_port(const CliOptions& options, const System& system, rendezvous::StoreSpec& store) {
   for (const auto* address : {&options.master_addr, &options.local_addr}) {
     if (!address->given) continue;
     store.host = local_or_refuse(system, *address->given, named_host(*address->given));
@@ -177,11 +177,14 @@ void resolve_all_nodes(const CliOptions& options, const System& system, JobSpec&
   refuse_peer_flags(options, spec);
   check_backend(options.rdzv_backend);
   spec.agent.run_id = options.rdzv_id.given ? options.rdzv_id.value : system.new_job_id();
-  spec.interface_name = options.interface_name.value;
-  spec.store_proxy = options.store_proxy.value;
+  agent::NodeSpec& node = spec.agent.node;
+  node.interface_name = options.interface_name.value;
+  node.store_proxy = options.store_proxy.value;
   for (const auto* address : {&options.master_addr, &options.local_addr})
-    if (address->given) spec.local_addr = named_host(*address->given);
-  if (options.master_port.given) spec.agent.node.listen_port = options.master_port.value;
+    if (address->given) node.local_addr = named_host(*address->given);
+  agent::StartedNode started;
+  if (options.master_port.given) started.listen_port = options.master_port.value;
+  node.form = std::move(started);
 }
 
 }  // namespace

@@ -38,13 +38,13 @@ void resolve_step(const CliOptions& options, const SlurmPlace& step, JobSpec& sp
   spec.rdzv_backend = "c10d";
   if (!options.rdzv_id.given) spec.agent.run_id = step_run_id(step);
   const std::vector<std::string> names = expand_node_list({step.node_list, kNodeList});
-  PeerOptions& peer = spec.peer;
-  peer.endpoint_host = names.front();
-  peer.endpoint_port = step_port(step.job_id, step.step_id);
-  peer.endpoint_given = std::string(kNodeList) + "=" + step.node_list;
-  peer.hosts_coordinator = step.node_index == 0;
+  spec.peer.endpoint_given = std::string(kNodeList) + "=" + step.node_list;
+  agent::NodeSpec& node = spec.agent.node;
+  node.coordinator_host = names.front();
+  node.coordinator_port = step_port(step.job_id, step.step_id);
+  node.coordinator = step.node_index == 0;
   const bool elastic = spec.agent.min_nodes != spec.agent.max_nodes;
-  peer.node_rank = elastic ? -1 : step.node_index;
+  node.node_rank = elastic ? -1 : step.node_index;
   finish_peer(spec);
 }
 

@@ -53,7 +53,7 @@ class StartedNodes : public JobNodes {
         fleet_(
             executor, spec, starter, std::move(local), version,
             [this](std::size_t node, const auto& hellos) { return instruct(node, hellos); }, fleet_events()),
-        console_(executor, spec.nodes.size(), NodeConsole::Streams{1, 2, spec.raw_output},
+        console_(executor, spec.nodes.size(), NodeConsole::Streams{1, 2, spec.agent.output.raw_output},
                  [this](std::size_t node, std::int64_t bytes) { fleet_.taken(node, bytes); }) {
     rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   }
@@ -156,7 +156,7 @@ class StartedNodes : public JobNodes {
     const bool loopback = endpoint.host.starts_with("127.") || endpoint.host == "::1";
     // An only node that nothing led to by ssh (srun) listens for itself; nodes that were told to meet on
     // loopback are on this machine.
-    const bool told = !spec_.interface_name.empty() || !spec_.local_addr.empty();
+    const bool told = !spec_.agent.node.interface_name.empty() || !spec_.agent.node.local_addr.empty();
     if (loopback && !told && !spec_.nodes.front().local) return;
     try {
       CoordinatorLineOptions options{endpoint, spec_.agent.run_id, version_, spec_.agent.host, {}, {}, {}};
@@ -197,13 +197,13 @@ class StartedNodes : public JobNodes {
   std::size_t stdin_node() const {
     std::size_t node = 0;
     for (int first = 0; node < workers_.size(); first += workers_[node++])
-      if (spec_.stdin_rank < first + workers_[node]) break;
+      if (spec_.agent.stdin_rank < first + workers_[node]) break;
     return node;
   }
 
   /// Every node that could be started has its number of workers by now.
   void feed_stdin() {
-    if (spec_.stdin_rank < 0 || stdin_ || stdin_node() == workers_.size()) return;
+    if (spec_.agent.stdin_rank < 0 || stdin_ || stdin_node() == workers_.size()) return;
     stdin_to_ = stdin_node();
     stdin_.emplace(executor_, STDIN_FILENO, [this](std::string bytes) {
       if (stdin_to_ < workers_.size()) fleet_.input(stdin_to_, std::move(bytes));

@@ -33,7 +33,7 @@ bool munge_proves_us(const PeerOptions& peer) {
   return there;
 }
 
-rendezvous::Secret key_or_munge(const PeerOptions& peer, agent::NodeSpec& place) {
+rendezvous::Secret key_or_munge(const PeerOptions& peer, agent::PeerNode& place) {
   try {
     FileKey file = key_of(peer);
     place.key_source = file.path;
@@ -45,29 +45,27 @@ rendezvous::Secret key_or_munge(const PeerOptions& peer, agent::NodeSpec& place)
   }
 }
 
-std::string meeting_of(const PeerOptions& peer) {
-  return peer.endpoint_host + " port " + std::to_string(peer.endpoint_port);
-}
-
 }  // namespace
 
 agent::NodeProcesses prepare_peer_node(const JobSpec& job) {
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   agent::NodeProcesses node;
   node.spec = job.agent;
-  agent::NodeSpec& place = node.spec.node;
+  const std::string& meeting = node.spec.node.coordinator_host;
+  auto& place = std::get<agent::PeerNode>(node.spec.node.form);
   rendezvous::Secret key = no_secret();
   if (job.peer.no_secret) {
-    log_warning("--insecure-no-secret: whoever can reach " + meeting_of(job.peer) + " can join job '" +
-                job.agent.run_id + "' and run programs as this user");
+    log_warning("--insecure-no-secret: whoever can reach " + meeting + " port " +
+                std::to_string(node.spec.node.coordinator_port) + " can join job '" + job.agent.run_id +
+                "' and run programs as this user");
   } else {
     place.munge = munge_proves_us(job.peer);
     key = key_or_munge(job.peer, place);
   }
   node.job_secret = std::make_shared<const rendezvous::Secret>(job_secret(key, job.agent.run_id));
-  if (place.coordinator && place.listen_host.empty()) {
-    place.listen_host = listen_address(job.peer.endpoint_host, job.interface_name, job.local_addr);
-    if (place.listen_host != job.peer.endpoint_host)
+  if (node.spec.node.coordinator) {
+    place.listen_host = listen_address(meeting, node.spec.node.interface_name, node.spec.node.local_addr);
+    if (place.listen_host != meeting)
       log_info("the coordinator listens on " + place.listen_host + " (" + job.peer.endpoint_given + ")");
   }
   return node;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <functional>
@@ -18,10 +19,10 @@ namespace muster::rendezvous {
 struct RoundLimits {
   int min_nodes = 1;
   int max_nodes = 1;
-  /// Longest wait for min_nodes. Default: 600 s, as torchrun.
-  Milliseconds join_timeout = std::chrono::seconds(600);
-  /// Wait for more nodes once min_nodes are there. Default: 30 s, as torchrun.
-  Milliseconds last_call_timeout = std::chrono::seconds(30);
+  /// Longest wait for min_nodes.
+  Milliseconds join_timeout = kJoinTimeout;
+  /// Wait for more nodes once min_nodes are there.
+  Milliseconds last_call_timeout = kLastCallTimeout;
   /// Nobody can come but those who are expected, so a last call without them has nobody to wait for.
   bool only_expected = false;
 };

@@ -32,6 +32,17 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+/// Where the store of each round is to listen.
+struct StoreSpec {
+  /// A local address. Default: loopback, since one machine needs no other.
+  std::string host = "127.0.0.1";
+  /// 0: any free port, a new one each round. Otherwise the same port in every round.
+  int port = 0;
+  /// Admit only connections whose peer socket belongs to our user (--store-admission user|off). Default:
+  /// true.
+  bool same_user_only = true;
+};
+
 /// When a job is started again after a failure (--restart-policy).
 enum class RestartRule {
   backoff,   ///< after 0, 1, 2, 4 ... 30 s, but not after the exit codes 126 and 127

@@ -47,6 +47,11 @@ inline constexpr std::size_t kMaxErrorLineBytes = 512;
 /// hang.
 inline constexpr std::chrono::milliseconds kMaxRestartDelay = std::chrono::seconds(30);
 
+/// Longest wait of a round for the nodes that it needs, and for more of them after that, unless the user says
+/// otherwise (--rdzv-conf). As torchrun has them.
+inline constexpr std::chrono::milliseconds kJoinTimeout = std::chrono::seconds(600);
+inline constexpr std::chrono::milliseconds kLastCallTimeout = std::chrono::seconds(30);
+
 // Sessions that outlive a connection, and channels inside them.
 
 /// Bytes of numbered messages received after which an ack is sent without waiting for the next heartbeat.

@@ -34,10 +34,7 @@ CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   CoordinatorOptions coordinator;
   coordinator.run_id = options.run_id;
   coordinator.software = options.version;
-  coordinator.round.min_nodes = options.min_nodes;
-  coordinator.round.max_nodes = options.max_nodes;
-  coordinator.round.join_timeout = options.join_timeout;
-  coordinator.round.last_call_timeout = options.last_call_timeout;
+  coordinator.round = options.round;
   coordinator.max_restarts = options.max_restarts;
   coordinator.restart_rule = options.restart_rule;
   // The peer is on this host: the end of its connection says exactly that it is gone, while silence may only

@@ -3,10 +3,10 @@
 // machines one port for the control connections of the others and the store.
 #pragma once
 
+#include "rendezvous/core/round.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/tls/secret.hpp"
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,21 +20,12 @@ struct EmbeddedOptions {
   std::string run_id = "none";
   /// The version of the software, for texts.
   std::string version{};
-  int min_nodes = 1;
-  int max_nodes = 1;
-  /// Longest wait for min_nodes, and for more of them after that. Defaults as torchrun.
-  std::chrono::milliseconds join_timeout = std::chrono::seconds(600);
-  std::chrono::milliseconds last_call_timeout = std::chrono::seconds(30);
+  RoundLimits round{};
   /// Restarts of the whole job for a failed or lost node.
   int max_restarts = 0;
   RestartRule restart_rule = RestartRule::backoff;
-
-  /// Where the store of each round listens; port 0: any free one, a new one each round.
-  struct Store {
-    std::string host = "127.0.0.1";
-    int port = 0;
-    bool same_user_only = true;
-  } store;
+  /// Not used with `network`.
+  StoreSpec store{};
 
   /// What a job of many machines needs.
   struct Network {

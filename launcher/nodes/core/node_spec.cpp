@@ -43,28 +43,25 @@ agent::AgentSpec spec_for(const JobSpec& job, std::size_t index, const std::vect
   spec.environment = job.remote.environment;
   spec.environment.insert(spec.environment.end(), job.agent.environment.begin(), job.agent.environment.end());
   if (!plan.gpus.empty()) spec.environment.emplace_back("CUDA_VISIBLE_DEVICES", joined(plan.gpus, ","));
-  spec.stdin_rank = job.stdin_rank;
-  spec.output.rank_prefix = count > 1;
-  spec.output.raw_output = job.raw_output;
-  spec.output.gather_logs = !job.gather_logs.empty();
 
   agent::NodeSpec& node = spec.node;
-  node.form = agent::NodeSpec::Form::started;
   node.name = plan.name;
   node.incarnation = incarnation;
   node.node_rank = static_cast<int>(index);
-  node.store_proxy = job.store_proxy;
   node.coordinator = index == 0;
-  if (!node.coordinator) return spec;
-  node.interface_name = job.interface_name;
-  node.local_addr = job.local_addr;
+  if (!node.coordinator) {
+    node.interface_name.clear();
+    node.local_addr.clear();
+    return spec;
+  }
+  auto& form = std::get<agent::StartedNode>(node.form);
   for (std::size_t i = 0; i < job.nodes.size(); ++i) {
     // A host that could not be started is left out: nobody waits for it, and nobody looks its name up.
     if (i != index && !has_answered(hellos[i])) continue;
-    node.expected_nodes.push_back(job.nodes[i].name);
+    form.expected_nodes.push_back(job.nodes[i].name);
     if (i == index) continue;
     const auto& addresses = hellos[i].addresses;
-    node.peers.push_back(addresses.empty() ? job.nodes[i].ssh_target : addresses.front());
+    form.peers.push_back(addresses.empty() ? job.nodes[i].ssh_target : addresses.front());
   }
   return spec;
 }

@@ -46,7 +46,7 @@ NetworkBench::NetworkBench(int node_count, bool store_proxy)
   EmbeddedOptions options;
   options.control_fd = theirs;
   options.run_id = "job";
-  options.min_nodes = options.max_nodes = node_count;
+  options.round.min_nodes = options.round.max_nodes = node_count;
   EmbeddedOptions::Network network;
   network.listen_fd = listener.fd.release();
   network.job_secret = std::make_shared<const Secret>(secret.copy());

@@ -198,7 +198,7 @@ class Job:
         self.template.update(min_nodes=nodes, max_nodes=nodes, run_id="job-" + self.mark[:8], shutdown_timeout_ms=5000)
         self.template["output"].update(log_dir="", log_dir_is_temporary=False, rank_prefix=True)
         self.names = ["n%d" % i for i in range(nodes)]
-        self.template["node"].update(form="started", expected_nodes=self.names)
+        self.template["node"].update(form="started", expected_nodes=self.names, listen_port=0, peers=[])
         for path, value in changes.items():
             where = self.template
             *folders, last = path.split("__")

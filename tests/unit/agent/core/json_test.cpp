@@ -43,6 +43,34 @@ TEST_CASE("A spec survives the way through JSON") {
   CHECK_THROWS_AS(agent_spec_from_json("[1"), std::invalid_argument);
 }
 
+TEST_CASE("Each form of a node has fields of its own") {
+  AgentSpec spec;
+  CHECK(agent_spec_from_json(to_json(spec)).node.alone());
+  StartedNode started;
+  started.listen_port = 7;
+  started.peers = {"10.0.0.2"};
+  started.expected_nodes = {"n0", "n1"};
+  spec.node.form = started;
+  spec.node.name = "n0";
+  const AgentSpec of_started = agent_spec_from_json(to_json(spec));
+  REQUIRE(of_started.node.started());
+  CHECK(of_started.node.name == "n0");
+  const auto& read = std::get<StartedNode>(of_started.node.form);
+  CHECK(read.listen_port == 7);
+  CHECK(read.peers == started.peers);
+  CHECK(read.expected_nodes == started.expected_nodes);
+  PeerNode peer;
+  peer.hosting_inferred = true;
+  peer.settings = {{"--nnodes", "2"}};
+  spec.node.form = peer;
+  const AgentSpec of_peer = agent_spec_from_json(to_json(spec));
+  CHECK(std::get<PeerNode>(of_peer.node.form).hosting_inferred);
+  CHECK(std::get<PeerNode>(of_peer.node.form).settings == peer.settings);
+  std::string unknown = to_json(spec);
+  unknown.replace(unknown.find("\"peer\""), 6, "\"pier\"");
+  CHECK_THROWS_AS(agent_spec_from_json(unknown), std::invalid_argument);
+}
+
 TEST_CASE("A report survives the way through JSON") {
   NodeReport report;
   report.outcome = NodeOutcome::failed;

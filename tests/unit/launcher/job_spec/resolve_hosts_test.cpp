@@ -10,7 +10,6 @@
 #include <sstream>
 
 using namespace muster::launcher;
-using muster::agent::NodeSpec;
 
 namespace {
 
@@ -128,7 +127,7 @@ TEST_CASE("This machine alone needs no network, however it is named") {
     CHECK(spec.form == StartForm::local);
     CHECK(spec.nodes.empty());
     CHECK(spec.agent.workers == 3);
-    CHECK(spec.agent.node.form == NodeSpec::Form::alone);
+    CHECK(spec.agent.node.alone());
   }
   const JobSpec some = resolve({"-H", "node7:4", "--include", "node7:1,3"}).spec;
   CHECK(some.agent.workers == 2);
@@ -160,8 +159,9 @@ TEST_CASE("Flags of the other form contradict a host list") {
   const JobSpec elastic = resolve({"-H", "n0,n1,n2", "--nnodes=2:4"}).spec;
   CHECK(elastic.agent.min_nodes == 2);
   CHECK(elastic.agent.max_nodes == 3);
-  CHECK(resolve({"-H", "n0,n1", "--local-addr=[fe80::1]"}).spec.local_addr == "fe80::1");
-  CHECK(resolve({"-H", "n0,n1", "--master-port=7"}).spec.agent.node.listen_port == 7);
+  CHECK(resolve({"-H", "n0,n1", "--local-addr=[fe80::1]"}).spec.agent.node.local_addr == "fe80::1");
+  const JobSpec fixed = resolve({"-H", "n0,n1", "--master-port=7"}).spec;
+  CHECK(std::get<muster::agent::StartedNode>(fixed.agent.node.form).listen_port == 7);
   CHECK(contains(error_of({"--include", "n0"}), "chooses among listed hosts; give --host or --hostfile"));
   CHECK(contains(error_of({"--exclude", "n0"}), "--exclude=n0"));
 }
@@ -207,10 +207,10 @@ TEST_CASE("Workers start in the right directory and inherit the right variables"
 
 TEST_CASE("The rank that reads our stdin is one of the job") {
   CHECK(resolve({"-H", "n0:2,n1:2", "--stdin=3"}).spec.agent.stdin_rank == 3);
-  CHECK(resolve({"-H", "n0,n1"}).spec.stdin_rank == -1);
+  CHECK(resolve({"-H", "n0,n1"}).spec.agent.stdin_rank == -1);
   CHECK(contains(error_of({"-H", "n0:2,n1:2", "--stdin=4"}),
                  "--stdin=4 is no rank of the job, which has 4 workers"));
-  CHECK(resolve({"-H", "n0,n1", "--nproc-per-node=gpu", "--stdin=9"}).spec.stdin_rank ==
+  CHECK(resolve({"-H", "n0,n1", "--nproc-per-node=gpu", "--stdin=9"}).spec.agent.stdin_rank ==
         9);  // not known here
 }
 

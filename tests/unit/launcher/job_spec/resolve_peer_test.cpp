@@ -7,6 +7,7 @@
 
 using namespace muster::launcher;
 using muster::agent::NodeSpec;
+using muster::agent::PeerNode;
 
 namespace {
 
@@ -78,19 +79,12 @@ TEST_CASE("who hosts the meeting, and where it is, follows torchrun") {
     CAPTURE(row.flags);
     const JobSpec spec = resolve(row.flags).spec;
     CHECK(spec.form == StartForm::peer);
-    CHECK(spec.peer.endpoint_host == row.host);
-    CHECK(spec.peer.endpoint_port == row.port);
-    CHECK(spec.peer.hosts_coordinator == row.hosts);
-    CHECK(spec.peer.hosting_inferred == row.inferred);
-    CHECK(spec.peer.node_rank == row.rank);
     const NodeSpec& node = spec.agent.node;
-    CHECK(node.form == NodeSpec::Form::peer);
     CHECK(node.name.starts_with("node7:"));
     CHECK(node.coordinator == row.hosts);
     CHECK(node.coordinator_host == row.host);
     CHECK(node.coordinator_port == row.port);
-    CHECK(node.listen_port == row.port);
-    CHECK(node.hosting_inferred == row.inferred);
+    CHECK(std::get<PeerNode>(node.form).hosting_inferred == row.inferred);
     CHECK(node.node_rank == row.rank);
   }
 }
@@ -102,7 +96,7 @@ TEST_CASE("what needs no other node stays a job of one") {
                                  {"--node-rank=0"}}) {
     CAPTURE(flags);
     CHECK(resolve(flags).spec.form == StartForm::local);
-    CHECK(resolve(flags).spec.agent.node.form == NodeSpec::Form::alone);
+    CHECK(resolve(flags).spec.agent.node.alone());
   }
 }
 
@@ -118,13 +112,15 @@ TEST_CASE("times and names follow torchrun") {
   CHECK(resolve({"--nnodes=2", "--node-rank=1"}).spec.agent.join_timeout == std::chrono::seconds(900));
   CHECK(resolve({"--nnodes=2", "--node-rank=1", "--rdzv-conf=timeout=5"}).spec.agent.join_timeout ==
         std::chrono::seconds(5));
-  CHECK(resolve({"--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:7", "--rdzv-id=J",
-                 "--max-restarts=3"})
-            .spec.peer.settings == std::map<std::string, std::string>{{"--max-restarts", "3"},
-                                                                      {"--nnodes", "2:4"},
-                                                                      {"--rdzv-backend", "c10d"},
-                                                                      {"--restart-policy", "backoff"},
-                                                                      {"--store-proxy", "off"}});
+  const JobSpec elastic = resolve({"--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:7",
+                                   "--rdzv-id=J", "--max-restarts=3"})
+                              .spec;
+  CHECK(std::get<PeerNode>(elastic.agent.node.form).settings ==
+        std::map<std::string, std::string>{{"--max-restarts", "3"},
+                                           {"--nnodes", "2:4"},
+                                           {"--rdzv-backend", "c10d"},
+                                           {"--restart-policy", "backoff"},
+                                           {"--store-proxy", "off"}});
 }
 
 TEST_CASE("flags that cannot bring nodes together are refused with what to write") {

@@ -49,15 +49,13 @@ TEST_CASE("the tasks of a step are peers that meet on its first node") {
   CHECK(spec.agent.min_nodes == 3);
   CHECK(spec.agent.max_nodes == 3);
   CHECK(spec.agent.workers == 1);
-  CHECK(spec.peer.endpoint_host == "n02");
-  CHECK(spec.peer.endpoint_port == step_port("7", "3"));
-  CHECK_FALSE(spec.peer.hosts_coordinator);
-  CHECK(spec.peer.node_rank == 1);
   CHECK(spec.agent.node.coordinator_host == "n02");
+  CHECK(spec.agent.node.coordinator_port == step_port("7", "3"));
+  CHECK_FALSE(spec.agent.node.coordinator);
   CHECK(spec.agent.node.node_rank == 1);
   const JobSpec first = resolve({}, {{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}});
-  CHECK(first.peer.hosts_coordinator);
-  CHECK_FALSE(first.peer.hosting_inferred);
+  CHECK(first.agent.node.coordinator);
+  CHECK_FALSE(std::get<muster::agent::PeerNode>(first.agent.node.form).hosting_inferred);
 }
 
 TEST_CASE("workers of a step's node are its GPUs, or what the flag says") {
@@ -68,11 +66,12 @@ TEST_CASE("workers of a step's node are its GPUs, or what the flag says") {
 TEST_CASE("torchrun's flags win over Slurm") {
   CHECK(resolve({"--rdzv-id=mine"}).agent.run_id == "mine");
   CHECK(resolve({"--nnodes=1:3"}).agent.min_nodes == 1);
-  CHECK(resolve({"--nnodes=1:3"}).peer.node_rank == -1);
+  CHECK(resolve({"--nnodes=1:3"}).agent.node.node_rank == -1);
   CHECK(resolve({"--standalone"}).form == StartForm::local);
   CHECK(resolve({"--nnodes=1"}).form == StartForm::local);
   CHECK(resolve({"--slurm=off"}).form == StartForm::local);
-  CHECK(resolve({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7"}).peer.endpoint_host == "far");
+  CHECK(resolve({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7"}).agent.node.coordinator_host ==
+        "far");
 }
 
 TEST_CASE("what cannot be meant in a step is refused") {
