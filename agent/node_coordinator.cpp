@@ -236,13 +236,11 @@ void NodeSession::note_decision(const rendezvous::RoundEnd& end) {
   RestartDecision decision;
   decision.round = end.round;
   decision.cause = end.text;
-  // A job that ends for want of nodes says so in its cause.
-  if (const std::string said = "; " + end.decision; decision.cause.ends_with(said))
-    decision.cause.resize(decision.cause.size() - said.size());
   decision.decision = end.decision;
   decision.again = end.again;
   decision.restarts = end.restarts;
   decision.delay_ms = end.delay.count();
+  decision.is_cause = end.decision_is_cause;
   decisions_.push_back(std::move(decision));
 }
 

@@ -181,9 +181,13 @@ awaitable<bool> NodeSession::connect() {
     co_await coordinator_->connected(deadline);
     if (spec_.node.store_proxy) proxy_.emplace(executor_, *coordinator_);
   } catch (const std::exception& error) {
-    std::string text = error.what();
-    if (text.find(last_trouble_) == std::string::npos) text += " (the attempt before: " + last_trouble_ + ")";
-    if (life_.goes_on()) fail("no connection to the coordinator (" + coordinator_text() + "): " + text);
+    const auto* known = dynamic_cast<const rendezvous::CoordinatorError*>(&error);
+    // A wait that has ended does not say what it met with.
+    const bool in_vain =
+        known != nullptr && known->code() == rendezvous::Errc::deadline && !last_trouble_.empty();
+    const std::string before = in_vain ? " (the attempt before: " + last_trouble_ + ")" : "";
+    if (life_.goes_on())
+      fail("no connection to the coordinator (" + coordinator_text() + "): " + error.what() + before);
   }
   wait_notice_.end();
   co_return life_.goes_on();
@@ -364,7 +368,8 @@ void NodeSession::settle(NodeReport& report) const {
     return;
   }
   if (ended_ && ended_->node != spec_.node.name) {
-    report.ended_by = EndedBy{ended_->node, ended_->host, ended_->rank, ended_->exit_code, ended_->text};
+    report.ended_by =
+        EndedBy{ended_->node, ended_->host, ended_->rank, ended_->exit_code, cause_text(*ended_)};
   } else if (closed_ && !closed_->succeeded && names_no_other(*closed_, report)) {
     report.outcome = NodeOutcome::agent_error;
     report.error = closed_->reason;

@@ -114,6 +114,8 @@ struct RestartDecision {
   int restarts = 0;
   /// From the end of the round to the beginning of the next.
   std::int64_t delay_ms = 0;
+  /// The job ended for this decision: the coordinator's verdict says it with the cause.
+  bool is_cause = false;
 };
 
 /// A node reports so many of the last decisions.

@@ -9,8 +9,13 @@ namespace muster::launcher {
 
 /// A node on which the agent could not be started, or was lost.
 struct HostFailure {
+  /// Whose words `cause` is.
+  enum class Teller {
+    launcher,     ///< ours, about a node that is not named: "ssh: connection refused"
+    node,         ///< its guardian's: a sentence that names the node
+    coordinator,  ///< a sentence that names the node, with what was decided where that ends the job
+  };
   std::string node;
-  /// "ssh: connection refused".
   std::string cause;
   /// What to do next; may be empty.
   std::string advice;
@@ -18,8 +23,15 @@ struct HostFailure {
   bool lost = false;
   /// As many nodes were left as the job needs (--nnodes MIN:MAX).
   bool spared = false;
+  Teller told_by = Teller::launcher;
   bool operator==(const HostFailure&) const = default;
 };
+
+/// Who was lost, and why: "n1 was lost: the agent ended with exit code 1 without a report".
+inline std::string lost_text(const HostFailure& failure) {
+  const bool names_node = failure.told_by != HostFailure::Teller::launcher;
+  return names_node ? failure.cause : failure.node + " was lost: " + failure.cause;
+}
 
 /// Why the job came to its end, as the launcher saw it.
 struct JobEnd {

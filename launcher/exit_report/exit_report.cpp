@@ -104,6 +104,12 @@ void judge_own_failure(ExitReport& report, const std::string& error) {
   report.cause = error;
 }
 
+/// What a node has of the coordinator, or says of itself.
+void judge_node_failure(ExitReport& report, const NodeReport& node) {
+  judge_own_failure(report, node.error);
+  report.cause_is_verdict = true;
+}
+
 /// "n07 (ssh: connection refused), n09 (...)".
 std::string host_list(const std::vector<HostFailure>& hosts) {
   return joined_by(hosts, [](const HostFailure& host) { return host.node + " (" + host.cause + ")"; });
@@ -115,14 +121,12 @@ bool judge_hosts(ExitReport& report, std::size_t nodes, bool lost) {
     if (host.lost == lost) hosts.push_back(host);
   if (hosts.empty()) return false;
   const std::string what = lost ? "lost" : "could not be started";
-  // The coordinator's sentence, or the guardian's, may name the node already.
-  const bool named = lost && hosts[0].cause.find(hosts[0].node) != std::string::npos;
   if (hosts.size() == 1)
-    judge_own_failure(
-        report, named ? hosts[0].cause : hosts[0].node + (lost ? " was lost: " : ": ") + hosts[0].cause);
+    judge_own_failure(report, lost ? lost_text(hosts[0]) : hosts[0].node + ": " + hosts[0].cause);
   else
     judge_own_failure(report, std::to_string(hosts.size()) + " of " + std::to_string(nodes) + " hosts " +
                                   (lost ? "were " : "") + what + ": " + host_list(hosts));
+  report.cause_is_verdict = hosts.back().told_by == HostFailure::Teller::coordinator;
   report.advice = hosts[0].advice;
   report.not_started = !lost;
   return true;
@@ -134,9 +138,7 @@ void say_no_restart(ExitReport& report, const agent::AgentSpec& spec) {
   if (spec.restart_policy != rendezvous::RestartRule::torchrun) return;
   const auto spared = [](const HostFailure& host) { return host.lost && host.spared; };
   const bool enough = std::any_of(report.hosts.begin(), report.hosts.end(), spared);
-  if (!enough || report.restarts() < spec.max_restarts ||
-      report.cause.find("no restart is left") != std::string::npos)
-    return;
+  if (!enough || report.restarts() < spec.max_restarts || report.cause_is_verdict) return;
   report.cause += "; no restart is left (--max-restarts " + std::to_string(spec.max_restarts) + ")";
 }
 
@@ -147,6 +149,7 @@ bool judge_failure_elsewhere(ExitReport& report) {
     report.outcome = JobOutcome::failed;
     report.exit_code = node.ended_by.exit_code > 0 ? node.ended_by.exit_code : kExitLauncherFailure;
     report.cause = node.ended_by.text;
+    report.cause_is_verdict = true;
     report.advice =
         "see the report of " + (node.ended_by.host.empty() ? node.ended_by.node : node.ended_by.host);
     return true;
@@ -195,12 +198,12 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
   if (first_is_known && report.root() != nullptr) return judge_worker_failure(report);
   if (judge_hosts(report, nodes, true)) return say_no_restart(report, spec.agent);
   for (const NodeReport& node : report.nodes)
-    if (node.outcome == NodeOutcome::agent_error) return judge_own_failure(report, node.error);
+    if (node.outcome == NodeOutcome::agent_error) return judge_node_failure(report, node);
   if (judge_failure_elsewhere(report)) return;
   if (report.root() != nullptr) return judge_worker_failure(report);
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded && !node.error.empty())
-      return judge_own_failure(report, node.error);
+      return judge_node_failure(report, node);
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded)
       return judge_own_failure(report, "the agent on " + node.host + " stopped its workers without a reason");

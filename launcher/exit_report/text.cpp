@@ -167,8 +167,9 @@ std::string why_no_more(const ExitReport& report) {
   const bool left = report.restarts() < report.nodes[0].max_restarts;
   const bool failed = report.outcome == JobOutcome::failed || report.outcome == JobOutcome::launcher_error;
   if (!left || !failed || report.decisions.empty() || report.decisions.back().again) return "";
-  const std::string& decision = report.decisions.back().decision;
-  return report.cause.find(decision) == std::string::npos ? "; " + for_terminal(decision) : "";
+  const agent::RestartDecision& last = report.decisions.back();
+  const bool said = report.cause_is_verdict && last.is_cause;
+  return said ? "" : "; " + for_terminal(last.decision);
 }
 
 void describe_job(Page& page, const ExitReport& report) {

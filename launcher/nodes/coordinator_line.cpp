@@ -73,7 +73,7 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
     events.round_ended = [weak = weak_from_this()](const rendezvous::RoundEnd& end) {
       const auto self = weak.lock();
       const bool lost = end.cause == rendezvous::RoundEndCause::node_lost;
-      if (self && lost && self->options.node_lost) self->options.node_lost(end.node, end.text);
+      if (self && lost && self->options.node_lost) self->options.node_lost(end.node, cause_text(end));
     };
     const auto deadline = std::chrono::steady_clock::now() + kReachWithin;
     client.emplace(

@@ -250,6 +250,7 @@ void NodeFleet::State::misbehaved(std::size_t index, const std::string& what) {
   Node& node = nodes[index];
   if (!node.contact.misbehave()) return;
   node.last_words = "it sent what no muster sends (" + shortened(what) + ")";
+  node.last_words_by = HostFailure::Teller::launcher;
   node.gone_by = Clock::now();
   // We may be in a callback of theirs.
   asio::post(executor, [self = shared_from_this(), index] {
@@ -359,8 +360,9 @@ void NodeFleet::State::expect_the_others() {
     if (!node.contact.awaits_report() || node.gone_by || (!node.connection && !node.contact.relayed()))
       continue;
     node.gone_by = Clock::now() + kStragglerLateAfter;
-    if (node.last_words.empty())
-      node.last_words = "its agent did not answer any more; the connection to it was cut";
+    if (!node.last_words.empty()) continue;
+    node.last_words = "its agent did not answer any more; the connection to it was cut";
+    node.last_words_by = HostFailure::Teller::launcher;
   }
 }
 
@@ -368,13 +370,18 @@ HostFailure NodeFleet::State::how_lost(std::size_t index) const {
   const Node& node = nodes[index];
   const StartEnd end = node.process_end.value_or(StartEnd{});
   HostFailure failure;
-  failure.cause = node.contact.agent_gone() || node.dead_reason.empty() ? node.last_words : node.dead_reason;
+  const bool by_coordinator = !node.contact.agent_gone() && !node.dead_reason.empty();
+  failure.cause = by_coordinator ? node.dead_reason : node.last_words;
+  failure.told_by = by_coordinator ? HostFailure::Teller::coordinator : node.last_words_by;
   // The coordinator only knows that a connection has ended.
-  if (!node.contact.agent_gone() && end.exit_code > kExitSignalBase && !way_was_lost(end))
+  if (!node.contact.agent_gone() && end.exit_code > kExitSignalBase && !way_was_lost(end)) {
     failure.cause = "guardian or agent there was killed by " +
                     agent::signal_name(end.exit_code - kExitSignalBase) + ", and neither could report";
-  if (failure.cause.empty() && !node.said.empty() && node.ended_at - node.said_at < kSaidAtTheEnd)
-    failure.cause = node.said;
+    failure.told_by = HostFailure::Teller::launcher;
+  }
+  if (!failure.cause.empty()) return failure;
+  failure.told_by = HostFailure::Teller::launcher;
+  if (!node.said.empty() && node.ended_at - node.said_at < kSaidAtTheEnd) failure.cause = node.said;
   if (!failure.cause.empty()) return failure;
   if (end.signal != 0)
     failure.cause = "what led there was killed by signal " + std::to_string(end.signal);

@@ -42,8 +42,9 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     /// Bytes of input that it was sent and has not `input_taken` yet.
     std::int64_t input_outstanding = 0;
     LineLimit lines;
-    /// The cause that its guardian gave at its end.
+    /// The cause that its guardian gave at its end, or that we saw.
     std::string last_words;
+    HostFailure::Teller last_words_by = HostFailure::Teller::node;
     /// A line of the client or of the agent's stderr: the cause only if the end followed at once.
     std::string said;
     TimePoint said_at{};

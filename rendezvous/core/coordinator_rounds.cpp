@@ -92,7 +92,7 @@ void Coordinator::decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now
   if (decision.delay.count() > 0) forming_.hold(now, decision.delay);
   // The failure of a worker is a cause by itself, whatever was decided about a restart.
   const bool is_cause = end.cause != RoundEndCause::node_failed || decision.lacks_nodes;
-  if (!decision.again && is_cause) end.text += "; " + decision.text;
+  end.decision_is_cause = !decision.again && is_cause;
 }
 
 void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
@@ -100,7 +100,7 @@ void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
   active_->stage = Active::Stage::over;
   end.round = active_->number;
   decide_restart(end, ended, now);
-  last_failure_ = JobClosed{end.text, false, end.exit_code, end.node, end.host, end.rank};
+  last_failure_ = JobClosed{cause_text(end), false, end.exit_code, end.node, end.host, end.rank};
   active_->end = end;
   for (const Seat& seat : active_->seats)
     if (seat.node != end.node && active_->present.count(seat.node) > 0) send(seat.node, end);

@@ -190,8 +190,15 @@ struct RoundEnd {
   /// What was decided about another round, and why, for people: "restarting all workers in 2 s (restart 2 of
   /// 5)".
   std::string decision{};
+  /// That decision ends the job, and not the failure of a worker by itself: it belongs to the cause.
+  bool decision_is_cause = false;
   bool operator==(const RoundEnd&) const = default;
 };
+
+/// Why the round ended, for people: "node n1 is lost: ...; no restart is left (--max-restarts 0)".
+inline std::string cause_text(const RoundEnd& end) {
+  return end.text + (end.decision_is_cause ? "; " + end.decision : "");
+}
 
 /// Each side says that it lives; the coordinator sends back the sequence it got.
 struct Heartbeat {

@@ -126,6 +126,7 @@ void list(F& f, M<F, RoundEnd>& m) {
   f.integer("restarts", m.restarts, 0, kMaxInt, Need::optional);
   f.duration("delay_ms", m.delay);
   f.text("decision", m.decision, Need::optional);
+  f.flag("decision_is_cause", m.decision_is_cause);
 }
 
 template <typename F>

@@ -229,9 +229,7 @@ bool NodeBoard::over() const {
 
 std::string NodeBoard::spared_text() const {
   const HostFailure& last = failures_.back();
-  const bool named = last.cause.find(last.node) != std::string::npos;
-  const std::string what = last.lost ? (named ? last.cause : last.node + " was lost: " + last.cause)
-                                     : last.node + " could not be started: " + last.cause;
+  const std::string what = last.lost ? lost_text(last) : last.node + " could not be started: " + last.cause;
   // Whether workers run already, the coordinator knows.
   const bool ends_round = last.lost && !may_restart_;
   return what + rest_text() +

@@ -99,7 +99,8 @@ TEST_CASE("A lost node is the cause unless a worker failed before") {
   CHECK(alone.cause == "n1 was lost: the agent process was lost (killed by SIGKILL)");
   CHECK(to_text(alone).starts_with("muster: error: train.py stopped: n1 was lost: "));
 
-  const JobEnd told = with_hosts({{"n1", "node n1 is lost: silent for 5000 ms", "", true}});
+  const JobEnd told = with_hosts(
+      {{"n1", "node n1 is lost: silent for 5000 ms", "", true, false, HostFailure::Teller::coordinator}});
   CHECK(report_of({stopped_on("n0", 0, "n1")}, told).cause == "node n1 is lost: silent for 5000 ms");
 
   const ExitReport after = report_of({failed_on("n0", 0, 9)}, lost);
@@ -130,6 +131,7 @@ TEST_CASE("A host that the job could do without changes no exit code, and is nam
     return make_exit_report(spec, {stopped_on("n0", 0, "n1")}, with_hosts({lost})).cause;
   };
   CHECK(cause() == "n1 was lost: the agent process was lost; no restart is left (--max-restarts 0)");
+  lost.told_by = HostFailure::Teller::coordinator;
   lost.cause = "node n1 is lost: silent for 5000 ms; no restart is left (--max-restarts 0)";
   CHECK(cause() == lost.cause);
 }
@@ -150,6 +152,15 @@ TEST_CASE("What was decided at the end of each round is told once, whoever heard
   CHECK(report.decisions[0].again);
   CHECK(report.decisions[1].round == 1);
   CHECK(contains(to_text(report), "  restarts   1 of 5 used; no restart: exit code 127 says that\n"));
+
+  // A verdict that ends with the decision has told it.
+  first.decisions.push_back(decided(1, "1 node is left, and the job needs 2", false));
+  first.decisions.back().is_cause = true;
+  JobEnd lost = with_hosts({{"n3", "node n3 is lost; 1 node is left, and the job needs 2", "", true, false,
+                             HostFailure::Teller::coordinator}});
+  CHECK(contains(to_text(report_of({first}, lost)), "  restarts   1 of 5 used\n"));
+  lost.hosts[0].told_by = HostFailure::Teller::node;
+  CHECK(contains(to_text(report_of({first}, lost)), "1 of 5 used; 1 node is left, and the job needs 2\n"));
 }
 
 TEST_CASE("A node that somebody told to stop says which of our processes that was") {

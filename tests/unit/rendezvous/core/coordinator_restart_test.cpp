@@ -86,6 +86,7 @@ TEST_CASE("A failure that is not started again ends the job with its own cause, 
   CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
   CHECK(desk.sent<RoundEnd>(1)->text == "rank 3 on h2 failed (exit code 127)");
   CHECK(contains(desk.sent<RoundEnd>(1)->decision, "no restart: exit code 127"));
+  CHECK(cause_text(*desk.sent<RoundEnd>(1)) == desk.sent<RoundEnd>(1)->text);
   desk.send(2, LeaveRound{0, RoundOutcome::failed, 127});
   CHECK(desk.sent<Left>(2)->next == NextStep::end);
   CHECK(contains(desk.sent<Left>(2)->decision, "no restart: exit code 127"));
@@ -129,7 +130,7 @@ TEST_CASE("A loss that an elastic job can bear costs no restart") {
   CHECK(desk.sent<RoundResult>(1)->restarts == 0);
   desk.cut(2);
   CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
-  CHECK(contains(desk.sent<RoundEnd>(1)->text, "no restart is left (--max-restarts 0)"));
+  CHECK(contains(cause_text(*desk.sent<RoundEnd>(1)), "no restart is left (--max-restarts 0)"));
 }
 
 TEST_CASE("As under torchrun an elastic job goes on after a loss so long as it may restart") {
@@ -148,7 +149,7 @@ TEST_CASE("As under torchrun an elastic job goes on after a loss so long as it m
   CHECK(desk.sent<RoundResult>(1)->restarts == 1);
   desk.cut(2);
   CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
-  CHECK(contains(desk.sent<RoundEnd>(1)->text, "no restart is left (--max-restarts 1)"));
+  CHECK(contains(cause_text(*desk.sent<RoundEnd>(1)), "no restart is left (--max-restarts 1)"));
 }
 
 TEST_CASE("A round that ends for a newcomer costs no restart, and a success in it is called again") {
@@ -177,7 +178,7 @@ TEST_CASE("A lost node ends a job of fixed size, and says what is missing") {
   desk.cut(2);
   REQUIRE(desk.sent<RoundEnd>(1).has_value());
   CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
-  CHECK(desk.sent<RoundEnd>(1)->text ==
+  CHECK(cause_text(*desk.sent<RoundEnd>(1)) ==
         "node b (host host) is lost: connection closed; 1 node is left, and the job needs 2");
   desk.send(1, LeaveRound{0, RoundOutcome::stopped});
   CHECK(desk.sent<JobClosed>(1)->exit_code == 125);

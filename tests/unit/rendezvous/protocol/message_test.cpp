@@ -44,7 +44,7 @@ std::vector<Message> one_of_each() {
           LeaveRound{2, RoundOutcome::failed, 3, "exited with 3"},
           Left{2, NextStep::join, 1, Milliseconds(2000), "restarting all workers in 2 s (restart 1 of 5)"},
           RoundEnd{2, RoundEndCause::node_lost, "n1", "node n1 is lost", 125, "h1", 3, true, 1,
-                   Milliseconds(4000), "restarting all workers in 4 s (restart 1 of 5)"},
+                   Milliseconds(4000), "restarting all workers in 4 s (restart 1 of 5)", true},
           Heartbeat{12, 9},
           JobClosed{"interrupted", false, 130, "n1", "h1", 3},
           ErrorReply{Errc::environment, "join", "port 29500 is in use"},
