@@ -72,11 +72,11 @@ inline constexpr std::chrono::milliseconds kDeadAfter = std::chrono::seconds(5);
 
 // One request on the store's wire.
 
-/// Bytes. The bound of PyTorch's own (libuv) server, so what works there works here.
+/// Bytes of a key. PyTorch's own (libuv) server has the same bound, so what works there works here.
 inline constexpr std::uint64_t kMaxKeyBytes = 8 * kKiB;
-/// Bytes. The same server's bound.
+/// Bytes of a value. PyTorch's own server has the same bound.
 inline constexpr std::uint64_t kMaxValueBytes = 8 * kMiB;
-/// Keys (or key-value pairs) in one request. The same server's bound.
+/// Keys (or key-value pairs) in one request. PyTorch's own server has the same bound.
 inline constexpr std::uint64_t kMaxKeysPerRequest = 131'072;
 /// Bytes of one whole request. 131,072 keys of 8 KiB would be 1 GiB held for one connection.
 inline constexpr std::uint64_t kMaxRequestBytes = 16 * kMiB;
@@ -86,11 +86,14 @@ inline constexpr std::uint64_t kMaxRequestBytes = 16 * kMiB;
 /// Bytes of a fresh connection's read buffer. PyTorch flushes each 1,440 bytes; most requests are far
 /// smaller.
 inline constexpr std::size_t kInitialInputBytes = 2 * kKiB;
-/// Bytes. A larger buffer is given back when it is empty, so that an idle connection costs little.
+/// Bytes of a buffer that is kept. A larger one is given back when it is empty, so that an idle connection
+/// costs little.
 inline constexpr std::size_t kKeptBufferBytes = 64 * kKiB;
-/// Bytes. A value this long is read from the socket into its own string, not through the shared read buffer.
+/// Bytes of a long value: one of this length is read from the socket into its own string, not through the
+/// shared read buffer.
 inline constexpr std::size_t kDirectValueBytes = 64 * kKiB;
-/// Bytes by which such a string grows: memory follows the bytes that came, not the length that was announced.
+/// Bytes by which the string of a long value grows: memory follows the bytes that came, not the length that
+/// was announced.
 inline constexpr std::size_t kDirectValueStepBytes = 256 * kKiB;
 /// Bytes of replies that a client may leave unread before it is cut (four values of the largest size). Also
 /// the largest single reply.
@@ -107,7 +110,8 @@ inline constexpr std::size_t kMaxConnections = 65'536;
 inline constexpr std::size_t kMaxPendingHandshakes = 256;
 /// Connections of one address without a first message: one host's flood is cut from its own connections.
 inline constexpr std::size_t kMaxPendingHandshakesPerAddress = 32;
-/// Younger ones do not count for that: all ranks of a host connect at the same moment.
+/// A connection younger than this does not count for that bound: all ranks of a host connect at the same
+/// moment.
 inline constexpr std::chrono::milliseconds kPendingBurst{500};
 /// Connections taken per wake-up, so that a connect flood does not starve those already in.
 inline constexpr int kAcceptsPerWakeUp = 64;
@@ -115,7 +119,7 @@ inline constexpr int kAcceptsPerWakeUp = 64;
 inline constexpr std::size_t kReservedDescriptors = 64;
 /// One log line about one peer address in this time: a scanner must not fill the disk.
 inline constexpr std::chrono::milliseconds kBadPeerLogInterval{10'000};
-/// Addresses remembered for that; beyond, the memory is cleared.
+/// Addresses that are remembered for those log lines; beyond, the memory is cleared.
 inline constexpr std::size_t kMaxRememberedPeers = 1024;
 
 // The store.
@@ -134,7 +138,7 @@ inline constexpr std::chrono::seconds kReportAtMost{30};
 /// hear it, and for their reports, which may have no other way.
 inline constexpr std::chrono::seconds kDaemonLingers{35};
 
-/// How long its guardian lets it, after the grace of the other nodes' workers.
+/// How long the guardian lets the daemon live, after the grace period of the other nodes' workers.
 inline constexpr std::chrono::seconds kDaemonAtMost{40};
 
 }  // namespace muster::rendezvous

@@ -10,7 +10,7 @@
 namespace muster::mpi {
 namespace {
 
-/// For all ranks of a job to come to its first broadcast.
+/// All ranks of mpirun must have called the first broadcast within this time.
 constexpr auto kStartTime = std::chrono::minutes(5);
 
 void check_world(const muster_plugin_group_options& options) {
