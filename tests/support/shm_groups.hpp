@@ -5,7 +5,7 @@
 #include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/comm/shm/join.hpp"
 #include "worker_sdk/comm/shm/shm_backend.hpp"
-#include "worker_sdk/store/store_client.hpp"
+#include "worker_sdk/comm/store_lease.hpp"
 
 #include <map>
 #include <memory>
@@ -51,8 +51,8 @@ class StoreFactory : public GroupFactory {
   explicit StoreFactory(StoreClient* store) : store_(store) {}
 
   std::unique_ptr<Backend> make(const GroupPlan& plan) override {
-    const StoreLease store(store_, store_mutex_);
-    return join_shm(store.get(), plan);
+    const StoreLease store(store_, store_mutex_, plan);
+    return join_shm(store.get(), store.plan());
   }
 
  private:

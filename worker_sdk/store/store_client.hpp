@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,25 +75,13 @@ class StoreClient {
   /// A second connection to the same store, for another thread, which may make it while this one is in use.
   virtual std::unique_ptr<StoreClient> clone() = 0;
 
+  /// The same, but connecting takes at most `limit`, and ends as soon as `descriptor` (-1: none) is readable.
+  virtual std::unique_ptr<StoreClient> clone_within(std::chrono::milliseconds /*limit*/, int /*descriptor*/) {
+    return clone();
+  }
+
  protected:
   StoreClient() = default;
-};
-
-/// A connection that several threads may need at once: the first one has it, the others one of their own.
-class StoreLease {
- public:
-  /// `store` may be null; it is in use while `mutex` is held.
-  StoreLease(StoreClient* store, std::mutex& mutex)
-      : lock_(mutex, std::try_to_lock),
-        own_(lock_ || store == nullptr ? nullptr : store->clone()),
-        store_(own_ ? own_.get() : store) {}
-
-  StoreClient* get() const { return store_; }
-
- private:
-  std::unique_lock<std::mutex> lock_;
-  std::unique_ptr<StoreClient> own_;
-  StoreClient* store_;
 };
 
 struct StoreOptions {

@@ -20,17 +20,18 @@ Stream::Stream(UniqueFd fd) : fd_(std::move(fd)) {
   if (flags < 0 || fcntl(fd_.get(), F_SETFL, flags | O_NONBLOCK) < 0) throw_errno("fcntl");
 }
 
-Stream Stream::connect(const SocketAddress& address, Deadline deadline) {
+Stream Stream::connect(const SocketAddress& address, Deadline deadline, int waker) {
   const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) throw_errno("socket");
   Stream stream{UniqueFd(fd)};
+  stream.waker_ = waker;
   const int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   if (::connect(fd, name, address.length) == 0) return stream;
   // An interrupted connect goes on by itself, as one in progress does.
   if (errno != EINPROGRESS && errno != EINTR) throw_errno("connect");
-  if (!stream.poll_for(POLLOUT, deadline)) throw_errno("connect", ETIMEDOUT);
+  if (!stream.poll_for(POLLOUT, deadline, waker)) throw_errno("connect", ETIMEDOUT);
   int error = 0;
   socklen_t length = sizeof(error);
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) throw_errno("getsockopt");
@@ -49,28 +50,22 @@ std::string Stream::local_address() const {
   return text;
 }
 
-bool Stream::poll_for(short events, Deadline deadline) {
+bool Stream::poll_for(short events, Deadline deadline, int waker) {
   while (true) {
-    pollfd entry{fd_.get(), events, 0};
-    const int count = poll(&entry, 1, poll_time(deadline));
-    if (count > 0) return true;
+    pollfd entries[2] = {{fd_.get(), events, 0}, {waker, POLLIN, 0}};
+    const int count = poll(entries, 2, poll_time(deadline));
+    if (count > 0) return entries[0].revents != 0;
     if (count < 0 && errno != EINTR) throw_errno("poll");
     if (count == 0 && std::chrono::steady_clock::now() >= deadline) return false;
   }
 }
 
 bool Stream::readable(Deadline deadline) {
-  return poll_for(POLLIN, deadline);
+  return poll_for(POLLIN, deadline, waker_);
 }
 
 bool Stream::readable_before(int other, Deadline deadline) {
-  while (true) {
-    pollfd entries[2] = {{fd_.get(), POLLIN, 0}, {other, POLLIN, 0}};
-    const int count = poll(entries, 2, poll_time(deadline));
-    if (count > 0) return entries[0].revents != 0;
-    if (count < 0 && errno != EINTR) throw_errno("poll");
-    if (count == 0 && std::chrono::steady_clock::now() >= deadline) return false;
-  }
+  return poll_for(POLLIN, deadline, other);
 }
 
 void Stream::send(std::string_view bytes, Deadline deadline) {
@@ -79,7 +74,7 @@ void Stream::send(std::string_view bytes, Deadline deadline) {
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
-      if (!poll_for(POLLOUT, deadline)) throw StreamTimeout("the server took no data in time");
+      if (!poll_for(POLLOUT, deadline, waker_)) throw StreamTimeout("the server took no data in time");
     } else if (errno != EINTR) {
       throw_errno("send");
     }
@@ -96,7 +91,7 @@ void Stream::receive(void* data, std::size_t bytes, Deadline deadline) {
     } else if (got == 0) {
       throw std::runtime_error("the server closed the connection");
     } else if (errno == EAGAIN) {
-      if (!poll_for(POLLIN, deadline)) throw StreamTimeout("the server gave no answer in time");
+      if (!poll_for(POLLIN, deadline, waker_)) throw StreamTimeout("the server gave no answer in time");
     } else if (errno != EINTR) {
       throw_errno("recv");
     }

@@ -43,7 +43,11 @@ class Stream {
   /// Takes over a connected socket.
   explicit Stream(UniqueFd fd);
 
-  static Stream connect(const SocketAddress& address, Deadline deadline);
+  /// As soon as `waker` (-1: none) is readable, every wait of the connection ends as at its deadline, until
+  /// forget_waker().
+  static Stream connect(const SocketAddress& address, Deadline deadline, int waker = -1);
+
+  void forget_waker() { waker_ = -1; }
 
   bool is_open() const { return static_cast<bool>(fd_); }
 
@@ -61,9 +65,11 @@ class Stream {
   bool readable_before(int other, Deadline deadline);
 
  private:
-  bool poll_for(short events, Deadline deadline);
+  /// False at the deadline, or when `waker` is readable.
+  bool poll_for(short events, Deadline deadline, int waker);
 
   UniqueFd fd_;
+  int waker_ = -1;
 };
 
 }  // namespace muster

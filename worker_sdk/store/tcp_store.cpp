@@ -75,20 +75,25 @@ std::string request(Write write) {
   return bytes;
 }
 
-void sleep_until(Deadline deadline) {
-  while (steady_clock::now() < deadline) poll(nullptr, 0, poll_time(deadline));
+/// False if `waker` was readable before.
+bool sleep_until(Deadline deadline, int waker) {
+  while (steady_clock::now() < deadline) {
+    pollfd entry{waker, POLLIN, 0};
+    if (poll(&entry, 1, poll_time(deadline)) > 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
-TcpStore::TcpStore(std::string host, int port, StoreOptions options)
+TcpStore::TcpStore(std::string host, int port, StoreOptions options, int waker)
     : host_(std::move(host)), port_(port), options_(options) {
   if (host_.empty())
     throw Error(ErrorCode::invalid_argument, "the store's host name is empty; set MASTER_ADDR");
   if (port_ < 1 || port_ > 65535)
     throw Error(ErrorCode::invalid_argument,
                 "the store's port " + std::to_string(port_) + " is outside 1..65535; set MASTER_PORT");
-  connect();
+  connect(waker);
 }
 
 TcpStore::TcpStore(Stream stream, std::string host, int port, StoreOptions options)
@@ -102,13 +107,14 @@ Deadline TcpStore::deadline_in(milliseconds timeout) const {
          std::clamp<milliseconds>(timeout, milliseconds(0), std::chrono::hours(24 * 365));
 }
 
-Stream TcpStore::connect_once(Deadline deadline) {
+Stream TcpStore::connect_once(Deadline deadline, int waker) {
   std::string cause;
   for (const SocketAddress& address : resolve(host_, port_, deadline)) {
     try {
       const Deadline attempt = std::min<Deadline>(deadline, steady_clock::now() + kLongestAttempt);
-      Stream stream = Stream::connect(address, attempt);
+      Stream stream = Stream::connect(address, attempt, waker);
       shake_hands(stream, attempt);
+      stream.forget_waker();
       return stream;
     } catch (const std::runtime_error& error) {
       cause = error.what();
@@ -117,7 +123,7 @@ Stream TcpStore::connect_once(Deadline deadline) {
   throw std::runtime_error(cause);
 }
 
-void TcpStore::connect() {
+void TcpStore::connect(int waker) {
   const milliseconds limit = options_.connect_timeout.value_or(options_.timeout);
   const Deadline deadline = deadline_in(limit);
   std::minstd_rand random(static_cast<unsigned>(random_number()));
@@ -126,22 +132,19 @@ void TcpStore::connect() {
   for (int attempts = 1;; ++attempts) {
     std::string cause;
     try {
-      stream_ = connect_once(deadline);
+      stream_ = connect_once(deadline, waker);
       return;
     } catch (const std::runtime_error& error) {
       cause = error.what();
     }
     const auto next = steady_clock::now() +
                       std::chrono::duration_cast<steady_clock::duration>(backoff.next(uniform(random)));
-    if (next >= deadline) {
-      sleep_until(std::min(next, deadline));
+    if (!sleep_until(std::min(next, deadline), waker) || next >= deadline)
       throw Error(ErrorCode::store,
                   "no connection to the store at " + host_ + ":" + std::to_string(port_) + " within " +
                       seconds_text(limit) + " (" + std::to_string(attempts) +
                       " attempts, the last one: " + cause +
                       "); see that the job's store runs and that MASTER_ADDR and MASTER_PORT name it");
-    }
-    sleep_until(next);
   }
 }
 
@@ -431,6 +434,12 @@ std::int64_t TcpStore::num_keys() {
 
 std::unique_ptr<StoreClient> TcpStore::clone() {
   return std::make_unique<TcpStore>(host_, port_, options_);
+}
+
+std::unique_ptr<StoreClient> TcpStore::clone_within(milliseconds limit, int descriptor) {
+  StoreOptions options = options_;
+  options.connect_timeout = limit;
+  return std::make_unique<TcpStore>(host_, port_, options, descriptor);
 }
 
 std::unique_ptr<StoreClient> connect_store(const std::string& host, int port, const StoreOptions& options) {

@@ -16,8 +16,8 @@ namespace muster {
 /// and every later call says why.
 class TcpStore : public StoreClient {
  public:
-  /// Connects with backoff; see connect_store().
-  TcpStore(std::string host, int port, StoreOptions options);
+  /// Connects with backoff; see connect_store(). Gives up as soon as `waker` (-1: none) is readable.
+  TcpStore(std::string host, int port, StoreOptions options, int waker = -1);
   /// Takes over a connection and does the handshake on it. clone() connects to `host` and `port`.
   TcpStore(Stream stream, std::string host, int port, StoreOptions options);
 
@@ -48,13 +48,14 @@ class TcpStore : public StoreClient {
   bool is_silent() const override { return owed_ != Owed::nothing; }
 
   std::unique_ptr<StoreClient> clone() override;
+  std::unique_ptr<StoreClient> clone_within(std::chrono::milliseconds limit, int descriptor) override;
 
  private:
   /// The reply that the server still owes to a wait that was cancelled.
   enum class Owed { nothing, answer, acknowledgement };
 
-  void connect();
-  Stream connect_once(Deadline deadline);
+  void connect(int waker);
+  Stream connect_once(Deadline deadline, int waker);
   void shake_hands(Stream& stream, Deadline deadline) const;
   void exchange(const char* what, const std::string& request,
                 const std::function<void(Deadline)>& read_reply);

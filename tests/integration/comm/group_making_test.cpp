@@ -2,9 +2,13 @@
 // Groups of one world that threads make at the same time. The ranks are threads of this process, too.
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
+#include "worker_sdk/comm/join_alarm.hpp"
 #include "worker_sdk/comm/select/select.hpp"
+#include "worker_sdk/comm/store_lease.hpp"
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 namespace muster {
@@ -61,6 +65,46 @@ TEST_CASE("two groups are made at the same time, begun in another order on each 
   other.join();
   CHECK(failures[0] == "");
   CHECK(failures[1] == "");
+}
+
+/// What a thread that needs a connection of its own to make a group is told, and after how long.
+struct Refusal {
+  std::string text;
+  std::chrono::steady_clock::duration after{};
+};
+
+Refusal refusal_of_second_connection(
+    const GroupPlan& plan, const std::function<void()>& meanwhile = [] {}) {
+  const test::StoreProcess server;
+  const auto store = connect_store("127.0.0.1", server.port());
+  server.stop();
+  std::mutex in_use;
+  const std::lock_guard other_thread_makes_a_group(in_use);
+  Refusal refusal;
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread second([&] { refusal.text = text_of_failure([&] { StoreLease(store.get(), in_use, plan); }); });
+  meanwhile();
+  second.join();
+  refusal.after = std::chrono::steady_clock::now() - begin;
+  return refusal;
+}
+
+TEST_CASE("a group's own connection to a store that stands still keeps the time of the making") {
+  GroupPlan plan{0, 2, {0, 1}, {}};
+  plan.options.join_timeout = std::chrono::milliseconds(200);
+  const Refusal refusal = refusal_of_second_connection(plan);
+  CHECK(refusal.text.starts_with("no connection to the store at 127.0.0.1:"));
+  CHECK(refusal.after < std::chrono::seconds(10));
+}
+
+TEST_CASE("a rank that dies ends the making of a group's own connection") {
+  GroupPlan plan{0, 2, {0, 1}, {}};
+  plan.options.join_timeout = kLong;
+  plan.alarm = std::make_shared<JoinAlarm>();
+  const Refusal refusal =
+      refusal_of_second_connection(plan, [&] { plan.alarm->ring(ErrorCode::aborted, "rank 1 has died"); });
+  CHECK(refusal.text == "rank 1 has died");
+  CHECK(refusal.after < kLong / 3);
 }
 
 }  // namespace

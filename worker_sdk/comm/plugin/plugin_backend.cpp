@@ -4,6 +4,7 @@
 #include "worker_sdk/comm/join_alarm.hpp"
 #include "worker_sdk/comm/plugin/border.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
+#include "worker_sdk/comm/store_lease.hpp"
 
 #include <poll.h>
 
@@ -158,7 +159,7 @@ void PluginBackend::create(const GroupPlan& plan, const Surroundings& surroundin
   const std::string address = surroundings.address.empty() ? store.local_address() : surroundings.address;
   options.address = address.empty() ? nullptr : address.c_str();
   // Only device backends have watchdogs; the others need no second connection.
-  if (is_device()) side_store_ = store.clone();
+  if (is_device()) side_store_ = connect_again(store, plan.options.join_limit(), join_alarm_.get());
   store_ = &store;
   const auto error = try_call(plugin_.create, &options, &host_, &group_);
   store_ = nullptr;

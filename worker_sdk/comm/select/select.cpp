@@ -7,6 +7,7 @@
 #include "worker_sdk/comm/plugin/plugin_backend.hpp"
 #include "worker_sdk/comm/select/agreement.hpp"
 #include "worker_sdk/comm/shm/join.hpp"
+#include "worker_sdk/comm/store_lease.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -150,8 +151,9 @@ class WorldGroups final : public GroupFactory {
     agree();
   }
 
-  std::unique_ptr<Backend> make(const GroupPlan& plan) override {
-    const StoreLease store(store_, store_mutex_);
+  std::unique_ptr<Backend> make(const GroupPlan& wanted) override {
+    const StoreLease store(store_, store_mutex_, wanted);
+    const GroupPlan& plan = store.plan();
     const std::string backend = backend_of(plan);
     if (backend == "shm") return shm::join_shm(store.get(), plan);
     plugin::Surroundings around;
