@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/base/deadline.hpp"
-#include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/comm/message/plugin_group.hpp"
 #include "worker_sdk/comm/mpi/mpi_library.hpp"
 #include "worker_sdk/comm/mpi/mpi_transport.hpp"
+#include "worker_sdk/comm/mpi/tags.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace muster::mpi {
@@ -30,8 +31,9 @@ void check_world(const muster_plugin_group_options& options) {
                     " of mpirun; give the world mpirun's ranks or choose another backend");
 }
 
-/// Making a communicator has no deadline: so first all ranks come together at the store.
-void meet(const muster_plugin_group_options& options, const plugin::Host& host) {
+/// Making a communicator has no deadline: so first all ranks come together at the store. Returns the group's
+/// number, which the first one has put there before it came.
+std::int64_t meet(const muster_plugin_group_options& options, const plugin::Host& host) {
   message::say_here(options, host);
   const auto deadline = message::Clock::now() + std::chrono::milliseconds(options.join_timeout_ms);
   for (int rank = 0; rank < options.size; ++rank) {
@@ -42,6 +44,7 @@ void meet(const muster_plugin_group_options& options, const plugin::Host& host) 
       throw message::too_late(options, message::list_absent(options, host));
     }
   }
+  return std::stoll(host.get(plugin::kNumberKey, std::chrono::milliseconds(options.join_timeout_ms)));
 }
 
 std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& options,
@@ -56,7 +59,7 @@ std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& o
     throw Error(ErrorCode::state,
                 "two groups are made at the same time, which MPI allows only if it was "
                 "initialised with MPI_THREAD_MULTIPLE; make them one after another");
-  meet(options, host);
+  const std::int64_t number = meet(options, host);
   const auto lock = guard();
   check_world(options);
   MPI_Group world = MPI_GROUP_NULL;
@@ -64,9 +67,7 @@ std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& o
   check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
   check(MPI_Group_incl(world, options.size, options.world_ranks, &group), "MPI_Group_incl");
   MPI_Comm communicator = MPI_COMM_NULL;
-  // Groups that threads make at the same time need tags of their own; 15 bits are promised.
-  const auto tag = static_cast<int>(fnv1a(options.group) & 0x7FFF);
-  const int code = MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &communicator);
+  const int code = MPI_Comm_create_group(MPI_COMM_WORLD, group, tag_of_group(number), &communicator);
   MPI_Group_free(&group);
   MPI_Group_free(&world);
   check(code, "MPI_Comm_create_group");

@@ -10,6 +10,12 @@
 
 namespace muster::mpi {
 
+/// The tag with which the communicator of a group is made. Threads that make groups at the same time need
+/// different ones: `number` counts the groups of the world, and 15 bits are promised.
+constexpr int tag_of_group(std::int64_t number) {
+  return static_cast<int>(static_cast<std::uint64_t>(number) & 0x7FFF);
+}
+
 /// For a message's kind, above its number.
 constexpr int kKindBits = 2;
 

@@ -26,6 +26,9 @@ struct Surroundings {
   std::string interface_name = {};
   /// Address of this host for the other hosts; "": found by the way to the store.
   std::string address = {};
+  /// Key of a counter in the store. The first rank draws the group's number from it, which the plug-in finds
+  /// at kNumberKey; "": the plug-in needs none.
+  std::string counter = {};
 };
 
 /// Name of a group in the failure channel and below which its keys lie: unique in the world, the same on all

@@ -13,7 +13,7 @@
 
 namespace muster::plugin {
 
-inline constexpr std::uint32_t kTableVersion = 7;
+inline constexpr std::uint32_t kTableVersion = 8;
 static_assert(sizeof(Call) == 40 && sizeof(Operation) == 72 && static_cast<int>(Collective::allocate) == 12 &&
                   static_cast<int>(DataType::f64) == 6 && static_cast<int>(ReduceOp::bxor) == 7,
               "a call crosses as it is: raise kTableVersion with its layout, or with its enums");
@@ -58,6 +58,10 @@ struct muster_plugin_host {
   /// One line on stderr. Any thread.
   void (*log)(void* context, const char* text);
 };
+
+/// Where create() of a plug-in that numbers its groups finds the number in the store, in decimal: every group
+/// of the world has another one.
+inline constexpr const char* kNumberKey = "number";
 
 struct muster_plugin_group_options {
   std::int32_t rank;

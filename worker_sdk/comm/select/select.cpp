@@ -163,6 +163,7 @@ class WorldGroups final : public GroupFactory {
     // Under --store-proxy the way to the store says nothing of the way to the other hosts.
     if (const char* address = environment("MUSTER_LOCAL_ADDR")) around.address = address;
     around.hosts = hosts_of(plan);
+    if (backend == "mpi") around.counter = prefix_ + "numbers";
     const plugin::GroupKey key = next_key(plan.options.name);
     const auto channel = failure_channel(*store.get());
     if (backend == "hierarchical") return hierarchical::join(plan, key, around, *store.get(), channel);

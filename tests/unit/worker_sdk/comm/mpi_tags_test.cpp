@@ -3,6 +3,8 @@
 #include "worker_sdk/comm/mpi/tags.hpp"
 
 #include <climits>
+#include <cstdint>
+#include <set>
 
 namespace muster::mpi {
 namespace {
@@ -24,6 +26,16 @@ TEST_CASE("tags stay below the largest one and differ between kinds") {
     CHECK(direct <= largest);
     CHECK(tag_of({Key::Kind::data, 8'191}, bits) != tag_of({Key::Kind::data, 0}, bits));
   }
+}
+
+TEST_CASE("groups that are made at the same time have tags of their own, below the promised bound") {
+  std::set<int> tags;
+  constexpr int kAtOnce = 32'768;
+  for (int number = 1; number <= kAtOnce; ++number) tags.insert(tag_of_group(number));
+  CHECK(tags.size() == kAtOnce);
+  CHECK(*tags.begin() == 0);
+  CHECK(*tags.rbegin() == 32'767);
+  CHECK(tag_of_group(INT64_MAX) == 32'767);
 }
 
 }  // namespace
