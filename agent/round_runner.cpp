@@ -190,7 +190,7 @@ void RoundRunner::tell_failure(int local_rank, const ExitStatus& status, const s
   first_failure_.text =
       "rank " + std::to_string(first_failure_.rank) + " on " + spec_.host + " failed (" + cause + ")";
   first_failure_.signal = status.kind == ExitStatus::Kind::signaled ? status.value : 0;
-  // Of what it printed last, as much as has come by now.
+  // What it had printed by its end has been read, unless console or disk were full.
   const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   const WorkerError error = parse_error_file(read_error_file(worker.streams.error_file));
   first_failure_.error_line =

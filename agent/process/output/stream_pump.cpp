@@ -52,6 +52,8 @@ void StreamPump::resume() {
 void StreamPump::expect_end() {
   if (closed_ || worker_is_gone_) return;
   worker_is_gone_ = true;
+  if (!paused_) read_some(kLargestPipe);
+  if (closed_) return;
   patience_.expires_after(kPatience);
   patience_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || self->closed_) return;
@@ -80,10 +82,12 @@ void StreamPump::wait() {
   stream_.async_wait(asio::posix::stream_descriptor::wait_read, on_ready);
 }
 
-void StreamPump::read_some() {
+/// A turn's chunks, and more until `least` bytes have been read or there is nothing more.
+void StreamPump::read_some(std::size_t least) {
   // `deliver` may destroy our owner's reference to us.
   const auto self = shared_from_this();
-  for (int chunk = 0; chunk < kChunksPerTurn && !closed_; ++chunk) {
+  std::size_t taken = 0;
+  for (int chunk = 0; (chunk < kChunksPerTurn || taken < least) && !closed_; ++chunk) {
     if (owner_.blocked()) {
       paused_ = true;
       return;
@@ -95,6 +99,7 @@ void StreamPump::read_some() {
     if (got == 0 || (got < 0 && !empty_now) || (empty_now && last_call_)) return finish();
     if (empty_now) break;
     const auto size = static_cast<std::size_t>(got);
+    taken += size;
     owner_.deliver(std::string_view(buffer_->data(), size));
     if (!last_call_) continue;
     if (size >= last_bytes_) return finish();

@@ -34,8 +34,9 @@ class StreamPump : public std::enable_shared_from_this<StreamPump> {
   void start();
   /// The owner may have room again.
   void resume();
-  /// The worker is gone: 1 s later a stream that is still held open by somebody is read until it is empty for
-  /// the moment (at most what a pipe can hold), and closed.
+  /// The worker is gone: what it has left is read before this returns (at most what a pipe can hold, and as
+  /// far as there is room). 1 s later a stream that is still held open by somebody is read until it is empty
+  /// for the moment, with the same bound, and closed.
   void expect_end();
   /// Closes now, reading nothing more; `closed` is called.
   void give_up();
@@ -50,7 +51,7 @@ class StreamPump : public std::enable_shared_from_this<StreamPump> {
 
  private:
   void wait();
-  void read_some();
+  void read_some(std::size_t least = 0);
   void finish();
 
   boost::asio::posix::stream_descriptor stream_;

@@ -64,6 +64,27 @@ TEST_CASE("A stream that is never empty is closed all the same once its worker i
   CHECK(context.stopped());
 }
 
+TEST_CASE("What a worker had printed is read when it ends, not some turns later") {
+  boost::asio::io_context context;
+  StreamEnds ends = open_pipe();
+  std::size_t read = 0;
+  StreamPump::Owner owner;
+  owner.deliver = [&](std::string_view bytes) { read += bytes.size(); };
+  owner.blocked = [] { return false; };
+  owner.closed = [] {};
+  const auto buffer = std::make_shared<std::vector<char>>(512);
+  const auto pump = std::make_shared<StreamPump>(context.get_executor(), std::move(ends.ours), buffer, owner);
+  pump->start();
+  const std::string text(30'000, 'x');
+  REQUIRE(::write(ends.childs.get(), text.data(), text.size()) == 30'000);
+  pump->expect_end();
+  CHECK(read == text.size());
+  CHECK_FALSE(pump->is_closed());
+  ends.childs.reset();
+  context.run_for(std::chrono::seconds(20));
+  CHECK(pump->is_closed());
+}
+
 TEST_CASE("A paused stream is read on when there is room, and loses nothing") {
   boost::asio::io_context context;
   StreamEnds ends = open_pipe();
