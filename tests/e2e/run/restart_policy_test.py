@@ -24,6 +24,21 @@ def decisions_in(path):
     return report, [(one["again"], one["restarts"], one["delay_ms"]) for one in report["decisions"]]
 
 
+def descendants(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        children = [int(word) for word in file.read().split()]
+    return children + [below for child in children for below in descendants(child)]
+
+
+def lives(pid):
+    """False for a zombie, too, which its parent may leave for a while."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 class RestartPolicy(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -69,6 +84,34 @@ class RestartPolicy(unittest.TestCase):
                 _, decisions = decisions_in(self.report)
                 self.assertEqual(decisions, [(True, 1, 0), (True, 2, 0), (False, 2, 0)] if rounds == 3 else [(False, 0, 0)])
 
+    def test_the_deadline_ends_the_wait_before_a_restart(self):
+        begin = time.monotonic()
+        result = run("--max-restarts", "5", "--timeout", "2", "--report", self.report,
+                     shell=f"[ $RANK = 0 ] && exec sleep 60; echo x >> {self.rounds}; exit 3")
+        took = time.monotonic() - begin
+        self.assertEqual(result.returncode, 124, result.stderr)
+        # The third failure comes after 1 s and the next round would begin 2 s after that.
+        self.assertEqual(len(lines_of(self.rounds)), 3, result.stderr)
+        self.assertLess(took, 3, "the job waited for its next round")
+        self.assertEqual(decisions_in(self.report)[1], [(True, 1, 0), (True, 2, 1000), (True, 3, 2000)])
+
+    def test_nothing_is_left_of_a_job_whose_launcher_is_killed_before_a_restart(self):
+        fails = f"[ $RANK = 0 ] && exec sleep 60; echo x >> {self.rounds}; exit 3"
+        with subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--max-restarts", "5", "--no-python", "sh", "-c", fails],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            said = ""
+            while "restart 3 of 5" not in said:
+                line = process.stderr.readline()
+                self.assertTrue(line, said)
+                said += line
+            ours = descendants(process.pid)
+            self.assertEqual(len(ours), 3, "guardian, agent and store are there, and no worker")
+            process.kill()
+            deadline = time.monotonic() + 1.5
+            while any(lives(pid) for pid in ours):
+                self.assertLess(time.monotonic(), deadline, "processes of the job wait for its next round")
+        self.assertEqual(len(lines_of(self.rounds)), 3)
+
     def test_three_failures_for_the_same_reason_are_enough_where_progress_is_asked_for(self):
         # The number differs in every round.
         result = run("--max-restarts", "9", "--restart-policy", "progress", "--report", self.report, shell="""
@@ -82,6 +125,14 @@ class RestartPolicy(unittest.TestCase):
         self.assertEqual(decisions, [(True, 1, 0), (True, 2, 1000), (False, 2, 0)])
         self.assertEqual((report["restart_policy"], report["decisions"][2]["round"]), ("progress", 2))
         self.assertRegex(report["decisions"][2]["cause"], r"^rank 1 on .* failed \(exit code 3\)$")
+
+    def test_the_reason_may_stand_in_what_a_worker_printed_last(self):
+        # The worker has ended before anybody can have looked at what it printed.
+        prints = r"""import os; os.write(2, b"ValueError: no luck\n" + b" indented\n" * 15); os._exit(3)"""
+        result = run("--max-restarts", "9", "--restart-policy", "progress",
+                     shell=f"[ $RANK = 0 ] && exec sleep 60; exec python3 -c '{prints}'")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("failed with exit code 3 and 'ValueError: no luck', each within 30 s", result.stderr)
 
 
 if __name__ == "__main__":

@@ -32,9 +32,26 @@ def step_of_a_failed_rank(worker):
     print("ok", os.path.basename(worker))
 
 
+def a_step_is_progress(worker):
+    """Three failures for the same reason would end a job that tells no step."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "report.json")
+        job = subprocess.run([MUSTER, "run", "--nproc-per-node", str(RANKS), "--report", path, "--max-restarts", "3",
+                              "--restart-policy", "progress", worker],
+                             env={**os.environ, "MUSTER_FAULT": "kill@1:all_reduce:2"}, capture_output=True, text=True,
+                             timeout=LIMIT_S, check=False)
+        check(job.returncode == 137, f"exit code {job.returncode}", job.stderr)
+        with open(path, encoding="utf-8") as file:
+            decisions = json.load(file)["decisions"]
+    check([one["again"] for one in decisions] == [True, True, True, False], f"other decisions: {decisions}", job.stderr)
+    check(decisions[-1]["decision"] == "no restart is left (--max-restarts 3)", f"another reason: {decisions[-1]}", job.stderr)
+    print("ok, a step is progress")
+
+
 def main():
     for worker in sys.argv[1:]:
         step_of_a_failed_rank(worker)
+    a_step_is_progress(sys.argv[1])
 
 
 if __name__ == "__main__":
