@@ -177,9 +177,6 @@ def check_tests(files):
         if os.path.basename(path) == "CMakeLists.txt":
             for name in re.findall(r"[\w./-]+\.cpp\b", re.sub(r"#[^\n]*", "", text)):
                 named.add(os.path.normpath(os.path.join(os.path.dirname(path), name)))
-            # tests/fuzz: the function makes the names of a parser's files.
-            for name, folder in re.findall(r"^ *muster_parser_check\((\w+)(?: FOLDER ([\w/]+))?", text, re.M):
-                named.add(f"{os.path.dirname(path)}/{folder}{name}_corpus_test.cpp")
     for path in sorted(files):
         if path.startswith("tests/") and path.endswith("_test.cpp") and path not in named:
             yield f"{path}: no CMakeLists.txt names it, so its tests never run: add it to the SOURCES of a test"

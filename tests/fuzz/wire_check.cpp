@@ -2,6 +2,7 @@
 #include "tests/fuzz/wire_check.hpp"
 
 #include "rendezvous/c10d/session.hpp"
+#include "tests/fuzz/checks.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -135,3 +136,8 @@ void check_wire(std::string_view input) {
 }
 
 }  // namespace muster::rendezvous::c10d
+
+bool muster::fuzz::check_wire_input(std::string_view input) {
+  rendezvous::c10d::check_wire(input);
+  return true;
+}

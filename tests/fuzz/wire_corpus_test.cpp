@@ -36,7 +36,7 @@ std::set<std::string> lines_of(const std::string& transcript) {
 
 TEST_CASE("the corpus holds what must hold and reaches every operation and limit") {
   std::set<std::string> seen;
-  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_WIRE_CORPUS)) {
+  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_FUZZ_FOLDER "/wire_corpus")) {
     INFO(entry.path().filename());
     const std::string input = read(entry.path());
     CHECK_NOTHROW(c10d::check_wire(input));

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/checkpoint/checkpoint_check.hpp"
-
 #include "muster/error.hpp"
+#include "tests/fuzz/checks.hpp"
 #include "worker_sdk/trainer/checkpoint/manifest.hpp"
 #include "worker_sdk/trainer/checkpoint/safetensors_header.hpp"
 
-#include <cstdio>
-#include <cstdlib>
-
 using namespace muster::checkpoint;
+using muster::fuzz::require;
 
 namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 void require_survives(const SafetensorsHeader& header, std::uint64_t data_bytes) {
   try {
@@ -31,10 +22,10 @@ void require_survives(const SafetensorsHeader& header, std::uint64_t data_bytes)
   }
 }
 
-void check_file(const std::string& file) {
+void check_file(std::string_view file) {
   const std::uint64_t length = header_length(file.substr(0, 8), file.size());
   const std::uint64_t data_bytes = file.size() - 8 - length;
-  const SafetensorsHeader header = parse_header(std::string_view(file).substr(8, length), data_bytes);
+  const SafetensorsHeader header = parse_header(file.substr(8, length), data_bytes);
   std::uint64_t end = 0;
   for (const StoredTensor& tensor : header.tensors) {
     require(tensor.begin == end, "tensors follow one another");
@@ -47,9 +38,9 @@ void check_file(const std::string& file) {
 }
 
 /// The hash at its end, which no chance would find, is made here.
-void check_manifest(const std::string& text) {
+void check_manifest(std::string_view text) {
   const std::size_t brace = text.rfind('}');
-  const Manifest manifest = manifest_from_json(sealed(std::string_view(text).substr(0, brace)));
+  const Manifest manifest = manifest_from_json(sealed(text.substr(0, brace)));
   try {
     require(manifest_from_json(to_json(manifest)) == manifest, "a manifest survives the way through JSON");
   } catch (const muster::Error&) {
@@ -59,7 +50,7 @@ void check_manifest(const std::string& text) {
 
 }  // namespace
 
-bool check_checkpoint_input(const std::string& input) {
+bool muster::fuzz::check_checkpoint_input(std::string_view input) {
   if (input.empty()) return false;
   try {
     if (input[0] == 'S')

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/cli/cli_check.hpp"
-
 #include "agent/core/worker_environment.hpp"
 #include "agent/process/gpu_inventory.hpp"
 #include "launcher/cli/flag_table.hpp"
@@ -9,20 +7,14 @@
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/log_directory.hpp"
 #include "rendezvous/log/terminal_text.hpp"
+#include "tests/fuzz/checks.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
 using namespace muster::launcher;
+using muster::fuzz::require;
 
 namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 GivenText given(const std::string& text) {
   return {text, "--flag"};
@@ -108,9 +100,9 @@ void check_names(const std::string& text) {
 
 }  // namespace
 
-void check_cli_input(const std::string& input) {
-  if (input.empty()) return;
-  const std::string text = input.substr(1);
+bool muster::fuzz::check_cli_input(std::string_view input) {
+  if (input.empty()) return false;
+  const std::string text(input.substr(1));
   try {
     switch (input[0]) {
       case 'A':
@@ -126,9 +118,11 @@ void check_cli_input(const std::string& input) {
         check_names(text);
         break;
       default:
-        check_values(input);
+        check_values(std::string(input));
         break;
     }
+    return true;
   } catch (const UsageError&) {  // the only way to say no
+    return false;
   }
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/config/config_check.hpp"
-
 #include "muster/error.hpp"
 #include "rendezvous/base/nearest_name.hpp"
+#include "tests/fuzz/checks.hpp"
 #include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,14 +18,9 @@ using muster::ErrorCode;
 using muster::nearest_name;
 using muster::examples::ConfigEntry;
 using muster::examples::parse_config;
+using muster::fuzz::require;
 
 const std::vector<std::string> kFlags = {"model", "batch-size", "epochs", "seed", "flip"};
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "config_check: %s\n", what);
-  std::abort();
-}
 
 /// Every value as a text: what the command line has.
 std::string as_texts(const std::vector<ConfigEntry>& entries) {
@@ -64,7 +56,7 @@ void check_entries(const std::vector<ConfigEntry>& entries) {
 
 }  // namespace
 
-bool check_config_input(std::string_view input) {
+bool muster::fuzz::check_config_input(std::string_view input) {
   std::vector<ConfigEntry> entries;
   try {
     entries = parse_config(std::string(input), "the-file");

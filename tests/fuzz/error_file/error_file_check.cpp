@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/error_file/error_file_check.hpp"
-
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/link_message.hpp"
 #include "agent/core/node_report.hpp"
+#include "tests/fuzz/checks.hpp"
 
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 
 using namespace muster::agent;
+using muster::fuzz::require;
 
 namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 void require_report_survives(const NodeReport& report) {
   const std::string text = to_json(report);
@@ -62,9 +54,9 @@ void check_link_message(const std::string& payload) {
 
 }  // namespace
 
-bool check_error_file_input(const std::string& input) {
+bool muster::fuzz::check_error_file_input(std::string_view input) {
   if (input.empty()) return false;
-  const std::string text = input.substr(1);
+  const std::string text(input.substr(1));
   try {
     switch (input[0]) {
       case 'E':

@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/frame/frame_check.hpp"
-
 #include "rendezvous/protocol/frame.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/protocol/message.hpp"
+#include "tests/fuzz/checks.hpp"
 
-#include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace muster::rendezvous {
-namespace {
+using namespace muster::rendezvous;
+using muster::fuzz::require;
 
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "frame_check: %s\n", what);
-  std::abort();
-}
+namespace {
 
 struct Decoded {
   std::vector<std::string> frames;
@@ -58,19 +51,17 @@ std::optional<Message> parse(const std::string& frame) {
 
 }  // namespace
 
-int check_frames(std::string_view bytes) {
+bool muster::fuzz::check_frame_input(std::string_view bytes) {
   const Decoded whole = decode(bytes, bytes.empty() ? 1 : bytes.size());
   require(whole == decode(bytes, 1), "byte by byte the frames are others");
   require(whole == decode(bytes, 3), "in threes the frames are others");
-  int accepted = 0;
+  bool accepted = false;
   for (const std::string& frame : whole.frames) {
     const std::optional<Message> message = parse(frame);
     if (!message) continue;
-    ++accepted;
+    accepted = true;
     const std::optional<Message> again = parse(to_json(*message));
     require(again == message, "a message does not survive the way through JSON");
   }
   return accepted;
 }
-
-}  // namespace muster::rendezvous

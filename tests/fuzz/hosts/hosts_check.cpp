@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/hosts/hosts_check.hpp"
-
 #include "launcher/core/launch_error.hpp"
 #include "launcher/hosts/host_list.hpp"
 #include "launcher/hosts/host_pattern.hpp"
 #include "launcher/hosts/placement.hpp"
 #include "launcher/slurm/slurm_place.hpp"
+#include "tests/fuzz/checks.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <set>
 
 using namespace muster::launcher;
+using muster::fuzz::require;
 
 namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", what);
-  std::abort();
-}
 
 /// ssh is given these as arguments.
 bool is_harmless(const std::string& name) {
@@ -85,9 +77,9 @@ void check_error(const UsageError& error) {
 
 }  // namespace
 
-void check_hosts_input(const std::string& input) {
-  if (input.empty()) return;
-  const std::string text = input.substr(1);
+bool muster::fuzz::check_hosts_input(std::string_view input) {
+  if (input.empty()) return false;
+  const std::string text(input.substr(1));
   try {
     switch (input[0]) {
       case 'H':
@@ -107,7 +99,9 @@ void check_hosts_input(const std::string& input) {
         check_filter(text);
         break;
     }
+    return true;
   } catch (const UsageError& error) {  // the only way to say no
     check_error(error);
+    return false;
   }
 }

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/login/login_check.hpp"
-
 #include "launcher/start/core/greeting.hpp"
 #include "rendezvous/munge/credential_reader.hpp"
 #include "rendezvous/munge/munge_identity.hpp"
 #include "rendezvous/tls/hello_memory.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
+#include "tests/fuzz/checks.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <string>
@@ -19,13 +16,8 @@
 namespace {
 
 using namespace muster::rendezvous;
+using muster::fuzz::require;
 using muster::launcher::GreetingReader;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "login_check: %s\n", what);
-  std::abort();
-}
 
 /// All that a reader of greetings has to say of one stream.
 struct Heard {
@@ -169,7 +161,7 @@ bool check_reader(std::string_view bytes) {
 
 }  // namespace
 
-bool check_login_input(std::string_view input) {
+bool muster::fuzz::check_login_input(std::string_view input) {
   if (input.empty()) return false;
   const std::string_view rest = input.substr(1);
   switch (input[0]) {

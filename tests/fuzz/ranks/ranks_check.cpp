@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/ranks/ranks_check.hpp"
-
 #include "muster/error.hpp"
+#include "tests/fuzz/checks.hpp"
 #include "worker_sdk/comm/nccl/board.hpp"
 #include "worker_sdk/status/diagnosis.hpp"
 #include "worker_sdk/status/status_reader.hpp"
 #include "worker_sdk/world/mpi_meeting.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -19,12 +17,7 @@
 namespace {
 
 using namespace muster;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "ranks_check: %s\n", what);
-  std::abort();
-}
+using fuzz::require;
 
 /// A line for people, which goes to their terminals.
 void require_line(const std::string& text) {
@@ -218,7 +211,7 @@ bool check_endpoint(std::string_view text) {
 
 }  // namespace
 
-bool check_ranks_input(std::string_view input) {
+bool muster::fuzz::check_ranks_input(std::string_view input) {
   if (input.empty()) return false;
   const std::string_view rest = input.substr(1);
   switch (input[0]) {

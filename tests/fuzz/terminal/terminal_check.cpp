@@ -2,6 +2,7 @@
 #include "tests/fuzz/terminal/terminal_check.hpp"
 
 #include "agent/core/output/terminal_filter.hpp"
+#include "tests/fuzz/checks.hpp"
 #include "tests/fuzz/terminal/terminal_model.hpp"
 
 #include <algorithm>
@@ -114,3 +115,8 @@ std::string check_filter(std::string_view bytes) {
 }
 
 }  // namespace muster::test
+
+bool muster::fuzz::check_terminal_input(std::string_view input) {
+  test::check_filter(input);
+  return true;
+}

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/fuzz/error_file/error_file_check.hpp"
+// Every fuzzer: MUSTER_FUZZ_CHECK is the function of checks.hpp that it calls.
+#include "tests/fuzz/checks.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
+// The name and the types are libFuzzer's.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  check_error_file_input(std::string(reinterpret_cast<const char*>(data), size));
+  muster::fuzz::MUSTER_FUZZ_CHECK({reinterpret_cast<const char*>(data), size});
   return 0;
 }
