@@ -3,10 +3,11 @@
 // different namespaces, or under which they mean different things, are those of 2 without a namespace.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
-
-#include <string>
 
 using Catch::Approx;
 
@@ -23,3 +24,8 @@ using Catch::Matchers::Contains;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::Equals;
 using Catch::Matchers::StartsWith;
+
+/// Whether `part` stands in `text`: for threads, in which Catch2 must not check, and for CHECK_FALSE.
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}

@@ -3,6 +3,7 @@
 // through a file.
 #include "catch.hpp"
 #include "muster/muster.hpp"
+#include "tests/support/folder.hpp"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -25,15 +26,14 @@ using namespace std::chrono_literals;
 
 /// Runs `body` on threads with a world each; returns what they threw, "" for nothing.
 std::vector<std::string> run_ranks(int size, const std::function<void(muster::World&)>& body) {
-  std::string folder = std::filesystem::temp_directory_path() / "muster-cpp-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("mkdtemp");
+  const muster::test::Folder folder;
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
       try {
         muster::Options options;
-        options.init_url = "file://" + folder + "/meet";
+        options.init_url = "file://" + folder / "meet";
         options.backend = "shm";
         options.rank = rank;
         options.size = size;
@@ -47,7 +47,6 @@ std::vector<std::string> run_ranks(int size, const std::function<void(muster::Wo
       }
     });
   for (std::thread& thread : threads) thread.join();
-  std::filesystem::remove_all(folder);
   return errors;
 }
 

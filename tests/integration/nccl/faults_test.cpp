@@ -21,10 +21,6 @@ using test::FakeGpus;
 using test::RankProcesses;
 using test::RankResult;
 
-bool has(const RankResult& result, const std::string& part) {
-  return result.text.find(part) != std::string::npos;
-}
-
 ProcessGroupOptions within(milliseconds timeout, milliseconds join_timeout = seconds(50)) {
   ProcessGroupOptions options;
   options.timeout = timeout;
@@ -53,7 +49,7 @@ void expect(const std::vector<RankResult>& results, ErrorCode code, const std::v
   for (const RankResult& result : results) {
     INFO(result.text);
     CHECK(result.code == code);
-    for (const std::string& part : parts) CHECK(has(result, part));
+    for (const std::string& part : parts) CHECK(contains(result.text, part));
   }
 }
 
@@ -115,8 +111,8 @@ TEST_CASE("a rank that leaves is named by those that wait for it", "[gpu]") {
   });
   INFO(results[0].text);
   CHECK(results[0].code == ErrorCode::peer_lost);
-  CHECK(has(results[0], "rank 1 ("));
-  CHECK(has(results[0], "call 2: all_reduce"));
+  CHECK(contains(results[0].text, "rank 1 ("));
+  CHECK(contains(results[0].text, "call 2: all_reduce"));
   CHECK(results[1].text == "left");
 }
 
@@ -139,9 +135,9 @@ TEST_CASE("different calls of two ranks end the group on all, soon after the lat
   std::vector<double> took;
   for (const RankResult& result : results) {
     INFO(result.text);
-    CHECK(has(result, "all_reduce of 10 x f32"));
-    CHECK(has(result, "rank 2 ("));
-    CHECK(has(result, "all_reduce of 20 x f32"));
+    CHECK(contains(result.text, "all_reduce of 10 x f32"));
+    CHECK(contains(result.text, "rank 2 ("));
+    CHECK(contains(result.text, "all_reduce of 20 x f32"));
     // The others have waited 0.3 s for the rank that calls later.
     took.push_back(std::atof(result.text.c_str()) - (&result == &results[2] ? 0.0 : 0.3));
   }

@@ -5,6 +5,7 @@
 
 #include "agent/process/output/worker_output.hpp"
 #include "rendezvous/base/unique_fd.hpp"
+#include "tests/support/folder.hpp"
 
 #include <sys/types.h>
 
@@ -17,6 +18,9 @@
 #include <vector>
 
 namespace muster::agent::test {
+
+using muster::test::bytes_of_file;
+using muster::test::Folder;
 
 /// The far end of one of our streams: collects what arrives, from a thread of its own.
 class Collector {
@@ -76,19 +80,6 @@ class OutputJob {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A directory that is removed with everything in it.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-std::string read_whole(const std::string& path);
 std::vector<std::string> split_lines(const std::string& text);
 /// Peak resident memory of this process in KiB; reset_peak() sets it to the present value.
 long peak_resident_kib();

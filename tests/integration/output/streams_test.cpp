@@ -16,7 +16,7 @@ using namespace muster::agent::test;
 
 namespace {
 
-OutputSpec logged(const TemporaryDirectory& directory) {
+OutputSpec logged(const Folder& directory) {
   OutputSpec spec;
   spec.log_dir = directory.path();
   return spec;
@@ -59,7 +59,7 @@ TEST_CASE("Lines of many workers, ranks above 9 among them, arrive whole and in 
 }
 
 TEST_CASE("Teed streams go to files and, with a prefix, to the console") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   Collector out;
   OutputSpec spec = logged(directory);
   spec.tee.by_rank = {{1, kStreamBoth}, {11, kStreamOut}};
@@ -81,20 +81,20 @@ TEST_CASE("Teed streams go to files and, with a prefix, to the console") {
                                           "plain apple"};
   CHECK(shown == expected);
   CHECK(one.stdout_log == directory.path() + "/attempt_0/1/stdout.log");
-  CHECK(read_whole(one.stdout_log) == "an apple\npear\n");
-  CHECK(read_whole(one.stderr_log) == "err");
-  CHECK(read_whole(eleven.stdout_log) == "apple 11\n");
+  CHECK(bytes_of_file(one.stdout_log) == "an apple\npear\n");
+  CHECK(bytes_of_file(one.stderr_log) == "err");
+  CHECK(bytes_of_file(eleven.stdout_log) == "apple 11\n");
   CHECK(eleven.stderr_log.empty());
   CHECK(eleven.error_file == directory.path() + "/attempt_0/11/error.json");
   std::vector<std::string> picked =
-      split_lines(read_whole(directory.path() + "/attempt_0/filtered_stdout.log"));
+      split_lines(bytes_of_file(directory.path() + "/attempt_0/filtered_stdout.log"));
   std::sort(picked.begin(), picked.end());
   CHECK(picked == std::vector<std::string>{expected[0], expected[3]});
   CHECK_FALSE(std::filesystem::exists(directory.path() + "/attempt_0/filtered_stderr.log"));
 }
 
 TEST_CASE("Redirected streams go to files only, each round has its own, and the directories are private") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   Collector out;
   OutputSpec spec = logged(directory);
   spec.redirects.fallback = kStreamErr;
@@ -107,8 +107,8 @@ TEST_CASE("Redirected streams go to files only, each round has its own, and the 
   CHECK(job.output().last_lines(0).empty());
   job.finish();
   CHECK(out.finish().empty());
-  CHECK(read_whole(first.stderr_log) == "round 0\n");
-  CHECK(read_whole(second.stderr_log) == "round 1\n");
+  CHECK(bytes_of_file(first.stderr_log) == "round 0\n");
+  CHECK(bytes_of_file(second.stderr_log) == "round 1\n");
 
   struct stat status {};
 
@@ -119,7 +119,7 @@ TEST_CASE("Redirected streams go to files only, each round has its own, and the 
 }
 
 TEST_CASE("Ranks that are filtered out do not reach the console, but their last lines are kept") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   Collector out;
   OutputSpec spec = logged(directory);
   spec.console_ranks = std::set<int>{1};
@@ -131,13 +131,13 @@ TEST_CASE("Ranks that are filtered out do not reach the console, but their last 
   job.finish();
   CHECK(out.finish() == "shown\n");
   CHECK(job.output().last_lines(0) == std::vector<std::string>{"hidden"});
-  CHECK(read_whole(two.stdout_log) == "filed\n");
+  CHECK(bytes_of_file(two.stdout_log) == "filed\n");
 }
 
 TEST_CASE("An unfinished line is shown while its worker waits") {
   Collector out;
   OutputJob job(OutputSpec{}, 2, StandardStreams{0, out.fd(), out.fd()});
-  const TemporaryDirectory directory;
+  const Folder directory;
   const std::string gate = directory.path() + "/gate";
   REQUIRE(::mkfifo(gate.c_str(), 0600) == 0);
   job.start(0, "printf 'name? '; read answer <" + gate + "; echo $answer");
@@ -148,7 +148,7 @@ TEST_CASE("An unfinished line is shown while its worker waits") {
 }
 
 TEST_CASE("A log directory that cannot be made is said, and the workers run without it") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   Collector out;
   OutputSpec spec = logged(directory);
   spec.tee.fallback = kStreamOut;
@@ -172,7 +172,7 @@ TEST_CASE("Where our stdout and stderr are one, a worker's order of both is kept
     script += "echo out; echo err >&2; ";
     expected += "out\nerr\n";
   }
-  const TemporaryDirectory directory;
+  const Folder directory;
   const std::string written = directory.path() + "/written";
   job.start(0, script + ": >" + written);
   // The executor rests meanwhile, so that all is there before anything is read.

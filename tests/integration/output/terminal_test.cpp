@@ -73,7 +73,7 @@ TEST_CASE("On a terminal the streams of a worker share one that behaves like it"
 TEST_CASE("A new size of our terminal reaches the workers' terminals") {
   Collector terminal(Collector::Kind::terminal);
   set_size(terminal, 33, 77);
-  const TemporaryDirectory directory;
+  const Folder directory;
   const std::string gate = directory.path() + "/gate";
   REQUIRE(::mkfifo(gate.c_str(), 0600) == 0);
   OutputJob job(OutputSpec{}, 2, StandardStreams{0, terminal.fd(), terminal.fd()});
@@ -87,7 +87,7 @@ TEST_CASE("A new size of our terminal reaches the workers' terminals") {
 }
 
 TEST_CASE("Only the stream that is a terminal becomes one; teed streams never do") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   Collector terminal(Collector::Kind::terminal);
   Collector err;
   OutputSpec spec;
@@ -130,7 +130,7 @@ TEST_CASE("A worker's colours and movements reach our terminal, what else it wou
 }
 
 TEST_CASE("Log files, pipes and the last lines keep every byte that a terminal is spared") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   Collector terminal(Collector::Kind::terminal);
   Collector pipe;
   OutputSpec spec;
@@ -141,7 +141,7 @@ TEST_CASE("Log files, pipes and the last lines keep every byte that a terminal i
   job.finish();
   CHECK(terminal.finish() == "[default1]:\\x1bc\\xc2\r\n");
   CHECK(pipe.finish() == "\033c\302\n");
-  CHECK(read_whole(streams.stderr_log) == "\033c\302\n");
+  CHECK(bytes_of_file(streams.stderr_log) == "\033c\302\n");
   CHECK(job.output().last_lines(1).back() == "\033c\302");
 }
 

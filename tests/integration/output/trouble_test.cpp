@@ -67,7 +67,7 @@ TEST_CASE("A flood of short lines passes quickly, complete and in bounded memory
 }
 
 TEST_CASE("A line without end is bounded too, teed and with a prefix") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   OutputSpec spec;
   spec.log_dir = directory.path();
@@ -85,7 +85,7 @@ TEST_CASE("A line without end is bounded too, teed and with a prefix") {
 TEST_CASE("A console that takes nothing stops its worker, not the memory") {
   Collector out(Collector::Kind::pipe, false);
   OutputJob job(OutputSpec{}, 2, StandardStreams{0, out.fd(), out.fd()});
-  const TemporaryDirectory directory;
+  const Folder directory;
   reset_peak();
   const long before = peak_resident_kib();
   job.start(0, "yes | head -c 33554432; echo end");
@@ -130,12 +130,12 @@ TEST_CASE("Our stdout is closed: the workers go on, and it is said once") {
 TEST_CASE("A grandchild that holds the pipe is waited for one second") {
   Collector out;
   OutputJob job(OutputSpec{}, 2, StandardStreams{0, out.fd(), out.fd()});
-  const TemporaryDirectory directory;
+  const Folder directory;
   job.start(0, "sleep 30 & echo $! >" + directory.path() + "/pid; echo last words; exit 3");
   const auto begin = Clock::now();
   job.finish();
   const auto took = Clock::now() - begin;
-  ::kill(std::stoi(read_whole(directory.path() + "/pid")), SIGKILL);
+  ::kill(std::stoi(bytes_of_file(directory.path() + "/pid")), SIGKILL);
   CHECK(took > milliseconds(900));
   CHECK(took < milliseconds(9000));
   CHECK(WEXITSTATUS(job.status(0)) == 3);
@@ -152,7 +152,7 @@ TEST_CASE("A grandchild that goes on printing is cut off") {
 }
 
 TEST_CASE("A full log disk leaves the worker alone, and the file says what is missing") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   // In a name space of its own: other tests look at the mounts of this machine.
   if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       ::mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
@@ -172,7 +172,7 @@ TEST_CASE("A full log disk leaves the worker alone, and the file says what is mi
     CHECK(job.status(0) == 0);
     CHECK(has_note(job, "log truncated on n07: no space left on device (" + streams.stdout_log));
     CHECK(job.output().notes().size() == 1);
-    text = read_whole(streams.stdout_log);
+    text = bytes_of_file(streams.stdout_log);
   }
   ::umount2(directory.path().c_str(), MNT_DETACH);
   CHECK(out.finish() == "full\n");
@@ -184,7 +184,7 @@ TEST_CASE("A full log disk leaves the worker alone, and the file says what is mi
 }
 
 TEST_CASE("A log disk that does not answer delays no worker by more than a moment") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   Collector out;
   const std::string log = directory.path() + "/attempt_0/0/stdout.log";
   std::filesystem::create_directories(directory.path() + "/attempt_0/0");
@@ -207,7 +207,7 @@ TEST_CASE("A log disk that does not answer delays no worker by more than a momen
 }
 
 TEST_CASE("A log disk that stalls and recovers has a line about what is missing") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   Collector out;
   const std::string log = directory.path() + "/attempt_0/0/stdout.log";
   std::filesystem::create_directories(directory.path() + "/attempt_0/0");
@@ -224,7 +224,7 @@ TEST_CASE("A log disk that stalls and recovers has a line about what is missing"
                    " 2>/dev/null || echo 0)\" -gt 1000000 ]; do sleep 0.01; done; echo go >" + gate +
                    "; wait");
   job.finish();
-  const std::string text = read_whole(directory.path() + "/copy");
+  const std::string text = bytes_of_file(directory.path() + "/copy");
   CHECK(text.starts_with("y\ny\n"));
   const auto mark = text.find("y\n[muster: output truncated here: ");
   REQUIRE(mark != std::string::npos);

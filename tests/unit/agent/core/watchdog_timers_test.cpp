@@ -32,10 +32,6 @@ std::vector<std::string> names(const std::vector<ExpiredTimer>& expired) {
   return result;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 using Names = std::vector<std::string>;
 
 }  // namespace

@@ -14,10 +14,6 @@ GivenText given(const std::string& text) {
   return {text, "--flag"};
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// Whether `parse` refuses `text` with a message that quotes it.
 template <typename Parse>
 bool refuses(Parse parse, const std::string& text) {

@@ -26,10 +26,6 @@ NodeReport failed_with(const muster::agent::ExitStatus& status) {
               {worker(0, kStopped, killed_by(SIGTERM), 2), worker(1, kFailed, status, 1)});
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("Exit codes") {

@@ -3,10 +3,8 @@
 
 #include "catch.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "tests/support/folder.hpp"
 #include "tests/unit/launcher/exit_report/reports.hpp"
-
-#include <signal.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -24,9 +22,6 @@ namespace {
 class FinishedJob {
  public:
   FinishedJob() {
-    std::string pattern = (fs::temp_directory_path() / "muster_test_XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    root = pattern;
     fs::create_directories(root / "logs/attempt_0/0");
     spec = job();
     spec.agent.output.log_dir = root / "logs";
@@ -34,11 +29,6 @@ class FinishedJob {
     spec.report_file = root / "report.json";
     spec.error_file_copy = root / "copy.json";
   }
-
-  ~FinishedJob() { fs::remove_all(root); }
-
-  FinishedJob(const FinishedJob&) = delete;
-  FinishedJob& operator=(const FinishedJob&) = delete;
 
   int finish(WorkerOutcome outcome, int code) {
     const bool good = outcome == WorkerOutcome::succeeded;
@@ -50,7 +40,8 @@ class FinishedJob {
 
   std::string text_of(const std::string& name) const { return read_file(root / name, 1 << 20).value_or(""); }
 
-  fs::path root;
+  const muster::test::Folder folder;
+  const fs::path root = folder.path();
   JobSpec spec;
   std::string error_file;
 };

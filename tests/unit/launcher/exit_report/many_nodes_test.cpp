@@ -12,10 +12,6 @@ using muster::agent::WorkerOutcome;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 NodeReport on(const std::string& name, NodeReport report) {
   report.node = name;
   report.host = name;

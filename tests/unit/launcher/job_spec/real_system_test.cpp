@@ -3,44 +3,16 @@
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/log_directory.hpp"
 #include "launcher/job_spec/system.hpp"
+#include "tests/support/folder.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 using namespace muster::launcher;
+using muster::test::Folder;
 namespace fs = std::filesystem;
-
-namespace {
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() : path_(fs::temp_directory_path() / "muster_test_XXXXXX") {
-    std::string pattern = path_.string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-
-  ~TemporaryDirectory() { fs::remove_all(path_); }
-
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
-
-void write_file(const std::string& path, const std::string& text, mode_t mode) {
-  std::ofstream(path) << text;
-  chmod(path.c_str(), mode);
-}
-
-}  // namespace
 
 TEST_CASE("Addresses of this machine are told from others") {
   const RealSystem system;
@@ -53,11 +25,11 @@ TEST_CASE("Addresses of this machine are told from others") {
 }
 
 TEST_CASE("Kinds of files and their interpreters") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   const RealSystem system;
-  write_file(directory / "tool", "#! /bin/sh -e\n", 0755);
-  write_file(directory / "text", "print(1)\n", 0644);
-  write_file(directory / "binary", std::string("\x7f\x45LF", 4), 0755);
+  directory.write("tool", "#! /bin/sh -e\n", 0755);
+  directory.write("text", "print(1)\n", 0644);
+  directory.write("binary", std::string("\x7f\x45LF", 4), 0755);
   CHECK(system.file_kind(directory / "tool") == FileKind::executable);
   CHECK(system.file_kind(directory / "text") == FileKind::readable);
   CHECK(system.file_kind(directory / ".") == FileKind::directory);
@@ -68,9 +40,9 @@ TEST_CASE("Kinds of files and their interpreters") {
 }
 
 TEST_CASE("Whether a file can be written is tried, and leaves nothing") {
-  const TemporaryDirectory directory;
+  const Folder directory;
   const RealSystem system;
-  write_file(directory / "old", "kept", 0644);
+  directory.write("old", "kept", 0644);
   CHECK(system.write_obstacle(directory / "new").empty());
   CHECK(system.write_obstacle(directory / "old").empty());
   CHECK(system.write_obstacle("/dev/null").empty());
@@ -92,7 +64,7 @@ TEST_CASE("Job ids are UUIDs and differ") {
 }
 
 TEST_CASE("The log directory is made with its parents, private and new each time") {
-  const TemporaryDirectory base;
+  const Folder base;
   const LogDirectory planned = plan_log_directory(base / "a/b", "", "job 1");
   const std::string first = create_log_directory(planned);
   const std::string second = create_log_directory(planned);
@@ -103,8 +75,8 @@ TEST_CASE("The log directory is made with its parents, private and new each time
 }
 
 TEST_CASE("A log directory that cannot be made is exit code 125") {
-  const TemporaryDirectory base;
-  write_file(base / "file", "", 0644);
+  const Folder base;
+  base.write("file", "", 0644);
   for (const std::string& bad : {base / "file", base / "file/below", std::string("/proc/logs")}) {
     CAPTURE(bad);
     try {

@@ -26,10 +26,6 @@ std::string error_of(const Arguments& arguments, const FakeSystem& system = {}) 
   return refusal_of([&] { resolve(arguments, system); }).text;
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// "n0:0-3 *n7:4" for each node; a star for this machine.
 std::string shown(const JobSpec& spec) {
   std::string text;

@@ -30,10 +30,6 @@ std::string error_of(const Arguments& arguments, const FakeSystem& system = {}, 
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::optional<std::string> worker_variable(const ResolvedJob& job, const std::string& name) {
   for (const auto& [key, value] : job.spec.agent.environment)
     if (key == name) return value;

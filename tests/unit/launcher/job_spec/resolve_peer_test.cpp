@@ -29,10 +29,6 @@ std::string error_of(const Arguments& arguments) {
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("who hosts the meeting, and where it is, follows torchrun") {

@@ -3,7 +3,7 @@
 
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
-#include "rendezvous/base/unique_fd.hpp"
+#include "tests/support/folder.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,45 +12,18 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <set>
 #include <vector>
 
 using namespace muster::launcher;
+using muster::test::Folder;
 namespace fs = std::filesystem;
 
 namespace {
 
 const std::string kGood = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
-
-class Folder {
- public:
-  Folder() {
-    std::string name = fs::temp_directory_path() / "muster_key_test_XXXXXX";
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-
-  ~Folder() { fs::remove_all(path_); }
-
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string path() const { return path_; }
-
-  std::string write(const std::string& name, const std::string& text, mode_t mode = 0600) const {
-    const std::string path = path_ / name;
-    std::ofstream(path) << text;
-    REQUIRE(::chmod(path.c_str(), mode) == 0);
-    return path;
-  }
-
- private:
-  fs::path path_;
-};
 
 template <typename Call>
 std::string error_of(const Call& call) {
@@ -67,10 +40,6 @@ std::string error_of(const Call& call) {
 
 std::string error_of_file(const std::string& path) {
   return error_of([&] { read_key_file(path); });
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 mode_t mode_of(const std::string& path) {

@@ -2,16 +2,13 @@
 #include "launcher/start/core/ssh_command.hpp"
 
 #include "catch.hpp"
+#include "tests/support/folder.hpp"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
 using namespace muster::launcher;
@@ -84,21 +81,15 @@ TEST_CASE("The remote command is constant but for the path, which every shell re
 }
 
 TEST_CASE("The shell that runs an agent for ssh makes an exit code of a signal, and says nothing of it") {
-  char folder[] = "/tmp/muster-test-ssh-command-XXXXXX";
-  REQUIRE(::mkdtemp(folder) != nullptr);
+  const muster::test::Folder folder;
   RemoteProgram program;
-  program.own_path = std::string(folder) + "/muster";
-  std::ofstream(program.own_path) << "#!/bin/sh\necho heard >&2\nkill -KILL $$\n";
-  ::chmod(program.own_path.c_str(), 0700);
-  const std::string words = std::string(folder) + "/words";
+  program.own_path = folder.write("muster", "#!/bin/sh\necho heard >&2\nkill -KILL $$\n", 0700);
+  const std::string words = folder / "words";
   program.shell_stays = true;
   const int status = std::system((remote_command(program) + " 2>" + words).c_str());
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 128 + SIGKILL);
-  std::string said;
-  std::getline(std::ifstream(words), said, '\0');
-  CHECK(said == "heard\n");
-  std::filesystem::remove_all(folder);
+  CHECK(muster::test::bytes_of_file(words) == "heard\n");
 }
 
 TEST_CASE("A path that a shell would read differently is refused, and left out where nobody asked for it") {

@@ -7,10 +7,6 @@ using namespace muster::launcher;
 
 namespace {
 
-bool has(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
 StartFailure explain(StartEnd end) {
   return explain_start(end, {"ssh", "n07", 2222, "0.1.0"});
 }
@@ -42,10 +38,10 @@ TEST_CASE("What ssh says before a login becomes one cause") {
         "ssh: no answer within 8 s");
   CHECK(no_session("ssh: connect to host n07 port 22: No route to host\r\n").cause ==
         "ssh: no route to the host");
-  CHECK(
-      has(no_session("Connection timed out during banner exchange\r\nConnection to n07 port 22 timed out\r\n")
-              .cause,
-          "no SSH server answered"));
+  CHECK(contains(
+      no_session("Connection timed out during banner exchange\r\nConnection to n07 port 22 timed out\r\n")
+          .cause,
+      "no SSH server answered"));
 }
 
 TEST_CASE("Host keys: not known and changed are different things") {
@@ -53,20 +49,20 @@ TEST_CASE("Host keys: not known and changed are different things") {
       "No ED25519 host key is known for n07 and you have requested strict checking.\r\n"
       "Host key verification failed.\r\n");
   CHECK(unknown.cause == "ssh: the host key is not known");
-  CHECK(has(unknown.advice, "'ssh -p 2222 n07'"));
-  CHECK(has(unknown.advice, "--ssh-accept-new"));
+  CHECK(contains(unknown.advice, "'ssh -p 2222 n07'"));
+  CHECK(contains(unknown.advice, "--ssh-accept-new"));
   const StartFailure changed = no_session(
       "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\n"
       "Host key for n07 has changed and you have requested strict checking.\r\n"
       "Host key verification failed.\r\n");
   CHECK(changed.cause == "ssh: the host key is not the one in known_hosts");
-  CHECK(has(changed.advice, "ssh-keygen -R n07"));
+  CHECK(contains(changed.advice, "ssh-keygen -R n07"));
 }
 
 TEST_CASE("A password that would be asked for is a refused login") {
   const StartFailure failure = no_session("ada@n07: Permission denied (publickey,password).\r\n");
-  CHECK(has(failure.cause, "login refused"));
-  CHECK(has(failure.advice, "ssh-copy-id"));
+  CHECK(contains(failure.cause, "login refused"));
+  CHECK(contains(failure.advice, "ssh-copy-id"));
   CHECK_FALSE(failure.server_busy);
 }
 
@@ -85,22 +81,24 @@ TEST_CASE("A busy server is worth another try, other failures are not") {
 TEST_CASE("What a host says when muster is missing or does not run there") {
   const StartFailure missing = on_host(127, "muster-start: missing /opt/muster\n");
   CHECK(missing.cause == "muster was not found there (neither /opt/muster nor in PATH)");
-  CHECK(has(missing.advice, "--push"));
+  CHECK(contains(missing.advice, "--push"));
   CHECK(on_host(127, "muster-start: absent /opt/muster\n").cause ==
         "muster was not found there (no /opt/muster)");
-  CHECK(has(on_host(127, "bash: line 1: sh: command not found\n").cause, "not found there"));
-  CHECK(has(on_host(126, "sh: 1: exec: /opt/muster: Permission denied\n").cause, "cannot be executed there"));
-  CHECK(has(on_host(126, "sh: /opt/muster: cannot execute binary file: Exec format error\n").cause,
-            "wrong architecture"));
-  CHECK(has(
+  CHECK(contains(on_host(127, "bash: line 1: sh: command not found\n").cause, "not found there"));
+  CHECK(contains(on_host(126, "sh: 1: exec: /opt/muster: Permission denied\n").cause,
+                 "cannot be executed there"));
+  CHECK(contains(on_host(126, "sh: /opt/muster: cannot execute binary file: Exec format error\n").cause,
+                 "wrong architecture"));
+  CHECK(contains(
       on_host(1, "/opt/muster: /lib/libc.so.6: version `GLIBC_2.38' not found (required by /opt/muster)\n")
           .cause,
       "C library is too old (/opt/muster: /lib/libc.so.6: version `GLIBC_2.38'"));
-  CHECK(has(on_host(127, "muster: error while loading shared libraries: libssl.so.3: cannot open\n").cause,
-            "libssl.so.3"));
-  CHECK(has(on_host(1, "head: write error: No space left on device\nmuster-start: no copy /x\n").cause,
-            "the disk there is full"));
-  CHECK(has(on_host(2, "muster: error: 'agent' is not a command; use run\n").cause, "older version"));
+  CHECK(
+      contains(on_host(127, "muster: error while loading shared libraries: libssl.so.3: cannot open\n").cause,
+               "libssl.so.3"));
+  CHECK(contains(on_host(1, "head: write error: No space left on device\nmuster-start: no copy /x\n").cause,
+                 "the disk there is full"));
+  CHECK(contains(on_host(2, "muster: error: 'agent' is not a command; use run\n").cause, "older version"));
 }
 
 TEST_CASE("Another version, a noisy shell, a shell that waits") {
@@ -110,24 +108,24 @@ TEST_CASE("Another version, a noisy shell, a shell that waits") {
   end = {};
   end.too_much_junk = true;
   end.junk = "Message of the day\nMessage of the d";
-  CHECK(has(explain(end).cause, "prints too much"));
-  CHECK(has(explain(end).cause, "'Message of the day'"));
+  CHECK(contains(explain(end).cause, "prints too much"));
+  CHECK(contains(explain(end).cause, "'Message of the day'"));
   end = {};
   end.timed_out = true;
   end.signal = 9;
   end.junk = "Select a project: ";
-  CHECK(has(explain(end).cause, "did not answer in time ('Select a project:')"));
-  CHECK(has(explain(end).advice, "--login-timeout"));
+  CHECK(contains(explain(end).cause, "did not answer in time ('Select a project:')"));
+  CHECK(contains(explain(end).advice, "--login-timeout"));
 }
 
 TEST_CASE("A text that nobody has seen before is quoted by its last line alone") {
   CHECK(no_session("line 1\r\nthe end is near\r\n\r\n").cause ==
         "ssh ended with exit code 255 before the agent answered ('the end is near')");
-  CHECK(has(no_session(std::string(5000, 'x')).cause, "xxx"));
+  CHECK(contains(no_session(std::string(5000, 'x')).cause, "xxx"));
   CHECK(no_session(std::string(5000, 'x')).cause.size() < 400);
   StartEnd killed;
   killed.signal = 9;
-  CHECK(has(explain(killed).cause, "killed by signal 9"));
+  CHECK(contains(explain(killed).cause, "killed by signal 9"));
   StartEnd silent;
-  CHECK(has(explain(silent).cause, "exit code 0 before the agent answered"));
+  CHECK(contains(explain(silent).cause, "exit code 0 before the agent answered"));
 }

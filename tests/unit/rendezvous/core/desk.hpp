@@ -115,8 +115,4 @@ inline FailRound failure(RoundNumber round) {
   return FailRound{round, "rank 3 exited with 7", 7, "h2", 3};
 }
 
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace muster::rendezvous

@@ -68,10 +68,6 @@ std::string complaint(const std::string& text, Errc code = Errc::mend) {
   return "accepted";
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("Every message survives the way through JSON") {

@@ -29,10 +29,6 @@ Operation operation_of(Collective collective, DataType type, std::size_t count, 
   return operation;
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 void check_well(const std::vector<Outcome>& outcomes) {
   for (const Outcome& outcome : outcomes) {
     INFO(outcome.text);
@@ -98,7 +94,7 @@ TEST_CASE("a wait that ends early leaves the call running") {
       try {
         work->wait(milliseconds(5));
       } catch (const Error& error) {
-        if (error.code() == ErrorCode::deadline && has(error.what(), "it goes on")) ++early;
+        if (error.code() == ErrorCode::deadline && contains(error.what(), "it goes on")) ++early;
       }
       released->barrier();
       work->wait(milliseconds::max());
@@ -123,7 +119,7 @@ TEST_CASE("a failure reaches every started call and every later one") {
       try {
         work->wait();
       } catch (const Error& error) {
-        if (error.code() == ErrorCode::mismatch && has(error.what(), "10 x f32")) ++failed;
+        if (error.code() == ErrorCode::mismatch && contains(error.what(), "10 x f32")) ++failed;
       }
     }
     group.barrier();
@@ -131,7 +127,7 @@ TEST_CASE("a failure reaches every started call and every later one") {
   CHECK(failed == 6);
   for (const Outcome& outcome : outcomes) {
     CHECK(outcome.code == ErrorCode::mismatch);
-    CHECK(has(outcome.text, "5 x f32"));
+    CHECK(contains(outcome.text, "5 x f32"));
   }
 }
 

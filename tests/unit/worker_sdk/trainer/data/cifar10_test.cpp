@@ -1,36 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "tests/support/folder.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 
-#include <unistd.h>
-
-#include <fstream>
+#include <filesystem>
 
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A folder of its own for each test, gone at the end.
-class DataFolder {
- public:
-  DataFolder() {
-    std::string pattern = (fs::temp_directory_path() / "muster-cifar-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path = pattern;
-  }
-
-  ~DataFolder() { fs::remove_all(path); }
-
-  DataFolder(const DataFolder&) = delete;
-  DataFolder& operator=(const DataFolder&) = delete;
-
-  void write(const std::string& name, const std::string& content) const {
-    std::ofstream(path / name, std::ios::binary) << content;
-  }
-
-  fs::path path;
-};
 
 /// A record whose byte i of channel c is c * 80 + i % 80.
 std::string record(int label) {
@@ -50,18 +28,14 @@ std::string error_of(const fs::path& folder) {
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("Any subset of the batches with whole records is read, in order") {
-  const DataFolder folder;
+  const muster::test::Folder folder;
   folder.write("data_batch_4.bin", record(4));
   folder.write("data_batch_2.bin", record(2) + record(9));
   folder.write("test_batch.bin", record(7));
-  const muster::data::ImageData data = muster::data::load_cifar10(folder.path);
+  const muster::data::ImageData data = muster::data::load_cifar10(folder.path());
   CHECK(data.train.labels == std::vector<std::uint8_t>{2, 9, 4});
   CHECK(data.test.labels == std::vector<std::uint8_t>{7});
   CHECK(contains(data.description, "subset: 3 of 50,000 training images, 1 test images"));
@@ -72,29 +46,29 @@ TEST_CASE("Any subset of the batches with whole records is read, in order") {
 }
 
 TEST_CASE("Bad files are named, with their size and what to do") {
-  const DataFolder folder;
-  CHECK(contains(error_of(folder.path / "none"), "none does not exist; give the folder"));
+  const muster::test::Folder folder;
+  CHECK(contains(error_of(folder / "none"), "none does not exist; give the folder"));
   folder.write("plain", "x");
-  CHECK(contains(error_of(folder.path / "plain"), "plain is not a folder"));
-  CHECK(contains(error_of(folder.path), "has none of data_batch_1.bin to data_batch_5.bin"));
+  CHECK(contains(error_of(folder / "plain"), "plain is not a folder"));
+  CHECK(contains(error_of(folder.path()), "has none of data_batch_1.bin to data_batch_5.bin"));
 
   folder.write("data_batch_1.bin", record(1));
-  CHECK(contains(error_of(folder.path), "test_batch.bin: No such file"));
+  CHECK(contains(error_of(folder.path()), "test_batch.bin: No such file"));
   folder.write("test_batch.bin", "");
-  CHECK(contains(error_of(folder.path), "test_batch.bin (0 bytes) is empty"));
+  CHECK(contains(error_of(folder.path()), "test_batch.bin (0 bytes) is empty"));
   folder.write("test_batch.bin", record(1).substr(0, 3000));
-  CHECK(contains(error_of(folder.path), "test_batch.bin (3000 bytes) is not a whole number"));
+  CHECK(contains(error_of(folder.path()), "test_batch.bin (3000 bytes) is not a whole number"));
   folder.write("test_batch.bin", record(1) + "ab");
-  CHECK(contains(error_of(folder.path), "2 bytes are left over"));
+  CHECK(contains(error_of(folder.path()), "2 bytes are left over"));
   folder.write("test_batch.bin", record(1) + record(10));
-  CHECK(contains(error_of(folder.path), "record 1 has label 10"));
+  CHECK(contains(error_of(folder.path()), "record 1 has label 10"));
   folder.write("test_batch.bin", record(9));
-  CHECK(error_of(folder.path).empty());
+  CHECK(error_of(folder.path()).empty());
 }
 
 TEST_CASE("A file far larger than CIFAR-10 is refused before memory is taken") {
-  const DataFolder folder;
+  const muster::test::Folder folder;
   folder.write("data_batch_1.bin", record(1));
-  fs::resize_file(folder.path / "data_batch_1.bin", 3073ULL * 2'000'000'000ULL);  // sparse
-  CHECK(contains(error_of(folder.path), "holds more than 1000000 records"));
+  fs::resize_file(folder / "data_batch_1.bin", 3073ULL * 2'000'000'000ULL);  // sparse
+  CHECK(contains(error_of(folder.path()), "holds more than 1000000 records"));
 }

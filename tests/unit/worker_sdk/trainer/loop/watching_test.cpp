@@ -2,6 +2,7 @@
 // What a run writes about itself: event files, JSON lines, tables, traces.
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "tests/support/folder.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "tests/support/thread_group.hpp"
 #include "worker_sdk/trainer/loop/event_file.hpp"
@@ -14,36 +15,11 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 using namespace muster::train;
 using namespace std::chrono_literals;
-
-namespace {
-
-std::string read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// A folder of the test's own, removed with it.
-struct Folder {
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "muster-watching-XXXXXX").string();
-    path = mkdtemp(pattern.data());
-  }
-
-  ~Folder() { std::filesystem::remove_all(path); }
-
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string path;
-};
-
-}  // namespace
+using muster::test::bytes_of_file;
+using muster::test::Folder;
 
 TEST_CASE("CRC-32C gives the check value of its definition") {
   CHECK(crc32c("123456789") == 0xE3069283U);
@@ -52,10 +28,10 @@ TEST_CASE("CRC-32C gives the check value of its definition") {
 
 TEST_CASE("An event file begins with its version, each record in its frame") {
   const Folder folder;
-  EventFile file(folder.path + "/runs/a");
+  EventFile file(folder / "runs/a");
   file.add("loss", 3, 1.5F);
   CHECK(file.flush());
-  const std::string bytes = read(file.path());
+  const std::string bytes = bytes_of_file(file.path());
   const std::string first = record_frame(version_event(0));
   REQUIRE(bytes.size() > first.size());
   CHECK(bytes.substr(0, 8) == first.substr(0, 8));
@@ -153,7 +129,7 @@ TEST_CASE("The rank that waits the shortest is the one that comes last") {
 
 TEST_CASE("One trace holds the spans of all ranks, and says when it is full") {
   const Folder folder;
-  const std::string path = folder.path + "/trace.json";
+  const std::string path = folder / "trace.json";
   const auto errors = muster::test::run_shm_ranks(2, [&](muster::ProcessGroup& group) {
     TraceRecorder recorder(2);
     const TraceRecorder::Time origin{};
@@ -165,7 +141,7 @@ TEST_CASE("One trace holds the spans of all ranks, and says when it is full") {
     if (note.substr(0, 35) != "rank 1 arrives last in 1 of 1 steps") throw std::runtime_error(note);
   });
   for (const std::string& error : errors) CHECK(error.empty());
-  const auto trace = nlohmann::json::parse(read(path));
+  const auto trace = nlohmann::json::parse(bytes_of_file(path));
   CHECK(trace.at("otherData").at("straggler").get<std::string>().find("1 spans at the end are left out") !=
         std::string::npos);
   int spans = 0;
