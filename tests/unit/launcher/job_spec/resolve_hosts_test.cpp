@@ -1,30 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "catch.hpp"
-#include "launcher/cli/parse_options.hpp"
-#include "launcher/job_spec/resolve_job.hpp"
 #include "launcher/job_spec/resolve_steps.hpp"
-#include "tests/unit/launcher/hosts/refusal.hpp"
-#include "tests/unit/launcher/job_spec/fake_system.hpp"
-
-#include <fstream>
-#include <sstream>
+#include "tests/support/folder.hpp"
+#include "tests/unit/launcher/job_spec/resolve.hpp"
 
 using namespace muster::launcher;
 
 namespace {
-
-using Arguments = std::vector<std::string>;
-
-ResolvedJob resolve(Arguments arguments, const FakeSystem& system = {}) {
-  if (arguments.empty() || arguments.back() != "train.py") arguments.emplace_back("true");
-  return resolve_job(
-      parse_run_options(arguments, [&system](const std::string& name) { return system.variable(name); }),
-      system);
-}
-
-std::string error_of(const Arguments& arguments, const FakeSystem& system = {}) {
-  return refusal_of([&] { resolve(arguments, system); }).text;
-}
 
 /// "n0:0-3 *n7:4" for each node; a star for this machine.
 std::string shown(const JobSpec& spec) {
@@ -37,12 +18,6 @@ std::string shown(const JobSpec& spec) {
   return text;
 }
 
-std::optional<std::string> value_of(const Environment& environment, const std::string& name) {
-  for (const auto& [key, value] : environment)
-    if (key == name) return value;
-  return std::nullopt;
-}
-
 FakeSystem allocation(const std::map<std::string, std::string>& more = {}) {
   FakeSystem system;
   system.variables["SLURM_JOB_ID"] = "12";
@@ -50,16 +25,6 @@ FakeSystem allocation(const std::map<std::string, std::string>& more = {}) {
   system.variables["SLURM_JOB_NUM_NODES"] = "3";
   for (const auto& [name, value] : more) system.variables[name] = value;
   return system;
-}
-
-FakeSystem step(const std::map<std::string, std::string>& more = {}) {
-  std::map<std::string, std::string> variables = {{"SLURM_STEP_ID", "0"},
-                                                  {"SLURM_STEP_NODELIST", "n[2-3]"},
-                                                  {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
-                                                  {"SLURM_NODEID", "1"},
-                                                  {"SLURM_PROCID", "1"}};
-  for (const auto& [name, value] : more) variables[name] = value;
-  return allocation(variables);
 }
 
 }  // namespace
@@ -267,20 +232,6 @@ TEST_CASE("Inside an allocation of Slurm its nodes, tasks and GPUs are found") {
   CHECK(resolve({}, here).spec.agent.workers == 4);
 }
 
-TEST_CASE("Started by srun on several nodes we are peers, with a node's GPUs as workers") {
-  CHECK(resolve({}, step()).spec.form == StartForm::peer);
-  CHECK(resolve({"--nproc-per-node=2"}, step()).spec.agent.workers == 2);
-  CHECK(resolve({}, step({{"SLURM_GPUS_ON_NODE", "8"}})).spec.agent.workers == 8);
-  CHECK(contains(error_of({"-n", "4"}, step()), "give --nproc-per-node"));
-  CHECK(resolve({"--standalone"}, step()).spec.form == StartForm::local);
-  CHECK(resolve({"--slurm=off"}, step()).spec.form == StartForm::local);
-  // One task on one node is no job of peers.
-  CHECK(resolve(
-            {},
-            step({{"SLURM_STEP_NODELIST", "n2"}, {"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_NODEID", "0"}}))
-            .spec.form == StartForm::local);
-}
-
 TEST_CASE("The dry run shows rank, host, local rank and GPU") {
   FakeSystem system;
   system.texts["hosts"] = "n0 slots=4\nnode7 slots=2\n";
@@ -288,11 +239,9 @@ TEST_CASE("The dry run shows rank, host, local rank and GPU") {
       resolve({"--hostfile", "hosts", "--include", "n0:1,3@node7", "--rdzv-id", "job", "--ssh-port", "2222"},
               system)
           .spec;
-  std::ifstream file(MUSTER_DRY_RUN_GOLDEN);
-  std::stringstream golden;
-  golden << file.rdbuf();
   const std::string json = to_json(spec);
-  CHECK(json.substr(0, json.find("  \"agent\": {")) == golden.str());  // the launcher's own part
+  CHECK(json.substr(0, json.find("  \"agent\": {")) ==
+        muster::test::bytes_of_file(MUSTER_DRY_RUN_GOLDEN));  // the launcher's own part
   CHECK(placement_table(spec) ==
         "RANKS         HOST   WORKERS  LOCAL GPUS\n"
         "0-1           n0     2        1,3\n"

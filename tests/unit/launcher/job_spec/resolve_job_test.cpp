@@ -1,42 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job_spec/resolve_job.hpp"
-
-#include "catch.hpp"
-#include "launcher/cli/parse_options.hpp"
-#include "launcher/core/launch_error.hpp"
-#include "tests/unit/launcher/job_spec/fake_system.hpp"
+#include "tests/unit/launcher/job_spec/resolve.hpp"
 
 #include <signal.h>
 
 using namespace muster::launcher;
-
-namespace {
-
-using Arguments = std::vector<std::string>;
-
-ResolvedJob resolve(const Arguments& arguments, const FakeSystem& system = {}) {
-  return resolve_job(
-      parse_run_options(arguments, [&system](const std::string& name) { return system.variable(name); }),
-      system);
-}
-
-std::string error_of(const Arguments& arguments, const FakeSystem& system = {}, int exit_code = 2) {
-  try {
-    resolve(arguments, system);
-  } catch (const LaunchError& error) {
-    CHECK(error.exit_code() == exit_code);
-    return error.what();
-  }
-  return "";
-}
-
-std::optional<std::string> worker_variable(const ResolvedJob& job, const std::string& name) {
-  for (const auto& [key, value] : job.spec.agent.environment)
-    if (key == name) return value;
-  return std::nullopt;
-}
-
-}  // namespace
 
 TEST_CASE("A plain job is c10d on loopback, a free port and a random id") {
   const JobSpec spec = resolve({"train.py", "--epochs", "3"}).spec;
@@ -139,13 +106,13 @@ TEST_CASE("Worker counts: numbers and words") {
 
 TEST_CASE("Several workers get one OpenMP thread each unless the user said otherwise") {
   const ResolvedJob two = resolve({"--nproc-per-node=2", "true"});
-  CHECK(worker_variable(two, "OMP_NUM_THREADS") == "1");
+  CHECK(value_of(two.spec.agent.environment, "OMP_NUM_THREADS") == "1");
   CHECK(two.notices.size() == 1);
-  CHECK_FALSE(worker_variable(resolve({"true"}), "OMP_NUM_THREADS"));
+  CHECK_FALSE(value_of(resolve({"true"}).spec.agent.environment, "OMP_NUM_THREADS"));
   FakeSystem system;
   system.variables["OMP_NUM_THREADS"] = "8";
   const ResolvedJob kept = resolve({"--nproc-per-node=2", "true"}, system);
-  CHECK_FALSE(worker_variable(kept, "OMP_NUM_THREADS"));
+  CHECK_FALSE(value_of(kept.spec.agent.environment, "OMP_NUM_THREADS"));
   CHECK(kept.notices.empty());
 }
 
@@ -153,10 +120,11 @@ TEST_CASE("Signals remember whether the user named them") {
   const ResolvedJob usual = resolve({"true"});
   CHECK(usual.spec.signals ==
         std::vector<HandledSignal>{{SIGHUP, false}, {SIGINT, false}, {SIGQUIT, false}, {SIGTERM, false}});
-  CHECK(worker_variable(usual, "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
+  CHECK(value_of(usual.spec.agent.environment, "TORCHELASTIC_SIGNALS_TO_HANDLE") ==
+        "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
   const ResolvedJob named = resolve({"--signals-to-handle=SIGUSR1", "true"});
   CHECK(named.spec.signals == std::vector<HandledSignal>{{SIGUSR1, true}});
-  CHECK(worker_variable(named, "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGUSR1");
+  CHECK(value_of(named.spec.agent.environment, "TORCHELASTIC_SIGNALS_TO_HANDLE") == "SIGUSR1");
 }
 
 TEST_CASE("Times come from flags, then variables, then defaults") {

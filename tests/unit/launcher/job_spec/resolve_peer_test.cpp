@@ -1,35 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "catch.hpp"
-#include "launcher/cli/parse_options.hpp"
-#include "launcher/core/launch_error.hpp"
-#include "launcher/job_spec/resolve_steps.hpp"
-#include "tests/unit/launcher/job_spec/fake_system.hpp"
+#include "tests/unit/launcher/job_spec/resolve.hpp"
 
 using namespace muster::launcher;
 using muster::agent::NodeSpec;
 using muster::agent::PeerNode;
-
-namespace {
-
-using Arguments = std::vector<std::string>;
-
-ResolvedJob resolve(Arguments arguments, const FakeSystem& system = {}) {
-  arguments.emplace_back("true");
-  return resolve_job(
-      parse_run_options(arguments, [&system](const std::string& name) { return system.variable(name); }),
-      system);
-}
-
-std::string error_of(const Arguments& arguments) {
-  try {
-    resolve(arguments);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-}  // namespace
 
 TEST_CASE("who hosts the meeting, and where it is, follows torchrun") {
   struct Row {

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "catch.hpp"
-#include "launcher/cli/parse_options.hpp"
-#include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/resolve_steps.hpp"
-#include "tests/unit/launcher/job_spec/fake_system.hpp"
+#include "tests/unit/launcher/job_spec/resolve.hpp"
 
 using namespace muster::launcher;
 
 namespace {
 
-using Arguments = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
 /// `srun -N3 --ntasks-per-node=1` on its second node.
@@ -21,28 +17,21 @@ const Variables kStep = {{"SLURM_JOB_ID", "7"},
                          {"SLURM_NODEID", "1"},
                          {"SLURM_PROCID", "1"}};
 
-JobSpec resolve(Arguments arguments, const Variables& more = {}) {
+FakeSystem in_step(const Variables& more = {}) {
   FakeSystem system;
   for (const Variables& some : {kStep, more})
     for (const auto& [name, value] : some) system.variables[name] = value;
-  arguments.emplace_back("true");
-  const auto lookup = [&system](const std::string& name) { return system.variable(name); };
-  return resolve_job(parse_run_options(arguments, lookup), system).spec;
+  return system;
 }
 
-std::string error_of(const Arguments& arguments, const Variables& more = {}) {
-  try {
-    resolve(arguments, more);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+JobSpec resolved(const Arguments& arguments, const Variables& more = {}) {
+  return resolve(arguments, in_step(more)).spec;
 }
 
 }  // namespace
 
 TEST_CASE("the tasks of a step are peers that meet on its first node") {
-  const JobSpec spec = resolve({});
+  const JobSpec spec = resolved({});
   CHECK(spec.form == StartForm::peer);
   CHECK(spec.nodes.empty());
   CHECK(spec.agent.run_id == "slurm-7-3");
@@ -53,38 +42,39 @@ TEST_CASE("the tasks of a step are peers that meet on its first node") {
   CHECK(spec.agent.node.coordinator_port == step_port("7", "3"));
   CHECK_FALSE(spec.agent.node.coordinator);
   CHECK(spec.agent.node.node_rank == 1);
-  const JobSpec first = resolve({}, {{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}});
+  const JobSpec first = resolved({}, {{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}});
   CHECK(first.agent.node.coordinator);
   CHECK_FALSE(std::get<muster::agent::PeerNode>(first.agent.node.form).hosting_inferred);
 }
 
 TEST_CASE("workers of a step's node are its GPUs, or what the flag says") {
-  CHECK(resolve({}, {{"SLURM_GPUS_ON_NODE", "4"}}).agent.workers == 4);
-  CHECK(resolve({"--nproc-per-node=2"}, {{"SLURM_GPUS_ON_NODE", "4"}}).agent.workers == 2);
+  CHECK(resolved({}, {{"SLURM_GPUS_ON_NODE", "4"}}).agent.workers == 4);
+  CHECK(resolved({"--nproc-per-node=2"}, {{"SLURM_GPUS_ON_NODE", "4"}}).agent.workers == 2);
 }
 
 TEST_CASE("torchrun's flags win over Slurm") {
-  CHECK(resolve({"--rdzv-id=mine"}).agent.run_id == "mine");
-  CHECK(resolve({"--nnodes=1:3"}).agent.min_nodes == 1);
-  CHECK(resolve({"--nnodes=1:3"}).agent.node.node_rank == -1);
-  CHECK(resolve({"--standalone"}).form == StartForm::local);
-  CHECK(resolve({"--nnodes=1"}).form == StartForm::local);
-  CHECK(resolve({"--slurm=off"}).form == StartForm::local);
-  CHECK(resolve({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7"}).agent.node.coordinator_host ==
+  CHECK(resolved({"--rdzv-id=mine"}).agent.run_id == "mine");
+  CHECK(resolved({"--nnodes=1:3"}).agent.min_nodes == 1);
+  CHECK(resolved({"--nnodes=1:3"}).agent.node.node_rank == -1);
+  CHECK(resolved({"--standalone"}).form == StartForm::local);
+  CHECK(resolved({"--nnodes=1"}).form == StartForm::local);
+  CHECK(resolved({"--slurm=off"}).form == StartForm::local);
+  CHECK(resolved({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7"}).agent.node.coordinator_host ==
         "far");
 }
 
 TEST_CASE("what cannot be meant in a step is refused") {
-  CHECK(error_of({"--nnodes=2"}) ==
+  CHECK(error_of({"--nnodes=2"}, in_step()) ==
         "--nnodes=2, but step 7.3 has 3 nodes (SLURM_STEP_NODELIST=n[02-04]); let both say the same, or "
         "leave --nnodes "
         "out");
-  CHECK(error_of({}, {{"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}})
+  CHECK(error_of({}, in_step({{"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}}))
             .starts_with("Slurm step 7.3 has 2 tasks on a node"));
+  CHECK(contains(error_of({"-n", "4"}, in_step()), "give --nproc-per-node"));
 }
 
 TEST_CASE("a step of one task is a job of its own") {
-  CHECK(
-      resolve({}, {{"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_STEP_NODELIST", "n02"}, {"SLURM_NODEID", "0"}})
-          .form == StartForm::local);
+  CHECK(resolved({},
+                 {{"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_STEP_NODELIST", "n02"}, {"SLURM_NODEID", "0"}})
+            .form == StartForm::local);
 }
