@@ -68,7 +68,7 @@ Operation operation_of(Collective collective, DataType type, std::size_t count, 
 
 std::vector<std::size_t> counts_of(const Options& options) {
   if (options.quick) return {0, 1, 7, 20'001};
-  return {0, 1, 3, 10, 11, 1'023, 8'192, 8'193, 70'001, 300'001};
+  return {0, 1, 3, 10, 11, 1'023, 8'192, 8'193, 70'001, 131'072, 300'001};
 }
 
 std::string run_cases(ProcessGroup& group, const Options& options) {

@@ -163,17 +163,20 @@ void all_to_all(Rank& rank) {
   });
 }
 
-/// In memory of allocate(), where fewest copies are made: all ranks there, and some of them elsewhere.
+/// In memory of allocate(), where fewest copies are made: all ranks there, and at different places of it, at
+/// any address, with one of them elsewhere.
 void allocated(Rank& rank, std::size_t count, bool mixed) {
   const Values values{DataType::f32, ReduceOp::sum, rank.size(), 23};
   const std::size_t bytes = count * sizeof(float);
   Memory& memory = rank.memory();
-  auto* const shared = static_cast<std::byte*>(rank.group().allocate(bytes * rank.ranks()));
+  auto* const shared = static_cast<std::byte*>(rank.group().allocate(2 * bytes * rank.ranks() + 64));
   rank.expect(reinterpret_cast<std::uintptr_t>(shared) % 64 == 0, "allocate gives aligned memory");
   rank.expect(memory.read(shared, bytes) == Bytes(bytes), "allocate gives zeroed memory");
   const auto elsewhere = rank.buffer(bytes * rank.ranks());
   const bool moves_out = mixed && rank.rank() == 1;
-  std::byte* const data = moves_out ? elsewhere->data() : shared;
+  std::size_t place = mixed ? rank.index() % 2 * bytes * rank.ranks() : 0;
+  if (mixed && rank.options().any_address) place += 1 + rank.index();
+  std::byte* const data = moves_out ? elsewhere->data() : shared + place;
   const Bytes own = exact(values, rank.rank(), count);
   const Bytes sum = exact_reduced(values, count);
   const auto run = [&](Collective collective, std::size_t elements, const void* in, void* out) {
@@ -202,6 +205,7 @@ void allocated(Rank& rank, std::size_t count, bool mixed) {
   run(Collective::all_reduce, count, data, result->data());
   rank.expect_bytes(*result, sum, "all_reduce out of place" + where);
   rank.expect(memory.read(data, bytes) == own, "the input of all_reduce" + where);
+  rank.expect(memory.read(shared, place) == Bytes(place), "the bytes before the data" + where);
 }
 
 /// The calls with a root, and all_to_all, from there and to there.

@@ -5,6 +5,7 @@
 
 #include "muster/error.hpp"
 #include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/reduce.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -103,7 +104,7 @@ class ThreadBackend final : public Backend {
       });
     } else if (call.collective == Collective::all_reduce) {
       record_.reduced.push_back(call.count);
-      meet_to_reduce(operation.out, call.count, call.type, call.op);
+      meet_to_reduce(call, operation.out);
       ++record_.all_reduces;
     } else {
       throw Error(ErrorCode::unsupported, "not in this test's group");
@@ -114,50 +115,14 @@ class ThreadBackend final : public Backend {
     unsigned char bytes[64] = {};
   };
 
-  void meet_to_reduce(void* data, std::size_t count, DataType type, ReduceOp op) {
-    world_->meet(rank_, data, [=](const std::vector<void*>& buffers) {
-      switch (type) {
-        case DataType::f32:
-          return reduce<float>(buffers, count, op);
-        case DataType::f64:
-          return reduce<double>(buffers, count, op);
-        case DataType::i32:
-          return reduce<std::int32_t>(buffers, count, op);
-        case DataType::i64:
-          return reduce<std::int64_t>(buffers, count, op);
-        case DataType::u8:
-          return reduce<std::uint8_t>(buffers, count, op);
-        default:
-          throw Error(ErrorCode::unsupported, "not in this test's group");
-      }
+  /// By the arithmetic of the product, in the order of the ranks.
+  void meet_to_reduce(const Call& call, void* data) {
+    world_->meet(rank_, data, [&call](const std::vector<void*>& buffers) {
+      std::vector<std::byte*> places;
+      for (void* buffer : buffers) places.push_back(static_cast<std::byte*>(buffer));
+      const std::vector<const std::byte*> sources(places.begin(), places.end());
+      reduce(sources, places, call.count, call.type, call.op);
     });
-  }
-
-  template <typename T>
-  static void reduce(const std::vector<void*>& buffers, std::size_t count, ReduceOp op) {
-    for (std::size_t i = 0; i < count; ++i) {
-      T result = static_cast<T*>(buffers[0])[i];
-      for (std::size_t r = 1; r < buffers.size(); ++r) {
-        const T next = static_cast<T*>(buffers[r])[i];
-        switch (op) {
-          case ReduceOp::sum:
-            result = static_cast<T>(result + next);
-            break;
-          case ReduceOp::product:
-            result = static_cast<T>(result * next);
-            break;
-          case ReduceOp::min:
-            result = next < result ? next : result;
-            break;
-          case ReduceOp::max:
-            result = result < next ? next : result;
-            break;
-          default:
-            break;
-        }
-      }
-      for (void* buffer : buffers) static_cast<T*>(buffer)[i] = result;
-    }
   }
 
   std::shared_ptr<ThreadWorld> world_;

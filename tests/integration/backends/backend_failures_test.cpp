@@ -124,22 +124,6 @@ TEST_CASE("a rank that is stopped is named at the deadline") {
   }
 }
 
-TEST_CASE("an abort reaches ranks that wait on another host") {
-  const std::string backend = GENERATE("gloo", "hierarchical");
-  const StoreProcess store;
-  const auto results = test::run_processes(4, store.port(), [&](int rank, StoreClient& keys) {
-    const auto group = make(keys, rank, backend, milliseconds(50'000));
-    if (rank == 3) group->abort("no more data");
-    for (;;) group->barrier();
-    return std::string();
-  });
-  for (const RankResult& result : results) {
-    INFO(backend << ": " << result.text);
-    CHECK(result.code == ErrorCode::aborted);
-    CHECK(contains(result.text, "aborted by rank 3: no more data"));
-  }
-}
-
 TEST_CASE("an abort waits for a store that is silent, but not long") {
   const StoreProcess store;
   const auto results = test::run_processes(1, store.port(), [&](int rank, StoreClient& keys) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which arguments of a call are refused, and with which words. Pure.
 #include "catch.hpp"
-#include "worker_sdk/comm/process_group.hpp"
+#include "tests/unit/worker_sdk/comm/thread_world.hpp"
 
 #include <array>
 #include <limits>
@@ -11,15 +11,7 @@
 namespace muster {
 namespace {
 
-Operation operation_of(Collective collective, DataType type, std::size_t count, const void* in, void* out) {
-  Operation operation;
-  operation.call.collective = collective;
-  operation.call.type = type;
-  operation.call.count = count;
-  operation.in = in;
-  operation.out = out;
-  return operation;
-}
+using test::operation_of;
 
 /// The text with which `operation` is refused on rank 1 of 4; "" when it is not.
 std::string refusal(const Operation& operation) {

@@ -16,18 +16,9 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::operation_of;
 using test::Outcome;
 using test::run_world;
-
-Operation operation_of(Collective collective, DataType type, std::size_t count, const void* in, void* out) {
-  Operation operation;
-  operation.call.collective = collective;
-  operation.call.type = type;
-  operation.call.count = count;
-  operation.in = in;
-  operation.out = out;
-  return operation;
-}
 
 void check_well(const std::vector<Outcome>& outcomes) {
   for (const Outcome& outcome : outcomes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a function as every rank of a world of threads.
+// Calls, and a function that runs as every rank of a world of threads.
 #pragma once
 
 #include "muster/error.hpp"
@@ -14,6 +14,17 @@
 #include <vector>
 
 namespace muster::test {
+
+inline Operation operation_of(Collective collective, DataType type, std::size_t count, const void* in,
+                              void* out) {
+  Operation operation;
+  operation.call.collective = collective;
+  operation.call.type = type;
+  operation.call.count = count;
+  operation.in = in;
+  operation.out = out;
+  return operation;
+}
 
 /// What became of one rank.
 struct Outcome {
