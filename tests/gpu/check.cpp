@@ -3,6 +3,7 @@
 // a second. usage: muster-gpu-check steps | muster-gpu-check measure MODEL BATCH
 #include "muster/error.hpp"
 #include "tests/gpu/measure.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
@@ -35,31 +36,18 @@ Step on_cpu(const SessionOptions& options, nn::Precision precision, const data::
   nn::NetworkOptions how;
   how.precision = precision;
   const auto network = nn::make_network(options.model, how);
-  const nn::ModelSpec& spec = network->spec();
-  std::vector<std::vector<float>> values;
-  std::vector<std::vector<float>> buffers;
-  std::vector<float*> places;
-  std::vector<nn::ParameterSlot> slots;
-  Step step;
-  for (const ParameterSpec& parameter : spec.parameters) {
-    values.emplace_back(parameter.elements());
-    step.gradients.emplace_back(parameter.elements());
-  }
-  for (std::size_t i = 0; i < values.size(); ++i)
-    slots.push_back({values[i].data(), step.gradients[i].data()});
-  for (const ParameterSpec& buffer : spec.buffers) buffers.emplace_back(buffer.elements());
-  for (auto& buffer : buffers) places.push_back(buffer.data());
-  nn::initialize(spec, slots, 1);
-  nn::initialize_buffers(spec, places);
-  network->bind(slots, places);
+  test::ModelTensors tensors(network->spec(), 1);
+  network->bind(tensors.slots, tensors.places);
   std::vector<float> input(batch.size() * data::kImageBytes);
   std::vector<std::uint8_t> labels(batch.size());
   std::vector<float> gradient(batch.size() * 10);
   data::gather(images, batch, options.normalization, options.augmentation, 3, input.data(), labels.data());
   const float* logits =
       network->forward(input.data(), static_cast<std::int64_t>(batch.size()), nn::Mode::train);
+  Step step;
   step.loss = nn::softmax_cross_entropy(logits, labels.data(), batch.size(), 10, gradient.data()).loss;
   network->backward(gradient.data(), [](std::size_t) {});
+  step.gradients = tensors.gradients;
   return step;
 }
 
@@ -79,18 +67,6 @@ Step on_gpu(const SessionOptions& options, const data::Images& images, std::span
   return step;
 }
 
-/// Length of the difference as a share of the length of `wanted`.
-double apart(const std::vector<float>& wanted, const std::vector<float>& got) {
-  double difference = 0;
-  double length = 1e-30;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    difference += std::pow(static_cast<double>(wanted[i]) - static_cast<double>(got[i]), 2);
-    length += std::pow(static_cast<double>(wanted[i]), 2);
-  }
-  const double result = std::sqrt(difference / length);
-  return std::isfinite(result) ? result : HUGE_VAL;
-}
-
 /// How far each gradient may be from the CPU's in f32, as a share of its length. In bf16 that is twice what
 /// the CPU's own bf16 is off, so that rounding is allowed what rounding does here; empty where this processor
 /// has no instructions for bf16 to compare with.
@@ -102,7 +78,7 @@ std::vector<double> bounds(const SessionOptions& options, const data::Images& im
   if (!nn::supports(nn::Precision::bf16)) return {};
   const Step rounded = on_cpu(options, nn::Precision::bf16, images, batch);
   for (std::size_t i = 0; i < result.size(); ++i)
-    result[i] += 2 * apart(wanted.gradients[i], rounded.gradients[i]);
+    result[i] += 2 * test::apart(wanted.gradients[i], rounded.gradients[i]);
   return result;
 }
 
@@ -128,7 +104,7 @@ bool compare(const std::string& model, nn::Precision precision) {
               same ? "same bits twice" : "OTHER BITS THE SECOND TIME");
   if (allowed.empty()) std::printf("  gradients not judged: this processor has no bf16 to compare with\n");
   for (std::size_t i = 0; i < allowed.size(); ++i) {
-    const double off = apart(wanted.gradients[i], got.gradients[i]);
+    const double off = test::apart(wanted.gradients[i], got.gradients[i]);
     if (off <= allowed[i]) continue;
     passed = false;
     std::printf("  the gradient of %s is off by %.1e of its length, %.1e allowed\n",

@@ -2,6 +2,7 @@
 #include "tests/gpu/measure.hpp"
 
 #include "rendezvous/base/philox.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
 
 #include <algorithm>
@@ -22,19 +23,9 @@ data::Images random_images(std::size_t count) {
 }
 
 void start(Session& session, std::uint64_t seed) {
-  const ModelSpec& spec = session.spec();
-  std::vector<std::vector<float>> values;
-  std::vector<ParameterSlot> slots;
-  for (const ParameterSpec& parameter : spec.parameters) values.emplace_back(parameter.elements());
-  for (auto& value : values) slots.push_back({value.data(), nullptr});
-  initialize(spec, slots, seed);
-  for (std::size_t i = 0; i < values.size(); ++i) session.write_parameter(i, values[i].data());
-  std::vector<std::vector<float>> buffers;
-  std::vector<float*> places;
-  for (const ParameterSpec& buffer : spec.buffers) buffers.emplace_back(buffer.elements());
-  for (auto& buffer : buffers) places.push_back(buffer.data());
-  initialize_buffers(spec, places);
-  for (std::size_t i = 0; i < buffers.size(); ++i) session.write_buffer(i, buffers[i].data());
+  const test::ModelTensors first(session.spec(), seed);
+  for (std::size_t i = 0; i < first.values.size(); ++i) session.write_parameter(i, first.values[i].data());
+  for (std::size_t i = 0; i < first.buffers.size(); ++i) session.write_buffer(i, first.buffers[i].data());
 }
 
 /// The median of five rounds of some two seconds of work at 65,000 images a second.

@@ -2,7 +2,7 @@
 // What the tests of checkpoints share.
 #pragma once
 
-#include "muster/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/folder.hpp"
 #include "worker_sdk/trainer/checkpoint/checkpoint.hpp"
 
@@ -10,17 +10,6 @@
 #include <vector>
 
 namespace muster::test {
-
-/// The text of the Error that `call` throws; empty when it throws none.
-template <typename Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// A state whose every number follows from its step.
 struct SampleState {

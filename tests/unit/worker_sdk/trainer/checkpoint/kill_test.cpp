@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes that end, and disks that are full, in the middle of a write.
 #include "catch.hpp"
-#include "rendezvous/base/philox.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/unit/worker_sdk/trainer/checkpoint/folder.hpp"
 
@@ -12,9 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <functional>
-#include <thread>
 
 using namespace muster::checkpoint;
 using namespace muster::test;
@@ -93,33 +90,6 @@ TEST_CASE("A kill at any point of a write leaves a complete checkpoint: 25 point
     CHECK(safe <= told + 1);
   }
   CHECK(safe >= 10);
-}
-
-TEST_CASE("A kill at any time during writes leaves a complete checkpoint: 25 times") {
-  const Folder folder;
-  muster::RandomStream random(static_cast<std::uint64_t>(::getpid()), 0);
-  std::int64_t safe = 0;
-  for (int i = 0; i < 25; ++i) {
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::close(ends[0]);
-      ::_exit(write_for_ever(folder.path(), safe, ends[1], {}));
-    }
-    ::close(ends[1]);
-    std::int64_t told = 0;
-    REQUIRE(::read(ends[0], &told, sizeof told) == sizeof told);  // it is at work
-    std::this_thread::sleep_for(std::chrono::microseconds(random.below(20'000)));
-    REQUIRE(::kill(child, SIGKILL) == 0);
-    told = last_of(ends[0], told);
-    ::close(ends[0]);
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    CHECK(WIFSIGNALED(status));
-    safe = step_of_newest(folder.path());
-    CHECK(safe >= told);
-  }
 }
 
 namespace {

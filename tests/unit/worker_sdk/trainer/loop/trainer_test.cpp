@@ -69,21 +69,6 @@ TEST_CASE("A world of one with a group equals one without") {
   CHECK(run_alone(data, small_options()).hash == run_world(1, data, small_options()).hash);
 }
 
-TEST_CASE("Three ranks with uneven and empty batches train as one rank does on the union") {
-  // 103 images: shares of 35, 34 and 34, so the third step of a batch of 17 is 1, 0 and 0 images.
-  const auto data = small_set();
-  TrainerOptions many = small_options();
-  many.batch_size = 17;
-  TrainerOptions one = many;
-  one.batch_size = 51;
-  const Outcome together = run_world(3, data, many);
-  const Outcome union_of_all = run_alone(data, one);
-  CHECK(together.train.samples == 103);
-  CHECK(together.test.samples == 41);
-  CHECK(together.train.mean_loss == Approx(union_of_all.train.mean_loss).epsilon(1e-3));
-  CHECK(together.test.mean_loss == Approx(union_of_all.test.mean_loss).epsilon(1e-3));
-}
-
 TEST_CASE("Accumulated batches train as one batch of their size does") {
   const auto data = small_set();
   TrainerOptions whole = small_options();
@@ -302,22 +287,6 @@ TEST_CASE("More ranks than images, and batches of nothing, are errors") {
     CHECK(error.find("start fewer ranks") != std::string::npos);
 }
 
-TEST_CASE("Diverged training is an error that says where and what to do") {
-  const auto data = small_set();
-  TrainerOptions options = small_options();
-  options.recipe.rate = 1e20;
-  Trainer trainer(data, nullptr, options);
-  Score score;
-  try {
-    trainer.train_epoch({}, score);
-    FAIL("a loss that is not a number was accepted");
-  } catch (const muster::Error& error) {
-    const std::string text = error.what();
-    CHECK(text.find("try a smaller --lr") != std::string::npos);
-    CHECK(text.find(": the loss of rank 0 is") != std::string::npos);
-  }
-}
-
 TEST_CASE("Where one rank's loss is no longer a number, it says so and the others learn whose") {
   const auto data = small_set();
   const auto errors = run_shm_ranks(3, [&](ProcessGroup& group) {
@@ -328,6 +297,7 @@ TEST_CASE("Where one rank's loss is no longer a number, it says so and the other
     trainer.train_epoch({}, score);
   });
   CHECK(errors[1].find("step 1: the loss of rank 1 is no longer a number, first in layer conv1") == 0);
+  CHECK(contains(errors[1], "try a smaller --lr"));
   for (const int other : {0, 2})
     CHECK(errors[static_cast<std::size_t>(other)].find("rank 1 gave up") != std::string::npos);
 }
@@ -338,12 +308,7 @@ TEST_CASE("Test images whose loss is no longer a number are an error, too") {
   options.loader.normalization = {{0, 0, 0}, {0, 0, 0}};
   Trainer trainer(data, nullptr, options);
   Score score;
-  try {
-    trainer.evaluate(score);
-    FAIL("a loss that is not a number was accepted");
-  } catch (const muster::Error& error) {
-    CHECK(std::string(error.what()).find("is no longer a number, first in layer conv1") != std::string::npos);
-  }
+  CHECK_THROWS_WITH(trainer.evaluate(score), Contains("is no longer a number, first in layer conv1"));
 }
 
 TEST_CASE("A parameter that changes on one rank alone is found at the next comparison, with its rank") {

@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "rendezvous/base/philox.hpp"
+#include "tests/support/error_of.hpp"
 #include "worker_sdk/trainer/optim/ema.hpp"
 
 #include <algorithm>
@@ -167,12 +168,7 @@ TEST_CASE("State that is written and read back continues with the same bits") {
 
 TEST_CASE("Numbers that no recipe can mean are errors that say what to give") {
   const auto refused = [](const OptimizerOptions& wrong) {
-    try {
-      make_optimizer(wrong, {});
-    } catch (const muster::Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return muster::test::error_of([&] { make_optimizer(wrong, {}); });
   };
   CHECK(refused(options("lamb")).find("sgd, adam or adamw") != std::string::npos);
   CHECK(refused(options("sgd", -1)).find("0 or more") != std::string::npos);

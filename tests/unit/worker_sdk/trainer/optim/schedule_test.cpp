@@ -2,7 +2,7 @@
 #include "worker_sdk/trainer/optim/schedule.hpp"
 
 #include "catch.hpp"
-#include "muster/error.hpp"
+#include "tests/support/error_of.hpp"
 
 using muster::optim::Schedule;
 using muster::optim::ScheduleKind;
@@ -19,12 +19,7 @@ ScheduleOptions over(std::int64_t steps, ScheduleKind kind) {
 }
 
 std::string refused(const ScheduleOptions& options) {
-  try {
-    const Schedule schedule(options);
-  } catch (const muster::Error& error) {
-    return error.what();
-  }
-  return "";
+  return muster::test::error_of([&] { const Schedule schedule(options); });
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 // same weights and images.
 #include "tests/support/catch.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/gpu/values.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/reference.hpp"
 #include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
 
 #include <set>
@@ -12,35 +13,16 @@
 namespace muster::nn::gpu {
 namespace {
 
-using test::Doubles;
+using test::apart;
+using test::ModelTensors;
 using test::random_floats;
-
-/// Values, gradients and buffers of a model.
-struct Tensors {
-  explicit Tensors(const ModelSpec& model) : spec(model) {
-    for (const ParameterSpec& parameter : spec.parameters) {
-      values.emplace_back(parameter.elements());
-      gradients.emplace_back(parameter.elements(), 99.0F);
-    }
-    for (const ParameterSpec& buffer : spec.buffers) buffers.emplace_back(buffer.elements());
-    for (std::size_t i = 0; i < values.size(); ++i) slots.push_back({values[i].data(), gradients[i].data()});
-    for (auto& buffer : buffers) places.push_back(buffer.data());
-    initialize(spec, slots, 7);
-    initialize_buffers(spec, places);
-  }
-
-  ModelSpec spec;
-  std::vector<std::vector<float>> values, gradients, buffers;
-  std::vector<ParameterSlot> slots;
-  std::vector<float*> places;
-};
 
 struct Result {
   std::vector<float> logits;
   std::vector<std::size_t> order;  ///< in which gradients were ready
 };
 
-Result run_cpu(Tensors& tensors, const std::vector<float>& images, std::int64_t batch, Mode mode) {
+Result run_cpu(ModelTensors& tensors, const std::vector<float>& images, std::int64_t batch, Mode mode) {
   const auto network = make_network(tensors.spec.name, {});
   network->bind(tensors.slots, tensors.places);
   const auto count = static_cast<std::size_t>(batch * tensors.spec.classes);
@@ -53,7 +35,7 @@ Result run_cpu(Tensors& tensors, const std::vector<float>& images, std::int64_t 
   return result;
 }
 
-Result run_device(Tensors& tensors, const std::vector<float>& images, std::int64_t batch, Mode mode,
+Result run_device(ModelTensors& tensors, const std::vector<float>& images, std::int64_t batch, Mode mode,
                   Precision precision) {
   HostOps ops;
   const auto network = make_device_network(tensors.spec.name, precision, 10, batch + 1, ops);
@@ -70,21 +52,10 @@ Result run_device(Tensors& tensors, const std::vector<float>& images, std::int64
   if (mode == Mode::evaluate) return result;
   const auto gradient = random_floats(count, 50);
   network->backward(gradient.data(), [&](std::size_t i) {
-    CHECK(tensors.gradients[i][0] != 99.0F);
+    CHECK(tensors.gradients[i][0] != 1e30F);
     result.order.push_back(i);
   });
   return result;
-}
-
-/// Length of the difference as a share of the length of `wanted`.
-double apart(const std::vector<float>& wanted, const std::vector<float>& got) {
-  double difference = 0;
-  double length = 1e-30;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    difference += std::pow(static_cast<double>(wanted[i]) - static_cast<double>(got[i]), 2);
-    length += std::pow(static_cast<double>(wanted[i]), 2);
-  }
-  return std::sqrt(difference / length);
 }
 
 /// How far rounding to eight bits may take the gradients of a layer that has `above` others behind it, of
@@ -105,8 +76,8 @@ TEST_CASE("a network on a device computes what the CPU's does", "[gpu]") {
   const std::int64_t batch = 3;
   CAPTURE(model);
   const auto images = random_floats(static_cast<std::size_t>(batch) * 32 * 32 * 3, 51);
-  Tensors cpu(model_spec(model));
-  Tensors device(model_spec(model));
+  ModelTensors cpu(model_spec(model), 7);
+  ModelTensors device(model_spec(model), 7);
   const Result wanted = run_cpu(cpu, images, batch, Mode::train);
   const Result got = run_device(device, images, batch, Mode::train, Precision::f32);
   CHECK(apart(wanted.logits, got.logits) < 1e-4);
@@ -125,9 +96,9 @@ TEST_CASE("a network on a device computes what the CPU's does", "[gpu]") {
 
 TEST_CASE("an evaluation on a device uses the running statistics", "[gpu]") {
   const std::string model = "resnet18-imagenet-stem";
-  Tensors cpu(model_spec(model));
-  Tensors device(model_spec(model));
-  for (Tensors* tensors : {&cpu, &device})
+  ModelTensors cpu(model_spec(model), 7);
+  ModelTensors device(model_spec(model), 7);
+  for (ModelTensors* tensors : {&cpu, &device})
     for (std::size_t i = 0; i < tensors->buffers.size(); ++i)
       for (std::size_t k = 0; k < tensors->buffers[i].size(); ++k)
         tensors->buffers[i][k] += 0.01F * static_cast<float>(k % 7);
@@ -141,8 +112,8 @@ TEST_CASE("an evaluation on a device uses the running statistics", "[gpu]") {
 TEST_CASE("in bf16 a network stays near the one in 32 bits", "[gpu]") {
   const std::int64_t batch = 4;
   const auto images = random_floats(static_cast<std::size_t>(batch) * 32 * 32 * 3, 53);
-  Tensors cpu(model_spec("small-cnn"));
-  Tensors device(model_spec("small-cnn"));
+  ModelTensors cpu(model_spec("small-cnn"), 7);
+  ModelTensors device(model_spec("small-cnn"), 7);
   const Result wanted = run_cpu(cpu, images, batch, Mode::train);
   const Result got = run_device(device, images, batch, Mode::train, Precision::bf16);
   CHECK(apart(wanted.logits, got.logits) < 0.02);
@@ -156,7 +127,7 @@ TEST_CASE("in bf16 a network stays near the one in 32 bits", "[gpu]") {
 
 TEST_CASE("a batch of none has gradients of zero, each ready once", "[gpu]") {
   const std::string model = GENERATE(as<std::string>(), "small-cnn", "resnet18-imagenet-stem");
-  Tensors tensors(model_spec(model));
+  ModelTensors tensors(model_spec(model), 7);
   HostOps ops;
   const auto network = make_device_network(model, Precision::bf16, 10, 2, ops);
   network->bind(tensors.slots, tensors.places);
