@@ -142,27 +142,6 @@ TEST_CASE("the worked examples of the protocol, byte for byte") {
   CHECK(client.good);
 }
 
-TEST_CASE("a wait ends when the last missing key comes, once per key") {
-  Store store;
-  Client waiter(store);
-  Client setter(store);
-  const std::vector<std::string> keys = {"/a", "/b", "/a"};
-  waiter.ask.wait(keys);
-  CHECK(waiter.answer().empty());
-  setter.ask.set("/a", "1");
-  setter.ask.set("/a", "2");
-  setter.answer();
-  CHECK(waiter.take().empty());
-  setter.ask.add("/b", 1);
-  setter.answer();
-  CHECK(waiter.take() == kGo);
-  CHECK(waiter.wake_ups == 1);
-  setter.ask.delete_key("/a");
-  setter.ask.set("/a", "3");
-  setter.answer();
-  CHECK(waiter.take().empty());
-}
-
 TEST_CASE("waits are woken by every way a key can come") {
   Store store;
   Client waiter(store);

@@ -39,9 +39,14 @@ TEST_CASE("Who has succeeded waits, and is called again when another fails") {
   }
   SECTION("when all succeed, the job has succeeded for everybody") {
     desk.send(2, LeaveRound{1, RoundOutcome::succeeded});
+    CHECK(desk.count<effect::EndJob>() == 0);
     desk.send(1, LeaveRound{1, RoundOutcome::succeeded});
+    CHECK(desk.count<effect::EndJob>() == 1);
+    CHECK(desk.count<effect::CloseStore>() == 1);
     CHECK(desk.sent<JobClosed>(1)->succeeded);
     CHECK(desk.sent<JobClosed>(2)->succeeded);
+    desk.join(1, 2);
+    CHECK(desk.sent<ErrorReply>(1)->code == Errc::job_over);
   }
   SECTION("one that dies after its success takes nothing with it") {
     desk.send(2, LeaveRound{1, RoundOutcome::succeeded});

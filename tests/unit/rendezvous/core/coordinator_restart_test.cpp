@@ -133,25 +133,6 @@ TEST_CASE("A loss that an elastic job can bear costs no restart") {
   CHECK(contains(cause_text(*desk.sent<RoundEnd>(1)), "no restart is left (--max-restarts 0)"));
 }
 
-TEST_CASE("As under torchrun an elastic job goes on after a loss so long as it may restart") {
-  CoordinatorOptions options = with_restarts(2, 3, 1);
-  options.restart_rule = RestartRule::torchrun;
-  Desk desk(options);
-  desk.begin(3);
-  desk.cut(3);
-  CHECK(desk.sent<RoundEnd>(1)->again);
-  for (const SessionId session : {1U, 2U}) desk.send(session, LeaveRound{0, RoundOutcome::stopped});
-  desk.join(1);
-  desk.join(2);
-  desk.pass(30s);
-  desk.open(1);
-  CHECK(desk.sent<RoundResult>(1)->nodes == 2);
-  CHECK(desk.sent<RoundResult>(1)->restarts == 1);
-  desk.cut(2);
-  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
-  CHECK(contains(cause_text(*desk.sent<RoundEnd>(1)), "no restart is left (--max-restarts 1)"));
-}
-
 TEST_CASE("A round that ends for a newcomer costs no restart, and a success in it is called again") {
   Desk desk(with_restarts(2, 3, 0));
   desk.begin(2);

@@ -19,11 +19,7 @@ TEST_CASE("One node gets its round when the store is open, not before") {
 
 TEST_CASE("The next store opens after the last node of the old round has left") {
   Desk desk(2, 2);
-  desk.hello(1, "a");
-  desk.hello(2, "b");
-  desk.join(1);
-  desk.join(2);
-  desk.open(0);
+  desk.begin(2);
   desk.send(1, LeaveRound{0, RoundOutcome::failed});
   CHECK(desk.sent<RoundEnd>(2)->node == "a");
   CHECK(desk.count<effect::CloseStore>() == 0);
@@ -61,9 +57,7 @@ TEST_CASE("Numbers of rounds that are over are refused") {
 
 TEST_CASE("Who has a place may not join again before leaving") {
   Desk desk;
-  desk.hello(1, "a");
-  desk.join(1);
-  desk.open(0);
+  desk.begin(1);
   desk.join(1, 1);
   CHECK(desk.sent<ErrorReply>(1)->text == "node a is still in round 0; leave it before joining the next");
 }
@@ -75,12 +69,11 @@ TEST_CASE("A node that is lost while the store opens is not in the round that fo
   desk.join(1);
   desk.join(2);
   REQUIRE(desk.count<effect::OpenStore>() == 1);
-  desk.effects = desk.coordinator.on_disconnect(2, "connection closed", desk.now);
+  desk.cut(2);
   desk.open(0);
   CHECK(desk.count<effect::CloseStore>() == 1);
   CHECK_FALSE(desk.sent<RoundResult>(1).has_value());
-  desk.now = at(30s);
-  desk.effects = desk.coordinator.on_timer(desk.now);
+  desk.pass(30s);
   REQUIRE(desk.count<effect::OpenStore>() == 1);
   desk.open(0);
   CHECK(desk.sent<RoundResult>(1)->nodes == 1);
@@ -90,8 +83,7 @@ TEST_CASE("A newcomer waits while the job is full, and ends the round where ther
   Desk desk(1, 2);
   desk.hello(1, "a");
   desk.join(1);
-  desk.now = at(30s);
-  desk.effects = desk.coordinator.on_timer(desk.now);
+  desk.pass(30s);
   desk.open(0);
   desk.hello(2, "b");
   desk.join(2);
@@ -104,23 +96,6 @@ TEST_CASE("A newcomer waits while the job is full, and ends the round where ther
   desk.join(3);
   CHECK_FALSE(desk.sent<RoundEnd>(1).has_value());
   CHECK(desk.sent<Status>(3)->text.find("waiting for room") != std::string::npos);
-}
-
-TEST_CASE("The job is over when every node has left with success") {
-  Desk desk(2, 2);
-  desk.hello(1, "a");
-  desk.hello(2, "b");
-  desk.join(1);
-  desk.join(2);
-  desk.open(0);
-  desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
-  CHECK(desk.count<effect::EndJob>() == 0);
-  CHECK_FALSE(desk.sent<RoundEnd>(2).has_value());
-  desk.send(2, LeaveRound{0, RoundOutcome::succeeded});
-  CHECK(desk.count<effect::EndJob>() == 1);
-  CHECK(desk.count<effect::CloseStore>() == 1);
-  desk.join(1, 1);
-  CHECK(desk.sent<ErrorReply>(1)->code == Errc::job_over);
 }
 
 TEST_CASE("Strangers are refused and sent away") {

@@ -57,15 +57,6 @@ TEST_CASE("A silent node is suspect at 3 s and dead at 5 s, not before") {
   CHECK(verdicts.dead[0].name == "a");
 }
 
-TEST_CASE("A suspect that speaks again is said to have recovered") {
-  Membership members({});
-  members.admit(member(1, "a", 11), at(0ms));
-  CHECK(run(members, 1s, 3s).suspect.size() == 1);
-  members.find(1)->last_seen = at(3500ms);
-  CHECK(names(members.tick(at(4s)).recovered) == std::vector<NodeName>{"a"});
-  CHECK(run(members, 5s, 6s).dead.empty());
-}
-
 TEST_CASE("Time in which the observer itself was stopped is held against nobody") {
   Membership members({});
   members.admit(member(1, "a", 11), at(0ms));

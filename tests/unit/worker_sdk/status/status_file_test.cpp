@@ -12,7 +12,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -254,19 +253,4 @@ TEST_CASE("the state of a process is told apart") {
   CHECK(look_at(child).state == ProcessState::gone);
   ::waitpid(child, nullptr, 0);
   CHECK(look_at(child).state == ProcessState::gone);
-}
-
-TEST_CASE("any bytes can be read") {
-  const StatusFile file = StatusFile::create();
-  std::mt19937_64 random(GENERATE(1U, 2U, 3U));
-  auto* const words = reinterpret_cast<Word*>(&file.page());
-  for (int round = 0; round < 50; ++round) {
-    for (std::size_t i = 2; i < kFileBytes / sizeof(Word); ++i)
-      words[i].store(random() >> (random() % 64), std::memory_order_relaxed);
-    file.page().identity.owner.store(pack(1, static_cast<std::uint32_t>(round % 4)));
-    const RankStatus status = read_status(file.page());
-    CHECK(status.groups.size() <= kGroups);
-    for (const GroupStatus& group : status.groups) CHECK(describe(group.call).size() < 400);
-    CHECK(read_recent(file.page()).size() <= kRing);
-  }
 }
