@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "tests/support/pipe.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -24,12 +25,19 @@ namespace {
 
 /// What a connection to a shell script said, in the end.
 struct Talk {
-  explicit Talk(const std::string& script, const std::string& push_file = {}) {
+  explicit Talk(const std::string& script, const std::string& push_file = {},
+                const std::vector<std::string>& environment = {}) {
     NodeConnection::Events events;
     events.greeted = [this](const std::string& there, LinkEnds link_ends) {
       version = there;
       ends.emplace(std::move(link_ends));
       if (on_greeting) on_greeting();
+    };
+    events.pushed = [this](std::uint64_t bytes, std::uint64_t of) {
+      CHECK(bytes > pushed);
+      pushed = bytes;
+      to_push = of;
+      ++pieces;
     };
     events.said = [this](const std::string& line) { lines.push_back(line); };
     events.ended = [this](const StartEnd& how, bool greeting) {
@@ -37,8 +45,8 @@ struct Talk {
       greeted = greeting;
     };
     const auto signals = muster::agent::SignalState::capture();
-    connection.emplace(context.get_executor(), spawn_client({"sh", "-c", script}, signals), push_file,
-                       std::move(events));
+    connection.emplace(context.get_executor(), spawn_client({"sh", "-c", script}, signals, environment),
+                       push_file, std::move(events));
   }
 
   /// Until the end, or until `done` says so.
@@ -60,17 +68,16 @@ struct Talk {
   std::vector<std::string> lines;
   std::optional<StartEnd> end;
   bool greeted = false;
+  std::uint64_t pushed = 0;
+  std::uint64_t to_push = 0;
+  int pieces = 0;
   std::function<void()> on_greeting;
   std::optional<NodeConnection> connection;
 };
 
 std::string read_all(const UniqueFd& fd) {
   ::fcntl(fd.get(), F_SETFL, 0);
-  std::string text;
-  char buffer[256];
-  for (ssize_t got = 0; (got = ::read(fd.get(), buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(got));
-  return text;
+  return muster::test::read_to_end(fd.get());
 }
 
 }  // namespace
@@ -131,18 +138,25 @@ TEST_CASE("A flood without a greeting is cut") {
   CHECK(talk.end->junk.starts_with("y\ny\n"));
 }
 
-TEST_CASE("A host that wants a copy gets the bytes, then greets") {
+TEST_CASE("A host that wants a copy gets the bytes in pieces, which are counted, then greets") {
   char name[] = "/tmp/muster_push_XXXXXX";
   const UniqueFd file(::mkstemp(name));
   const std::string bytes(300'000, 'z');
   REQUIRE(::write(file.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
   Talk talk(
-      "printf '\\nmuster-push 1 300000\\n'; n=$(head -c 300000 | wc -c); printf '\\nmuster-agent 1 %s\\n' $n",
+      "printf '\\nmuster-push 1 300000\\n'; n=$(head -c 300000 | wc -c); "
+      // Its end comes only after that of its stdin.
+      "printf '\\nmuster-agent 1 %s\\n' $n; cat >/dev/null; exit 7",
       name);
+  talk.on_greeting = [&talk] { talk.ends->out.reset(); };
   talk.run_to_end();
   ::unlink(name);
   CHECK(talk.greeted);
   CHECK(talk.version == "300000");
+  CHECK(talk.pushed == bytes.size());
+  CHECK(talk.to_push == bytes.size());
+  CHECK(talk.pieces > 1);
+  CHECK(talk.end->exit_code == 7);
 
   Talk refused("printf '\\nmuster-push 1 300000\\n'; exec sleep 1000");
   refused.run_to_end();
@@ -156,6 +170,15 @@ TEST_CASE("A client is in a session of its own, reads no terminal, and inherits 
       "echo $SSH_ASKPASS_REQUIRE >&2");
   talk.run_to_end();
   CHECK(talk.end->errors == "4\nown\nnever\n");
+}
+
+TEST_CASE("A client's environment is ours, and what is missing there") {
+  ::setenv("MUSTER_TEST_KEPT", "ours", 1);
+  ::unsetenv("MUSTER_TEST_ADDED");
+  Talk talk("printf '\\nmuster-agent 1 '$MUSTER_TEST_KEPT-$MUSTER_TEST_ADDED'\\n'", "",
+            {"MUSTER_TEST_KEPT=no", "MUSTER_TEST_ADDED=default"});
+  talk.run_to_end();
+  CHECK(talk.version == "ours-default");
 }
 
 TEST_CASE("A client that is not there is named") {

@@ -95,3 +95,10 @@ TEST_CASE("Files are replaced whole, with usual permissions, and nothing is left
   CHECK_FALSE(read_file(finished.root / "none", 10));
   CHECK(std::distance(fs::directory_iterator(finished.root), fs::directory_iterator()) == 2);
 }
+
+TEST_CASE("A text is cut into lines without their ends") {
+  using Lines = std::vector<std::string>;
+  CHECK(lines_of("").empty());
+  CHECK(lines_of("a\nb\r\n") == Lines{"a", "b"});
+  CHECK(lines_of("\n\nx") == Lines{"", "", "x"});
+}

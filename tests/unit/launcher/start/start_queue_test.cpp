@@ -2,6 +2,7 @@
 #include "launcher/start/core/start_queue.hpp"
 
 #include "catch.hpp"
+#include "launcher/start/core/start_times.hpp"
 
 #include <algorithm>
 #include <random>
@@ -139,4 +140,17 @@ TEST_CASE("Nothing is started after the end") {
   queue.failed(0);
   CHECK(queue.take_due(TimePoint{}).empty());
   CHECK_FALSE(queue.next_due());
+}
+
+TEST_CASE("A login has what the user gives it, less what is needed to say why it failed") {
+  using namespace std::chrono_literals;
+  CHECK(greeting_limit(10s, 1) == 9s);
+  CHECK(greeting_limit(60s, 1) == 59s);
+  CHECK(greeting_limit(1s, 1) == 500ms);
+  CHECK(greeting_limit(10s, 0) == 9s);
+  CHECK(greeting_limit(10s, 5) == 10s);
+  CHECK(greeting_limit(10s, 10'000) == 9s + 63 * 250ms);
+  CHECK(connect_timeout_s(10s) == 8);
+  CHECK(connect_timeout_s(60s) == 58);
+  CHECK(connect_timeout_s(500ms) == 1);
 }

@@ -4,46 +4,17 @@
 #include "catch.hpp"
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/protocol/raw_frame.hpp"
 
-#include <vector>
+#include <string>
 
 using namespace muster::rendezvous;
-
-namespace {
-
-/// All frames in `bytes`, fed in pieces of `piece` bytes.
-std::vector<std::string> decode(const std::string& bytes, std::size_t piece) {
-  FrameDecoder decoder(100);
-  std::vector<std::string> frames;
-  for (std::size_t start = 0; start < bytes.size(); start += piece) {
-    std::string_view rest = std::string_view(bytes).substr(start, piece);
-    while (!rest.empty()) {
-      rest.remove_prefix(decoder.feed(rest));
-      if (decoder.ready()) frames.push_back(decoder.take());
-    }
-  }
-  return frames;
-}
-
-}  // namespace
 
 TEST_CASE("A frame is a big-endian length and its bytes") {
   CHECK(encode_frame("abc") == std::string("\x00\x00\x00\x03"
                                            "abc",
                                            7));
   CHECK(encode_frame(std::string(0x1234, 'x')).substr(0, 4) == std::string("\x00\x00\x12\x34", 4));
-}
-
-TEST_CASE("Frames are found however the bytes are cut") {
-  const std::string bytes =
-      encode_frame("one") + encode_frame("second") + encode_frame(std::string(100, 'z'));
-  for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
-    const std::vector<std::string> frames = decode(bytes, piece);
-    REQUIRE(frames.size() == 3);
-    CHECK(frames[0] == "one");
-    CHECK(frames[1] == "second");
-    CHECK(frames[2] == std::string(100, 'z'));
-  }
 }
 
 TEST_CASE("A frame is not ready before its last byte") {
@@ -84,4 +55,29 @@ TEST_CASE("The limit can be raised between frames") {
 
 TEST_CASE("A body over the limit is not sent") {
   CHECK_THROWS_AS(encode_frame(std::string(kMaxControlFrameBytes + 1, 'x')), CoordinatorError);
+}
+
+TEST_CASE("Bytes of a channel keep their number and content") {
+  const std::string payload("\0\xff{\n", 4);
+  const std::string body = encode_raw_body(0x01020304, payload);
+  CHECK(body == std::string("\x01\x01\x02\x03\x04", 5) + payload);
+  REQUIRE(is_raw_body(body));
+  CHECK(decode_raw_body(body).channel == 0x01020304);
+  CHECK(decode_raw_body(body).payload == payload);
+  CHECK(decode_raw_body(encode_raw_body(0xffffffff, "x")).channel == 0xffffffff);
+}
+
+TEST_CASE("A message is not taken for bytes of a channel") {
+  CHECK_FALSE(is_raw_body("{\"type\":\"left\"}"));
+  CHECK_FALSE(is_raw_body(""));
+}
+
+TEST_CASE("A raw frame without payload, cut short or too long is refused") {
+  CHECK_THROWS_AS(encode_raw_body(1, ""), CoordinatorError);
+  CHECK_NOTHROW(encode_raw_body(1, std::string(kMaxRawPayloadBytes, 'x')));
+  CHECK_THROWS_AS(encode_raw_body(1, std::string(kMaxRawPayloadBytes + 1, 'x')), CoordinatorError);
+  for (std::size_t length = 1; length <= kRawHeaderBytes; ++length)
+    CHECK_THROWS_AS(decode_raw_body(encode_raw_body(1, "x").substr(0, length)), CoordinatorError);
+  CHECK_THROWS_AS(decode_raw_body(encode_raw_body(1, std::string(kMaxRawPayloadBytes, 'x')) + "x"),
+                  CoordinatorError);
 }

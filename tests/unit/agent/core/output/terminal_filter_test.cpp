@@ -2,38 +2,19 @@
 #include "agent/core/output/terminal_filter.hpp"
 
 #include "catch.hpp"
+#include "tests/fuzz/terminal/terminal_check.hpp"
 
 #include <string>
 #include <string_view>
 
 using muster::agent::TerminalFilter;
+using muster::test::check_filter;
 using namespace std::string_literals;
 
 namespace {
 
-std::string shown(std::string_view bytes) {
-  TerminalFilter filter;
-  std::string room;
-  std::string result(filter.feed(bytes, room));
-  return result += filter.end(room);
-}
-
-/// The same, however the stream is cut in two.
-std::string shown_in_any_two(std::string_view bytes) {
-  std::string result = shown(bytes);
-  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
-    TerminalFilter filter;
-    std::string room;
-    std::string halves(filter.feed(bytes.substr(0, cut), room));
-    halves += filter.feed(bytes.substr(cut), room);
-    halves += filter.end(room);
-    CHECK(halves == result);
-  }
-  return result;
-}
-
 void check_kept(const std::string& bytes) {
-  CHECK(shown_in_any_two(bytes) == bytes);
+  CHECK(check_filter(bytes) == bytes);
 }
 
 }  // namespace
@@ -53,40 +34,40 @@ TEST_CASE("Text, colours, erasing and cursor movement pass") {
 }
 
 TEST_CASE("What sets titles, modes or the clipboard, or asks the terminal, is shown") {
-  CHECK(shown_in_any_two("a\x1b]0;title\a b") == "a\\x1b]0;title\\x07 b");
-  CHECK(shown_in_any_two("\x1b]52;c;aGk=\x1b\\") == "\\x1b]52;c;aGk=\\x1b\\");
-  CHECK(shown_in_any_two("\x1bPq\x1b_G\x1b^m\x1bXs") == "\\x1bPq\\x1b_G\\x1b^m\\x1bXs");
-  CHECK(shown_in_any_two("\x1b[?25l\x1b[4h\x1b[?1049h") == "\\x1b[?25l\\x1b[4h\\x1b[?1049h");
-  CHECK(shown_in_any_two("\x1b[6n\x1b[c\x1b[>c\x1b[0c\x1b[x") == "\\x1b[6n\\x1b[c\\x1b[>c\\x1b[0c\\x1b[x");
-  CHECK(shown_in_any_two("\x1b[21t\x1b[2 q\x1b[!p\x1b[2;3r\x1b[9b") ==
+  CHECK(check_filter("a\x1b]0;title\a b") == "a\\x1b]0;title\\x07 b");
+  CHECK(check_filter("\x1b]52;c;aGk=\x1b\\") == "\\x1b]52;c;aGk=\\x1b\\");
+  CHECK(check_filter("\x1bPq\x1b_G\x1b^m\x1bXs") == "\\x1bPq\\x1b_G\\x1b^m\\x1bXs");
+  CHECK(check_filter("\x1b[?25l\x1b[4h\x1b[?1049h") == "\\x1b[?25l\\x1b[4h\\x1b[?1049h");
+  CHECK(check_filter("\x1b[6n\x1b[c\x1b[>c\x1b[0c\x1b[x") == "\\x1b[6n\\x1b[c\\x1b[>c\\x1b[0c\\x1b[x");
+  CHECK(check_filter("\x1b[21t\x1b[2 q\x1b[!p\x1b[2;3r\x1b[9b") ==
         "\\x1b[21t\\x1b[2 q\\x1b[!p\\x1b[2;3r\\x1b[9b");
-  CHECK(shown_in_any_two("\x1b[>4;2m\x1b[?4m\x1b[1;5s\x1b[?u\x1b[>1u") ==
+  CHECK(check_filter("\x1b[>4;2m\x1b[?4m\x1b[1;5s\x1b[?u\x1b[>1u") ==
         "\\x1b[>4;2m\\x1b[?4m\\x1b[1;5s\\x1b[?u\\x1b[>1u");
   // Reset, alignment test, line drawing, reverse index, next line, shift and keypad.
-  CHECK(shown_in_any_two("\033c\033#8\033(0\033M\033E\033N\033=") ==
+  CHECK(check_filter("\033c\033#8\033(0\033M\033E\033N\033=") ==
         "\\x1bc\\x1b#8\\x1b(0\\x1bM\\x1bE\\x1bN\\x1b=");
 }
 
 TEST_CASE("Other controls, DEL, C1 and what is no UTF-8 are shown") {
-  CHECK(shown_in_any_two("\0\a\v\f\x0e\x18\x7f"s) == "\\x00\\x07\\x0b\\x0c\\x0e\\x18\\x7f");
-  CHECK(shown_in_any_two("\xc2\x9b"
-                         "31m") ==
+  CHECK(check_filter("\0\a\v\f\x0e\x18\x7f"s) == "\\x00\\x07\\x0b\\x0c\\x0e\\x18\\x7f");
+  CHECK(check_filter("\xc2\x9b"
+                     "31m") ==
         "\\x9b"
         "31m");
-  CHECK(shown_in_any_two("\x9b"
-                         "31m") ==
+  CHECK(check_filter("\x9b"
+                     "31m") ==
         "\\x9b"
         "31m");
-  CHECK(shown_in_any_two("\xc0\xaf\xed\xa0\x80\xf5") == "\\xc0\\xaf\\xed\\xa0\\x80\\xf5");
+  CHECK(check_filter("\xc0\xaf\xed\xa0\x80\xf5") == "\\xc0\\xaf\\xed\\xa0\\x80\\xf5");
 }
 
 TEST_CASE("A sequence that is interrupted is shown, and what interrupts it counts") {
-  CHECK(shown_in_any_two("\x1b[3\x1b[31mred") == "\\x1b[3\x1b[31mred");
-  CHECK(shown_in_any_two("\x1b\x1b[A") == "\\x1b\x1b[A");
-  CHECK(shown_in_any_two("\x1b[3\nm") == "\\x1b[3\nm");
-  CHECK(shown_in_any_two("\xe2\x82\x1b[A") == "\\xe2\\x82\x1b[A");
-  CHECK(shown_in_any_two("\xe2\x82") == "\\xe2\\x82");
-  CHECK(shown_in_any_two("\x1b[31") == "\\x1b[31");
+  CHECK(check_filter("\x1b[3\x1b[31mred") == "\\x1b[3\x1b[31mred");
+  CHECK(check_filter("\x1b\x1b[A") == "\\x1b\x1b[A");
+  CHECK(check_filter("\x1b[3\nm") == "\\x1b[3\nm");
+  CHECK(check_filter("\xe2\x82\x1b[A") == "\\xe2\\x82\x1b[A");
+  CHECK(check_filter("\xe2\x82") == "\\xe2\\x82");
+  CHECK(check_filter("\x1b[31") == "\\x1b[31");
 }
 
 TEST_CASE("A sequence that never ends is shown, not held") {
