@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
@@ -28,4 +29,9 @@ using Catch::Matchers::StartsWith;
 /// Whether `part` stands in `text`: for threads, in which Catch2 must not check, and for CHECK_FALSE.
 inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
+}
+
+/// What all ranks of a world say.
+inline void check_each_contains(const std::vector<std::string>& texts, const std::string& part) {
+  for (const std::string& text : texts) CHECK_THAT(text, Contains(part));
 }

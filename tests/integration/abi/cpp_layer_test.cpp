@@ -5,7 +5,6 @@
 #include "muster/muster.hpp"
 #include "tests/support/folder.hpp"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -312,24 +311,6 @@ TEST_CASE("what a rank of spawn wrote to its own std::cout is not lost") {
   CHECK(std::filesystem::file_size(path) == 4);
   close(file);
   std::filesystem::remove(path);
-}
-
-TEST_CASE("the rank of spawn that throws is named, not those that then miss it") {
-  // The others are ended by it; the test framework would report that.
-  ::signal(SIGTERM, SIG_DFL);
-  try {
-    muster::spawn(
-        [](muster::World& world) {
-          world.group().barrier();
-          if (world.rank() == 1) throw std::runtime_error("boom");
-          world.group().barrier();
-        },
-        3);
-    FAIL("no failure came back");
-  } catch (const muster::SpawnError& error) {
-    CHECK(error.rank() == 1);
-    CHECK(std::string(error.what()).find("rank 1 of 3 failed: boom") != std::string::npos);
-  }
 }
 #endif
 
