@@ -56,16 +56,6 @@ void Rank::expect_bytes(Buffer& buffer, const Bytes& bytes, const std::string& w
   if (!buffer.is_intact()) throw Wrong(what + ": bytes around the buffer were changed");
 }
 
-Operation operation_of(Collective collective, DataType type, std::size_t count, const void* in, void* out) {
-  Operation operation;
-  operation.call.collective = collective;
-  operation.call.type = type;
-  operation.call.count = count;
-  operation.in = in;
-  operation.out = out;
-  return operation;
-}
-
 std::vector<std::size_t> counts_of(const Options& options) {
   if (options.quick) return {0, 1, 7, 20'001};
   return {0, 1, 3, 10, 11, 1'023, 8'192, 8'193, 70'001, 131'072, 300'001};

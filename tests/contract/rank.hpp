@@ -5,6 +5,7 @@
 
 #include "tests/contract/contract.hpp"
 #include "tests/contract/values.hpp"
+#include "tests/support/operation.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -62,7 +63,7 @@ class Rank {
   Memory& memory_;
 };
 
-Operation operation_of(Collective collective, DataType type, std::size_t count, const void* in, void* out);
+using test::operation_of;
 
 inline constexpr std::size_t kAnyCount = 1000;
 

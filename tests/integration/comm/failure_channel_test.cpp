@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <condition_variable>
 #include <mutex>
@@ -56,71 +57,35 @@ TEST_CASE("all ranks learn of every group's failure, and of the same one") {
 }
 
 /// A store whose connection breaks off after some requests that change it: as of a rank that is killed.
-class DyingStore : public StoreClient {
+class DyingStore : public TcpStore {
  public:
-  DyingStore(std::unique_ptr<StoreClient> inner, int requests)
-      : inner_(std::move(inner)), requests_(requests) {}
+  DyingStore(int port, int requests)
+      : TcpStore("127.0.0.1", port, StoreOptions{}), port_(port), requests_(requests) {}
 
-  void set(std::string_view key, std::string_view value) override { use().set(key, value); }
-
-  std::string get(std::string_view key) override { return inner_->get(key); }
-
-  std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
-    return inner_->get(key, timeout);
+  void set(std::string_view key, std::string_view value) override {
+    use();
+    TcpStore::set(key, value);
   }
 
-  std::int64_t add(std::string_view key, std::int64_t delta) override { return use().add(key, delta); }
+  std::int64_t add(std::string_view key, std::int64_t delta) override {
+    use();
+    return TcpStore::add(key, delta);
+  }
 
   std::string compare_set(std::string_view key, std::string_view expected,
                           std::string_view desired) override {
-    return use().compare_set(key, expected, desired);
+    use();
+    return TcpStore::compare_set(key, expected, desired);
   }
 
-  bool check(const std::vector<std::string>& keys) override { return inner_->check(keys); }
-
-  void wait(const std::vector<std::string>& keys) override { inner_->wait(keys); }
-
-  void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
-    inner_->wait(keys, timeout);
-  }
-
-  void set_timeout(std::chrono::milliseconds timeout) override { inner_->set_timeout(timeout); }
-
-  bool delete_key(std::string_view key) override { return use().delete_key(key); }
-
-  void append(std::string_view key, std::string_view value) override { use().append(key, value); }
-
-  std::vector<std::string> multi_get(const std::vector<std::string>& keys) override {
-    return inner_->multi_get(keys);
-  }
-
-  void multi_set(const std::vector<std::pair<std::string, std::string>>& pairs) override {
-    use().multi_set(pairs);
-  }
-
-  void queue_push(std::string_view queue, std::string_view value) override { use().queue_push(queue, value); }
-
-  std::string queue_pop(std::string_view queue, std::chrono::milliseconds timeout) override {
-    return use().queue_pop(queue, timeout);
-  }
-
-  std::int64_t queue_len(std::string_view queue) override { return inner_->queue_len(queue); }
-
-  std::vector<std::string> list_keys() override { return inner_->list_keys(); }
-
-  std::int64_t num_keys() override { return inner_->num_keys(); }
-
-  std::unique_ptr<StoreClient> clone() override {
-    return std::make_unique<DyingStore>(inner_->clone(), requests_);
-  }
+  std::unique_ptr<StoreClient> clone() override { return std::make_unique<DyingStore>(port_, requests_); }
 
  private:
-  StoreClient& use() {
+  void use() {
     if (requests_-- == 0) throw Error(ErrorCode::store, "the rank was killed");
-    return *inner_;
   }
 
-  std::unique_ptr<StoreClient> inner_;
+  int port_;
   int requests_;
 };
 
@@ -135,7 +100,7 @@ TEST_CASE("a rank that dies while it tells does not silence the others") {
     heir.join("world", listener);
     heir.join("world/1.0", other);
     {
-      DyingStore dying(store->clone(), requests);
+      DyingStore dying(server.port(), requests);
       FailureChannel killed(dying, prefix);
       killed.tell("world/1.0", ErrorCode::aborted, "the last words");
     }

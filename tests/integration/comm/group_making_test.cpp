@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "worker_sdk/comm/join_alarm.hpp"
+#include "tests/support/error_of.hpp"
 #include "worker_sdk/comm/select/select.hpp"
 #include "worker_sdk/comm/store_lease.hpp"
 
@@ -15,16 +16,6 @@ namespace muster {
 namespace {
 
 constexpr auto kLong = std::chrono::seconds(30);
-
-/// What `body` throws; "" for nothing.
-std::string text_of_failure(const std::function<void()>& body) {
-  try {
-    body();
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 /// Makes both groups, each on a thread; `second` when `first` is being made here and `second` by the other
 /// rank.
@@ -45,8 +36,8 @@ void make_two(int rank, int port, const std::string& first, const std::string& s
     ProcessGroup(std::move(backend), std::move(plan), factory).barrier();
   };
   std::string failure;
-  std::thread other([&] { failure = text_of_failure([&] { make(first); }); });
-  const std::string failure_here = text_of_failure([&] {
+  std::thread other([&] { failure = test::error_of([&] { make(first); }); });
+  const std::string failure_here = test::error_of([&] {
     keys->wait({"muster/shm/0/" + first + "/1/joined/" + std::to_string(rank),
                 "muster/shm/0/" + second + "/1/joined/" + std::to_string(1 - rank)},
                kLong);
@@ -60,8 +51,8 @@ void make_two(int rank, int port, const std::string& first, const std::string& s
 TEST_CASE("two groups are made at the same time, begun in another order on each rank") {
   const test::StoreProcess server;
   std::string failures[2];
-  std::thread other([&] { failures[1] = text_of_failure([&] { make_two(1, server.port(), "b", "a"); }); });
-  failures[0] = text_of_failure([&] { make_two(0, server.port(), "a", "b"); });
+  std::thread other([&] { failures[1] = test::error_of([&] { make_two(1, server.port(), "b", "a"); }); });
+  failures[0] = test::error_of([&] { make_two(0, server.port(), "a", "b"); });
   other.join();
   CHECK(failures[0] == "");
   CHECK(failures[1] == "");

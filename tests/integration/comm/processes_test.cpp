@@ -2,6 +2,8 @@
 // The shared-memory group between real processes, joined through the store.
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
+#include "tests/support/operation.hpp"
+#include "tests/support/pipe.hpp"
 #include "tests/support/promise.hpp"
 #include "tests/support/shm_groups.hpp"
 #include "tests/support/skip.hpp"
@@ -231,17 +233,11 @@ TEST_CASE("rank 0 names the ranks that never come") {
   }
 }
 
-/// What a rank does whose stderr goes to the pipe `log`.
-void redirect_errors(const int (&log)[2]) {
-  dup2(log[1], STDERR_FILENO);
-}
-
 TEST_CASE("a stopped rank is reported once, and named as stopped at the deadline") {
   const StoreProcess store;
-  int log[2] = {};
-  REQUIRE(pipe(log) == 0);
+  test::Pipe log;
   RankProcesses ranks(3, store.port(), [&](int rank, StoreClient& keys) {
-    redirect_errors(log);
+    dup2(log.write.get(), STDERR_FILENO);
     ProcessGroupOptions options = within(seconds(30));
     const auto calm = make_shm_process_group(&keys, rank, 3, options);
     options.join_timeout = seconds(30);
@@ -279,15 +275,13 @@ TEST_CASE("a stopped rank is reported once, and named as stopped at the deadline
     CHECK(contains(result.text, "never entered it"));
     CHECK(contains(result.text, "2 ranks wait: 0, 1"));
   }
-  close(log[1]);
-  std::string lines(4096, '\0');
-  lines.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(log[0], lines.data(), lines.size()))));
-  close(log[0]);
+  log.write.reset();
+  const std::string lines = test::read_to_end(log.read.get());
   INFO(lines);
   CHECK(lines.rfind("muster: rank 0 waits since ", 0) == 0);
-  CHECK(lines.find(" s in call 1: all_reduce") != std::string::npos);
-  CHECK(lines.find("for " + name + ", which is stopped") != std::string::npos);
-  CHECK(lines.find("2 ranks wait") != std::string::npos);
+  CHECK(contains(lines, " s in call 1: all_reduce"));
+  CHECK(contains(lines, "for " + name + ", which is stopped"));
+  CHECK(contains(lines, "2 ranks wait"));
   CHECK(std::count(lines.begin(), lines.end(), '\n') == 1);
 }
 
@@ -303,13 +297,9 @@ TEST_CASE("a send that nobody receives ends at its deadline, by name") {
     }
     keys.get("here");
     float value = 1;
-    Operation operation;
-    operation.call.collective = Collective::send;
-    operation.call.type = DataType::f32;
-    operation.call.count = 1;
+    Operation operation = test::operation_of(Collective::send, DataType::f32, 1, &value, nullptr);
     operation.call.root = 1;
     operation.call.tag = 7;
-    operation.in = &value;
     try {
       group->run(operation);
     } catch (const Error&) {
@@ -332,13 +322,9 @@ TEST_CASE("ranks that end early, in a collective or in a message, are missed at 
       group->barrier();
       if (rank == 1) _exit(3);
       float value = 0;
-      Operation operation;
-      operation.call.collective = message ? Collective::recv : Collective::all_reduce;
-      operation.call.type = DataType::f32;
-      operation.call.count = 1;
+      Operation operation = test::operation_of(message ? Collective::recv : Collective::all_reduce,
+                                               DataType::f32, 1, &value, &value);
       operation.call.root = 1;
-      operation.in = &value;
-      operation.out = &value;
       group->run(operation);
       return std::string("no error");
     });

@@ -5,6 +5,7 @@
 #include "muster/error.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
+#include "tests/support/operation.hpp"
 #include "worker_sdk/comm/select/select.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
@@ -107,7 +108,7 @@ TEST_CASE("a hook that fails on one rank ends the calls that others make in it o
     return "not refused";
   });
   CHECK(results[0].code == ErrorCode::aborted);
-  CHECK(results[0].text.find("rank 1 failed while a bucket of gradients was reduced") != std::string::npos);
+  CHECK(contains(results[0].text, "rank 1 failed while a bucket of gradients was reduced"));
   CHECK(results[1].code == ErrorCode::io);
 }
 
@@ -165,11 +166,7 @@ TEST_CASE("a stream is refused where the group moves memory of the host, and the
   options.backend = "shm";
   const auto group = make_world_group(make_group_factory(nullptr, options), options);
   int value = 5;
-  Operation operation;
-  operation.call.collective = Collective::all_reduce;
-  operation.call.type = DataType::i32;
-  operation.call.count = 1;
-  operation.in = operation.out = &value;
+  Operation operation = test::operation_of(Collective::all_reduce, DataType::i32, 1, &value, &value);
   operation.stream = &value;
   CHECK_THROWS_WITH(group->run(operation), Contains("MUSTER_BACKEND=nccl"));
   CHECK_THROWS_WITH(group->start({operation}), Contains("backend 'shm'"));

@@ -5,6 +5,7 @@
 #include "tests/contract/values.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
+#include "tests/support/operation.hpp"
 
 #include <dlfcn.h>
 
@@ -44,12 +45,7 @@ void require(bool right, const char* what) {
 }
 
 Operation sum_of(void* data, std::size_t count, void* stream) {
-  Operation operation;
-  operation.call.collective = Collective::all_reduce;
-  operation.call.type = DataType::i32;
-  operation.call.count = count;
-  operation.in = data;
-  operation.out = data;
+  Operation operation = test::operation_of(Collective::all_reduce, DataType::i32, count, data, data);
   operation.stream = stream;
   return operation;
 }
@@ -149,7 +145,7 @@ TEST_CASE("host memory with a stream is refused, and the group lives on") {
       require(false, "not refused");
     } catch (const Error& error) {
       require(error.code() == ErrorCode::invalid_argument, error.what());
-      require(std::string(error.what()).find("host memory") != std::string::npos, error.what());
+      require(contains(error.what(), "host memory"), error.what());
     }
     group.barrier();
   }));

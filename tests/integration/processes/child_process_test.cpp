@@ -4,6 +4,7 @@
 
 #include "agent/process/process_tree.hpp"
 #include "catch.hpp"
+#include "tests/support/pipe.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,27 +13,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <string>
 #include <system_error>
+#include <utility>
 
 using namespace muster::agent;
-using muster::UniqueFd;
+using muster::test::Pipe;
 
 namespace {
-
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category());
-    read.reset(ends[0]);
-    write.reset(ends[1]);
-  }
-
-  UniqueFd read;
-  UniqueFd write;
-};
 
 ChildSpec shell(const std::string& script) {
   ChildSpec spec;
@@ -56,10 +45,7 @@ std::string output_of(ChildSpec spec) {
   spec.stdout_fd = pipe.write.get();
   const Child child = start_child(spec);
   pipe.write.reset();
-  std::string text;
-  char buffer[4096];
-  for (ssize_t size = 0; (size = ::read(pipe.read.get(), buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(size));
+  std::string text = muster::test::read_to_end(pipe.read.get());
   wait_for(child);
   return text;
 }
@@ -94,19 +80,15 @@ TEST_CASE("A worker has our limit on core dumps back, though we ourselves leave 
 
 TEST_CASE("A program that cannot be executed is an error with its cause, not a child") {
   ChildSpec spec = shell("");
-  spec.program = "/nonexistent/program";
-  try {
-    start_child(spec);
-    FAIL("started");
-  } catch (const std::system_error& error) {
-    CHECK(start_error_exit_code(error.code().value()) == 127);
-  }
-  spec.program = "/etc/passwd";
-  try {
-    start_child(spec);
-    FAIL("started");
-  } catch (const std::system_error& error) {
-    CHECK(start_error_exit_code(error.code().value()) == 126);
+  const std::pair<const char*, int> rows[] = {{"/nonexistent/program", 127}, {"/etc/passwd", 126}};
+  for (const auto& [program, exit_code] : rows) {
+    spec.program = program;
+    try {
+      start_child(spec);
+      FAIL("started");
+    } catch (const std::system_error& error) {
+      CHECK(start_error_exit_code(error.code().value()) == exit_code);
+    }
   }
   CHECK(end_all_descendants({}, 10'000));  // the fork that failed to execute may still be on its way out
 }

@@ -3,7 +3,7 @@
 #include "agent/process/guardian.hpp"
 
 #include "catch.hpp"
-#include "rendezvous/base/unique_fd.hpp"
+#include "tests/support/pipe.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -18,22 +18,11 @@
 
 using namespace muster::agent;
 using muster::UniqueFd;
+using muster::test::Pipe;
 
 namespace {
 
 constexpr int kLimitMs = 60'000;
-
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category());
-    read.reset(ends[0]);
-    write.reset(ends[1]);
-  }
-
-  UniqueFd read;
-  UniqueFd write;
-};
 
 /// Runs a guardian; what it says and its agent's pid come through pipes.
 class Guarded {

@@ -2,7 +2,7 @@
 #include "launcher/nodes/node_console.hpp"
 
 #include "catch.hpp"
-#include "rendezvous/base/unique_fd.hpp"
+#include "tests/support/pipe.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <fcntl.h>
@@ -19,13 +19,7 @@ using std::chrono::milliseconds;
 namespace {
 
 struct Room {
-  Room() {
-    int ends[2];
-    REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-    reader.reset(ends[0]);
-    writer.reset(ends[1]);
-    ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
-  }
+  Room() { ::fcntl(reader.get(), F_SETFL, O_NONBLOCK); }
 
   /// Reads while the loop runs, until `bytes` have come.
   std::string read(std::size_t bytes) {
@@ -42,8 +36,9 @@ struct Room {
   }
 
   asio::io_context context{1};
-  UniqueFd reader;
-  UniqueFd writer;
+  muster::test::Pipe pipe;
+  UniqueFd& reader = pipe.read;
+  UniqueFd& writer = pipe.write;
   std::map<std::size_t, std::int64_t> taken;
 };
 

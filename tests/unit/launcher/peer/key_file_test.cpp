@@ -4,6 +4,7 @@
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "tests/support/folder.hpp"
+#include "tests/support/pipe.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <iterator>
 #include <set>
@@ -19,6 +19,8 @@
 
 using namespace muster::launcher;
 using muster::test::Folder;
+using muster::test::Pipe;
+using muster::test::read_to_end;
 namespace fs = std::filesystem;
 
 namespace {
@@ -174,36 +176,33 @@ TEST_CASE("a directory or key in bad hands is refused") {
 TEST_CASE("many processes that make the key at once agree on one") {
   const Folder home;
   constexpr int kProcesses = 32;
-  std::array<int, 2> gate{};
-  std::array<int, 2> answers{};
-  REQUIRE(::pipe(gate.data()) == 0);
-  REQUIRE(::pipe(answers.data()) == 0);
+  Pipe gate;
+  Pipe answers;
   std::vector<pid_t> children;
   for (int i = 0; i < kProcesses; ++i) {
     const pid_t pid = ::fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
-      ::close(gate[1]);
-      char byte = 0;
-      (void)!::read(gate[0], &byte, 1);  // all begin when the gate closes
+      gate.write.reset();
+      read_to_end(gate.read.get());  // all begin when the gate closes
       int code = 1;
       try {
         const std::string hex = own_key(home.path()).secret.hex();
-        code = ::write(answers[1], hex.data(), hex.size()) == static_cast<ssize_t>(hex.size()) ? 0 : 1;
+        code =
+            ::write(answers.write.get(), hex.data(), hex.size()) == static_cast<ssize_t>(hex.size()) ? 0 : 1;
       } catch (const std::exception&) {
       }
       ::_exit(code);
     }
     children.push_back(pid);
   }
-  ::close(gate[0]);
-  ::close(gate[1]);
-  ::close(answers[1]);
+  gate.write.reset();
+  answers.write.reset();
   std::set<std::string> keys;
   std::string key(64, ' ');
   for (int i = 0; i < kProcesses; ++i)
-    if (::read(answers[0], key.data(), key.size()) == static_cast<ssize_t>(key.size())) keys.insert(key);
-  ::close(answers[0]);
+    if (::read(answers.read.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()))
+      keys.insert(key);
   for (const pid_t pid : children) {
     int status = 0;
     ::waitpid(pid, &status, 0);

@@ -6,6 +6,7 @@
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
 #include "rendezvous/base/text.hpp"
+#include "tests/support/pipe.hpp"
 
 #include <poll.h>
 #include <signal.h>
@@ -125,25 +126,20 @@ TEST_CASE("A process is read from its stat line, and gone when it is reaped") {
 }
 
 TEST_CASE("A violated invariant ends the process with a line that names it") {
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
+  muster::test::Pipe pipe;
   const pid_t pid = ::fork();
   REQUIRE(pid >= 0);
   if (pid == 0) {
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     ::signal(SIGABRT, SIG_DFL);
-    ::dup2(ends[1], STDERR_FILENO);
+    ::dup2(pipe.write.get(), STDERR_FILENO);
     MUSTER_ASSERT(1 + 1 == 2, "one and one are two");
     MUSTER_ASSERT(1 + 1 == 3, "one and one are three");
     ::_exit(0);
   }
-  ::close(ends[1]);
-  std::string text;
-  char buffer[512];
-  for (ssize_t size = 0; (size = ::read(ends[0], buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(size));
-  ::close(ends[0]);
+  pipe.write.reset();
+  const std::string text = muster::test::read_to_end(pipe.read.get());
   int status = 0;
   REQUIRE(::waitpid(pid, &status, 0) == pid);
   CHECK(WIFSIGNALED(status));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which arguments of a call are refused, and with which words. Pure.
 #include "catch.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/worker_sdk/comm/thread_world.hpp"
 
 #include <array>
@@ -15,13 +16,7 @@ using test::operation_of;
 
 /// The text with which `operation` is refused on rank 1 of 4; "" when it is not.
 std::string refusal(const Operation& operation) {
-  try {
-    check_operation(operation, 1, 4);
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "";
+  return test::error_of([&] { check_operation(operation, 1, 4); }, ErrorCode::invalid_argument);
 }
 
 TEST_CASE("check_operation names what is wrong") {

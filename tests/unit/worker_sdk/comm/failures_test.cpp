@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every way in which a collective fails, between threads of one process.
 #include "catch.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/worker_sdk/comm/thread_world.hpp"
 
 #include <atomic>
@@ -200,13 +201,8 @@ TEST_CASE("a size that cannot be is the caller's error alone") {
 TEST_CASE("shared memory that does not fit is a lack of memory") {
   shm::ProcessMemory memory(shm::Ticket::Kind::file);
   shm::Ticket ticket;
-  try {
-    memory.create(std::size_t{1} << 60, ticket);
-    FAIL("2^60 bytes of memory");
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::out_of_memory);
-    CHECK_THAT(error.what(), Contains("/dev/shm"));
-  }
+  CHECK_THAT(test::error_of([&] { memory.create(std::size_t{1} << 60, ticket); }, ErrorCode::out_of_memory),
+             Contains("/dev/shm"));
 }
 
 }  // namespace

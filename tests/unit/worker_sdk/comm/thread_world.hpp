@@ -4,6 +4,8 @@
 
 #include "muster/error.hpp"
 #include "tests/support/shm_groups.hpp"
+#include "tests/support/operation.hpp"
+#include "worker_sdk/comm/shm/shm_backend.hpp"
 
 #include <chrono>
 #include <exception>
@@ -14,17 +16,6 @@
 #include <vector>
 
 namespace muster::test {
-
-inline Operation operation_of(Collective collective, DataType type, std::size_t count, const void* in,
-                              void* out) {
-  Operation operation;
-  operation.call.collective = collective;
-  operation.call.type = type;
-  operation.call.count = count;
-  operation.in = in;
-  operation.out = out;
-  return operation;
-}
 
 /// What became of one rank.
 struct Outcome {

@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "tests/support/error_of.hpp"
 
 #include <map>
 
@@ -22,13 +23,7 @@ Place place_in(const Environment& environment, int rank = -1, int size = -1) {
 }
 
 std::string complaint(const Environment& environment, int rank = -1, int size = -1) {
-  try {
-    place_in(environment, rank, size);
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "";
+  return test::error_of([&] { place_in(environment, rank, size); }, ErrorCode::invalid_argument);
 }
 
 Environment without(Environment environment, const std::string& name) {

@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "worker_sdk/world/meeting_file.hpp"
 #include "worker_sdk/world/store_access.hpp"
 
@@ -28,13 +29,8 @@ TEST_CASE("a URL that is wrong is shown, with what is right") {
                           "file://", "file://a", "file:///tmp/", "mpi://", "env", "tcp://a:1?rank=-1",
                           "tcp://a:1?size=2", "tcp://a:1?rank", "unix:///x"}) {
     INFO(url);
-    try {
-      parse_init_url(url);
-      FAIL("it was taken");
-    } catch (const Error& error) {
-      CHECK(error.code() == ErrorCode::invalid_argument);
-      CHECK_THAT(error.what(), Contains("init_url"));
-    }
+    CHECK_THAT(test::error_of([&] { parse_init_url(url); }, ErrorCode::invalid_argument),
+               Contains("init_url"));
   }
 }
 
@@ -96,12 +92,8 @@ TEST_CASE("the way to the store: URL, given address, file of the step, MPI") {
   StoreRequest with_mpi = request(Launcher::mpirun, 4, -1);
   with_mpi.prefers_mpi = true;
   CHECK(choose_route(with_mpi).kind == Kind::mpi);
-  try {
-    choose_route(request(Launcher::slurm, 2, 2));
-    FAIL("there is none");
-  } catch (const Error& error) {
-    CHECK_THAT(error.what(), Contains("several hosts") && Contains("MUSTER_STORE"));
-  }
+  CHECK_THROWS_WITH(choose_route(request(Launcher::slurm, 2, 2)),
+                    Contains("several hosts") && Contains("MUSTER_STORE"));
   StoreRequest alone;
   CHECK(choose_route(alone).kind == Kind::none);
 }

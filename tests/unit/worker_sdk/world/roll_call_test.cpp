@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "worker_sdk/store/prefix_store.hpp"
 #include "worker_sdk/world/named_barrier.hpp"
 
@@ -161,14 +162,9 @@ TEST_CASE("a barrier names the ranks that are missing, and can be waited for aga
   NamedBarrier zero(0, members, false);
   NamedBarrier one(1, members, false);
   NamedBarrier two(2, members, false);
-  try {
-    one.wait(*store, "epoch", milliseconds(20));
-    FAIL("nobody else was there");
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::deadline);
-    CHECK_THAT(error.what(), Contains("'epoch'") && Contains("rank 0 (process 1 on host") &&
-                                 Contains("rank 2 (process 3 on host"));
-  }
+  CHECK_THAT(
+      test::error_of([&] { one.wait(*store, "epoch", milliseconds(20)); }, ErrorCode::deadline),
+      Contains("'epoch'") && Contains("rank 0 (process 1 on host") && Contains("rank 2 (process 3 on host"));
   const auto client = [&] { return store->clone(); };
   for (int round = 0; round < 5; ++round) {
     std::thread first([&, own = client()] { zero.wait(*own, "epoch", seconds(30)); });

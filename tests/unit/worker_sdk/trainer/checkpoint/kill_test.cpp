@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes that end, and disks that are full, in the middle of a write.
 #include "catch.hpp"
+#include "tests/support/pipe.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/unit/worker_sdk/trainer/checkpoint/folder.hpp"
 
@@ -72,19 +73,17 @@ TEST_CASE("A kill at any point of a write leaves a complete checkpoint: 25 point
   const Folder folder;
   std::int64_t safe = 0;
   for (int kill_at = 1; kill_at <= 25; ++kill_at) {
-    int ends[2];
-    REQUIRE(::pipe(ends) == 0);
+    muster::test::Pipe told_steps;
     const int status = in_child([&] {
       int points = 0;
-      return write_for_ever(folder.path(), safe, ends[1], [&](std::string_view) {
+      return write_for_ever(folder.path(), safe, told_steps.write.get(), [&](std::string_view) {
         if (++points == kill_at) ::raise(SIGKILL);
       });
     });
-    ::close(ends[1]);
+    told_steps.write.reset();
     INFO("point " << kill_at);
     CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
-    const std::int64_t told = last_of(ends[0], safe);
-    ::close(ends[0]);
+    const std::int64_t told = last_of(told_steps.read.get(), safe);
     safe = step_of_newest(folder.path());
     CHECK(safe >= told);
     CHECK(safe <= told + 1);

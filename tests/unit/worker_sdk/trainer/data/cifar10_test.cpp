@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/folder.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 
@@ -19,13 +20,7 @@ std::string record(int label) {
 }
 
 std::string error_of(const fs::path& folder) {
-  try {
-    muster::data::load_cifar10(folder);
-  } catch (const muster::Error& error) {
-    CHECK(error.code() == muster::ErrorCode::io);
-    return error.what();
-  }
-  return "";
+  return muster::test::error_of([&] { muster::data::load_cifar10(folder); }, muster::ErrorCode::io);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // convolutions, and what is said where something is missing.
 #include "muster/error.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/support/skip.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
@@ -25,13 +26,7 @@ const Library* library_or_skip() {
 }
 
 std::string refusal() {
-  try {
-    const CudaOps ops(0, false);
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::unsupported);
-    return error.what();
-  }
-  return {};
+  return test::error_of([] { const CudaOps ops(0, false); }, ErrorCode::unsupported);
 }
 
 }  // namespace
