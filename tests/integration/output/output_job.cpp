@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output_job.hpp"
 
+#include "tests/support/pipe.hpp"
+
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <map>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace muster::agent::test {
 
@@ -25,10 +28,9 @@ using Clock = std::chrono::steady_clock;
 
 Collector::Collector(Kind kind, bool reading) {
   if (kind == Kind::pipe) {
-    int fds[2];
-    if (::pipe2(fds, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
-    far_.reset(fds[0]);
-    near_.reset(fds[1]);
+    muster::test::Pipe pipe;
+    far_ = std::move(pipe.read);
+    near_ = std::move(pipe.write);
   } else {
     far_.reset(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
     char name[128];

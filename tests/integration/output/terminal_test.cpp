@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "output_job.hpp"
+#include "tests/support/pipe.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/io_context.hpp>
@@ -14,9 +15,9 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 
 using namespace muster::agent;
 using muster::UniqueFd;
@@ -50,6 +51,16 @@ int in_child(const std::function<int()>& body) {
   int status = 0;
   ::waitpid(pid, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// `body`, in a child that is not in the foreground of its terminal.
+std::function<int(int terminal)> in_background(std::function<int(int terminal)> body) {
+  return [body = std::move(body)](int terminal) {
+    return in_child([&body, terminal] {
+      ::setpgid(0, 0);
+      return body(terminal);
+    });
+  };
 }
 
 }  // namespace
@@ -103,17 +114,6 @@ TEST_CASE("Only the stream that is a terminal becomes one; teed streams never do
   CHECK(split_lines(err.finish()).size() == 2);
 }
 
-TEST_CASE("Everything a worker printed to its terminal arrives though it ends at once") {
-  Collector terminal(Collector::Kind::terminal);
-  OutputJob job(OutputSpec{}, 2, StandardStreams{0, terminal.fd(), terminal.fd()});
-  job.start(0, "seq 1 20000");
-  job.start(1, "seq 1 20000");
-  job.finish();
-  std::string text = terminal.finish();
-  text.erase(std::remove(text.begin(), text.end(), '\r'), text.end());
-  CHECK(text.size() == std::size_t{2} * 108894);
-}
-
 TEST_CASE("A worker's colours and movements reach our terminal, what else it would act on is shown") {
   const std::string script =
       "printf 'a\\033[31mb\\033]0;title\\007c\\r\\033[2K\\033[A'; printf '\\033'; printf '[6n\\n'";
@@ -156,23 +156,14 @@ TEST_CASE("A sequence that a worker leaves unfinished is shown at its end, and t
 }
 
 TEST_CASE("Workers may read a terminal only while we are in its foreground") {
-  int fds[2];
-  REQUIRE(::pipe2(fds, O_CLOEXEC) == 0);
-  const UniqueFd read_end(fds[0]);
-  const UniqueFd write_end(fds[1]);
-  CHECK(console_is_foreground(read_end.get()));
+  const muster::test::Pipe pipe;
+  CHECK(console_is_foreground(pipe.read.get()));
   const Collector nobodys(Collector::Kind::terminal, false);
   CHECK(console_is_foreground(nobodys.fd()));
 
   const auto ask = [](int terminal) { return console_is_foreground(terminal) ? 1 : 0; };
   CHECK(in_session_with_terminal(ask) == 1);
-  const auto background = [&ask](int terminal) {
-    return in_child([&ask, terminal] {
-      ::setpgid(0, 0);
-      return ask(terminal);
-    });
-  };
-  CHECK(in_session_with_terminal(background) == 0);
+  CHECK(in_session_with_terminal(in_background(ask)) == 0);
   const auto own_session = [&ask](int terminal) {
     return in_child([&ask, terminal] {
       ::setsid();
@@ -180,13 +171,7 @@ TEST_CASE("Workers may read a terminal only while we are in its foreground") {
     });
   };
   CHECK(in_session_with_terminal(own_session) == 1);
-  const auto own_session_in_background = [&own_session](int terminal) {
-    return in_child([&own_session, terminal] {
-      ::setpgid(0, 0);
-      return own_session(terminal);
-    });
-  };
-  CHECK(in_session_with_terminal(own_session_in_background) == 0);
+  CHECK(in_session_with_terminal(in_background(own_session)) == 0);
 }
 
 TEST_CASE("A background job's workers get the null device as stdin, a foreground job's our own") {
@@ -200,11 +185,5 @@ TEST_CASE("A background job's workers get the null device as stdin, a foreground
     return same_file(streams.stdin_fd, null.get()) ? 2 : 3;
   };
   CHECK(in_session_with_terminal(stdin_of_worker) == 1);
-  const auto in_background = [&stdin_of_worker](int terminal) {
-    return in_child([&stdin_of_worker, terminal] {
-      ::setpgid(0, 0);
-      return stdin_of_worker(terminal);
-    });
-  };
-  CHECK(in_session_with_terminal(in_background) == 2);
+  CHECK(in_session_with_terminal(in_background(stdin_of_worker)) == 2);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worlds whose ranks are threads of one process: several at once, and what rank 0 leaves behind.
 #include "catch.hpp"
+#include "tests/support/error_of.hpp"
 #include "worker_sdk/world/world.hpp"
 
 #include <netinet/in.h>
@@ -166,12 +167,7 @@ TEST_CASE("a world of one begins without the store that its environment names") 
   for (const auto& [name, value] : variables) ::unsetenv(name);
   CHECK(world->info().store == "127.0.0.1:" + port);
   world->group().barrier();
-  try {
-    world->store().set("key", "value");
-    FAIL("there is no store");
-  } catch (const Error& error) {
-    CHECK(std::string(error.what()).find(port) != std::string::npos);
-  }
+  CHECK_THROWS_WITH(world->store().set("key", "value"), Contains(port));
   world->group().barrier();
 }
 
@@ -198,25 +194,6 @@ TEST_CASE("the address of its store that a world of one has told stays as it is"
   const bool stays = world->info().store.c_str() == told;
   CHECK(stays);
   CHECK(world->store().get("key") == "value");
-}
-
-TEST_CASE("a named barrier says who is missing and where they run") {
-  const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
-  std::string text;
-  run_ranks(2, [&](int rank) {
-    const auto world = World::init(options_for(url, rank, 2));
-    if (rank == 0) {
-      try {
-        world->barrier("saved", milliseconds(30));
-      } catch (const Error& error) {
-        CHECK(error.code() == ErrorCode::deadline);
-        text = error.what();
-      }
-    }
-    world->group().barrier();
-    world->barrier("saved", seconds(30));
-  });
-  CHECK_THAT(text, Contains("missing: rank 1 (process " + std::to_string(::getpid()) + " on host "));
 }
 
 Error failure_of_barrier(World& world) {
@@ -274,13 +251,7 @@ TEST_CASE("a named barrier ends when the process of a missing rank has") {
 
 TEST_CASE("options that are wrong are named") {
   const auto text_of = [](WorldOptions options) {
-    try {
-      World::init(options);
-    } catch (const Error& error) {
-      CHECK(error.code() == ErrorCode::invalid_argument);
-      return std::string(error.what());
-    }
-    return std::string();
+    return test::error_of([&] { World::init(options); }, ErrorCode::invalid_argument);
   };
   WorldOptions options;
   options.join_timeout = milliseconds(0);
