@@ -2,6 +2,7 @@
 // Ranks that die, stop or stay away, and backends that are not there, without shared memory to tell of it.
 #include "catch.hpp"
 #include "tests/integration/backends/world.hpp"
+#include "tests/integration/comm/rank_results.hpp"
 #include "tests/support/promise.hpp"
 
 #include <unistd.h>
@@ -13,6 +14,8 @@ namespace muster {
 namespace {
 
 using std::chrono::milliseconds;
+using test::check_failed;
+using test::check_returned;
 using test::RankProcesses;
 using test::RankResult;
 using test::StoreProcess;
@@ -112,16 +115,11 @@ TEST_CASE("a rank that is stopped is named at the deadline") {
   ranks.wait_for_signal(2);
   // The stopped one is killed when the others have ended.
   std::vector<RankResult> results = ranks.wait_but(2);
-  for (const int rank : {0, 1, 3}) {
-    const RankResult& result = results[static_cast<std::size_t>(rank)];
-    INFO(backend << ", rank " << rank << ": " << result.text);
-    CHECK(result.code == ErrorCode::deadline);
-    CHECK(contains(result.text, "waited 3000 ms"));
-    CHECK(contains(result.text, "for rank 2 "));
-    CHECK(contains(result.text, "all_reduce of 1000 x f32"));
-    if (backend == "gloo")
-      CHECK(contains(result.text, "these wait: rank 0 (host here), rank 1 (host here), rank 3 (host here)"));
-  }
+  results.erase(results.begin() + 2);
+  check_failed(results, ErrorCode::deadline, {"waited 3000 ms", "for rank 2 ", "all_reduce of 1000 x f32"});
+  if (backend == "gloo")
+    check_failed(results, ErrorCode::deadline,
+                 {"these wait: rank 0 (host here), rank 1 (host here), rank 3 (host here)"});
 }
 
 TEST_CASE("an abort waits for a store that is silent, but not long") {
@@ -137,9 +135,7 @@ TEST_CASE("an abort waits for a store that is silent, but not long") {
     group->barrier();
     return std::string("no error");
   });
-  INFO(results[0].text);
-  CHECK(results[0].code == ErrorCode::aborted);
-  CHECK(contains(results[0].text, "aborted by rank 0: no more data"));
+  check_failed(results, ErrorCode::aborted, {"aborted by rank 0: no more data"});
 }
 
 TEST_CASE("an abort between hosts reaches the ranks of the host when the store is gone") {
@@ -164,9 +160,7 @@ TEST_CASE("an abort between hosts reaches the ranks of the host when the store i
   store.reset();
   const double gone_at = test::monotonic_seconds();
   const RankResult result = ranks.wait_but(2)[3];
-  INFO(result.text);
-  CHECK(result.code == ErrorCode::aborted);
-  CHECK(contains(result.text, "aborted by rank 2: no more data"));
+  check_failed({result}, ErrorCode::aborted, {"aborted by rank 2: no more data"});
   CHECK(result.ended_at - gone_at < 30);
 }
 
@@ -177,13 +171,9 @@ TEST_CASE("a backend that one rank does not have is an error on all, and says wh
     test::make_world(keys, test::world_of("gloo", rank, 3));
     return std::string();
   });
-  for (const RankResult& result : results) {
-    INFO(result.text);
-    CHECK(result.code == ErrorCode::unsupported);
-    CHECK(contains(result.text, "rank 1 (host here) cannot use the backend 'gloo'"));
-    CHECK(contains(result.text, "/nonexistent/libmuster_gloo.so"));
-    CHECK(contains(result.text, "libgloo0"));
-  }
+  check_failed(
+      results, ErrorCode::unsupported,
+      {"rank 1 (host here) cannot use the backend 'gloo'", "/nonexistent/libmuster_gloo.so", "libgloo0"});
 }
 
 TEST_CASE("a rank that cannot join a group says why on all others at once") {
@@ -196,12 +186,9 @@ TEST_CASE("a rank that cannot join a group says why on all others at once") {
     test::make_world(keys, test::world_of("gloo", rank, 3, group));
     return std::string("no error");
   });
-  for (const RankResult& result : results) {
-    INFO(result.text);
-    CHECK(result.code == ErrorCode::invalid_argument);
-    CHECK(contains(result.text, "rank 1 (host here): the network interface 'nothing0' is not there"));
-    CHECK(result.ended_at - start < 30);
-  }
+  check_failed(results, ErrorCode::invalid_argument,
+               {"rank 1 (host here): the network interface 'nothing0' is not there"});
+  for (const RankResult& result : results) CHECK(result.ended_at - start < 30);
 }
 
 TEST_CASE("an unknown backend and two different ones are errors on all") {
@@ -210,20 +197,13 @@ TEST_CASE("an unknown backend and two different ones are errors on all") {
     test::make_world(keys, test::world_of("carrier_pigeon", rank, 2));
     return std::string();
   });
-  for (const RankResult& result : unknown) {
-    CHECK(result.code == ErrorCode::invalid_argument);
-    CHECK(contains(result.text, "carrier_pigeon"));
-  }
+  check_failed(unknown, ErrorCode::invalid_argument, {"carrier_pigeon"});
   const StoreProcess other;
   const auto mixed = test::run_processes(2, other.port(), [](int rank, StoreClient& keys) {
     test::make_world(keys, test::world_of(rank == 0 ? "gloo" : "shm", rank, 2));
     return std::string();
   });
-  for (const RankResult& result : mixed) {
-    CHECK(result.code == ErrorCode::mismatch);
-    CHECK(contains(result.text, "'gloo'"));
-    CHECK(contains(result.text, "'shm'"));
-  }
+  check_failed(mixed, ErrorCode::mismatch, {"'gloo'", "'shm'"});
 }
 
 TEST_CASE("auto is shared memory on one host and hierarchical on several") {
@@ -237,7 +217,7 @@ TEST_CASE("auto is shared memory on one host and hierarchical on several") {
     group->barrier();
     return std::string(group->backend());
   });
-  for (const RankResult& result : results) CHECK(result.text == (hosts == 1 ? "shm" : "hierarchical"));
+  check_returned(results, hosts == 1 ? "shm" : "hierarchical");
 }
 
 TEST_CASE("who shares a host is what the launcher says, not the host's name") {
@@ -251,7 +231,7 @@ TEST_CASE("who shares a host is what the launcher says, not the host's name") {
     group->barrier();
     return std::string(group->backend());
   });
-  for (const RankResult& result : results) CHECK(result.text == (numbered ? "hierarchical" : "shm"));
+  check_returned(results, numbered ? "hierarchical" : "shm");
 }
 
 TEST_CASE("a rank that does not come is named by those that choose a backend") {
@@ -265,10 +245,7 @@ TEST_CASE("a rank that does not come is named by those that choose a backend") {
     test::make_world(keys, test::world_of("gloo", rank, 3, group));
     return std::string();
   });
-  for (const int rank : {0, 2}) {
-    CHECK(results[static_cast<std::size_t>(rank)].code == ErrorCode::deadline);
-    CHECK(contains(results[static_cast<std::size_t>(rank)].text, "for rank 1 to agree"));
-  }
+  check_failed({results[0], results[2]}, ErrorCode::deadline, {"for rank 1 to agree"});
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared-memory group between real processes, joined through the store.
 #include "catch.hpp"
-#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/comm/rank_results.hpp"
 #include "tests/support/operation.hpp"
 #include "tests/support/pipe.hpp"
 #include "tests/support/promise.hpp"
@@ -26,6 +26,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::check_failed;
+using test::check_returned;
 using test::RankProcesses;
 using test::RankResult;
 using test::run_processes;
@@ -96,12 +98,8 @@ TEST_CASE("processes reduce to the known answer, over memory without a name and 
   const auto kind = GENERATE(shm::Ticket::Kind::memfd, shm::Ticket::Kind::file);
   for (const int size : {1, 3}) {
     const StoreProcess store;
-    for (const RankResult& result : run_processes(size, store.port(), [&](int rank, StoreClient&keys) {
-           return try_kind(keys, rank, size, kind);
-         })) {
-      INFO("size " << size << ": " << result.text);
-      CHECK(result.text == "right");
-    }
+    const auto body = [&](int rank, StoreClient& keys) { return try_kind(keys, rank, size, kind); };
+    check_returned(run_processes(size, store.port(), body), "right");
   }
   CHECK(none_stays(before));
 }
@@ -125,28 +123,23 @@ TEST_CASE("ranks of different pid namespaces share memory through a file") {
     return try_group(*group);
   });
   if (results[0].text == "not allowed") return test::skip("no right to make a pid namespace");
-  for (const RankResult& result : results) {
-    INFO(result.text);
-    CHECK(result.text == "right");
-  }
+  check_returned(results, "right");
   CHECK(none_stays(before));
 }
 
 TEST_CASE("groups of one name follow one another, groups of two names live side by side") {
   const StoreProcess store;
-  for (const RankResult& result : run_processes(2, store.port(), [&](int rank, StoreClient&keys) {
-         for (int i = 0; i < 3; ++i)
-           if (try_group(*make_shm_process_group(&keys, rank, 2)) != "right") return "wrong";
-         ProcessGroupOptions other = within(seconds(30));
-         other.name = "second";
-         const auto a = make_shm_process_group(&keys, rank, 2, other);
-         const auto b = make_shm_process_group(&keys, rank, 2);
-         for (int i = 0; i < 20; ++i) (i % 2 == 0 ? a : b)->barrier();
-         return "right";
-       })) {
-    INFO(result.text);
-    CHECK(result.text == "right");
-  }
+  const auto body = [](int rank, StoreClient& keys) {
+    for (int i = 0; i < 3; ++i)
+      if (try_group(*make_shm_process_group(&keys, rank, 2)) != "right") return "wrong";
+    ProcessGroupOptions other = within(seconds(30));
+    other.name = "second";
+    const auto a = make_shm_process_group(&keys, rank, 2, other);
+    const auto b = make_shm_process_group(&keys, rank, 2);
+    for (int i = 0; i < 20; ++i) (i % 2 == 0 ? a : b)->barrier();
+    return "right";
+  };
+  check_returned(run_processes(2, store.port(), body), "right");
 }
 
 TEST_CASE("a killed rank is reported by name and process, fast, on all others") {
@@ -197,13 +190,7 @@ TEST_CASE("ranks that never come are named by those that wait to join") {
     make_shm_process_group(&keys, rank, 4, within(milliseconds(5000)));
     return std::string();
   });
-  for (const int rank : {1, 2}) {
-    const RankResult& result = results[static_cast<std::size_t>(rank)];
-    INFO(result.text);
-    CHECK(result.code == ErrorCode::deadline);
-    CHECK(contains(result.text, "for rank 0, rank 3"));
-    CHECK(contains(result.text, "5000 ms"));
-  }
+  check_failed({results[1], results[2]}, ErrorCode::deadline, {"for rank 0, rank 3", "5000 ms"});
 }
 
 TEST_CASE("a rank may come later than a call may take") {
@@ -215,7 +202,7 @@ TEST_CASE("a rank may come later than a call may take") {
     make_shm_process_group(&keys, rank, 2, options);
     return std::string("joined");
   });
-  for (const RankResult& result : results) CHECK(result.text == "joined");
+  check_returned(results, "joined");
 }
 
 TEST_CASE("rank 0 names the ranks that never come") {
@@ -225,12 +212,7 @@ TEST_CASE("rank 0 names the ranks that never come") {
     make_shm_process_group(&keys, rank, 3, within(milliseconds(300)));
     return std::string();
   });
-  for (const int rank : {0, 1}) {
-    const RankResult& result = results[static_cast<std::size_t>(rank)];
-    INFO(result.text);
-    CHECK(result.code == ErrorCode::deadline);
-    CHECK(contains(result.text, "rank 2"));
-  }
+  check_failed({results[0], results[1]}, ErrorCode::deadline, {"rank 2"});
 }
 
 TEST_CASE("a stopped rank is reported once, and named as stopped at the deadline") {
@@ -266,15 +248,9 @@ TEST_CASE("a stopped rank is reported once, and named as stopped at the deadline
   for (const int rank : {0, 1}) ranks.wait_for_end(rank);
   ranks.kill_rank(2);
   const auto results = ranks.wait();
-  for (const int rank : {0, 1}) {
-    const RankResult& result = results[static_cast<std::size_t>(rank)];
-    INFO(result.text);
-    CHECK(result.code == ErrorCode::deadline);
-    CHECK(contains(result.text, "for " + name + ", which is stopped"));
-    CHECK(contains(result.text, "call 1: all_reduce of 300001 x f32"));
-    CHECK(contains(result.text, "never entered it"));
-    CHECK(contains(result.text, "2 ranks wait: 0, 1"));
-  }
+  check_failed({results[0], results[1]}, ErrorCode::deadline,
+               {"for " + name + ", which is stopped", "call 1: all_reduce of 300001 x f32",
+                "never entered it", "2 ranks wait: 0, 1"});
   log.write.reset();
   const std::string lines = test::read_to_end(log.read.get());
   INFO(lines);
@@ -308,10 +284,8 @@ TEST_CASE("a send that nobody receives ends at its deadline, by name") {
     }
     return std::string("no error");
   });
-  INFO(results[0].text);
-  CHECK(results[0].code == ErrorCode::deadline);
-  CHECK(contains(results[0].text, "send of 1 x f32 (4 B) to rank 1, tag 7"));
-  CHECK(contains(results[0].text, "for rank 1 (process"));
+  check_failed({results[0]}, ErrorCode::deadline,
+               {"send of 1 x f32 (4 B) to rank 1, tag 7", "for rank 1 (process"});
 }
 
 TEST_CASE("ranks that end early, in a collective or in a message, are missed at once") {
@@ -328,10 +302,7 @@ TEST_CASE("ranks that end early, in a collective or in a message, are missed at 
       group->run(operation);
       return std::string("no error");
     });
-    INFO(results[0].text);
-    CHECK(results[0].code == ErrorCode::peer_lost);
-    CHECK(contains(results[0].text, "rank 1 (process"));
-    CHECK(contains(results[0].text, "has died in the group 'world'"));
+    check_failed({results[0]}, ErrorCode::peer_lost, {"rank 1 (process", "has died in the group 'world'"});
   }
 }
 

@@ -4,7 +4,7 @@
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/fakes/cuda/fake_cuda.hpp"
-#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/comm/rank_results.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
@@ -178,7 +178,7 @@ TEST_CASE("steps whose sums NCCL makes in their graphs are those with sums throu
         outcome(group, ops, trainer_options, epochs, [](std::int64_t) {});
   });
   for (const std::string& error : errors) CHECK(error == "");
-  for (const test::RankResult& result : results) CHECK(result.text == wanted[0]);
+  test::check_returned(results, wanted[0]);
 }
 
 TEST_CASE("training on CPUs sums in memory of the host where the group moves memory of devices") {
@@ -203,7 +203,7 @@ TEST_CASE("training on CPUs sums in memory of the host where the group moves mem
   const auto errors = test::run_shm_ranks(
       2, [&](ProcessGroup& group) { wanted[static_cast<std::size_t>(group.rank())] = train(group); });
   for (const std::string& error : errors) CHECK(error == "");
-  for (const test::RankResult& result : results) CHECK(result.text == wanted[0]);
+  test::check_returned(results, wanted[0]);
 }
 
 TEST_CASE("a rank that ends while recorded steps wait for it is named, and nothing hangs") {
@@ -219,8 +219,7 @@ TEST_CASE("a rank that ends while recorded steps wait for it is named, and nothi
       if (rank == 1 && step == 6) _exit(7);
     });
   });
-  CHECK(results[0].code == ErrorCode::peer_lost);
-  CHECK(results[0].text.find("rank 1") != std::string::npos);
+  test::check_failed({results[0]}, ErrorCode::peer_lost, {"rank 1"});
 }
 
 }  // namespace muster

@@ -2,7 +2,7 @@
 // What goes wrong in a group over NCCL, and what every rank is told.
 #include "catch.hpp"
 #include "muster/error.hpp"
-#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/comm/rank_results.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/promise.hpp"
 
@@ -17,6 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::check_failed;
 using test::FakeGpus;
 using test::RankProcesses;
 using test::RankResult;
@@ -45,14 +46,6 @@ std::vector<RankResult> run(int size, milliseconds timeout, const Body& body,
   });
 }
 
-void expect(const std::vector<RankResult>& results, ErrorCode code, const std::vector<std::string>& parts) {
-  for (const RankResult& result : results) {
-    INFO(result.text);
-    CHECK(result.code == code);
-    for (const std::string& part : parts) CHECK(contains(result.text, part));
-  }
-}
-
 /// Kills one of three ranks, for which the others wait; `took` gets the seconds after which they knew.
 void kill_one(std::vector<double>& took) {
   const FakeGpus fakes;
@@ -71,7 +64,7 @@ void kill_one(std::vector<double>& took) {
   const double killed_at = test::monotonic_seconds();
   ranks.kill_rank(1);
   const auto results = ranks.wait();
-  expect({results[0], results[2]}, ErrorCode::peer_lost, {"rank 1 (", "ended", "call 2: all_reduce"});
+  check_failed({results[0], results[2]}, ErrorCode::peer_lost, {"rank 1 (", "ended", "call 2: all_reduce"});
   for (const int rank : {0, 2}) took.push_back(results[static_cast<std::size_t>(rank)].ended_at - killed_at);
 }
 
@@ -98,7 +91,8 @@ TEST_CASE("a rank that never comes is named at the deadline", "[gpu]") {
     sum(group);
     return "no error";
   });
-  expect(results, ErrorCode::deadline, {"call 2: all_reduce of 100 x f32", "rank 2 (", "call 1: all_reduce"});
+  check_failed(results, ErrorCode::deadline,
+               {"call 2: all_reduce of 100 x f32", "rank 2 (", "call 1: all_reduce"});
 }
 
 TEST_CASE("a rank that leaves is named by those that wait for it", "[gpu]") {
@@ -109,10 +103,7 @@ TEST_CASE("a rank that leaves is named by those that wait for it", "[gpu]") {
     sum(group);
     return "no error";
   });
-  INFO(results[0].text);
-  CHECK(results[0].code == ErrorCode::peer_lost);
-  CHECK(contains(results[0].text, "rank 1 ("));
-  CHECK(contains(results[0].text, "call 2: all_reduce"));
+  check_failed({results[0]}, ErrorCode::peer_lost, {"rank 1 (", "call 2: all_reduce"});
   CHECK(results[1].text == "left");
 }
 
@@ -170,45 +161,46 @@ TEST_CASE("abort from another thread ends the call of every rank", "[gpu]") {
     if (aborter.joinable()) aborter.join();
     return "no error";
   });
-  expect(results, ErrorCode::aborted, {"rank 0", "the disk is full"});
+  check_failed(results, ErrorCode::aborted, {"rank 0", "the disk is full"});
   CHECK(fakes.violations() == "");
 }
 
-TEST_CASE("what NCCL refuses is said with the rank and the call") {
-  FakeGpus fakes;
-  fakes.set("FAKE_NCCL_FAULT", "fail@2:1");
-  const auto results = run(2, seconds(50), [](ProcessGroup& group) -> std::string {
-    sum(group);
-    sum(group);
-    return "no error";
-  });
-  expect(results, ErrorCode::backend,
-         {"rank 1 of the group 'world'", "call 2: all_reduce", "unhandled system error"});
-  CHECK(fakes.violations() == "");
-}
+TEST_CASE("what NCCL refuses, finds later or never ends is told to all ranks, with the call") {
+  struct Row {
+    const char* fault;
+    seconds timeout;
+    ErrorCode code;
+    std::vector<std::string> parts;
+  };
 
-TEST_CASE("an error that NCCL finds later ends the group") {
+  const Row row = GENERATE(
+      Row{"fail@2:1",
+          seconds(50),
+          ErrorCode::backend,
+          {"rank 1 of the group 'world'", "call 2: all_reduce", "unhandled system error"}},
+      Row{"remote@2:0",
+          seconds(50),
+          ErrorCode::backend,
+          {"rank 0 of the group 'world'", "remote process exited", "call 2: all_reduce"}},
+      Row{"hang@2:1", seconds(3), ErrorCode::deadline, {"call 2: all_reduce", "all ranks have entered it"}},
+      Row{"hang@init:1",
+          seconds(4),
+          ErrorCode::deadline,
+          {"NCCL did not connect the 2 ranks within 4000 ms"}},
+      Row{"fail@init:1",
+          seconds(20),
+          ErrorCode::backend,
+          {"ncclCommInitRankConfig failed", "unhandled system error"}});
+  CAPTURE(row.fault);
+  const bool joins = std::string(row.fault).find("init") == std::string::npos;
   FakeGpus fakes;
-  fakes.set("FAKE_NCCL_FAULT", "remote@2:0");
-  const auto results = run(2, seconds(50), [](ProcessGroup& group) -> std::string {
+  fakes.set("FAKE_NCCL_FAULT", row.fault);
+  const auto two_sums = [](ProcessGroup& group) -> std::string {
     sum(group);
     sum(group);
     return "no error";
-  });
-  expect(results, ErrorCode::backend,
-         {"rank 0 of the group 'world'", "remote process exited", "call 2: all_reduce"});
-  CHECK(fakes.violations() == "");
-}
-
-TEST_CASE("a device that hangs meets the deadline") {
-  FakeGpus fakes;
-  fakes.set("FAKE_NCCL_FAULT", "hang@2:1");
-  const auto results = run(2, seconds(3), [](ProcessGroup& group) -> std::string {
-    sum(group);
-    sum(group);
-    return "no error";
-  });
-  expect(results, ErrorCode::deadline, {"call 2: all_reduce", "all ranks have entered it"});
+  };
+  check_failed(run(2, row.timeout, two_sums, joins ? seconds(50) : row.timeout), row.code, row.parts);
   CHECK(fakes.violations() == "");
 }
 
@@ -236,24 +228,7 @@ TEST_CASE("groups cannot be made where there is nothing to make them of") {
     fakes.set("FAKE_NCCL_VERSION", "21805");
     parts = {"NCCL 2.18.5 is too old"};
   }
-  expect(run(2, seconds(20), [](ProcessGroup&) { return "no error"; }), ErrorCode::unsupported, parts);
-  CHECK(fakes.violations() == "");
-}
-
-TEST_CASE("NCCL that does not connect meets the deadline") {
-  FakeGpus fakes;
-  fakes.set("FAKE_NCCL_FAULT", "hang@init:1");
-  expect(run(
-             2, seconds(4), [](ProcessGroup&) { return "no error"; }, seconds(4)),
-         ErrorCode::deadline, {"NCCL did not connect the 2 ranks within 4000 ms"});
-  CHECK(fakes.violations() == "");
-}
-
-TEST_CASE("NCCL that fails to connect is said on all ranks") {
-  FakeGpus fakes;
-  fakes.set("FAKE_NCCL_FAULT", "fail@init:1");
-  expect(run(2, seconds(20), [](ProcessGroup&) { return "no error"; }), ErrorCode::backend,
-         {"ncclCommInitRankConfig failed", "unhandled system error"});
+  check_failed(run(2, seconds(20), [](ProcessGroup&) { return "no error"; }), ErrorCode::unsupported, parts);
   CHECK(fakes.violations() == "");
 }
 
@@ -264,7 +239,7 @@ TEST_CASE("what NCCL has not is unsupported, with a sentence") {
     group.all_reduce(&data, 1, DataType::i32, ReduceOp::bxor);
     return "no error";
   });
-  expect(results, ErrorCode::unsupported, {"NCCL has no bxor", "shm or gloo"});
+  check_failed(results, ErrorCode::unsupported, {"NCCL has no bxor", "shm or gloo"});
 }
 
 }  // namespace muster

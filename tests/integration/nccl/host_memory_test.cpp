@@ -3,7 +3,7 @@
 // memory cannot be touched by the program.
 #include "catch.hpp"
 #include "muster/error.hpp"
-#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/comm/rank_results.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/operation.hpp"
 #include "worker_sdk/comm/select/select.hpp"
@@ -92,7 +92,7 @@ TEST_CASE("gradients are summed in memory of the host where the group moves memo
               "the sum");
     return std::string(group->backend()) + " and " + std::string(group->host_group().backend());
   });
-  for (const test::RankResult& result : results) CHECK(result.text == "nccl and shm");
+  test::check_returned(results, "nccl and shm");
   CHECK(fakes.violations() == "");
 }
 
@@ -107,8 +107,8 @@ TEST_CASE("a hook that fails on one rank ends the calls that others make in it o
     step(reducer, rank);
     return "not refused";
   });
-  CHECK(results[0].code == ErrorCode::aborted);
-  CHECK(contains(results[0].text, "rank 1 failed while a bucket of gradients was reduced"));
+  test::check_failed({results[0]}, ErrorCode::aborted,
+                     {"rank 1 failed while a bucket of gradients was reduced"});
   CHECK(results[1].code == ErrorCode::io);
 }
 
@@ -122,10 +122,7 @@ TEST_CASE("an abort of a group ends the calls of its group for the host") {
     host.barrier();
     return "not aborted";
   });
-  for (const test::RankResult& result : results) {
-    CHECK(result.code == ErrorCode::aborted);
-    CHECK(result.text.find("enough") != std::string::npos);
-  }
+  test::check_failed(results, ErrorCode::aborted, {"enough"});
 }
 
 TEST_CASE("auto is NCCL where each rank has a GPU, unless the program gives memory of the host") {
@@ -142,7 +139,7 @@ TEST_CASE("auto is NCCL where each rank has a GPU, unless the program gives memo
     options.host_memory = rank == 1;
     return text + ", " + backend_of(&keys, options);
   });
-  for (const test::RankResult& result : results) CHECK(result.text == "shm, nccl, shm");
+  test::check_returned(results, "shm, nccl, shm");
 }
 
 TEST_CASE("a lone rank starts NCCL only where it asks for it or names a device") {

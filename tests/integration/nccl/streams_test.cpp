@@ -3,7 +3,7 @@
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/contract/values.hpp"
-#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/comm/rank_results.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/operation.hpp"
 
@@ -56,13 +56,9 @@ contract::Bytes ints(std::size_t count, int value) {
   return bytes;
 }
 
-void check_all(const std::vector<test::RankResult>& results) {
-  for (const test::RankResult& result : results) CHECK(result.text == "right");
-}
-
-std::vector<test::RankResult> run(const std::function<void(ProcessGroup&, test::DeviceMemory&)>& body) {
+void check_on_two_ranks(const std::function<void(ProcessGroup&, test::DeviceMemory&)>& body) {
   const test::StoreProcess store;
-  return test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
+  const auto results = test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
     ProcessGroupOptions options;
     options.timeout = seconds(40);
     const auto group = test::make_nccl_group(keys, rank, 2, options);
@@ -70,13 +66,14 @@ std::vector<test::RankResult> run(const std::function<void(ProcessGroup&, test::
     body(*group, memory);
     return "right";
   });
+  test::check_returned(results, "right");
 }
 
 }  // namespace
 
 TEST_CASE("a call on a stream is in the stream's order") {
   const test::FakeGpus fakes;
-  check_all(run([](ProcessGroup& group, test::DeviceMemory& memory) {
+  check_on_two_ranks([](ProcessGroup& group, test::DeviceMemory& memory) {
     const auto& api = nccl::library();
     const auto buffer = memory.make(1000 * sizeof(int), 0);
     const auto work = [&] {
@@ -89,13 +86,13 @@ TEST_CASE("a call on a stream is in the stream's order") {
     group.start({sum_of(buffer->data(), 1000, memory.stream())})->wait(seconds(30));
     require(buffer->read() == ints(1000, 3), "the sum");
     for (const auto& each : works) require(each->test(), "earlier work is done");
-  }));
+  });
   CHECK(fakes.violations() == "");
 }
 
 TEST_CASE("a graph with calls is captured while the watchdog looks on, and launched again and again") {
   const test::FakeGpus fakes;
-  check_all(run([](ProcessGroup& group, test::DeviceMemory& memory) {
+  check_on_two_ranks([](ProcessGroup& group, test::DeviceMemory& memory) {
     const Graphs graphs;
     const auto buffer = memory.make(100 * sizeof(int), 0);
     const auto other = memory.make(100 * sizeof(int), 0);
@@ -119,26 +116,26 @@ TEST_CASE("a graph with calls is captured while the watchdog looks on, and launc
     for (int i = 0; i < 3; ++i) require(graphs.launch(exec, memory.stream()) == cudaSuccess, "launch");
     require(buffer->read() == ints(100, 8), "three sums over two ranks");
     group.barrier();
-  }));
+  });
   CHECK(fakes.violations() == "");
 }
 
 TEST_CASE("memory of the group is registered and zeroed") {
   const test::FakeGpus fakes;
-  check_all(run([](ProcessGroup& group, test::DeviceMemory& memory) {
+  check_on_two_ranks([](ProcessGroup& group, test::DeviceMemory& memory) {
     void* const data = group.allocate(100'001);
     require(reinterpret_cast<std::uintptr_t>(data) % 4096 == 0, "alignment");
     require(memory.read(data, 100'001) == contract::Bytes(100'001), "zeroed");
     memory.write(data, ints(25'000, group.rank()));
     group.run(sum_of(data, 25'000, nullptr));
     require(memory.read(data, 100'000) == ints(25'000, 1), "the sum");
-  }));
+  });
   CHECK(fakes.violations() == "");
 }
 
 TEST_CASE("host memory with a stream is refused, and the group lives on") {
   const test::FakeGpus fakes;
-  check_all(run([](ProcessGroup& group, test::DeviceMemory& memory) {
+  check_on_two_ranks([](ProcessGroup& group, test::DeviceMemory& memory) {
     int on_host = 1;
     try {
       group.start({sum_of(&on_host, 1, memory.stream())});
@@ -148,7 +145,7 @@ TEST_CASE("host memory with a stream is refused, and the group lives on") {
       require(contains(error.what(), "host memory"), error.what());
     }
     group.barrier();
-  }));
+  });
   CHECK(fakes.violations() == "");
 }
 

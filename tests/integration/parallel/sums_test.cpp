@@ -2,7 +2,7 @@
 // How real processes compare their models through a real store. What they then compute together is that of
 // threads over shared memory (tests/unit/worker_sdk/parallel).
 #include "catch.hpp"
-#include "tests/integration/comm/rank_processes.hpp"
+#include "tests/integration/comm/rank_results.hpp"
 #include "tests/support/shm_groups.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
@@ -11,7 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using test::RankResult;
 using test::run_processes;
 using test::StoreProcess;
 
@@ -41,11 +40,8 @@ TEST_CASE("Models are compared over the store before anything else happens") {
     Reducer third(model, group.get(), over_store(keys));
     return "not refused";
   });
-  for (const RankResult& result : results) {
-    INFO(result.text);
-    CHECK(result.code == ErrorCode::mismatch);
-    CHECK(contains(result.text, "parameter 1: rank 0 has body [64, 65], rank 2 has body [65, 64]"));
-  }
+  test::check_failed(results, ErrorCode::mismatch,
+                     {"parameter 1: rank 0 has body [64, 65], rank 2 has body [65, 64]"});
 }
 
 TEST_CASE("A rank that does not come to compare models is named") {
@@ -68,11 +64,7 @@ TEST_CASE("A rank that does not come to compare models is named") {
     return "not refused";
   });
   CHECK(results[1].text == "late");
-  for (const std::size_t rank : {0U, 2U}) {
-    INFO(results[rank].text);
-    CHECK(results[rank].code == ErrorCode::deadline);
-    CHECK(contains(results[rank].text, "rank 1 did not say"));
-  }
+  test::check_failed({results[0], results[2]}, ErrorCode::deadline, {"rank 1 did not say"});
 }
 
 }  // namespace
