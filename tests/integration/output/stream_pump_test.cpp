@@ -12,8 +12,12 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 using namespace muster::agent;
 using muster::UniqueFd;
@@ -36,32 +40,46 @@ void connect_to(const UniqueFd& fd, const sockaddr_in& address) {
   REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
 }
 
+/// A stream that is read to its end, in pieces of 4 KiB.
+class Reader {
+ public:
+  explicit Reader(UniqueFd stream) {
+    StreamPump::Owner owner;
+    owner.deliver = [this](std::string_view bytes) {
+      read += bytes;
+      if (on_bytes) on_bytes(bytes);
+    };
+    owner.blocked = [this] { return !room; };
+    owner.closed = [this] { closed = true; };
+    pump = std::make_shared<StreamPump>(context.get_executor(), std::move(stream),
+                                        std::make_shared<std::vector<char>>(4096), owner);
+  }
+
+  boost::asio::io_context context;
+  std::shared_ptr<StreamPump> pump;
+  std::function<void(std::string_view)> on_bytes;
+  std::string read;
+  bool room = true;
+  bool closed = false;
+};
+
 }  // namespace
 
 TEST_CASE("A stream that is never empty is closed all the same once its worker is gone") {
-  boost::asio::io_context context;
   StreamEnds ends = open_pipe();
-  std::size_t delivered = 0;
-  bool closed = false;
-  const auto refill = [&](std::string_view bytes) {
-    delivered += bytes.size();
-    // Whoever holds the pipe prints as fast as we read.
+  Reader reader(std::move(ends.ours));
+  // Whoever holds the pipe prints as fast as we read.
+  reader.on_bytes = [&](std::string_view bytes) {
     REQUIRE(::write(ends.childs.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
   };
-  StreamPump::Owner owner;
-  owner.deliver = refill;
-  owner.blocked = [] { return false; };
-  owner.closed = [&] { closed = true; };
-  const auto buffer = std::make_shared<std::vector<char>>(4096);
-  const auto pump = std::make_shared<StreamPump>(context.get_executor(), std::move(ends.ours), buffer, owner);
   REQUIRE(::write(ends.childs.get(), "begin", 5) == 5);
-  pump->start();
-  pump->expect_end();
-  context.run_for(std::chrono::seconds(20));
-  CHECK(closed);
-  CHECK(pump->is_closed());
-  CHECK(delivered > 5);
-  CHECK(context.stopped());
+  reader.pump->start();
+  reader.pump->expect_end();
+  reader.context.run_for(std::chrono::seconds(20));
+  CHECK(reader.closed);
+  CHECK(reader.pump->is_closed());
+  CHECK(reader.read.size() > 5);
+  CHECK(reader.context.stopped());
 }
 
 TEST_CASE("What a worker had printed is read when it ends, not some turns later") {
@@ -86,28 +104,21 @@ TEST_CASE("What a worker had printed is read when it ends, not some turns later"
 }
 
 TEST_CASE("A paused stream is read on when there is room, and loses nothing") {
-  boost::asio::io_context context;
   StreamEnds ends = open_pipe();
-  std::string read;
-  bool room = false;
-  StreamPump::Owner owner;
-  owner.deliver = [&](std::string_view bytes) { read += bytes; };
-  owner.blocked = [&] { return !room; };
-  owner.closed = [] {};
-  const auto buffer = std::make_shared<std::vector<char>>(4096);
-  const auto pump = std::make_shared<StreamPump>(context.get_executor(), std::move(ends.ours), buffer, owner);
+  Reader reader(std::move(ends.ours));
+  reader.room = false;
   REQUIRE(::write(ends.childs.get(), "text", 4) == 4);
   ends.childs.reset();
-  pump->start();
-  context.run();
-  CHECK(pump->is_paused());
-  CHECK(read.empty());
-  pump->resume();
-  CHECK(pump->is_paused());
-  room = true;
-  pump->resume();
-  CHECK(read == "text");
-  CHECK(pump->is_closed());
+  reader.pump->start();
+  reader.context.run();
+  CHECK(reader.pump->is_paused());
+  CHECK(reader.read.empty());
+  reader.pump->resume();
+  CHECK(reader.pump->is_paused());
+  reader.room = true;
+  reader.pump->resume();
+  CHECK(reader.read == "text");
+  CHECK(reader.pump->is_closed());
 }
 
 // A pty can answer EIO though the last words of its other end are still to come; how rarely is the kernel's
@@ -127,39 +138,24 @@ TEST_CASE("Bytes that are there after an error are read, and only an error that 
   REQUIRE(::send(far.get(), "last words", 10, 0) == 10);
   REQUIRE(::send(far.get(), "", 0, 0) == 0);
 
-  boost::asio::io_context context;
-  std::string read;
-  StreamPump::Owner owner;
-  owner.deliver = [&](std::string_view bytes) { read += bytes; };
-  owner.blocked = [] { return false; };
-  owner.closed = [] {};
-  const auto buffer = std::make_shared<std::vector<char>>(4096);
-  const auto pump = std::make_shared<StreamPump>(context.get_executor(), std::move(near), buffer, owner);
-  pump->start();
-  context.run_for(std::chrono::seconds(20));
-  CHECK(read == "last words");
-  CHECK(pump->is_closed());
+  Reader reader(std::move(near));
+  reader.pump->start();
+  reader.context.run_for(std::chrono::seconds(20));
+  CHECK(reader.read == "last words");
+  CHECK(reader.pump->is_closed());
 }
 
 TEST_CASE("Everything that was written to a pty just before its end is read") {
-  const auto buffer = std::make_shared<std::vector<char>>(4096);
   for (int run = 0; run < 300; ++run) {
-    boost::asio::io_context context;
     StreamEnds ends = open_pty(-1);
-    std::string read;
-    StreamPump::Owner owner;
-    owner.deliver = [&](std::string_view bytes) { read += bytes; };
-    owner.blocked = [] { return false; };
-    owner.closed = [] {};
-    const auto pump =
-        std::make_shared<StreamPump>(context.get_executor(), std::move(ends.ours), buffer, owner);
-    pump->start();
+    Reader reader(std::move(ends.ours));
+    reader.pump->start();
     std::thread writing([far = std::move(ends.childs)] {
       for (const char* words : {"one ", "two ", "last words"})
         static_cast<void>(::write(far.get(), words, std::strlen(words)) > 0);
     });
-    context.run_for(std::chrono::seconds(20));
+    reader.context.run_for(std::chrono::seconds(20));
     writing.join();
-    REQUIRE(read == "one two last words");
+    REQUIRE(reader.read == "one two last words");
   }
 }

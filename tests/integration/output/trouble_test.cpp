@@ -45,6 +45,14 @@ bool has_note(OutputJob& job, const std::string& text) {
   return false;
 }
 
+/// A log file of worker 0 that cannot be opened until somebody reads it: a FIFO, as a hung file server.
+std::string make_silent_log(const Folder& directory) {
+  const std::string log = directory.path() + "/attempt_0/0/stdout.log";
+  std::filesystem::create_directories(directory.path() + "/attempt_0/0");
+  REQUIRE(::mkfifo(log.c_str(), 0600) == 0);
+  return log;
+}
+
 std::string mib(int count) {
   return std::to_string(count) + "M";
 }
@@ -186,10 +194,7 @@ TEST_CASE("A full log disk leaves the worker alone, and the file says what is mi
 TEST_CASE("A log disk that does not answer delays no worker by more than a moment") {
   const Folder directory;
   Collector out;
-  const std::string log = directory.path() + "/attempt_0/0/stdout.log";
-  std::filesystem::create_directories(directory.path() + "/attempt_0/0");
-  // Opening a FIFO that nobody reads blocks, as a hung file server would.
-  REQUIRE(::mkfifo(log.c_str(), 0600) == 0);
+  const std::string log = make_silent_log(directory);
   {
     OutputJob job(redirected(directory.path()), 2, StandardStreams{0, out.fd(), out.fd()});
     job.start(0, "yes | head -c 20000000; echo written >&2");
@@ -209,9 +214,7 @@ TEST_CASE("A log disk that does not answer delays no worker by more than a momen
 TEST_CASE("A log disk that stalls and recovers has a line about what is missing") {
   const Folder directory;
   Collector out;
-  const std::string log = directory.path() + "/attempt_0/0/stdout.log";
-  std::filesystem::create_directories(directory.path() + "/attempt_0/0");
-  REQUIRE(::mkfifo(log.c_str(), 0600) == 0);
+  const std::string log = make_silent_log(directory);
   OutputJob job(redirected(directory.path()), 2, StandardStreams{0, out.fd(), out.fd()});
   const std::string gate = directory.path() + "/gate";
   REQUIRE(::mkfifo(gate.c_str(), 0600) == 0);

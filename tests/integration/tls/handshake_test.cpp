@@ -48,6 +48,26 @@ Refusal refusal_of(TlsBench& bench, const PeerIdentity& identity, Secret key) {
   return {connecting->code, connecting->error, accepting->error};
 }
 
+/// The other end of what the bench connects, and the first bytes that were sent to it.
+struct Wiretap {
+  explicit Wiretap(TlsBench& bench) {
+    bench.turn();
+    end = bench.take();
+    pollfd readable{end.get(), POLLIN, 0};
+    bench.run_until([&] {
+      bench.turn();
+      return ::poll(&readable, 1, 10) == 1;
+    });
+    std::string flight(4096, '\0');
+    const ssize_t size = ::recv(end.get(), flight.data(), flight.size(), 0);
+    REQUIRE(size > 0);
+    recorded = flight.substr(0, static_cast<std::size_t>(size));
+  }
+
+  UniqueFd end;
+  std::string recorded;
+};
+
 }  // namespace
 
 TEST_CASE("a client with its key is let in and named, and bytes go both ways") {
@@ -108,17 +128,10 @@ TEST_CASE("what a client recorded opens nothing when it is played back, to the s
   const PeerIdentity identity = agent_identity();
   // The first flight of a real client, as an eavesdropper has it.
   const auto connecting = bench.connect(identity, derive_key(bench.secret, identity));
-  bench.turn();
-  const UniqueFd recorded = bench.take();
-  std::string flight(4096, '\0');
-  pollfd waiting{recorded.get(), POLLIN, 0};
-  bench.run_until([&] {
-    bench.turn();
-    return ::poll(&waiting, 1, 10) == 1;
-  });
-  flight.resize(static_cast<std::size_t>(::recv(recorded.get(), flight.data(), flight.size(), 0)));
+  const Wiretap tap(bench);
+  const std::string& flight = tap.recorded;
   // Sent back to the one who said it: it is no server.
-  REQUIRE(::send(recorded.get(), flight.data(), flight.size(), 0) > 0);
+  REQUIRE(::send(tap.end.get(), flight.data(), flight.size(), 0) > 0);
   bench.run_until([&] { return connecting->done; });
   CHECK_FALSE(connecting->value.has_value());
   CHECK(connecting->code == Errc::mend);
@@ -136,20 +149,8 @@ TEST_CASE("what a client recorded opens nothing when it is played back, to the s
 TEST_CASE("a first message that is played back to the same server is known again") {
   TlsBench bench;
   const PeerIdentity identity = agent_identity();
-  std::string recorded(4096, '\0');
-  {
-    const auto connecting = bench.connect(identity, derive_key(bench.secret, identity));
-    bench.turn();
-    const UniqueFd wiretap = bench.take();
-    pollfd readable{wiretap.get(), POLLIN, 0};
-    bench.run_until([&] {
-      bench.turn();
-      return ::poll(&readable, 1, 10) == 1;
-    });
-    const ssize_t size = ::recv(wiretap.get(), recorded.data(), recorded.size(), 0);
-    REQUIRE(size > 0);
-    recorded.resize(static_cast<std::size_t>(size));
-  }
+  const auto connecting = bench.connect(identity, derive_key(bench.secret, identity));
+  const std::string recorded = Wiretap(bench).recorded;
   int shown = 0;
   std::vector<UniqueFd> players;
   std::vector<std::shared_ptr<Outcome<AcceptedTls>>> accepted;

@@ -8,13 +8,21 @@
 #include "launcher/job_spec/resolve_job.hpp"
 #include "tests/unit/launcher/job_spec/fake_system.hpp"
 
+#include <iterator>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace muster::launcher {
 
 using Arguments = std::vector<std::string>;
+
+/// The arguments in `text`, which are set apart by blanks.
+inline Arguments words(const std::string& text) {
+  std::istringstream stream(text);
+  return Arguments(std::istream_iterator<std::string>(stream), {});
+}
 
 /// What `muster run` makes of `arguments`; where they name no program, it is `true`.
 inline ResolvedJob resolve(const Arguments& arguments, const FakeSystem& system = {}) {

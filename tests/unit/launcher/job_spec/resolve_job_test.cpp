@@ -26,33 +26,29 @@ TEST_CASE("A plain job is c10d on loopback, a free port and a random id") {
 
 TEST_CASE("The store's address and port follow torchrun 2.14") {
   struct Row {
-    Arguments flags;
+    const char* flags;
     std::string backend, id, host;
     int port;
   };
 
   const Row rows[] = {
-      {{"--standalone"}, "c10d", "random-id", "127.0.0.1", 0},
-      {{"--standalone", "--rdzv-id=x", "--master-port=5", "--rdzv-backend=etcd"},
-       "c10d",
-       "random-id",
-       "127.0.0.1",
-       0},
-      {{"--master-port", "1234"}, "static", "none", "127.0.0.1", 1234},
-      {{"--rdzv-backend", "static"}, "static", "none", "127.0.0.1", 29500},
-      {{"--node-rank", "0"}, "static", "none", "127.0.0.1", 29500},
-      {{"--master-addr", "10.0.0.7"}, "c10d", "random-id", "10.0.0.7", 0},
-      {{"--master-addr", "node7", "--master-port", "5"}, "static", "none", "10.0.0.7", 5},
-      {{"--master-addr", "[::1]"}, "c10d", "random-id", "::1", 0},
-      {{"--local-addr", "10.0.0.7"}, "c10d", "random-id", "10.0.0.7", 0},
-      {{"--rdzv-endpoint", "localhost:7"}, "static", "none", "127.0.0.1", 7},
-      {{"--rdzv-backend=c10d", "--rdzv-endpoint=node7:29400"}, "c10d", "none", "127.0.0.1", 0},
-      {{"--rdzv-backend=c10d", "--rdzv-id=job1"}, "c10d", "job1", "127.0.0.1", 0},
-      {{"--rdzv-id=job1"}, "c10d", "job1", "127.0.0.1", 0},
-      {{"--nnodes=1:4"}, "c10d", "random-id", "127.0.0.1", 0},
+      {"--standalone", "c10d", "random-id", "127.0.0.1", 0},
+      {"--standalone --rdzv-id=x --master-port=5 --rdzv-backend=etcd", "c10d", "random-id", "127.0.0.1", 0},
+      {"--master-port 1234", "static", "none", "127.0.0.1", 1234},
+      {"--rdzv-backend static", "static", "none", "127.0.0.1", 29500},
+      {"--node-rank 0", "static", "none", "127.0.0.1", 29500},
+      {"--master-addr 10.0.0.7", "c10d", "random-id", "10.0.0.7", 0},
+      {"--master-addr node7 --master-port 5", "static", "none", "10.0.0.7", 5},
+      {"--master-addr [::1]", "c10d", "random-id", "::1", 0},
+      {"--local-addr 10.0.0.7", "c10d", "random-id", "10.0.0.7", 0},
+      {"--rdzv-endpoint localhost:7", "static", "none", "127.0.0.1", 7},
+      {"--rdzv-backend=c10d --rdzv-endpoint=node7:29400", "c10d", "none", "127.0.0.1", 0},
+      {"--rdzv-backend=c10d --rdzv-id=job1", "c10d", "job1", "127.0.0.1", 0},
+      {"--rdzv-id=job1", "c10d", "job1", "127.0.0.1", 0},
+      {"--nnodes=1:4", "c10d", "random-id", "127.0.0.1", 0},
   };
   for (const Row& row : rows) {
-    Arguments arguments = row.flags;
+    Arguments arguments = words(row.flags);
     CAPTURE(arguments);
     arguments.push_back("train.py");
     const JobSpec spec = resolve(arguments).spec;

@@ -7,7 +7,7 @@ using muster::agent::PeerNode;
 
 TEST_CASE("who hosts the meeting, and where it is, follows torchrun") {
   struct Row {
-    Arguments flags;
+    const char* flags;
     std::string host;
     int port;
     bool hosts;
@@ -16,38 +16,25 @@ TEST_CASE("who hosts the meeting, and where it is, follows torchrun") {
   };
 
   const Row rows[] = {
-      {{"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:7"}, "node7", 7, true, true, -1},
-      {{"--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=10.0.0.7"},
-       "10.0.0.7",
-       29400,
-       true,
-       true,
+      {"--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=node7:7", "node7", 7, true, true, -1},
+      {"--nnodes=1:4 --rdzv-backend=c10d --rdzv-endpoint=10.0.0.7", "10.0.0.7", 29400, true, true, -1},
+      {"--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=[::1]:7", "::1", 7, true, true, -1},
+      {"--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=far:7", "far", 7, false, false, -1},
+      {"--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=far:7 --rdzv-conf=is_host=1", "far", 7, true, false,
        -1},
-      {{"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=[::1]:7"}, "::1", 7, true, true, -1},
-      {{"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7"}, "far", 7, false, false, -1},
-      {{"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7", "--rdzv-conf=is_host=1"},
-       "far",
-       7,
-       true,
-       false,
-       -1},
-      {{"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:7", "--rdzv-conf=is_host=false"},
-       "node7",
-       7,
-       false,
-       false,
-       -1},
-      {{"--nnodes=2", "--rdzv-backend=c10d"}, "localhost", 29400, true, true, -1},
-      {{"--nnodes=2", "--rdzv-endpoint=node7:7"}, "node7", 7, true, false, 0},
-      {{"--nnodes=2", "--master-addr=node7"}, "node7", 29500, true, false, 0},
-      {{"--nnodes=2", "--master-addr=far", "--master-port=7", "--node-rank=1"}, "far", 7, false, false, 1},
-      {{"--nnodes=2", "--master-addr=far", "--node-rank=0"}, "far", 29500, true, false, 0},
-      {{"--nnodes=2", "--rdzv-backend=static"}, "127.0.0.1", 29500, true, false, 0},
-      {{"--nnodes=2", "--node-rank=1"}, "127.0.0.1", 29500, false, false, 1},
+      {"--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=node7:7 --rdzv-conf=is_host=false", "node7", 7, false,
+       false, -1},
+      {"--nnodes=2 --rdzv-backend=c10d", "localhost", 29400, true, true, -1},
+      {"--nnodes=2 --rdzv-endpoint=node7:7", "node7", 7, true, false, 0},
+      {"--nnodes=2 --master-addr=node7", "node7", 29500, true, false, 0},
+      {"--nnodes=2 --master-addr=far --master-port=7 --node-rank=1", "far", 7, false, false, 1},
+      {"--nnodes=2 --master-addr=far --node-rank=0", "far", 29500, true, false, 0},
+      {"--nnodes=2 --rdzv-backend=static", "127.0.0.1", 29500, true, false, 0},
+      {"--nnodes=2 --node-rank=1", "127.0.0.1", 29500, false, false, 1},
   };
   for (const Row& row : rows) {
     CAPTURE(row.flags);
-    const JobSpec spec = resolve(row.flags).spec;
+    const JobSpec spec = resolve(words(row.flags)).spec;
     CHECK(spec.form == StartForm::peer);
     const NodeSpec& node = spec.agent.node;
     CHECK(node.name.starts_with("node7:"));

@@ -6,6 +6,8 @@
 #include "tests/support/error_of.hpp"
 
 #include <map>
+#include <set>
+#include <string>
 
 namespace muster {
 namespace {
@@ -170,29 +172,29 @@ TEST_CASE("MUSTER_STORE goes before every other store") {
 }
 
 TEST_CASE("an incomplete set is an error that names what is missing") {
+  const std::set<std::string> needed{"MUSTER_RANK",
+                                     "MUSTER_WORLD_SIZE",
+                                     "RANK",
+                                     "WORLD_SIZE",
+                                     "LOCAL_RANK",
+                                     "LOCAL_WORLD_SIZE",
+                                     "MASTER_ADDR",
+                                     "MASTER_PORT",
+                                     "OMPI_COMM_WORLD_RANK",
+                                     "OMPI_COMM_WORLD_SIZE",
+                                     "OMPI_COMM_WORLD_LOCAL_RANK",
+                                     "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                     "SLURM_PROCID",
+                                     "SLURM_LOCALID",
+                                     "SLURM_NODEID",
+                                     "SLURM_NNODES",
+                                     "SLURM_JOB_ID",
+                                     "GROUP_WORLD_SIZE"};
   for (const Environment& set : {kOwn, kTorchrun, kMpi, kSlurm}) {
     for (const auto& [name, value] : set) {
-      static const std::map<std::string, int> kNeeded{{"MUSTER_RANK", 1},
-                                                      {"MUSTER_WORLD_SIZE", 1},
-                                                      {"RANK", 1},
-                                                      {"WORLD_SIZE", 1},
-                                                      {"LOCAL_RANK", 1},
-                                                      {"LOCAL_WORLD_SIZE", 1},
-                                                      {"MASTER_ADDR", 1},
-                                                      {"MASTER_PORT", 1},
-                                                      {"OMPI_COMM_WORLD_RANK", 1},
-                                                      {"OMPI_COMM_WORLD_SIZE", 1},
-                                                      {"OMPI_COMM_WORLD_LOCAL_RANK", 1},
-                                                      {"OMPI_COMM_WORLD_LOCAL_SIZE", 1},
-                                                      {"SLURM_PROCID", 1},
-                                                      {"SLURM_LOCALID", 1},
-                                                      {"SLURM_NODEID", 1},
-                                                      {"SLURM_NNODES", 1},
-                                                      {"SLURM_JOB_ID", 1},
-                                                      {"GROUP_WORLD_SIZE", 1}};
       INFO(name);
       const std::string text = complaint(without(set, name));
-      if (kNeeded.count(name) != 0)
+      if (needed.contains(name))
         CHECK_THAT(text, Contains(name == "GROUP_WORLD_SIZE" ? "GROUP_RANK" : name));
       else
         CHECK(text.empty());

@@ -46,18 +46,7 @@ muster::WorkerEnv four_workers_rank_three() {
 TEST_CASE("What the agent writes is what the worker reads") {
   const Environment environment = written(four_workers_rank_three());
   const muster::WorkerEnv read = muster::worker_env_from(lookup_in(environment));
-  CHECK(read.rank == 3);
-  CHECK(read.world_size == 4);
-  CHECK(read.local_rank == 1);
-  CHECK(read.local_world_size == 2);
-  CHECK(read.node_rank == 1);
-  CHECK(read.nodes == 2);
-  CHECK(read.store_host == "127.0.0.1");
-  CHECK(read.store_port == 4711);
-  CHECK(read.restart_count == 1);
-  CHECK(read.max_restarts == 3);
-  CHECK(read.run_id == "job");
-  CHECK(read.error_file == "/tmp/e.json");
+  CHECK(written(read) == environment);
   CHECK(read.agent_store);
 }
 

@@ -10,9 +10,11 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// A merger, what it has shown so far, and a clock that moves when told to.
+/// A merger of two sources, what it has shown so far, and a clock that moves when told to.
 struct Screen {
-  explicit Screen(ConsoleMerger::Options options = {}) : merger(options) {}
+  explicit Screen(ConsoleMerger::Options options = {}, const std::string& prefix_a = "",
+                  const std::string& prefix_b = "")
+      : merger(options), a(merger.add(prefix_a)), b(merger.add(prefix_b)) {}
 
   void feed(int source, const std::string& bytes) { merger.feed(source, bytes, now, shown); }
 
@@ -22,6 +24,8 @@ struct Screen {
   }
 
   ConsoleMerger merger;
+  const int a;
+  const int b;
   ConsoleMerger::TimePoint now{};
   std::string shown;
 };
@@ -30,26 +34,22 @@ struct Screen {
 
 TEST_CASE("Whole lines are shown at once and byte for byte") {
   Screen screen;
-  const int a = screen.merger.add("");
-  screen.feed(a, std::string("one\ntwo\0\xff\r\n\n", 12));
+  screen.feed(screen.a, std::string("one\ntwo\0\xff\r\n\n", 12));
   CHECK(screen.shown == std::string("one\ntwo\0\xff\r\n\n", 12));
 }
 
 TEST_CASE("Lines of two sources never mix") {
   Screen screen;
-  const int a = screen.merger.add("");
-  const int b = screen.merger.add("");
-  screen.feed(a, "from ");
-  screen.feed(b, "other\nrest");
-  screen.feed(a, "a\n");
-  screen.feed(b, " of b\n");
+  screen.feed(screen.a, "from ");
+  screen.feed(screen.b, "other\nrest");
+  screen.feed(screen.a, "a\n");
+  screen.feed(screen.b, " of b\n");
   CHECK(screen.shown == "other\nfrom a\nrest of b\n");
 }
 
 TEST_CASE("An unfinished line is shown after a short while, and its source goes on directly") {
   Screen screen;
-  const int a = screen.merger.add("");
-  screen.feed(a, "name? ");
+  screen.feed(screen.a, "name? ");
   CHECK(screen.shown.empty());
   REQUIRE(screen.merger.next_flush());
   CHECK(*screen.merger.next_flush() == screen.now + milliseconds(100));
@@ -57,24 +57,22 @@ TEST_CASE("An unfinished line is shown after a short while, and its source goes 
   CHECK(screen.shown.empty());
   screen.wait(1);
   CHECK(screen.shown == "name? ");
-  screen.feed(a, "(y/n) ");
+  screen.feed(screen.a, "(y/n) ");
   CHECK(screen.shown == "name? (y/n) ");
-  screen.feed(a, "thanks\n");
+  screen.feed(screen.a, "thanks\n");
   CHECK(screen.shown == "name? (y/n) thanks\n");
 }
 
 TEST_CASE("An unfinished line whose end waits for room is held until that has come") {
   Screen screen;
-  const int a = screen.merger.add("");
-  const int b = screen.merger.add("");
-  screen.feed(a, "from ");
-  screen.feed(b, "rest");
+  screen.feed(screen.a, "from ");
+  screen.feed(screen.b, "rest");
   screen.now += milliseconds(500);
-  screen.merger.postpone(a, screen.now);
-  screen.merger.postpone(b, screen.now);
+  screen.merger.postpone(screen.a, screen.now);
+  screen.merger.postpone(screen.b, screen.now);
   screen.merger.flush(screen.now, screen.shown);
   CHECK(screen.shown.empty());
-  screen.feed(a, "a\n");
+  screen.feed(screen.a, "a\n");
   CHECK(screen.shown == "from a\n");
   screen.wait(100);
   CHECK(screen.shown == "from a\nrest");
@@ -82,17 +80,15 @@ TEST_CASE("An unfinished line whose end waits for room is held until that has co
 
 TEST_CASE("An unfinished line is on display for one source at a time") {
   Screen screen;
-  const int a = screen.merger.add("");
-  const int b = screen.merger.add("");
-  screen.feed(a, "\r10%");
+  screen.feed(screen.a, "\r10%");
   screen.wait(100);
-  screen.feed(b, "\r11%");
+  screen.feed(screen.b, "\r11%");
   screen.wait(1000);
   CHECK(screen.shown == "\r10%");
   CHECK_FALSE(screen.merger.next_flush());
-  screen.feed(a, "\r20%");
+  screen.feed(screen.a, "\r20%");
   CHECK(screen.shown == "\r10%\r20%");
-  screen.feed(a, "\r100%\n");
+  screen.feed(screen.a, "\r100%\n");
   REQUIRE(screen.merger.next_flush());
   screen.wait(0);
   CHECK(screen.shown == "\r10%\r20%\r100%\n\r11%");
@@ -100,19 +96,17 @@ TEST_CASE("An unfinished line is on display for one source at a time") {
 
 TEST_CASE("Whole lines of another source interrupt an unfinished one on a line of their own") {
   Screen screen;
-  const int a = screen.merger.add("");
-  const int b = screen.merger.add("");
-  screen.feed(a, "\r10%");
+  screen.feed(screen.a, "\r10%");
   screen.wait(100);
-  screen.feed(b, "loss 3\n");
+  screen.feed(screen.b, "loss 3\n");
   CHECK(screen.shown == "\r10%\nloss 3\n");
-  screen.feed(a, "\r20%");
+  screen.feed(screen.a, "\r20%");
   screen.wait(100);
   CHECK(screen.shown == "\r10%\nloss 3\n\r20%");
 
   SECTION("whose own newline, coming next, is not shown twice") {
-    screen.feed(b, "loss 2\n");
-    screen.feed(a, "\nnext\n");
+    screen.feed(screen.b, "loss 2\n");
+    screen.feed(screen.a, "\nnext\n");
     CHECK(screen.shown == "\r10%\nloss 3\n\r20%\nloss 2\nnext\n");
   }
 }
@@ -121,61 +115,55 @@ TEST_CASE("A line without end is passed on in pieces") {
   ConsoleMerger::Options options;
   options.longest_line = 8;
   Screen screen(options);
-  const int a = screen.merger.add("");
-  const int b = screen.merger.add("");
-  screen.feed(a, "12345678");
+  screen.feed(screen.a, "12345678");
   CHECK(screen.shown.empty());
-  screen.feed(a, "9");
-  screen.feed(a, "abc");
+  screen.feed(screen.a, "9");
+  screen.feed(screen.a, "abc");
   CHECK(screen.shown == "123456789abc");
-  screen.feed(b, "b\n");
-  screen.feed(a, "def\n");
+  screen.feed(screen.b, "b\n");
+  screen.feed(screen.a, "def\n");
   CHECK(screen.shown == "123456789abc\nb\ndef\n");
 }
 
 TEST_CASE("A prefix stands before each line and after each carriage return") {
-  Screen screen;
-  const int a = screen.merger.add("[a]");
-  const int b = screen.merger.add("[b]");
-  screen.feed(a, "one\n\ntw");
-  screen.feed(a, "o\n");
+  Screen screen({}, "[a]", "[b]");
+  screen.feed(screen.a, "one\n\ntw");
+  screen.feed(screen.a, "o\n");
   CHECK(screen.shown == "[a]one\n[a]\n[a]two\n");
   screen.shown.clear();
-  screen.feed(a, "\r10%\r20%\r\nnext\r\n");
+  screen.feed(screen.a, "\r10%\r20%\r\nnext\r\n");
   CHECK(screen.shown == "\r[a]10%\r[a]20%\r\n[a]next\r\n");
   screen.shown.clear();
 
   SECTION("also if it arrives in pieces") {
-    for (const char c : std::string("\r10%\r20%\r\nnext\r\n")) screen.feed(a, std::string(1, c));
+    for (const char c : std::string("\r10%\r20%\r\nnext\r\n")) screen.feed(screen.a, std::string(1, c));
     CHECK(screen.shown == "\r[a]10%\r[a]20%\r\n[a]next\r\n");
   }
   SECTION("and again where an interrupted line goes on") {
-    screen.feed(a, "begin");
+    screen.feed(screen.a, "begin");
     screen.wait(100);
-    screen.feed(b, "x\n");
-    screen.feed(a, "end\n");
+    screen.feed(screen.b, "x\n");
+    screen.feed(screen.a, "end\n");
     CHECK(screen.shown == "[a]begin\n[b]x\n[a]end\n");
   }
   SECTION("and before a lone CR LF") {
-    screen.feed(a, "\r\n");
+    screen.feed(screen.a, "\r\n");
     CHECK(screen.shown == "\r[a]\n");
   }
 }
 
 TEST_CASE("The end of a source shows what it has left") {
   Screen screen;
-  const int a = screen.merger.add("");
-  const int b = screen.merger.add("");
-  screen.feed(a, "last words");
-  screen.merger.close(a, screen.shown);
+  screen.feed(screen.a, "last words");
+  screen.merger.close(screen.a, screen.shown);
   CHECK(screen.shown == "last words");
-  screen.feed(b, "more");
+  screen.feed(screen.b, "more");
   screen.wait(100);
   CHECK(screen.shown == "last words\nmore");
-  screen.merger.close(b, screen.shown);
+  screen.merger.close(screen.b, screen.shown);
   screen.merger.end(screen.shown);
   CHECK(screen.shown == "last words\nmore\n");
-  screen.feed(a, "ghost\n");
+  screen.feed(screen.a, "ghost\n");
   CHECK(screen.shown == "last words\nmore\n");
 }
 
@@ -183,17 +171,15 @@ TEST_CASE("A progress bar that cannot be shown does not grow for ever") {
   ConsoleMerger::Options options;
   options.terminal = GENERATE(true, false);
   Screen screen(options);
-  const int a = screen.merger.add("");
-  const int b = screen.merger.add("");
-  screen.feed(a, "busy");
+  screen.feed(screen.a, "busy");
   screen.wait(100);
   std::string all;
   for (int i = 0; i < 2000; ++i) {
     const std::string state = "\r" + std::to_string(i) + "%";
     all += state;
-    screen.feed(b, state);
+    screen.feed(screen.b, state);
   }
-  screen.feed(b, "\n");
+  screen.feed(screen.b, "\n");
   const std::string shown = screen.shown.substr(5);
   if (options.terminal) {
     CHECK(shown.size() < 5000);
