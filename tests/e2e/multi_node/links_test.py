@@ -38,13 +38,6 @@ UNTIL_TOLD = ["bash", "-c", "echo ready $RANK; until [ -e /tmp/muster-test-go ];
 MOVED = "going on through the coordinator"
 
 
-def kill_ssh_client(job, to):
-    clients = [p["pid"] for p in job.hosts.processes("login") if p["comm"] == "ssh" and f" {to} " in f"{p['command']} "]
-    check(clients, f"no ssh client for {to}: {job.hosts.processes('login')}", job.shown())
-    for pid in clients:
-        job.hosts.signal("login", pid)
-
-
 def lives_on(job):
     """Longer than a guardian waits that takes the launcher for dead: the shutdown timeout of 1 s and 5 s more."""
     time.sleep(8)
@@ -55,13 +48,44 @@ def lives_on(job):
     job.nothing_left()
 
 
-def ssh_client_killed():
-    """F20: the session on the other side ends at once."""
+def kill_ssh_clients(job, *names):
+    """Of these hosts; returns when their links lead through the coordinator."""
+    for name in names:
+        clients = [p["pid"] for p in job.hosts.processes("login") if p["comm"] == "ssh" and f" {name} " in f"{p['command']} "]
+        check(clients, f"no ssh client for {name}: {job.hosts.processes('login')}", job.shown())
+        for pid in clients:
+            job.hosts.signal("login", pid)
+    job.wait_for(MOVED, name="err", count=len(names))
+
+
+def ssh_clients_killed():
+    """F20: the sessions on the other side end at once."""
     with Hosts(2) as hosts:
         job = Job(hosts, "--shutdown-timeout", "1", worker=UNTIL_TOLD).ready(2)
-        kill_ssh_client(job, "n01")
-        job.wait_for(MOVED, name="err")
+        kill_ssh_clients(job, *hosts.names)
         lives_on(job)
+
+
+def worker_fails_without_ssh():
+    """F20: the cause is reported all the same, and the exit code is the worker's."""
+    worker = "echo ready $RANK; [ $RANK = 1 ] || exec sleep 1000; until [ -e /tmp/muster-test-go ]; do sleep 0.1; done; echo the cause >&2; exit 5"
+    with Hosts(2) as hosts:
+        job = Job(hosts, worker=["bash", "-c", worker]).ready(2)
+        kill_ssh_clients(job, "n01")
+        hosts.write("n01", "/tmp/muster-test-go", "")
+        job.end()
+        job.expect(5, "rank 1", "the cause")
+        job.nothing_left()
+
+
+def launcher_killed_without_ssh():
+    """No end of a session tells the hosts of it."""
+    with Hosts(2) as hosts:
+        job = Job(hosts).ready(2)
+        kill_ssh_clients(job, *hosts.names)
+        job.process.kill()
+        job.process.wait()
+        job.nothing_left(directories=True)
 
 
 def ssh_cut_and_healed():
@@ -69,8 +93,7 @@ def ssh_cut_and_healed():
     with Hosts(2) as hosts:
         job = Job(hosts, "--shutdown-timeout", "1", worker=UNTIL_TOLD).ready(2)
         with hosts.cut_port("n01", 22):
-            kill_ssh_client(job, "n01")
-            job.wait_for(MOVED, name="err")
+            kill_ssh_clients(job, "n01")
             time.sleep(1)
             # Before the cut heals: the client's end is on its way again and again.
             check(hosts.reset("n01", port=22) > 0, "the session on n01 had ended before", job.shown())
@@ -335,6 +358,6 @@ def ssh_cut_at_the_end():
 if __name__ == "__main__":
     # The longest first: at the end nobody waits for it alone.
     main((host_cut_off, host_cut_off_one_way, ssh_cut_at_the_end, launcher_loses_the_coordinator_only, ssh_cut_after_the_start,
-          launcher_cut_off, flapping_link, loss, host_of_the_coordinator_vanishes, ssh_cut_and_healed, ssh_client_killed, slow_link,
-          ssh_reset_after_the_start, connections_reset, host_vanishes, host_dies, only_host_without_its_ssh, control_reset_beside_the_store,
+          launcher_cut_off, flapping_link, loss, host_of_the_coordinator_vanishes, ssh_cut_and_healed, ssh_clients_killed, slow_link,
+          launcher_killed_without_ssh, worker_fails_without_ssh, ssh_reset_after_the_start, connections_reset, host_vanishes, host_dies, only_host_without_its_ssh, control_reset_beside_the_store,
           control_reset_that_carries_the_store, loss_while_it_starts), parallel=9)

@@ -151,6 +151,37 @@ def guardian_and_agent_killed_and_the_job_goes_on():
                 **promised("node-guardian-and-agent-killed", "next_round"))
 
 
+def what_a_killed_pair_left():
+    """Neither could end what a worker had left, for each died before the other's end was seen: the next job on that host does."""
+    with Hosts(2) as hosts:
+        job = Job(hosts, worker=["bash", "-c", "setsid sleep 1000 & echo ready $RANK; exec sleep 1000"]).ready(2)
+        job.hit("n01", GUARDIAN, signal.SIGSTOP)
+        job.hit("n01", AGENT)
+        job.hit("n01", GUARDIAN)
+        job.end()
+        job.expect(125, "n01")
+        deadline = time.monotonic() + PATIENCE_S
+        while [process["comm"] for process in hosts.processes("n01")] != ["sleep"]:
+            check(time.monotonic() < deadline, f"not one is left: {hosts.processes('n01')}", job.shown())
+            time.sleep(0.02)
+        job = Job(hosts, at="n01", worker=["true"])
+        job.end()
+        job.expect(0)
+        job.nothing_left(directories=True)
+
+
+def store_killed():
+    """Both nodes know it by themselves."""
+    with Hosts(2) as hosts:
+        job = Job(hosts).ready(2)
+        job.hit("n00", STORE)
+        job.end()
+        job.expect(125, r"the store process of n00 was lost \(killed by SIGKILL\)")
+        errors = [node["error"] for node in job.report()["nodes"]]
+        check(len(errors) == 2 and all("lost the coordinator" in error for error in errors), f"other errors: {errors}", job.shown())
+        job.nothing_left()
+
+
 def launcher_killed():
     with Hosts(2) as hosts:
         def once():
@@ -359,7 +390,8 @@ def told_to_stop_before_the_round():
 
 CASES = (agent_killed, agent_of_the_coordinator_killed, agent_killed_while_it_starts, agent_stopped_for_a_moment, agent_stopped,
          agent_stopped_and_resumed_too_late, guardian_killed, guardian_and_agent_killed,
-         guardian_and_agent_killed_with_a_question_unread, guardian_and_agent_killed_and_the_job_goes_on, launcher_killed,
+         guardian_and_agent_killed_with_a_question_unread, guardian_and_agent_killed_and_the_job_goes_on, what_a_killed_pair_left,
+         store_killed, launcher_killed,
          launcher_killed_while_it_starts, interrupted_once, interrupted_twice, interrupted_thrice, terminated,
          interrupted_while_ssh_connects, worker_fails_on_another_host, temporary_logs, store_stopped,
          store_stopped_and_terminated, guardian_of_the_coordinator_stopped, guardian_of_another_node_stopped, open_files,

@@ -155,6 +155,14 @@ def says_too_many_lines():
     send("bye")
 
 
+def says_too_many_lines_on_stderr():
+    listening()
+    for number in range(5000):
+        sys.stderr.write(f"line {number}\n")
+    sys.stderr.flush()
+    send("bye")
+
+
 def speaks_for_another():
     listening()
     send("log", 0, b"h2: disk broken (h1)")

@@ -23,6 +23,7 @@ VERSION = subprocess.run([MUSTER, "--version"], capture_output=True, text=True, 
 SAID = {
     "prints_more_than_it_may": r"h1.*: it sent what no muster sends \(more output than it was told to send",
     "says_too_many_lines": r"h1: \d{4} more lines of it were left out \(100 in 10 s",
+    "says_too_many_lines_on_stderr": r"h1: \d{4} more lines of it were left out \(100 in 10 s",
     "speaks_for_another": r"(?m)^muster: warning: h1: h2: disk broken \(h1\)$(.|\n)*^muster: error: true stopped: h1: h2: no memory on h1$",
     "ends_in_no_frame": r"h1.*: it sent what no muster sends \(unknown message between launcher and agent: nonsense",
     "claims_to_be_the_coordinator_too_early": r"h1.*: it sent what no muster sends \(it claims to be the coordinator",

@@ -18,6 +18,15 @@ FAKE_SSH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_ssh.sh
 LIMIT_S = 60
 # What must be said within 10 s on an idle machine.
 SOON_S = 10
+SILENT = []
+
+
+def setUpModule():
+    """An agent takes a while to give a launcher up that says nothing: meanwhile the other tests run."""
+    stdin, ours = os.pipe()
+    agent = subprocess.Popen([interop.MUSTER, "agent"], env=interop.clean_environment(), stdin=stdin, stdout=subprocess.PIPE)
+    os.close(stdin)
+    SILENT.extend((agent, ours))
 
 
 def interrupt_until_it_ends(process):
@@ -195,36 +204,12 @@ class HostsThatCannotBeStarted(unittest.TestCase):
             report = json.load(file)
         self.assertEqual([entry["node"] for entry in report["hosts"]], [host])
 
-    def test_refused(self):
-        self.check("refused", "connection refused")
-
-    def test_a_name_that_does_not_resolve(self):
-        self.check("noname", "name does not resolve")
-
-    def test_no_answer(self):
-        self.check("silent", "no answer within 8 s")
-
-    def test_host_keys(self):
-        self.check("newkey", "host key is not known")
-        self.check("badkey", "not the one in known_hosts")
-
-    def test_a_password_would_be_asked_for(self):
-        self.check("password", "login refused")
-
-    def test_no_ssh_server(self):
-        self.check("banner", "no SSH server")
-
-    def test_no_muster_there_or_another_one(self):
-        self.check("gone", "muster was not found there")
-        self.check("old", "muster 0.0.1 is installed there")
-        self.check("wrong", "wrong architecture")
-
-    def test_a_full_disk(self):
-        self.check("full", "disk there is full")
-
-    def test_a_shell_that_floods_or_ends(self):
-        self.check("flood", "prints too much", "message of the day")
-        self.check("early", "exit code 0 before the agent answered")
+    def test_the_cause_is_said(self):
+        """What a real sshd can be made to say is in multi_node_host_checks."""
+        for host, *texts in (("newkey", "host key is not known"), ("wrong", "wrong architecture"), ("full", "disk there is full"),
+                             ("flood", "prints too much", "message of the day"), ("early", "exit code 0 before the agent answered")):
+            with self.subTest(host):
+                self.check(host, *texts)
 
     def test_several_hosts_are_all_named(self):
         job = Job("refused1,ok1,noname2,refused3").finish()
@@ -273,7 +258,6 @@ class HostsThatAreNotNeeded(unittest.TestCase):
         self.assertNotIn("going on through the coordinator", job.err)  # nobody is there
         self.assertEqual(job.wait_until_gone(), [])
 
-
     def test_stdin_goes_to_the_node_that_has_the_rank_now(self):
         lose = "[ $WORLD_SIZE = 2 ] && exec wc -c; [ $GROUP_RANK = 1 ] || exec sleep 1000; read line; " + LOSE_THIS_NODE
         job = Job("ok1,ok2,ok3", shell=f"[ $WORLD_SIZE = 2 ] && [ $RANK = 0 ] && exit; {lose}", stdin=subprocess.PIPE,
@@ -286,6 +270,36 @@ class HostsThatAreNotNeeded(unittest.TestCase):
         job.finish()
         self.assertEqual(job.code, 0, job.err)
         self.assertEqual(job.out.split(), ["[1]:", "8"])
+
+
+class Links(unittest.TestCase):
+    def test_the_guardian_does_not_break_into_what_its_agent_says(self):
+        """The agent is in the middle of a report that the link cannot hold when its guardian has something to say."""
+        with tempfile.TemporaryDirectory() as folder:
+            shell = (f"[ $RANK = 1 ] || exec sleep 1000; echo $PPID >{folder}/agent; echo going; sleep 0.2; "
+                     r"""echo "{\"message\": \"$(head -c 60000 /dev/zero | tr '\0' x)\"}" >$TORCHELASTIC_ERROR_FILE; exit 3""")
+            job = Job("ok1,holds2", shell=shell, flags=("--log-dir", f"{folder}/logs"))
+            wait_until(lambda: os.path.exists(f"{job.state.name}/holds"), "a link that holds what it has")
+            time.sleep(1)  # for the report, which is more than there is room for
+            with open(f"{folder}/agent", encoding="ascii") as file:
+                agent = int(file.read())
+            os.kill(agent, signal.SIGSTOP)
+            time.sleep(0.2)
+            open(f"{job.state.name}/goes_on", "w").close()
+            while "was stopped (SIGSTOP)" not in (line := job.process.stderr.readline()):
+                self.assertNotEqual(line, "", "the job has ended")
+            os.kill(agent, signal.SIGCONT)
+            self.assertEqual(job.finish().code, 3, job.err)
+            with open(job.report, encoding="utf-8") as file:
+                self.assertEqual(len(json.load(file)["root_cause"]["error"]["message"]), 60000)
+            self.assertEqual(job.wait_until_gone(), [])
+
+    def test_a_launcher_that_says_nothing_is_taken_for_gone(self):
+        agent, ours = SILENT
+        said, _ = agent.communicate(timeout=LIMIT_S)
+        os.close(ours)
+        self.assertIn(b"no key came", said)
+        self.assertEqual(agent.returncode, 125)
 
 
 class OneHost(unittest.TestCase):

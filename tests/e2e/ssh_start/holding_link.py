@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes from a node, through a pipe of one page: once "going" was in it nothing more, until $FAKE_SSH_STATE/goes_on is there."""
+import fcntl
+import os
+import time
+
+STATE = os.environ["FAKE_SSH_STATE"]
+LIMIT_S = 60
+
+fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 4096)
+while data := os.read(0, 4096):
+    os.write(1, data)
+    if b"going" in data:
+        open(f"{STATE}/holds", "w").close()
+        deadline = time.monotonic() + LIMIT_S
+        while not os.path.exists(f"{STATE}/goes_on") and time.monotonic() < deadline:
+            time.sleep(0.01)
