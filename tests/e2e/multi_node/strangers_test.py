@@ -39,7 +39,7 @@ STRANGER = """
 import json, socket, ssl, struct, sys, time
 address = (sys.argv[1], int(sys.argv[2]))
 # From connection to hello, by the rules; and what a busy machine may add.
-LIMIT_S, SLACK_S = 5, 10
+LIMIT_S, SLACK_S = 5, 5
 
 
 def rest_of(s):
