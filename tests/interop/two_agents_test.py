@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Two stock torchrun agents meet on `muster rendezvous` and run a job of two nodes."""
-import json
 import os
 import signal
 import subprocess
@@ -15,19 +14,9 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker_all_re
 
 
 class TwoAgents(unittest.TestCase):
-    def setUp(self):
-        self.daemon = subprocess.Popen([interop.MUSTER, "rendezvous", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE,
-                                       text=True, env=interop.clean_environment())
-        self.endpoint = json.loads(self.daemon.stdout.readline())["endpoint"]
-
-    def tearDown(self):
-        self.daemon.terminate()
-        self.daemon.stdout.close()
-        self.assertEqual(self.daemon.wait(timeout=10), 0)
-
-    def agent(self):
+    def agent(self, endpoint):
         command = [interop.TORCHRUN, "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "two",
-                   "--rdzv-endpoint", self.endpoint, "--rdzv-conf", "is_host=0", "--local-addr", "127.0.0.1", WORKER]
+                   "--rdzv-endpoint", endpoint, "--rdzv-conf", "is_host=0", "--local-addr", "127.0.0.1", WORKER]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=interop.clean_environment() | {"PYTHONFAULTHANDLER": "1"})
 
@@ -40,9 +29,10 @@ class TwoAgents(unittest.TestCase):
             return f"still running after {LIMIT_S} s:\n" + agent.communicate(timeout=20)[0]
 
     def test_a_job_of_two_nodes(self):
-        agents = [self.agent(), self.agent()]
-        deadline = time.monotonic() + LIMIT_S
-        outputs = [self.output(agent, deadline) for agent in agents]
+        with interop.Rendezvous() as daemon:
+            agents = [self.agent(daemon.endpoint) for _ in range(2)]
+            deadline = time.monotonic() + LIMIT_S
+            outputs = [self.output(agent, deadline) for agent in agents]
         self.assertEqual([agent.returncode for agent in agents], [0, 0], "\n".join(outputs))
         text = "".join(outputs)
         for rank in range(2):

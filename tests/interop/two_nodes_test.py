@@ -4,23 +4,17 @@
 torchrun that comes to our port is turned away by name."""
 import json
 import os
-import socket
 import subprocess
 import tempfile
 import unittest
 
 import interop
 from environment_test import OTHER_VALUE, OURS_ONLY, THEIRS_ONLY, WORKER
+from interop import free_port
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ALL_REDUCE = os.path.join(FOLDER, "worker_all_reduce.py")
 LIMIT_S = 90
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def muster_run(home):

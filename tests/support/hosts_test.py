@@ -11,6 +11,7 @@ import unittest
 
 import namespaces as ns
 from hosts import LAUNCHER, Hosts, need_hosts
+from processes import wait_until
 
 REACH = "import socket, sys; socket.create_connection((sys.argv[1], 22), float(sys.argv[2])).recv(1)"
 
@@ -22,14 +23,6 @@ def reaches(hosts, source, target, patience=20):
 
 def is_cut(hosts, source, target):
     return not reaches(hosts, source, target, 0.4)
-
-
-def wait_until(condition, what, timeout=20):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout} s: {what}")
-        time.sleep(0.01)
 
 
 class HostsTest(unittest.TestCase):

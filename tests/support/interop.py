@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python tests share: where our programs and PyTorch are, running a command to its end (on a terminal, too), running a
-file's tests, skipping."""
+"""What the Python tests share: where our programs and PyTorch are, running a command to its end (on a terminal, too), a store,
+running a file's tests, skipping."""
 import inspect
+import json
 import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -46,6 +48,17 @@ def need_cifar10():
         skip(f"no CIFAR-10 in {CIFAR10}; set MUSTER_TEST_CIFAR10")
 
 
+def check(condition, what, details=""):
+    if not condition:
+        raise AssertionError(f"{what}\n{details}")
+
+
+def free_port(host="127.0.0.1", family=socket.AF_INET):
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        return probe.getsockname()[1]
+
+
 def clean_environment(**extra):
     """This process's environment without any launcher's variables, plus `extra`."""
     kept = {name: value for name, value in os.environ.items()
@@ -68,6 +81,23 @@ def muster_run(arguments, *, python=TORCH_PYTHON, **keywords):
 
 def torchrun(arguments, **keywords):
     return run([TORCHRUN, *arguments], **keywords)
+
+
+class Rendezvous:
+    """A context: `muster rendezvous` at a free port of loopback; `endpoint` is its host:port. Fails if it does not end in order."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([MUSTER, "rendezvous", "--listen", "127.0.0.1:0"], env=clean_environment(),
+                                        stdout=subprocess.PIPE, text=True)
+        self.endpoint = json.loads(self.process.stdout.readline())["endpoint"]
+        self.host, self.port = self.endpoint.rsplit(":", 1)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.stdout.close()
+        code = self.process.wait(20)
+        check(code == 0, f"muster rendezvous ended with {code}")
 
 
 def read_terminal(ours, limit_s):

@@ -14,24 +14,8 @@ import subprocess
 import sys
 import time
 
-
-def children(pid):
-    """Pids of the direct children of a process, all its threads' included."""
-    found = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
-                found += [int(word) for word in file.read().split()]
-    except FileNotFoundError:
-        pass
-    return found
-
-
-def tree(pid):
-    pids = [pid]
-    for child in children(pid):
-        pids += tree(child)
-    return pids
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+from processes import tree  # noqa: E402
 
 
 def program(pid):

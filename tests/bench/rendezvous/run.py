@@ -15,6 +15,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+from processes import cpu_seconds  # noqa: E402
+
 IDLE_S = 6
 JOIN_GOAL_S, RESTART_GOAL_S, IDLE_GOAL = 5.0, 1.0, 200.0  # of 4,000 agents; bytes a node and second
 TORCH_LIMIT_S = 120
@@ -41,12 +44,6 @@ print(time.monotonic() - start, flush=True)
 import os
 os._exit(0)
 """
-
-
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_kib(pid):

@@ -16,6 +16,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+from interop import free_port  # noqa: E402
+from processes import cpu_seconds  # noqa: E402
+
 TORCH = "PyTorch TCPStore"
 FASTER_THAN_TORCH = 1.5
 TORCH_SERVER = """
@@ -37,20 +41,9 @@ def wait_for_port(port):
     raise SystemExit(f"nothing listens on port {port}")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Server:
     def __init__(self, name, protocol, process, port):
         self.name, self.protocol, self.process, self.port = name, protocol, process, port
-
-    def cpu_seconds(self):
-        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         self.process.terminate()
@@ -84,11 +77,11 @@ def start_redis(folder):
 
 
 def measure(client, server, clients, operation, seconds):
-    before = server.cpu_seconds()
+    before = cpu_seconds(server.process.pid)
     text = subprocess.run([client, server.protocol, "127.0.0.1", str(server.port), str(clients), operation, str(seconds)],
                           check=True, capture_output=True, text=True, timeout=60 + 2 * seconds).stdout
     result = json.loads(text)
-    used = server.cpu_seconds() - before
+    used = cpu_seconds(server.process.pid) - before
     result["cpu_us"] = used * 1e6 / max(1, result["per_second"] * (seconds + 0.3))  # the client warms up for 0.3 s
     return result
 

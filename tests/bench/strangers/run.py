@@ -21,6 +21,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 import interop  # noqa: E402
 from hosts import Hosts, Unavailable  # noqa: E402
+from processes import cpu_seconds  # noqa: E402
 
 QUIET_S, ATTACK_S, SETTLE_S = 1.5, 2.0, 0.5
 GOAL = 1.10
@@ -92,11 +93,6 @@ class Job:
         return {name: [value for line in chosen for value in line[name]] + [line["pending"][name] for line in chosen[-1:]]
                 for name in ("store", "control")}
 
-    def cpu_s(self):
-        with open(f"/proc/{self.daemon.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
 
@@ -146,9 +142,9 @@ def measure(job, kind, rate, burst, rounds):
         time.sleep(QUIET_S)
         ask("quiet", begin)
         process = attack(job, kind, rate, burst)
-        begin, used = time.monotonic(), job.cpu_s()
+        begin, used = time.monotonic(), cpu_seconds(job.daemon.pid)
         time.sleep(ATTACK_S)
-        cpu += job.cpu_s() - used
+        cpu += cpu_seconds(job.daemon.pid) - used
         done["descriptors"] = max(done["descriptors"], job.descriptors())
         ask("attacked", begin)
         said = json.loads(process.communicate(timeout=30)[0])

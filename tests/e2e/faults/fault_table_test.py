@@ -13,6 +13,7 @@ import tempfile
 import time
 from functools import partial
 
+from interop import check
 from promise import PATIENCE_S, promise, promised
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "leftovers"))
@@ -35,11 +36,6 @@ FAILS_IN_SPLIT = {"gloo": promised("rank-fails-in-split", "gloo"), "nccl": promi
 PHASES = {"init": "init", "barrier": "barrier", "collective": "all_reduce:2", "split": "split", "finalize": "finalize"}
 # Not the folders of the fakes of other tests.
 SHARED_MEMORY = re.compile("muster(?!-fake)|nccl|gloo", re.IGNORECASE)
-
-
-def check(condition, what, details=""):
-    if not condition:
-        raise AssertionError(what + "\n" + details)
 
 
 def shared_memory_files():

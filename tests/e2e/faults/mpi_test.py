@@ -9,16 +9,13 @@ import shutil
 import subprocess
 import sys
 
+from interop import check
+
 WORKER = os.environ["MUSTER_FAULT_WORKER"]
 RANKS = 3
 TIMEOUT_S = 8
 # What waits longer is reported: all others must have come to the call by then, and the deadline must be far.
 REPORT_MS, REPORTED_TIMEOUT_S = 3000, 16
-
-
-def check(condition, what, details=""):
-    if not condition:
-        raise AssertionError(what + "\n" + details)
 
 
 def mpirun(fault, backend="mpi", timeout_s=TIMEOUT_S):

@@ -3,7 +3,6 @@
 
 usage: no_agent_test.py <backend>
 """
-import json
 import os
 import re
 import signal
@@ -11,35 +10,16 @@ import subprocess
 import sys
 import time
 
+from interop import Rendezvous, check
 from promise import kept, promised
 
 WORKER = os.environ["MUSTER_FAULT_WORKER"]
-MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
 RANKS = 3
 TIMEOUT_S = 8
 # What it takes the others to end after a rank was killed; Gloo's threads and sockets take longer to end.
 USUAL_S = {"shm": 0.02, "gloo": 0.03}
 # What waits longer is reported: all others must have come to the call by then, and the deadline must be far.
 REPORT_MS, REPORTED_TIMEOUT_S = 3000, 16
-
-
-def check(condition, what, details=""):
-    if not condition:
-        raise AssertionError(what + "\n" + details)
-
-
-class Store:
-    """`muster rendezvous`, as a store for plain processes."""
-
-    def __enter__(self):
-        self.process = subprocess.Popen([MUSTER, "rendezvous", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE)
-        self.host, self.port = json.loads(self.process.stdout.readline())["endpoint"].rsplit(":", 1)
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 def run(backend, fault, run_id, store, report_ms=15000, timeout_s=TIMEOUT_S):
@@ -133,7 +113,7 @@ def main():
     if probe.returncode != 0:
         print("skipped: the backend %s cannot be used here: %s" % (backend, probe.stderr.strip()[-500:]))
         return 77
-    with Store() as store:
+    with Rendezvous() as store:
         killed(backend, store)
         killed_in_split(backend, store)
         stopped(backend, store)

@@ -9,21 +9,12 @@ import subprocess
 import time
 import uuid
 
+import processes
+
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Ours that do not execute another program keep the names that they give themselves.
 GUARDIAN, AGENT, STORE = "muster:guardian", "muster:agent", "muster:store"
-
-
-def wait_until(condition, seconds, what):
-    """Polls without a pause (the moments matter here); raises when `seconds` have passed."""
-    give_up = time.monotonic() + seconds
-    while True:
-        result = condition()
-        if result:
-            return result
-        if time.monotonic() > give_up:
-            raise AssertionError("waited %.1f s for %s" % (seconds, what))
 
 
 class MarkedJob:
@@ -38,47 +29,23 @@ class MarkedJob:
 
     def processes(self):
         """{pid: name} of every living process with the mark."""
-        needle = ("MUSTER_TEST_MARK=" + self.mark).encode()
-        found = {}
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            try:
-                with open("/proc/%s/environ" % entry, "rb") as file:
-                    if needle not in file.read().split(b"\0"):
-                        continue
-                with open("/proc/%s/comm" % entry) as file:
-                    name = file.read().strip()
-                with open("/proc/%s/stat" % entry) as file:
-                    if file.read().rsplit(")", 1)[1].split()[0] in "ZX":
-                        continue
-            except OSError:
-                continue
-            found[int(entry)] = name
-        return found
-
-    def child(self, parent, name):
-        """Pid of the child of `parent` that is named `name`, or None. Far faster than processes()."""
-        try:
-            with open("/proc/%d/task/%d/children" % (parent, parent)) as file:
-                for pid in file.read().split():
-                    with open("/proc/%s/comm" % pid) as comm:
-                        if name is None or comm.read().strip() == name:
-                            return int(pid)
-        except OSError:
-            pass
-        return None
+        return {pid: processes.name_of(pid) for pid in processes.marked(self.mark)}
 
     def guardian(self):
-        return self.child(self.launcher.pid, None)
+        """The launcher's first child, or None. Far faster than processes()."""
+        return next(iter(processes.children(self.launcher.pid)), None)
+
+    def ours(self, name):
+        """The guardian's child of that name, or None."""
+        guardian = self.guardian()
+        return guardian and next(iter(processes.children(guardian, name)), None)
 
     def agent(self):
-        guardian = self.guardian()
-        return guardian and self.child(guardian, AGENT)
+        return self.ours(AGENT)
 
     def first_fork(self):
-        """Waits for the launcher's first child."""
-        return wait_until(self.guardian, 10, "the first fork of the launcher")
+        """Waits for the launcher's first child, without a pause: the moments matter."""
+        return processes.wait_until(self.guardian, "the first fork of the launcher", 10, pause_s=0)
 
     def started(self, count):
         """Waits until `count` workers have said "ready"; returns what they printed so far."""

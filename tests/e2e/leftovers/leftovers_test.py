@@ -14,7 +14,9 @@ import tempfile
 import termios
 import time
 
-from job_processes import AGENT, GUARDIAN, HERE, STORE, MarkedJob, wait_until
+from interop import check
+from job_processes import AGENT, GUARDIAN, HERE, STORE, MarkedJob
+from processes import wait_until
 from promise import PATIENCE_S, promise, promised
 
 WORKER = os.path.join(HERE, "worker.sh")
@@ -31,11 +33,6 @@ def kill_if_there(pid, number=signal.SIGKILL):
         os.kill(pid, number)
     except ProcessLookupError:
         pass
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def finish(job, code):
@@ -205,13 +202,13 @@ def interrupted_again(times):
             job = MarkedJob(["sh", "-c", flood, go], "--shutdown-timeout", "600")
             job.started(2)
             open(go, "w").close()
-            wait_until(lambda: bytes_waiting(job.launcher.stdout) > 30000, LIMIT_S, "a full pipe")
+            wait_until(lambda: bytes_waiting(job.launcher.stdout) > 30000, "a full pipe", pause_s=0)
         launcher = job.launcher.pid
-        wait_until(lambda: in_mask("SigCgt", launcher, signal.SIGINT), LIMIT_S, "the launcher's handler")
+        wait_until(lambda: in_mask("SigCgt", launcher, signal.SIGINT), "the launcher's handler", pause_s=0)
         start = time.monotonic()
         for _ in range(times):
             os.kill(launcher, signal.SIGINT)  # one that is pending already does not count twice
-            wait_until(lambda: not in_mask("ShdPnd", launcher, signal.SIGINT), LIMIT_S, "the signal to be taken")
+            wait_until(lambda: not in_mask("ShdPnd", launcher, signal.SIGINT), "the signal to be taken", pause_s=0)
         job.launcher.wait(LIMIT_S)
         took = time.monotonic() - start
         finish(job, 130)
@@ -249,7 +246,7 @@ def stopped(name, end):
             flags = ("--timeout", str(STOPPED_TIMEOUT_S)) if end == 124 else ()
             job = MarkedJob(["sh", "-c", 'echo ready; while [ ! -e "$0" ]; do sleep 0.01; done', go], *flags, *GRACE)
             job.started(2)
-            pid = job.guardian() if name == GUARDIAN else job.child(job.guardian(), name)
+            pid = job.guardian() if name == GUARDIAN else job.ours(name)
             os.kill(pid, signal.SIGSTOP)
             line = job.said("the %s process" % name.split(":")[1])
             check("stopped" in line and "kill -CONT %d'" % pid in line, line)
@@ -296,7 +293,7 @@ def kill_nine(*victims, stubborn=False):
             elif victim == "guardian":
                 pids.append(guardian)
             else:
-                pids.append(wait_until(job.agent, LIMIT_S, "the agent"))
+                pids.append(wait_until(job.agent, "the agent", pause_s=0))
         random.shuffle(pids)
         for pid in pids:
             kill_if_there(pid)  # the first one's end may have ended the second
@@ -311,6 +308,16 @@ def kill_nine(*victims, stubborn=False):
         return took
 
     return scenario
+
+
+def kill_store():
+    job = MarkedJob([WORKER, "stay"], *GRACE)
+    job.started(2)
+    store, start = job.ours(STORE), time.monotonic()
+    os.kill(store, signal.SIGKILL)
+    took, err = ended(job, 125, start)
+    check("the store process was lost (killed by SIGKILL)" in err, err)
+    return took
 
 
 def kill_agent_with_watchdog():
@@ -365,6 +372,7 @@ SCENARIOS = {
     "kill_agent": (kill_nine("agent"), promised("agent-killed", usual=USUAL_S)),
     "kill_agent_stubborn": (kill_nine("agent", stubborn=True), promised("agent-killed", clock=GRACE_S, usual=USUAL_S)),
     "kill_agent_with_watchdog": (kill_agent_with_watchdog, promised("agent-killed", usual=USUAL_S)),
+    "kill_store": (kill_store, promised("store-killed", usual=USUAL_S)),
     "kill_launcher_guardian": (kill_nine("launcher", "guardian"), promised("two-killed", usual=USUAL_S)),
     "kill_launcher_agent": (kill_nine("launcher", "agent"), promised("two-killed", usual=USUAL_S)),
     "kill_guardian_agent": (kill_nine("guardian", "agent"), promised("two-killed", usual=USUAL_S)),

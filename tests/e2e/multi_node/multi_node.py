@@ -11,6 +11,7 @@ import traceback
 
 import interop
 from hosts import LAUNCHER, Hosts, need_hosts
+from interop import check
 from promise import PATIENCE_S, kept, promise, promised
 from side_by_side import CASE_S, run_side_by_side
 
@@ -26,11 +27,6 @@ STUBBORN = ["bash", "-c", f"trap '' TERM INT HUP; {READY}; while true; do sleep 
 
 # Files of tests, and the cache that PyTorch keeps.
 PROGRAMS_OWN = re.compile(r"/muster-test|/tmp/torchinductor_")
-
-
-def check(condition, what, details=""):
-    if not condition:
-        raise AssertionError(f"{what}\n{details}")
 
 
 class Job:

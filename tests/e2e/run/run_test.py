@@ -11,6 +11,8 @@ import sys
 import tempfile
 import unittest
 
+from processes import children
+
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
 LIMIT_S = 30
 
@@ -22,18 +24,6 @@ def run(*arguments, shell=None, workers=2, env=None, stdin=subprocess.DEVNULL, *
         command += ["--no-python", "sh", "-c", shell]
     return subprocess.run(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=LIMIT_S, env=dict(os.environ, **(env or {})), **options)
-
-
-def processes_below(pid, name):
-    """Its children of this name."""
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        children = [int(word) for word in file.read().split()]
-    found = []
-    for child in children:
-        with open(f"/proc/{child}/comm", encoding="ascii") as file:
-            if file.read().strip() == name:
-                found.append(child)
-    return found
 
 
 class ExitCodes(unittest.TestCase):
@@ -164,8 +154,8 @@ class Signals(unittest.TestCase):
     def test_a_process_of_ours_that_alone_is_told_to_stop_is_named(self):
         for name, number in (("guardian", signal.SIGHUP), ("agent", signal.SIGTERM)):
             process = self.started(shell="echo ready; exec sleep 1000")
-            guardian, = processes_below(process.pid, "muster:guardian")
-            told = guardian if name == "guardian" else processes_below(guardian, "muster:agent")[0]
+            guardian, = children(process.pid, "muster:guardian")
+            told = guardian if name == "guardian" else children(guardian, "muster:agent")[0]
             os.kill(told, number)
             _, err = process.communicate(timeout=LIMIT_S)
             self.assertEqual(process.returncode, 125, err)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from interop import MUSTER, clean_environment
+from interop import MUSTER, check, clean_environment
 
 import hostile_node
 
@@ -32,11 +32,6 @@ SAID = {
     "counts_wrongly": r"h1.*: it sent what no muster sends \(a link acknowledges message -1",
     "sends_files_elsewhere": r"h1.*: it sent what no muster sends \(a log file that is not the node's own: h2/escaped",
 }
-
-
-def check(condition, what, shown):
-    if not condition:
-        raise AssertionError(f"{what}\n{shown}")
 
 
 def read_slowly(fd):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the keys of a job started from one place are in memory: the job's secret in the launcher and the store process of the
 coordinator's node only, a node's key in no other node's processes."""
-import hashlib
-import hmac
 import os
 import re
 import signal
@@ -13,18 +11,14 @@ import tempfile
 import time
 
 from interop import MUSTER, clean_environment, skip
+from processes import tree
+from secret_search_test import derived
 
 LIMIT_S = 60
 KEY_BYTES = 32
 JOB = "J"
 # The last argument is the remote command.
 CLIENT = '#!/bin/bash\nexec sh -c "${@: -1}"\n'
-
-
-def derived(secret, identity):
-    """HKDF-SHA256 with no salt: one block."""
-    key = hmac.digest(bytes(32), secret, hashlib.sha256)
-    return hmac.digest(key, identity.encode() + b"\1", hashlib.sha256)
 
 
 def node_key(secret, node):
@@ -34,16 +28,6 @@ def node_key(secret, node):
 def read(path):
     with open(path, "rb", 0) as file:
         return file.read()
-
-
-def family(pid):
-    """`pid` and all that descend from it."""
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-        below = b" ".join(read(f"/proc/{pid}/task/{thread}/children") for thread in threads)
-    except OSError:
-        return []
-    return [pid] + [member for child in below.split() for member in family(int(child))]
 
 
 def regions(pid):
@@ -116,7 +100,7 @@ def look_at_job(folder, nodes):
         try:
             wait_for(ready, len(nodes), launcher, lambda: os.pread(out.fileno(), 1 << 20, 0).decode())
             secret = job_secret(launcher.pid, nodes)
-            return launcher.pid, look(family(launcher.pid), nodes, secret)
+            return launcher.pid, look(tree(launcher.pid), nodes, secret)
         finally:
             launcher.send_signal(signal.SIGINT)
             launcher.wait(LIMIT_S)

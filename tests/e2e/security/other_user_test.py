@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from hosts import LAUNCHER, Hosts, need_hosts
-from interop import MUSTER
+from interop import MUSTER, check
 
 LIMIT_S = 60
 TRIES = 60
@@ -23,11 +23,6 @@ for i in $(seq $3); do
   exec 3>&- 3<&-
 done
 """
-
-
-def check(condition, what, details=""):
-    if not condition:
-        raise AssertionError(f"{what}\n{details}")
 
 
 def try_store(hosts, flags, of_user):

@@ -18,7 +18,7 @@ import time
 
 from host_keeper import SHARED
 from hosts import LAUNCHER, Hosts, need_hosts
-from interop import MUSTER
+from interop import MUSTER, check
 
 LIMIT_S = 60
 KEY_BYTES = 32
@@ -27,11 +27,6 @@ CLIENT = "/tmp/client/ssh"
 CLIENT_TEXT = f'#!/bin/bash\nexec /usr/bin/ssh "$@" < <(exec tee "{os.path.dirname(CLIENT)}/sent.$$" 2>/dev/null)\n'
 WORKER = ["bash", "-c", "echo ready $RANK, core dumps $(ulimit -S -c); exec sleep 1000"]
 LOGS = f"{SHARED}/logs"
-
-
-def check(condition, what, details=""):
-    if not condition:
-        raise AssertionError(f"{what}\n{details}")
 
 
 def forms(secret):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from interop import MUSTER, ROOT, run_on_terminal
+from interop import MUSTER, ROOT, check, run_on_terminal
 
 FAKE_SSH = os.path.join(ROOT, "tests", "e2e", "ssh_start", "fake_ssh.sh")
 LIMIT_S = 60
@@ -23,17 +23,12 @@ SHOWN = (r"\x1b]0;title\x07 \x1b[?25l\x1b[6n ", r"\x9b \xff \x0e done {}", r"ope
 RAW = b"\x1b]0;title\x07 \x1b[?25l\x1b[6n \x1b[A\x1b[K caf\xc3\xa9 \xc2\x9b \xff \x0e done %d\n"
 
 
-def check(condition, what, shown):
-    if not condition:
-        raise AssertionError(f"{what}\n{shown!r}")
-
-
 def on_terminal(*flags):
     """What a terminal gets of a job on two hosts."""
     with tempfile.TemporaryDirectory() as state:
         code, shown = run_on_terminal([MUSTER, "run", "-H", "h1,h2", "--ssh-command", FAKE_SSH, *flags, "--no-python", "sh", "-c", WORKER],
                                       on=("stdout", "stderr"), timeout=LIMIT_S, stdin=subprocess.DEVNULL, extra={"FAKE_SSH_STATE": state})
-    check(code == 0, f"exit code {code}", shown)
+    check(code == 0, f"exit code {code}", repr(shown))
     return shown
 
 
@@ -43,18 +38,18 @@ def main():
         text = shown.decode()
         for rank in (0, 1):
             for piece in (*PASSES, *SHOWN):
-                check(piece.format(rank) in text, f"{piece!r} is missing", text)
-            check(re.search(rf"\[{rank}\]: \x1b\[32mgreen {rank}", text), "a line has no prefix", text)
+                check(piece.format(rank) in text, f"{piece!r} is missing", repr(text))
+            check(re.search(rf"\[{rank}\]: \x1b\[32mgreen {rank}", text), "a line has no prefix", repr(text))
         others = re.findall("\x1b(?!\\[(?:32m|0m|A|K))|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]", text)
-        check(not others, f"{others} came through", text)
+        check(not others, f"{others} came through", repr(text))
         files = glob.glob(f"{logs}/**/stdout.log", recursive=True)
-        check(len(files) == 2, "not two log files", files)
+        check(len(files) == 2, "not two log files", repr(files))
         for path in files:
             with open(path, "rb") as file:
                 check(re.search(re.escape(RAW).replace(b"%d", b"[01]"), file.read()), "a log file has lost bytes", path)
     raw = on_terminal("--raw-output")
     for rank in (0, 1):
-        check(RAW.replace(b"\n", b"\r\n") % rank in raw, "--raw-output changed something", raw)
+        check(RAW.replace(b"\n", b"\r\n") % rank in raw, "--raw-output changed something", repr(raw))
     print("a terminal got:", shown)
 
 

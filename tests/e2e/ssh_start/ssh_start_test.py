@@ -13,6 +13,8 @@ import unittest
 import uuid
 
 import interop
+import processes
+from processes import wait_until
 
 FAKE_SSH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_ssh.sh")
 LIMIT_S = 60
@@ -37,14 +39,6 @@ def interrupt_until_it_ends(process):
         time.sleep(0.2)
 
 
-def wait_until(condition, what):
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"never: {what}")
-        time.sleep(0.02)
-
-
 def waiting_in(pipe):
     """Bytes that nobody has read yet."""
     return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
@@ -55,10 +49,10 @@ class Job:
 
     def __init__(self, hosts, *arguments, shell="true", flags=(), stdin=subprocess.DEVNULL, **environment):
         self.state = tempfile.TemporaryDirectory()
-        self.mark = f"MUSTER_TEST_MARK={uuid.uuid4()}"
+        self.mark = str(uuid.uuid4())
         self.report = os.path.join(self.state.name, "report.json")
-        env = interop.clean_environment(FAKE_SSH_STATE=self.state.name, HOME=self.state.name, **environment,
-                                        **dict([self.mark.split("=")]))
+        env = interop.clean_environment(FAKE_SSH_STATE=self.state.name, HOME=self.state.name, MUSTER_TEST_MARK=self.mark,
+                                        **environment)
         command = [interop.MUSTER, "run", "-H", hosts, "--ssh-command", FAKE_SSH, "--report", self.report, *flags,
                    *(arguments or ("sh", "-c", shell))]
         self.began = time.monotonic()
@@ -72,17 +66,8 @@ class Job:
         return self
 
     def left(self):
-        """Processes that carry our mark."""
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    if self.mark.encode() in file.read().split(b"\0"):
-                        with open(f"/proc/{pid}/cmdline", "rb") as line:
-                            found.append(line.read().replace(b"\0", b" ").decode(errors="replace"))
-            except OSError:
-                continue  # it has just ended, or is a zombie
-        return [text for text in found if text]
+        """The command lines of processes that carry our mark."""
+        return [text for pid in processes.marked(self.mark) if (text := processes.read(pid, "cmdline").replace("\0", " "))]
 
     def wait_until_gone(self, limit_s=20):
         deadline = time.monotonic() + limit_s

@@ -9,7 +9,8 @@ import struct
 import subprocess
 import threading
 
-from interop import MUSTER, clean_environment, muster_run, run_tests
+from interop import MUSTER, clean_environment, muster_run, run_tests, sanitized
+from processes import children
 
 TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 RECORD = 3073
@@ -109,11 +110,6 @@ def test_places_that_cannot_be_written(folder):
     assert os.listdir(folder) == ["trace"], os.listdir(folder)
 
 
-def sanitized():
-    with open(os.path.join(os.path.dirname(os.path.dirname(MUSTER)), "CMakeCache.txt"), encoding="utf-8") as cache:
-        return any(line.startswith("MUSTER_SANITIZE:") and line.strip().split("=", 1)[1] for line in cache)
-
-
 def test_out_of_memory(_folder):
     if sanitized():  # they take more room than there is
         return
@@ -155,15 +151,6 @@ def test_full_disk(folder):
     assert again.returncode == 0 and f"resumed from {place}/{kept[-1]}: " in again.stdout, again
 
 
-def store_of(launcher):
-    """The store's process: of what the guardian started, the one that has no children."""
-    def children(pid):
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return [int(word) for word in file.read().split()]
-
-    return next(pid for guardian in children(launcher) for pid in children(guardian) if not children(pid))
-
-
 def test_silent_store(folder):
     """A store that no longer answers does not hold back why a rank failed."""
     place = os.path.join(folder, "checkpoints")
@@ -172,7 +159,7 @@ def test_silent_store(folder):
                           env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         lines = iter(process.stdout)
         next(line for line in lines if line.startswith("epoch 1/"))
-        store = store_of(process.pid)
+        store, = children(*children(process.pid), "muster:store")
         os.kill(store, signal.SIGSTOP)
         watchdog = threading.Timer(100, process.kill)  # less than a store's own deadline
         watchdog.start()

@@ -19,7 +19,6 @@ TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 # Everything that a checkpoint has to hold: momentum, an average, crops by a generator, a schedule.
 RUN = ["--model", "small-cnn", "--data", "synthetic:480", "--epochs", "4", "--global-batch", "16", "--checkpoint-every", "7",
        "--ema", "0.99", "--crop-padding", "4", "--flip", "--schedule", "cosine", "--log-every", "1", "--seed", "3"]
-STEPS = 4 * 30
 DEADLINE = 120
 # A world of one makes no calls at which it could be killed. Its output goes to a pipe of one page, which we read by the line: it
 # cannot come more than some 40 steps further than we have read, which is never its end.

@@ -3,11 +3,9 @@
 import json
 import os
 import subprocess
-import sys
 import time
 import unittest
 
-import interop
 from hosts import Hosts, need_hosts
 from launchers_test import LIMIT_S, PLUGINS, PROBE
 

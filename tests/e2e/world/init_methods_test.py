@@ -6,20 +6,14 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
+from interop import Rendezvous, free_port
 from launchers_test import LIMIT_S, PROBE, environment
 
 ARGUMENT, STATE, DEADLINE, PEER, MISMATCH, IO, STORE = -1, -2, -3, -4, -5, -10, -12
-
-
-def free_port(host="127.0.0.1", family=socket.AF_INET):
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        return probe.getsockname()[1]
 
 
 def own_address():
@@ -92,16 +86,9 @@ class Meets(unittest.TestCase):
         self.check_world([answer(process) for process in processes])
 
     def test_a_store_that_is_there(self):
-        server = subprocess.Popen([os.path.join(os.environ["MUSTER_BIN_DIR"], "muster"), "rendezvous", "--listen", "127.0.0.1:0"],
-                                  env=environment(), stdout=subprocess.PIPE, text=True)
-        try:
-            endpoint = json.loads(server.stdout.readline())["endpoint"]
-            processes = [start(MUSTER_STORE=endpoint, MUSTER_RANK=str(rank), MUSTER_WORLD_SIZE="2") for rank in range(2)]
+        with Rendezvous() as server:
+            processes = [start(MUSTER_STORE=server.endpoint, MUSTER_RANK=str(rank), MUSTER_WORLD_SIZE="2") for rank in range(2)]
             self.check_world([answer(process) for process in processes])
-        finally:
-            server.terminate()
-            server.wait(LIMIT_S)
-            server.stdout.close()
 
 
 class Files(unittest.TestCase):

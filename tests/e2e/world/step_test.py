@@ -6,13 +6,9 @@ import subprocess
 import sys
 import tempfile
 
-MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
+from interop import MUSTER, check
+
 RANKS, LIMIT_S = 3, 60
-
-
-def check(condition, what, details):
-    if not condition:
-        raise AssertionError(f"{what}\n{details}")
 
 
 def step_of_a_failed_rank(worker):

@@ -3,11 +3,9 @@
 
 Every test starts a store of its own, so that exact key counts hold. On torch 1.13, what it lacks is skipped.
 """
-import json
 import os
 import resource
 import signal
-import subprocess
 import threading
 import time
 import unittest
@@ -24,17 +22,8 @@ modern_only = unittest.skipUnless(MODERN, "torch without this call")
 
 class StoreCase(unittest.TestCase):
     def setUp(self):
-        self.server = subprocess.Popen([interop.MUSTER, "rendezvous", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE,
-                                       text=True)
-        self.addCleanup(self.end_server)
-        endpoint = json.loads(self.server.stdout.readline())["endpoint"]
-        self.port = int(endpoint.rsplit(":", 1)[1])
+        self.port = int(self.enterContext(interop.Rendezvous()).port)
         self.store = self.connect(world_size=1)
-
-    def end_server(self):
-        self.server.send_signal(signal.SIGTERM)
-        self.server.stdout.close()
-        self.assertEqual(self.server.wait(20), 0)
 
     def connect(self, world_size=None, seconds=20.0):
         return TCPStore("127.0.0.1", self.port, world_size if world_size or MODERN else 1, False,
