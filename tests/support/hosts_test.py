@@ -122,29 +122,6 @@ class HostsTest(unittest.TestCase):
         self.assertNotEqual(client.communicate(timeout=20)[0], "")
         self.assertNotEqual(server.communicate(timeout=20)[0], "")
 
-    def test_what_may_answer_instead_of_sshd(self):
-        hosts = self.hosts
-        ssh = ["ssh", "-o", "BatchMode=yes", "n02", "true"]
-
-        def says(patience=20):
-            return hosts.run(LAUNCHER, [ssh[0], "-o", f"ConnectTimeout={patience}", *ssh[1:]], check=False).stderr
-
-        hosts.stop_sshd("n02")
-        self.assertIn("refused", says())
-        for kind, word in (("silent", "timed out"), ("http", "xchange_identification"), ("closes", "xchange_identification")):
-            hosts.start_impostor("n02", kind)
-            self.assertIn(word, says(1 if kind == "silent" else 20))
-        hosts.start_sshd("n02", key="other")
-        self.assertIn("Host key verification failed", says())
-        hosts.start_sshd("n02", options=["PubkeyAuthentication no", "PasswordAuthentication yes"])
-        self.assertIn("Permission denied", says())
-        hosts.start_sshd("n02", port=2222)
-        self.assertEqual(hosts.run(LAUNCHER, [*ssh[:-2], "-p", "2222", "n02", "true"]).returncode, 0)
-        hosts.start_sshd("n02")
-        hosts.write("n02", "~/.bashrc", "echo noise\n")
-        self.assertEqual(hosts.run(LAUNCHER, ssh).stdout, "noise\n")
-        self.assertEqual(hosts.leftovers(), {})
-
     def test_a_host_dies_and_comes_back(self):
         hosts = self.hosts
         hosts.run("n02", ["touch", "/tmp/old"])
@@ -163,12 +140,6 @@ class OtherHostsTest(unittest.TestCase):
             self.assertIn("127.0.1.1 a\n", hosts.read("a", "/etc/hosts"))
             self.assertEqual(hosts.run("a", ["ssh", "b", "touch ~/x; echo $SSH_CONNECTION"]).stdout.split()[2], "fd87::12")
             self.assertTrue(os.path.exists(hosts.path("a", "~/x")))
-
-    def test_sixteen(self):
-        with Hosts(16) as hosts:
-            running = [hosts.popen(LAUNCHER, ["ssh", name, "hostname"], stdout=subprocess.PIPE, text=True)
-                       for name in hosts.names]
-            self.assertEqual([p.communicate(timeout=60)[0].strip() for p in running], hosts.names)
 
 
 class NothingIsLeftTest(unittest.TestCase):

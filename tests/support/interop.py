@@ -13,6 +13,7 @@ import time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 MUSTER = os.path.join(os.environ.get("MUSTER_BIN_DIR", os.path.join(ROOT, "build", "release", "bin")), "muster")
+TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 TORCH_PYTHON = os.environ.get("MUSTER_TORCH_PYTHON", os.path.join(ROOT, "build", "venv", "bin", "python"))
 TORCHRUN = os.path.join(os.path.dirname(TORCH_PYTHON), "torchrun")
 CIFAR10 = os.environ.get("MUSTER_TEST_CIFAR10", os.path.join(ROOT, "..", "shared", "data", "cifar-10-batches-bin"))

@@ -100,39 +100,62 @@ def ssh_cut_and_healed():
         lives_on(job)
 
 
-def ssh_reset_after_the_start():
-    with Hosts(2) as hosts:
-        job = Job(hosts, worker=counting(8)).ready(2)
-        check(hosts.reset("n01", port=22) > 0, "no connection to reset")
+def goes_on(seconds, fault, count=2):
+    """A job meets with a fault and ends as it would have, with every line of its output once. What `fault` does lasts to the end."""
+    with Hosts(count) as hosts:
+        job = Job(hosts, worker=counting(seconds)).ready(count)
+        fault(hosts, job)
         job.end()
         job.expect(0)
-        all_lines_came(job, 2, 8)
+        all_lines_came(job, count, seconds)
         job.nothing_left()
+
+
+def reset_ssh(hosts, job):
+    check(hosts.reset(hosts.names[-1], port=22) > 0, "no connection to reset", job.shown())
+
+
+def ssh_reset_after_the_start():
+    goes_on(8, reset_ssh)
 
 
 def only_host_without_its_ssh():
     """A job of one host elsewhere: the launcher reaches it directly, too."""
-    with Hosts(1) as hosts:
-        job = Job(hosts, worker=counting(5)).ready(1)
-        address = hosts.hosts["n00"].ipv4
-        check([host for host, port in hosts.listeners("n00") if port != 22] == [address], "no listener for us", hosts.listeners("n00"))
+    def fault(hosts, job):
+        listening = [host for host, port in hosts.listeners("n00") if port != 22]
+        check(listening == [hosts.hosts["n00"].ipv4], f"no listener for us: {listening}")
         check("cannot reach" not in job.err, "a false warning", job.shown())
-        check(hosts.reset("n00", port=22) > 0, "no connection to reset")
-        job.end()
-        job.expect(0)
-        all_lines_came(job, 1, 5)
-        job.nothing_left()
+        reset_ssh(hosts, job)
+
+    goes_on(5, fault, count=1)
 
 
 def loss():
-    """F27: no false death at 10 % of lost packets."""
-    with Hosts(2) as hosts:
-        job = Job(hosts, worker=counting(15)).ready(2)
-        with hosts.drop_percent("n01", 5), hosts.drop_percent("n00", 5):  # both: nearly a tenth between them
-            job.end()
-        job.expect(0)
-        all_lines_came(job, 2, 15)
-        job.nothing_left()
+    """F27: no false death at 10 % of lost packets, nearly a tenth between two that lose 5 %."""
+    goes_on(15, lambda hosts, _: [hosts.drop_percent(name, 5) for name in hosts.names])
+
+
+def flapping_link():
+    """F28: cuts of two seconds, again and again, are no death."""
+    def fault(hosts, _):
+        for _ in range(4):
+            with hosts.silence("n01"):
+                time.sleep(2)
+            time.sleep(1.5)
+
+    goes_on(16, fault)
+
+
+def connections_reset():
+    """F29: silent reconnection, nothing lost or doubled."""
+    def fault(hosts, job):
+        total = 0
+        for _ in range(3):
+            total += hosts.reset("n01", "n00")
+            time.sleep(1)
+        check(total > 0, "there was no connection between the hosts", job.shown())
+
+    goes_on(8, fault)
 
 
 def loss_while_it_starts():
@@ -152,35 +175,6 @@ def slow_link():
         job.end()
         job.expect(0, "end 0", "end 1")
         check(job.out.count("x") >= 2_000_000, f"{job.out.count('x')} of 2,000,000 bytes came")
-        job.nothing_left()
-
-
-def flapping_link():
-    """F28: cuts of two seconds, again and again, are no death."""
-    with Hosts(2) as hosts:
-        job = Job(hosts, worker=counting(16)).ready(2)
-        for _ in range(4):
-            with hosts.silence("n01"):
-                time.sleep(2)
-            time.sleep(1.5)
-        job.end()
-        job.expect(0)
-        all_lines_came(job, 2, 16)
-        job.nothing_left()
-
-
-def connections_reset():
-    """F29: silent reconnection, nothing lost or doubled."""
-    with Hosts(2) as hosts:
-        job = Job(hosts, worker=counting(8)).ready(2)
-        total = 0
-        for _ in range(3):
-            total += hosts.reset("n01", "n00")
-            time.sleep(1)
-        check(total > 0, "there was no connection between the hosts", job.shown())
-        job.end()
-        job.expect(0)
-        all_lines_came(job, 2, 8)
         job.nothing_left()
 
 

@@ -11,12 +11,11 @@ import traceback
 
 import interop
 from hosts import LAUNCHER, Hosts, need_hosts
-from interop import check
+from interop import TRAIN, check
 from promise import PATIENCE_S, kept, promise, promised
 from side_by_side import CASE_S, run_side_by_side
 
 MUSTER = interop.MUSTER
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 PLUGINS = os.path.join(os.path.dirname(os.path.dirname(MUSTER)), "lib", "muster")
 # Ours keep the names that they give themselves.
 GUARDIAN, AGENT, STORE = "muster:guardian", "muster:agent", "muster:store"

@@ -6,9 +6,8 @@ import re
 import struct
 import sys
 
-from interop import MUSTER, muster_run, run_tests
+from interop import TRAIN, muster_run, run_tests
 
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 RECORD = 3073
 THREADS = "1" if "--one-thread" in sys.argv else "2"
 TASK = ["--data", "synthetic:64", "--max-steps", "2", "--batch-size", "16"]

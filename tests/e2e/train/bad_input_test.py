@@ -9,10 +9,9 @@ import struct
 import subprocess
 import threading
 
-from interop import MUSTER, clean_environment, muster_run, run_tests, sanitized
+from interop import MUSTER, TRAIN, clean_environment, muster_run, run_tests, sanitized
 from processes import children
 
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 RECORD = 3073
 
 
@@ -71,13 +70,15 @@ def test_flags(_folder):
     require(job("--data", "synthetic:64", "--global-batch", "3"), "--global-batch 3 does not divide by 2 ranks; give a multiple")
 
 
-def test_checkpoint_of_another_model(folder):
+def test_checkpoint_of_another_run(folder):
     task = ["--data", "synthetic:64", "--epochs", "1", "--checkpoint-dir", folder]
     assert job(*task).returncode == 0
     kept = checkpoints(folder)
-    said = require(job(*task, "--model", "resnet18-imagenet-stem"),
-                   "000001-step-1 is of a run with model small-cnn, this one has resnet18-imagenet-stem; give what it was made")
-    assert said.startswith("muster-train: rank 0: ") and checkpoints(folder) == kept
+    for flags, text in ((["--model", "resnet18-imagenet-stem"], "model small-cnn, this one has resnet18-imagenet-stem; give what it was made"),
+                        (["--seed", "5"], "seed 0"), (["--optimizer", "adamw"], "optimizer sgd")):
+        said = require(job(*task, *flags), f"000001-step-1 is of a run with {text}")
+        assert said.startswith("muster-train: rank 0: ") and checkpoints(folder) == kept
+    assert "resumed from" not in job(*task, "--no-resume").stdout
 
 
 def test_diverged(folder):

@@ -13,9 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-from interop import MUSTER, clean_environment, skip
+from interop import MUSTER, TRAIN, clean_environment, skip
 
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 # Everything that a checkpoint has to hold: momentum, an average, crops by a generator, a schedule.
 RUN = ["--model", "small-cnn", "--data", "synthetic:480", "--epochs", "4", "--global-batch", "16", "--checkpoint-every", "7",
        "--ema", "0.99", "--crop-padding", "4", "--flip", "--schedule", "cosine", "--log-every", "1", "--seed", "3"]

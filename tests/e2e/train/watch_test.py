@@ -6,9 +6,8 @@ import os
 import re
 import subprocess
 
-from interop import MUSTER, muster_run, run_on_terminal, run_tests
+from interop import MUSTER, TRAIN, muster_run, run_on_terminal, run_tests
 
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 STEPS = 10
 SHOWN_STEPS = 250
 JOB = ["--nproc-per-node", "2", TRAIN, "--threads", "1", "--data", f"synthetic:{16 * STEPS}", "--batch-size", "8", "--epochs", "1"]

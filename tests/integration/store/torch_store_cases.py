@@ -11,7 +11,6 @@ import time
 import unittest
 from datetime import timedelta
 
-import torch
 from torch.distributed import PrefixStore, TCPStore
 
 import interop
@@ -198,33 +197,6 @@ class Queues(StoreCase):
             self.assertEqual(self.store.queue_pop("back"), str(i).encode())
         thread.join()
 
-    def test_many_consumers_get_each_item_once(self):
-        taken = []
-        lock = threading.Lock()
-
-        def pop(store):
-            while True:
-                try:
-                    return store.queue_pop("q")
-                except torch.distributed.QueueEmptyError:
-                    # PyTorch's client waits for a value and then asks for it: another consumer was quicker.
-                    continue
-
-        def consume(store):
-            for _ in range(25):
-                item = pop(store)
-                with lock:
-                    taken.append(item)
-
-        threads = [threading.Thread(target=consume, args=(self.store.clone(),)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for i in range(200):
-            self.store.queue_push("q", str(i))
-        for thread in threads:
-            thread.join()
-        self.assertEqual(sorted(map(int, taken)), list(range(200)))
-
 
 class Many(StoreCase):
     def test_64_clients(self):
@@ -249,20 +221,6 @@ class Many(StoreCase):
             thread.join()
         self.assertEqual(failures, [])
         self.assertEqual(self.store.add("n", 0), 64 * 20)
-
-    @modern_only
-    def test_clones_in_threads(self):
-        def work(clone, number):
-            for j in range(50):
-                clone.set(f"{number}/{j}", str(j))
-            clone.get(f"{number}/49")  # a set has no answer; this one's comes after all of them
-
-        threads = [threading.Thread(target=work, args=(self.store.clone(), i)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(self.store.num_keys(), 1 + 8 * 50)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import struct
 import subprocess
 import tempfile
 
-from interop import MUSTER, clean_environment, run, run_tests
+from interop import MUSTER, TRAIN, clean_environment, run, run_tests
 
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 PLUGIN = os.environ["MUSTER_TEST_DEVICE_PLUGIN"]
 REAL = "MUSTER_TEST_REAL_GPU" in os.environ
 GPU = "GPU " if REAL else "GPU the host"

@@ -6,9 +6,8 @@ import os
 import re
 import sys
 
-from interop import MUSTER, run, run_tests
+from interop import MUSTER, TRAIN, run, run_tests
 
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 DATA = ["--data", "synthetic:64"]
 
 

@@ -8,9 +8,8 @@ import os
 import re
 import subprocess
 
-from interop import MUSTER, TORCH_PYTHON, run, run_tests, skip
+from interop import TORCH_PYTHON, TRAIN, run, run_tests, skip
 
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 QUICK = ["--data", "synthetic:320", "--epochs", "2", "--batch-size", "32", "--loader-threads", "0"]
 STEPS = 20
 
@@ -211,7 +210,6 @@ def test_recipes_change_what_they_should(_folder):
 
 def test_bad_input(folder):
     for flags, code, text in (
-            (["--batch-size", "0"], 2, "--batch-size"),
             (["--schedule", "cosine", "--lr-min", "1"], 1, "the minimum must lie between 0 and the rate"),
             (["--schedule", "one-cycle", "--warmup-epochs", "1"], 1, "leave --warmup-epochs out"),
             (["--global-batch", "7", "--accumulate", "2"], 1, "give a multiple of 2"),
@@ -219,8 +217,7 @@ def test_bad_input(folder):
             (["--metrics", "/nonexistent/m.jsonl"], 1, "cannot write metrics to /nonexistent/m.jsonl"),
             (["--tensorboard", "/proc/none"], 1, "cannot write TensorBoard's events"),
             (["--profile", os.path.join(folder, "none", "t.json")], 1, "cannot write the trace"),
-            (["--deterministic-world", "--global-batch", "32", "--micro-batches", "3"], 1, "power"),
-            (["--lr", "1e3"], 1, ": the loss of rank 0 is no longer a number, first in layer ")):
+            (["--deterministic-world", "--global-batch", "32", "--micro-batches", "3"], 1, "power")):
         task = without_batch_size(QUICK) if "--global-batch" in flags else QUICK
         result = train(*task, "--max-steps", "8", *flags, check=False)
         assert result.returncode == code and text in result.stderr, (flags, result)

@@ -10,9 +10,8 @@ import re
 import sys
 import tempfile
 
-from interop import CIFAR10, MUSTER, TORCH_PYTHON, need_cifar10, need_torch, run, torchrun
+from interop import CIFAR10, TORCH_PYTHON, TRAIN, need_cifar10, need_torch, run, torchrun
 
-TRAIN = os.path.join(os.path.dirname(MUSTER), "muster-train")
 RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recipe.py")
 SEEDS = range(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
 EPOCHS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
