@@ -104,9 +104,10 @@ run_side_by_side() {
   ctest_tree "$1" tests --label-exclude "^(timed|soak)$" --parallel $((jobs + 2)) --no-tests=error
 }
 
-# run_timed TREE: what measures time, one by one; what fails is measured once more. scripts/test_summary.py has the last word.
+# run_timed TREE: what measures time, one by one, but for those that mostly wait (label waits), which come first and together; what fails
+# is measured once more, alone. scripts/test_summary.py has the last word.
 run_timed() {
-  ctest_tree "$1" timed --label-regex '^timed$' --no-tests=error && return
+  ctest_tree "$1" timed --label-regex '^timed$' --parallel 3 --no-tests=error && return
   [ -s "$results/$1.timed.xml" ] || return 1
   printf '\nOnce more:\n'
   ctest_tree "$1" timed.again --label-regex '^timed$' --rerun-failed || true

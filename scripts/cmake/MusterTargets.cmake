@@ -173,7 +173,7 @@ function(muster_build_what_tests_need)
   endforeach()
 endfunction()
 
-# What measures time runs alone. What may take longest is started first: at the end nobody waits for it alone. The label room=FOLDER says in which folder of tests/ the test's FILE lies (tests/seconds.json).
+# What measures time runs alone; what then waits for clocks of seconds most of the time (label waits), beside its kind. What may take longest is started first: at the end nobody waits for it alone. The label room=FOLDER says in which folder of tests/ the test's FILE lies (tests/seconds.json).
 function(muster_test_properties name)
   cmake_parse_arguments(ARG "" "TIMEOUT;SERIAL;FILE" "LABELS;ENVIRONMENT" ${ARGN})
   cmake_path(ABSOLUTE_PATH ARG_FILE BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE OUTPUT_VARIABLE room)
@@ -187,7 +187,7 @@ function(muster_test_properties name)
   endif()
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT} LABELS "${ARG_LABELS};room=${room}" SKIP_RETURN_CODE 77 ENVIRONMENT "${ARG_ENVIRONMENT}")
-  if(ARG_SERIAL OR ARG_LABELS MATCHES "timed|bench")
+  if(ARG_SERIAL OR (ARG_LABELS MATCHES "timed|bench" AND NOT "waits" IN_LIST ARG_LABELS))
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()
 endfunction()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing of a job is left, however it ends, and it ends in the time that docs/failures.md promises.
 
-usage: leftovers_test.py <scenario> [repeats]    repeats: how often, 5 if not said; a soak says 20 or more
+usage: leftovers_test.py <scenario> [repeats]    repeats: how often, 3 if not said; a soak says 20 or more
 """
 
 import array
@@ -24,7 +24,7 @@ GRACE_S = 0.3
 LONG_GRACE_S = 10  # to be seen if it passes
 LIMIT_S = PATIENCE_S
 TIMEOUT_S = 0.5
-STOPPED_TIMEOUT_S = 4  # by then the job has begun, and what is stopped has been said
+STOPPED_TIMEOUT_S = 2  # by then the job has begun, and what is stopped has been said
 GRACE = ("--shutdown-timeout", str(GRACE_S))
 
 
@@ -381,7 +381,7 @@ SCENARIOS = {
 
 def main():
     name = sys.argv[1]
-    repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     seed = int(os.environ.get("MUSTER_TEST_SEED", str(random.randrange(1 << 30))))
     random.seed(seed)
     scenario, bound = SCENARIOS[name]

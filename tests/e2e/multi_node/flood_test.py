@@ -142,4 +142,4 @@ def floods_that_end():
 
 
 if __name__ == "__main__":
-    main((four_hosts_flood, four_hosts_flood_a_slow_reader, floods_that_end), parallel=1)
+    main(timed=(four_hosts_flood, four_hosts_flood_a_slow_reader), untimed=(floods_that_end,), parallel=1)

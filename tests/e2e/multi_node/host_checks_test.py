@@ -91,6 +91,10 @@ def login_shell_is_slow():
         job.expect(125, r"error: .*n01: ssh: (the agent did not answer in time|no answer within \d+ s)", "--login-timeout")
         hosts.run("n01", ["pkill", "sleep"], check=False)  # the user's own
         job.nothing_left()
+
+
+def slow_login_shell():
+    with Hosts(2) as hosts:
         hosts.write("n01", "~/.bashrc", "sleep 3\n")
         job = Job(hosts, worker=["dash", "-c", "echo fine $RANK"])
         job.end()
@@ -282,7 +286,8 @@ def names_and_addresses_of_all_kinds():
 
 
 if __name__ == "__main__":
-    main((host_checks_of_ssh, silent_banner, slow_banner, login_shell_is_slow, full_disk, login_shell_hangs, sixty_agents_on_one_sshd,
-          names_and_addresses_of_all_kinds, unreachable, sixteen_hosts, server_that_lets_in_few, login_lost_while_others_start,
-          hosts_without_muster, pushed, wrong_directory, no_wildcard_listener, noisy_login_shell, resolver_that_does_not_answer,
-          port_taken, program_missing_on_one_host, duplicate_host), parallel=7)
+    main(timed=(host_checks_of_ssh, silent_banner, slow_banner, login_shell_is_slow, login_shell_hangs, unreachable,
+                resolver_that_does_not_answer, hosts_without_muster, wrong_directory, port_taken, program_missing_on_one_host),
+         untimed=(full_disk, sixty_agents_on_one_sshd, names_and_addresses_of_all_kinds, sixteen_hosts, server_that_lets_in_few,
+                  slow_login_shell, login_lost_while_others_start, pushed, no_wildcard_listener, noisy_login_shell, duplicate_host),
+         parallel=5)

@@ -138,10 +138,12 @@ class Job:
                 check(not files, f"files left on {host.name}: {files}", self.shown())
 
 
-def main(cases, parallel=3, limit_s=CASE_S):
-    """Runs these functions side by side; with names as arguments, only those, here."""
-    by_name = {case.__name__: case for case in cases}
-    if len(sys.argv) > 1:
+def main(timed=(), untimed=(), parallel=3, limit_s=CASE_S):
+    """Runs these functions side by side; with "timed" or "untimed" as the argument, only those which measure times or which do not;
+    with names as arguments, only those, here."""
+    chosen = {"timed": timed, "untimed": untimed}.get("".join(sys.argv[1:]))
+    by_name = {case.__name__: case for case in chosen or (*timed, *untimed)}
+    if len(sys.argv) > 1 and chosen is None:
         for name in sys.argv[1:]:
             try:
                 by_name[name]()

@@ -240,6 +240,20 @@ def interrupted_thrice():
         kept("Ctrl-C again and again", took=[took], **promised("ctrl-c-on-many-hosts", "thrice"))
 
 
+def interrupted_while_waiting():
+    """F17 during the rendezvous; who is missing is said."""
+    with Hosts(2, shared_home=True) as hosts:
+        def once():
+            job = Job(hosts, "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "J", "--rdzv-endpoint", "n00:29400", on="n00")
+            job.wait_for(r"1 of 2|waiting", name="err")
+            took = job.ended(job.send(signal.SIGINT))
+            job.expect(130)
+            check(not hosts.leftovers(), "left behind")
+            return took
+
+        promise("Ctrl-C while other nodes are waited for", once=once, **promised("ctrl-c-on-many-hosts", "waiting", usual=0.02))
+
+
 def terminated():
     ends("SIGTERM", promised("ctrl-c-on-many-hosts", "once"), lambda job: job.send(signal.SIGTERM), 143)
 
@@ -388,14 +402,12 @@ def told_to_stop_before_the_round():
             kept(f"the {word} of {name} is told to stop before its round: the job has ended", took=took, **promised("node-told-to-stop"))
 
 
-CASES = (agent_killed, agent_of_the_coordinator_killed, agent_killed_while_it_starts, agent_stopped_for_a_moment, agent_stopped,
-         agent_stopped_and_resumed_too_late, guardian_killed, guardian_and_agent_killed,
-         guardian_and_agent_killed_with_a_question_unread, guardian_and_agent_killed_and_the_job_goes_on, what_a_killed_pair_left,
-         store_killed, launcher_killed,
-         launcher_killed_while_it_starts, interrupted_once, interrupted_twice, interrupted_thrice, terminated,
-         interrupted_while_ssh_connects, worker_fails_on_another_host, temporary_logs, store_stopped,
-         store_stopped_and_terminated, guardian_of_the_coordinator_stopped, guardian_of_another_node_stopped, open_files,
-         nodes_that_fail_together, told_to_stop_before_the_round)
-
 if __name__ == "__main__":
-    main(CASES)
+    main(timed=(told_to_stop_before_the_round, store_stopped, agent_stopped, agent_killed, agent_of_the_coordinator_killed,
+                guardian_killed, guardian_and_agent_killed, guardian_and_agent_killed_with_a_question_unread,
+                guardian_and_agent_killed_and_the_job_goes_on, launcher_killed, interrupted_once, interrupted_twice, interrupted_thrice,
+                interrupted_while_waiting, interrupted_while_ssh_connects, terminated, worker_fails_on_another_host,
+                nodes_that_fail_together),
+         untimed=(agent_stopped_and_resumed_too_late, agent_stopped_for_a_moment, agent_killed_while_it_starts, what_a_killed_pair_left,
+                  store_killed, store_stopped_and_terminated, launcher_killed_while_it_starts, temporary_logs,
+                  guardian_of_the_coordinator_stopped, guardian_of_another_node_stopped, open_files))

@@ -202,5 +202,6 @@ def lost_without_a_restart():
 
 
 if __name__ == "__main__":
-    main((too_few_are_left, node_lost, worker_of_an_earlier_round, node_that_cannot_start_its_workers, agent_of_a_node_killed,
-          agent_of_a_node_gives_up, worker_crashes, worker_crashes_once_too_often, lost_without_a_restart), parallel=4)
+    main(timed=(node_lost, worker_of_an_earlier_round, agent_of_a_node_killed, agent_of_a_node_gives_up),
+         untimed=(too_few_are_left, node_that_cannot_start_its_workers, worker_crashes, worker_crashes_once_too_often,
+                  lost_without_a_restart), parallel=4)

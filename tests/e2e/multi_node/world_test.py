@@ -105,5 +105,5 @@ def pytorch_on_two_and_four_hosts():
 
 
 if __name__ == "__main__":
-    main((muster_train_on_two_hosts, muster_train_on_four_hosts, muster_train_on_sixteen_hosts, pytorch_on_two_and_four_hosts),
+    main(untimed=(muster_train_on_two_hosts, muster_train_on_four_hosts, muster_train_on_sixteen_hosts, pytorch_on_two_and_four_hosts),
          parallel=1, limit_s=LONG_S)

@@ -80,7 +80,7 @@ def main():
     cases = [name for name, function in vars(hostile_node).items()
              if callable(function) and name not in ("send", "receive", "hello", "greet", "listening", "report")]
     # Most of the time they wait.
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
         runs = {name: pool.submit(run_with, name) for name in cases}
     failed = [name for name, run in runs.items() if run.exception()]
     for name in failed:
