@@ -123,7 +123,7 @@ class Errors(InDirectory):
         self.check(2, "did you mean 'join_timeout'?", "--rdzv-conf", "join_timout=5", "true")
         self.check(2, "store_type=file", "--rdzv-backend=c10d", "--rdzv-conf", "store_type=file", "true")
         self.check(2, "--rdzv-id=x\\x0ay", "--rdzv-id", "x\ny", "true")
-        self.check(2, "--rdzv-id=xxx", "--rdzv-id", "x" * 300, "true")
+        self.check(2, "--rdzv-id has 300 bytes", "--rdzv-id", "x" * 300, "true")
         self.check(2, "no other host knows", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "true")
 
     def test_a_report_that_cannot_be_written_is_found_before_the_start(self):

@@ -372,7 +372,7 @@ SCENARIOS = {
     "kill_agent": (kill_nine("agent"), promised("agent-killed", usual=USUAL_S)),
     "kill_agent_stubborn": (kill_nine("agent", stubborn=True), promised("agent-killed", clock=GRACE_S, usual=USUAL_S)),
     "kill_agent_with_watchdog": (kill_agent_with_watchdog, promised("agent-killed", usual=USUAL_S)),
-    "kill_store": (kill_store, promised("store-killed", usual=USUAL_S)),
+    "kill_store": (kill_store, promised("store-killed")),
     "kill_launcher_guardian": (kill_nine("launcher", "guardian"), promised("two-killed", usual=USUAL_S)),
     "kill_launcher_agent": (kill_nine("launcher", "agent"), promised("two-killed", usual=USUAL_S)),
     "kill_guardian_agent": (kill_nine("guardian", "agent"), promised("two-killed", usual=USUAL_S)),

@@ -138,7 +138,7 @@ class Job:
                 check(not files, f"files left on {host.name}: {files}", self.shown())
 
 
-def main(timed=(), untimed=(), parallel=3, limit_s=CASE_S):
+def main(timed=(), untimed=(), parallel=3, untimed_parallel=None, limit_s=CASE_S):
     """Runs these functions side by side; with "timed" or "untimed" as the argument, only those which measure times or which do not;
     with names as arguments, only those, here."""
     chosen = {"timed": timed, "untimed": untimed}.get("".join(sys.argv[1:]))
@@ -152,7 +152,7 @@ def main(timed=(), untimed=(), parallel=3, limit_s=CASE_S):
                 sys.exit(1)
         return
     need_hosts()
-    run_side_by_side(by_name, parallel, limit_s)
+    run_side_by_side(by_name, untimed_parallel if chosen is untimed and untimed_parallel else parallel, limit_s)
 
 
 __all__ = ["AGENT", "GUARDIAN", "Hosts", "Job", "LAUNCHER", "MUSTER", "PATIENCE_S", "SLEEPER", "STORE", "STUBBORN", "TRAIN", "check",

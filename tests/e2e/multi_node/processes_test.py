@@ -410,4 +410,5 @@ if __name__ == "__main__":
                 nodes_that_fail_together),
          untimed=(agent_stopped_and_resumed_too_late, agent_stopped_for_a_moment, agent_killed_while_it_starts, what_a_killed_pair_left,
                   store_killed, store_stopped_and_terminated, launcher_killed_while_it_starts, temporary_logs,
-                  guardian_of_the_coordinator_stopped, guardian_of_another_node_stopped, open_files))
+                  guardian_of_the_coordinator_stopped, guardian_of_another_node_stopped, open_files),
+         untimed_parallel=6)

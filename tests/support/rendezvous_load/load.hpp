@@ -68,10 +68,9 @@ inline boost::asio::awaitable<void> wait(boost::asio::steady_timer& timer) {
 /// one line of JSON.
 int run_agents(const rendezvous::Secret& secret, int port, int count, int idle_s);
 
-/// One agent and a worker's store connection for `duration_s`; prints one line of JSON for each second, or,
-/// with `samples`, ten a second with what each request took.
-int run_probe(const rendezvous::Secret& secret, const rendezvous::Endpoint& where, int duration_s,
-              bool samples);
+/// One agent and a worker's store connection for `duration_s`; prints ten lines of JSON a second with what
+/// each request took.
+int run_probe(const rendezvous::Secret& secret, const rendezvous::Endpoint& where, int duration_s);
 
 struct Attack {
   /// slowloris: `rate` connections are held, each says a byte now and then, those that are cut come again.

@@ -5,7 +5,7 @@
 //   ends
 //                                                   at the end of stdin
 //   rendezvous_load agents PORT COUNT IDLE_SECONDS
-//   rendezvous_load probe PORT SECONDS [HOST]       with HOST: each sample
+//   rendezvous_load probe PORT SECONDS HOST
 //   rendezvous_load attack KIND RATE BURST HOST PORT SECONDS [SOURCE_PREFIX]
 // The first line of stdin is the job's key in hexadecimal digits (of an attack: any).
 #include "rendezvous/server/descriptor_limit.hpp"
@@ -99,8 +99,7 @@ int run(int count, char** arguments) {
   if (mode == "serve" && (count == 3 || count == 4))
     return serve(secret, number(2), count == 4 ? arguments[3] : "127.0.0.1");
   if (mode == "agents" && count == 5) return run_agents(secret, number(2), number(3), number(4));
-  if (mode == "probe" && (count == 4 || count == 5))
-    return run_probe(secret, {count == 5 ? arguments[4] : "127.0.0.1", number(2)}, number(3), count == 5);
+  if (mode == "probe" && count == 5) return run_probe(secret, {arguments[4], number(2)}, number(3));
   if (mode == "attack" && (count == 8 || count == 9))
     return run_attack({arguments[2],
                        number(3),

@@ -7,7 +7,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -26,8 +25,8 @@ using namespace rendezvous;
 
 /// Pauses between two requests: what a training program asks, not what the store could bear.
 constexpr std::chrono::milliseconds kStorePace{1};
-constexpr std::chrono::milliseconds kControlPace{5};
-constexpr std::chrono::milliseconds kSampledControlPace{2};
+constexpr std::chrono::milliseconds kControlPace{2};
+constexpr std::chrono::milliseconds kTellPace{100};
 
 /// Times of requests, one after the other, from any thread.
 class Samples {
@@ -55,21 +54,6 @@ class Samples {
     return std::exchange(values_, {});
   }
 
-  /// "count, p50, p99" of those since the last call.
-  std::string summary() {
-    std::vector<double> values = take();
-    std::sort(values.begin(), values.end());
-    const auto at = [&](double share) {
-      return values.empty()
-                 ? 0.0
-                 : values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
-    };
-    char text[128];
-    std::snprintf(text, sizeof(text), "{\"count\":%zu,\"p50_us\":%.1f,\"p99_us\":%.1f}", values.size(),
-                  at(0.5), at(0.99));
-    return text;
-  }
-
   /// Those since the last call.
   std::string list() {
     std::string text = "[";
@@ -89,8 +73,8 @@ class Samples {
 
 class Probe {
  public:
-  Probe(const Secret& secret, Endpoint where, int duration_s, bool samples)
-      : secret_(secret), where_(std::move(where)), duration_s_(duration_s), samples_(samples) {}
+  Probe(const Secret& secret, Endpoint where, int duration_s)
+      : secret_(secret), where_(std::move(where)), duration_s_(duration_s) {}
 
   int run() {
     ClientEvents events;
@@ -101,9 +85,7 @@ class Probe {
       answer.allowed = true;
       client_->vouched(answer);
     };
-    const bool is_here = where_.host == "127.0.0.1";
-    client_.emplace(context_.get_executor(),
-                    connector(context_.get_executor(), secret_, where_, "probe", is_here ? "127.2.0.1" : ""),
+    client_.emplace(context_.get_executor(), connector(context_.get_executor(), secret_, where_, "probe", ""),
                     Clock::now() + std::chrono::seconds(30), client_options("probe"), std::move(events));
     asio::co_spawn(context_, live(), [this](const std::exception_ptr& failure) {
       try {
@@ -133,29 +115,25 @@ class Probe {
       control_.begin();
       co_await client_->launcher_state(Clock::now() + std::chrono::seconds(10));
       control_.end();
-      timer.expires_after(samples_ ? kSampledControlPace : kControlPace);
+      timer.expires_after(kControlPace);
       co_await timer.async_wait(asio::use_awaitable);
     }
   }
 
   /// Whether requests are answered or not.
   asio::awaitable<void> tell() {
-    const std::chrono::milliseconds every(samples_ ? 100 : 1000);
     asio::steady_timer timer(context_, Clock::now());
     for (;;) {
-      timer.expires_at(timer.expiry() + every);
+      timer.expires_at(timer.expiry() + kTellPace);
       co_await timer.async_wait(asio::use_awaitable);
       print();
     }
   }
 
   void print() {
-    if (samples_)
-      std::printf("{\"at\":%.3f,\"store\":%s,\"control\":%s,\"pending\":{\"store\":%.1f,\"control\":%.1f}}\n",
-                  seconds_since(Clock::time_point()), store_.list().c_str(), control_.list().c_str(),
-                  store_.age(), control_.age());
-    else
-      std::printf("{\"store\":%s,\"control\":%s}\n", store_.summary().c_str(), control_.summary().c_str());
+    std::printf("{\"at\":%.3f,\"store\":%s,\"control\":%s,\"pending\":{\"store\":%.1f,\"control\":%.1f}}\n",
+                seconds_since(Clock::time_point()), store_.list().c_str(), control_.list().c_str(),
+                store_.age(), control_.age());
     std::fflush(stdout);
   }
 
@@ -178,7 +156,6 @@ class Probe {
   const Secret& secret_;
   Endpoint where_;
   int duration_s_;
-  bool samples_;
   asio::io_context context_{1};
   std::optional<CoordinatorClient> client_;
   std::thread store_thread_;
@@ -190,8 +167,8 @@ class Probe {
 
 }  // namespace
 
-int run_probe(const Secret& secret, const Endpoint& where, int duration_s, bool samples) {
-  return Probe(secret, where, duration_s, samples).run();
+int run_probe(const Secret& secret, const Endpoint& where, int duration_s) {
+  return Probe(secret, where, duration_s).run();
 }
 
 }  // namespace muster::load
