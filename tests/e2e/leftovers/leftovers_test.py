@@ -139,12 +139,12 @@ def sigchld_ignored_at_start():
 
 
 def stopped_while_joining_again():
-    job = MarkedJob(["sh", "-c", "echo ready; exit 3"], "--nnodes", "1:2", "--rdzv-conf", "last_call_timeout=2",
+    job = MarkedJob(["sh", "-c", "echo ready; exit 3"], "--nnodes", "1:2", "--rdzv-conf", "last_call_timeout=1",
                     "--max-restarts", "1", *GRACE)
     job.started(1)
     for line in job.launcher.stderr:
         if b"restarting" in line:
-            break  # the second round waits 2 s for more nodes; an earlier signal only makes this easier
+            break  # the second round waits 1 s for more nodes; an earlier signal only makes this easier
     start = time.monotonic()
     os.kill(job.launcher.pid, signal.SIGTERM)
     return ended(job, 143, start)[0]
