@@ -161,7 +161,7 @@ void PluginBackend::create(const GroupPlan& plan, const Surroundings& surroundin
   // Only device backends have watchdogs; the others need no second connection.
   if (is_device()) side_store_ = connect_again(store, plan.options.join_limit(), join_alarm_.get());
   if (plan.rank == 0 && !surroundings.counter.empty())
-    store.set(HostSide::full(*this, kNumberKey), std::to_string(store.add(surroundings.counter, 1)));
+    store.set(HostSide::full(*this, plugin::kNumberKey), std::to_string(store.add(surroundings.counter, 1)));
   store_ = &store;
   const auto error = try_call(plugin_.create, &options, &host_, &group_);
   store_ = nullptr;

@@ -21,6 +21,9 @@ static_assert(sizeof(Call) == 40 && sizeof(Operation) == 72 && static_cast<int>(
 inline constexpr const char* kTableEntry = "muster_plugin_entry";
 /// Of the identity of a device, the 0 included.
 inline constexpr std::size_t kDeviceBytes = 64;
+/// Where create() of a plug-in that numbers its groups finds the number in the store, in decimal: every group
+/// of the world has another one.
+inline constexpr const char* kNumberKey = "number";
 
 }  // namespace muster::plugin
 
@@ -58,10 +61,6 @@ struct muster_plugin_host {
   /// One line on stderr. Any thread.
   void (*log)(void* context, const char* text);
 };
-
-/// Where create() of a plug-in that numbers its groups finds the number in the store, in decimal: every group
-/// of the world has another one.
-inline constexpr const char* kNumberKey = "number";
 
 struct muster_plugin_group_options {
   std::int32_t rank;
