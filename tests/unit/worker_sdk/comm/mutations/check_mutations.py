@@ -88,7 +88,8 @@ def has_race(output):
 class Builder:
     def __init__(self, compiler, folder):
         self.compiler, self.folder = compiler, folder
-        sources = [*(COMM / name for name in INDEPENDENT), *(BASE / name for name in ("posix.cpp", "process_stat.cpp", "text.cpp"))]
+        parts_of_base = ("invariant.cpp", "posix.cpp", "process_stat.cpp", "text.cpp")
+        sources = [*(COMM / name for name in INDEPENDENT), *(BASE / name for name in parts_of_base)]
         self.shared = [self.compile(source, folder / f"{source.parent.name}.{source.name}", ROOT) for source in sources]
 
     def compile(self, source, stem, first_include):
