@@ -25,24 +25,33 @@ OTHER_VALUE = {"MASTER_PORT", "MASTER_ADDR", "TORCHELASTIC_ERROR_FILE", "TORCHEL
                "PYTHON_EXEC"}
 
 
+def assert_same(test, ours, theirs, other_value=OTHER_VALUE):
+    test.assertEqual(sorted(ours.keys() - theirs.keys() - OURS_ONLY.keys()), [])
+    test.assertEqual(sorted(theirs.keys() - ours.keys() - THEIRS_ONLY.keys()), [])
+    same = (ours.keys() & theirs.keys()) - other_value
+    test.assertEqual({name: ours[name] for name in same}, {name: theirs[name] for name in same})
+
+
+def read_environments(folder, workers):
+    """What worker_environment.py has written there, by rank."""
+    environments = []
+    for rank in range(workers):
+        with open(os.path.join(folder, f"{rank}.json"), encoding="utf-8") as file:
+            environments.append(json.load(file))
+    return environments
+
+
 class Environment(unittest.TestCase):
     def collect(self, launch, **extra):
         with tempfile.TemporaryDirectory() as folder:
             launch(["--nproc-per-node", "2", WORKER, folder], PYTHON_EXEC=interop.TORCH_PYTHON, **extra)
-            environments = []
-            for rank in range(2):
-                with open(os.path.join(folder, f"{rank}.json"), encoding="utf-8") as file:
-                    environments.append(json.load(file))
-        return environments
+            return read_environments(folder, 2)
 
     def compare(self, **extra):
         def muster_run(arguments, **keywords):
             return interop.run([interop.MUSTER, "run", *arguments], **keywords)
         for ours, theirs in zip(self.collect(muster_run, **extra), self.collect(interop.torchrun, **extra)):
-            self.assertEqual(sorted(ours.keys() - theirs.keys() - OURS_ONLY.keys()), [])
-            self.assertEqual(sorted(theirs.keys() - ours.keys() - THEIRS_ONLY.keys()), [])
-            same = (ours.keys() & theirs.keys()) - OTHER_VALUE
-            self.assertEqual({name: ours[name] for name in same}, {name: theirs[name] for name in same})
+            assert_same(self, ours, theirs)
             self.assertTrue({"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "TORCHELASTIC_ERROR_FILE"} <= ours.keys())
 
     def test_same_variables(self):

@@ -53,13 +53,9 @@ class Placement(unittest.TestCase):
             file.write(HOSTFILE)
 
     def test_ranks_are_the_same_when_slots_are_filled_in_order(self):
-        for arguments in (["-np", "7"], ["-np", "12", "--oversubscribe"]):
+        for arguments in (["--hostfile", self.hostfile, "-np", "7"], ["--hostfile", self.hostfile, "-np", "12", "--oversubscribe"],
+                          ["-H", LISTED, "-np", "4"]):
             with self.subTest(arguments=arguments):
-                arguments = ["--hostfile", self.hostfile, *arguments]
-                self.assertEqual(muster(arguments), mpirun(arguments))
-        for arguments in (["-np", "4"],):
-            with self.subTest(hosts=LISTED, arguments=arguments):
-                arguments = ["-H", LISTED, *arguments]
                 self.assertEqual(muster(arguments), mpirun(arguments))
 
     def test_spread_over_nodes_gives_the_same_counts(self):

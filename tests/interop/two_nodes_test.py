@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two nodes that are started one by one, as torchrun does it: a script that knows env:// only sees no difference, and an agent of
 torchrun that comes to our port is turned away by name."""
-import json
 import os
 import subprocess
 import tempfile
 import unittest
 
 import interop
-from environment_test import OTHER_VALUE, OURS_ONLY, THEIRS_ONLY, WORKER
+from environment_test import OTHER_VALUE, WORKER, assert_same, read_environments
 from interop import free_port
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -57,18 +56,11 @@ class TwoNodes(unittest.TestCase):
     def collect(self, launcher, nodes):
         with tempfile.TemporaryDirectory() as folder:
             run_nodes(launcher, nodes, WORKER, folder)
-            environments = []
-            for rank in range(4):
-                with open(os.path.join(folder, f"{rank}.json"), encoding="utf-8") as file:
-                    environments.append(json.load(file))
-        return environments
+            return read_environments(folder, 4)
 
     def compare(self, flags):
         for ours, theirs in zip(self.collect(muster_run, flags()), self.collect(torchrun, flags())):
-            self.assertEqual(sorted(ours.keys() - theirs.keys() - OURS_ONLY.keys()), [])
-            self.assertEqual(sorted(theirs.keys() - ours.keys() - THEIRS_ONLY.keys()), [])
-            same = (ours.keys() & theirs.keys()) - OTHER_VALUE - {"HOME"}
-            self.assertEqual({name: ours[name] for name in same}, {name: theirs[name] for name in same})
+            assert_same(self, ours, theirs, OTHER_VALUE | {"HOME"})
 
     def test_c10d_gives_the_same_environment(self):
         self.compare(c10d)

@@ -134,14 +134,6 @@ class HostsTest(unittest.TestCase):
         self.assertEqual(hosts.run(LAUNCHER, ["ssh", "n02", "hostname"]).stdout, "n02\n")
 
 
-class OtherHostsTest(unittest.TestCase):
-    def test_six_and_own_name_and_one_home(self):
-        with Hosts(names=["a", "b"], family=6, own_name_local=True, shared_home=True) as hosts:
-            self.assertIn("127.0.1.1 a\n", hosts.read("a", "/etc/hosts"))
-            self.assertEqual(hosts.run("a", ["ssh", "b", "touch ~/x; echo $SSH_CONNECTION"]).stdout.split()[2], "fd87::12")
-            self.assertTrue(os.path.exists(hosts.path("a", "~/x")))
-
-
 class NothingIsLeftTest(unittest.TestCase):
     PROGRAM = ("from hosts import Hosts\nimport signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
                "with Hosts(2) as hosts:\n"
