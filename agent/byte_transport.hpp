@@ -3,7 +3,7 @@
 // coordinator.
 #pragma once
 
-#include "rendezvous/client/channel.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 

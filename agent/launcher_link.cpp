@@ -2,8 +2,8 @@
 #include "agent/launcher_link.hpp"
 
 #include "agent/core/link_session.hpp"
-#include "rendezvous/protocol/frame.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/wire/frame.hpp"
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>

@@ -4,7 +4,6 @@
 
 #include "agent/core/node_life.hpp"
 #include "agent/core/node_report.hpp"
-#include "agent/event.hpp"
 #include "agent/guardian_watch.hpp"
 #include "agent/launcher_link.hpp"
 #include "agent/node_agent.hpp"
@@ -16,6 +15,7 @@
 #include "agent/wait_notice.hpp"
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
+#include "rendezvous/wire/event.hpp"
 
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -139,13 +139,13 @@ class NodeSession {
   boost::asio::steady_timer silence_timer_;
   /// Form `peer`: tells people what this node waits for.
   WaitNotice wait_notice_;
-  Event coordinator_known_;
-  Event round_over_;
-  Event verdict_;
-  Event done_;
-  Event room_;
+  rendezvous::Event coordinator_known_;
+  rendezvous::Event round_over_;
+  rendezvous::Event verdict_;
+  rendezvous::Event done_;
+  rendezvous::Event room_;
   /// The launcher has the report, or will never have it.
-  Event report_settled_;
+  rendezvous::Event report_settled_;
 
   std::shared_ptr<LinkWindow> window_;
   std::optional<LauncherLink> link_;

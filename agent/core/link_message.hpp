@@ -8,7 +8,7 @@
 
 namespace muster::agent {
 
-/// One message. On the wire it is the payload of one control frame (rendezvous/protocol/frame.hpp): a line
+/// One message. On the wire it is the payload of one control frame (rendezvous/wire/frame.hpp): a line
 /// "<kind> <number>\n", then the body, which may hold any bytes.
 struct LinkMessage {
   enum class Kind {

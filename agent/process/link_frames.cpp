@@ -2,8 +2,8 @@
 #include "agent/process/link_frames.hpp"
 
 #include "rendezvous/base/posix.hpp"
-#include "rendezvous/protocol/frame.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/wire/frame.hpp"
 
 #include <poll.h>
 #include <unistd.h>

@@ -3,7 +3,6 @@
 
 #include "agent/byte_transport.hpp"
 #include "rendezvous/base/exit_code.hpp"
-#include "rendezvous/client/channel.hpp"
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/errc.hpp"
@@ -11,6 +10,7 @@
 #include "rendezvous/tls/peer_identity.hpp"
 #include "rendezvous/tls/secret.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>

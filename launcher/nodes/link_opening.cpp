@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/nodes/link_opening.hpp"
 
-#include "rendezvous/protocol/frame.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/tls/secret.hpp"
+#include "rendezvous/wire/frame.hpp"
 
 #include <boost/asio/post.hpp>
 

@@ -56,39 +56,39 @@ ClientSession::ClientSession(asio::any_io_executor executor, ClientOptions optio
   hello_.host = options_.host;
 }
 
-void ClientSession::make_link(bool resumable) {
-  SessionLink::Handlers handlers;
+void ClientSession::make_session(bool resumable) {
+  WireSession::Handlers handlers;
   const std::weak_ptr<ClientSession> weak = weak_from_this();
-  handlers.message = [weak](const Message& message) {
-    if (const auto self = weak.lock()) self->on_message(message);
+  handlers.message = [weak](std::string_view text) {
+    if (const auto self = weak.lock()) self->on_message(text);
   };
   handlers.heard = [weak] {
     if (const auto self = weak.lock()) self->last_heard_ = steady_now();
   };
-  handlers.channel_opened = [weak](const ChannelOpen& open, std::shared_ptr<Channel> channel) {
+  handlers.channel_opened = [weak](std::string_view payload, std::shared_ptr<Channel> channel) {
     const auto self = weak.lock();
     if (self && !self->gone_ && self->handlers_.channel_opened)
-      self->handlers_.channel_opened(open, std::move(channel));
+      self->handlers_.channel_opened(channel_open_from(payload, self->version_), std::move(channel));
   };
   handlers.ended = [weak](const ConnectionEnd& end) {
     if (const auto self = weak.lock()) self->on_ended(end);
   };
-  link_ = std::make_shared<SessionLink>(executor_, std::move(handlers), resumable, true);
+  session_ = std::make_shared<WireSession>(executor_, std::move(handlers), resumable, true);
 }
 
 void ClientSession::start(int connected_fd) {
-  make_link(false);
+  make_session(false);
   auto connection =
       std::make_shared<Connection>(executor_, adopt_socket(executor_, connected_fd), Connection::Handlers{});
-  connection->send(hello_);
-  link_->carry(connection, 0);
+  send_message(*connection, hello_);
+  session_->carry(connection, 0);
   connection->start(kMaxControlFrameBytes);
   last_beat_ = last_heard_ = steady_now();
   beat();
 }
 
 void ClientSession::start(Connector connector, TimePoint first_deadline) {
-  make_link(true);
+  make_session(true);
   connector_ = std::move(connector);
   last_beat_ = last_heard_ = steady_now();
   connecting_ = true;
@@ -144,9 +144,9 @@ asio::awaitable<bool> ClientSession::greet(std::unique_ptr<ByteStream> stream, T
   const std::weak_ptr<ClientSession> weak = weak_from_this();
   greeting_ = std::make_shared<Connection>(executor_, std::move(stream), Connection::Handlers{});
   Connection::Handlers handlers;
-  handlers.message = [weak, connection = std::weak_ptr(greeting_)](const Message& message, std::size_t) {
+  handlers.frame = [weak, connection = std::weak_ptr(greeting_)](std::string_view body) {
     const auto self = weak.lock();
-    if (self) self->greeting_message(connection.lock(), message);
+    if (self) self->greeting_message(connection.lock(), message_from_json(body));
   };
   handlers.ended = [weak](const ConnectionEnd& end) {
     const auto self = weak.lock();
@@ -157,14 +157,14 @@ asio::awaitable<bool> ClientSession::greet(std::unique_ptr<ByteStream> stream, T
   };
   greeting_->handle(std::move(handlers));
   Hello hello = hello_;
-  hello.received = link_->received_count();
-  greeting_->send(hello);
+  hello.received = session_->received_count();
+  send_message(*greeting_, hello);
   greeting_->start(kMaxControlFrameBytes);
   last_trouble_ = "the coordinator did not answer hello in time";
   if (greeting_) co_await pause(std::min(deadline, steady_now() + kHelloTimeout));
   if (greeting_) greeting_->abort();
   greeting_.reset();
-  co_return link_->connected();
+  co_return session_->connected();
 }
 
 asio::awaitable<void> ClientSession::pause(TimePoint until) {
@@ -184,8 +184,8 @@ void ClientSession::greeting_message(const std::shared_ptr<Connection>& connecti
   last_heard_ = steady_now();
   backoff_.reset();
   const std::shared_ptr<Connection> carrier = std::exchange(greeting_, nullptr);
-  carrier->greeted(hello->version);
-  link_->carry(carrier, hello->received);
+  carrier->set_frame_limit(kMaxControlFrameBytes);
+  session_->carry(carrier, hello->received);
   connect_timer_.cancel();
   const bool first = !std::exchange(greeted_, true);
   if (first)
@@ -199,18 +199,17 @@ void ClientSession::accept(const HelloOk& hello) {
     throw CoordinatorError(Errc::upgrade,
                            "the coordinator chose control protocol " + std::to_string(hello.version) +
                                ", which this side does not speak; install the same muster on both");
+  version_ = hello.version;
   hello_.nonce = hello.nonce;
   hello_.session = hello.session;
 }
 
-void ClientSession::on_message(const Message& message) {
+void ClientSession::on_message(std::string_view text) {
   if (gone_) return;
   last_heard_ = steady_now();
+  const Message message = message_from_json(text, version_);
   if (std::holds_alternative<Heartbeat>(message)) return;
-  if (const auto* hello = std::get_if<HelloOk>(&message)) {
-    accept(*hello);
-    link_->connection()->greeted(hello->version);
-  }
+  if (const auto* hello = std::get_if<HelloOk>(&message)) accept(*hello);
   handlers_.message(message);
 }
 
@@ -227,7 +226,7 @@ void ClientSession::on_ended(const ConnectionEnd& end) {
 
 void ClientSession::reconnect(const std::string& reason) {
   if (connecting_ || gone_) return;
-  link_->put_down();
+  session_->put_down();
   connecting_ = true;
   backoff_.reset();
   if (handlers_.interrupted) handlers_.interrupted(reason);
@@ -251,7 +250,7 @@ void ClientSession::close(const std::string& reason) {
   connect_timer_.cancel();
   if (greeting_) greeting_->close();
   // What was sent last (a leave_round) still goes out.
-  if (link_) link_->finish(reason);
+  if (session_) session_->finish(reason);
 }
 
 void ClientSession::beat() {
@@ -279,7 +278,7 @@ void ClientSession::on_beat() {
     reconnect("the coordinator has been silent for " + std::to_string(silence.count()) + " ms");
   Heartbeat heartbeat;
   heartbeat.sequence = ++beats_;
-  link_->send(heartbeat);
+  send_message(*session_, heartbeat);
   beat();
 }
 

@@ -3,9 +3,10 @@
 // Asio.
 #pragma once
 
-#include "rendezvous/client/backoff.hpp"
+#include "rendezvous/client/control_message.hpp"
 #include "rendezvous/client/coordinator_client.hpp"
-#include "rendezvous/client/session_link.hpp"
+#include "rendezvous/wire/backoff.hpp"
+#include "rendezvous/wire/wire_session.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace muster::rendezvous {
 
@@ -38,12 +40,12 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   /// Starts over a network.
   void start(Connector connector, TimePoint first_deadline);
 
-  void send(Message message) {
-    if (link_) link_->send(std::move(message));
+  void send(const Message& message) {
+    if (session_) send_message(*session_, message);
   }
 
   std::shared_ptr<Channel> open_channel(ChannelKind kind, const NodeName& node) {
-    return link_->open_channel(kind, node);
+    return session_->open_channel(to_json(ChannelOpen{kind, node}));
   }
 
   std::string local_address() const { return local_address_; }
@@ -52,7 +54,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   void close(const std::string& reason);
 
  private:
-  void make_link(bool resumable);
+  void make_session(bool resumable);
   boost::asio::awaitable<void> connect(TimePoint deadline);
   boost::asio::awaitable<std::unique_ptr<ByteStream>> dial(TimePoint deadline);
   boost::asio::awaitable<bool> greet(std::unique_ptr<ByteStream> stream, TimePoint deadline);
@@ -60,7 +62,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   void reconnect(const std::string& reason);
   void greeting_message(const std::shared_ptr<Connection>& connection, const Message& message);
   void accept(const HelloOk& hello);
-  void on_message(const Message& message);
+  void on_message(std::string_view text);
   void on_ended(const ConnectionEnd& end);
   void lose(Errc code, const std::string& reason);
   void beat();
@@ -75,11 +77,13 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   boost::asio::steady_timer heartbeat_timer_;
   /// Wakes connect(): a wait is over, or the greeting is.
   boost::asio::steady_timer connect_timer_;
-  std::shared_ptr<SessionLink> link_;
+  std::shared_ptr<WireSession> session_;
   /// Has said hello and waits for the answer.
   std::shared_ptr<Connection> greeting_;
   std::string last_trouble_;
   std::string local_address_;
+  /// As the coordinator chose it; 0: it has not yet.
+  int version_ = 0;
   bool connecting_ = false;
   bool greeted_ = false;
   bool gone_ = false;

@@ -2,10 +2,10 @@
 // An agent's side of the control connection. Includes Asio: few files should include this header.
 #pragma once
 
-#include "rendezvous/client/channel.hpp"
-#include "rendezvous/net/byte_stream.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/protocol/message.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>

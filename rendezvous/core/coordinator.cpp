@@ -61,6 +61,11 @@ Effects Coordinator::on_message(SessionId session, const Message& message, TimeP
   return finish(now);
 }
 
+Effects Coordinator::on_heard(SessionId session, TimePoint now) {
+  if (Member* member = members_.find(session)) member->last_seen = now;
+  return finish(now);
+}
+
 Effects Coordinator::on_disconnect(SessionId session, const std::string& reason, TimePoint now,
                                    Ending ending) {
   addresses_.erase(session);

@@ -98,6 +98,8 @@ class Coordinator {
   /// Where a new connection comes from ("10.0.0.2:40000"), for texts; before its hello. Need not be called.
   void on_connect(SessionId session, const std::string& address);
   Effects on_message(SessionId session, const Message& message, TimePoint now);
+  /// Something came that is not the coordinator's business, and a sign of life all the same.
+  Effects on_heard(SessionId session, TimePoint now);
   /// `reason` is for people: "connection closed". A session that is only broken is still sent to (the shell
   /// keeps what is sent for on_resume()) until on_resume(), or a Disconnect when its silence has been judged.
   Effects on_disconnect(SessionId session, const std::string& reason, TimePoint now,
@@ -155,15 +157,9 @@ class Coordinator {
   void handle(Member& member, const LauncherState& request, TimePoint now);
 
   // Of the shell; that they came is a sign of life.
-  void handle(Member&, const Ack&, TimePoint) {}
-
   void handle(Member&, const Vouched&, TimePoint) {}
 
   void handle(Member&, const ChannelOpen&, TimePoint) {}
-
-  void handle(Member&, const ChannelCredit&, TimePoint) {}
-
-  void handle(Member&, const ChannelClose&, TimePoint) {}
 
   template <typename Unexpected>
   void handle(Member& member, const Unexpected& message, TimePoint now);

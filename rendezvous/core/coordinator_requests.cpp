@@ -164,7 +164,7 @@ NextStep Coordinator::next_step(const NodeName& node, RoundOutcome outcome) {
 }
 
 void Coordinator::handle(Member& member, const Heartbeat& heartbeat, TimePoint) {
-  send(member.session, Heartbeat{heartbeat.sequence, 0});
+  send(member.session, Heartbeat{heartbeat.sequence});
 }
 
 void Coordinator::handle(Member& member, const NodeState& state, TimePoint now) {

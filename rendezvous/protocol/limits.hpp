@@ -21,7 +21,10 @@ inline constexpr std::size_t kMaxControlFrameBytes = std::size_t{16} << 20U;
 inline constexpr std::size_t kMaxHelloFrameBytes = std::size_t{16} << 10U;
 /// Time from connection to hello.
 inline constexpr std::chrono::milliseconds kHelloTimeout = std::chrono::seconds(5);
-/// Bytes of control output that a peer may leave unread before it is cut.
+/// Bytes of control output that a peer may leave unread before it is cut, and what each frame among them
+/// takes besides. Windows and what a session keeps bound what an honest peer leaves unread; this is for one
+/// that acknowledges what it has not read.
+inline constexpr std::size_t kPerWaitingFrame = 128;
 inline constexpr std::size_t kMaxUnreadControlBytes = std::size_t{32} << 20U;
 /// JSON values in one control message and their nesting: small text must not become large memory.
 inline constexpr std::size_t kMaxJsonValues = 65536;
@@ -54,8 +57,11 @@ inline constexpr std::chrono::milliseconds kLastCallTimeout = std::chrono::secon
 
 // Sessions that outlive a connection, and channels inside them.
 
-/// Bytes of numbered messages received after which an ack is sent without waiting for the next heartbeat.
-inline constexpr std::size_t kAckAfterBytes = 256 * kKiB;
+/// Bytes of numbered frames received, or frames, after which an ack is sent at once.
+inline constexpr std::size_t kAckAfterBytes = 64 * kKiB;
+inline constexpr std::size_t kAckAfterMessages = 64;
+/// Less is acknowledged together, this long after the first of it came.
+inline constexpr std::chrono::milliseconds kAckDelay{50};
 /// Bytes of unacknowledged messages kept for a resumption; beyond, the session is lost.
 inline constexpr std::size_t kMaxUnacknowledgedBytes = 16 * kMiB;
 /// Bytes that each direction of a fresh channel may carry before credit is given.

@@ -27,9 +27,9 @@ std::string our_versions() {
 
 }  // namespace
 
-bool numbered(const Message& message) {
+bool is_numbered(const Message& message) {
   return !std::holds_alternative<Hello>(message) && !std::holds_alternative<HelloOk>(message) &&
-         !std::holds_alternative<Heartbeat>(message) && !std::holds_alternative<Ack>(message);
+         !std::holds_alternative<Heartbeat>(message);
 }
 
 std::string to_json(const Message& message) {

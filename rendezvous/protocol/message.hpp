@@ -16,9 +16,10 @@
 namespace muster::rendezvous {
 
 /// Versions of the control protocol that this build speaks. Version 1 never left its host: it knew no
-/// resumption, no launcher and no common restart counter.
-inline constexpr int kProtocolVersionMin = 2;
-inline constexpr int kProtocolVersionMax = 2;
+/// resumption, no launcher and no common restart counter. Version 2 acknowledged, and opened channels, by
+/// messages of its own.
+inline constexpr int kProtocolVersionMin = 3;
+inline constexpr int kProtocolVersionMax = 3;
 
 enum class Role {
   node,      ///< an agent: takes part in rounds
@@ -42,7 +43,7 @@ struct Hello {
   std::string nonce{};
   /// The session that is to go on over this connection; 0: none has been given yet.
   SessionId session = 0;
-  /// Numbered messages of that session that have come to the peer.
+  /// Numbered frames of that session that have come to the peer.
   std::uint64_t received = 0;
   bool operator==(const Hello&) const = default;
 };
@@ -54,7 +55,7 @@ struct HelloOk {
   std::string nonce{};
   /// What a later hello names to go on after a broken connection.
   SessionId session = 0;
-  /// Numbered messages of the session that have come to the coordinator.
+  /// Numbered frames of the session that have come to the coordinator.
   std::uint64_t received = 0;
   /// The coordinator's muster, for texts.
   std::string software{};
@@ -203,8 +204,6 @@ inline std::string cause_text(const RoundEnd& end) {
 /// Each side says that it lives; the coordinator sends back the sequence it got.
 struct Heartbeat {
   std::uint64_t sequence = 0;
-  /// As in Ack; 0: no news.
-  std::uint64_t received = 0;
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -218,13 +217,6 @@ struct JobClosed {
   std::string host{};
   int rank = -1;
   bool operator==(const JobClosed&) const = default;
-};
-
-/// Numbered messages (all but hello, hello_ok, heartbeat and ack; raw frames too) that have come so far: the
-/// sender need not keep them any longer.
-struct Ack {
-  std::uint64_t received = 0;
-  bool operator==(const Ack&) const = default;
 };
 
 /// From the launcher: how far it is with a node that has not joined, or that one has ended. No answer.
@@ -275,29 +267,12 @@ enum class ChannelKind {
   link,   ///< launcher to coordinator to node: the launcher's link, when ssh is cut
 };
 
-/// A byte stream inside the control connection; its bytes travel in raw frames (raw_frame.hpp). Numbers
-/// are chosen by who opens it, odd ones by the side that dialled, even ones by the coordinator. Each
-/// direction starts with kChannelCreditBytes.
+/// What a channel of the session (rendezvous/wire/channel.hpp) is opened for.
 struct ChannelOpen {
-  std::uint32_t channel = 0;
   ChannelKind kind = ChannelKind::store;
   /// Of a link: the node wanted, and towards the node empty.
   NodeName node{};
   bool operator==(const ChannelOpen&) const = default;
-};
-
-/// So many bytes more may be sent.
-struct ChannelCredit {
-  std::uint32_t channel = 0;
-  std::uint32_t bytes = 0;
-  bool operator==(const ChannelCredit&) const = default;
-};
-
-/// Nothing more comes. An empty reason: the end of the stream.
-struct ChannelClose {
-  std::uint32_t channel = 0;
-  std::string reason{};
-  bool operator==(const ChannelClose&) const = default;
 };
 
 struct ErrorReply {
@@ -308,12 +283,12 @@ struct ErrorReply {
   bool operator==(const ErrorReply&) const = default;
 };
 
-using Message = std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd,
-                             Heartbeat, JobClosed, ErrorReply, Ack, NodeState, Vouch, Vouched, LauncherState,
-                             ChannelOpen, ChannelCredit, ChannelClose>;
+using Message =
+    std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd, Heartbeat,
+                 JobClosed, ErrorReply, NodeState, Vouch, Vouched, LauncherState, ChannelOpen>;
 
 /// Whether a message counts in its session's numbering, so that it is sent again after a resumption.
-bool numbered(const Message& message);
+bool is_numbered(const Message& message);
 
 /// "hello", "round_result", ...: the value of the field "type".
 std::string_view type_name(const Message& message);

@@ -132,7 +132,6 @@ void list(F& f, M<F, RoundEnd>& m) {
 template <typename F>
 void list(F& f, M<F, Heartbeat>& m) {
   f.counter("sequence", m.sequence);
-  f.news("received", m.received);
 }
 
 template <typename F>
@@ -150,11 +149,6 @@ void list(F& f, M<F, ErrorReply>& m) {
   f.code("code", m.code);
   f.name("about", m.about);
   f.text("text", m.text);
-}
-
-template <typename F>
-void list(F& f, M<F, Ack>& m) {
-  f.counter("received", m.received);
 }
 
 template <typename F>
@@ -191,21 +185,8 @@ void list(F& f, M<F, LauncherState>& m) {
 
 template <typename F>
 void list(F& f, M<F, ChannelOpen>& m) {
-  f.word32("channel", m.channel);
   f.word("kind", m.kind, kChannelKinds);
   f.name("node", m.node, Need::optional);
-}
-
-template <typename F>
-void list(F& f, M<F, ChannelCredit>& m) {
-  f.word32("channel", m.channel);
-  f.word32("bytes", m.bytes);
-}
-
-template <typename F>
-void list(F& f, M<F, ChannelClose>& m) {
-  f.word32("channel", m.channel);
-  f.text("reason", m.reason, Need::optional);
 }
 
 template <typename Type>
@@ -233,14 +214,11 @@ constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", read<
                                                                  {"heartbeat", read<Heartbeat>},
                                                                  {"job_closed", read<JobClosed>},
                                                                  {"error", read<ErrorReply>},
-                                                                 {"ack", read<Ack>},
                                                                  {"node_state", read<NodeState>},
                                                                  {"vouch", read<Vouch>},
                                                                  {"vouched", read<Vouched>},
                                                                  {"launcher_state", read<LauncherState>},
-                                                                 {"channel_open", read<ChannelOpen>},
-                                                                 {"channel_credit", read<ChannelCredit>},
-                                                                 {"channel_close", read<ChannelClose>}}};
+                                                                 {"channel_open", read<ChannelOpen>}}};
 
 }  // namespace
 

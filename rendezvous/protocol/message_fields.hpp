@@ -72,18 +72,6 @@ class FieldReader {
     into = value->get<std::uint64_t>();
   }
 
-  /// A counter that is left out while it is 0: most heartbeats have no news, and idle traffic is what they
-  /// are.
-  void news(const char* name, std::uint64_t& into) const { counter(name, into, Need::optional); }
-
-  /// A channel's number or credit.
-  void word32(const char* name, std::uint32_t& into) const {
-    std::uint64_t value = 0;
-    counter(name, value);
-    if (value > std::numeric_limits<std::uint32_t>::max()) complain(name, "is outside 0..4294967295");
-    into = static_cast<std::uint32_t>(value);
-  }
-
   /// Text for people, at most `most` bytes. Three times what a sender cuts at is read: each byte that is not
   /// UTF-8 is replaced by three.
   void text(const char* name, std::string& into, Need need = Need::required,
@@ -186,12 +174,6 @@ class FieldWriter {
   void flag(const char* name, bool value, Need = {}) { object_[name] = value; }
 
   void counter(const char* name, std::uint64_t value, Need = {}) { object_[name] = value; }
-
-  void news(const char* name, std::uint64_t value) {
-    if (value > 0) object_[name] = value;
-  }
-
-  void word32(const char* name, std::uint32_t value) { object_[name] = value; }
 
   void text(const char* name, const std::string& value, Need = {}, std::size_t most = kMaxTextBytes) {
     object_[name] = cut(value, most);

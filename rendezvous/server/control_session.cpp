@@ -15,17 +15,15 @@ Newcomer::Newcomer(boost::asio::any_io_executor executor, std::unique_ptr<ByteSt
 void Newcomer::start() {
   Connection::Handlers handlers;
   const std::weak_ptr<Newcomer> weak = weak_from_this();
-  handlers.message = [weak](const Message& message, std::size_t) {
+  handlers.frame = [weak](std::string_view body) {
+    const Message message = message_from_json(body);
     if (const auto self = weak.lock()) self->settle(&message);
   };
   handlers.ended = [weak](const ConnectionEnd& end) {
     const auto self = weak.lock();
     if (!self) return;
     self->trouble_ = end.reason;
-    if (end.code != Errc::lost) {
-      self->connection_->send(ErrorReply{end.code, "", end.reason});
-      self->connection_->finish();
-    }
+    if (end.code != Errc::lost) self->refuse({end.code, "", end.reason});
     self->settle(nullptr);
   };
   connection_->handle(std::move(handlers));
@@ -35,10 +33,14 @@ void Newcomer::start() {
     const auto self = weak.lock();
     if (error || !self || !self->first_message_) return;
     self->trouble_ = "no hello within " + std::to_string(kHelloTimeout.count()) + " ms";
-    self->connection_->send(ErrorReply{Errc::mend, "", self->trouble_});
-    self->connection_->finish();
+    self->refuse({Errc::mend, "", self->trouble_});
     self->settle(nullptr);
   });
+}
+
+void Newcomer::refuse(const ErrorReply& error) {
+  send_message(*connection_, error);
+  connection_->finish();
 }
 
 void Newcomer::settle(const Message* message) {
@@ -49,14 +51,16 @@ void Newcomer::settle(const Message* message) {
 ControlSession::ControlSession(SessionId id, const boost::asio::any_io_executor& executor, PeerPlace place,
                                Handlers handlers)
     : id_(id), place_(std::move(place)), handlers_(std::move(handlers)) {
-  SessionLink::Handlers below;
-  below.message = [this](const Message& message) { handlers_.message(id_, message); };
+  WireSession::Handlers below;
+  below.message = [this](std::string_view text) {
+    handlers_.message(id_, message_from_json(text, peer_version_));
+  };
   below.heard = [this] { handlers_.heard(id_); };
-  below.channel_opened = [this](const ChannelOpen& open, std::shared_ptr<Channel> channel) {
-    handlers_.channel_opened(id_, open, std::move(channel));
+  below.channel_opened = [this](std::string_view payload, std::shared_ptr<Channel> channel) {
+    handlers_.channel_opened(id_, channel_open_from(payload, peer_version_), std::move(channel));
   };
   below.ended = [this](const ConnectionEnd& end) { on_ended(end); };
-  link_ = std::make_shared<SessionLink>(executor, std::move(below), !is_local(), false);
+  session_ = std::make_shared<WireSession>(executor, std::move(below), !is_local(), false);
 }
 
 ControlSession::~ControlSession() {
@@ -71,9 +75,9 @@ void ControlSession::arrive(std::shared_ptr<Connection> connection, const PeerPl
   arriving_received_ = received;
   // Until HelloOk is sent, nothing is taken from it.
   Connection::Handlers handlers;
-  handlers.message = [](const Message& message, std::size_t) {
-    throw CoordinatorError(Errc::mend,
-                           "'" + std::string(type_name(message)) + "' before hello has been answered");
+  handlers.frame = [](std::string_view body) {
+    throw CoordinatorError(Errc::mend, "'" + std::string(type_name(message_from_json(body))) +
+                                           "' before hello has been answered");
   };
   handlers.ended = [](const ConnectionEnd&) {};
   arriving_->handle(std::move(handlers));
@@ -83,21 +87,22 @@ void ControlSession::send(const Message& message) {
   const auto* hello = std::get_if<HelloOk>(&message);
   if (hello != nullptr && arriving_)
     carry(*hello);
-  else if (arriving_ && !link_->connected())
-    arriving_->send(message);
+  else if (arriving_ && !session_->connected())
+    send_message(*arriving_, message);
   else
-    link_->send(message);
+    send_message(*session_, message);
 }
 
 void ControlSession::carry(HelloOk hello) {
   const std::shared_ptr<Connection> connection = std::exchange(arriving_, nullptr);
-  hello.received = link_->received_count();
-  connection->greeted(hello.version);
-  connection->send(hello);
+  hello.received = session_->received_count();
+  peer_version_ = hello.version;
+  connection->set_frame_limit(kMaxControlFrameBytes);
+  send_message(*connection, hello);
   try {
-    link_->carry(connection, arriving_received_);
+    session_->carry(connection, arriving_received_);
   } catch (const CoordinatorError& error) {
-    connection->send(ErrorReply{error.code(), "hello", error.what()});
+    send_message(*connection, ErrorReply{error.code(), "hello", error.what()});
     connection->finish();
   }
 }
@@ -105,12 +110,12 @@ void ControlSession::carry(HelloOk hello) {
 void ControlSession::finish() {
   if (std::exchange(finished_, true)) return;
   if (arriving_) arriving_->finish();
-  link_->finish("the control session is over");
+  session_->finish("the control session is over");
 }
 
 void ControlSession::on_ended(const ConnectionEnd& end) {
   if (finished_) return;
-  if (end.code != Errc::lost) link_->send(ErrorReply{end.code, "", end.reason});
+  if (end.code != Errc::lost) send_message(*session_, ErrorReply{end.code, "", end.reason});
   handlers_.ended(id_, end);
 }
 

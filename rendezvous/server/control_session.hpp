@@ -2,9 +2,10 @@
 // The coordinator's end of one control session. Includes Asio.
 #pragma once
 
-#include "rendezvous/client/session_link.hpp"
+#include "rendezvous/client/control_message.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
+#include "rendezvous/wire/wire_session.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -43,6 +44,9 @@ class Newcomer : public std::enable_shared_from_this<Newcomer> {
 
   /// Why there was no first message.
   const std::string& trouble() const { return trouble_; }
+
+  /// Says why, and ends the connection.
+  void refuse(const ErrorReply& error);
 
   void close() { connection_->close(); }
 
@@ -84,7 +88,9 @@ class ControlSession {
 
   void send(const Message& message);
 
-  std::shared_ptr<Channel> open_channel(ChannelKind kind) { return link_->open_channel(kind, ""); }
+  std::shared_ptr<Channel> open_channel(ChannelKind kind) {
+    return session_->open_channel(to_json(ChannelOpen{kind, ""}));
+  }
 
   /// Ends the session after what was sent.
   void finish();
@@ -96,9 +102,11 @@ class ControlSession {
   SessionId id_;
   PeerPlace place_;
   Handlers handlers_;
-  std::shared_ptr<SessionLink> link_;
+  std::shared_ptr<WireSession> session_;
   std::shared_ptr<Connection> arriving_;
   std::uint64_t arriving_received_ = 0;
+  /// As it was told to speak; 0: not yet.
+  int peer_version_ = 0;
   bool finished_ = false;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/coordinator_service.hpp"
 
-#include "rendezvous/client/channel.hpp"
 #include "rendezvous/log/log.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/post.hpp>
 
@@ -127,17 +127,16 @@ void CoordinatorService::on_first_message(const std::shared_ptr<Newcomer>& newco
 }
 
 /// A key says truly who its owner is; the hello must say the same.
-bool CoordinatorService::fits(const Newcomer& newcomer, const Hello& hello) const {
+bool CoordinatorService::fits(Newcomer& newcomer, const Hello& hello) const {
   const std::optional<PeerIdentity>& identity = newcomer.place().identity;
   if (!identity) return true;
   const Role role = identity->role == PeerIdentity::Role::launcher ? Role::launcher : Role::node;
   if (role == hello.role && (role == Role::launcher || identity->node == hello.node)) return true;
-  newcomer.connection()->send(ErrorReply{
-      Errc::mend, "hello",
-      "the key is that of " + (role == Role::launcher ? "the launcher" : "node " + identity->node) +
-          ", but the hello is of " + (hello.role == Role::launcher ? "a launcher" : "node " + hello.node) +
-          "; start each node with its own key"});
-  newcomer.connection()->finish();
+  newcomer.refuse(
+      {Errc::mend, "hello",
+       "the key is that of " + (role == Role::launcher ? "the launcher" : "node " + identity->node) +
+           ", but the hello is of " + (hello.role == Role::launcher ? "a launcher" : "node " + hello.node) +
+           "; start each node with its own key"});
   return false;
 }
 
@@ -167,7 +166,7 @@ void CoordinatorService::on_message(SessionId session, const Message& message) {
 
 /// A frame that is not the coordinator's business is a sign of life all the same.
 void CoordinatorService::on_heard(SessionId session) {
-  perform(coordinator_.on_message(session, Ack{}, steady_now()));
+  perform(coordinator_.on_heard(session, steady_now()));
 }
 
 void CoordinatorService::on_channel(SessionId session, const ChannelOpen& open,

@@ -88,7 +88,7 @@ class CoordinatorService {
 
  private:
   void on_first_message(const std::shared_ptr<Newcomer>& newcomer, const Message* message);
-  bool fits(const Newcomer& newcomer, const Hello& hello) const;
+  bool fits(Newcomer& newcomer, const Hello& hello) const;
   ControlSession& make_session(const PeerPlace& place, SessionId& id);
   void on_message(SessionId session, const Message& message);
   void on_heard(SessionId session);

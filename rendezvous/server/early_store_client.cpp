@@ -2,7 +2,7 @@
 #include "rendezvous/server/early_store_client.hpp"
 
 #include "rendezvous/c10d/wire.hpp"
-#include "rendezvous/net/byte_stream.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 #include <boost/system/system_error.hpp>

@@ -2,10 +2,10 @@
 // A store without sockets: its clients' bytes come through channels of the nodes' control connections.
 #pragma once
 
-#include "rendezvous/client/channel.hpp"
 #include "rendezvous/core/store.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <cstddef>
 #include <cstdint>

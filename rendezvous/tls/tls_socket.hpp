@@ -3,9 +3,9 @@
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
-#include "rendezvous/net/byte_stream.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/tls/tls_context.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
 
 #include <boost/asio/generic/stream_protocol.hpp>
 

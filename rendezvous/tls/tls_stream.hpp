@@ -5,10 +5,10 @@
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
-#include "rendezvous/net/byte_stream.hpp"
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>

@@ -43,7 +43,7 @@ void Direction::block_until(std::int64_t ms) {
 }
 
 Packet SessionEnd::number(const Message& message) {
-  if (!numbered(message)) return Packet{0, message};
+  if (!is_numbered(message)) return Packet{0, message};
   log.push_back(message);
   return Packet{log.size(), message};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/protocol/frame.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/protocol/message.hpp"
+#include "rendezvous/wire/frame.hpp"
 #include "tests/fuzz/checks.hpp"
 
 #include <optional>

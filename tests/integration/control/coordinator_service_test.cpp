@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
-#include "rendezvous/protocol/frame.hpp"
+#include "rendezvous/wire/frame.hpp"
 #include "tests/integration/control/control_fixture.hpp"
 
 #include <boost/asio/co_spawn.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the coordinator's service makes of connections whose owner is proved, and of what they say of
 // themselves.
-#include "rendezvous/protocol/frame.hpp"
+#include "rendezvous/wire/frame.hpp"
 #include "tests/integration/control/control_fixture.hpp"
 #include "tests/support/catch.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/protocol/frame.hpp"
+#include "rendezvous/wire/frame.hpp"
 
 #include "catch.hpp"
 #include "rendezvous/protocol/errc.hpp"
@@ -57,27 +57,47 @@ TEST_CASE("A body over the limit is not sent") {
   CHECK_THROWS_AS(encode_frame(std::string(kMaxControlFrameBytes + 1, 'x')), CoordinatorError);
 }
 
-TEST_CASE("Bytes of a channel keep their number and content") {
+TEST_CASE("A body's first byte says what it is, and every kind survives the way over the wire") {
   const std::string payload("\0\xff{\n", 4);
-  const std::string body = encode_raw_body(0x01020304, payload);
-  CHECK(body == std::string("\x01\x01\x02\x03\x04", 5) + payload);
-  REQUIRE(is_raw_body(body));
-  CHECK(decode_raw_body(body).channel == 0x01020304);
-  CHECK(decode_raw_body(body).payload == payload);
-  CHECK(decode_raw_body(encode_raw_body(0xffffffff, "x")).channel == 0xffffffff);
+
+  struct Row {
+    FrameKind kind;
+    std::uint32_t channel;
+    std::uint64_t count;
+    std::string payload;
+    std::string body;
+  };
+
+  for (const Row& row : std::vector<Row>{
+           {FrameKind::message, 0, 0, "{\"type\":\"left\"}", "{\"type\":\"left\"}"},
+           {FrameKind::bytes, 0x01020304, 0, payload, std::string("\x01\x01\x02\x03\x04", 5) + payload},
+           {FrameKind::opened, 2, 0, "for", std::string("\x02\0\0\0\x02", 5) + "for"},
+           {FrameKind::credit, 0xffffffff, 4096, "",
+            std::string("\x03\xff\xff\xff\xff\0\0\0\0\0\0\x10\0", 13)},
+           {FrameKind::closed, 3, 0, "", std::string("\x04\0\0\0\x03", 5)},
+           {FrameKind::ack, 0, 7, "", std::string("\x05\0\0\0\0\0\0\0\x07", 9)},
+           {FrameKind::resume, 0, ~std::uint64_t{0}, "", "\x06" + std::string(8, '\xff')},
+           {FrameKind::aside, 0, 0, payload, "\x07" + payload}}) {
+    Frame frame;
+    frame.kind = row.kind;
+    frame.channel = row.channel;
+    frame.count = row.count;
+    frame.payload = row.payload;
+    CHECK(encode_frame(frame) == encode_frame(row.body));
+    const Frame back = decode_body(row.body);
+    CHECK(back.kind == row.kind);
+    CHECK(back.channel == row.channel);
+    CHECK(back.count == row.count);
+    CHECK(back.payload == row.payload);
+  }
 }
 
-TEST_CASE("A message is not taken for bytes of a channel") {
-  CHECK_FALSE(is_raw_body("{\"type\":\"left\"}"));
-  CHECK_FALSE(is_raw_body(""));
-}
-
-TEST_CASE("A raw frame without payload, cut short or too long is refused") {
-  CHECK_THROWS_AS(encode_raw_body(1, ""), CoordinatorError);
-  CHECK_NOTHROW(encode_raw_body(1, std::string(kMaxRawPayloadBytes, 'x')));
-  CHECK_THROWS_AS(encode_raw_body(1, std::string(kMaxRawPayloadBytes + 1, 'x')), CoordinatorError);
-  for (std::size_t length = 1; length <= kRawHeaderBytes; ++length)
-    CHECK_THROWS_AS(decode_raw_body(encode_raw_body(1, "x").substr(0, length)), CoordinatorError);
-  CHECK_THROWS_AS(decode_raw_body(encode_raw_body(1, std::string(kMaxRawPayloadBytes, 'x')) + "x"),
-                  CoordinatorError);
+TEST_CASE("A body of an unknown kind, cut short or too long is refused") {
+  const std::string most(kMaxRawPayloadBytes, 'x');
+  CHECK_NOTHROW(decode_body(std::string("\x01\0\0\0\x01", 5) + most));
+  for (const std::string& body :
+       {std::string(1, '\0'), std::string("\x08"), std::string("\x1f{}"), std::string("\x01\0\0\0", 4),
+        std::string("\x01\0\0\0\x01", 5), std::string("\x01\0\0\0\x01", 5) + most + "x", std::string("\x02"),
+        std::string("\x03\0\0\0\x01\0\0\0\0\0\0\0", 12), std::string("\x05\0\0\0\0\0\0\0\x07x", 10)})
+    CHECK_THROWS_AS(decode_body(body), CoordinatorError);
 }

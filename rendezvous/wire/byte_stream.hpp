@@ -12,8 +12,9 @@
 
 namespace muster::rendezvous {
 
-/// A local socket, or TLS over TCP. Reads and writes throw boost::system::system_error; asio::error::eof is
-/// an orderly end (the peer's FIN, with or without a goodbye), anything else a broken transport.
+/// A local socket, TLS over TCP, pipes, or a channel of another session. Reads and writes throw
+/// boost::system::system_error; asio::error::eof is an orderly end (the peer's FIN, with or without a
+/// goodbye), anything else a broken transport.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
@@ -31,6 +32,10 @@ class ByteStream {
   /// Numeric; empty for a local socket.
   virtual std::string local_address() const { return ""; }
 
+  /// Bytes in one write that it takes whole or not at all, even if this process is killed meanwhile: somebody
+  /// else may go on writing behind it. 0: nobody does.
+  virtual std::size_t atomic_write() const { return 0; }
+
  protected:
   ByteStream() = default;
 };
@@ -38,5 +43,16 @@ class ByteStream {
 /// Takes ownership of a connected stream socket of any family. Throws CoordinatorError (environment) if it is
 /// none; the descriptor is closed then too.
 std::unique_ptr<ByteStream> adopt_socket(const boost::asio::any_io_executor& executor, int connected_fd);
+
+/// Over descriptors that poll, which are taken over: `in` to read and `out` to write, which may be the same
+/// one (a socket).
+std::unique_ptr<ByteStream> make_descriptor_stream(const boost::asio::any_io_executor& executor, int in,
+                                                   int out);
+
+class Channel;
+
+/// Call it in the turn of the event loop in which the channel came or was opened.
+std::unique_ptr<ByteStream> make_channel_stream(const boost::asio::any_io_executor& executor,
+                                                std::shared_ptr<Channel> channel);
 
 }  // namespace muster::rendezvous

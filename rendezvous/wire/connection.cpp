@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/client/connection.hpp"
-
-#include "rendezvous/protocol/raw_frame.hpp"
+#include "rendezvous/wire/connection.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <string.h>
 
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -17,34 +17,52 @@ namespace asio = boost::asio;
 /// One read takes this much at most: most messages fit, and a long frame costs few calls.
 constexpr std::size_t kReadBytes = 16384;
 
+/// What was sent may have been a key.
+void cleanse(std::string& bytes) {
+  ::explicit_bzero(bytes.data(), bytes.size());
+  bytes.clear();
+}
+
 }  // namespace
 
-Connection::Connection(asio::any_io_executor executor, std::unique_ptr<ByteStream> stream, Handlers handlers)
+Connection::Connection(asio::any_io_executor executor, std::unique_ptr<ByteStream> stream, Handlers handlers,
+                       std::string name)
     : executor_(std::move(executor)),
       stream_(std::move(stream)),
       handlers_(std::make_shared<const Handlers>(std::move(handlers))),
+      name_(std::move(name)),
       end_timer_(executor_) {}
 
-void Connection::start(std::size_t frame_limit) {
+void Connection::start(std::size_t frame_limit, std::string first_bytes) {
   decoder_.set_limit(frame_limit);
+  if (first_bytes.empty()) return spawn_read_loop();
+  asio::post(executor_, [self = shared_from_this(), bytes = std::move(first_bytes)] {
+    try {
+      self->take(bytes);
+    } catch (const std::exception&) {
+      return self->fail(std::current_exception());
+    }
+    self->spawn_read_loop();
+  });
+}
+
+void Connection::spawn_read_loop() {
   asio::co_spawn(executor_, read_loop(),
                  [self = shared_from_this()](const std::exception_ptr& error) { self->fail(error); });
 }
 
-void Connection::greeted(int peer_version) {
-  peer_version_ = peer_version;
-  decoder_.set_limit(kMaxControlFrameBytes);
-}
-
-void Connection::send_frames(std::string_view frames) {
-  if (closed_ || finishing_ || choked_ || frames.empty()) return;
-  queued_ += frames;
-  if (queued() > kMaxUnreadControlBytes) {
+void Connection::send(std::string frame) {
+  if (closed_ || finishing_ || choked_) return;
+  queued_bytes_ += frame.size();
+  queued_.push_back(std::move(frame));
+  if (queued() + queued_.size() * kPerWaitingFrame > kMaxUnreadControlBytes) {
     choked_ = true;
     asio::post(executor_, [self = shared_from_this()] {
-      self->fail({Errc::lost, false,
-                  "the peer does not read: over " + std::to_string(kMaxUnreadControlBytes) +
-                      " bytes of control messages wait for it"});
+      ConnectionEnd end;
+      end.reason = "the peer does not read: over " + std::to_string(kMaxUnreadControlBytes) +
+                   " bytes of messages wait for it";
+      end.given_up = true;
+      self->fail(end);
     });
     return;
   }
@@ -68,16 +86,22 @@ void Connection::finish() {
 
 void Connection::close() {
   if (closed_) return;
-  closed_ = true;
-  end_timer_.cancel();
+  drop();
   stream_->close();
 }
 
 void Connection::abort() {
   if (closed_) return;
+  drop();
+  stream_->abort();
+}
+
+void Connection::drop() {
   closed_ = true;
   end_timer_.cancel();
-  stream_->abort();
+  for (std::string& frame : queued_) cleanse(frame);
+  queued_.clear();
+  queued_bytes_ = 0;
 }
 
 asio::awaitable<void> Connection::read_loop() {
@@ -85,34 +109,51 @@ asio::awaitable<void> Connection::read_loop() {
   const asio::mutable_buffer target = asio::buffer(buffer);
   while (!closed_) {
     const std::size_t received = co_await stream_->read_some(target);
-    std::string_view bytes(buffer.data(), received);
-    while (!bytes.empty() && !closed_) {
-      bytes.remove_prefix(decoder_.feed(bytes));
-      if (decoder_.ready()) deliver(decoder_.take());
-    }
+    take(std::string_view(buffer.data(), received));
   }
 }
 
-void Connection::deliver(std::string body) {
+void Connection::take(std::string_view bytes) {
+  while (!bytes.empty() && !closed_) {
+    bytes.remove_prefix(decoder_.feed(bytes));
+    if (decoder_.ready()) deliver(decoder_.take());
+  }
+}
+
+void Connection::deliver(const std::string& body) {
   if (finishing_) return;
   const std::shared_ptr<const Handlers> told = handlers_;
-  if (is_raw_body(body) && told->raw)
-    told->raw(body);
-  else
-    told->message(message_from_json(body, peer_version_), body.size() + kFrameHeaderBytes);
+  told->frame(body);
 }
 
 asio::awaitable<void> Connection::write_loop() {
   while (!queued_.empty() && !closed_) {
-    in_flight_ = std::exchange(queued_, std::string());
+    fill_in_flight();
     const asio::const_buffer source = asio::buffer(in_flight_);
     co_await stream_->write_all(source);
-    in_flight_.clear();
+    cleanse(in_flight_);
+  }
+}
+
+/// All that waits; or the whole frames that the stream takes at once, if somebody else may write behind us.
+void Connection::fill_in_flight() {
+  const std::size_t most = stream_->atomic_write();
+  std::size_t bytes = queued_.front().size();
+  std::size_t count = 1;
+  while (count < queued_.size() && (most == 0 || bytes + queued_[count].size() <= most))
+    bytes += queued_[count++].size();
+  queued_bytes_ -= bytes;
+  in_flight_.reserve(bytes);  // growing would leave a copy behind
+  for (; count > 0; --count) {
+    in_flight_ += queued_.front();
+    cleanse(queued_.front());
+    queued_.pop_front();
   }
 }
 
 void Connection::write_ended(const std::exception_ptr& error) {
   writing_ = false;
+  if (error) cleanse(in_flight_);
   if (closed_) return;
   if (error) {
     // The peer is going away, perhaps after a last message that says why: reading finds both. writing_ stays
@@ -131,7 +172,7 @@ void Connection::write_ended(const std::exception_ptr& error) {
 void Connection::close_later(Milliseconds delay) {
   end_timer_.expires_after(delay);
   end_timer_.async_wait([self = shared_from_this()](boost::system::error_code error) {
-    if (!error) self->fail({Errc::lost, true, "the peer takes no more messages"});
+    if (!error) self->fail(ConnectionEnd{Errc::lost, true, "the peer takes no more messages"});
   });
 }
 
@@ -140,16 +181,16 @@ void Connection::fail(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const CoordinatorError& protocol) {
-    fail({protocol.code(), false, protocol.what()});
+    fail(ConnectionEnd{protocol.code(), false, protocol.what()});
   } catch (const boost::system::system_error& system) {
     if (system.code() != asio::error::eof)
-      fail({Errc::lost, true, "the control connection broke: " + system.code().message()});
+      fail(ConnectionEnd{Errc::lost, true, name_ + " broke: " + system.code().message()});
     else if (decoder_.inside_frame())
-      fail({Errc::lost, false, "the peer closed the control connection in the middle of a message"});
+      fail(ConnectionEnd{Errc::lost, false, "the peer closed " + name_ + " in the middle of a message"});
     else
-      fail({Errc::lost, false, "the peer closed the control connection"});
+      fail(ConnectionEnd{Errc::lost, false, "the peer closed " + name_});
   } catch (const std::exception& other) {
-    fail({Errc::lost, false, std::string("the control connection failed: ") + other.what()});
+    fail(ConnectionEnd{Errc::lost, false, name_ + " failed: " + other.what()});
   }
 }
 

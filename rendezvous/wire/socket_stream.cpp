@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/base/unique_fd.hpp"
-#include "rendezvous/net/byte_stream.hpp"
 #include "rendezvous/protocol/errc.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
 
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/use_awaitable.hpp>

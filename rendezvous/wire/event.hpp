@@ -10,7 +10,7 @@
 
 #include <chrono>
 
-namespace muster::agent {
+namespace muster::rendezvous {
 
 /// Something that happens once and can be awaited; set() before or after wait(). One thread, one waiter.
 class Event {
@@ -47,4 +47,4 @@ class Event {
   bool happened_ = false;
 };
 
-}  // namespace muster::agent
+}  // namespace muster::rendezvous

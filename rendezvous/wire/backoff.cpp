@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/client/backoff.hpp"
+#include "rendezvous/wire/backoff.hpp"
 
 #include <algorithm>
 #include <utility>

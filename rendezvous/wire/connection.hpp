@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control messages over a stream, in both directions; used by both sides. Includes Asio.
+// Frames over a stream, in both directions; used by both sides. Includes Asio.
 #pragma once
 
-#include "rendezvous/net/byte_stream.hpp"
-#include "rendezvous/protocol/frame.hpp"
+#include "rendezvous/protocol/errc.hpp"
+#include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/protocol/message.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
+#include "rendezvous/wire/frame.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -29,43 +31,43 @@ struct ConnectionEnd {
   /// ended the connection itself.
   bool broken = false;
   std::string reason{};
+  /// We ended it, because the peer leaves too much unread or unacknowledged.
+  bool given_up = false;
 };
 
-/// Frames of a stream as messages. One thread, the executor's. Create with std::make_shared.
+/// One thread, the executor's. Create with std::make_shared.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   /// Called from the executor, never from inside a call of this class, and not after close(). What they refer
   /// to must live until close().
   struct Handlers {
-    /// May throw CoordinatorError to end the connection with that error. `bytes`: of its frame.
-    std::function<void(const Message&, std::size_t bytes)> message{};
-    /// The body of a channel's frame (raw_frame.hpp); may throw likewise. Empty: none is expected.
-    std::function<void(std::string_view body)> raw{};
+    /// A frame's body (frame.hpp). May throw CoordinatorError to end the connection with that error.
+    std::function<void(std::string_view body)> frame{};
     /// Everything that was queued has been written.
     std::function<void()> drained{};
     /// Once; nothing is received any more.
     std::function<void(const ConnectionEnd&)> ended{};
   };
 
-  Connection(boost::asio::any_io_executor executor, std::unique_ptr<ByteStream> stream, Handlers handlers);
+  /// `name`: what texts call it.
+  Connection(boost::asio::any_io_executor executor, std::unique_ptr<ByteStream> stream, Handlers handlers,
+             std::string name = "the control connection");
 
-  /// Begins to read. Frames over `frame_limit` bytes end the connection.
-  void start(std::size_t frame_limit);
+  /// Begins to read. Frames over `frame_limit` bytes end the connection. `first_bytes`: what was read from
+  /// the stream before.
+  void start(std::size_t frame_limit, std::string first_bytes = {});
 
-  /// Call it after the peer's hello: sets its version for error texts, and the full frame limit.
-  void greeted(int peer_version);
+  /// From the next frame on.
+  void set_frame_limit(std::size_t bytes) { decoder_.set_limit(bytes); }
 
   /// Calls these handlers from now on; for a connection that turns out to carry on an older session.
   void handle(Handlers handlers) { handlers_ = std::make_shared<const Handlers>(std::move(handlers)); }
 
-  /// Queues; a peer that leaves more than kMaxUnreadControlBytes unread is cut.
-  void send(const Message& message) { send_frames(encode_frame(to_json(message))); }
-
-  /// As send(), for whole frames that are encoded already.
-  void send_frames(std::string_view frames);
+  /// Queues one encoded frame; a peer that leaves more than kMaxUnreadControlBytes unread is cut.
+  void send(std::string frame);
 
   /// Bytes queued and not yet taken by the stream.
-  std::size_t queued() const { return queued_.size() + in_flight_.size(); }
+  std::size_t queued() const { return queued_bytes_ + in_flight_.size(); }
 
   /// Ends the connection when what is queued has been written, after kHelloTimeout at the latest. Nothing
   /// more is delivered.
@@ -80,20 +82,25 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   boost::asio::awaitable<void> read_loop();
   boost::asio::awaitable<void> write_loop();
-  void deliver(std::string body);
+  void spawn_read_loop();
+  void take(std::string_view bytes);
+  void deliver(const std::string& body);
+  void fill_in_flight();
   void write_queued();
   void write_ended(const std::exception_ptr& error);
   void fail(const std::exception_ptr& error);
   void fail(const ConnectionEnd& end);
+  void drop();
   void close_later(Milliseconds delay);
 
   boost::asio::any_io_executor executor_;
   std::unique_ptr<ByteStream> stream_;
   /// Shared, because a handler may put others in its place while it runs.
   std::shared_ptr<const Handlers> handlers_;
+  std::string name_;
   FrameDecoder decoder_{kMaxHelloFrameBytes};
-  int peer_version_ = 0;
-  std::string queued_;
+  std::deque<std::string> queued_;
+  std::size_t queued_bytes_ = 0;
   std::string in_flight_;
   boost::asio::steady_timer end_timer_;
   bool writing_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/client/channel.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <algorithm>
 #include <array>
