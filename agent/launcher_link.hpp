@@ -2,26 +2,28 @@
 // One end of the private connection between launcher and agent. Both ends use this class.
 #pragma once
 
-#include "agent/byte_transport.hpp"
 #include "agent/core/link_message.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 
 namespace muster::agent {
 
-/// Messages over a transport. Its end is news too: it means that the other process, or the way to it, is
-/// gone. Used from the executor's one thread; no callback follows close() or destruction.
+/// The messages of a session (rendezvous/wire) over a socket pair, the two ends of an ssh, or a channel
+/// through the coordinator. The end of its stream is news too: it means that the other process, or the way to
+/// it, is gone. Used from the executor's one thread; no callback follows close() or destruction, and none
+/// runs inside another call than drop().
 class LauncherLink {
  public:
   struct Events {
+    /// What it throws ends the link as what no muster sends.
     std::function<void(LinkMessage)> message;
     /// Plain link: the other end is gone, or sent what no muster sends; `reason` says which. At most once.
-    /// Resumable link: the transport is lost, once for each; messages wait for move_to().
+    /// Resumable link: the stream is lost, once for each; messages wait for move_to().
     std::function<void(const std::string& reason)> closed;
     /// If it is set, it is called instead of `closed` where the other end sent what no muster sends, or
     /// leaves too much unread.
@@ -29,21 +31,13 @@ class LauncherLink {
   };
 
   enum class Mode {
-    plain,      ///< a socket pair between two processes of one host
-    resumable,  ///< may move to another transport; both ends say so, and begin to count together
+    plain,      ///< ends with its stream
+    resumable,  ///< may move to another stream
   };
 
-  /// Most bytes that may wait until the other side reads them, each message counted with the memory that it
-  /// takes besides. Windows and LinkSession bound what an honest side leaves unread; this bound is for one
-  /// that acknowledges what it has not read.
-  static constexpr std::size_t kMaxUnread = std::size_t{32} << 20;
-
-  /// Begins to read. With `first_bytes`, what was read from the transport before, beyond the last frame
-  /// taken.
-  LauncherLink(const boost::asio::any_io_executor& executor, std::unique_ptr<ByteTransport> transport,
-               Mode mode, Events events, std::string first_bytes = {}, std::size_t max_unread = kMaxUnread);
-  /// A plain link over a connected stream socket, which is taken over.
-  LauncherLink(const boost::asio::any_io_executor& executor, int fd, Events events);
+  /// Begins to read. `first_bytes`: what was read from the stream before.
+  LauncherLink(const boost::asio::any_io_executor& executor, std::unique_ptr<rendezvous::ByteStream> stream,
+               Mode mode, Events events, std::string first_bytes = {});
   ~LauncherLink();
   LauncherLink(const LauncherLink&) = delete;
   LauncherLink& operator=(const LauncherLink&) = delete;
@@ -52,13 +46,16 @@ class LauncherLink {
   /// resumable link: when the other side has it (or the link is closed).
   void send(const LinkMessage& message, std::function<void()> sent = nullptr);
 
-  /// Resumable: goes on over another transport, from which nothing has been read yet. The old one is closed.
-  void move_to(std::unique_ptr<ByteTransport> transport);
+  /// Queues a message to a node whose agent is not there yet to count it: it is lost with the stream.
+  void send_aside(const LinkMessage& message);
 
-  /// Ends the transport, as if the other side had: `closed` is told.
+  /// Resumable: goes on over another stream, from which nothing has been read yet. The old one is closed.
+  void move_to(std::unique_ptr<rendezvous::ByteStream> stream);
+
+  /// Ends the stream, as if the other side had: `closed` is told.
   void drop(const std::string& reason);
 
-  /// Resumable: whether there is a transport now.
+  /// Resumable: whether there is a stream now.
   bool connected() const;
 
   void close();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NodeSession that speaks with the coordinator.
-#include "agent/byte_transport.hpp"
 #include "agent/node_session.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/munge_identity.hpp"
@@ -178,7 +177,7 @@ rendezvous::ClientEvents NodeSession::client_events() {
     if (!link_ || !started()) return channel->close("this node has no link that could move");
     // Before the old way ends, or the guardian would take that for the end of the launcher.
     say_go_on();
-    link_->move_to(make_channel_transport(executor_, std::move(channel)));
+    link_->move_to(rendezvous::make_channel_stream(executor_, std::move(channel)));
     log_info("the launcher's link goes through the coordinator now");
   };
   return events;

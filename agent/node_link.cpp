@@ -52,8 +52,8 @@ void NodeSession::open_link() {
   events.message = [this](LinkMessage message) { on_message(std::move(message)); };
   events.closed = [this](const std::string& reason) { on_link_closed(reason); };
   const auto mode = started() ? LauncherLink::Mode::resumable : LauncherLink::Mode::plain;
-  link_.emplace(executor_, make_descriptor_transport(executor_, options_.link_in, options_.link_out), mode,
-                std::move(events));
+  link_.emplace(executor_, rendezvous::make_descriptor_stream(executor_, options_.link_in, options_.link_out),
+                mode, std::move(events));
   if (!started()) return;
   window_ = std::make_shared<LinkWindow>(
       [this](int stream, std::string_view piece) { tell(Kind::output, stream, std::string(piece)); });

@@ -10,12 +10,11 @@ namespace muster::agent {
 namespace {
 
 // Indexed by Kind.
-constexpr std::array<std::string_view, 20> kWords{
-    "hello",       "key",    "spec",   "listening", "notice", "coordinator", "stop",
-    "kill",        "resize", "taken",  "input",     "log",    "status",      "output",
-    "input_taken", "file",   "report", "bye",       "ack",    "resume"};
-static_assert(kWords.back() == "resume" &&
-              kWords.size() == static_cast<std::size_t>(LinkMessage::Kind::resume) + 1);
+constexpr std::array<std::string_view, 18> kWords{
+    "hello", "key",   "spec", "listening", "notice", "coordinator", "stop", "kill",   "resize",
+    "taken", "input", "log",  "status",    "output", "input_taken", "file", "report", "bye"};
+static_assert(kWords.back() == "bye" &&
+              kWords.size() == static_cast<std::size_t>(LinkMessage::Kind::bye) + 1);
 
 }  // namespace
 

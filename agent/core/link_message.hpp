@@ -8,12 +8,12 @@
 
 namespace muster::agent {
 
-/// One message. On the wire it is the payload of one control frame (rendezvous/wire/frame.hpp): a line
+/// One message. On the wire it is the payload of one frame (rendezvous/wire/frame.hpp): a line
 /// "<kind> <number>\n", then the body, which may hold any bytes.
 struct LinkMessage {
   enum class Kind {
-    // The first messages of a started node, not numbered (link_session.hpp). hello, listening: node ->
-    // launcher.
+    // The first messages of a started node, and its guardian's last: asides, since the agent that counts is
+    // not there. hello, listening: node -> launcher.
     hello,      ///< body is the JSON of a NodeHello
     key,        ///< the node's key; on the coordinator's node the job secret follows it; number: how many
     spec,       ///< body is the JSON of an AgentSpec
@@ -36,10 +36,6 @@ struct LinkMessage {
     file,         ///< a piece of a log file: a FilePiece (link_text.hpp)
     report,       ///< last but `bye`: body is the JSON of a NodeReport
     bye,          ///< nothing follows
-
-    // Of the link itself, not numbered.
-    ack,     ///< `number` messages have been received in all
-    resume,  ///< first message on a new transport: `number` messages have been received in all
   };
   Kind kind = Kind::kill;
   std::int64_t number = 0;

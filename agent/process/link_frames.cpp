@@ -60,7 +60,11 @@ LinkMessage read_link_message(int fd, FrameDeadline deadline, std::string_view w
   std::size_t length = 0;
   for (const char byte : header) length = length << 8U | static_cast<unsigned char>(byte);
   std::string payload = read_exactly(fd, length, deadline, waiting_for);
-  LinkMessage message = decode_link_message(payload);
+  const rendezvous::Frame frame = rendezvous::decode_body(payload);
+  if (frame.kind != rendezvous::FrameKind::aside)
+    throw std::runtime_error("the launcher sent what is for the agent where the " + std::string(waiting_for) +
+                             " was expected");
+  LinkMessage message = decode_link_message(frame.payload);
   if (message.kind == LinkMessage::Kind::key) ::explicit_bzero(payload.data(), payload.size());
   return message;
 }
@@ -76,7 +80,11 @@ void write_bytes(int fd, std::string_view bytes, FrameDeadline deadline) {
 }
 
 void write_link_message(int fd, const LinkMessage& message, FrameDeadline deadline) {
-  write_bytes(fd, rendezvous::encode_frame(encode(message)), deadline);
+  const std::string payload = encode(message);
+  rendezvous::Frame aside;
+  aside.kind = rendezvous::FrameKind::aside;
+  aside.payload = payload;
+  write_bytes(fd, rendezvous::encode_frame(aside), deadline);
 }
 
 }  // namespace muster::agent

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Link messages read and written one by one, before there is an event loop.
+// Link messages read and written one by one, as asides, before there is an event loop.
 #pragma once
 
 #include "agent/core/link_message.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/nodes/coordinator_line.hpp"
 
-#include "agent/byte_transport.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/log/log.hpp"
@@ -120,10 +119,10 @@ CoordinatorLine::~CoordinatorLine() {
   state_->client->close();
 }
 
-std::unique_ptr<agent::ByteTransport> CoordinatorLine::open(const std::string& node) {
+std::unique_ptr<rendezvous::ByteStream> CoordinatorLine::open(const std::string& node) {
   if (!state_->usable) return nullptr;
-  return agent::make_channel_transport(state_->executor,
-                                       state_->client->open_channel(rendezvous::ChannelKind::link, node));
+  return rendezvous::make_channel_stream(state_->executor,
+                                         state_->client->open_channel(rendezvous::ChannelKind::link, node));
 }
 
 void CoordinatorLine::node_ended(const std::string& node, const std::string& cause) {

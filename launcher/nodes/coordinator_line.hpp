@@ -3,8 +3,8 @@
 // their links then.
 #pragma once
 
-#include "agent/byte_transport.hpp"
 #include "agent/core/link_text.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -46,7 +46,7 @@ class CoordinatorLine {
 
   /// A way to the agent of a node that does not lead through ssh; null if there is none. It is closed if the
   /// coordinator does not know that node.
-  std::unique_ptr<agent::ByteTransport> open(const std::string& node);
+  std::unique_ptr<rendezvous::ByteStream> open(const std::string& node);
 
   /// That node has no guardian any more, and so soon no agent: the coordinator need not wait for its
   /// connection to be made again.

@@ -42,7 +42,9 @@ class DirectNode : public JobNodes {
       link_lost_ = true;
       if (guardian_gone_) tell_(&JobOrders::nodes_ended);
     };
-    link_.emplace(executor_, link_end_.release(), std::move(link_events));
+    const int link = link_end_.release();
+    link_.emplace(executor_, rendezvous::make_descriptor_stream(executor_, link, link),
+                  agent::LauncherLink::Mode::plain, std::move(link_events));
     watch_guardian();
     watch_notices();
   }

@@ -35,6 +35,8 @@ constexpr std::chrono::milliseconds kDeadLateAfter{1000};
 /// It may be alive, and has a report to send.
 constexpr std::chrono::milliseconds kLostLateAfter{3000};
 
+constexpr const char* kGreetsAgain = "it greets again, or claims to be the coordinator";
+
 /// The way to the coordinator is being made.
 constexpr std::chrono::milliseconds kAskForRelayEvery{100};
 
@@ -44,58 +46,7 @@ constexpr std::int64_t kOutstandingMax =
 
 }  // namespace
 
-void NodeFleet::State::opening_message(std::size_t index, LinkMessage message) {
-  Node& node = nodes[index];
-  if (node.contact.broken()) return;
-  switch (message.kind) {
-    case Kind::hello:
-      if (!node.contact.take_hello()) return misbehaved(index, "a second hello");
-      hellos[index] = agent::node_hello_from_json(message.body);
-      obey(board.greeted(index));
-      break;
-    case Kind::listening:
-      if (!node.contact.is_coordinator())
-        return misbehaved(index, "it claims to be the coordinator, which it is not");
-      endpoint = agent::link_endpoint_from_json(message.body);
-      open_link(index);
-      obey(board.listening());
-      if (events.listening) events.listening(endpoint);
-      break;
-    case Kind::notice:
-      node.last_words = last_words_of(job.nodes[index].name, message.body);
-      break;
-    default:
-      break;
-  }
-  advance();
-}
-
-void NodeFleet::State::send_spec(std::size_t index) {
-  Node& node = nodes[index];
-  if (!node.opening) return;
-  try {
-    Instructions orders = instruct(index, hellos);
-    LinkMessage key;
-    key.kind = Kind::key;
-    key.number = orders.key_count;
-    key.body = std::move(orders.keys);
-    node.opening->send(key);
-    rendezvous::cleanse(key.body.data(), key.body.size());
-    LinkMessage spec;
-    spec.kind = Kind::spec;
-    spec.body = agent::to_json(orders.spec);
-    node.opening->send(spec);
-    node.contact.instruct(orders.spec.node.coordinator);
-    // The coordinator's node says `listening` before its agent begins to count messages.
-    if (!orders.spec.node.coordinator) open_link(index);
-  } catch (const std::exception& error) {
-    cut(index);
-    without(index, [&] { return board.start_failed(index, {"", error.what(), "", false}, Clock::now()); });
-  }
-}
-
-void NodeFleet::State::open_link(std::size_t index) {
-  Node& node = nodes[index];
+void NodeFleet::State::open_link(std::size_t index, LinkEnds ends) {
   agent::LauncherLink::Events link_events;
   const std::weak_ptr<State> weak = weak_from_this();
   link_events.message = [weak, index](LinkMessage message) {
@@ -107,16 +58,60 @@ void NodeFleet::State::open_link(std::size_t index) {
   link_events.broken = [weak, index](const std::string& what) {
     if (const auto self = weak.lock()) self->misbehaved(index, what);
   };
-  node.link.emplace(executor, node.opening->hand_over(), agent::LauncherLink::Mode::resumable,
-                    std::move(link_events));
-  // It may be in a callback of its own.
-  asio::post(executor, [kept = std::shared_ptr<LinkOpening>(std::move(node.opening))] {});
-  for (const LinkMessage& held : std::exchange(node.held, {})) node.link->send(held);
+  const int in = ends.in.release();
+  const int out = ends.out ? ends.out.release() : in;
+  nodes[index].link.emplace(executor, rendezvous::make_descriptor_stream(executor, in, out),
+                            agent::LauncherLink::Mode::resumable, std::move(link_events),
+                            std::move(ends.first_bytes));
+}
+
+/// Of a node that has not got its part of the job.
+void NodeFleet::State::opening_message(std::size_t index, const LinkMessage& message) {
+  Node& node = nodes[index];
+  switch (message.kind) {
+    case Kind::hello:
+      if (!node.contact.take_hello()) return misbehaved(index, "a second hello");
+      hellos[index] = agent::node_hello_from_json(message.body);
+      obey(board.greeted(index));
+      break;
+    case Kind::listening:
+      return misbehaved(index, "it claims to be the coordinator, which it is not");
+    case Kind::notice:
+      node.last_words = last_words_of(job.nodes[index].name, message.body);
+      break;
+    default:
+      break;
+  }
+  advance();
+}
+
+void NodeFleet::State::send_spec(std::size_t index) {
+  Node& node = nodes[index];
+  if (!node.link) return;
+  try {
+    Instructions orders = instruct(index, hellos);
+    LinkMessage key;
+    key.kind = Kind::key;
+    key.number = orders.key_count;
+    key.body = std::move(orders.keys);
+    node.link->send_aside(key);
+    rendezvous::cleanse(key.body.data(), key.body.size());
+    LinkMessage spec;
+    spec.kind = Kind::spec;
+    spec.body = agent::to_json(orders.spec);
+    node.link->send_aside(spec);
+    node.contact.instruct(orders.spec.node.coordinator);
+    for (const LinkMessage& held : std::exchange(node.held, {})) node.link->send(held);
+  } catch (const std::exception& error) {
+    cut(index);
+    without(index, [&] { return board.start_failed(index, {"", error.what(), "", false}, Clock::now()); });
+  }
 }
 
 void NodeFleet::State::message(std::size_t index, LinkMessage message) {
   Node& node = nodes[index];
   if (node.contact.broken()) return;
+  if (!node.contact.instructed()) return opening_message(index, message);
   switch (message.kind) {
     case Kind::output:
       if (!within_window(index, message.body.size())) return;
@@ -134,9 +129,14 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
       node.input_outstanding -= message.number;
       if (events.input_taken) events.input_taken(index, message.number);
       return;
-    case Kind::hello:
     case Kind::listening:
-      return misbehaved(index, "it greets again, or claims to be the coordinator");
+      if (!node.contact.take_listening()) return misbehaved(index, kGreetsAgain);
+      endpoint = agent::link_endpoint_from_json(message.body);
+      obey(board.listening());
+      if (events.listening) events.listening(endpoint);
+      break;
+    case Kind::hello:
+      return misbehaved(index, kGreetsAgain);
     case Kind::report:
       if (!node.contact.take_report()) return;
       node.gone_by = Clock::now() + guardian_limit(index);
@@ -218,7 +218,7 @@ void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, s
   message.kind = kind;
   message.number = number;
   message.body = std::move(body);
-  if (node.link)
+  if (node.link && node.contact.instructed())
     node.link->send(message);
   else
     node.held.push_back(std::move(message));
@@ -253,10 +253,7 @@ void NodeFleet::State::misbehaved(std::size_t index, const std::string& what) {
   node.last_words_by = HostFailure::Teller::launcher;
   node.gone_by = Clock::now();
   // We may be in a callback of theirs.
-  asio::post(executor, [self = shared_from_this(), index] {
-    self->nodes[index].link.reset();
-    self->nodes[index].opening.reset();
-  });
+  asio::post(executor, [self = shared_from_this(), index] { self->nodes[index].link.reset(); });
   advance();
 }
 
@@ -284,7 +281,7 @@ void NodeFleet::State::not_started(std::size_t index, const StartEnd& end) {
 
 void NodeFleet::State::expect_nothing_of(std::size_t index, const std::string& reason, bool goes_on) {
   Node& node = nodes[index];
-  if (!node.link || node.contact.reported()) return;
+  if (!node.link || !node.contact.awaits_report()) return;
   node.dead_reason = reason;
   const auto due = Clock::now() + (goes_on ? kLostLateAfter : kDeadLateAfter);
   node.gone_by = std::min(node.gone_by.value_or(TimePoint::max()), due);
@@ -306,10 +303,10 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   const StartEnd end = node.process_end.value_or(StartEnd{});
   const bool orphaned = !way_was_lost(end) && end.exit_code > kExitSignalBase;
   const bool cut = orphaned || (way_was_lost(end) && node.dead_reason.empty());
-  if (!cut || !node.process_end || !node.link || node.contact.agent_gone() || node.contact.reported() ||
+  if (!cut || !node.process_end || !node.link || node.contact.agent_gone() || !node.contact.awaits_report() ||
       node.contact.relayed() || !events.relay)
     return false;
-  std::unique_ptr<agent::ByteTransport> way = events.relay(index);
+  std::unique_ptr<rendezvous::ByteStream> way = events.relay(index);
   if (!way && events.relay_comes && events.relay_comes()) {
     node.gone_by = Clock::now() + kAskForRelayEvery;
     return true;
@@ -342,7 +339,6 @@ void NodeFleet::State::conclude(std::size_t index) {
   tell_left_out(index, true);
   node.gone_by.reset();
   node.link.reset();
-  node.opening.reset();
   if (node.contact.reported()) {
     board.ended(index);
     if (index == 0) expect_the_others();
@@ -397,7 +393,6 @@ HostFailure NodeFleet::State::how_lost(std::size_t index) const {
 
 void NodeFleet::State::cut(std::size_t index) {
   Node& node = nodes[index];
-  node.opening.reset();
   node.link.reset();
   node.contact.close();
   if (!node.connection) return;

@@ -8,7 +8,6 @@
 #include "launcher/nodes/core/node_board.hpp"
 #include "launcher/nodes/core/node_contact.hpp"
 #include "launcher/nodes/core/node_words.hpp"
-#include "launcher/nodes/link_opening.hpp"
 #include "launcher/nodes/node_fleet.hpp"
 #include "launcher/start/core/start_queue.hpp"
 #include "launcher/start/node_connection.hpp"
@@ -31,9 +30,8 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
 
   struct Node {
     std::unique_ptr<NodeConnection> connection;
-    std::unique_ptr<LinkOpening> opening;
     std::optional<agent::LauncherLink> link;
-    /// Waits for the link.
+    /// Waits until the node has its part of the job.
     std::vector<agent::LinkMessage> held;
     std::optional<StartEnd> process_end;
     NodeContact contact;
@@ -64,9 +62,9 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
   void greeted(std::size_t index, const std::string& there, LinkEnds ends);
   void pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of);
   void start_failed(std::size_t index, const StartFailure& failure);
-  void opening_message(std::size_t index, agent::LinkMessage message);
+  void open_link(std::size_t index, LinkEnds ends);
+  void opening_message(std::size_t index, const agent::LinkMessage& message);
   void send_spec(std::size_t index);
-  void open_link(std::size_t index);
   void message(std::size_t index, agent::LinkMessage message);
   void say_status(const std::string& text);
   void take_report(std::size_t index, agent::NodeReport report);

@@ -116,22 +116,8 @@ void NodeFleet::State::greeted(std::size_t index, const std::string& there, Link
     end.version_there = there;
     return start_failed(index, starter.explain(index, end));
   }
-  LinkOpening::Events opening_events;
-  const std::weak_ptr<State> weak = weak_from_this();
-  opening_events.message = [weak, index](LinkMessage message) {
-    if (const auto self = weak.lock()) self->opening_message(index, std::move(message));
-  };
-  opening_events.closed = [weak, index](const std::string&) {
-    if (const auto self = weak.lock()) self->link_closed(index);
-  };
-  opening_events.broken = [weak, index](const std::string& what) {
-    if (const auto self = weak.lock()) self->misbehaved(index, what);
-  };
   node.contact.open();
-  const int in = ends.in.release();
-  const int out = ends.out ? ends.out.release() : in;
-  node.opening = std::make_unique<LinkOpening>(executor, agent::make_descriptor_transport(executor, in, out),
-                                               std::move(opening_events), std::move(ends.first_bytes));
+  open_link(index, std::move(ends));
   advance();
 }
 
@@ -188,8 +174,8 @@ void NodeFleet::State::say_waiting(TimePoint now) {
   // A node that has no orders yet takes us for dead after 30 s of silence.
   LinkMessage alive;
   alive.kind = LinkMessage::Kind::status;
-  for (const Node& node : nodes)
-    if (node.opening && !node.contact.instructed()) node.opening->send(alive);
+  for (Node& node : nodes)
+    if (node.link && !node.contact.instructed()) node.link->send_aside(alive);
   const std::string text = board.waiting_text(now);
   if (!text.empty() && !board.stopping() && events.waiting) events.waiting(text);
 }
@@ -226,7 +212,6 @@ NodeFleet::~NodeFleet() {
   state_->timer.cancel();
   for (State::Node& node : state_->nodes) {
     node.link.reset();
-    node.opening.reset();
     node.connection.reset();
   }
 }
@@ -254,12 +239,12 @@ void NodeFleet::cut_all() {
 
 void NodeFleet::resize() {
   for (std::size_t i = 0; i < state_->nodes.size(); ++i)
-    if (state_->nodes[i].link) state_->tell(i, Kind::resize, 0);
+    if (state_->nodes[i].contact.instructed()) state_->tell(i, Kind::resize, 0);
 }
 
 void NodeFleet::taken(std::size_t node, std::int64_t bytes) {
   state_->nodes[node].outstanding -= bytes;
-  if (state_->nodes[node].link) state_->tell(node, Kind::taken, bytes);
+  if (state_->nodes[node].contact.instructed()) state_->tell(node, Kind::taken, bytes);
 }
 
 void NodeFleet::input(std::size_t node, std::string bytes) {

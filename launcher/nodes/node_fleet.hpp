@@ -3,12 +3,12 @@
 // are gone.
 #pragma once
 
-#include "agent/byte_transport.hpp"
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/link_text.hpp"
 #include "agent/core/node_report.hpp"
 #include "launcher/core/job_end.hpp"
 #include "launcher/start/node_starter.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -39,7 +39,7 @@ class NodeFleet {
     /// The coordinator listens.
     std::function<void(const agent::LinkEndpoint&)> listening;
     /// A way to a node that does not lead through its broken connection; null: there is none.
-    std::function<std::unique_ptr<agent::ByteTransport>(std::size_t node)> relay;
+    std::function<std::unique_ptr<rendezvous::ByteStream>(std::size_t node)> relay;
     /// Whether relay() may find such a way soon.
     std::function<bool()> relay_comes;
     /// A line for people about what the job waits for.

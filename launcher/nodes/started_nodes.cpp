@@ -118,7 +118,7 @@ class StartedNodes : public JobNodes {
       logs_.take(node, spec_.nodes[node].name, piece);
       fleet_.taken(node, bytes);
     };
-    events.relay = [this](std::size_t node) -> std::unique_ptr<agent::ByteTransport> {
+    events.relay = [this](std::size_t node) -> std::unique_ptr<rendezvous::ByteStream> {
       return line_ ? line_->open(spec_.nodes[node].name) : nullptr;
     };
     events.relay_comes = [this] { return line_ && line_->connecting(); };

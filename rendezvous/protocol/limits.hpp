@@ -21,11 +21,11 @@ inline constexpr std::size_t kMaxControlFrameBytes = std::size_t{16} << 20U;
 inline constexpr std::size_t kMaxHelloFrameBytes = std::size_t{16} << 10U;
 /// Time from connection to hello.
 inline constexpr std::chrono::milliseconds kHelloTimeout = std::chrono::seconds(5);
-/// Bytes of control output that a peer may leave unread before it is cut, and what each frame among them
-/// takes besides. Windows and what a session keeps bound what an honest peer leaves unread; this is for one
-/// that acknowledges what it has not read.
-inline constexpr std::size_t kPerWaitingFrame = 128;
+/// Bytes of control output that a peer may leave unread before it is cut. Windows, and what a session keeps,
+/// bound what an honest peer leaves unread; this is for one that acknowledges what it has not read.
 inline constexpr std::size_t kMaxUnreadControlBytes = std::size_t{32} << 20U;
+/// Bytes of memory that a frame takes besides its own while it waits to be read.
+inline constexpr std::size_t kPerWaitingFrame = 128;
 /// JSON values in one control message and their nesting: small text must not become large memory.
 inline constexpr std::size_t kMaxJsonValues = 65536;
 inline constexpr int kMaxJsonDepth = 8;

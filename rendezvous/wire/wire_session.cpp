@@ -178,12 +178,11 @@ void WireSession::put_down() {
 }
 
 void WireSession::send(std::string_view payload, std::function<void()> settled) {
-  send_frame(frame_of(FrameKind::message, payload));
-  if (!settled) return;
-  if (finished_ || (!resumable_ && !connection_))
+  if (settled && (finished_ || (!resumable_ && !connection_)))
     asio::post(executor_, std::move(settled));
-  else
-    unsettled_.emplace_back(state_.sent(), std::move(settled));
+  else if (settled)
+    unsettled_.emplace_back(state_.sent() + 1, std::move(settled));
+  send_frame(frame_of(FrameKind::message, payload));
 }
 
 void WireSession::send_aside(std::string_view payload) {

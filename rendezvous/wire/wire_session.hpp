@@ -69,7 +69,8 @@ class WireSession : public std::enable_shared_from_this<WireSession> {
 
   std::uint64_t received_count() const { return state_.received(); }
 
-  bool connected() const { return connection_ != nullptr; }
+  /// A stream carries it, or is about to.
+  bool connected() const { return connection_ != nullptr || arriving_ != nullptr; }
 
   /// Opens a channel; `payload` says what for.
   std::shared_ptr<Channel> open_channel(std::string_view payload);

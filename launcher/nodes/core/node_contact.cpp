@@ -13,6 +13,10 @@ bool NodeContact::take_hello() {
   return true;
 }
 
+bool NodeContact::take_listening() {
+  return coordinator_ && !std::exchange(listening_, true);
+}
+
 bool NodeContact::take_report() {
   if (progress_ == Progress::reported) return false;
   MUSTER_ASSERT(instructed(), "only a node that has its part of the job has a link that carries reports");

@@ -29,6 +29,8 @@ class NodeContact {
 
   /// Its hello has come. False for a second one.
   bool take_hello();
+  /// It says where the coordinator listens. False if it is not its node, and for a second time.
+  bool take_listening();
   /// Its report has come. False for a second one.
   bool take_report();
   /// It sent what no muster sends: nothing of it counts any more. False if that was known.
@@ -58,8 +60,6 @@ class NodeContact {
 
   bool awaits_report() const { return progress_ == Progress::instructed; }
 
-  bool is_coordinator() const { return coordinator_; }
-
   bool broken() const { return broken_; }
 
   bool agent_gone() const { return agent_gone_; }
@@ -75,6 +75,7 @@ class NodeContact {
   Way way_ = Way::none;
   bool open_ = false;
   bool coordinator_ = false;
+  bool listening_ = false;
   bool broken_ = false;
   bool agent_gone_ = false;
   bool end_told_ = false;

@@ -29,7 +29,7 @@ SAID = {
     "claims_to_be_the_coordinator_too_early": r"h1.*: it sent what no muster sends \(it claims to be the coordinator",
     "takes_input_of_another": r"h1.*: it sent what no muster sends \(it claims to have read input that it was not given",
     "second_claims_to_be_the_coordinator": r"h2.*: it sent what no muster sends \(it greets again, or claims to be the coordinator",
-    "counts_wrongly": r"h1.*: it sent what no muster sends \(a link acknowledges message -1",
+    "counts_wrongly": r"h1.*: it sent what no muster sends \(the peer acknowledges message \d+ of the session, but only \d+ were",
     "sends_files_elsewhere": r"h1.*: it sent what no muster sends \(a log file that is not the node's own: h2/escaped",
 }
 

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/launcher_link.hpp"
 
+#include "rendezvous/wire/frame.hpp"
 #include "tests/support/catch.hpp"
 
 #include <boost/asio/io_context.hpp>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::agent {
@@ -14,110 +20,120 @@ namespace {
 
 using Kind = LinkMessage::Kind;
 
-/// To a side that takes nothing from it.
-class Stuck final : public ByteTransport {
- public:
-  struct Wire {
-    std::size_t bytes = 0;
-    std::size_t frames = 0;
-    Events events;
-    std::vector<std::function<void()>> written;
-  };
-
-  explicit Stuck(Wire& wire) : wire_(wire) {}
-
-  void start(Events events) override { wire_.events = std::move(events); }
-
-  void write(std::string bytes, std::function<void()> written) override {
-    wire_.bytes += bytes.size();
-    ++wire_.frames;
-    wire_.written.push_back(std::move(written));
-  }
-
-  void close() override {}
-
- private:
-  Wire& wire_;
-};
-
-LinkMessage message(Kind kind, std::int64_t number, std::string body = {}) {
-  LinkMessage made;
-  made.kind = kind;
-  made.number = number;
-  made.body = std::move(body);
-  return made;
-}
-
-std::string framed(const LinkMessage& one) {
-  const std::string payload = encode(one);
-  const std::size_t size = payload.size();
-  std::string frame;
-  for (const unsigned shift : {24U, 16U, 8U, 0U}) frame += static_cast<char>(size >> shift & 0xFFU);
-  return frame + payload;
-}
-
+/// One end of a link; the test is the other.
 struct Link {
-  explicit Link(std::size_t max_unread = LauncherLink::kMaxUnread) {
+  explicit Link(LauncherLink::Mode mode) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    there = ends[1];
     LauncherLink::Events events;
-    events.message = [](const LinkMessage&) {};
-    events.closed = [this](const std::string& reason) { closed = reason; };
-    events.broken = [this](const std::string& what) { broken = what; };
-    link.emplace(context.get_executor(), std::make_unique<Stuck>(wire), LauncherLink::Mode::resumable,
-                 std::move(events), "", max_unread);
+    events.message = [this](const LinkMessage& message) {
+      messages.push_back(message.kind);
+      if (message.kind == Kind::file) throw std::invalid_argument("no such file");
+    };
+    events.closed = [this](const std::string& reason) { closed.push_back(reason); };
+    events.broken = [this](const std::string& what) { broken.push_back(what); };
+    link.emplace(context.get_executor(),
+                 rendezvous::make_descriptor_stream(context.get_executor(), ends[0], ends[0]), mode,
+                 std::move(events));
   }
+
+  ~Link() {
+    if (there >= 0) ::close(there);
+  }
+
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
 
   void turn() {
     context.restart();
     context.poll();
   }
 
+  /// Another end says this.
+  void hear(const std::string& payload) {
+    const std::string frame = rendezvous::encode_frame(payload);
+    REQUIRE(::write(there, frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
+    turn();
+  }
+
+  void hang_up() {
+    ::close(std::exchange(there, -1));
+    turn();
+  }
+
+  std::string sent() const {
+    std::array<char, 4096> buffer{};
+    const ssize_t size = ::recv(there, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    return std::string(buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  }
+
   boost::asio::io_context context{1};
-  Stuck::Wire wire;
-  std::string closed;
-  std::string broken;
+  int there = -1;
+  std::vector<Kind> messages;
+  std::vector<std::string> closed;
+  std::vector<std::string> broken;
   std::optional<LauncherLink> link;
 };
 
 }  // namespace
 
-TEST_CASE("a side that acknowledges what it has not read is cut off at a bound, by name") {
-  Link one;
-  const std::string piece(60'000, 'x');
-  std::int64_t sent = 0;
-  while (one.broken.empty() && sent < 1000) {
-    one.link->send(message(Kind::input, 0, piece));
-    ++sent;
-    if (one.wire.events.bytes) one.wire.events.bytes(framed(message(Kind::ack, sent)));
-    one.turn();
+TEST_CASE("the end of a link is told once for each stream, and is no fault of the other side") {
+  for (const auto mode : {LauncherLink::Mode::plain, LauncherLink::Mode::resumable}) {
+    Link one(mode);
+    one.hear("stop 15\n");
+    one.hang_up();
+    CHECK(one.messages == std::vector<Kind>{Kind::stop});
+    CHECK(one.closed == std::vector<std::string>{"the connection ended"});
+    CHECK(one.broken.empty());
+    CHECK_FALSE(one.link->connected());
   }
-  CHECK_THAT(one.broken, Contains("it does not read: over 33554432 bytes wait for it"));
-  CHECK(one.wire.bytes < 34U << 20U);
+}
+
+TEST_CASE("what no muster sends ends a link as that") {
+  Link one(LauncherLink::Mode::resumable);
+  SECTION("an unknown kind") {
+    one.hear("nonsense 0\n");
+    CHECK_THAT(one.broken.at(0), Contains("unknown message between launcher and agent: nonsense"));
+  }
+  SECTION("what its receiver cannot use") {
+    one.hear("file 0\nx");
+    CHECK(one.broken.at(0) == "no such file");
+  }
+  SECTION("an acknowledgement of what was not sent") {
+    one.hear(std::string("\x05\0\0\0\0\0\0\0\x01", 9));
+    CHECK_THAT(one.broken.at(0), Contains("only 0 were sent"));
+  }
+  CHECK(one.broken.size() == 1);
   CHECK(one.closed.empty());
+  CHECK_FALSE(one.link->connected());
 }
 
-TEST_CASE("acknowledgements that nobody reads are bounded, too") {
-  Link one(std::size_t{256} << 10);
-  std::string flood;
-  for (int i = 0; i < 640; ++i) flood += framed(message(Kind::log, 0));
-  for (int i = 0; i < 1000 && one.broken.empty(); ++i) {
-    one.wire.events.bytes(flood);
-    one.turn();
-  }
-  CHECK_THAT(one.broken, Contains("it does not read"));
-  CHECK(one.wire.frames < 4000);
+TEST_CASE("a report is acknowledged at once, for the agent waits for it before it ends") {
+  Link one(LauncherLink::Mode::resumable);
+  one.hear("log 0\nline");
+  CHECK(one.sent().empty());
+  one.hear("report 0\n{}");
+  CHECK(one.sent() == rendezvous::encode_frame(std::string("\x05\0\0\0\0\0\0\0\x02", 9)));
 }
 
-TEST_CASE("a side that acknowledges nothing is cut off at a bound, by name") {
-  Link one;
-  const std::string piece(60'000, 'x');
-  for (int i = 0; i < 1000 && one.broken.empty(); ++i) {
-    one.link->send(message(Kind::input, 0, piece));
-    // What leaves this process does not count as read by the other.
-    for (const auto& written : std::exchange(one.wire.written, {})) written();
-    one.turn();
-  }
-  CHECK_THAT(one.broken, Contains("has acknowledged nothing"));
-  CHECK(one.wire.bytes < 18U << 20U);
+TEST_CASE("a message counts as sent when the other side has it, or on a plain link when it is written") {
+  Link plain(LauncherLink::Mode::plain);
+  Link resumable(LauncherLink::Mode::resumable);
+  int sent = 0;
+  for (Link* one : {&plain, &resumable}) one->link->send({Kind::stop, 15, {}}, [&sent] { ++sent; });
+  CHECK(sent == 0);  // not inside the call
+  plain.turn();
+  CHECK(sent == 1);
+  resumable.turn();
+  CHECK(sent == 1);
+  CHECK(resumable.sent() == rendezvous::encode_frame("stop 15\n"));
+  resumable.hear(std::string("\x05\0\0\0\0\0\0\0\x01", 9));
+  CHECK(sent == 2);
+  resumable.link->send({Kind::kill, 0, {}}, [&sent] { ++sent; });
+  resumable.link->close();
+  resumable.turn();
+  CHECK(sent == 3);  // it cannot be sent any more
 }
 
 }  // namespace muster::agent

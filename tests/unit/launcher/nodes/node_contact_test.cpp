@@ -13,8 +13,10 @@ TEST_CASE("A node goes from its hello to its report, and says each once") {
   CHECK(node.take_hello());
   CHECK_FALSE(node.take_hello());
   CHECK_FALSE(node.instructed());
+  CHECK_FALSE(node.take_listening());
   node.instruct(true);
-  CHECK(node.is_coordinator());
+  CHECK(node.take_listening());
+  CHECK_FALSE(node.take_listening());
   CHECK(node.awaits_report());
   CHECK(node.take_report());
   CHECK_FALSE(node.take_report());
@@ -30,6 +32,7 @@ TEST_CASE("A node whose direct way was lost is heard through the coordinator") {
   node.open();
   node.take_hello();
   node.instruct(false);
+  CHECK_FALSE(node.take_listening());
   node.close();
   CHECK(node.closed());
   CHECK_FALSE(node.relayed());

@@ -4,9 +4,9 @@
 #include "catch.hpp"
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/protocol/raw_frame.hpp"
 
 #include <string>
+#include <vector>
 
 using namespace muster::rendezvous;
 
