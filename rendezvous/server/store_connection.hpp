@@ -51,6 +51,7 @@ class StoreConnection final : private c10d::Session::Owner {
   std::list<StoreConnection>::iterator self;
   std::chrono::steady_clock::time_point deadline;  ///< for the first message
   std::list<StoreConnection*>::iterator pending;   ///< valid while `is_pending`
+  std::size_t bytes_counted = 0;                   ///< of its memory, in the server's budget
   bool is_pending = false;
   bool counted_legacy = false;
   bool kept_silent = false;

@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace muster::rendezvous {
 
@@ -54,6 +55,8 @@ class StoreEngine::Impl {
   void cut(StoreConnection& connection, const std::string& why);
   void complain(const SocketAddress& peer, const std::string& text);
   bool update_interest(StoreConnection& connection);
+  void account(StoreConnection& connection, std::size_t bytes);
+  void remove(StoreConnection& connection);
 
   StoreServerOptions options_;
   ListenSocket listener_;
@@ -63,6 +66,7 @@ class StoreEngine::Impl {
   PeerLog peer_log_;
   SpareDescriptor spare_;
   StoreServerCounters counters_;
+  std::size_t under_way_ = 0;
   Store store_;
   ConnectionSet connections_;
 };
@@ -167,7 +171,7 @@ void StoreEngine::Impl::handle(StoreConnection& connection, std::uint32_t events
         ++counters_.cut_for_error;
         cut(connection, connection.session().error());
       } else {
-        connections_.remove(connection);
+        remove(connection);
       }
       flush_woken();
       return;
@@ -188,10 +192,24 @@ void StoreEngine::Impl::flush_woken() {
 }
 
 void StoreEngine::Impl::flush(StoreConnection& connection) {
-  if (!connection.has_output() && !connection.wants_write) return;
-  if (connection.flush() != StoreConnection::Result::good || !update_interest(connection)) {
-    connections_.remove(connection);
-  }
+  const bool has_work = connection.has_output() || connection.wants_write;
+  if (has_work && (connection.flush() != StoreConnection::Result::good || !update_interest(connection)))
+    return remove(connection);
+  account(connection, connection.session().memory());
+  if (under_way_ <= options_.max_bytes_under_way) return;
+  ++counters_.cut_for_error;
+  cut(connection, "the clients of this store have more than " + std::to_string(options_.max_bytes_under_way) +
+                      " bytes of requests and replies under way");
+}
+
+/// So much of the budget is this connection's from now on.
+void StoreEngine::Impl::account(StoreConnection& connection, std::size_t bytes) {
+  under_way_ += bytes - std::exchange(connection.bytes_counted, bytes);
+}
+
+void StoreEngine::Impl::remove(StoreConnection& connection) {
+  account(connection, 0);
+  connections_.remove(connection);
 }
 
 bool StoreEngine::Impl::update_interest(StoreConnection& connection) {
@@ -258,7 +276,7 @@ void StoreEngine::Impl::serve(UniqueFd fd, const SocketAddress& peer) {
   StoreConnection& connection =
       connections_.add(std::move(fd), peer, Clock::now() + options_.handshake_timeout);
   if (!watch_descriptor(epoll_.get(), EPOLL_CTL_ADD, connection.fd(), EPOLLIN, &connection)) {
-    connections_.remove(connection);
+    remove(connection);
     return;
   }
   ++counters_.accepted;
@@ -283,7 +301,7 @@ void StoreEngine::Impl::refuse(const SocketAddress& peer, const std::string& why
 
 void StoreEngine::Impl::cut(StoreConnection& connection, const std::string& why) {
   complain(connection.peer(), "closed a connection: " + why);
-  connections_.remove(connection);
+  remove(connection);
 }
 
 void StoreEngine::Impl::complain(const SocketAddress& peer, const std::string& text) {
@@ -309,6 +327,7 @@ void StoreEngine::Impl::cut_overdue(TimePoint now) {
 void StoreEngine::Impl::close() {
   if (closed_) return;
   closed_ = true;
+  under_way_ = 0;
   epoll_.reset();
   listener_.fd.reset();
   connections_.clear();

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,8 @@ struct StoreServerOptions {
   bool allow_wildcard = false;
   std::size_t max_connections = kMaxConnections;
   std::size_t max_store_bytes = kMaxStoreBytes;
+  /// Of requests and replies under way, of all connections; the one that exceeds it is cut.
+  std::size_t max_bytes_under_way = std::numeric_limits<std::size_t>::max();
   /// Limit from accept to the first whole message.
   std::chrono::milliseconds handshake_timeout = kHandshakeTimeout;
   /// Told of peers that were refused or cut off, one line each, on the thread that runs the store. Empty: the

@@ -279,6 +279,33 @@ TEST_CASE("too many connections are refused, those in are served") {
   CHECK(served.counters().refused == 1);
 }
 
+TEST_CASE("all clients together have a bound on what is under way, and their end gives it back") {
+  StoreServerOptions options = quick();
+  options.max_bytes_under_way = 1U << 20U;
+  Served served(options);
+  const auto half_a_value = [](RawClient& client, std::size_t bytes) {
+    client.handshake();
+    std::string text("\x01", 1);
+    c10d::append_bytes(text, "/k");
+    c10d::append_integer(text, std::uint64_t{1} << 22U);
+    client.try_send(text + std::string(bytes, 'x'));
+  };
+  RawClient witness(served.address());
+  witness.handshake();
+  for (std::uint64_t cut = 0; cut < 3; ++cut) {
+    RawClient one(served.address());
+    RawClient other(served.address());
+    half_a_value(one, 600U << 10U);
+    set_and_get(witness, "/k", "v");
+    CHECK(served.counters().cut_for_error == cut);
+    half_a_value(other, 600U << 10U);
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (served.counters().cut_for_error == cut && std::chrono::steady_clock::now() < deadline)
+      set_and_get(witness, "/k", "w");
+    CHECK(served.counters().cut_for_error == cut + 1);
+  }
+}
+
 TEST_CASE("addresses beyond those allowed are turned away before a byte is read") {
   StoreServerOptions options = quick();
   options.allow_from = {*Cidr::parse("10.0.0.0/8")};
