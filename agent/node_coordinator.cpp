@@ -144,6 +144,7 @@ rendezvous::ClientOptions NodeSession::client_options() const {
   client.host = spec_.host;
   client.version = options_.version;
   if (options_.control_fd < 0) client.lost_after = rendezvous::kDeadAfter;
+  if (std::holds_alternative<PeerNode>(spec_.node.form)) client.limits = limits_of(spec_);
   return client;
 }
 

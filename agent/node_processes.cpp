@@ -42,9 +42,7 @@ rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int contr
   rendezvous::EmbeddedOptions options;
   options.control_fd = control_fd;
   options.run_id = spec.run_id;
-  options.round = {spec.min_nodes, spec.max_nodes, spec.join_timeout, spec.last_call_timeout};
-  options.max_restarts = spec.max_restarts;
-  options.restart_rule = spec.restart_policy;
+  options.limits = limits_of(spec);
   options.store = spec.store;
   return options;
 }
@@ -108,7 +106,6 @@ int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd) {
     network.expected_nodes = started->expected_nodes;
   else
     network.accept_munge = std::get<PeerNode>(spec.node.form).munge;
-  network.store_proxy = spec.node.store_proxy;
   options.network = std::move(network);
   return rendezvous::run_embedded_daemon(std::move(options));
 }

@@ -21,7 +21,7 @@ constexpr const char* kUsage =
     "Usage: muster COMMAND [flags]\n"
     "\n"
     "  run          start the workers of a job, on this machine or many, watch them, end them\n"
-    "  rendezvous   run a key-value store for agents of torchrun or your own programs\n"
+    "  rendezvous   run the place where nodes of jobs meet; also a store for torchrun's agents\n"
     "  agent        what 'muster run' starts on other hosts; of no use by hand\n"
     "  --version    print the version\n"
     "  --help       print this text; run and rendezvous have their own --help\n"

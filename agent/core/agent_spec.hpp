@@ -6,9 +6,11 @@
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -177,6 +179,20 @@ struct AgentSpec {
   NodeSpec node;
   OutputSpec output;
 };
+
+/// What the coordinator of the job is to know. Its times are cut at what the protocol can say, 24 days.
+inline rendezvous::JobLimits limits_of(const AgentSpec& spec) {
+  constexpr std::chrono::milliseconds kMost{std::numeric_limits<int>::max()};
+  rendezvous::JobLimits limits;
+  limits.min_nodes = spec.min_nodes;
+  limits.max_nodes = spec.max_nodes;
+  limits.max_restarts = spec.max_restarts;
+  limits.restart_rule = spec.restart_policy;
+  limits.join_timeout = std::min(spec.join_timeout, kMost);
+  limits.last_call_timeout = std::min(spec.last_call_timeout, kMost);
+  limits.store_proxy = spec.node.store_proxy;
+  return limits;
+}
 
 /// JSON text of a spec and back. Field names are those of the struct; durations are whole milliseconds named
 /// "<field>_ms". from_json throws std::invalid_argument naming the field that is missing or of the wrong

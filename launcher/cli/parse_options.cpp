@@ -28,10 +28,15 @@ constexpr const char* kRunFooter =
     "  muster run -H n0:8,n1:8 train.py                      # all hosts from here, by ssh\n"
     "  muster run --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint n0:29400 train.py\n";
 constexpr const char* kRendezvousFooter =
-    "Prints {\"endpoint\":\"HOST:PORT\"} on stdout when ready and runs until SIGTERM or SIGINT.\n\n"
+    "Prints {\"endpoint\":\"HOST:PORT\"} on stdout when ready and runs until SIGTERM or SIGINT. Jobs of "
+    "muster\n"
+    "come with the key (~/.config/muster/key, or --secret-file), several at once, each with its "
+    "--rdzv-id.\n\n"
     "Examples:\n"
     "  muster rendezvous --listen 127.0.0.1:0\n"
     "  muster rendezvous --listen 10.0.0.5:29400 --allow-from 10.0.0.0/24\n"
+    "  muster run --nnodes 2 --rdzv-backend c10d --rdzv-id A --rdzv-endpoint 10.0.0.5:29400 train.py\n"
+    "  muster rendezvous --status 10.0.0.5:29400\n"
     "  torchrun --rdzv-backend c10d --rdzv-endpoint 10.0.0.5:29400 --rdzv-conf is_host=0 ...\n";
 
 /// CLI11's own usage line does not know about the program that follows.
@@ -91,7 +96,7 @@ void parse(CLI::App& app, std::vector<std::string> arguments) {
 void describe_rendezvous(CLI::App& app, RendezvousOptions& options, std::string& admission) {
   app.set_help_flag();
   app.add_flag("-h,--help", options.help, "Print this text");
-  app.add_option("--listen", options.listen, "Where the store listens; port 0 picks a free one")
+  app.add_option("--listen", options.listen, "Where it listens; port 0 picks a free one")
       ->type_name("HOST:PORT");
   app.add_option_function<std::string>(
          "--allow-from",
@@ -103,6 +108,12 @@ void describe_rendezvous(CLI::App& app, RendezvousOptions& options, std::string&
   app.add_flag("--listen-any", options.listen_any, "Allow a wildcard address in --listen");
   app.add_option("--store-admission", admission, "On loopback: this user's processes only, or any [user]")
       ->type_name("user|off");
+  app.add_option("--secret-file", options.secret_file, "The key of the jobs [~/.config/muster/key]")
+      ->type_name("FILE");
+  app.add_flag("--insecure-no-secret", options.insecure_no_secret,
+               "Host jobs without a key; on loopback only");
+  app.add_option("--status", options.status, "Print what the daemon there hosts, and end")
+      ->type_name("HOST:PORT");
   app.add_option("--log-level", options.log_level, "debug, info, warning or error [warning]")
       ->type_name("LEVEL");
   app.footer(kRendezvousFooter);
@@ -147,7 +158,12 @@ RendezvousOptions parse_rendezvous_options(const std::vector<std::string>& argum
   describe_rendezvous(app, options, admission);
   parse(app, arguments);
   if (options.help) return options;
-  if (options.listen.empty()) throw UsageError("--listen is missing; give --listen HOST:PORT");
+  if (options.listen.empty() && options.status.empty())
+    throw UsageError("--listen is missing; give --listen HOST:PORT, or --status HOST:PORT to ask a daemon");
+  if (!options.listen.empty() && !options.status.empty())
+    throw UsageError("--listen starts a daemon, and --status asks one that runs; give one of them");
+  if (!options.secret_file.empty() && options.insecure_no_secret)
+    throw UsageError("--secret-file and --insecure-no-secret contradict each other; leave one out");
   if (!options.log_level.empty())
     parse_choice({options.log_level, "--log-level"}, {"debug", "info", "warning", "error"});
   options.same_user_only = parse_choice({admission, "--store-admission"}, {"user", "off"}) == "user";
@@ -158,7 +174,9 @@ std::string rendezvous_help() {
   RendezvousOptions options;
   std::string admission = "user";
   CLI::App app(
-      "Runs a key-value store in PyTorch's TCPStore protocol, for agents of torchrun or your own programs.",
+      "Runs the place where the nodes of jobs meet: several jobs of muster run at once, and a key-value "
+      "store in\n"
+      "PyTorch's TCPStore protocol for agents of torchrun or your own programs.",
       "muster rendezvous");
   describe_rendezvous(app, options, admission);
   return app.help();

@@ -25,6 +25,10 @@ struct RendezvousOptions {
   std::vector<std::string> allow_from;
   bool listen_any = false;
   bool same_user_only = true;
+  std::string secret_file;
+  bool insecure_no_secret = false;
+  /// Ask the daemon there how it is, instead of being one. Empty: be one.
+  std::string status;
   std::string log_level;
   bool help = false;
 };

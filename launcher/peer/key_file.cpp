@@ -262,11 +262,8 @@ std::string home_directory() {
   return entry != nullptr && entry->pw_dir != nullptr ? entry->pw_dir : "";
 }
 
-rendezvous::Secret job_secret(const rendezvous::Secret& key, const std::string& run_id) {
-  rendezvous::PeerIdentity whole_job;
-  whole_job.role = rendezvous::PeerIdentity::Role::launcher;
-  whole_job.job = run_id;
-  return derive_key(key, whole_job);
+rendezvous::Secret no_secret() {
+  return rendezvous::Secret::from_bytes(std::string(rendezvous::Secret::kBytes, '\0'));
 }
 
 }  // namespace muster::launcher

@@ -26,7 +26,7 @@ FileKey own_key(const std::string& home);
 /// $HOME if it is absolute, else the home of the user database; empty if there is none.
 std::string home_directory();
 
-/// The secret of one job, from which the keys of its nodes are derived.
-rendezvous::Secret job_secret(const rendezvous::Secret& key, const std::string& run_id);
+/// Known to everybody: what --insecure-no-secret means.
+rendezvous::Secret no_secret();
 
 }  // namespace muster::launcher

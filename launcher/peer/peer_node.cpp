@@ -6,6 +6,7 @@
 #include "launcher/peer/key_file.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/munge.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
 
 #include <cstdlib>
 #include <string>
@@ -13,11 +14,6 @@
 
 namespace muster::launcher {
 namespace {
-
-/// Known to everybody: what --insecure-no-secret means.
-rendezvous::Secret no_secret() {
-  return rendezvous::Secret::from_bytes(std::string(rendezvous::Secret::kBytes, '\0'));
-}
 
 FileKey key_of(const PeerOptions& peer) {
   if (!peer.secret_file.empty()) return read_key_file(peer.secret_file);
@@ -62,7 +58,7 @@ agent::NodeProcesses prepare_peer_node(const JobSpec& job) {
     place.munge = munge_proves_us(job.peer);
     key = key_or_munge(job.peer, place);
   }
-  node.job_secret = std::make_shared<const rendezvous::Secret>(job_secret(key, job.agent.run_id));
+  node.job_secret = std::make_shared<const rendezvous::Secret>(derive_job_secret(key, job.agent.run_id));
   if (node.spec.node.coordinator) {
     place.listen_host = listen_address(meeting, node.spec.node.interface_name, node.spec.node.local_addr);
     if (place.listen_host != meeting)

@@ -54,6 +54,7 @@ ClientSession::ClientSession(asio::any_io_executor executor, ClientOptions optio
   hello_.role = options_.role;
   hello_.software = options_.version;
   hello_.host = options_.host;
+  hello_.limits = options_.limits;
 }
 
 void ClientSession::make_session(bool resumable) {

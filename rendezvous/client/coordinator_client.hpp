@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace muster::rendezvous {
@@ -29,6 +30,8 @@ struct ClientOptions {
   /// Silence of the coordinator after which it counts as lost. Default 0: only the end of the connection
   /// does, which is exact for a local socket. Over a network: kDeadAfter.
   Milliseconds lost_after{0};
+  /// Of the job; for a coordinator that may be one of a daemon.
+  std::optional<JobLimits> limits{};
 };
 
 /// Makes a connection to the coordinator, or throws CoordinatorError: lost and deadline mean that trying

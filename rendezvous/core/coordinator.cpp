@@ -16,12 +16,6 @@ std::string version_text(int low, int high, const std::string& software) {
          (software.empty() ? "" : " (muster " + software + ")");
 }
 
-/// Of the launcher and of nodes alike.
-std::string title_of(const Hello& hello) {
-  if (hello.role == Role::launcher) return "the launcher";
-  return "node " + (named_by_host(hello.node, hello.host) ? hello.host : hello.node);
-}
-
 /// What only a node may send: the launcher is in no round.
 bool for_nodes(const Message& message) {
   return std::holds_alternative<Join>(message) || std::holds_alternative<FailRound>(message) ||
@@ -29,6 +23,19 @@ bool for_nodes(const Message& message) {
 }
 
 }  // namespace
+
+CoordinatorOptions options_for_job(std::string run_id, std::string software, const JobLimits& limits) {
+  CoordinatorOptions options;
+  options.run_id = std::move(run_id);
+  options.software = std::move(software);
+  options.round.min_nodes = limits.min_nodes;
+  options.round.max_nodes = limits.max_nodes;
+  options.round.join_timeout = limits.join_timeout;
+  options.round.last_call_timeout = limits.last_call_timeout;
+  options.max_restarts = limits.max_restarts;
+  options.restart_rule = limits.restart_rule;
+  return options;
+}
 
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
@@ -97,6 +104,9 @@ std::optional<Membership::Refusal> Coordinator::refusal_of(const Hello& hello) c
                        ", this coordinator " +
                        version_text(kProtocolVersionMin, kProtocolVersionMax, options_.software) +
                        "; install the same muster on both"};
+  if (hello.role == Role::observer)
+    return Refusal{Errc::mend, "this is the coordinator of job '" + options_.run_id +
+                                   "', not a daemon that could be asked for its status"};
   if (hello.run_id != options_.run_id)
     return Refusal{Errc::mend, who + " belongs to job '" + hello.run_id + "', this coordinator serves job '" +
                                    options_.run_id + "'; end the agent of the other job"};

@@ -34,6 +34,9 @@ struct CoordinatorOptions {
   std::vector<NodeName> expected_nodes{};
 };
 
+/// Of the job `run_id` with these limits; all else as it is by default.
+CoordinatorOptions options_for_job(std::string run_id, std::string software, const JobLimits& limits);
+
 /// How a connection ended.
 enum class Ending {
   closed,  ///< by the peer: its process has ended, so what it had is lost now
@@ -115,6 +118,17 @@ class Coordinator {
   /// `text` says what failed and what to do; it is sent as it is to every node that waits for the round.
   Effects on_store_failed(RoundNumber round, const std::string& text, TimePoint now);
   Effects on_timer(TimePoint now);
+
+  /// Ends the job from outside, as a failure: everybody is told. Nothing, if it is over.
+  Effects close(const std::string& reason, TimePoint now);
+
+  /// The job as it is, without its uptime.
+  JobStatus status(TimePoint now) const;
+
+  /// Nodes that are in, those whose connection is broken included; and without them.
+  int nodes() const { return members_.nodes(); }
+
+  int connected_nodes() const { return members_.connected_nodes(); }
 
   /// The sessions of a node and of the launcher, so long as they are in (broken ones too).
   std::optional<SessionId> session_of(const NodeName& node) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a round: complete, store open, running, over, gone.
 #include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/text.hpp"
 #include "rendezvous/core/coordinator.hpp"
 
 #include <utility>
@@ -147,6 +148,46 @@ void Coordinator::end_job(JobClosed verdict) {
   for (const NodeName& node : forming_.candidates()) forming_.withdraw(node);
   for (const SessionId session : members_.sessions()) send(session, *job_over_);
   effects_.emplace_back(effect::EndJob{job_over_->reason, *job_over_});
+}
+
+Effects Coordinator::close(const std::string& reason, TimePoint now) {
+  JobClosed verdict;
+  verdict.reason = reason;
+  verdict.exit_code = kExitLauncherFailure;
+  end_job(std::move(verdict));
+  // The round ends by the verdict, and not by the first node that leaves it.
+  if (active_ && active_->stage == Active::Stage::opening) active_.reset();
+  if (active_) {
+    active_->stage = Active::Stage::over;
+    active_->all_succeeded = false;
+    active_->waiting.clear();
+  }
+  return finish(now);
+}
+
+JobStatus Coordinator::status(TimePoint now) const {
+  JobStatus status;
+  status.run_id = options_.run_id;
+  status.over = job_over_.has_value();
+  status.round = active_ ? active_->number : forming_.number();
+  status.nodes = connected_nodes();
+  status.restarts = restart_policy_.restarts();
+  if (job_over_) {
+    status.text = "over: " + job_over_->reason;
+  } else if (active_ && active_->stage == Active::Stage::running) {
+    std::vector<std::string> hosts;
+    for (const Seat& seat : active_->seats)
+      if (active_->present.count(seat.node) > 0 && hosts.size() < kMaxNamesInText)
+        hosts.push_back(seat.request.host);
+    const std::size_t present = active_->present.size();
+    status.text = "round " + std::to_string(active_->number) + " runs on " + std::to_string(present) +
+                  (present == 1 ? " node" : " nodes") + ": " + joined(hosts) +
+                  (present > hosts.size() ? ", ..." : "");
+  } else {
+    const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
+    status.text = forming_.status(previous(), describe).text;
+  }
+  return status;
 }
 
 std::string Coordinator::remark(const NodeName& node, TimePoint now) const {

@@ -7,6 +7,11 @@
 
 namespace muster::rendezvous {
 
+std::string title_of(const Hello& hello) {
+  if (hello.role == Role::launcher) return "the launcher";
+  return "node " + (named_by_host(hello.node, hello.host) ? hello.host : hello.node);
+}
+
 NodeName Membership::key(Role role, const NodeName& name) {
   // No node's name holds a control character.
   return role == Role::launcher ? NodeName(1, '\n') : name;
@@ -49,6 +54,13 @@ std::optional<Membership::Refusal> Membership::in_use(const Member& other, const
                                  (newcomer.role == Role::launcher
                                       ? "; a job has one launcher, end the other one first"
                                       : "; give each node its own name, or end the other one")};
+}
+
+int Membership::connected_nodes() const {
+  const auto is_connected = [](const auto& entry) {
+    return entry.second.role == Role::node && !entry.second.detached;
+  };
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), is_connected));
 }
 
 Member* Membership::find(SessionId session) {

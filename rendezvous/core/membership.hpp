@@ -26,6 +26,9 @@ inline bool named_by_host(const NodeName& name, const std::string& host) {
   return !host.empty() && name.starts_with(host + ':');
 }
 
+/// Of the launcher and of nodes alike, before they are in: "node h2".
+std::string title_of(const Hello& hello);
+
 struct Member {
   NodeName name;
   SessionId session = 0;
@@ -98,6 +101,9 @@ class Membership {
 
   /// Nodes, without the launcher.
   int nodes() const { return nodes_; }
+
+  /// Those of them whose connection is not broken.
+  int connected_nodes() const;
 
   /// All sessions in order of arrival.
   std::vector<SessionId> sessions() const;

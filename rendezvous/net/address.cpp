@@ -98,6 +98,14 @@ bool SocketAddress::is_wildcard() const {
   return std::all_of(address.begin(), address.end(), [](char byte) { return byte == 0; });
 }
 
+SocketAddress local_end(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  void* address = &storage;
+  if (::getsockname(fd, static_cast<sockaddr*>(address), &size) != 0) return {};
+  return {static_cast<sockaddr*>(address), size};
+}
+
 std::optional<Cidr> Cidr::parse(std::string_view text) {
   const std::size_t slash = text.find('/');
   const std::string address(text.substr(0, slash));

@@ -37,6 +37,9 @@ class SocketAddress {
   sockaddr_storage storage_{};
 };
 
+/// Our end of a connection, or where a socket listens; of family 0 if `fd` is neither.
+SocketAddress local_end(int fd);
+
 /// "10.0.0.0/8", "fd00::/8", or an address alone.
 class Cidr {
  public:

@@ -64,4 +64,19 @@ inline std::optional<RestartRule> restart_rule(std::string_view name) {
   return std::nullopt;
 }
 
+/// What the coordinator of a job must know of its command line. The same on every node.
+struct JobLimits {
+  int min_nodes = 1;
+  int max_nodes = 1;
+  /// Restarts of the whole job for a failed or lost node.
+  int max_restarts = 0;
+  RestartRule restart_rule = RestartRule::backoff;
+  /// Longest wait for min_nodes, and for more of them after that. Defaults as torchrun.
+  Milliseconds join_timeout = std::chrono::seconds(600);
+  Milliseconds last_call_timeout = std::chrono::seconds(30);
+  /// No worker connects to the store itself; the nodes' agents bring the workers' requests.
+  bool store_proxy = false;
+  bool operator==(const JobLimits&) const = default;
+};
+
 }  // namespace muster::rendezvous

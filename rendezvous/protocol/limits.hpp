@@ -144,6 +144,15 @@ inline constexpr std::chrono::seconds kReportAtMost{30};
 /// hear it, and for their reports, which may have no other way.
 inline constexpr std::chrono::seconds kDaemonLingers{35};
 
+/// Jobs that a daemon hosts at once, and bytes of the store of each: far more than is used, and together not
+/// more than a large machine has.
+inline constexpr std::size_t kMaxHostedJobs = 64;
+inline constexpr std::size_t kMaxHostedStoreBytes = 256 * kMiB;
+/// Bytes of requests and replies under way of all clients of a daemon's own store, which have no key.
+inline constexpr std::size_t kMaxKeylessBytes = 256 * kMiB;
+/// How long a daemon that is told to end waits for its jobs' nodes to leave; they have been told before.
+inline constexpr std::chrono::seconds kDaemonTakesLeave{3};
+
 /// How long the guardian lets the daemon live, after the grace period of the other nodes' workers.
 inline constexpr std::chrono::seconds kDaemonAtMost{40};
 

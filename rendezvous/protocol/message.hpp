@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -24,9 +25,11 @@ inline constexpr int kProtocolVersionMax = 3;
 enum class Role {
   node,      ///< an agent: takes part in rounds
   launcher,  ///< the launcher of the job: told of its progress, asked by nobody, in no round
+  observer,  ///< asks a daemon what it hosts; of no job
 };
 
-/// First message of a connection. Answer: HelloOk, or ErrorReply and the end of the connection.
+/// First message of a connection. Answer: HelloOk, or ErrorReply and the end of the connection; to an
+/// observer DaemonStatus, a JobStatus for each job, and the end of the connection.
 struct Hello {
   int version_min = kProtocolVersionMin;
   int version_max = kProtocolVersionMax;
@@ -45,6 +48,8 @@ struct Hello {
   SessionId session = 0;
   /// Numbered frames of that session that have come to the peer.
   std::uint64_t received = 0;
+  /// Of the node's job. A daemon that hosts jobs has no command line of theirs, and needs it.
+  std::optional<JobLimits> limits{};
   bool operator==(const Hello&) const = default;
 };
 
@@ -275,6 +280,34 @@ struct ChannelOpen {
   bool operator==(const ChannelOpen&) const = default;
 };
 
+/// What a daemon says of itself to an observer.
+struct DaemonStatus {
+  /// Its muster, for texts.
+  std::string software{};
+  std::uint64_t uptime_s = 0;
+  /// So many messages JobStatus follow.
+  int jobs = 0;
+  /// Connections of its own store, that of torchrun's agents.
+  int store_clients = 0;
+  bool operator==(const DaemonStatus&) const = default;
+};
+
+/// One of its jobs. One that is over is kept for a while.
+struct JobStatus {
+  std::string run_id{};
+  std::uint64_t uptime_s = 0;
+  bool over = false;
+  /// The round that runs, or forms.
+  RoundNumber round = 0;
+  /// Nodes whose connection works.
+  int nodes = 0;
+  /// Restarts of the whole job so far.
+  int restarts = 0;
+  /// For people: "round 1 runs on 2 nodes: n00, n01".
+  std::string text{};
+  bool operator==(const JobStatus&) const = default;
+};
+
 struct ErrorReply {
   Errc code = Errc::mend;
   /// Type of the request that this answers ("join"); empty when it answers none.
@@ -283,9 +316,9 @@ struct ErrorReply {
   bool operator==(const ErrorReply&) const = default;
 };
 
-using Message =
-    std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd, Heartbeat,
-                 JobClosed, ErrorReply, NodeState, Vouch, Vouched, LauncherState, ChannelOpen>;
+using Message = std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd,
+                             Heartbeat, JobClosed, ErrorReply, NodeState, Vouch, Vouched, LauncherState,
+                             ChannelOpen, DaemonStatus, JobStatus>;
 
 /// Whether a message counts in its session's numbering, so that it is sent again after a resumption.
 bool is_numbered(const Message& message);

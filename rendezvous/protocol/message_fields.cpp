@@ -7,7 +7,12 @@
 namespace muster::rendezvous {
 namespace {
 
-constexpr Words<Role, 2> kRoles{{{Role::node, "node"}, {Role::launcher, "launcher"}}};
+constexpr Words<Role, 3> kRoles{
+    {{Role::node, "node"}, {Role::launcher, "launcher"}, {Role::observer, "observer"}}};
+
+constexpr Words<RestartRule, 3> kRestartRules{{{RestartRule::backoff, kRestartRuleNames[0]},
+                                               {RestartRule::progress, kRestartRuleNames[1]},
+                                               {RestartRule::torchrun, kRestartRuleNames[2]}}};
 
 constexpr Words<RoundOutcome, 3> kOutcomes{{{RoundOutcome::succeeded, "succeeded"},
                                             {RoundOutcome::failed, "failed"},
@@ -28,6 +33,17 @@ template <typename F, typename Type>
 using M = typename std::remove_const_t<F>::template Of<Type>;
 
 template <typename F>
+void list(F& f, M<F, JobLimits>& m) {
+  f.integer("min_nodes", m.min_nodes, 1, kMaxWorldSize);
+  f.integer("max_nodes", m.max_nodes, m.min_nodes, kMaxWorldSize);
+  f.integer("max_restarts", m.max_restarts, 0, kMaxInt);
+  f.word("restart_policy", m.restart_rule, kRestartRules);
+  f.duration("join_timeout_ms", m.join_timeout);
+  f.duration("last_call_timeout_ms", m.last_call_timeout);
+  f.flag("store_proxy", m.store_proxy);
+}
+
+template <typename F>
 void list(F& f, M<F, Hello>& m) {
   f.integer("version_min", m.version_min, 1, kMaxInt);
   f.integer("version_max", m.version_max, m.version_min, kMaxInt);
@@ -40,6 +56,9 @@ void list(F& f, M<F, Hello>& m) {
   f.name("nonce", m.nonce, Need::optional);
   f.counter("session", m.session, Need::optional);
   f.counter("received", m.received, Need::optional);
+  f.object("limits", m.limits, [](auto& fields, auto& limits) {
+    list<std::remove_reference_t<decltype(fields)>>(fields, limits);
+  });
 }
 
 template <typename F>
@@ -189,6 +208,25 @@ void list(F& f, M<F, ChannelOpen>& m) {
   f.name("node", m.node, Need::optional);
 }
 
+template <typename F>
+void list(F& f, M<F, DaemonStatus>& m) {
+  f.name("software", m.software);
+  f.counter("uptime_s", m.uptime_s);
+  f.integer("jobs", m.jobs, 0, kMaxInt);
+  f.integer("store_clients", m.store_clients, 0, kMaxInt);
+}
+
+template <typename F>
+void list(F& f, M<F, JobStatus>& m) {
+  f.name("run_id", m.run_id);
+  f.counter("uptime_s", m.uptime_s);
+  f.flag("over", m.over, Need::required);
+  f.integer("round", m.round, 0, kMaxInt);
+  f.integer("nodes", m.nodes, 0, kMaxInt);
+  f.integer("restarts", m.restarts, 0, kMaxInt);
+  f.text("text", m.text);
+}
+
 template <typename Type>
 Message read(const FieldReader& f) {
   Type m;
@@ -218,7 +256,9 @@ constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", read<
                                                                  {"vouch", read<Vouch>},
                                                                  {"vouched", read<Vouched>},
                                                                  {"launcher_state", read<LauncherState>},
-                                                                 {"channel_open", read<ChannelOpen>}}};
+                                                                 {"channel_open", read<ChannelOpen>},
+                                                                 {"daemon_status", read<DaemonStatus>},
+                                                                 {"job_status", read<JobStatus>}}};
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,6 +71,16 @@ class FieldReader {
     if (value == nullptr) return;
     if (!value->is_number_unsigned()) complain(name, "is not a whole number from 0 up");
     into = value->get<std::uint64_t>();
+  }
+
+  /// A value with fields of its own, which `list` names; may be absent.
+  template <typename Type, typename List>
+  void object(const char* name, std::optional<Type>& into, const List& list) const {
+    const Json* value = find(name, Need::optional);
+    if (value == nullptr) return;
+    if (!value->is_object()) complain(name, "is not an object");
+    const FieldReader fields(*value, type_ + "." + name);
+    list(fields, into.emplace());
   }
 
   /// Text for people, at most `most` bytes. Three times what a sender cuts at is read: each byte that is not
@@ -198,6 +209,14 @@ class FieldWriter {
   }
 
   void code(const char* name, Errc value) { object_[name] = to_string(value); }
+
+  template <typename Type, typename List>
+  void object(const char* name, const std::optional<Type>& value, const List& list) {
+    if (!value) return;
+    FieldWriter fields;
+    list(fields, *value);
+    object_[name] = fields.take();
+  }
 
   Json take() { return std::move(object_); }
 

@@ -7,10 +7,14 @@
 
 namespace muster::rendezvous {
 
-Admission AdmissionRules::admit(const SocketAddress& peer, const SocketAddress& local, std::string& reason) {
+bool AdmissionRules::allows(const SocketAddress& peer) const {
   const auto holds = [&peer](const Cidr& cidr) { return cidr.contains(peer); };
-  if (!allow_from_.empty() && std::none_of(allow_from_.begin(), allow_from_.end(), holds)) {
-    reason = "its address is not among those allowed";
+  return allow_from_.empty() || std::any_of(allow_from_.begin(), allow_from_.end(), holds);
+}
+
+Admission AdmissionRules::admit(const SocketAddress& peer, const SocketAddress& local, std::string& reason) {
+  if (!allows(peer)) {
+    reason = kNotAllowed;
     return Admission::refused;
   }
   if (!same_user_only_) return Admission::by_address;

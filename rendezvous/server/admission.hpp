@@ -19,11 +19,17 @@ enum class Admission {
   refused
 };
 
+/// Why an address is refused.
+inline constexpr const char* kNotAllowed = "its address is not among those allowed";
+
 class AdmissionRules {
  public:
   /// `allow_from` empty: any address. `same_user_only`: a peer on this host must run under our uid.
   AdmissionRules(std::vector<Cidr> allow_from, bool same_user_only)
       : allow_from_(std::move(allow_from)), same_user_only_(same_user_only) {}
+
+  /// Whether the address of `peer` is among those allowed.
+  bool allows(const SocketAddress& peer) const;
 
   /// Ask before reading a byte. `local` is our end of the connection. `reason` is set when refused.
   Admission admit(const SocketAddress& peer, const SocketAddress& local, std::string& reason);

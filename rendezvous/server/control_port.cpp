@@ -5,6 +5,7 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/admission.hpp"
+#include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/early_store_client.hpp"
 #include "rendezvous/server/loop_thread.hpp"
 #include "rendezvous/server/refusals.hpp"
@@ -19,7 +20,6 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -55,24 +55,10 @@ TimePoint steady_now() {
   return std::chrono::steady_clock::now();
 }
 
-SocketAddress local_end(int fd) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  void* address = &storage;
-  if (::getsockname(fd, static_cast<sockaddr*>(address), &size) != 0) return {};
-  return {static_cast<sockaddr*>(address), size};
-}
-
 /// Closed by a reset: nothing lingers in the kernel for a stranger's sake.
 void drop(UniqueFd fd) {
   const linger at_once{1, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-}
-
-int descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 1U << 30U) return 1 << 30;
-  return static_cast<int>(limit.rlim_cur);
 }
 
 }  // namespace
@@ -80,8 +66,8 @@ int descriptor_limit() {
 class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl> {
  public:
   /// `executor`: of the thread for strangers; `main`: the one on which `service` lives.
-  Impl(asio::any_io_executor executor, asio::any_io_executor main, UniqueFd listener, Secret job_secret,
-       ControlPortOptions options, CoordinatorService& service)
+  Impl(asio::any_io_executor executor, asio::any_io_executor main, UniqueFd listener,
+       std::optional<Secret> secret, ControlPortOptions options, PortService& service)
       : executor_(std::move(executor)),
         main_(std::move(main)),
         expected_(main_),
@@ -90,11 +76,12 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
         pause_(executor_),
         options_(std::move(options)),
         service_(&service),
-        tls_(std::move(job_secret), options_.job, options_.other_clients),
+        rules_(options_.allow_from, options_.same_user_only),
         refusals_(address_.text(), [this](const std::string& line) { say(line); }),
         max_descriptor_(descriptor_limit() - static_cast<int>(kReservedDescriptors)),
         random_(static_cast<unsigned>(random_number())) {
     listener_.assign(listener.release());
+    if (secret) tls_.emplace(std::move(*secret), options_.job, options_.other_clients);
   }
 
   void watch() {
@@ -142,6 +129,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
   Accepted accept_one();
   int accept_from_kernel(sockaddr* address, socklen_t* size);
   void admit(UniqueFd fd, const SocketAddress& peer);
+  bool is_known(int fd, const SocketAddress& peer);
   asio::awaitable<void> receive(std::shared_ptr<Impl> self, std::shared_ptr<Visitor> visitor);
   asio::awaitable<std::optional<unsigned char>> first_byte(std::shared_ptr<Visitor> visitor);
   asio::awaitable<void> receive_tls(std::shared_ptr<Visitor> visitor);
@@ -185,9 +173,9 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
   asio::posix::stream_descriptor listener_;
   asio::steady_timer pause_;
   ControlPortOptions options_;
-  CoordinatorService* service_;
-  TlsAcceptor tls_;
-  AdmissionRules same_user_{{}, true};
+  PortService* service_;
+  std::optional<TlsAcceptor> tls_;
+  AdmissionRules rules_;
   std::shared_ptr<Gates> gates_ = std::make_shared<Gates>();
   Refusals refusals_;
   SpareDescriptor spare_;
@@ -264,11 +252,23 @@ ControlPort::Impl::Accepted ControlPort::Impl::accept_one() {
   return turned_away ? Accepted::none : Accepted::failed;
 }
 
+/// One of a host where others of ours are. Where a rule alone says whom the store serves, it says this, too.
+bool ControlPort::Impl::is_known(int fd, const SocketAddress& peer) {
+  if (!options_.store_by_rule) return service_->knows(peer) || peer.bytes() == address_.bytes();
+  std::string ignored;
+  return rules_.admit(peer, local_end(fd), ignored) != Admission::refused;
+}
+
 void ControlPort::Impl::admit(UniqueFd fd, const SocketAddress& peer) {
-  const bool is_known = service_->knows(peer) || peer.bytes() == address_.bytes();
+  if (!rules_.allows(peer)) {
+    ++dropped_;
+    refuse(peer, kNotAllowed);
+    return drop(std::move(fd));
+  }
+  const bool known = is_known(fd.get(), peer);
   const bool too_high = fd.get() >= max_descriptor_;
   const auto visitor = std::make_shared<Visitor>(gates_, std::move(fd), peer);
-  if (too_high || !visitor->ticket.enter(is_known ? &Gates::known : &Gates::strangers, chance())) {
+  if (too_high || !visitor->ticket.enter(known ? &Gates::known : &Gates::strangers, chance())) {
     ++dropped_;
     refuse(peer, kTooMany);
     return drop(std::move(visitor->fd));
@@ -286,13 +286,15 @@ asio::awaitable<void> ControlPort::Impl::receive(std::shared_ptr<Impl> self,
                                                  std::shared_ptr<Visitor> visitor) {
   const std::optional<unsigned char> first = co_await first_byte(visitor);
   if (!first || self->closed_) co_return;
-  if (*first == kTlsHandshake)
+  if (*first == kTlsHandshake && tls_)
     co_await receive_tls(visitor);
+  else if (*first == kTlsHandshake)
+    refuse(visitor->peer, "it wants a control connection, and here is none: " + options_.no_control);
   else
     co_await receive_store_client(visitor);
 }
 
-/// Looked at, not read. None: it went away or said nothing in time.
+/// Looked at, not read. None: it went away or said nothing in time. 0: that of a silent client of the store.
 asio::awaitable<std::optional<unsigned char>> ControlPort::Impl::first_byte(
     std::shared_ptr<Visitor> visitor) {
   const auto watched = std::make_shared<asio::posix::stream_descriptor>(executor_, visitor->fd.get());
@@ -308,7 +310,8 @@ asio::awaitable<std::optional<unsigned char>> ControlPort::Impl::first_byte(
   visitor->fd.reset(watched->release());
   unsigned char byte = 0;
   const ssize_t count = error ? -1 : ::recv(visitor->fd.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (count == 1) co_return byte;
+  // Torch 1.13 has a second connection that stays silent; the store knows which of those to keep.
+  if (count == 1 || (error && options_.store_by_rule)) co_return byte;
   if (error) {
     refuse(visitor->peer, "it said nothing for " + std::to_string(kHelloTimeout.count()) + " ms");
     drop(std::move(visitor->fd));
@@ -323,7 +326,7 @@ asio::awaitable<void> ControlPort::Impl::receive_tls(std::shared_ptr<Visitor> vi
       return visitor->ticket.enter(&Gates::almost_in, chance());
     };
     AcceptedTls accepted =
-        co_await tls_.accept(executor_, std::move(visitor->fd), visitor->deadline, std::move(key_shown));
+        co_await tls_->accept(executor_, std::move(visitor->fd), visitor->deadline, std::move(key_shown));
     ++authenticated_;
     detach(accepted);
     asio::post(main_, [weak = weak_from_this(), visitor, accepted = std::move(accepted)]() mutable {
@@ -362,7 +365,7 @@ asio::awaitable<void> ControlPort::Impl::receive_store_client(std::shared_ptr<Vi
   }
   const SocketAddress local = local_end(visitor->fd.get());
   std::string why;
-  const Admission admission = same_user_.admit(visitor->peer, local, why);
+  const Admission admission = rules_.admit(visitor->peer, local, why);
   const bool here = admission == Admission::same_user;
   if (admission != Admission::refused && !here && !service_->could_vouch(visitor->peer))
     why = "no agent of this job is connected from " + visitor->peer.host();
@@ -412,12 +415,12 @@ void ControlPort::Impl::say(const std::string& line) {
   });
 }
 
-ControlPort::ControlPort(asio::any_io_executor executor, UniqueFd listener, Secret job_secret,
-                         ControlPortOptions options, CoordinatorService& service)
+ControlPort::ControlPort(asio::any_io_executor executor, UniqueFd listener, std::optional<Secret> secret,
+                         ControlPortOptions options, PortService& service)
     : thread_(std::make_unique<LoopThread>(
           [](const std::string& what) { log_error("at the job's port on the network: " + what); })),
       impl_(std::make_shared<Impl>(thread_->executor(), std::move(executor), std::move(listener),
-                                   std::move(job_secret), std::move(options), service)) {
+                                   std::move(secret), std::move(options), service)) {
   asio::post(thread_->executor(), [weak = std::weak_ptr(impl_)] {
     if (const auto impl = weak.lock()) impl->watch();
   });

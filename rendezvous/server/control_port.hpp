@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one port of a job on the network: control connections (TLS) and the workers' store. Includes Asio.
+// A port on the network: control connections (TLS) and a store. Includes Asio.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/server/coordinator_service.hpp"
+#include "rendezvous/server/port_service.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 #include "rendezvous/tls/secret.hpp"
 
@@ -13,21 +13,31 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace muster::rendezvous {
 
 class LoopThread;
 
 struct ControlPortOptions {
-  /// The job whose keys are accepted.
-  std::string job;
+  /// The job whose keys are accepted; none: every job's (derive_job_secret).
+  std::optional<std::string> job{};
   /// Clients that prove themselves in another way than by a key made of the job secret; empty: none.
   ClientResolver other_clients{};
   /// Gets lines about peers that were refused, on the executor; empty: the log.
   std::function<void(const std::string&)> warn{};
   /// Takes a connection from the listener as accept() does, for tests of its failures; empty: the kernel.
   std::function<int(int listener, sockaddr* address, socklen_t* size)> accept{};
+  /// Nobody else may connect, whatever it speaks; empty: everybody may.
+  std::vector<Cidr> allow_from{};
+  /// The store's clients on this host must run under our uid.
+  bool same_user_only = true;
+  /// Nobody but the two rules above says who is served by the store: its clients are torchrun's agents.
+  bool store_by_rule = false;
+  /// Without a secret: why nobody who speaks TLS is answered, for the log.
+  std::string no_control{};
 };
 
 struct ControlPortCounters {
@@ -45,9 +55,9 @@ struct ControlPortCounters {
 /// destroys this. `service` must outlive it.
 class ControlPort {
  public:
-  /// `listener`: non-blocking.
-  ControlPort(boost::asio::any_io_executor executor, UniqueFd listener, Secret job_secret,
-              ControlPortOptions options, CoordinatorService& service);
+  /// `listener`: non-blocking. Without a secret it is the port of a store alone.
+  ControlPort(boost::asio::any_io_executor executor, UniqueFd listener, std::optional<Secret> secret,
+              ControlPortOptions options, PortService& service);
   ~ControlPort();
   ControlPort(const ControlPort&) = delete;
   ControlPort& operator=(const ControlPort&) = delete;

@@ -14,10 +14,6 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Connections with one key that have not said hello yet; beyond, the oldest makes room. A node needs one, or
-/// two after a reset that it has seen and we have not.
-constexpr std::size_t kMaxNewcomersOfOne = 4;
-
 /// Agents asked because they stated an address: many hosts may have the same one on a bridge of their own.
 constexpr std::size_t kMaxAsked = 16;
 
@@ -36,6 +32,10 @@ TimePoint steady_now() {
 
 }  // namespace
 
+std::string random_nonce() {
+  return Secret::random().hex().substr(0, 32);
+}
+
 CoordinatorService::CoordinatorService(boost::asio::any_io_executor executor, CoordinatorOptions options,
                                        StoreOpener opener,
                                        std::function<void(const std::string& reason)> session_ended)
@@ -44,42 +44,26 @@ CoordinatorService::CoordinatorService(boost::asio::any_io_executor executor, Co
       opener_(std::move(opener)),
       session_ended_(std::move(session_ended)),
       timer_(executor_),
+      newcomers_(executor_,
+                 [this](const std::shared_ptr<Newcomer>& newcomer, const Message* message) {
+                   if (message != nullptr)
+                     take(newcomer, *message);
+                   else if (!newcomer->place().identity && session_ended_)
+                     session_ended_(newcomer->trouble());
+                 }),
       vouching_(executor_) {}
 
 CoordinatorService::~CoordinatorService() {
   stop();
 }
 
-void CoordinatorService::add(std::unique_ptr<ByteStream> stream, PeerPlace place) {
-  auto newcomer =
-      std::make_shared<Newcomer>(executor_, std::move(stream), std::move(place),
-                                 [this](const std::shared_ptr<Newcomer>& self, const Message* message) {
-                                   on_first_message(self, message);
-                                 });
-  newcomers_.insert(newcomer);
-  if (newcomer->place().identity) {
-    auto& same = newcomers_of_[newcomer->place().identity->text()];
-    same.push_back(newcomer);
-    if (same.size() > kMaxNewcomersOfOne) {
-      const std::shared_ptr<Newcomer> oldest = same.front();
-      forget_newcomer(oldest);
-      oldest->close();
-    }
-  } else {
-    ++local_newcomers_;
-  }
-  newcomer->start();
+void CoordinatorService::host_as(std::string title, std::function<void()> changed) {
+  title_ = std::move(title);
+  changed_ = std::move(changed);
 }
 
-void CoordinatorService::forget_newcomer(const std::shared_ptr<Newcomer>& newcomer) {
-  if (newcomers_.erase(newcomer) == 0) return;
-  if (!newcomer->place().identity) {
-    --local_newcomers_;
-    return;
-  }
-  const auto found = newcomers_of_.find(newcomer->place().identity->text());
-  std::erase(found->second, newcomer);
-  if (found->second.empty()) newcomers_of_.erase(found);
+void CoordinatorService::end_job(const std::string& reason) {
+  if (!stopped_) perform(coordinator_.close(reason, steady_now()));
 }
 
 void CoordinatorService::stop() {
@@ -87,9 +71,7 @@ void CoordinatorService::stop() {
   stopped_ = true;
   timer_.cancel();
   vouching_.clear();
-  for (const auto& newcomer : newcomers_) newcomer->close();
-  newcomers_.clear();
-  newcomers_of_.clear();
+  newcomers_.close();
   sessions_.clear();
   {
     const std::scoped_lock lock(addresses_mutex_);
@@ -102,14 +84,9 @@ void CoordinatorService::stop() {
   store_runs_ = false;
 }
 
-void CoordinatorService::on_first_message(const std::shared_ptr<Newcomer>& newcomer, const Message* message) {
-  forget_newcomer(newcomer);
+void CoordinatorService::take(const std::shared_ptr<Newcomer>& newcomer, const Message& message) {
   if (stopped_) return;
-  if (message == nullptr) {
-    if (!newcomer->place().identity && session_ended_) session_ended_(newcomer->trouble());
-    return;
-  }
-  const auto* hello = std::get_if<Hello>(message);
+  const auto* hello = std::get_if<Hello>(&message);
   const PeerPlace& place = newcomer->place();
   if (hello != nullptr && !fits(*newcomer, *hello)) return;
   const auto resumed = hello != nullptr ? coordinator_.resumes(*hello) : std::nullopt;
@@ -123,7 +100,7 @@ void CoordinatorService::on_first_message(const std::shared_ptr<Newcomer>& newco
   SessionId id = 0;
   make_session(place, id).arrive(newcomer->connection(), place, 0);
   if (place.identity) coordinator_.on_connect(id, place.address.text());
-  on_message(id, *message);
+  on_message(id, message);
 }
 
 /// A key says truly who its owner is; the hello must say the same.
@@ -291,6 +268,7 @@ void CoordinatorService::retire(SessionId session) {
   vouching_.gone(session);
   boost::asio::post(executor_, [kept = std::move(found->second)] {});
   sessions_.erase(found);
+  if (changed_) changed_();
 }
 
 void CoordinatorService::enqueue(Effects effects) {
@@ -350,14 +328,15 @@ void CoordinatorService::perform_one(const effect::SetTimer& timer) {
 
 void CoordinatorService::perform_one(const effect::Note& note) {
   if (note.warning)
-    log_warning(note.text);
+    log_warning(title_ + note.text);
   else
-    log_info(note.text);
+    log_info(title_ + note.text);
 }
 
 void CoordinatorService::perform_one(const effect::EndJob& end) {
   job_over_ = true;
-  log_info("the job is over: " + end.reason);
+  log_info(title_ + "the job is over: " + end.reason);
+  if (changed_) changed_();
 }
 
 }  // namespace muster::rendezvous

@@ -2,10 +2,9 @@
 // Performs the coordinator's effects: sessions, timer, stores, channels. Includes Asio.
 #pragma once
 
-#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/core/coordinator.hpp"
-#include "rendezvous/server/control_session.hpp"
-#include "rendezvous/server/vouching.hpp"
+#include "rendezvous/server/newcomers.hpp"
+#include "rendezvous/server/port_service.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -23,22 +22,15 @@
 
 namespace muster::rendezvous {
 
-/// The store of one round.
-struct OpenedStore {
-  Endpoint endpoint{};
-  /// Closes it and cuts its connections, before returning.
-  std::function<void()> close{};
-  /// Serves a worker's connection that has been admitted; empty if the store has a listener of its own.
-  std::function<void(UniqueFd, const SocketAddress& peer)> adopt{};
-  /// Serves a worker through a channel of its node's session; empty: not this store.
-  std::function<void(std::shared_ptr<Channel>, SessionId node)> feed{};
-};
-
 /// Opens an empty store, or throws an exception whose text goes to the nodes as it is.
 using StoreOpener = std::function<OpenedStore(RoundNumber)>;
 
-/// One thread, the executor's, but for what says otherwise.
-class CoordinatorService {
+/// For CoordinatorOptions::nonce.
+std::string random_nonce();
+
+/// One thread, the executor's, but for what says otherwise. The store's clients are vouched for by the agents
+/// of the hosts that they come from.
+class CoordinatorService final : public PortService {
  public:
   /// `session_ended` is told of each session that the peer or an error ended. May be empty.
   CoordinatorService(boost::asio::any_io_executor executor, CoordinatorOptions options, StoreOpener opener,
@@ -47,47 +39,57 @@ class CoordinatorService {
   CoordinatorService(const CoordinatorService&) = delete;
   CoordinatorService& operator=(const CoordinatorService&) = delete;
 
-  /// Serves a new control connection.
-  void add(std::unique_ptr<ByteStream> stream, PeerPlace place = {});
+  /// For one of several jobs of a process: log lines begin with `title`, and `changed` is called when a
+  /// session has ended or the job is over, from within this object.
+  void host_as(std::string title, std::function<void()> changed);
 
-  /// The store of the round that runs, if its workers may connect to it over the network; null otherwise.
-  /// Valid until the next event.
-  const OpenedStore* running_store() const;
+  void add(std::unique_ptr<ByteStream> stream, PeerPlace place) override {
+    newcomers_.add(std::move(stream), std::move(place));
+  }
 
-  /// Asks the agents of the host that a worker's connection comes from whose it is; `done` is called once, at
-  /// the latest after kVouchTimeout, and not after stop(). `here`: it comes from this host.
-  void vouch(const SocketAddress& peer, const SocketAddress& local, bool here, Vouching::Done done);
+  void add(std::unique_ptr<ByteStream> stream) { add(std::move(stream), {}); }
 
-  /// Whether a node of this job is connected from that address. What nodes only say of themselves is not
-  /// asked. From any thread.
-  bool knows(const SocketAddress& peer) const {
+  /// Serves a connection whose first message has come; `message` is that.
+  void take(const std::shared_ptr<Newcomer>& newcomer, const Message& message);
+
+  const OpenedStore* running_store() const override;
+
+  void vouch(const SocketAddress& peer, const SocketAddress& local, bool here, Vouching::Done done) override;
+
+  bool knows(const SocketAddress& peer) const override {
     const std::scoped_lock lock(addresses_mutex_);
     return by_address_.count(std::string(peer.bytes())) > 0;
   }
 
-  /// Whether an agent could be asked about a connection from that address; false is final. From any thread.
-  bool could_vouch(const SocketAddress& peer) const {
+  bool could_vouch(const SocketAddress& peer) const override {
     const std::string address(peer.bytes());
     const std::scoped_lock lock(addresses_mutex_);
     return by_address_.count(address) > 0 || by_further_address_.count(address) > 0;
   }
 
-  /// Whether there is a running_store(). From any thread.
-  bool has_running_store() const { return store_runs_; }
+  bool has_running_store() const override { return store_runs_; }
 
   /// Sessions of nodes over the network, broken ones too.
   std::size_t remote_nodes() const { return remote_nodes_; }
 
   /// This host's own agent has its connection.
-  bool has_local() const { return local_newcomers_ > 0 || by_address_.count("") > 0; }
+  bool has_local() const { return newcomers_.local() > 0 || by_address_.count("") > 0; }
 
   bool job_over() const { return job_over_; }
+
+  /// The job as it is now. What is asked of it is valid until the next event.
+  const Coordinator& coordinator() const { return coordinator_; }
+
+  /// Nobody has a session, broken ones included.
+  bool deserted() const { return sessions_.empty(); }
+
+  /// Ends the job, whatever it does: everybody is told `reason`, and that it is a failure.
+  void end_job(const std::string& reason);
 
   /// Ends all sessions and closes the store. Idempotent.
   void stop();
 
  private:
-  void on_first_message(const std::shared_ptr<Newcomer>& newcomer, const Message* message);
   bool fits(Newcomer& newcomer, const Hello& hello) const;
   ControlSession& make_session(const PeerPlace& place, SessionId& id);
   void on_message(SessionId session, const Message& message);
@@ -112,7 +114,6 @@ class CoordinatorService {
   void forget_further_addresses(SessionId id);
   void find_running(const Places& places, const std::string& address, std::size_t most,
                     std::vector<SessionId>& found) const;
-  void forget_newcomer(const std::shared_ptr<Newcomer>& newcomer);
   void enqueue(Effects effects);
 
   boost::asio::any_io_executor executor_;
@@ -120,10 +121,9 @@ class CoordinatorService {
   StoreOpener opener_;
   std::function<void(const std::string&)> session_ended_;
   boost::asio::steady_timer timer_;
-  std::set<std::shared_ptr<Newcomer>> newcomers_;
-  /// Newcomers over the network by their identity, the oldest first.
-  std::unordered_map<std::string, std::deque<std::shared_ptr<Newcomer>>> newcomers_of_;
-  std::size_t local_newcomers_ = 0;
+  std::string title_;
+  std::function<void()> changed_;
+  Newcomers newcomers_;
   std::size_t remote_nodes_ = 0;
   std::map<SessionId, std::shared_ptr<ControlSession>> sessions_;
   /// Sessions by the addresses that their connections come from; local ones under the empty text. Changed

@@ -15,4 +15,11 @@ inline void raise_descriptor_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// The soft limit of open descriptors, at most 2^30.
+inline int descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 1U << 30U) return 1 << 30;
+  return static_cast<int>(limit.rlim_cur);
+}
+
 }  // namespace muster::rendezvous

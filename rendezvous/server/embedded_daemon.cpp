@@ -11,8 +11,6 @@
 #include "rendezvous/server/coordinator_service.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/peer_log.hpp"
-#include "rendezvous/server/store_feed.hpp"
-#include "rendezvous/server/store_server.hpp"
 
 #include <boost/asio/io_context.hpp>
 
@@ -26,17 +24,8 @@ namespace {
 /// When everybody is gone: for what is still on its way out.
 constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
 
-std::string random_nonce() {
-  return Secret::random().hex().substr(0, 32);
-}
-
 CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
-  CoordinatorOptions coordinator;
-  coordinator.run_id = options.run_id;
-  coordinator.software = options.version;
-  coordinator.round = options.round;
-  coordinator.max_restarts = options.max_restarts;
-  coordinator.restart_rule = options.restart_rule;
+  CoordinatorOptions coordinator = options_for_job(options.run_id, options.version, options.limits);
   // The peer is on this host: the end of its connection says exactly that it is gone, while silence may only
   // mean that it was stopped for a debugger or starved.
   if (!options.network) {
@@ -48,55 +37,6 @@ CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   // If nodes are started by name, nobody else has a key.
   coordinator.round.only_expected = !coordinator.expected_nodes.empty();
   return coordinator;
-}
-
-/// A store with a listener of its own. A job on one machine has its peers on this machine: they come from the
-/// very address that is listened on, so beyond loopback that address alone is let in (and its owner is looked
-/// up as on loopback).
-OpenedStore open_own_store(const boost::asio::any_io_executor& executor, StoreServerOptions listen) {
-  const SocketAddress address = resolve(listen.host, listen.port).front();
-  if (!address.is_loopback() && !address.is_wildcard())
-    listen.allow_from.push_back(*Cidr::parse(address.host()));
-  const auto server = std::make_shared<StoreServer>(executor, std::move(listen));
-  OpenedStore store;
-  store.endpoint = Endpoint{server->endpoint().host(), server->endpoint().port()};
-  store.close = [server] { server->close(); };
-  return store;
-}
-
-/// A store whose clients come through the control port.
-OpenedStore open_shared_store(const boost::asio::any_io_executor& executor, const SocketAddress& address) {
-  StoreServerOptions options;
-  options.listen = false;
-  options.host = address.host();
-  options.port = address.port();
-  const auto server = std::make_shared<StoreServer>(executor, std::move(options));
-  OpenedStore store;
-  store.endpoint = Endpoint{address.host(), address.port()};
-  store.close = [server] { server->close(); };
-  store.adopt = [server](UniqueFd fd, const SocketAddress& peer) { server->adopt(std::move(fd), peer); };
-  return store;
-}
-
-/// A store whose clients come through their agents.
-OpenedStore open_fed_store(const SocketAddress& address) {
-  const auto fed = std::make_shared<FedStore>(kMaxStoreBytes);
-  OpenedStore store;
-  store.endpoint = Endpoint{address.host(), address.port()};
-  store.close = [fed] { fed->close(); };
-  store.feed = [fed](std::shared_ptr<Channel> channel, SessionId node) {
-    fed->feed(std::move(channel), node);
-  };
-  return store;
-}
-
-SocketAddress address_of(int fd) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  void* address = &storage;
-  if (::getsockname(fd, static_cast<sockaddr*>(address), &size) != 0)
-    throw std::runtime_error("the listening socket handed over is none");
-  return {static_cast<sockaddr*>(address), size};
 }
 
 /// Reads credentials of this cluster's munge. What it says of a bad one is for those who look for it.
@@ -152,9 +92,9 @@ class Daemon {
   StoreOpener opener(const EmbeddedOptions& options) {
     const auto executor = context_.get_executor();
     if (options.network) {
-      const SocketAddress address = address_of(options.network->listen_fd);
-      return [executor, address, store_proxy = options.network->store_proxy](RoundNumber) {
-        return store_proxy ? open_fed_store(address) : open_shared_store(executor, address);
+      const SocketAddress address = local_end(options.network->listen_fd);
+      return [executor, address, store_proxy = options.limits.store_proxy](RoundNumber) {
+        return store_proxy ? open_fed_store(address) : open_shared_store(executor, shared_store(address));
       };
     }
     StoreServerOptions listen;

@@ -20,10 +20,7 @@ struct EmbeddedOptions {
   std::string run_id = "none";
   /// The version of the software, for texts.
   std::string version{};
-  RoundLimits round{};
-  /// Restarts of the whole job for a failed or lost node.
-  int max_restarts = 0;
-  RestartRule restart_rule = RestartRule::backoff;
+  JobLimits limits{};
   /// Not used with `network`.
   StoreSpec store{};
 
@@ -38,8 +35,6 @@ struct EmbeddedOptions {
     std::vector<std::string> expected_nodes{};
     /// Processes of our user on hosts that share a munge key may join without a key of the job.
     bool accept_munge = false;
-    /// No worker may connect to the port; the nodes' agents bring the workers' requests.
-    bool store_proxy = false;
   };
 
   std::optional<Network> network;

@@ -4,21 +4,26 @@
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/host_port.hpp"
 #include "rendezvous/log/log.hpp"
+#include "rendezvous/server/control_port.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
+#include "rendezvous/server/job_directory.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 #include "rendezvous/server/store_server.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <stdexcept>
+#include <utility>
 
 namespace muster::rendezvous {
 namespace {
+
+/// When all sessions have been ended: for what is still on its way out.
+constexpr std::chrono::seconds kFarewell{1};
 
 // A mistake in the options, as opposed to a machine that does not let us listen.
 class UsageError : public std::runtime_error {
@@ -26,28 +31,34 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-StoreServerOptions server_options(const StandaloneOptions& options) {
-  const auto target = parse_host_port(options.listen);
-  if (!target) {
+HostPort target_of(const StandaloneOptions& options) {
+  auto target = parse_host_port(options.listen);
+  if (!target)
     throw UsageError("--listen '" + options.listen +
                      "' is not HOST:PORT (port 0 to 65535; write an IPv6 address as [::1]:PORT)");
-  }
-  StoreServerOptions result;
-  result.host = target->host;
-  result.port = target->port;
-  result.same_user_only = options.same_user_only;
-  result.allow_wildcard = options.listen_any;
+  return *target;
+}
+
+std::vector<Cidr> allowed_by(const StandaloneOptions& options) {
+  std::vector<Cidr> allowed;
   for (const std::string& text : options.allow_from) {
     const auto cidr = Cidr::parse(text);
     if (!cidr)
       throw UsageError("--allow-from '" + text + "' is neither an address nor a block such as 10.0.0.0/8");
-    result.allow_from.push_back(*cidr);
+    allowed.push_back(*cidr);
   }
-  for (const SocketAddress& address : resolve(target->host, target->port)) {
-    const std::string refusal = refuse_to_listen(address, !result.allow_from.empty(), result.allow_wildcard);
+  return allowed;
+}
+
+void check_addresses(const StandaloneOptions& options, const HostPort& target) {
+  for (const SocketAddress& address : resolve(target.host, target.port)) {
+    const std::string refusal = refuse_to_listen(address, !options.allow_from.empty(), options.listen_any);
     if (!refusal.empty()) throw UsageError(refusal);
+    if (options.key_is_public && !address.is_loopback())
+      throw UsageError("--insecure-no-secret is for jobs on one machine, and " + address.text() +
+                       " is no loopback address: whoever reaches it could run programs as this user; leave "
+                       "the flag out, or listen on 127.0.0.1");
   }
-  return result;
 }
 
 void announce(const SocketAddress& endpoint) {
@@ -56,18 +67,96 @@ void announce(const SocketAddress& endpoint) {
     log_warning("nobody reads our standard output; the endpoint is " + endpoint.text());
 }
 
+/// The store of torchrun's agents, whose clients come through the daemon's port. They have no key, and must
+/// leave room for the jobs.
+StoreServerOptions store_options(const SocketAddress& address) {
+  StoreServerOptions store = shared_store(address);
+  store.max_connections = std::min(kMaxConnections, static_cast<std::size_t>(descriptor_limit()) / 4);
+  store.max_bytes_under_way = kMaxKeylessBytes;
+  return store;
+}
+
+ControlPortOptions port_options(const StandaloneOptions& options, std::vector<Cidr> allowed) {
+  ControlPortOptions port;
+  port.allow_from = std::move(allowed);
+  port.same_user_only = options.same_user_only;
+  port.store_by_rule = true;
+  port.no_control = "this daemon has no key, and hosts no jobs";
+  return port;
+}
+
+HostingOptions hosting_options(const StandaloneOptions& options, const SocketAddress& address,
+                               std::vector<Cidr> allowed) {
+  HostingOptions hosting;
+  hosting.address = address;
+  hosting.version = options.version;
+  hosting.allow_from = std::move(allowed);
+  if (address.is_wildcard())
+    hosting.refusal = "the daemon at " + address.text() +
+                      " listens on every address and hosts no jobs, whose workers must be told one; start it "
+                      "with that one in --listen";
+  return hosting;
+}
+
+class Daemon {
+ public:
+  Daemon(StandaloneOptions& options, ListenSocket listener, const std::vector<Cidr>& allowed)
+      : address_(listener.address),
+        signals_(context_, SIGTERM, SIGINT),
+        store_(std::make_shared<StoreServer>(context_.get_executor(), store_options(address_))),
+        directory_(context_.get_executor(), hosting_options(options, address_, allowed), own_store(store_),
+                   [store = store_] { return static_cast<int>(store->counters().connections); }),
+        port_(context_.get_executor(), std::move(listener.fd), std::move(options.key),
+              port_options(options, allowed), directory_) {
+    signals_.async_wait([this](boost::system::error_code error, int signal) {
+      if (!error) signal_ = signal;
+    });
+  }
+
+  void run() {
+    while (signal_ == 0) context_.run_one();
+    directory_.end("the rendezvous daemon at " + address_.text() + " was ended by " +
+                   (signal_ == SIGTERM ? "SIGTERM" : "SIGINT"));
+    const auto deadline = std::chrono::steady_clock::now() + kDaemonTakesLeave;
+    while (!directory_.deserted() && std::chrono::steady_clock::now() < deadline)
+      context_.run_one_until(deadline);
+    port_.close();
+    directory_.stop();
+    context_.restart();
+    context_.run_for(kFarewell);
+  }
+
+ private:
+  static OpenedStore own_store(const std::shared_ptr<StoreServer>& server) {
+    OpenedStore store;
+    store.close = [server] { server->close(); };
+    store.adopt = [server](UniqueFd fd, const SocketAddress& peer) { server->adopt(std::move(fd), peer); };
+    return store;
+  }
+
+  SocketAddress address_;
+  boost::asio::io_context context_{1};
+  boost::asio::signal_set signals_;
+  std::shared_ptr<StoreServer> store_;
+  JobDirectory directory_;
+  ControlPort port_;
+  int signal_ = 0;
+};
+
 }  // namespace
 
-int run_standalone_daemon(const StandaloneOptions& options) {
+int run_standalone_daemon(StandaloneOptions options) {
   try {
-    const StoreServerOptions store_options = server_options(options);
+    const HostPort target = target_of(options);
+    const std::vector<Cidr> allowed = allowed_by(options);
+    check_addresses(options, target);
     raise_descriptor_limit();
-    boost::asio::io_context context(1);
-    boost::asio::signal_set signals(context, SIGTERM, SIGINT);
-    StoreServer server(context.get_executor(), store_options);
-    signals.async_wait([&](const boost::system::error_code&, int) { server.close(); });
-    announce(server.endpoint());
-    context.run();
+    ListenSocket listener =
+        open_listen_socket(target.host, target.port, !allowed.empty(), options.listen_any);
+    const SocketAddress address = listener.address;
+    Daemon daemon(options, std::move(listener), allowed);
+    announce(address);
+    daemon.run();
     return kExitSuccess;
   } catch (const UsageError& error) {
     log_error(error.what());

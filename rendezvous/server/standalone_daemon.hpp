@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "rendezvous/protocol/message.hpp"
+#include "rendezvous/tls/secret.hpp"
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,14 +17,28 @@ struct StandaloneOptions {
   std::vector<std::string> allow_from;
   /// Permits a wildcard address (0.0.0.0, ::).
   bool listen_any = false;
-  /// Peers on this host must run under our uid (--store-admission user). False: off.
+  /// Clients of the store on this host must run under our uid (--store-admission user). False: off.
   bool same_user_only = true;
+  /// Who has it may let the daemon host jobs. None: it hosts no job.
+  std::optional<Secret> key;
+  /// The key is one that everybody knows (--insecure-no-secret).
+  bool key_is_public = false;
+  /// This muster, for texts.
+  std::string version;
 };
 
-/// `muster rendezvous`: a store that runs alone until SIGTERM or SIGINT. Prints one line
-/// {"endpoint":"HOST:PORT"} on stdout when it listens, diagnostics through the log. Blocks; call it from the
-/// main thread. Returns the exit code: 0 after a signal, 2 for options it does not accept, 125 if it cannot
-/// listen.
-int run_standalone_daemon(const StandaloneOptions& options);
+/// `muster rendezvous`: hosts jobs of `muster run`, and a store for torchrun's agents, on one port, until
+/// SIGTERM or SIGINT; then the jobs' nodes are told first. Prints one line {"endpoint":"HOST:PORT"} on stdout
+/// when it listens, diagnostics through the log. Blocks; call it from the main thread, with SIGPIPE ignored.
+/// Returns the exit code: 0 after a signal, 2 for options it does not accept, 125 if it cannot listen.
+int run_standalone_daemon(StandaloneOptions options);
+
+struct DaemonReport {
+  DaemonStatus daemon;
+  std::vector<JobStatus> jobs;
+};
+
+/// `muster rendezvous --status`. Blocks for 10 s at most. Throws CoordinatorError as connect_tls does.
+DaemonReport ask_daemon(const Endpoint& where, const Secret& key, const std::string& version);
 
 }  // namespace muster::rendezvous

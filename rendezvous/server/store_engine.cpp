@@ -247,13 +247,10 @@ bool StoreEngine::Impl::accept_one() {
 
 void StoreEngine::Impl::take_in(UniqueFd fd, const SocketAddress& peer) {
   if (is_full(peer)) return;
-  sockaddr_storage storage{};
-  socklen_t size = sizeof(storage);
-  void* address = &storage;
-  if (::getsockname(fd.get(), static_cast<sockaddr*>(address), &size) != 0) return;
+  const SocketAddress local = local_end(fd.get());
+  if (local.family() == AF_UNSPEC) return;
   std::string why;
-  const Admission admission =
-      admission_.admit(peer, SocketAddress(static_cast<sockaddr*>(address), size), why);
+  const Admission admission = admission_.admit(peer, local, why);
   if (admission == Admission::refused) return refuse(peer, why);
   if (admission == Admission::by_address) make_room_for(peer);
   serve(std::move(fd), peer);

@@ -59,7 +59,8 @@ std::optional<std::string> unescape(std::string_view text) {
 }
 
 std::string_view role_word(PeerIdentity::Role role) {
-  return role == PeerIdentity::Role::agent ? "agent" : "launcher";
+  if (role == PeerIdentity::Role::agent) return "agent";
+  return role == PeerIdentity::Role::launcher ? "launcher" : "observer";
 }
 
 std::vector<std::string_view> split(std::string_view text) {
@@ -85,10 +86,8 @@ std::optional<PeerIdentity> PeerIdentity::parse(std::string_view text) {
   const std::vector<std::string_view> parts = split(text);
   if (parts.size() != 5 || parts[0] != kVersion) return std::nullopt;
   PeerIdentity identity;
-  if (parts[1] == role_word(Role::launcher))
-    identity.role = Role::launcher;
-  else if (parts[1] != role_word(Role::agent))
-    return std::nullopt;
+  for (const Role role : {Role::launcher, Role::observer})
+    if (parts[1] == role_word(role)) identity.role = role;
   const auto job = unescape(parts[2]);
   const auto node = unescape(parts[3]);
   if (!job || !node) return std::nullopt;
@@ -122,6 +121,13 @@ Secret derive_key(const Secret& job_secret, const PeerIdentity& identity) {
   Secret key = Secret::from_bytes({static_cast<const char*>(bytes), derived.size()});
   cleanse(derived.data(), derived.size());
   return key;
+}
+
+Secret derive_job_secret(const Secret& key, const std::string& job) {
+  PeerIdentity whole_job;
+  whole_job.role = PeerIdentity::Role::launcher;
+  whole_job.job = job;
+  return derive_key(key, whole_job);
 }
 
 }  // namespace muster::rendezvous

@@ -15,7 +15,7 @@ namespace muster::rendezvous {
 /// The one client that a key is for. There is no identity of a server: a key serves one direction only, so
 /// what one end sent cannot be played back to it (RFC 9257).
 struct PeerIdentity {
-  enum class Role { agent, launcher } role = Role::agent;
+  enum class Role { agent, launcher, observer } role = Role::agent;
   std::string job;
   std::string node;
   /// Counts the keys given to a node, so that the key of an earlier start is another one.
@@ -34,6 +34,9 @@ inline constexpr std::size_t kMaxIdentityBytes = 2048;
 
 /// The key of that client: HKDF-SHA256 of the job secret, with the identity's text as info. 2 us.
 Secret derive_key(const Secret& job_secret, const PeerIdentity& identity);
+
+/// The secret of one job, made of a key that opens many.
+Secret derive_job_secret(const Secret& key, const std::string& job);
 
 /// A client whose key is not made of the job secret.
 struct ProvenClient {

@@ -242,7 +242,7 @@ SslHandle new_client_ssl(int fd, ClientKey& key) {
   return ssl;
 }
 
-ServerKeys::ServerKeys(Secret job_secret, std::string job, ClientResolver others)
+ServerKeys::ServerKeys(Secret job_secret, std::optional<std::string> job, ClientResolver others)
     : job_secret_(std::move(job_secret)),
       decoy_secret_(Secret::random()),
       job_(std::move(job)),
@@ -284,6 +284,7 @@ bool ServerKeys::is_first_time(SSL* ssl) {
 
 Secret ServerKeys::key_of(std::string_view identity, int fd, std::optional<PeerIdentity>& peer) const {
   peer = PeerIdentity::parse(identity);
+  if (peer && !job_) return derive_key(derive_job_secret(job_secret_, peer->job), *peer);
   if (peer && peer->job == job_) return derive_key(job_secret_, *peer);
   auto other = others_ && !peer ? others_(identity, peer_host(fd)) : std::nullopt;
   if (other && other->peer.job == job_) {

@@ -35,8 +35,9 @@ SslHandle new_client_ssl(int fd, ClientKey& key);
 /// The server's end: knows the job secret and derives each client's key from it.
 class ServerKeys {
  public:
-  /// `others` may be empty.
-  ServerKeys(Secret job_secret, std::string job, ClientResolver others);
+  /// Without `job` the secret is one that opens many jobs, and each client's job says which secret is
+  /// derived from it first. `others` may be empty.
+  ServerKeys(Secret job_secret, std::optional<std::string> job, ClientResolver others);
 
   /// `identity` is filled in during the handshake, also for a key that then proves to be wrong; both it and
   /// this must live until the handshake is over.
@@ -55,7 +56,7 @@ class ServerKeys {
   Secret job_secret_;
   /// The key for identities that are nobody's: they fail exactly where and when a wrong key does.
   Secret decoy_secret_;
-  std::string job_;
+  std::optional<std::string> job_;
   ClientResolver others_;
   HelloMemory hellos_;
   SslContext context_;

@@ -150,7 +150,7 @@ asio::awaitable<std::unique_ptr<ByteStream>> connect_tls(asio::any_io_executor e
 
 class TlsAcceptor::Impl {
  public:
-  Impl(Secret job_secret, std::string job, ClientResolver others)
+  Impl(Secret job_secret, std::optional<std::string> job, ClientResolver others)
       : keys_(std::move(job_secret), std::move(job), std::move(others)) {}
 
   asio::awaitable<AcceptedTls> accept(asio::any_io_executor executor, UniqueFd fd, TimePoint deadline,
@@ -195,7 +195,7 @@ void attach(AcceptedTls& accepted, const asio::any_io_executor& executor) {
   static_cast<TlsSocket&>(*accepted.stream).attach(executor);
 }
 
-TlsAcceptor::TlsAcceptor(Secret job_secret, std::string job, ClientResolver others)
+TlsAcceptor::TlsAcceptor(Secret job_secret, std::optional<std::string> job, ClientResolver others)
     : impl_(std::make_unique<Impl>(std::move(job_secret), std::move(job), std::move(others))) {}
 
 TlsAcceptor::~TlsAcceptor() = default;

@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace muster::rendezvous {
@@ -61,9 +62,9 @@ void attach(AcceptedTls& accepted, const boost::asio::any_io_executor& executor)
 /// Knows the job secret, and from it every client's key. One thread.
 class TlsAcceptor {
  public:
-  /// Clients of another job are refused exactly like a wrong key.
-  /// `others`: clients that prove themselves in another way; may be empty.
-  TlsAcceptor(Secret job_secret, std::string job, ClientResolver others = {});
+  /// Clients of another job are refused exactly like a wrong key. Without `job` the secret is one that opens
+  /// many jobs (derive_job_secret). `others`: clients that prove themselves in another way; may be empty.
+  TlsAcceptor(Secret job_secret, std::optional<std::string> job, ClientResolver others = {});
   ~TlsAcceptor();
   TlsAcceptor(const TlsAcceptor&) = delete;
   TlsAcceptor& operator=(const TlsAcceptor&) = delete;

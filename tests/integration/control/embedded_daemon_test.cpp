@@ -95,7 +95,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 TEST_CASE("The daemon gives a round, takes it back, gives the next, and ends with the agent") {
   EmbeddedOptions of_job;
-  of_job.max_restarts = 1;
+  of_job.limits.max_restarts = 1;
   Daemon daemon(of_job);
   Bench bench(RoundLimits{});
   Node node;

@@ -25,7 +25,8 @@ namespace {
 struct Port {
   using Accept = std::function<int(int, sockaddr*, socklen_t*)>;
 
-  explicit Port(Accept accept = {})
+  explicit Port(Accept accept = {}, std::vector<Cidr> allow_from = {},
+                std::optional<Secret> secret = Secret::random())
       : listener(open_listen_socket("127.0.0.1", 0, true, false)),
         service(
             context.get_executor(), service_options(),
@@ -37,8 +38,8 @@ struct Port {
               return store;
             },
             nullptr),
-        port(context.get_executor(), std::move(listener.fd), Secret::random(), port_options(accept),
-             service) {}
+        port(context.get_executor(), std::move(listener.fd), std::move(secret),
+             port_options(accept, std::move(allow_from)), service) {}
 
   ~Port() { port.close(); }
 
@@ -49,8 +50,10 @@ struct Port {
     return options;
   }
 
-  ControlPortOptions port_options(Accept accept) {
+  ControlPortOptions port_options(Accept accept, std::vector<Cidr> allow_from) {
     ControlPortOptions options;
+    options.allow_from = std::move(allow_from);
+    options.no_control = "a store alone";
     options.job = "job";
     options.warn = [this](const std::string& line) { lines.push_back(line); };
     options.accept = std::move(accept);
@@ -79,10 +82,13 @@ struct Port {
   }
 
   /// A connection whose first byte is that of the store's protocol.
-  UniqueFd worker() const {
+  UniqueFd worker() const { return client_that_says("\0"); }
+
+  UniqueFd client_that_says(const char* byte) const {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(::connect(fd.get(), listener.address.data(), listener.address.size()) == 0);
-    REQUIRE(::send(fd.get(), "\0", 1, MSG_NOSIGNAL) == 1);
+    // A connection that is refused before may be reset already.
+    (void)::send(fd.get(), byte, 1, MSG_NOSIGNAL);
     return fd;
   }
 
@@ -168,6 +174,30 @@ TEST_CASE("a worker whom the store cannot take is turned away alone") {
   job.run_until([&] { return !taken.empty(); });
   CHECK_FALSE(is_closed(second));
   job.run_until([&] { return job.port.counters().admitted == 1; });
+}
+
+TEST_CASE("whoever comes from an address that is not allowed is closed, whatever it speaks") {
+  Port job({}, {*Cidr::parse("10.0.0.0/8")});
+  job.start_round();
+  for (const char* first : {"\0", "\x16"}) {
+    const UniqueFd stranger = job.client_that_says(first);
+    job.run_until([&] { return is_closed(stranger); });
+  }
+  CHECK(job.said("its address is not among those allowed"));
+  CHECK(job.port.counters().admitted == 0);
+  CHECK(job.port.counters().dropped == 2);
+}
+
+TEST_CASE("the port of a store alone serves its workers, and takes no control connection") {
+  Port job({}, {}, std::nullopt);
+  job.start_round();
+  const UniqueFd stranger = job.client_that_says("\x16");
+  job.run_until([&] { return is_closed(stranger); });
+  CHECK(job.said("it wants a control connection, and here is none: a store alone"));
+  std::vector<UniqueFd> taken;
+  job.adopt = [&taken](UniqueFd fd) { taken.push_back(std::move(fd)); };
+  const UniqueFd worker = job.worker();
+  job.run_until([&] { return !taken.empty(); });
 }
 
 TEST_CASE("a coordinator that has stopped asks nobody and answers nobody") {

@@ -46,11 +46,11 @@ NetworkBench::NetworkBench(int node_count, bool store_proxy)
   EmbeddedOptions options;
   options.control_fd = theirs;
   options.run_id = "job";
-  options.round.min_nodes = options.round.max_nodes = node_count;
+  options.limits.min_nodes = options.limits.max_nodes = node_count;
   EmbeddedOptions::Network network;
   network.listen_fd = listener.fd.release();
   network.job_secret = std::make_shared<const Secret>(secret.copy());
-  network.store_proxy = store_proxy;
+  options.limits.store_proxy = store_proxy;
   options.network = std::move(network);
   daemon = std::thread([this, options] { exit_code = run_embedded_daemon(options); });
 }

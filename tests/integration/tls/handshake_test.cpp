@@ -123,6 +123,26 @@ TEST_CASE("a wrong key, another job, another role and a stranger's identity get 
   }
 }
 
+TEST_CASE("a server of many jobs takes each with the key of that job, and no other") {
+  TlsBench bench(std::nullopt);
+  for (const char* job : {"A", "B"}) {
+    const PeerIdentity identity = agent_identity("n1", job);
+    const auto connecting =
+        bench.connect(identity, derive_key(derive_job_secret(bench.secret, job), identity));
+    bench.turn();
+    const auto accepting = bench.accept();
+    bench.run_until([&] { return connecting->done && accepting->done; });
+    REQUIRE(accepting->error.empty());
+    CHECK(accepting->value->peer == identity);
+  }
+  const PeerIdentity of_a = agent_identity("n1", "A");
+  for (const char* other : {"B", ""}) {
+    Secret key = derive_key(derive_job_secret(bench.secret, other), of_a);
+    CHECK(refusal_of(bench, of_a, std::move(key)).code == Errc::mend);
+  }
+  CHECK(refusal_of(bench, of_a, derive_key(bench.secret, of_a)).code == Errc::mend);
+}
+
 TEST_CASE("what a client recorded opens nothing when it is played back, to the server or to itself") {
   TlsBench bench;
   const PeerIdentity identity = agent_identity();

@@ -47,7 +47,8 @@ struct Outcome {
 
 class TlsBench {
  public:
-  TlsBench() : secret(Secret::random()), acceptor(secret.copy(), "job") {
+  explicit TlsBench(std::optional<std::string> job = "job")
+      : secret(Secret::random()), acceptor(secret.copy(), std::move(job)) {
     listener = open_listen_socket("127.0.0.1", 0, true, false);
   }
 

@@ -70,11 +70,11 @@ int serve(const Secret& secret, int nodes, const std::string& host) {
   EmbeddedOptions options;
   options.control_fd = ends[0];
   options.run_id = "load";
-  options.min_nodes = options.max_nodes = nodes;
+  options.limits.min_nodes = options.limits.max_nodes = nodes;
   EmbeddedOptions::Network network;
   network.listen_fd = listener.fd.release();
   network.job_secret = std::make_shared<const Secret>(secret.copy());
-  options.max_restarts = 1;
+  options.limits.max_restarts = 1;
   options.network = std::move(network);
   std::printf("{\"port\":%d}\n", static_cast<int>(listener.address.port()));
   std::fflush(stdout);

@@ -269,9 +269,14 @@ TEST_CASE("The rendezvous command has its own options") {
   CHECK(options.allow_from == std::vector<std::string>{"10.0.0.0/8", "::1"});
   CHECK_FALSE(options.same_user_only);
   CHECK_FALSE(options.listen_any);
+  CHECK(parse_rendezvous_options({"--status", "n0:29400", "--secret-file", "k"}).status == "n0:29400");
+  CHECK(parse_rendezvous_options({"--listen", "x:1", "--insecure-no-secret"}).insecure_no_secret);
   CHECK(parse_rendezvous_options({"--help"}).help);
   CHECK_THROWS_AS(parse_rendezvous_options({}), UsageError);
   CHECK_THROWS_AS(parse_rendezvous_options({"--listen"}), UsageError);
   CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "--store-admission", "all"}), UsageError);
   CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "more"}), UsageError);
+  CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "--status", "x:1"}), UsageError);
+  CHECK_THROWS_AS(
+      parse_rendezvous_options({"--listen", "x:1", "--insecure-no-secret", "--secret-file", "k"}), UsageError);
 }

@@ -3,6 +3,8 @@
 
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
 #include "tests/support/folder.hpp"
 #include "tests/support/pipe.hpp"
 
@@ -214,7 +216,9 @@ TEST_CASE("many processes that make the key at once agree on one") {
 
 TEST_CASE("every job has a secret of its own") {
   const auto key = muster::rendezvous::Secret::from_hex(kGood);
-  CHECK(job_secret(key, "a").hex() == job_secret(key, "a").hex());
-  CHECK(job_secret(key, "a").hex() != job_secret(key, "b").hex());
-  CHECK(job_secret(key, "a").hex() != key.hex());
+  CHECK(muster::rendezvous::derive_job_secret(key, "a").hex() ==
+        muster::rendezvous::derive_job_secret(key, "a").hex());
+  CHECK(muster::rendezvous::derive_job_secret(key, "a").hex() !=
+        muster::rendezvous::derive_job_secret(key, "b").hex());
+  CHECK(muster::rendezvous::derive_job_secret(key, "a").hex() != key.hex());
 }

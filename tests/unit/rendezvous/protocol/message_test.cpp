@@ -31,6 +31,7 @@ std::vector<Message> one_of_each() {
   hello.nonce = "5eed";
   hello.session = 7;
   hello.received = 12;
+  hello.limits = JobLimits{2, 4, 3, RestartRule::progress, Milliseconds(1500), Milliseconds(0), true};
   Join join{"host", "10.0.0.2", 8, 3};
   join.node_rank = 1;
   join.settings = {{"max_restarts", "3"}, {"nnodes", "2"}};
@@ -52,7 +53,9 @@ std::vector<Message> one_of_each() {
           Vouch{5, "10.0.0.2", 40000, "10.0.0.1", 29500},
           Vouched{5, true, ""},
           LauncherState{true, false, Milliseconds(2500)},
-          ChannelOpen{ChannelKind::link, "n1"}};
+          ChannelOpen{ChannelKind::link, "n1"},
+          DaemonStatus{"0.5.0", 3'000'000'000, 1, 12},
+          JobStatus{"job", 77, true, 2, 3, 1, "over: round 2 ended with success"}};
 }
 
 std::string complaint(const std::string& text, Errc code = Errc::mend) {
@@ -109,6 +112,24 @@ TEST_CASE("Settings and addresses are bounded like all names") {
   for (std::size_t i = 0; i < kMaxSettings; ++i) many += ",\"" + std::to_string(i) + R"(":"c")";
   CHECK(contains(join(many + "}"), "at most 64"));
   CHECK(contains(join(R"("addresses":["a\n"])"), "'addresses' holds a control character"));
+}
+
+TEST_CASE("The limits of a job in a hello are bounded, and named by where they stand") {
+  const auto hello = [](const std::string& limits) {
+    return complaint(
+        R"({"type":"hello","version_min":2,"version_max":2,"run_id":"j","node":"n","incarnation":3,"limits":)" +
+        limits + "}");
+  };
+  CHECK(contains(hello("[]"), "'hello': field 'limits' is not an object"));
+  CHECK(contains(hello("{}"), "'hello.limits': field 'min_nodes' is missing"));
+  CHECK(contains(hello(R"({"min_nodes":0})"), "'min_nodes' is outside"));
+  CHECK(contains(hello(R"({"min_nodes":3,"max_nodes":2})"), "'max_nodes' is outside 3.."));
+  const std::string nodes = R"({"min_nodes":1,"max_nodes":2,"max_restarts":)";
+  CHECK(contains(hello(nodes + "-1}"), "'max_restarts' is outside"));
+  CHECK(contains(hello(nodes + R"(1,"restart_policy":"never"})"), "'restart_policy'"));
+  CHECK(
+      contains(hello(nodes + R"(1,"restart_policy":"torchrun","join_timeout_ms":-1})"), "'join_timeout_ms'"));
+  CHECK(hello(nodes + R"(1,"restart_policy":"torchrun"})") == "accepted");
 }
 
 TEST_CASE("What is sent again after a resumption is numbered, the rest is not") {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/core/job_choice.hpp"
+
+#include "rendezvous/core/membership.hpp"
+#include "rendezvous/protocol/limits.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace muster::rendezvous {
+namespace {
+
+JobChoice refusal(Errc code, std::string text) {
+  return {JobChoice::Kind::refuse, code, std::move(text)};
+}
+
+std::string milliseconds(Milliseconds time) {
+  return std::to_string(time.count()) + " ms";
+}
+
+/// As people write them.
+std::vector<std::pair<std::string, std::string>> flags_of(const JobLimits& limits) {
+  std::string nodes = std::to_string(limits.min_nodes);
+  if (limits.max_nodes != limits.min_nodes) nodes += ":" + std::to_string(limits.max_nodes);
+  return {{"--nnodes", nodes},
+          {"--max-restarts", std::to_string(limits.max_restarts)},
+          {"--restart-policy", name_of(limits.restart_rule)},
+          {"--rdzv-conf join_timeout", milliseconds(limits.join_timeout)},
+          {"--rdzv-conf last_call_timeout", milliseconds(limits.last_call_timeout)},
+          {"--store-proxy", limits.store_proxy ? "on" : "off"}};
+}
+
+/// Empty: they are the same.
+std::string difference(const Hello& hello, const KnownJob& job) {
+  const auto here = flags_of(*hello.limits);
+  const auto there = flags_of(job.limits);
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    const auto& [flag, value] = here[i];
+    if (value != there[i].second)
+      return title_of(hello) + " has " + flag + "=" + value + ", " + job.stated_by + ", which opened job '" +
+             hello.run_id + "', has " + flag + "=" + there[i].second + "; give the same on every node";
+  }
+  return "";
+}
+
+}  // namespace
+
+JobChoice choose_job(const Hello& hello, const KnownJob* job, std::size_t living) {
+  if (hello.role == Role::observer && hello.run_id.empty()) return {JobChoice::Kind::observe};
+  if (hello.role != Role::node)
+    return refusal(Errc::mend,
+                   "this is a daemon for jobs whose nodes are started on each host: it answers nodes, and "
+                   "who asks for its own status, not for that of a job");
+  if (hello.run_id.empty())
+    return refusal(Errc::mend, title_of(hello) +
+                                   " names no job, and this daemon hosts several; give --rdzv-id NAME, the "
+                                   "same on every node");
+  const bool of_earlier_run = hello.session != 0 || !hello.nonce.empty();
+  const bool makes_room = job != nullptr && (job->over || job->is_ghost) && !job->has_peer;
+  if (of_earlier_run && job != nullptr) return {JobChoice::Kind::join};
+  if (of_earlier_run)
+    return refusal(Errc::job_over, title_of(hello) + " belongs to a run of job '" + hello.run_id +
+                                       "' that is over, or that an earlier daemon hosted; end its agent and "
+                                       "start it anew");
+  if (!hello.limits)
+    return refusal(Errc::upgrade, title_of(hello) +
+                                      " does not say how many nodes its job has; install the same muster on "
+                                      "it and on the daemon's host");
+  if (job != nullptr && !makes_room) {
+    const std::string text = difference(hello, *job);
+    return text.empty() ? JobChoice{JobChoice::Kind::join} : refusal(Errc::mend, text);
+  }
+  if (living >= kMaxHostedJobs)
+    return refusal(Errc::environment,
+                   "this daemon hosts " + std::to_string(living) +
+                       " jobs, all that it may; wait until one of them has ended, or start "
+                       "another daemon");
+  return {JobChoice::Kind::create};
+}
+
+}  // namespace muster::rendezvous

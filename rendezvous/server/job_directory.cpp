@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/job_directory.hpp"
+
+#include "rendezvous/core/membership.hpp"
+#include "rendezvous/log/log.hpp"
+#include "rendezvous/client/control_message.hpp"
+#include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/listen_socket.hpp"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::rendezvous {
+namespace {
+
+constexpr Milliseconds kGhostPatience{1000};
+
+TimePoint steady_now() {
+  return std::chrono::steady_clock::now();
+}
+
+std::uint64_t seconds_since(TimePoint time) {
+  const auto passed = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - time);
+  return static_cast<std::uint64_t>(passed.count());
+}
+
+CoordinatorOptions coordinator_options(const HostingOptions& options, const Hello& first) {
+  CoordinatorOptions coordinator = options_for_job(first.run_id, options.version, *first.limits);
+  coordinator.nonce = random_nonce();
+  return coordinator;
+}
+
+/// Why a hello is not what its key says; empty: it is. The rest is for the job's coordinator.
+std::string contradiction(const PeerPlace& place, const Hello& hello) {
+  if (!place.identity) return "a daemon takes connections over its port only";
+  const bool observes = place.identity->role == PeerIdentity::Role::observer;
+  if (place.identity->job == hello.run_id && observes == (hello.role == Role::observer)) return "";
+  return "the key is that of " + place.identity->text() + ", but the hello is of job '" + hello.run_id +
+         "'; start each node with its own key";
+}
+
+}  // namespace
+
+HostedJob::HostedJob(boost::asio::any_io_executor executor, const HostingOptions& options, const Hello& first,
+                     std::function<void()> changed)
+    : executor_(executor),
+      options_(options),
+      title_("job '" + first.run_id + "': "),
+      limits_(*first.limits),
+      stated_by_(title_of(first)),
+      service_(
+          executor, coordinator_options(options, first), [this](RoundNumber) { return open_store(); },
+          nullptr) {
+  service_.host_as(title_, std::move(changed));
+}
+
+/// The port stays the same from round to round, and the store behind it is a new one.
+OpenedStore HostedJob::open_store() {
+  if (limits_.store_proxy) return open_fed_store(options_.address, kMaxHostedStoreBytes);
+  if (!port_) {
+    ListenSocket listener = open_listen_socket(options_.address.host(), 0, true, false);
+    ControlPortOptions port;
+    port.allow_from = options_.allow_from;
+    port.no_control = title_ + "the port of its store; nodes connect to " + options_.address.text();
+    port_.emplace(executor_, std::move(listener.fd), std::nullopt, std::move(port), service_);
+  }
+  StoreServerOptions store = shared_store(port_->address());
+  store.max_store_bytes = kMaxHostedStoreBytes;
+  return open_shared_store(executor_, std::move(store));
+}
+
+KnownJob HostedJob::known(const Hello& hello) const {
+  const Coordinator& coordinator = service_.coordinator();
+  KnownJob job;
+  job.limits = limits_;
+  job.stated_by = stated_by_;
+  job.over = over();
+  job.is_ghost = coordinator.nodes() > 0 && coordinator.connected_nodes() == 0;
+  job.has_peer = coordinator.resumes(hello).has_value();
+  return job;
+}
+
+JobStatus HostedJob::status() const {
+  JobStatus status = service_.coordinator().status(steady_now());
+  status.uptime_s = seconds_since(began_);
+  return status;
+}
+
+TimePoint HostedJob::forgotten_at(TimePoint now) {
+  port_.reset();
+  if (!deserted_since_) deserted_since_ = now;
+  return *deserted_since_ + (over() ? kDaemonLingers : std::chrono::seconds(0));
+}
+
+JobDirectory::JobDirectory(boost::asio::any_io_executor executor, HostingOptions options,
+                           OpenedStore own_store, std::function<int()> store_clients)
+    : executor_(executor),
+      options_(std::move(options)),
+      own_store_(std::move(own_store)),
+      store_clients_(std::move(store_clients)),
+      newcomers_(executor,
+                 [this](const std::shared_ptr<Newcomer>& newcomer, const Message* message) {
+                   if (message == nullptr) return;
+                   if (const auto* hello = std::get_if<Hello>(message))
+                     return on_hello(newcomer, *hello, false);
+                   newcomer->refuse({Errc::mend, "hello", "the first control message must be hello"});
+                 }),
+      timer_(executor) {}
+
+void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello, bool has_waited) {
+  const std::string why = contradiction(newcomer->place(), hello);
+  if (!why.empty()) return newcomer->refuse({Errc::mend, "hello", why});
+  const auto found = jobs_.find(hello.run_id);
+  const auto known = found == jobs_.end() ? std::nullopt : std::optional(found->second->known(hello));
+  const auto lives = [&hello](const auto& entry) {
+    return entry.first != hello.run_id && !entry.second->over();
+  };
+  const auto living = static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), lives));
+  JobChoice choice = choose_job(hello, known ? &*known : nullptr, living);
+  if (choice.kind == JobChoice::Kind::create && !options_.refusal.empty())
+    choice = {JobChoice::Kind::refuse, Errc::mend, options_.refusal};
+  const bool from_ghost = choice.kind == JobChoice::Kind::create && known && !known->over;
+  if (from_ghost && !has_waited) return look_again(newcomer, hello);
+  switch (choice.kind) {
+    case JobChoice::Kind::observe:
+      return answer_observer(*newcomer->connection());
+    case JobChoice::Kind::refuse:
+      return newcomer->refuse({choice.code, "hello", choice.text});
+    case JobChoice::Kind::create:
+      create(hello);
+      break;
+    case JobChoice::Kind::join:
+      break;
+  }
+  jobs_.at(hello.run_id)->service().take(newcomer, hello);
+}
+
+/// Nodes whose connections were all reset, and that live, are back by then.
+void JobDirectory::look_again(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello) {
+  const auto timer = std::make_shared<boost::asio::steady_timer>(executor_, kGhostPatience);
+  timer->async_wait(
+      [this, alive = std::weak_ptr(alive_), timer, newcomer, hello](boost::system::error_code error) {
+        if (!error && !alive.expired()) on_hello(newcomer, hello, true);
+      });
+}
+
+void JobDirectory::create(const Hello& hello) {
+  const auto changed = [this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) sweep_later();
+  };
+  // What the run before still holds is closed before the new one can open a store.
+  if (const auto before = jobs_.find(hello.run_id); before != jobs_.end()) {
+    log_info("job '" + hello.run_id + "' begins anew");
+    before->second->service().stop();
+    jobs_.erase(before);
+  }
+  make_room();
+  jobs_.emplace(hello.run_id, std::make_shared<HostedJob>(executor_, options_, hello, changed));
+}
+
+/// Short jobs whose verdicts nobody asks for must not pile up.
+void JobDirectory::make_room() {
+  if (jobs_.size() < 2 * kMaxHostedJobs) return;
+  const auto over = [](const auto& entry) { return entry.second->over(); };
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), over);
+  if (found != jobs_.end()) jobs_.erase(found);
+}
+
+std::vector<JobStatus> JobDirectory::status() const {
+  std::vector<JobStatus> jobs;
+  jobs.reserve(jobs_.size());
+  for (const auto& [run_id, job] : jobs_) jobs.push_back(job->status());
+  return jobs;
+}
+
+void JobDirectory::answer_observer(Connection& connection) const {
+  const std::vector<JobStatus> jobs = status();
+  send_message(connection, DaemonStatus{options_.version, seconds_since(began_), static_cast<int>(jobs.size()),
+                                        store_clients_()});
+  for (const JobStatus& job : jobs) send_message(connection, job);
+  connection.finish();
+}
+
+/// A job is not destroyed from within itself.
+void JobDirectory::sweep_later() {
+  boost::asio::post(executor_, [this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) sweep();
+  });
+}
+
+/// Forgets the jobs that nobody is in any more.
+void JobDirectory::sweep() {
+  const TimePoint now = steady_now();
+  TimePoint next = TimePoint::max();
+  std::erase_if(jobs_, [now, &next](const auto& entry) {
+    if (!entry.second->deserted()) return false;
+    const TimePoint until = entry.second->forgotten_at(now);
+    if (until > now) next = std::min(next, until);
+    return until <= now;
+  });
+  if (next == TimePoint::max()) return;
+  timer_.expires_at(next);
+  timer_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code error) {
+    if (!error && !alive.expired()) sweep();
+  });
+}
+
+void JobDirectory::end(const std::string& reason) {
+  options_.refusal = reason;
+  for (const auto& [run_id, job] : jobs_) job->service().end_job(reason);
+}
+
+bool JobDirectory::deserted() const {
+  return std::all_of(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->deserted(); });
+}
+
+void JobDirectory::stop() {
+  timer_.cancel();
+  newcomers_.close();
+  for (const auto& [run_id, job] : jobs_) job->service().stop();
+  jobs_.clear();
+  if (own_store_.close) own_store_.close();
+}
+
+}  // namespace muster::rendezvous

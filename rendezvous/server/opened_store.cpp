@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/opened_store.hpp"
+
+#include "rendezvous/server/store_feed.hpp"
+#include "rendezvous/server/store_server.hpp"
+
+#include <utility>
+
+namespace muster::rendezvous {
+
+OpenedStore open_own_store(const boost::asio::any_io_executor& executor, StoreServerOptions listen) {
+  const SocketAddress address = resolve(listen.host, listen.port).front();
+  if (!address.is_loopback() && !address.is_wildcard())
+    listen.allow_from.push_back(*Cidr::parse(address.host()));
+  const auto server = std::make_shared<StoreServer>(executor, std::move(listen));
+  OpenedStore store;
+  store.endpoint = Endpoint{server->endpoint().host(), server->endpoint().port()};
+  store.close = [server] { server->close(); };
+  return store;
+}
+
+StoreServerOptions shared_store(const SocketAddress& address) {
+  StoreServerOptions options;
+  options.listen = false;
+  options.host = address.host();
+  options.port = address.port();
+  return options;
+}
+
+OpenedStore open_shared_store(const boost::asio::any_io_executor& executor, StoreServerOptions options) {
+  OpenedStore store;
+  store.endpoint = Endpoint{options.host, options.port};
+  const auto server = std::make_shared<StoreServer>(executor, std::move(options));
+  store.close = [server] { server->close(); };
+  store.adopt = [server](UniqueFd fd, const SocketAddress& peer) { server->adopt(std::move(fd), peer); };
+  return store;
+}
+
+OpenedStore open_fed_store(const SocketAddress& address, std::size_t max_bytes) {
+  const auto fed = std::make_shared<FedStore>(max_bytes);
+  OpenedStore store;
+  store.endpoint = Endpoint{address.host(), address.port()};
+  store.close = [fed] { fed->close(); };
+  store.feed = [fed](std::shared_ptr<Channel> channel, SessionId node) {
+    fed->feed(std::move(channel), node);
+  };
+  return store;
+}
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store of one round, however its clients come to it. Includes Asio.
+#pragma once
+
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/wire/channel.hpp"
+#include "rendezvous/net/address.hpp"
+#include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/server/store_engine.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+
+#include <functional>
+#include <memory>
+
+namespace muster::rendezvous {
+
+struct OpenedStore {
+  Endpoint endpoint{};
+  /// Closes it and cuts its connections, before returning.
+  std::function<void()> close{};
+  /// Serves a worker's connection that has been admitted; empty if the store has a listener of its own.
+  std::function<void(UniqueFd, const SocketAddress& peer)> adopt{};
+  /// Serves a worker through a channel of its node's session; empty: not this store.
+  std::function<void(std::shared_ptr<Channel>, SessionId node)> feed{};
+};
+
+/// A store with a listener of its own. A job on one machine has its peers on this machine: they come from the
+/// very address that is listened on, so beyond loopback that address alone is let in (and its owner is looked
+/// up as on loopback). Throws as StoreServer does.
+OpenedStore open_own_store(const boost::asio::any_io_executor& executor, StoreServerOptions listen);
+
+/// The options of a store whose clients come through the ControlPort at `address`.
+StoreServerOptions shared_store(const SocketAddress& address);
+OpenedStore open_shared_store(const boost::asio::any_io_executor& executor, StoreServerOptions options);
+
+/// A store whose clients come through their agents. `address`: of the coordinator, for texts.
+OpenedStore open_fed_store(const SocketAddress& address, std::size_t max_bytes = kMaxStoreBytes);
+
+}  // namespace muster::rendezvous

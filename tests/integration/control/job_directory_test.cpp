@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/job_directory.hpp"
+
+#include "rendezvous/protocol/frame.hpp"
+#include "tests/integration/control/control_fixture.hpp"
+#include "tests/support/catch.hpp"
+
+#include <sys/socket.h>
+
+using namespace muster;
+using namespace muster::rendezvous;
+using namespace muster::rendezvous::test;
+
+namespace {
+
+JobLimits two_nodes() {
+  JobLimits limits;
+  limits.min_nodes = limits.max_nodes = 2;
+  return limits;
+}
+
+/// A directory without a port: each connection comes with the identity that its key would have proved.
+struct Directory {
+  explicit Directory(std::string refusal = "")
+      : jobs(context.get_executor(), options(refusal), {}, [] { return 5; }) {}
+
+  static HostingOptions options(const std::string& refusal) {
+    HostingOptions made;
+    made.address = resolve("127.0.0.1", 29400).front();
+    made.version = "1.2.3";
+    made.refusal = refusal;
+    return made;
+  }
+
+  /// Our end of a connection whose other end the directory has.
+  int connection(const std::string& job, const std::string& name) {
+    const auto [ours, theirs] = socket_pair();
+    PeerPlace place;
+    place.identity.emplace();
+    place.identity->job = job;
+    place.identity->node = name;
+    place.address = resolve("127.0.0.1", 40000).front();
+    jobs.add(adopt_socket(context.get_executor(), theirs), place);
+    return ours;
+  }
+
+  /// `key_of`: the job of the key, if it is not that of the hello.
+  std::unique_ptr<Node> node(const std::string& job, const std::string& name,
+                             std::optional<JobLimits> limits = two_nodes(), const char* key_of = nullptr) {
+    const int ours = connection(key_of == nullptr ? job : key_of, name);
+    auto made = std::make_unique<Node>();
+    ClientOptions client;
+    client.run_id = job;
+    client.node = client.host = name;
+    client.limits = limits;
+    made->client = std::make_unique<CoordinatorClient>(context.get_executor(), ours, client, made->events());
+    return made;
+  }
+
+  /// Both nodes of a job in its first round.
+  std::vector<std::unique_ptr<Node>> running(const std::string& job, std::optional<RoundResult>& first) {
+    std::vector<std::unique_ptr<Node>> nodes;
+    nodes.push_back(node(job, "n0"));
+    nodes.push_back(node(job, "n1"));
+    const auto one = spawn_on(context, nodes[0]->client->join(join_request(1), in(20s)));
+    const auto other = spawn_on(context, nodes[1]->client->join(join_request(1), in(20s)));
+    run_until([&] { return one->done && other->done; });
+    REQUIRE(one->error == "");
+    REQUIRE(other->error == "");
+    first = *one->value;
+    return nodes;
+  }
+
+  void finish(const std::vector<std::unique_ptr<Node>>& nodes) {
+    for (const auto& node : nodes) {
+      const auto left =
+          spawn_on(context, node->client->leave_round(leaving(0, RoundOutcome::succeeded), in(20s)));
+      run_until([&] { return left->done; });
+    }
+    run_until([&] { return !nodes[0]->closings.empty() && !nodes[1]->closings.empty(); });
+  }
+
+  std::string refusal_of(const std::unique_ptr<Node>& node) {
+    run_until([&] { return !node->losses.empty(); });
+    return node->losses.front();
+  }
+
+  std::optional<JobStatus> status(const std::string& job) const {
+    for (const JobStatus& status : jobs.status())
+      if (status.run_id == job) return status;
+    return std::nullopt;
+  }
+
+  void run_until(const std::function<bool()>& done) {
+    const TimePoint deadline = in(20s);
+    while (!done()) {
+      context.restart();
+      context.run_one_for(10ms);
+      if (std::chrono::steady_clock::now() >= deadline)
+        throw std::runtime_error("the test waited 20 s in vain");
+    }
+  }
+
+  asio::io_context context{1};
+  JobDirectory jobs;
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("two jobs under two names have stores of their own") {
+  Directory directory;
+  std::optional<RoundResult> first;
+  std::optional<RoundResult> second;
+  const auto a = directory.running("A", first);
+  const auto b = directory.running("B", second);
+  CHECK(first->store_host == "127.0.0.1");
+  CHECK(first->store_port != second->store_port);
+  CHECK(first->store_port != 29400);
+  CHECK(directory.status("A")->text == "round 0 runs on 2 nodes: testhost, testhost");
+  CHECK(directory.status("B")->nodes == 2);
+  directory.finish(a);
+  CHECK(directory.status("A")->over);
+  CHECK_FALSE(directory.status("B")->over);
+}
+
+TEST_CASE("a name serves again after its job has ended, and is listed once") {
+  Directory directory;
+  for (int run = 0; run < 3; ++run) {
+    std::optional<RoundResult> place;
+    const auto nodes = directory.running("A", place);
+    CHECK(place->round == 0);
+    directory.finish(nodes);
+    CHECK(directory.jobs.status().size() == 1);
+  }
+  directory.run_until([&] { return directory.jobs.deserted(); });
+  CHECK(directory.status("A")->text == "over: round 0 ended with success");
+}
+
+TEST_CASE("a job that nobody is in any more and that never ran is forgotten") {
+  Directory directory;
+  auto node = directory.node("A", "n0");
+  directory.run_until([&] { return directory.status("A").has_value(); });
+  node.reset();
+  directory.run_until([&] { return directory.jobs.status().empty(); });
+}
+
+TEST_CASE("nodes whose connections were all reset make room for a new run, and are not counted") {
+  Directory directory;
+  UniqueFd killed(directory.connection("A", "n0"));
+  Hello hello;
+  hello.run_id = "A";
+  hello.node = "n0";
+  hello.incarnation = 7;
+  hello.limits = two_nodes();
+  const std::string frame = encode_frame(to_json(hello));
+  REQUIRE(::send(killed.get(), frame.data(), frame.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(frame.size()));
+  directory.run_until([&] { return directory.status("A").has_value(); });
+  CHECK(directory.status("A")->nodes == 1);
+  // With the answer unread: as the kernel of a process that is killed does it.
+  killed.reset();
+  directory.run_until([&] { return directory.status("A")->nodes == 0; });
+  JobLimits other = two_nodes();
+  other.max_restarts = 3;
+  const auto again = directory.node("A", "n0", other);
+  const auto joined = spawn_on(directory.context, again->client->join(join_request(1), in(20s)));
+  directory.run_until([&] { return !again->statuses.empty() || !again->losses.empty(); });
+  CHECK(again->losses.empty());
+  CHECK(directory.status("A")->nodes == 1);
+  CHECK(directory.jobs.status().size() == 1);
+}
+
+TEST_CASE("a node is refused that has other limits, another's key, or no name for its job") {
+  Directory directory;
+  std::optional<RoundResult> place;
+  const auto nodes = directory.running("A", place);
+  JobLimits other = two_nodes();
+  other.max_restarts = 4;
+  CHECK(contains(directory.refusal_of(directory.node("A", "n2", other)), "n2 has --max-restarts=4, node n0"));
+  CHECK(contains(directory.refusal_of(directory.node("A", "n3", std::nullopt)), "install the same muster"));
+  CHECK(contains(directory.refusal_of(directory.node("A", "n4", two_nodes(), "B")), "v1/agent/B/n4/0"));
+  CHECK(contains(directory.refusal_of(directory.node("", "n5")), "--rdzv-id"));
+  CHECK(directory.jobs.status().size() == 1);
+}
+
+TEST_CASE("all nodes hear that the daemon ends, and later ones, too") {
+  Directory directory;
+  std::optional<RoundResult> place;
+  const auto running = directory.running("A", place);
+  const auto waiting = directory.node("B", "n0");
+  const auto joined = spawn_on(directory.context, waiting->client->join(join_request(1), in(20s)));
+  directory.run_until([&] { return !waiting->statuses.empty(); });
+  directory.jobs.end("the daemon was ended");
+  directory.run_until(
+      [&] { return joined->done && !running[0]->closings.empty() && !running[1]->closings.empty(); });
+  CHECK(running[0]->closings.front() == "the daemon was ended");
+  CHECK(joined->error == "the job is over: the daemon was ended");
+  CHECK(contains(directory.refusal_of(directory.node("C", "n0")), "the daemon was ended"));
+}
+
+TEST_CASE("a daemon that hosts no jobs says why") {
+  Directory directory("it listens on every address");
+  CHECK(contains(directory.refusal_of(directory.node("A", "n0")), "it listens on every address"));
+  CHECK(directory.jobs.status().empty());
+}
