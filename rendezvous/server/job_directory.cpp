@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/job_directory.hpp"
 
+#include "rendezvous/client/control_message.hpp"
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/client/control_message.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 
@@ -177,8 +177,8 @@ std::vector<JobStatus> JobDirectory::status() const {
 
 void JobDirectory::answer_observer(Connection& connection) const {
   const std::vector<JobStatus> jobs = status();
-  send_message(connection, DaemonStatus{options_.version, seconds_since(began_), static_cast<int>(jobs.size()),
-                                        store_clients_()});
+  send_message(connection, DaemonStatus{options_.version, seconds_since(began_),
+                                        static_cast<int>(jobs.size()), store_clients_()});
   for (const JobStatus& job : jobs) send_message(connection, job);
   connection.finish();
 }

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
-#include "rendezvous/wire/channel.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/server/store_engine.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 

@@ -2,10 +2,10 @@
 // What stands behind a port on the network: the coordinator of one job, or a daemon with many. Includes Asio.
 #pragma once
 
-#include "rendezvous/wire/byte_stream.hpp"
 #include "rendezvous/server/control_session.hpp"
 #include "rendezvous/server/opened_store.hpp"
 #include "rendezvous/server/vouching.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
 
 #include <memory>
 

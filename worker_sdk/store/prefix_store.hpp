@@ -88,6 +88,7 @@ class PrefixStore final : public StoreClient {
   std::unique_ptr<StoreClient> clone() override {
     return std::make_unique<PrefixStore>(store_.clone(), prefix_);
   }
+
   std::unique_ptr<StoreClient> clone_within(std::chrono::milliseconds limit, int descriptor) override {
     return std::make_unique<PrefixStore>(store_.clone_within(limit, descriptor), prefix_);
   }

@@ -277,6 +277,6 @@ TEST_CASE("The rendezvous command has its own options") {
   CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "--store-admission", "all"}), UsageError);
   CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "more"}), UsageError);
   CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "--status", "x:1"}), UsageError);
-  CHECK_THROWS_AS(
-      parse_rendezvous_options({"--listen", "x:1", "--insecure-no-secret", "--secret-file", "k"}), UsageError);
+  CHECK_THROWS_AS(parse_rendezvous_options({"--listen", "x:1", "--insecure-no-secret", "--secret-file", "k"}),
+                  UsageError);
 }
