@@ -2,8 +2,8 @@
 // Groups of one world that threads make at the same time. The ranks are threads of this process, too.
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
-#include "worker_sdk/comm/join_alarm.hpp"
 #include "tests/support/error_of.hpp"
+#include "worker_sdk/comm/join_alarm.hpp"
 #include "worker_sdk/comm/select/select.hpp"
 #include "worker_sdk/comm/store_lease.hpp"
 
@@ -73,7 +73,7 @@ Refusal refusal_of_second_connection(
   const std::lock_guard other_thread_makes_a_group(in_use);
   Refusal refusal;
   const auto begin = std::chrono::steady_clock::now();
-  std::thread second([&] { refusal.text = text_of_failure([&] { StoreLease(store.get(), in_use, plan); }); });
+  std::thread second([&] { refusal.text = test::error_of([&] { StoreLease(store.get(), in_use, plan); }); });
   meanwhile();
   second.join();
   refusal.after = std::chrono::steady_clock::now() - begin;
