@@ -373,6 +373,7 @@ void NodeSession::settle(NodeReport& report) const {
   } else if (closed_ && !closed_->succeeded && names_no_other(*closed_, report)) {
     report.outcome = NodeOutcome::agent_error;
     report.error = closed_->reason;
+    report.error_is_verdict = true;
   } else if (closed_ && !closed_->succeeded && closed_->node != spec_.node.name) {
     report.ended_by =
         EndedBy{closed_->node, closed_->host, closed_->rank, closed_->exit_code, closed_->reason};

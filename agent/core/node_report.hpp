@@ -136,6 +136,8 @@ struct NodeReport {
   /// agent_error: what failed. stopped: which of our processes was sent a signal by somebody who is not of
   /// the job; empty if the launcher ordered the stop.
   std::string error;
+  /// agent_error: `error` is the coordinator's verdict on the job, not what failed on this node.
+  bool error_is_verdict = false;
   std::vector<WorkerReport> workers;
   /// Who waited for whom when the round began to end, one sentence each, longest waits first.
   std::vector<std::string> calls;

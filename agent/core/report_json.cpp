@@ -30,7 +30,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, again, restarts, delay_ms,
                                    is_cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, round, restarts, max_restarts,
-                                   decisions, outcome, error, workers, calls, leftovers, notes)
+                                   decisions, outcome, error, error_is_verdict, workers, calls, leftovers,
+                                   notes)
 
 std::string describe(const WorkerReport& worker) {
   return describe(worker.status) + (worker.watchdog.empty() ? "" : ": " + worker.watchdog);

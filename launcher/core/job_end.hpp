@@ -13,7 +13,7 @@ struct HostFailure {
   enum class Teller {
     launcher,     ///< ours, about a node that is not named: "ssh: connection refused"
     node,         ///< its guardian's: a sentence that names the node
-    coordinator,  ///< a sentence that names the node, with what was decided where that ends the job
+    coordinator,  ///< a sentence that names the node
   };
   std::string node;
   std::string cause;
@@ -24,6 +24,8 @@ struct HostFailure {
   /// As many nodes were left as the job needs (--nnodes MIN:MAX).
   bool spared = false;
   Teller told_by = Teller::launcher;
+  /// `cause` says what was decided about a restart, because that ended the job.
+  bool says_decision = false;
   bool operator==(const HostFailure&) const = default;
 };
 

@@ -107,7 +107,7 @@ void judge_own_failure(ExitReport& report, const std::string& error) {
 /// What a node has of the coordinator, or says of itself.
 void judge_node_failure(ExitReport& report, const NodeReport& node) {
   judge_own_failure(report, node.error);
-  report.cause_is_verdict = true;
+  report.cause_says_decision = node.error_is_verdict;
 }
 
 /// "n07 (ssh: connection refused), n09 (...)".
@@ -126,7 +126,8 @@ bool judge_hosts(ExitReport& report, std::size_t nodes, bool lost) {
   else
     judge_own_failure(report, std::to_string(hosts.size()) + " of " + std::to_string(nodes) + " hosts " +
                                   (lost ? "were " : "") + what + ": " + host_list(hosts));
-  report.cause_is_verdict = hosts.back().told_by == HostFailure::Teller::coordinator;
+  report.cause_says_decision =
+      std::any_of(hosts.begin(), hosts.end(), [](const HostFailure& host) { return host.says_decision; });
   report.advice = hosts[0].advice;
   report.not_started = !lost;
   return true;
@@ -138,7 +139,7 @@ void say_no_restart(ExitReport& report, const agent::AgentSpec& spec) {
   if (spec.restart_policy != rendezvous::RestartRule::torchrun) return;
   const auto spared = [](const HostFailure& host) { return host.lost && host.spared; };
   const bool enough = std::any_of(report.hosts.begin(), report.hosts.end(), spared);
-  if (!enough || report.restarts() < spec.max_restarts || report.cause_is_verdict) return;
+  if (!enough || report.restarts() < spec.max_restarts || report.cause_says_decision) return;
   report.cause += "; no restart is left (--max-restarts " + std::to_string(spec.max_restarts) + ")";
 }
 
@@ -149,7 +150,7 @@ bool judge_failure_elsewhere(ExitReport& report) {
     report.outcome = JobOutcome::failed;
     report.exit_code = node.ended_by.exit_code > 0 ? node.ended_by.exit_code : kExitLauncherFailure;
     report.cause = node.ended_by.text;
-    report.cause_is_verdict = true;
+    report.cause_says_decision = true;
     report.advice =
         "see the report of " + (node.ended_by.host.empty() ? node.ended_by.node : node.ended_by.host);
     return true;

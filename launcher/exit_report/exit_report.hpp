@@ -27,8 +27,8 @@ struct ExitReport {
   std::string run_id;
   /// One sentence without the program: "rank 1 on node7: killed by SIGSEGV".
   std::string cause;
-  /// It is the coordinator's sentence, which says the last decision where that is_cause.
-  bool cause_is_verdict = false;
+  /// `cause` says the last decision, where that is_cause.
+  bool cause_says_decision = false;
   /// What to do next; may be empty.
   std::string advice;
   /// The worker that failed first, whatever ended the job: index into `nodes` and into its workers; -1: none.

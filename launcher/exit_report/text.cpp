@@ -168,7 +168,7 @@ std::string why_no_more(const ExitReport& report) {
   const bool failed = report.outcome == JobOutcome::failed || report.outcome == JobOutcome::launcher_error;
   if (!left || !failed || report.decisions.empty() || report.decisions.back().again) return "";
   const agent::RestartDecision& last = report.decisions.back();
-  const bool said = report.cause_is_verdict && last.is_cause;
+  const bool said = report.cause_says_decision && last.is_cause;
   return said ? "" : "; " + for_terminal(last.decision);
 }
 

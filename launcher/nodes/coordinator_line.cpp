@@ -72,7 +72,8 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
     events.round_ended = [weak = weak_from_this()](const rendezvous::RoundEnd& end) {
       const auto self = weak.lock();
       const bool lost = end.cause == rendezvous::RoundEndCause::node_lost;
-      if (self && lost && self->options.node_lost) self->options.node_lost(end.node, cause_text(end));
+      if (self && lost && self->options.node_lost)
+        self->options.node_lost(end.node, cause_text(end), end.decision_is_cause);
     };
     const auto deadline = std::chrono::steady_clock::now() + kReachWithin;
     client.emplace(

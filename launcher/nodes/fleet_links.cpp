@@ -78,6 +78,7 @@ void NodeFleet::State::opening_message(std::size_t index, const LinkMessage& mes
       return misbehaved(index, "it claims to be the coordinator, which it is not");
     case Kind::notice:
       node.last_words = last_words_of(job.nodes[index].name, message.body);
+      node.last_words_by = HostFailure::Teller::node;
       break;
     default:
       break;
@@ -147,6 +148,7 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
     case Kind::notice:
       node.contact.lose_agent();
       node.last_words = last_words_of(job.nodes[index].name, message.body);
+      node.last_words_by = HostFailure::Teller::node;
       break;
     case Kind::log:
       log_line(index, message.body);
@@ -227,7 +229,7 @@ void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, s
 void NodeFleet::State::link_closed(std::size_t index) {
   Node& node = nodes[index];
   node.contact.close();
-  if (node.process_end && node.contact.relayed() && !node.contact.reported() && node.dead_reason.empty()) {
+  if (node.process_end && node.contact.relayed() && !node.contact.reported() && node.dead.reason.empty()) {
     // The coordinator, which has just cut the way to it, may be about to say why.
     node.gone_by = Clock::now() + kDeadLateAfter;
     return advance();
@@ -279,10 +281,10 @@ void NodeFleet::State::not_started(std::size_t index, const StartEnd& end) {
   start_failed(index, failure);
 }
 
-void NodeFleet::State::expect_nothing_of(std::size_t index, const std::string& reason, bool goes_on) {
+void NodeFleet::State::expect_nothing_of(std::size_t index, const NodeLoss& loss, bool goes_on) {
   Node& node = nodes[index];
   if (!node.link || !node.contact.awaits_report()) return;
-  node.dead_reason = reason;
+  node.dead = loss;
   const auto due = Clock::now() + (goes_on ? kLostLateAfter : kDeadLateAfter);
   node.gone_by = std::min(node.gone_by.value_or(TimePoint::max()), due);
   advance();
@@ -302,7 +304,7 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   // An agent without its guardian has closed its end of the link with it, and has a report to send.
   const StartEnd end = node.process_end.value_or(StartEnd{});
   const bool orphaned = !way_was_lost(end) && end.exit_code > kExitSignalBase;
-  const bool cut = orphaned || (way_was_lost(end) && node.dead_reason.empty());
+  const bool cut = orphaned || (way_was_lost(end) && node.dead.reason.empty());
   if (!cut || !node.process_end || !node.link || node.contact.agent_gone() || !node.contact.awaits_report() ||
       node.contact.relayed() || !events.relay)
     return false;
@@ -313,7 +315,7 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   }
   if (!way) return false;
   node.contact.relay();
-  if (node.dead_reason.empty()) node.gone_by.reset();
+  if (node.dead.reason.empty()) node.gone_by.reset();
   node.said.clear();
   node.link->move_to(std::move(way));
   // Whether there is anybody at that end shows when this is acknowledged.
@@ -366,14 +368,16 @@ HostFailure NodeFleet::State::how_lost(std::size_t index) const {
   const Node& node = nodes[index];
   const StartEnd end = node.process_end.value_or(StartEnd{});
   HostFailure failure;
-  const bool by_coordinator = !node.contact.agent_gone() && !node.dead_reason.empty();
-  failure.cause = by_coordinator ? node.dead_reason : node.last_words;
+  const bool by_coordinator = !node.contact.agent_gone() && !node.dead.reason.empty();
+  failure.cause = by_coordinator ? node.dead.reason : node.last_words;
   failure.told_by = by_coordinator ? HostFailure::Teller::coordinator : node.last_words_by;
+  failure.says_decision = by_coordinator && node.dead.says_decision;
   // The coordinator only knows that a connection has ended.
   if (!node.contact.agent_gone() && end.exit_code > kExitSignalBase && !way_was_lost(end)) {
     failure.cause = "guardian or agent there was killed by " +
                     agent::signal_name(end.exit_code - kExitSignalBase) + ", and neither could report";
     failure.told_by = HostFailure::Teller::launcher;
+    failure.says_decision = false;
   }
   if (!failure.cause.empty()) return failure;
   failure.told_by = HostFailure::Teller::launcher;

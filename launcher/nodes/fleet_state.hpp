@@ -48,7 +48,7 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     TimePoint said_at{};
     TimePoint ended_at{};
     /// Says why the coordinator holds it for dead.
-    std::string dead_reason;
+    NodeLoss dead;
     /// The agent has not greeted, and is given up at this time.
     std::optional<TimePoint> greet_by;
     std::optional<TimePoint> gone_by;
@@ -80,7 +80,7 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
   void tell_left_out(std::size_t index, bool at_the_end);
   void process_ended(std::size_t index, const StartEnd& end, bool had_greeting);
   void not_started(std::size_t index, const StartEnd& end);
-  void expect_nothing_of(std::size_t index, const std::string& reason, bool goes_on);
+  void expect_nothing_of(std::size_t index, const NodeLoss& loss, bool goes_on);
   /// The node has failed. `tell_board` says so; a line says that the job goes on, if it does.
   void without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board);
   /// The client is gone, not the agent: the link goes on through the coordinator.

@@ -252,9 +252,9 @@ void NodeFleet::input(std::size_t node, std::string bytes) {
   state_->tell(node, Kind::input, 0, std::move(bytes));
 }
 
-void NodeFleet::expect_nothing_of(const std::string& name, const std::string& reason, bool goes_on) {
+void NodeFleet::expect_nothing_of(const std::string& name, const NodeLoss& loss, bool goes_on) {
   for (std::size_t i = 0; i < state_->nodes.size(); ++i)
-    if (state_->job.nodes[i].name == name) state_->expect_nothing_of(i, reason, goes_on);
+    if (state_->job.nodes[i].name == name) state_->expect_nothing_of(i, loss, goes_on);
 }
 
 bool NodeFleet::relays() const {

@@ -23,6 +23,13 @@
 
 namespace muster::launcher {
 
+/// Why the coordinator holds a node for dead.
+struct NodeLoss {
+  std::string reason{};
+  /// `reason` says what was decided about a restart, because that ended the job.
+  bool says_decision = false;
+};
+
 struct JobSpec;
 
 /// Nodes are places in JobSpec::nodes. One thread, the executor's. No callback runs inside a call of this
@@ -92,7 +99,7 @@ class NodeFleet {
 
   /// The coordinator holds this node for dead: if it does not report soon, it is lost for this reason.
   /// `goes_on`: the job may do so, and then there is more time for that report.
-  void expect_nothing_of(const std::string& node, const std::string& reason, bool goes_on);
+  void expect_nothing_of(const std::string& node, const NodeLoss& loss, bool goes_on);
 
   /// Whether a link leads through the coordinator.
   bool relays() const;

@@ -161,10 +161,10 @@ class StartedNodes : public JobNodes {
     try {
       CoordinatorLineOptions options{endpoint, spec_.agent.run_id, version_, spec_.agent.host, {}, {}, {}};
       options.job_closed = [this](const std::string& node, bool lost, const std::string& reason) {
-        if (lost) fleet_.expect_nothing_of(node, reason, false);
+        if (lost) fleet_.expect_nothing_of(node, {reason, true}, false);
       };
-      options.node_lost = [this](const std::string& node, const std::string& reason) {
-        fleet_.expect_nothing_of(node, reason, true);
+      options.node_lost = [this](const std::string& node, const std::string& reason, bool says_decision) {
+        fleet_.expect_nothing_of(node, {reason, says_decision}, true);
       };
       options.lost = [this] { show_life(); };
       line_.emplace(executor_, std::move(options), secret_);

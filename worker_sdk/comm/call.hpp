@@ -5,6 +5,7 @@
 
 #include "muster/types.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -64,6 +65,8 @@ struct Call {
   Collective collective = Collective::barrier;
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
+  /// A call lies in memory shared with others, and goes over the network, as it is.
+  std::array<std::uint8_t, 5> unused{};
 };
 
 /// Whether two ranks make the same collective call.

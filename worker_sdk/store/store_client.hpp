@@ -75,7 +75,8 @@ class StoreClient {
   /// A second connection to the same store, for another thread, which may make it while this one is in use.
   virtual std::unique_ptr<StoreClient> clone() = 0;
 
-  /// The same, but connecting takes at most `limit`, and ends as soon as `descriptor` (-1: none) is readable.
+  /// The same, but connecting takes at most `limit`, and, the look-up of a name apart, ends as soon as
+  /// `descriptor` (-1: none) is readable.
   virtual std::unique_ptr<StoreClient> clone_within(std::chrono::milliseconds /*limit*/, int /*descriptor*/) {
     return clone();
   }

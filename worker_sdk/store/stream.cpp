@@ -15,6 +15,7 @@
 #include <utility>
 
 namespace muster {
+
 Stream::Stream(UniqueFd fd) : fd_(std::move(fd)) {
   const int flags = fcntl(fd_.get(), F_GETFL);
   if (flags < 0 || fcntl(fd_.get(), F_SETFL, flags | O_NONBLOCK) < 0) throw_errno("fcntl");

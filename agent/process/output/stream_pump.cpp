@@ -52,7 +52,9 @@ void StreamPump::resume() {
 void StreamPump::expect_end() {
   if (closed_ || worker_is_gone_) return;
   worker_is_gone_ = true;
-  if (!paused_) read_some(kLargestPipe);
+  // There may be room again that we have not been told of yet; read_some() asks.
+  paused_ = false;
+  read_some(kLargestPipe);
   if (closed_) return;
   patience_.expires_after(kPatience);
   patience_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {

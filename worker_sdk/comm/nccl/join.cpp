@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/nccl/join.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
 #include "worker_sdk/comm/nccl/device.hpp"
@@ -43,8 +44,9 @@ std::string checked(const std::string& text) {
   throw Error(static_cast<ErrorCode>(std::atoi(text.c_str() + 1)), text.substr(space + 1));
 }
 
-milliseconds left_until(Clock::time_point end) {
-  return std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(end - Clock::now()));
+/// Never 0, which would mean the time of a call.
+milliseconds time_until(Clock::time_point end) {
+  return std::max(milliseconds(1), left_until(end));
 }
 
 /// NCCL would refuse later, in words that name no rank.
@@ -75,7 +77,7 @@ std::vector<Member> collect(const plugin::Host& host, int size, Clock::time_poin
   for (int rank = 0; rank < size; ++rank) {
     std::string text;
     try {
-      text = host.get(key_of(rank), left_until(end));
+      text = host.get(key_of(rank), time_until(end));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::deadline) throw;
       throw Error(ErrorCode::deadline,
@@ -170,7 +172,7 @@ Joined join(const plugin::Host& host, const Library& api, int rank, int size, mi
   try {
     const Member own = make_member();
     host.set(key_of(rank), kGood + own.encode());
-    if (rank != 0) return decode(checked(host.get(kIdKey, left_until(end + milliseconds(500)))), size);
+    if (rank != 0) return decode(checked(host.get(kIdKey, time_until(end + milliseconds(500)))), size);
     Joined joined;
     joined.members = collect(host, size, end, group);
     compare(joined.members, group);

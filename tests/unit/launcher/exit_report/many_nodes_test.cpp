@@ -127,8 +127,11 @@ TEST_CASE("A host that the job could do without changes no exit code, and is nam
     return make_exit_report(spec, {stopped_on("n0", 0, "n1")}, with_hosts({lost})).cause;
   };
   CHECK(cause() == "n1 was lost: the agent process was lost; no restart is left (--max-restarts 0)");
+  // The coordinator's sentence holds the decision only where that ended the job.
   lost.told_by = HostFailure::Teller::coordinator;
-  lost.cause = "node n1 is lost: silent for 5000 ms; no restart is left (--max-restarts 0)";
+  lost.cause = "node n1 is lost: silent for 5000 ms";
+  CHECK(cause() == lost.cause + "; no restart is left (--max-restarts 0)");
+  lost.says_decision = true;
   CHECK(cause() == lost.cause);
 }
 
@@ -153,10 +156,17 @@ TEST_CASE("What was decided at the end of each round is told once, whoever heard
   first.decisions.push_back(decided(1, "1 node is left, and the job needs 2", false));
   first.decisions.back().is_cause = true;
   JobEnd lost = with_hosts({{"n3", "node n3 is lost; 1 node is left, and the job needs 2", "", true, false,
-                             HostFailure::Teller::coordinator}});
+                             HostFailure::Teller::coordinator, true}});
   CHECK(contains(to_text(report_of({first}, lost)), "  restarts   1 of 5 used\n"));
-  lost.hosts[0].told_by = HostFailure::Teller::node;
+  lost.hosts[0].says_decision = false;
   CHECK(contains(to_text(report_of({first}, lost)), "1 of 5 used; 1 node is left, and the job needs 2\n"));
+
+  // A node that gives up says why it did, and not what was decided then; its verdict on the job does.
+  NodeReport gave_up = on("n1", node(NodeOutcome::agent_error, {}));
+  gave_up.error = "the guardian process of n1 was killed by SIGKILL";
+  CHECK(contains(to_text(report_of({first, gave_up})), "1 of 5 used; 1 node is left, and the job needs 2\n"));
+  gave_up.error_is_verdict = true;
+  CHECK(contains(to_text(report_of({first, gave_up})), "  restarts   1 of 5 used\n"));
 }
 
 TEST_CASE("A node that somebody told to stop says which of our processes that was") {
