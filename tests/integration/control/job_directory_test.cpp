@@ -5,6 +5,7 @@
 #include "tests/integration/control/control_fixture.hpp"
 #include "tests/support/catch.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 using namespace muster;
@@ -162,8 +163,14 @@ TEST_CASE("nodes whose connections were all reset make room for a new run, and a
   directory.run_until([&] { return directory.status("A").has_value(); });
   CHECK(directory.status("A")->nodes == 1);
   // With the answer unread: as the kernel of a process that is killed does it.
+  pollfd answered{killed.get(), POLLIN, 0};
+  directory.run_until([&] { return ::poll(&answered, 1, 0) == 1; });
   killed.reset();
-  directory.run_until([&] { return directory.status("A")->nodes == 0; });
+  directory.run_until([&] {
+    const auto status = directory.status("A");
+    return !status || status->nodes == 0;
+  });
+  REQUIRE(directory.status("A").has_value());
   JobLimits other = two_nodes();
   other.max_restarts = 3;
   const auto again = directory.node("A", "n0", other);

@@ -281,7 +281,7 @@ TEST_CASE("too many connections are refused, those in are served") {
 
 TEST_CASE("all clients together have a bound on what is under way, and their end gives it back") {
   StoreServerOptions options = quick();
-  options.max_bytes_under_way = 1U << 20U;
+  options.max_bytes_under_way = 3U << 19U;
   Served served(options);
   const auto half_a_value = [](RawClient& client, std::size_t bytes) {
     client.handshake();
