@@ -137,7 +137,8 @@ void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hel
   jobs_.at(hello.run_id)->service().take(newcomer, hello);
 }
 
-/// Nodes whose connections were all reset, and that live, are back by then.
+/// Nodes whose connections were all reset, and that live, are back by then. Over the network a node sends
+/// nothing more before its hello is answered.
 void JobDirectory::look_again(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello) {
   const auto timer = std::make_shared<boost::asio::steady_timer>(executor_, kGhostPatience);
   timer->async_wait(

@@ -174,9 +174,9 @@ TEST_CASE("nodes whose connections were all reset make room for a new run, and a
   JobLimits other = two_nodes();
   other.max_restarts = 3;
   const auto again = directory.node("A", "n0", other);
-  const auto joined = spawn_on(directory.context, again->client->join(join_request(1), in(20s)));
-  directory.run_until([&] { return !again->statuses.empty() || !again->losses.empty(); });
-  CHECK(again->losses.empty());
+  const auto met = spawn_on(directory.context, again->client->connected(in(20s)));
+  directory.run_until([&] { return met->done; });
+  CHECK(met->error == "");
   CHECK(directory.status("A")->nodes == 1);
   CHECK(directory.jobs.status().size() == 1);
 }
