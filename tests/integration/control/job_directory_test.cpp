@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/job_directory.hpp"
 
-#include "rendezvous/protocol/frame.hpp"
+#include "rendezvous/wire/frame.hpp"
 #include "tests/integration/control/control_fixture.hpp"
 #include "tests/support/catch.hpp"
 

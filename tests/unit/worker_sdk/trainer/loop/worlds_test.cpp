@@ -4,7 +4,6 @@
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/loop/training.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
-#include "worker_sdk/parallel/power_sgd.hpp"
 
 #include <vector>
 
