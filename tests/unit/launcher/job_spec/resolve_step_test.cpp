@@ -59,8 +59,9 @@ TEST_CASE("torchrun's flags win over Slurm") {
   CHECK(resolved({"--standalone"}).form == StartForm::local);
   CHECK(resolved({"--nnodes=1"}).form == StartForm::local);
   CHECK(resolved({"--slurm=off"}).form == StartForm::local);
-  CHECK(resolved({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7"}).agent.node.coordinator_host ==
-        "far");
+  CHECK(
+      resolved({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=far:7"}).agent.node.coordinator_host ==
+      "far");
 }
 
 TEST_CASE("what cannot be meant in a step is refused") {
