@@ -120,7 +120,8 @@ void LauncherLink::move_to(std::unique_ptr<ByteStream> stream) {
 }
 
 void LauncherLink::drop(const std::string& reason) {
-  if (state_->session->connected()) state_->lose(state_->events.closed, reason);
+  const auto state = state_;  // the event may let go of this
+  if (state->session->connected()) state->lose(state->events.closed, reason);
 }
 
 bool LauncherLink::connected() const {

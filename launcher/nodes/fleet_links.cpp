@@ -222,7 +222,7 @@ void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, s
   message.body = std::move(body);
   if (node.link && node.contact.instructed())
     node.link->send(message);
-  else
+  else if (!node.contact.instructed())
     node.held.push_back(std::move(message));
 }
 

@@ -132,16 +132,18 @@ asio::awaitable<void> Connection::write_loop() {
     const asio::const_buffer source = asio::buffer(in_flight_);
     co_await stream_->write_all(source);
     cleanse(in_flight_);
+    if (in_flight_.capacity() > kKeptBufferBytes) in_flight_ = {};
   }
 }
 
-/// All that waits; or the whole frames that the stream takes at once, if somebody else may write behind us.
+/// What waits, a buffer full; or the whole frames that the stream takes at once, if somebody else may write
+/// behind us.
 void Connection::fill_in_flight() {
-  const std::size_t most = stream_->atomic_write();
+  const std::size_t atomic = stream_->atomic_write();
+  const std::size_t most = atomic != 0 ? atomic : kKeptBufferBytes;
   std::size_t bytes = queued_.front().size();
   std::size_t count = 1;
-  while (count < queued_.size() && (most == 0 || bytes + queued_[count].size() <= most))
-    bytes += queued_[count++].size();
+  while (count < queued_.size() && bytes + queued_[count].size() <= most) bytes += queued_[count++].size();
   queued_bytes_ -= bytes;
   in_flight_.reserve(bytes);  // growing would leave a copy behind
   for (; count > 0; --count) {
@@ -195,11 +197,12 @@ void Connection::fail(const std::exception_ptr& error) {
 }
 
 void Connection::fail(const ConnectionEnd& end) {
-  if (closed_ || ended_) return;
+  if (closed_) return;
   if (finishing_) {
     close();
     return;
   }
+  if (ended_) return;
   ended_ = true;
   if (end.code == Errc::lost) close();
   const std::shared_ptr<const Handlers> told = handlers_;

@@ -87,6 +87,9 @@ void SessionState::receive_channel(const Frame& frame) {
       throw CoordinatorError(Errc::mend, channel_text(frame) + " was given more credit than bytes were sent");
     window.credit += frame.count;
   } else if (frame.kind == FrameKind::closed) {
+    if (frame.payload.size() > kMaxTextBytes)
+      throw CoordinatorError(Errc::mend, channel_text(frame) + " was closed for a reason of " +
+                                             std::to_string(frame.payload.size()) + " bytes");
     channels_.erase(found);
   }
 }

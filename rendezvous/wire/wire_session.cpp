@@ -100,7 +100,8 @@ class WireSession::Line final : public Channel {
     if (std::exchange(closed_, true) || !session) return;
     session->channels_.erase(number_);
     session->state_.close_channel(number_);
-    session->send_frame(frame_of(FrameKind::closed, reason, number_));
+    session->send_frame(
+        frame_of(FrameKind::closed, std::string_view(reason).substr(0, kMaxTextBytes), number_));
   }
 
   std::weak_ptr<WireSession> session_;
@@ -120,7 +121,8 @@ WireSession::WireSession(asio::any_io_executor executor, Handlers handlers, bool
 
 WireSession::~WireSession() {
   if (arriving_) arriving_->close();
-  if (connection_) connection_->close();
+  // What was sent before finish() is still on its way; the connection keeps itself until it has gone.
+  if (connection_ && !finished_) connection_->close();
 }
 
 void WireSession::carry(std::shared_ptr<Connection> connection, std::uint64_t peer_received) {
@@ -178,11 +180,12 @@ void WireSession::put_down() {
 }
 
 void WireSession::send(std::string_view payload, std::function<void()> settled) {
-  if (settled && (finished_ || (!resumable_ && !connection_)))
-    asio::post(executor_, std::move(settled));
-  else if (settled)
-    unsettled_.emplace_back(state_.sent() + 1, std::move(settled));
   send_frame(frame_of(FrameKind::message, payload));
+  if (!settled) return;
+  if (finished_ || (!resumable_ && !connection_))
+    asio::post(executor_, std::move(settled));
+  else
+    unsettled_.emplace_back(state_.sent(), std::move(settled));
 }
 
 void WireSession::send_aside(std::string_view payload) {
@@ -196,13 +199,15 @@ void WireSession::send_frame(const Frame& frame) {
 void WireSession::write(std::string frame) {
   if (finished_) return;
   if (connection_) connection_->send(std::move(frame));
-  if (state_.kept_bytes() > kMaxUnacknowledgedBytes) overflow();
+  if (state_.kept_bytes() > kMaxUnacknowledgedBytes && !std::exchange(overflows_, true)) overflow();
 }
 
 /// Never from inside the call that sends.
 void WireSession::overflow() {
   asio::post(executor_, [self = shared_from_this()] {
-    if (self->finished_ || self->state_.kept_bytes() <= kMaxUnacknowledgedBytes) return;
+    self->overflows_ = false;
+    // A resumption that is under way says how much the peer has.
+    if (self->finished_ || self->arriving_ || self->state_.kept_bytes() <= kMaxUnacknowledgedBytes) return;
     self->put_down();
     const auto told = self->handlers_.ended;
     ConnectionEnd end;
@@ -246,6 +251,12 @@ std::size_t WireSession::room() const {
 std::shared_ptr<Channel> WireSession::open_channel(std::string_view payload) {
   const std::uint32_t number = state_.open_channel();
   const auto line = std::make_shared<Line>(weak_from_this(), number);
+  if (finished_) {
+    asio::post(executor_, [weak = std::weak_ptr<Line>(line)] {
+      if (const auto self = weak.lock()) self->on_closed("the session is over");
+    });
+    return line;
+  }
   channels_[number] = line;
   send_frame(frame_of(FrameKind::opened, payload, number));
   return line;

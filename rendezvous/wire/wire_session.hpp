@@ -106,6 +106,8 @@ class WireSession : public std::enable_shared_from_this<WireSession> {
   bool resumable_;
   bool finished_ = false;
   bool ack_armed_ = false;
+  /// overflow() is under way.
+  bool overflows_ = false;
   std::shared_ptr<Connection> connection_;
   /// Has not said how far it has received.
   std::shared_ptr<Connection> arriving_;

@@ -194,6 +194,7 @@ TEST_CASE("a channel carries what its window allows, and as much again as was de
 TEST_CASE("what a peer must not do with channels") {
   SessionState state(true, true);
   const std::uint32_t ours = state.open_channel();
+  const std::string too_long(kMaxTextBytes + 1, 'x');
 
   struct Row {
     Frame frame;
@@ -209,6 +210,7 @@ TEST_CASE("what a peer must not do with channels") {
            {frame_of(FrameKind::bytes, "late", 4), "taken"},
            {frame_of(FrameKind::credit, "", 4, ~std::uint64_t{0}), "taken"},
            {frame_of(FrameKind::closed, "", 4), "taken"},
+           {frame_of(FrameKind::closed, too_long, 2), "channel 2 was closed for a reason of 65537 bytes"},
            {frame_of(FrameKind::closed, "enough", 2), "taken"},
            {frame_of(FrameKind::opened, "", 2), "taken"}})
     CHECK_THAT(complaint(state, row.frame), Contains(row.answer));
