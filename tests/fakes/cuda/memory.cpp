@@ -122,6 +122,7 @@ FAKE_EXPORT cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
 FAKE_EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                                         cudaStream_t stream) {
   if (!sides_are_right(to, from, bytes, kind)) return fake::say(cudaErrorInvalidValue);
+  if (bytes == 0) return cudaSuccess;
   if (kind == cudaMemcpyHostToDevice) {
     // From pageable memory: read before the call returns.
     const auto* const start = static_cast<const std::byte*>(from);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/comm/plugin/plugin_backend.hpp"
 
-#include "rendezvous/base/deadline.hpp"
 #include "worker_sdk/comm/join_alarm.hpp"
 #include "worker_sdk/comm/plugin/border.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
@@ -148,6 +147,7 @@ void PluginBackend::create(const GroupPlan& plan, const Surroundings& surroundin
   options.local_rank = surroundings.local_rank;
   options.device = surroundings.device;
   options.timeout_ms = plan.options.timeout.count();
+  options.join_timeout_ms = plan.options.join_limit().count();
   options.report_after_ms = plan.options.report_after.count();
   options.group = group_name_.c_str();
   options.world_ranks = members.data();
@@ -158,7 +158,6 @@ void PluginBackend::create(const GroupPlan& plan, const Surroundings& surroundin
       surroundings.interface_name.empty() ? nullptr : surroundings.interface_name.c_str();
   const std::string address = surroundings.address.empty() ? store.local_address() : surroundings.address;
   options.address = address.empty() ? nullptr : address.c_str();
-  const auto end = std::chrono::steady_clock::now() + plan.options.join_limit();
   try {
     // Only device backends have watchdogs; the others need no second connection.
     if (is_device()) side_store_ = connect_again(store, plan.options.join_limit(), join_alarm_.get());
@@ -168,8 +167,6 @@ void PluginBackend::create(const GroupPlan& plan, const Surroundings& surroundin
   } catch (const Error& error) {
     fail(error);
   }
-  // Zero would mean the time of a call.
-  options.join_timeout_ms = std::max(left_until(end), std::chrono::milliseconds(1)).count();
   store_ = &store;
   const auto error = try_call(plugin_.create, &options, &host_, &group_);
   store_ = nullptr;
