@@ -10,6 +10,9 @@
 namespace muster::rendezvous {
 namespace {
 
+/// The default of --rdzv-id, which jobs have that were given no name: it would make one job of all of them.
+constexpr const char* kDefaultName = "none";
+
 JobChoice refusal(Errc code, std::string text) {
   return {JobChoice::Kind::refuse, code, std::move(text)};
 }
@@ -51,7 +54,7 @@ JobChoice choose_job(const Hello& hello, const KnownJob* job, std::size_t living
     return refusal(Errc::mend,
                    "this is a daemon for jobs whose nodes are started on each host: it answers nodes, and "
                    "who asks for its own status, not for that of a job");
-  if (hello.run_id.empty())
+  if (hello.run_id.empty() || hello.run_id == kDefaultName)
     return refusal(Errc::mend, title_of(hello) +
                                    " names no job, and this daemon hosts several; give --rdzv-id NAME, the "
                                    "same on every node");

@@ -37,8 +37,9 @@ struct JobChoice {
 };
 
 /// A run of a job that is over, or of which nothing is left, makes room for another of that name. Who belongs
-/// to the earlier run, because it knows its session or its nonce, is not taken for the other. `job`: null if
-/// there is none of that name. `living`: jobs that are not over, that one excepted.
+/// to the earlier run, because it knows its session or its nonce, is not taken for the other. Without a
+/// name, or with the default one of --rdzv-id, no job is chosen. `job`: null if there is none of that name.
+/// `living`: jobs that are not over, that one excepted.
 JobChoice choose_job(const Hello& hello, const KnownJob* job, std::size_t living);
 
 }  // namespace muster::rendezvous
