@@ -15,7 +15,8 @@
 namespace muster::rendezvous {
 namespace {
 
-constexpr Milliseconds kGhostPatience{1000};
+/// How often is looked whether the nodes of a job are back, or are judged to be lost.
+constexpr Milliseconds kLookInterval{100};
 
 TimePoint steady_now() {
   return std::chrono::steady_clock::now();
@@ -32,13 +33,35 @@ CoordinatorOptions coordinator_options(const HostingOptions& options, const Hell
   return coordinator;
 }
 
-/// Why a hello is not what its key says; empty: it is. The rest is for the job's coordinator.
+Role role_of(const PeerIdentity& identity) {
+  switch (identity.role) {
+    case PeerIdentity::Role::launcher:
+      return Role::launcher;
+    case PeerIdentity::Role::observer:
+      return Role::observer;
+    case PeerIdentity::Role::agent:
+      break;
+  }
+  return Role::node;
+}
+
+/// Why a hello is not answered, whatever there is of its job; empty: nothing speaks against it. Asked before
+/// a job is made or makes room. The rest is for the job's coordinator.
 std::string contradiction(const PeerPlace& place, const Hello& hello) {
   if (!place.identity) return "a daemon takes connections over its port only";
-  const bool observes = place.identity->role == PeerIdentity::Role::observer;
-  if (place.identity->job == hello.run_id && observes == (hello.role == Role::observer)) return "";
-  return "the key is that of " + place.identity->text() + ", but the hello is of job '" + hello.run_id +
-         "'; start each node with its own key";
+  const bool same_node = hello.role == Role::launcher || place.identity->node == hello.node;
+  if (place.identity->job == hello.run_id && role_of(*place.identity) == hello.role && same_node) return "";
+  return "the key is that of " + place.identity->text() + ", but the hello is of " + title_of(hello) +
+         " of job '" + hello.run_id + "'; start each node with its own key";
+}
+
+/// Empty: it speaks as we do.
+std::string other_version(const Hello& hello) {
+  if (hello.version_max >= kProtocolVersionMin && hello.version_min <= kProtocolVersionMax) return "";
+  const auto range = [](int low, int high) { return std::to_string(low) + ".." + std::to_string(high); };
+  return title_of(hello) + " speaks control protocol " + range(hello.version_min, hello.version_max) +
+         ", this daemon " + range(kProtocolVersionMin, kProtocolVersionMax) +
+         "; install the same muster on both";
 }
 
 }  // namespace
@@ -104,14 +127,17 @@ JobDirectory::JobDirectory(boost::asio::any_io_executor executor, HostingOptions
                  [this](const std::shared_ptr<Newcomer>& newcomer, const Message* message) {
                    if (message == nullptr) return;
                    if (const auto* hello = std::get_if<Hello>(message))
-                     return on_hello(newcomer, *hello, false);
+                     return on_hello(newcomer, *hello, std::nullopt);
                    newcomer->refuse({Errc::mend, "hello", "the first control message must be hello"});
                  }),
       timer_(executor) {}
 
-void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello, bool has_waited) {
+void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello,
+                            std::optional<TimePoint> waits_until) {
   const std::string why = contradiction(newcomer->place(), hello);
   if (!why.empty()) return newcomer->refuse({Errc::mend, "hello", why});
+  const std::string version = other_version(hello);
+  if (!version.empty()) return newcomer->refuse({Errc::upgrade, "hello", version});
   const auto found = jobs_.find(hello.run_id);
   const auto known = found == jobs_.end() ? std::nullopt : std::optional(found->second->known(hello));
   const auto lives = [&hello](const auto& entry) {
@@ -122,7 +148,9 @@ void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hel
   if (choice.kind == JobChoice::Kind::create && !options_.refusal.empty())
     choice = {JobChoice::Kind::refuse, Errc::mend, options_.refusal};
   const bool from_ghost = choice.kind == JobChoice::Kind::create && known && !known->over;
-  if (from_ghost && !has_waited) return look_again(newcomer, hello);
+  const TimePoint now = steady_now();
+  if (from_ghost && now < waits_until.value_or(TimePoint::max()))
+    return look_again(newcomer, hello, waits_until.value_or(now + kDeadAfter));
   switch (choice.kind) {
     case JobChoice::Kind::observe:
       return answer_observer(*newcomer->connection());
@@ -134,16 +162,24 @@ void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hel
     case JobChoice::Kind::join:
       break;
   }
-  jobs_.at(hello.run_id)->service().take(newcomer, hello);
+  HostedJob& job = *jobs_.at(hello.run_id);
+  job.service().take(newcomer, hello);
+  // Whom its coordinator refuses leaves no session whose end would be told.
+  if (job.deserted()) sweep_later();
 }
 
-/// Nodes whose connections were all reset, and that live, are back by then. Over the network a node sends
-/// nothing more before its hello is answered.
-void JobDirectory::look_again(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello) {
-  const auto timer = std::make_shared<boost::asio::steady_timer>(executor_, kGhostPatience);
+/// Nodes whose connections were all reset, and that live, are back by `until`; the others are judged by then.
+/// Over the network a node sends nothing more before its hello is answered.
+void JobDirectory::look_again(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello,
+                              TimePoint until) {
+  newcomers_.hold(newcomer);
+  const auto timer = std::make_shared<boost::asio::steady_timer>(executor_, kLookInterval);
   timer->async_wait(
-      [this, alive = std::weak_ptr(alive_), timer, newcomer, hello](boost::system::error_code error) {
-        if (!error && !alive.expired()) on_hello(newcomer, hello, true);
+      [this, alive = std::weak_ptr(alive_), timer, newcomer, hello, until](boost::system::error_code error) {
+        if (error || alive.expired()) return;
+        newcomers_.forget(newcomer);
+        // Who has gone meanwhile, or made room for others with its key, neither makes nor ends a job.
+        if (!newcomer->connection()->closed()) on_hello(newcomer, hello, until);
       });
 }
 

@@ -109,8 +109,10 @@ class JobDirectory final : public PortService {
   void stop();
 
  private:
-  void on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello, bool has_waited);
-  void look_again(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello);
+  /// `waits_until`: when a hello that must wait has waited long enough; none: it has not waited yet.
+  void on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello,
+                std::optional<TimePoint> waits_until);
+  void look_again(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello, TimePoint until);
   void create(const Hello& hello);
   void answer_observer(Connection& connection) const;
   void make_room();

@@ -6,8 +6,8 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Connections with one key that have not said hello yet. A node needs one, or two after a reset that it has
-/// seen and we have not.
+/// Connections with one key whose hello has not been looked at yet. A node needs one, or two after a reset
+/// that it has seen and we have not.
 constexpr std::size_t kMostOfOne = 4;
 
 }  // namespace
@@ -19,7 +19,12 @@ void Newcomers::add(std::unique_ptr<ByteStream> stream, PeerPlace place) {
                                    forget(self);
                                    if (!closed_) first_message_(self, message);
                                  });
-  all_.insert(newcomer);
+  hold(newcomer);
+  newcomer->start();
+}
+
+void Newcomers::hold(const std::shared_ptr<Newcomer>& newcomer) {
+  if (!all_.insert(newcomer).second) return;
   if (newcomer->place().identity) {
     auto& same = of_identity_[newcomer->place().identity->text()];
     same.push_back(newcomer);
@@ -31,7 +36,6 @@ void Newcomers::add(std::unique_ptr<ByteStream> stream, PeerPlace place) {
   } else {
     ++local_;
   }
-  newcomer->start();
 }
 
 void Newcomers::forget(const std::shared_ptr<Newcomer>& newcomer) {

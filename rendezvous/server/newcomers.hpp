@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control connections over which nobody has said hello yet. Includes Asio.
+// Control connections over which nobody has said hello yet, or whose hello waits. Includes Asio.
 #pragma once
 
 #include "rendezvous/server/control_session.hpp"
@@ -28,14 +28,18 @@ class Newcomers {
   /// Of those with one key, the oldest makes room.
   void add(std::unique_ptr<ByteStream> stream, PeerPlace place);
 
+  /// Counts a newcomer as one more of its key, although its first message has come: its answer has to wait.
+  void hold(const std::shared_ptr<Newcomer>& newcomer);
+
+  /// Idempotent.
+  void forget(const std::shared_ptr<Newcomer>& newcomer);
+
   /// Those over a local socket.
   std::size_t local() const { return local_; }
 
   void close();
 
  private:
-  void forget(const std::shared_ptr<Newcomer>& newcomer);
-
   boost::asio::any_io_executor executor_;
   Newcomer::FirstMessage first_message_;
   std::set<std::shared_ptr<Newcomer>> all_;

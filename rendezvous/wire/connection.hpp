@@ -69,6 +69,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Bytes queued and not yet taken by the stream.
   std::size_t queued() const { return queued_bytes_ + in_flight_.size(); }
 
+  /// It has ended, or is about to: nothing sent now arrives.
+  bool closed() const { return closed_ || ended_ || finishing_; }
+
   /// Ends the connection when what is queued has been written, after kHelloTimeout at the latest. Nothing
   /// more is delivered.
   void finish();

@@ -110,6 +110,45 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+Hello hello_of(const std::string& job, const std::string& name) {
+  Hello hello;
+  hello.run_id = job;
+  hello.node = name;
+  hello.incarnation = 7;
+  hello.limits = two_nodes();
+  return hello;
+}
+
+void say(const UniqueFd& fd, const Hello& hello) {
+  const std::string frame = encode_frame(to_json(hello));
+  REQUIRE(::send(fd.get(), frame.data(), frame.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(frame.size()));
+}
+
+/// What has come by now.
+std::string received(const UniqueFd& fd) {
+  std::string bytes(4096, '\0');
+  const ssize_t count = ::recv(fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  bytes.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  return bytes;
+}
+
+/// Job A has one node, n0, whose connection was reset.
+void make_ghost(Directory& directory) {
+  UniqueFd killed(directory.connection("A", "n0"));
+  say(killed, hello_of("A", "n0"));
+  directory.run_until([&] { return directory.status("A").has_value(); });
+  CHECK(directory.status("A")->nodes == 1);
+  // With the answer unread: as the kernel of a process that is killed does it.
+  pollfd answered{killed.get(), POLLIN, 0};
+  directory.run_until([&] { return ::poll(&answered, 1, 0) == 1; });
+  killed.reset();
+  directory.run_until([&] {
+    const auto status = directory.status("A");
+    return !status || status->nodes == 0;
+  });
+  REQUIRE(directory.status("A").has_value());
+}
+
 }  // namespace
 
 TEST_CASE("two jobs under two names have stores of their own") {
@@ -151,34 +190,57 @@ TEST_CASE("a job that nobody is in any more and that never ran is forgotten") {
 
 TEST_CASE("nodes whose connections were all reset make room for a new run, and are not counted") {
   Directory directory;
-  UniqueFd killed(directory.connection("A", "n0"));
-  Hello hello;
-  hello.run_id = "A";
-  hello.node = "n0";
-  hello.incarnation = 7;
-  hello.limits = two_nodes();
-  const std::string frame = encode_frame(to_json(hello));
-  REQUIRE(::send(killed.get(), frame.data(), frame.size(), MSG_NOSIGNAL) ==
-          static_cast<ssize_t>(frame.size()));
-  directory.run_until([&] { return directory.status("A").has_value(); });
-  CHECK(directory.status("A")->nodes == 1);
-  // With the answer unread: as the kernel of a process that is killed does it.
-  pollfd answered{killed.get(), POLLIN, 0};
-  directory.run_until([&] { return ::poll(&answered, 1, 0) == 1; });
-  killed.reset();
-  directory.run_until([&] {
-    const auto status = directory.status("A");
-    return !status || status->nodes == 0;
-  });
-  REQUIRE(directory.status("A").has_value());
+  make_ghost(directory);
   JobLimits other = two_nodes();
   other.max_restarts = 3;
-  const auto again = directory.node("A", "n0", other);
-  const auto met = spawn_on(directory.context, again->client->connected(in(20s)));
-  directory.run_until([&] { return met->done; });
-  CHECK(met->error == "");
+  // Over the network a node says nothing more before it is answered.
+  Hello hello = hello_of("A", "n0");
+  hello.incarnation = 8;
+  hello.limits = other;
+  const UniqueFd again(directory.connection("A", "n0"));
+  say(again, hello);
+  std::string answer;
+  directory.run_until([&] { return contains(answer += received(again), "hello_ok"); });
   CHECK(directory.status("A")->nodes == 1);
   CHECK(directory.jobs.status().size() == 1);
+}
+
+TEST_CASE("a node whose connection was reset may come back, while others wait for it") {
+  Directory directory;
+  make_ghost(directory);
+  JobLimits other = two_nodes();
+  other.max_restarts = 3;
+  Hello hello = hello_of("A", "n1");
+  hello.limits = other;
+  const UniqueFd waiting(directory.connection("A", "n1"));
+  say(waiting, hello);
+  const TimePoint back_at = in(2s);
+  directory.run_until([&] { return std::chrono::steady_clock::now() >= back_at; });
+  const UniqueFd back(directory.connection("A", "n0"));
+  say(back, hello_of("A", "n0"));
+  std::string answer;
+  directory.run_until([&] { return contains(answer += received(waiting), "give the same on every node"); });
+  CHECK(contains(answer, "n1 has --max-restarts=3, node n0"));
+  CHECK(directory.status("A")->nodes == 1);
+}
+
+TEST_CASE("a node that has gone while it waited begins no run, and few wait with one key") {
+  Directory directory;
+  make_ghost(directory);
+  std::vector<UniqueFd> waiting;
+  for (int i = 0; i < 5; ++i) {
+    waiting.emplace_back(directory.connection("A", "n1"));
+    say(waiting.back(), hello_of("A", "n1"));
+  }
+  pollfd first{waiting.front().get(), POLLIN, 0};
+  directory.run_until([&] { return ::poll(&first, 1, 0) == 1; });
+  CHECK(directory.status("A").has_value());
+  CHECK(received(waiting.front()).empty());
+  waiting.clear();
+  directory.run_until([&] { return directory.jobs.status().empty(); });
+  const TimePoint later = in(500ms);
+  directory.run_until([&] { return std::chrono::steady_clock::now() >= later; });
+  CHECK(directory.jobs.status().empty());
 }
 
 TEST_CASE("a node is refused that has other limits, another's key, or no name for its job") {
@@ -192,6 +254,32 @@ TEST_CASE("a node is refused that has other limits, another's key, or no name fo
   CHECK(contains(directory.refusal_of(directory.node("A", "n4", two_nodes(), "B")), "v1/agent/B/n4/0"));
   CHECK(contains(directory.refusal_of(directory.node("", "n5")), "--rdzv-id"));
   CHECK(directory.jobs.status().size() == 1);
+}
+
+TEST_CASE("a hello that is refused makes no job, and wipes none that is over") {
+  Directory directory;
+  std::optional<RoundResult> place;
+  const auto nodes = directory.running("A", place);
+  directory.finish(nodes);
+  Hello old = hello_of("A", "n2");
+  old.version_min = old.version_max = kProtocolVersionMin - 1;
+  const std::vector<std::pair<Hello, std::string>> refused = {
+      {hello_of("A", "n3"), "the key is that of v1/agent/A/n2/0, but the hello is of node n3"},
+      {old, "node n2 speaks control protocol 2..2, this daemon 3..3"}};
+  for (auto [hello, words] : refused) {
+    for (const char* const job : {"A", "B"}) {
+      INFO(job << " " << words);
+      hello.run_id = job;
+      const UniqueFd peer(directory.connection(job, "n2"));
+      say(peer, hello);
+      std::string answer;
+      directory.run_until([&] { return !(answer += received(peer)).empty(); });
+      if (hello.run_id == "A") CHECK(contains(answer, words));
+      CHECK(directory.jobs.status().size() == 1);
+      REQUIRE(directory.status("A").has_value());
+      CHECK(directory.status("A")->text == "over: round 0 ended with success");
+    }
+  }
 }
 
 TEST_CASE("all nodes hear that the daemon ends, and later ones, too") {
