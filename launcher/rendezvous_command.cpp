@@ -22,12 +22,11 @@ rendezvous::Secret key_of(const RendezvousOptions& options) {
   return own_key(home_directory()).secret;
 }
 
-/// Nothing where there is no home for a key and none was named: the store alone needs none.
+/// Nothing where there is no key and no place to make one in: the store alone needs none.
 std::optional<rendezvous::Secret> key_if_any(const RendezvousOptions& options) {
   try {
     return key_of(options);
-  } catch (const LaunchError& error) {
-    if (!options.secret_file.empty()) throw;
+  } catch (const NoPlaceForKey& error) {
     log_warning("no jobs of muster run are hosted, only a store for others: " + std::string(error.what()));
     return std::nullopt;
   }
@@ -43,9 +42,10 @@ std::string duration_text(std::uint64_t seconds) {
 
 std::string status_text(const std::string& where, const rendezvous::DaemonReport& report) {
   const rendezvous::DaemonStatus& daemon = report.daemon;
-  std::string text = where + ": muster " + daemon.software + ", up " + duration_text(daemon.uptime_s) + ", " +
-                     std::to_string(daemon.jobs) + (daemon.jobs == 1 ? " job, " : " jobs, ") +
-                     std::to_string(daemon.store_clients) + " connections of torchrun's store\n";
+  std::string text = where + ": muster " + for_terminal(daemon.software) + ", up " +
+                     duration_text(daemon.uptime_s) + ", " + std::to_string(daemon.jobs) +
+                     (daemon.jobs == 1 ? " job, " : " jobs, ") + std::to_string(daemon.store_clients) +
+                     " connections of torchrun's store\n";
   for (const rendezvous::JobStatus& job : report.jobs)
     text += "job '" + for_terminal(job.run_id) + "': up " + duration_text(job.uptime_s) + ", round " +
             std::to_string(job.round) + ", " + std::to_string(job.nodes) +

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/peer/key_file.hpp"
 
-#include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
@@ -41,6 +40,10 @@ constexpr std::chrono::milliseconds kLookInterval{50};
 
 [[noreturn]] void refuse_errno(const std::string& what, int error, const std::string& advice) {
   refuse(what + ": " + std::strerror(error), advice);
+}
+
+[[noreturn]] void refuse_place(const std::string& what, int error, const std::string& advice) {
+  throw NoPlaceForKey(kExitUsage, what + ": " + std::strerror(error) + "; " + advice);
 }
 
 std::string octal(mode_t mode) {
@@ -168,7 +171,7 @@ std::optional<Secret> try_read(int directory, const std::string& name, int extra
 
 void make_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return;
-  refuse_errno("the directory " + path + " for the key of your jobs cannot be made", errno,
+  refuse_place("the directory " + path + " for the key of your jobs cannot be made", errno,
                "give a key with --secret-file");
 }
 
@@ -214,7 +217,7 @@ void publish(int directory, const std::string& path) {
   }
   if (fd) ::unlinkat(directory, temporary.c_str(), 0);
   if (error != 0)
-    refuse_errno("the key " + path + " for your jobs cannot be made", error,
+    refuse_place("the key " + path + " for your jobs cannot be made", error,
                  "give one with --secret-file, the same on every host");
 }
 
@@ -234,8 +237,9 @@ FileKey read_key_file(const std::string& path) {
 
 FileKey own_key(const std::string& home) {
   if (home.empty())
-    refuse("there is no home directory for the key of your jobs",
-           "set HOME or give a key with --secret-file");
+    throw NoPlaceForKey(kExitUsage,
+                        "there is no home directory for the key of your jobs; set HOME or give a key with "
+                        "--secret-file");
   const std::string folder = home + "/.config/muster";
   const std::string path = folder + "/" + kName;
   make_directory(home + "/.config");

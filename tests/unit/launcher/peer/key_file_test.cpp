@@ -175,6 +175,22 @@ TEST_CASE("a directory or key in bad hands is refused") {
   CHECK(contains(error_of([] { own_key(""); }), "set HOME or give a key with --secret-file"));
 }
 
+TEST_CASE("no place for a key is told from a key that must not be used") {
+  CHECK_THROWS_AS(own_key(""), NoPlaceForKey);
+  const Folder home;
+  CHECK_THROWS_AS(own_key(home.path() + "/none"), NoPlaceForKey);
+  const FileKey made = own_key(home.path());
+  REQUIRE(::chmod(made.path.c_str(), 0644) == 0);
+  try {
+    own_key(home.path());
+    FAIL("a key that others can read was used");
+  } catch (const NoPlaceForKey&) {
+    FAIL("a key that is there counts as none");
+  } catch (const LaunchError& error) {
+    CHECK(error.exit_code() == muster::kExitUsage);
+  }
+}
+
 TEST_CASE("many processes that make the key at once agree on one") {
   const Folder home;
   constexpr int kProcesses = 32;
