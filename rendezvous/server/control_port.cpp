@@ -55,12 +55,6 @@ TimePoint steady_now() {
   return std::chrono::steady_clock::now();
 }
 
-/// Closed by a reset: nothing lingers in the kernel for a stranger's sake.
-void drop(UniqueFd fd) {
-  const linger at_once{1, 0};
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-}
-
 }  // namespace
 
 class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl> {
@@ -77,6 +71,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
         options_(std::move(options)),
         service_(&service),
         rules_(options_.allow_from, options_.same_user_only),
+        gates_(options_.gates ? options_.gates : std::make_shared<Gates>()),
         refusals_(address_.text(), [this](const std::string& line) { say(line); }),
         max_descriptor_(descriptor_limit() - static_cast<int>(kReservedDescriptors)),
         random_(static_cast<unsigned>(random_number())) {
@@ -176,7 +171,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
   PortService* service_;
   std::optional<TlsAcceptor> tls_;
   AdmissionRules rules_;
-  std::shared_ptr<Gates> gates_ = std::make_shared<Gates>();
+  std::shared_ptr<Gates> gates_;
   Refusals refusals_;
   SpareDescriptor spare_;
   std::atomic<std::uint64_t> accepted_ = 0;
@@ -252,9 +247,12 @@ ControlPort::Impl::Accepted ControlPort::Impl::accept_one() {
   return turned_away ? Accepted::none : Accepted::failed;
 }
 
-/// One of a host where others of ours are. Where a rule alone says whom the store serves, it says this, too.
+/// One of a host where others of ours are. Where a rule alone says whom the store serves, it says this, too;
+/// where there is nothing but a store, whom that rule refuses is nobody's worker.
 bool ControlPort::Impl::is_known(int fd, const SocketAddress& peer) {
-  if (!options_.store_by_rule) return service_->knows(peer) || peer.bytes() == address_.bytes();
+  const bool place_counts = !options_.store_by_rule;
+  if (place_counts && !service_->knows(peer) && peer.bytes() != address_.bytes()) return false;
+  if (place_counts && tls_) return true;
   std::string ignored;
   return rules_.admit(peer, local_end(fd), ignored) != Admission::refused;
 }
@@ -288,10 +286,12 @@ asio::awaitable<void> ControlPort::Impl::receive(std::shared_ptr<Impl> self,
   if (!first || self->closed_) co_return;
   if (*first == kTlsHandshake && tls_)
     co_await receive_tls(visitor);
-  else if (*first == kTlsHandshake)
-    refuse(visitor->peer, "it wants a control connection, and here is none: " + options_.no_control);
-  else
+  else if (*first != kTlsHandshake)
     co_await receive_store_client(visitor);
+  else {
+    refuse(visitor->peer, "it wants a control connection, and here is none: " + options_.no_control);
+    answer_plainly(std::move(visitor->fd), options_.no_control);
+  }
 }
 
 /// Looked at, not read. None: it went away or said nothing in time. 0: that of a silent client of the store.

@@ -20,6 +20,7 @@
 namespace muster::rendezvous {
 
 class LoopThread;
+struct Gates;
 
 struct ControlPortOptions {
   /// The job whose keys are accepted; none: every job's (derive_job_secret).
@@ -36,8 +37,10 @@ struct ControlPortOptions {
   bool same_user_only = true;
   /// Nobody but the two rules above says who is served by the store: its clients are torchrun's agents.
   bool store_by_rule = false;
-  /// Without a secret: why nobody who speaks TLS is answered, for the log.
+  /// Without a secret: why nobody who speaks TLS is served, for the log and as the answer.
   std::string no_control{};
+  /// Counts those who have not proved yet who they are, together with other ports; null: this port's alone.
+  std::shared_ptr<Gates> gates{};
 };
 
 struct ControlPortCounters {
@@ -46,7 +49,7 @@ struct ControlPortCounters {
   std::uint64_t authenticated = 0;  ///< by TLS
   std::uint64_t admitted = 0;       ///< to the store
   std::uint64_t refused = 0;        ///< after a look at them
-  std::size_t strangers = 0;        ///< held now
+  std::size_t strangers = 0;        ///< held now, by all ports with these gates
 };
 
 /// Takes connections from a listening socket, tells TLS from the store's protocol by the first byte without

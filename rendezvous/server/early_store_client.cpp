@@ -6,6 +6,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <boost/system/system_error.hpp>
+#include <sys/socket.h>
 
 #include <array>
 #include <memory>
@@ -26,6 +27,9 @@ constexpr std::size_t kShortRequest = 1 + sizeof(std::uint32_t);
 constexpr std::size_t kBeforeKey = 1 + sizeof(std::uint64_t);
 /// All that is ever read.
 constexpr std::size_t kMaxBytes = 2 * kShortRequest + kBeforeKey + 1 + kTorchrunKey.size();
+
+/// The most that is read of a first TLS message that nobody answers in kind.
+constexpr std::size_t kFirstTlsBytes = 4096;
 
 bool begins_with(std::string_view said, c10d::Op op) {
   return !said.empty() && static_cast<std::uint8_t>(said.front()) == static_cast<std::uint8_t>(op);
@@ -97,6 +101,14 @@ asio::awaitable<std::string> describe_early_client(asio::any_io_executor executo
               "same flags on that host instead";
   co_return "it speaks the store's protocol before the job's first round is complete; only the job's workers, "
             "which start then, are served";
+}
+
+void answer_plainly(UniqueFd fd, const std::string& words) {
+  const std::string line = words + "\n";
+  // What is closed unread is reset, and the words might be lost with it. Whatever comes of this is good.
+  std::array<char, kFirstTlsBytes> unread{};
+  (void)::recv(fd.get(), unread.data(), unread.size(), MSG_DONTWAIT);
+  (void)::send(fd.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 }  // namespace muster::rendezvous

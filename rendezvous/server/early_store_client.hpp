@@ -34,4 +34,8 @@ EarlyWords read_early_words(std::string_view said);
 boost::asio::awaitable<std::string> describe_early_client(boost::asio::any_io_executor executor, UniqueFd fd,
                                                           TimePoint deadline);
 
+/// Ends a connection that begins with TLS where nobody speaks it, with `words` and a line end: a node shows
+/// its user what something that is no coordinator answers, and does not try again.
+void answer_plainly(UniqueFd fd, const std::string& words);
+
 }  // namespace muster::rendezvous

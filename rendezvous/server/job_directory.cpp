@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/job_directory.hpp"
-
 #include "rendezvous/client/control_message.hpp"
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/job_directory.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 
 #include <boost/asio/post.hpp>
@@ -74,9 +73,23 @@ HostedJob::HostedJob(boost::asio::any_io_executor executor, const HostingOptions
       limits_(*first.limits),
       stated_by_(title_of(first)),
       service_(
-          executor, coordinator_options(options, first), [this](RoundNumber) { return open_store(); },
+          executor, coordinator_options(options, first),
+          [this](RoundNumber) {
+            if (!port_ && !limits_.store_proxy) open_port();
+            return open_store();
+          },
           nullptr) {
   service_.host_as(title_, std::move(changed));
+}
+
+void HostedJob::open_port() {
+  ListenSocket listener = open_listen_socket(options_.address.host(), 0, true, false);
+  ControlPortOptions port;
+  port.allow_from = options_.allow_from;
+  port.same_user_only = options_.same_user_only;
+  port.gates = options_.gates;
+  port.no_control = title_ + "the port of its store; nodes connect to " + options_.address.text();
+  port_.emplace(executor_, std::move(listener.fd), std::nullopt, std::move(port), service_);
 }
 
 /// The port stays the same from round to round, and the store behind it is a new one.

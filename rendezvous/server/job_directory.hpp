@@ -26,6 +26,8 @@ struct HostingOptions {
   std::string version{};
   /// For the ports of the stores, as for the daemon's.
   std::vector<Cidr> allow_from{};
+  bool same_user_only = true;
+  std::shared_ptr<Gates> gates{};
   /// Not empty: no job is hosted, for this reason.
   std::string refusal{};
 };
@@ -53,6 +55,7 @@ class HostedJob {
   TimePoint forgotten_at(TimePoint now);
 
  private:
+  void open_port();
   OpenedStore open_store();
 
   boost::asio::any_io_executor executor_;

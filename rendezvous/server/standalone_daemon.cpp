@@ -9,6 +9,7 @@
 #include "rendezvous/server/job_directory.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 #include "rendezvous/server/store_server.hpp"
+#include "rendezvous/server/visitor.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -50,14 +51,19 @@ std::vector<Cidr> allowed_by(const StandaloneOptions& options) {
   return allowed;
 }
 
+/// Whoever has a key that everybody knows could run programs as this user.
+void check_public_key(const StandaloneOptions& options, const SocketAddress& address) {
+  if (options.key_is_public && !address.is_loopback())
+    throw UsageError("--insecure-no-secret is for jobs on one machine, and " + address.text() +
+                     " is no loopback address: whoever reaches it could run programs as this user; leave "
+                     "the flag out, or listen on 127.0.0.1");
+}
+
 void check_addresses(const StandaloneOptions& options, const HostPort& target) {
   for (const SocketAddress& address : resolve(target.host, target.port)) {
     const std::string refusal = refuse_to_listen(address, !options.allow_from.empty(), options.listen_any);
     if (!refusal.empty()) throw UsageError(refusal);
-    if (options.key_is_public && !address.is_loopback())
-      throw UsageError("--insecure-no-secret is for jobs on one machine, and " + address.text() +
-                       " is no loopback address: whoever reaches it could run programs as this user; leave "
-                       "the flag out, or listen on 127.0.0.1");
+    check_public_key(options, address);
   }
 }
 
@@ -76,21 +82,30 @@ StoreServerOptions store_options(const SocketAddress& address) {
   return store;
 }
 
-ControlPortOptions port_options(const StandaloneOptions& options, std::vector<Cidr> allowed) {
+/// Of all ports together: strangers must leave descriptors for those who are in.
+std::shared_ptr<Gates> shared_gates() {
+  return std::make_shared<Gates>(static_cast<std::size_t>(descriptor_limit()) / 8);
+}
+
+ControlPortOptions port_options(const StandaloneOptions& options, std::vector<Cidr> allowed,
+                                std::shared_ptr<Gates> gates) {
   ControlPortOptions port;
   port.allow_from = std::move(allowed);
   port.same_user_only = options.same_user_only;
   port.store_by_rule = true;
+  port.gates = std::move(gates);
   port.no_control = "this daemon has no key, and hosts no jobs";
   return port;
 }
 
 HostingOptions hosting_options(const StandaloneOptions& options, const SocketAddress& address,
-                               std::vector<Cidr> allowed) {
+                               std::vector<Cidr> allowed, std::shared_ptr<Gates> gates) {
   HostingOptions hosting;
   hosting.address = address;
   hosting.version = options.version;
   hosting.allow_from = std::move(allowed);
+  hosting.same_user_only = options.same_user_only;
+  hosting.gates = std::move(gates);
   if (address.is_wildcard())
     hosting.refusal = "the daemon at " + address.text() +
                       " listens on every address and hosts no jobs, whose workers must be told one; start it "
@@ -104,10 +119,11 @@ class Daemon {
       : address_(listener.address),
         signals_(context_, SIGTERM, SIGINT),
         store_(std::make_shared<StoreServer>(context_.get_executor(), store_options(address_))),
-        directory_(context_.get_executor(), hosting_options(options, address_, allowed), own_store(store_),
+        directory_(context_.get_executor(), hosting_options(options, address_, allowed, gates_),
+                   own_store(store_),
                    [store = store_] { return static_cast<int>(store->counters().connections); }),
         port_(context_.get_executor(), std::move(listener.fd), std::move(options.key),
-              port_options(options, allowed), directory_) {
+              port_options(options, allowed, gates_), directory_) {
     signals_.async_wait([this](boost::system::error_code error, int signal) {
       if (!error) signal_ = signal;
     });
@@ -135,6 +151,7 @@ class Daemon {
   }
 
   SocketAddress address_;
+  std::shared_ptr<Gates> gates_ = shared_gates();
   boost::asio::io_context context_{1};
   boost::asio::signal_set signals_;
   std::shared_ptr<StoreServer> store_;
@@ -154,6 +171,8 @@ int run_standalone_daemon(StandaloneOptions options) {
     ListenSocket listener =
         open_listen_socket(target.host, target.port, !allowed.empty(), options.listen_any);
     const SocketAddress address = listener.address;
+    // A name may stand for another address by now.
+    check_public_key(options, address);
     Daemon daemon(options, std::move(listener), allowed);
     announce(address);
     daemon.run();

@@ -8,6 +8,10 @@
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/connection_gate.hpp"
 
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,8 +28,20 @@ inline constexpr ConnectionGate::Limits kKnownHosts{2 * kMaxUnvouched, kMaxUnvou
 /// Limits for connections whose first message was made with a key, and may be a recorded one.
 inline constexpr ConnectionGate::Limits kAlmostIn{4096, kMaxUnvouched};
 
-/// How many of each kind are held. They may leave on either thread.
+/// How many of each kind are held, at one port or at several together. They may leave on any thread.
 struct Gates {
+  Gates() = default;
+
+  /// At most `most` of each kind.
+  explicit Gates(std::size_t most)
+      : strangers(bounded(kStrangers, most)),
+        known(bounded(kKnownHosts, most)),
+        almost_in(bounded(kAlmostIn, most)) {}
+
+  static ConnectionGate::Limits bounded(const ConnectionGate::Limits& limits, std::size_t most) {
+    return {std::min(limits.total, most), std::min(limits.per_address, most)};
+  }
+
   std::mutex mutex;
   ConnectionGate strangers{kStrangers};
   ConnectionGate known{kKnownHosts};
@@ -61,6 +77,12 @@ class Ticket {
   std::string address_;
   ConnectionGate* gate_ = nullptr;
 };
+
+/// Closed by a reset: nothing lingers in the kernel for a stranger's sake.
+inline void drop(UniqueFd fd) {
+  const linger at_once{1, 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+}
 
 /// A connection that has not proved yet who it is.
 struct Visitor {

@@ -192,6 +192,14 @@ TEST_CASE("the port of a store alone serves its workers, and takes no control co
   Port job({}, {}, std::nullopt);
   job.start_round();
   const UniqueFd stranger = job.client_that_says("\x16");
+  const std::string words = "a store alone\n";
+  std::string answer(words.size() + 1, '\0');
+  job.run_until([&] {
+    return ::recv(stranger.get(), answer.data(), answer.size(), MSG_PEEK | MSG_DONTWAIT) ==
+           static_cast<ssize_t>(words.size());
+  });
+  CHECK(answer.substr(0, words.size()) == words);
+  REQUIRE(::recv(stranger.get(), answer.data(), words.size(), 0) == static_cast<ssize_t>(words.size()));
   job.run_until([&] { return is_closed(stranger); });
   CHECK(job.said("it wants a control connection, and here is none: a store alone"));
   std::vector<UniqueFd> taken;

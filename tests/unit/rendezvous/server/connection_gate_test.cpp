@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/connection_gate.hpp"
 
+#include "rendezvous/server/visitor.hpp"
 #include "tests/support/catch.hpp"
 
+#include <memory>
 #include <string>
+#include <vector>
 
 using namespace muster::rendezvous;
 
@@ -42,4 +45,19 @@ TEST_CASE("who leaves makes room, and nobody leaves twice") {
   gate.leave("a");
   gate.leave("a");
   CHECK(gate.size() == 0);
+}
+
+TEST_CASE("ports with the same gates hold no more strangers together than one") {
+  constexpr std::size_t kMost = 64;
+  const auto gates = std::make_shared<Gates>(kMost);
+  std::vector<std::unique_ptr<Ticket>> held;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    held.push_back(std::make_unique<Ticket>(gates, std::to_string(i)));
+    CHECK(held.back()->enter(&Gates::known, kLucky));
+  }
+  Ticket another(gates, "another");
+  CHECK_FALSE(another.enter(&Gates::known, kLucky));
+  CHECK(another.enter(&Gates::strangers, kLucky));
+  held.pop_back();
+  CHECK(another.enter(&Gates::known, kLucky));
 }
