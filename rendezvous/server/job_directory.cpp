@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/job_directory.hpp"
+
 #include "rendezvous/client/control_message.hpp"
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/server/job_directory.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 
 #include <boost/asio/post.hpp>
@@ -124,10 +125,17 @@ JobStatus HostedJob::status() const {
   return status;
 }
 
-TimePoint HostedJob::forgotten_at(TimePoint now) {
+std::optional<TimePoint> HostedJob::forgotten_at(TimePoint now) {
+  if (over() && !over_since_) over_since_ = now;
+  if (!deserted()) return over_since_ ? std::optional(*over_since_ + options_.ends_within) : std::nullopt;
   port_.reset();
   if (!deserted_since_) deserted_since_ = now;
   return *deserted_since_ + (over() ? kDaemonLingers : std::chrono::seconds(0));
+}
+
+bool HostedJob::makes_room_before(const HostedJob& other) const {
+  if (deserted() != other.deserted()) return deserted();
+  return over_since_.value_or(TimePoint::max()) < other.over_since_.value_or(TimePoint::max());
 }
 
 JobDirectory::JobDirectory(boost::asio::any_io_executor executor, HostingOptions options,
@@ -213,8 +221,11 @@ void JobDirectory::create(const Hello& hello) {
 /// Short jobs whose verdicts nobody asks for must not pile up.
 void JobDirectory::make_room() {
   if (jobs_.size() < 2 * kMaxHostedJobs) return;
-  const auto over = [](const auto& entry) { return entry.second->over(); };
-  const auto found = std::find_if(jobs_.begin(), jobs_.end(), over);
+  auto found = jobs_.end();
+  for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+    if (!job->second->over()) continue;
+    if (found == jobs_.end() || job->second->makes_room_before(*found->second)) found = job;
+  }
   if (found != jobs_.end()) jobs_.erase(found);
 }
 
@@ -240,15 +251,15 @@ void JobDirectory::sweep_later() {
   });
 }
 
-/// Forgets the jobs that nobody is in any more.
+/// Forgets the jobs that nobody is in any more, or that were over long ago.
 void JobDirectory::sweep() {
   const TimePoint now = steady_now();
   TimePoint next = TimePoint::max();
   std::erase_if(jobs_, [now, &next](const auto& entry) {
-    if (!entry.second->deserted()) return false;
-    const TimePoint until = entry.second->forgotten_at(now);
-    if (until > now) next = std::min(next, until);
-    return until <= now;
+    const std::optional<TimePoint> until = entry.second->forgotten_at(now);
+    if (!until) return false;
+    if (*until > now) next = std::min(next, *until);
+    return *until <= now;
   });
   if (next == TimePoint::max()) return;
   timer_.expires_at(next);

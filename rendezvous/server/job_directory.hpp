@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rendezvous/core/job_choice.hpp"
+#include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/control_port.hpp"
 #include "rendezvous/server/coordinator_service.hpp"
 
@@ -18,6 +19,10 @@
 
 namespace muster::rendezvous {
 
+/// How long a job that is over is kept for nodes that do not leave: the daemon is not told the grace period
+/// of their workers.
+inline constexpr Milliseconds kJobEndsWithin = std::chrono::minutes(10) + kDaemonAtMost;
+
 /// What the jobs of a daemon have in common.
 struct HostingOptions {
   /// Where the daemon listens: the jobs' stores listen on ports of their own there.
@@ -28,6 +33,8 @@ struct HostingOptions {
   std::vector<Cidr> allow_from{};
   bool same_user_only = true;
   std::shared_ptr<Gates> gates{};
+  /// From the end of a job until those of its nodes that have not left are cut off.
+  Milliseconds ends_within = kJobEndsWithin;
   /// Not empty: no job is hosted, for this reason.
   std::string refusal{};
 };
@@ -50,9 +57,12 @@ class HostedJob {
   KnownJob known(const Hello& hello) const;
   JobStatus status() const;
 
-  /// When it is to be forgotten, now that it is deserted: not at once if it has a verdict, which late nodes
-  /// want to hear. Its store's port is closed.
-  TimePoint forgotten_at(TimePoint now);
+  /// When it is to be forgotten; none: that is not known yet. A verdict stays for late nodes to hear, and
+  /// while nodes take their leave, but not for ever. The port of a deserted job's store is closed.
+  std::optional<TimePoint> forgotten_at(TimePoint now);
+
+  /// Deserted ones come first, then those that were over first: in which order jobs that are over make room.
+  bool makes_room_before(const HostedJob& other) const;
 
  private:
   void open_port();
@@ -64,6 +74,7 @@ class HostedJob {
   JobLimits limits_;
   std::string stated_by_;
   TimePoint began_ = std::chrono::steady_clock::now();
+  std::optional<TimePoint> over_since_;
   std::optional<TimePoint> deserted_since_;
   CoordinatorService service_;
   /// Opened for the first round.

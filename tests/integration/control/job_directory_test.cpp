@@ -22,14 +22,15 @@ JobLimits two_nodes() {
 
 /// A directory without a port: each connection comes with the identity that its key would have proved.
 struct Directory {
-  explicit Directory(std::string refusal = "")
-      : jobs(context.get_executor(), options(refusal), {}, [] { return 5; }) {}
+  explicit Directory(std::string refusal = "", Milliseconds ends_within = kJobEndsWithin)
+      : jobs(context.get_executor(), options(refusal, ends_within), {}, [] { return 5; }) {}
 
-  static HostingOptions options(const std::string& refusal) {
+  static HostingOptions options(const std::string& refusal, Milliseconds ends_within) {
     HostingOptions made;
     made.address = resolve("127.0.0.1", 29400).front();
     made.version = "1.2.3";
     made.refusal = refusal;
+    made.ends_within = ends_within;
     return made;
   }
 
@@ -280,6 +281,17 @@ TEST_CASE("a hello that is refused makes no job, and wipes none that is over") {
       CHECK(directory.status("A")->text == "over: round 0 ended with success");
     }
   }
+}
+
+TEST_CASE("a job that is over is forgotten although its nodes stay") {
+  Directory directory("", 1s);
+  std::optional<RoundResult> place;
+  const auto nodes = directory.running("A", place);
+  directory.jobs.end("it is enough");
+  directory.run_until([&] { return !nodes[0]->closings.empty() && !nodes[1]->closings.empty(); });
+  CHECK_FALSE(directory.jobs.deserted());
+  CHECK(directory.status("A")->over);
+  directory.run_until([&] { return directory.jobs.status().empty(); });
 }
 
 TEST_CASE("all nodes hear that the daemon ends, and later ones, too") {
