@@ -68,7 +68,8 @@ class HostingDaemon(unittest.TestCase):
         return process
 
     def node(self, job, *flags, nodes=2, do="exit", program=None):
-        self.launchers.append(Launcher(self.here, "here", ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-id", job,
+        name = [] if job is None else ["--rdzv-id", job]
+        self.launchers.append(Launcher(self.here, "here", ["--nnodes", str(nodes), "--rdzv-backend", "c10d", *name,
                                                            "--rdzv-endpoint", self.endpoint, *flags], program, {"JOB_DO": do}))
         return self.launchers[-1]
 
@@ -176,8 +177,9 @@ class HostingDaemon(unittest.TestCase):
         for job, flags, words in (("A", ("--secret-file", key), "does not know this key|the same key"),
                                   ("A", ("--max-restarts", "3"), "has --max-restarts=3, .*has --max-restarts=0"),
                                   ("A", ("--rdzv-conf", "join_timeout=7"), "join_timeout=7000 ms, .*join_timeout=600000 ms"),
-                                  ("", (), "--rdzv-id NAME")):
-            with self.subTest(flags):
+                                  ("", (), "--rdzv-id NAME"),
+                                  (None, (), "--rdzv-id NAME")):
+            with self.subTest(job=job, flags=flags):
                 refused = self.node(job, *flags)
                 self.assertEqual(refused.end(), 125, refused.text())
                 self.assertRegex(refused.error(), words)
@@ -198,6 +200,23 @@ class HostingDaemon(unittest.TestCase):
                 result = subprocess.run([interop.MUSTER, "rendezvous", *flags], capture_output=True, text=True, check=False, timeout=30,
                                         env=interop.clean_environment(HOME=self.home))
                 self.assertEqual(result.returncode, 2, result.stderr)
+
+    def test_a_daemon_without_a_home_hosts_no_jobs_and_says_so(self):
+        self.daemon.terminate()
+        self.daemon.wait(10)
+        self.here.home = os.path.join(self.home, "none")
+        self.daemon = self.start_daemon()
+        self.here.home = self.home
+        refused = self.node("A")
+        self.assertEqual(refused.end(), 125, refused.text())
+        self.assertIn("this daemon has no key, and hosts no jobs", refused.error())
+
+    def test_a_key_that_must_not_be_used_is_an_error(self):
+        os.chmod(os.path.join(self.home, ".config", "muster", "key"), 0o644)
+        result = subprocess.run([interop.MUSTER, "rendezvous", "--listen", "127.0.0.1:0"], capture_output=True, text=True, check=False,
+                                timeout=30, env=interop.clean_environment(HOME=self.home))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("is open to other users", result.stderr)
 
     def test_without_a_key_on_loopback(self):
         self.daemon.terminate()
