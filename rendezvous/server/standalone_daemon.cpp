@@ -7,8 +7,8 @@
 #include "rendezvous/server/control_port.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/job_directory.hpp"
+#include "rendezvous/server/keyless_store.hpp"
 #include "rendezvous/server/listen_socket.hpp"
-#include "rendezvous/server/store_server.hpp"
 #include "rendezvous/server/visitor.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -118,10 +118,9 @@ class Daemon {
   Daemon(StandaloneOptions& options, ListenSocket listener, const std::vector<Cidr>& allowed)
       : address_(listener.address),
         signals_(context_, SIGTERM, SIGINT),
-        store_(std::make_shared<StoreServer>(context_.get_executor(), store_options(address_))),
+        store_(std::make_shared<KeylessStore>(store_options(address_))),
         directory_(context_.get_executor(), hosting_options(options, address_, allowed, gates_),
-                   own_store(store_),
-                   [store = store_] { return static_cast<int>(store->counters().connections); }),
+                   own_store(store_), [store = store_] { return static_cast<int>(store->clients()); }),
         port_(context_.get_executor(), std::move(listener.fd), std::move(options.key),
               port_options(options, allowed, gates_), directory_) {
     signals_.async_wait([this](boost::system::error_code error, int signal) {
@@ -143,10 +142,10 @@ class Daemon {
   }
 
  private:
-  static OpenedStore own_store(const std::shared_ptr<StoreServer>& server) {
+  static OpenedStore own_store(const std::shared_ptr<KeylessStore>& keyless) {
     OpenedStore store;
-    store.close = [server] { server->close(); };
-    store.adopt = [server](UniqueFd fd, const SocketAddress& peer) { server->adopt(std::move(fd), peer); };
+    store.close = [keyless] { keyless->close(); };
+    store.adopt = [keyless](UniqueFd fd, const SocketAddress& peer) { keyless->adopt(std::move(fd), peer); };
     return store;
   }
 
@@ -154,7 +153,7 @@ class Daemon {
   std::shared_ptr<Gates> gates_ = shared_gates();
   boost::asio::io_context context_{1};
   boost::asio::signal_set signals_;
-  std::shared_ptr<StoreServer> store_;
+  std::shared_ptr<KeylessStore> store_;
   JobDirectory directory_;
   ControlPort port_;
   int signal_ = 0;

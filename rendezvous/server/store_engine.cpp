@@ -25,6 +25,9 @@ namespace muster::rendezvous {
 
 using Clock = std::chrono::steady_clock;
 
+// Enough for 64 busy clients in one system call.
+static constexpr int kEventsPerTurn = 128;
+
 class StoreEngine::Impl {
  public:
   explicit Impl(StoreServerOptions options);
@@ -38,11 +41,15 @@ class StoreEngine::Impl {
 
   int descriptor() const { return epoll_.get(); }
 
+  std::size_t connections() const { return connections_.size(); }
+
   std::optional<TimePoint> next_deadline() const { return connections_.next_deadline(); }
 
  private:
-  int handle_events();
-  void handle(StoreConnection& connection, std::uint32_t events);
+  int handle_events(TimePoint until);
+  bool handle(StoreConnection& connection, std::uint32_t events);
+  bool fetch_events();
+  void bury();
   void flush_woken();
   void flush(StoreConnection& connection);
   void accept_some();
@@ -69,19 +76,27 @@ class StoreEngine::Impl {
   std::size_t under_way_ = 0;
   Store store_;
   ConnectionSet connections_;
+  // Of the events that were fetched, those from next_event_ on wait for their turn.
+  std::array<epoll_event, kEventsPerTurn> events_{};
+  int event_count_ = 0;
+  int next_event_ = 0;
+  bool knock_ = false;
 };
 
 namespace {
 
-// Enough for 64 busy clients in one system call.
-constexpr int kEventsPerTurn = 128;
 // After a request the next one is looked for at once and for this long, giving way to every other process
 // meanwhile, before the thread sleeps: a client that asks again right away (get is a wait and a get) then
 // does not pay for a wake-up of this thread, which costs more than the request. Nothing is spun while nobody
 // asks.
 constexpr std::chrono::microseconds kLookOn{50};
-// Then control goes back to the caller's loop all the same.
+// Then control goes back to the caller's loop all the same, which may have others to serve: after so many
+// rounds or so much time, whatever comes first.
 constexpr int kRoundsPerTurn = 64;
+constexpr std::chrono::milliseconds kTurnAtMost{5};
+// The clock is read once for so many events, or after one that was heavy: most cost less than the reading of
+// a few clocks, and a listing of millions of keys costs a tenth of a second.
+constexpr int kEventsPerClock = 16;
 
 UniqueFd make_epoll() {
   UniqueFd fd(::epoll_create1(EPOLL_CLOEXEC));
@@ -130,11 +145,15 @@ StoreEngine::Impl::Impl(StoreServerOptions options)
 
 void StoreEngine::Impl::turn() {
   if (closed_) return;
-  auto look_until = Clock::now() + kLookOn;
+  const auto began = Clock::now();
+  const auto until = began + kTurnAtMost;
+  auto look_until = began + kLookOn;
   for (int round = 0; round < kRoundsPerTurn;) {
-    if (handle_events() > 0) {
+    if (handle_events(until) > 0) {
+      const auto now = Clock::now();
+      if (now >= until) break;
       ++round;
-      look_until = Clock::now() + kLookOn;
+      look_until = now + kLookOn;
     } else if (Clock::now() < look_until) {
       ::sched_yield();
     } else {
@@ -143,29 +162,48 @@ void StoreEngine::Impl::turn() {
   }
 }
 
-int StoreEngine::Impl::handle_events() {
-  std::array<epoll_event, kEventsPerTurn> events;
-  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsPerTurn, 0);
-  bool knock = false;
-  for (int i = 0; i < count; ++i) {
-    const epoll_event& event = events[static_cast<std::size_t>(i)];
+int StoreEngine::Impl::handle_events(TimePoint until) {
+  if (next_event_ == event_count_ && !fetch_events()) return 0;
+  const int first = next_event_;
+  while (next_event_ < event_count_) {
+    const epoll_event& event = events_[static_cast<std::size_t>(next_event_++)];
+    bool heavy = false;
     if (event.data.ptr == nullptr) {
-      knock = true;  // after those already in
+      knock_ = true;  // after those already in
     } else {
-      handle(*static_cast<StoreConnection*>(event.data.ptr), event.events);
+      heavy = handle(*static_cast<StoreConnection*>(event.data.ptr), event.events);
     }
+    // What is left is carried out first in the next turn: fetched anew, the first ones would be served again
+    // and again, and the last ones never.
+    if ((heavy || (next_event_ - first) % kEventsPerClock == 0) && Clock::now() >= until) break;
   }
-  if (knock) accept_some();
-  connections_.bury();
-  return count;
+  const int handled = next_event_ - first;
+  if (next_event_ == event_count_ && std::exchange(knock_, false)) accept_some();
+  bury();
+  return handled;
 }
 
-void StoreEngine::Impl::handle(StoreConnection& connection, std::uint32_t events) {
-  if (connection.dead) return;
+/// False: there are none.
+bool StoreEngine::Impl::fetch_events() {
+  next_event_ = 0;
+  event_count_ = std::max(0, ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0));
+  return event_count_ > 0;
+}
+
+/// Events that still wait may be of connections that were removed.
+void StoreEngine::Impl::bury() {
+  if (next_event_ == event_count_) connections_.bury();
+}
+
+/// True: it may have taken long.
+bool StoreEngine::Impl::handle(StoreConnection& connection, std::uint32_t events) {
+  if (connection.dead) return false;
+  std::size_t memory = connection.session().memory();
   if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
     const std::uint64_t before = connection.session().requests();
     const StoreConnection::Result result = connection.read();
     counters_.requests += connection.session().requests() - before;
+    memory = std::max(memory, connection.session().memory());
     if (result != StoreConnection::Result::good) {
       if (result == StoreConnection::Result::broken) {
         ++counters_.cut_for_error;
@@ -174,12 +212,13 @@ void StoreEngine::Impl::handle(StoreConnection& connection, std::uint32_t events
         remove(connection);
       }
       flush_woken();
-      return;
+      return true;
     }
     if (before == 0 && connection.session().established()) connections_.established(connection);
   }
   flush(connection);
   flush_woken();
+  return memory > kKeptBufferBytes;
 }
 
 void StoreEngine::Impl::flush_woken() {
@@ -318,13 +357,14 @@ void StoreEngine::Impl::cut_overdue(TimePoint now) {
     cut(*connection,
         "no whole first message came within " + std::to_string(options_.handshake_timeout.count()) + " ms");
   }
-  connections_.bury();
+  bury();
 }
 
 void StoreEngine::Impl::close() {
   if (closed_) return;
   closed_ = true;
   under_way_ = 0;
+  next_event_ = event_count_ = 0;
   epoll_.reset();
   listener_.fd.reset();
   connections_.clear();
@@ -372,6 +412,10 @@ void StoreEngine::close() {
 
 StoreServerCounters StoreEngine::counters() const {
   return impl_->counters();
+}
+
+std::size_t StoreEngine::connections() const {
+  return impl_->connections();
 }
 
 }  // namespace muster::rendezvous

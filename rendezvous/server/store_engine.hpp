@@ -74,7 +74,8 @@ class StoreEngine {
   const SocketAddress& endpoint() const;
   /// Readable when turn() has something to do.
   int descriptor() const;
-  /// Carries out what is there, and returns soon.
+  /// Carries out what is there, and returns soon: after about 5 ms and the request that is being carried out
+  /// then. Is there more, descriptor() is readable still.
   void turn();
   /// The time at which cut_overdue() is due, because a connection owes its first message. May change with
   /// every turn().
@@ -89,6 +90,8 @@ class StoreEngine {
   void close();
 
   StoreServerCounters counters() const;
+  /// As in the counters.
+  std::size_t connections() const;
 
  private:
   class Impl;

@@ -4,9 +4,11 @@
 #include "rendezvous/log/log.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fcntl.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -36,11 +38,13 @@ class StoreServer::Impl : public std::enable_shared_from_this<StoreServer::Impl>
   }
 
   void watch() {
+    if (closed_) return;
     watched_.async_wait(asio::posix::stream_descriptor::wait_read,
                         [weak = weak_from_this()](const boost::system::error_code& error) {
                           const auto self = weak.lock();
                           if (!self || error || self->closed_) return;
                           self->engine_.turn();
+                          self->count();
                           self->arm_deadline();
                           self->watch();
                         });
@@ -53,17 +57,23 @@ class StoreServer::Impl : public std::enable_shared_from_this<StoreServer::Impl>
     boost::system::error_code ignored;
     watched_.close(ignored);
     engine_.close();
+    count();
   }
 
   void adopt(UniqueFd fd, const SocketAddress& peer) {
     if (closed_) return;
     engine_.adopt(std::move(fd), peer);
+    count();
     arm_deadline();
   }
 
   const StoreEngine& engine() const { return engine_; }
 
+  std::size_t connections() const { return connections_.load(std::memory_order_relaxed); }
+
  private:
+  void count() { connections_.store(engine_.connections(), std::memory_order_relaxed); }
+
   // One timer for all: the wait is the same for every connection, so the oldest is always the next.
   void arm_deadline() {
     const auto next = engine_.next_deadline();
@@ -75,6 +85,7 @@ class StoreServer::Impl : public std::enable_shared_from_this<StoreServer::Impl>
       if (!self || error || self->closed_) return;
       self->deadline_armed_ = false;
       self->engine_.cut_overdue(std::chrono::steady_clock::now());
+      self->count();
       self->arm_deadline();
     });
   }
@@ -84,11 +95,14 @@ class StoreServer::Impl : public std::enable_shared_from_this<StoreServer::Impl>
   asio::steady_timer deadline_;
   bool deadline_armed_ = false;
   bool closed_ = false;
+  std::atomic<std::size_t> connections_ = 0;
 };
 
 StoreServer::StoreServer(asio::any_io_executor executor, StoreServerOptions options)
     : impl_(std::make_shared<Impl>(executor, std::move(options))) {
-  impl_->watch();
+  asio::post(executor, [weak = std::weak_ptr(impl_)] {
+    if (const auto impl = weak.lock()) impl->watch();
+  });
 }
 
 StoreServer::~StoreServer() {
@@ -109,6 +123,10 @@ void StoreServer::close() {
 
 StoreServerCounters StoreServer::counters() const {
   return impl_->engine().counters();
+}
+
+std::size_t StoreServer::connections() const {
+  return impl_->connections();
 }
 
 }  // namespace muster::rendezvous

@@ -10,9 +10,10 @@
 namespace muster::rendezvous {
 
 /// The store of one round, listening on one address. Begins empty; a new round takes a new object, so no key
-/// of an old round can be seen and no connection of it survives. All calls, and the destructor, on the thread
-/// that runs `executor` (or while nothing runs it). Throws std::runtime_error if it cannot listen; the text
-/// names host, port, who holds a busy port, and what to do.
+/// of an old round can be seen and no connection of it survives. Made on any thread; all calls, and the
+/// destructor, on the one that runs `executor` (or while nothing runs it), but for what says otherwise.
+/// Throws std::runtime_error if it cannot listen; the text names host, port, who holds a busy port, and what
+/// to do.
 class StoreServer {
  public:
   StoreServer(boost::asio::any_io_executor executor, StoreServerOptions options);
@@ -31,6 +32,9 @@ class StoreServer {
   void close();
 
   StoreServerCounters counters() const;
+
+  /// Open now, or a moment ago. Any thread.
+  std::size_t connections() const;
 
  private:
   class Impl;
