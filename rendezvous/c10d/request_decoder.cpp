@@ -45,6 +45,15 @@ RequestDecoder::Status RequestDecoder::next() {
   return Status::request;
 }
 
+void RequestDecoder::drop() {
+  state_ = State::failed;
+  large_active_ = false;
+  begin_ = cursor_ = end_ = capacity_ = 0;
+  release(fields_);
+  release(large_);
+  buffer_.reset();
+}
+
 std::string_view RequestDecoder::field(std::size_t index) const {
   if (index == fields_.size()) return large_;
   return {buffer_.get() + begin_ + fields_[index].offset, fields_[index].size};
@@ -238,13 +247,13 @@ void RequestDecoder::finish_request() {
   begin_ = cursor_;
   state_ = State::start;
   if (fields_.capacity() > kKeptBufferBytes / sizeof(Field)) {
-    fields_ = {};
+    release(fields_);
   } else {
     fields_.clear();
   }
   if (!large_active_) return;
   large_active_ = false;
-  large_ = std::string();
+  release(large_);
 }
 
 // Room for at least one byte behind end_. Bytes move to the front only when the tail is full and grow the

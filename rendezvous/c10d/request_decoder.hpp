@@ -46,6 +46,8 @@ class RequestDecoder {
   /// `count` bytes were written at the beginning of space().
   void commit(std::size_t count);
   Status next();
+  /// Gives all memory back; nothing that came before can be asked for, and nothing more is taken.
+  void drop();
 
   Dialect dialect() const { return dialect_; }
 

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/c10d/session.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace muster::rendezvous::c10d {
+
+void Session::abandon() {
+  store_.cancel_wait(*this);
+  decoder_.drop();
+  release(output_);
+  sent_ = 0;
+  release(keys_);
+}
 
 bool Session::input(std::size_t count) {
   decoder_.commit(count);
@@ -37,7 +46,7 @@ void Session::output_sent(std::size_t count) {
   }
   sent_ = 0;
   if (output_.capacity() > kKeptBufferBytes) {
-    output_ = std::string();
+    release(output_);
   } else {
     output_.clear();
   }
@@ -137,7 +146,7 @@ bool Session::wait() {
     keys_.clear();
     for (std::size_t i = 0; i < decoder_.field_count(); ++i) keys_.push_back(decoder_.field(i));
     const bool good = done(store_.wait(*this, keys_));
-    if (keys_.capacity() > kKeptBufferBytes / sizeof(keys_[0])) keys_ = {};
+    if (keys_.capacity() > kKeptBufferBytes / sizeof(keys_[0])) release(keys_);
     if (!good) return false;
   }
   return Waiter::waiting() || reply(kStopWaiting);
@@ -203,9 +212,20 @@ bool Session::may_wait() {
 
 bool Session::room_for_reply(std::size_t bytes) {
   const std::size_t unread = output_.size() - sent_;
-  if (bytes <= kMaxUnreadOutputBytes && unread <= kMaxUnreadOutputBytes - bytes) return true;
-  return fail("replies of " + std::to_string(unread + bytes) + " bytes wait unread, more than the " +
-              std::to_string(kMaxUnreadOutputBytes) + " allowed");
+  if (bytes > kMaxUnreadOutputBytes || unread > kMaxUnreadOutputBytes - bytes)
+    return fail("replies of " + std::to_string(unread + bytes) + " bytes wait unread, more than the " +
+                std::to_string(kMaxUnreadOutputBytes) + " allowed");
+  const std::size_t needed = output_.size() + bytes;
+  if (needed <= std::max(output_.capacity(), kKeptBufferBytes)) return true;
+  // So much a string takes when it grows, and until it has grown it holds the old memory as well.
+  const std::size_t grown = std::max(needed, 2 * output_.capacity());
+  if (!owner_.room_for(grown))
+    return fail(
+        "the clients of this store have so many bytes of requests and replies under way that there is "
+        "no room for a reply that needs " +
+        std::to_string(grown));
+  output_.reserve(needed);
+  return true;
 }
 
 bool Session::done(StoreStatus status) {

@@ -22,6 +22,13 @@ class Session final : private Waiter {
    public:
     virtual void output_ready() = 0;
 
+    /// Whether memory of that many bytes may be taken for a reply, beyond what the session has. False: the
+    /// client is to be cut. Called from inside input(): may abandon other sessions, not this one.
+    virtual bool room_for(std::size_t bytes) {
+      (void)bytes;
+      return true;
+    }
+
    protected:
     ~Owner() = default;
   };
@@ -32,8 +39,9 @@ class Session final : private Waiter {
 
   ~Session() override { abandon(); }
 
-  /// Ends a wait without an answer, because the client has gone.
-  void abandon() { store_.cancel_wait(*this); }
+  /// Ends a wait without an answer and gives all memory back, because the client has gone. Not from inside
+  /// input().
+  void abandon();
 
   /// Where the next bytes go; never empty.
   std::span<char> input_space() { return decoder_.space(); }
@@ -56,7 +64,9 @@ class Session final : private Waiter {
   std::size_t buffered_output() const { return output_.size(); }
 
   /// Memory that this client takes: its requests under way and its replies.
-  std::size_t memory() const { return decoder_.memory() + output_.capacity(); }
+  std::size_t memory() const {
+    return decoder_.memory() + output_.capacity() + keys_.capacity() * sizeof(keys_[0]);
+  }
 
   bool waiting() const { return Waiter::waiting(); }
 

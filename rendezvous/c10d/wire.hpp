@@ -12,6 +12,12 @@
 
 namespace muster::rendezvous::c10d {
 
+/// Empties a string or vector and gives its memory back, which the assignment of an empty one may keep.
+template <typename Container>
+void release(Container& container) {
+  Container().swap(container);
+}
+
 // The protocol sends integers as they lie in the sender's memory; every platform of PyTorch is little-endian.
 static_assert(std::endian::native == std::endian::little, "the wire format needs a little-endian host");
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/connection_set.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 namespace muster::rendezvous {
 
 StoreConnection& ConnectionSet::add(UniqueFd fd, const SocketAddress& peer, TimePoint deadline) {
-  StoreConnection& connection = all_.emplace_back(std::move(fd), peer, store_, woken_);
+  StoreConnection& connection = all_.emplace_back(std::move(fd), peer, store_, budget_, woken_);
   connection.self = std::prev(all_.end());
   connection.deadline = deadline;
   connection.pending = pending_.insert(pending_.end(), &connection);
@@ -34,6 +35,14 @@ StoreConnection* ConnectionSet::oldest_pending_from(const SocketAddress& peer, s
     if (++count == 1) oldest = connection;
   }
   return count >= limit ? oldest : nullptr;
+}
+
+StoreConnection* ConnectionSet::heaviest() {
+  const auto lighter = [](const StoreConnection& one, const StoreConnection& other) {
+    return one.bytes_counted < other.bytes_counted;
+  };
+  const auto found = std::max_element(all_.begin(), all_.end(), lighter);
+  return found == all_.end() ? nullptr : &*found;
 }
 
 void ConnectionSet::remove(StoreConnection& connection) {

@@ -16,7 +16,7 @@ class ConnectionSet {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  explicit ConnectionSet(Store& store) : store_(store) {}
+  ConnectionSet(Store& store, StoreBudget& budget) : store_(store), budget_(budget) {}
 
   /// `deadline` for its first message must not be earlier than those given before.
   StoreConnection& add(UniqueFd fd, const SocketAddress& peer, TimePoint deadline);
@@ -45,6 +45,9 @@ class ConnectionSet {
   StoreConnection* oldest_pending_from(const SocketAddress& peer, std::size_t limit,
                                        TimePoint deadline) const;
 
+  /// The one with the largest `bytes_counted`; null if there is none.
+  StoreConnection* heaviest();
+
   std::size_t pending() const { return pending_.size(); }
 
   std::size_t size() const { return all_.size(); }
@@ -63,6 +66,7 @@ class ConnectionSet {
   void leave_pending(StoreConnection& connection);
 
   Store& store_;
+  StoreBudget& budget_;
   std::vector<StoreConnection*> woken_;
   std::list<StoreConnection*> pending_;
   std::unordered_map<std::string, LegacyHost> legacy_;

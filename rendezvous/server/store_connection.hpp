@@ -14,6 +14,18 @@
 
 namespace muster::rendezvous {
 
+class StoreConnection;
+
+/// What the connections of a store share.
+class StoreBudget {
+ public:
+  /// Whether `asker` may take that many bytes more for a reply. May remove other connections, never `asker`.
+  virtual bool room_for(StoreConnection& asker, std::size_t bytes) = 0;
+
+ protected:
+  ~StoreBudget() = default;
+};
+
 class StoreConnection final : private c10d::Session::Owner {
  public:
   enum class Result {
@@ -22,16 +34,17 @@ class StoreConnection final : private c10d::Session::Owner {
     broken,  ///< the peer did what it must not; error() says what
   };
 
-  /// `woken` collects connections whose wait another one's request ended; it must outlive this object.
-  StoreConnection(UniqueFd fd, const SocketAddress& peer, Store& store, std::vector<StoreConnection*>& woken)
-      : fd_(std::move(fd)), peer_(peer), session_(store, *this), woken_(woken) {}
+  /// `woken` collects connections whose wait another one's request ended. All must outlive this object.
+  StoreConnection(UniqueFd fd, const SocketAddress& peer, Store& store, StoreBudget& budget,
+                  std::vector<StoreConnection*>& woken)
+      : fd_(std::move(fd)), peer_(peer), budget_(budget), session_(store, *this), woken_(woken) {}
 
   /// Reads once and carries out the whole requests; replies stay in the session until flush().
   Result read();
   /// Sends what the socket takes.
   Result flush();
 
-  /// Closes the socket and forgets a wait; nothing else may be called afterwards.
+  /// Closes the socket, forgets a wait and gives all memory back; nothing else may be called afterwards.
   void hang_up() {
     session_.abandon();
     fd_.reset();
@@ -61,8 +74,11 @@ class StoreConnection final : private c10d::Session::Owner {
  private:
   void output_ready() override { woken_.push_back(this); }
 
+  bool room_for(std::size_t bytes) override { return budget_.room_for(*this, bytes); }
+
   UniqueFd fd_;
   SocketAddress peer_;
+  StoreBudget& budget_;
   c10d::Session session_;
   std::vector<StoreConnection*>& woken_;
 };

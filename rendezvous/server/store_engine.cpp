@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 // Enough for 64 busy clients in one system call.
 static constexpr int kEventsPerTurn = 128;
 
-class StoreEngine::Impl {
+class StoreEngine::Impl final : private StoreBudget {
  public:
   explicit Impl(StoreServerOptions options);
   void turn();
@@ -63,6 +63,8 @@ class StoreEngine::Impl {
   void complain(const SocketAddress& peer, const std::string& text);
   bool update_interest(StoreConnection& connection);
   void account(StoreConnection& connection, std::size_t bytes);
+  bool room_for(StoreConnection& asker, std::size_t bytes) override;
+  void cut_heaviest();
   void remove(StoreConnection& connection);
 
   StoreServerOptions options_;
@@ -136,7 +138,7 @@ StoreEngine::Impl::Impl(StoreServerOptions options)
       epoll_(make_epoll()),
       admission_(options_.allow_from, options_.same_user_only),
       store_(options_.max_store_bytes),
-      connections_(store_) {
+      connections_(store_, *this) {
   options_.max_connections = connection_limit(options_.max_connections);
   if (listener_.fd && !watch_descriptor(epoll_.get(), EPOLL_CTL_ADD, listener_.fd.get(), EPOLLIN, nullptr)) {
     throw std::runtime_error(std::string("cannot watch the listening socket: ") + std::strerror(errno));
@@ -235,10 +237,26 @@ void StoreEngine::Impl::flush(StoreConnection& connection) {
   if (has_work && (connection.flush() != StoreConnection::Result::good || !update_interest(connection)))
     return remove(connection);
   account(connection, connection.session().memory());
-  if (under_way_ <= options_.max_bytes_under_way) return;
+  while (under_way_ > options_.max_bytes_under_way) cut_heaviest();
+}
+
+bool StoreEngine::Impl::room_for(StoreConnection& asker, std::size_t bytes) {
+  account(asker, asker.session().memory());
+  const std::size_t most = options_.max_bytes_under_way;
+  while (bytes > most || under_way_ > most - bytes) {
+    const StoreConnection* heaviest = connections_.heaviest();
+    if (heaviest == &asker || heaviest->bytes_counted <= asker.bytes_counted + bytes) return false;
+    cut_heaviest();
+  }
+  return true;
+}
+
+/// Not the one that comes last: a client with little would pay for others.
+void StoreEngine::Impl::cut_heaviest() {
   ++counters_.cut_for_error;
-  cut(connection, "the clients of this store have more than " + std::to_string(options_.max_bytes_under_way) +
-                      " bytes of requests and replies under way");
+  cut(*connections_.heaviest(), "the clients of this store have more than " +
+                                    std::to_string(options_.max_bytes_under_way) +
+                                    " bytes of requests and replies under way, and it has most of them");
 }
 
 /// So much of the budget is this connection's from now on.

@@ -40,7 +40,7 @@ struct StoreServerOptions {
   bool allow_wildcard = false;
   std::size_t max_connections = kMaxConnections;
   std::size_t max_store_bytes = kMaxStoreBytes;
-  /// Of requests and replies under way, of all connections; the one that exceeds it is cut.
+  /// Of requests and replies under way, of all connections; if they have more, the one that has most is cut.
   std::size_t max_bytes_under_way = std::numeric_limits<std::size_t>::max();
   /// Limit from accept to the first whole message.
   std::chrono::milliseconds handshake_timeout = kHandshakeTimeout;

@@ -5,8 +5,10 @@
 #include "catch.hpp"
 #include "rendezvous/c10d/request_encoder.hpp"
 
+#include <malloc.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <memory>
@@ -26,6 +28,12 @@ StoreServerOptions without_listener() {
   return options;
 }
 
+/// Zero under a sanitizer.
+std::size_t heap_bytes() {
+  const auto heap = ::mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+}
+
 /// A client in the engine's own thread.
 class Client {
  public:
@@ -34,7 +42,9 @@ class Client {
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
       throw std::runtime_error("socketpair");
     fd_.reset(ends[0]);
-    engine_.adopt(UniqueFd(ends[1]), resolve("127.0.0.1", 1).front());
+    // Each from an address of its own: of one address little is logged.
+    static int last = 0;
+    engine_.adopt(UniqueFd(ends[1]), resolve("127.0.0." + std::to_string(last++ % 254 + 1), 1).front());
     ask.validate();
   }
 
@@ -98,4 +108,57 @@ TEST_CASE("a turn ends soon, and the next one goes on with those that have not b
   for (std::size_t turns = 1; turns < kClients; ++turns) engine.turn();
   CHECK(engine.counters().requests - before == 2 * kClients);
   CHECK(engine.counters().cut_for_error == 0);
+}
+
+TEST_CASE("clients that do not read large replies hold no more than the bound, those just cut included") {
+  constexpr std::size_t kBound = 16U << 20U;
+  constexpr std::size_t kValue = 2U << 20U;
+  std::size_t most = 0;
+  StoreServerOptions options = without_listener();
+  options.max_bytes_under_way = kBound;
+  options.warn = [&most](const std::string&) { most = std::max(most, heap_bytes()); };
+  StoreEngine engine(options);
+  Client filler(engine);
+  filler.ask.set("/k", std::string(kValue, 'v'));
+  filler.send();
+  while (engine.counters().requests < 2) engine.turn();
+  const std::size_t before = heap_bytes();
+  const auto ask_all = [&engine] {
+    auto clients = clients_of(engine, 60);
+    for (const auto& client : clients) {
+      client->ask.get("/k");
+      client->send();
+    }
+    return clients;
+  };
+  auto clients = ask_all();
+  for (int turns = 0; turns < 64; ++turns) engine.turn();
+  CHECK(engine.counters().cut_for_error > 40);
+  CHECK(engine.counters().cut_for_error < 60);
+  // They go, and others ask in the same turn.
+  clients.clear();
+  clients = ask_all();
+  for (int turns = 0; turns < 64; ++turns) engine.turn();
+  CHECK(engine.counters().cut_for_error > 80);
+  CHECK(most <= before + kBound + kValue);
+}
+
+TEST_CASE("the client that holds most is cut, not the one that comes last") {
+  StoreServerOptions options = without_listener();
+  options.max_bytes_under_way = 6U << 20U;
+  StoreEngine engine(options);
+  const auto hold = [&engine](Client& client, const std::string& key, std::size_t bytes) {
+    client.ask.set(key, std::string(bytes, 'v'));
+    client.ask.get(key);
+    client.send();
+    for (int turns = 0; turns < 8; ++turns) engine.turn();
+  };
+  const auto clients = clients_of(engine, 6);
+  hold(*clients[0], "/large", 3U << 20U);
+  for (std::size_t i = 1; i < clients.size() && engine.counters().cut_for_error == 0; ++i) {
+    hold(*clients[i], "/small", 1U << 20U);
+  }
+  CHECK(engine.counters().cut_for_error == 1);
+  CHECK(clients[0]->closed_by_engine());
+  for (std::size_t i = 1; i < clients.size(); ++i) CHECK_FALSE(clients[i]->closed_by_engine());
 }
