@@ -144,12 +144,14 @@ inline constexpr std::chrono::seconds kReportAtMost{30};
 /// hear it, and for their reports, which may have no other way.
 inline constexpr std::chrono::seconds kDaemonLingers{35};
 
-/// Jobs that a daemon hosts at once, and bytes of the store of each: far more than is used, and together not
-/// more than a large machine has.
+/// Jobs that a daemon hosts at once: far more than is used.
 inline constexpr std::size_t kMaxHostedJobs = 64;
-inline constexpr std::size_t kMaxHostedStoreBytes = 256 * kMiB;
-/// Bytes of requests and replies under way of all clients of a daemon's own store, which have no key.
-inline constexpr std::size_t kMaxKeylessBytes = 256 * kMiB;
+/// Bytes that the stores of that many jobs hold together, unless half of the machine's memory, or of the
+/// daemon's cgroup's, is less. Each job's store, and the daemon's own, may hold a 64th of it
+/// (hosted_store_bytes()).
+inline constexpr std::size_t kMaxHostedStoresBytes = 16 * kGiB;
+/// Bytes of requests and replies under way of all clients of one of a daemon's stores.
+inline constexpr std::size_t kMaxHostedBytesUnderWay = 256 * kMiB;
 /// How long a daemon that is told to end waits for its jobs' nodes to leave; they have been told before.
 inline constexpr std::chrono::seconds kDaemonTakesLeave{3};
 

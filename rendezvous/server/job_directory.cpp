@@ -5,6 +5,7 @@
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/hosted_store.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 
 #include <boost/asio/post.hpp>
@@ -95,17 +96,8 @@ void HostedJob::open_port() {
 
 /// The port stays the same from round to round, and the store behind it is a new one.
 OpenedStore HostedJob::open_store() {
-  if (limits_.store_proxy) return open_fed_store(options_.address, kMaxHostedStoreBytes);
-  if (!port_) {
-    ListenSocket listener = open_listen_socket(options_.address.host(), 0, true, false);
-    ControlPortOptions port;
-    port.allow_from = options_.allow_from;
-    port.no_control = title_ + "the port of its store; nodes connect to " + options_.address.text();
-    port_.emplace(executor_, std::move(listener.fd), std::nullopt, std::move(port), service_);
-  }
-  StoreServerOptions store = shared_store(port_->address());
-  store.max_store_bytes = kMaxHostedStoreBytes;
-  return open_shared_store(executor_, std::move(store));
+  if (limits_.store_proxy) return open_fed_store(options_.address, hosted_store_bytes());
+  return open_shared_store(executor_, hosted_store(port_->address()));
 }
 
 KnownJob HostedJob::known(const Hello& hello) const {

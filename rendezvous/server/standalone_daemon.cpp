@@ -6,6 +6,7 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/server/control_port.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
+#include "rendezvous/server/hosted_store.hpp"
 #include "rendezvous/server/job_directory.hpp"
 #include "rendezvous/server/keyless_store.hpp"
 #include "rendezvous/server/listen_socket.hpp"
@@ -14,7 +15,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <stdexcept>
@@ -73,15 +73,6 @@ void announce(const SocketAddress& endpoint) {
     log_warning("nobody reads our standard output; the endpoint is " + endpoint.text());
 }
 
-/// The store of torchrun's agents, whose clients come through the daemon's port. They have no key, and must
-/// leave room for the jobs.
-StoreServerOptions store_options(const SocketAddress& address) {
-  StoreServerOptions store = shared_store(address);
-  store.max_connections = std::min(kMaxConnections, static_cast<std::size_t>(descriptor_limit()) / 4);
-  store.max_bytes_under_way = kMaxKeylessBytes;
-  return store;
-}
-
 /// Of all ports together: strangers must leave descriptors for those who are in.
 std::shared_ptr<Gates> shared_gates() {
   return std::make_shared<Gates>(static_cast<std::size_t>(descriptor_limit()) / 8);
@@ -118,7 +109,7 @@ class Daemon {
   Daemon(StandaloneOptions& options, ListenSocket listener, const std::vector<Cidr>& allowed)
       : address_(listener.address),
         signals_(context_, SIGTERM, SIGINT),
-        store_(std::make_shared<KeylessStore>(store_options(address_))),
+        store_(std::make_shared<KeylessStore>(hosted_store(address_))),
         directory_(context_.get_executor(), hosting_options(options, address_, allowed, gates_),
                    own_store(store_), [store = store_] { return static_cast<int>(store->clients()); }),
         port_(context_.get_executor(), std::move(listener.fd), std::move(options.key),
