@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes from a node, through a pipe of one page: once "going" was in it nothing more, until $FAKE_SSH_STATE/goes_on is there."""
+"""What comes from a node, through a pipe of one page: once "going" was in it nothing more, until $FAKE_SSH_STATE/goes_on is there.
+$FAKE_SSH_STATE/holds says that it holds what comes, and .../full that there is no room for more."""
 import fcntl
 import os
+import struct
+import termios
 import time
 
 STATE = os.environ["FAKE_SSH_STATE"]
 LIMIT_S = 60
+# A writer waits where a piece of it (4,000 bytes at most) has no room.
+FULL = 2000
+
+
+def waiting():
+    return struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0\0\0\0"))[0]
+
 
 fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 4096)
 while data := os.read(0, 4096):
@@ -14,4 +24,6 @@ while data := os.read(0, 4096):
         open(f"{STATE}/holds", "w").close()
         deadline = time.monotonic() + LIMIT_S
         while not os.path.exists(f"{STATE}/goes_on") and time.monotonic() < deadline:
+            if waiting() > FULL:
+                open(f"{STATE}/full", "w").close()
             time.sleep(0.01)

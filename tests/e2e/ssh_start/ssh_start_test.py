@@ -265,7 +265,7 @@ class Links(unittest.TestCase):
                      r"""echo "{\"message\": \"$(head -c 60000 /dev/zero | tr '\0' x)\"}" >$TORCHELASTIC_ERROR_FILE; exit 3""")
             job = Job("ok1,holds2", shell=shell, flags=("--log-dir", f"{folder}/logs"))
             wait_until(lambda: os.path.exists(f"{job.state.name}/holds"), "a link that holds what it has")
-            time.sleep(1)  # for the report, which is more than there is room for
+            wait_until(lambda: os.path.exists(f"{job.state.name}/full"), "a report that is more than there is room for")
             with open(f"{folder}/agent", encoding="ascii") as file:
                 agent = int(file.read())
             os.kill(agent, signal.SIGSTOP)
