@@ -81,7 +81,7 @@ std::vector<double> slowest_of_all(const Rank& rank, const std::vector<double>& 
   std::memcpy(bytes.data(), seconds.data(), bytes.size());
   const auto memory = rank.buffer(bytes);
   Operation most =
-      operation_of(Collective::all_reduce, DataType::f64, seconds.size(), memory->data(), memory->data());
+      operation_of(Collective::all_reduce, seconds.size(), DataType::f64, memory->data(), memory->data());
   most.call.op = ReduceOp::max;
   rank.group().run(most);
   bytes = memory->read();
@@ -92,7 +92,7 @@ std::vector<double> slowest_of_all(const Rank& rank, const std::vector<double>& 
 
 void mismatches(Rank& rank) {
   const auto call = [](Collective collective, DataType type, std::size_t count) {
-    return operation_of(collective, type, count, nullptr, nullptr);
+    return operation_of(collective, count, type, nullptr, nullptr);
   };
   const Operation sum10 = call(Collective::all_reduce, DataType::f32, 10);
   Operation maximum = sum10;
@@ -135,7 +135,7 @@ void mismatched_counts(Rank& rank) {
   }
   const auto memory = rank.buffer(1'000);
   Operation operation =
-      operation_of(Collective::all_gather_v, DataType::u8, 0, memory->data(), memory->data() + 500);
+      operation_of(Collective::all_gather_v, 0, DataType::u8, memory->data(), memory->data() + 500);
   operation.counts = counts.data();
   const auto error = error_of([&] {
     group->barrier();
@@ -150,8 +150,8 @@ void mismatched_messages(Rank& rank) {
   if (!group) return;
   const auto memory = rank.buffer(1'000);
   const bool sends = rank.rank() == 0;
-  Operation operation = operation_of(sends ? Collective::send : Collective::recv, DataType::f32,
-                                     sends ? 10 : 20, memory->data(), memory->data());
+  Operation operation = operation_of(sends ? Collective::send : Collective::recv, sends ? 10 : 20,
+                                     DataType::f32, memory->data(), memory->data());
   operation.call.root = 1 - rank.rank();
   operation.call.tag = 3;
   const auto error = error_of([&] {
@@ -166,7 +166,7 @@ void bad_arguments(Rank& rank) {
   const auto refused = [&](Operation operation, const char* what) {
     expect_error(rank, error_of([&] { rank.group().run(operation); }), ErrorCode::invalid_argument, {}, what);
   };
-  Operation good = operation_of(Collective::all_reduce, DataType::f32, 10, memory->data(), memory->data());
+  Operation good = operation_of(Collective::all_reduce, 10, DataType::f32, memory->data(), memory->data());
   Operation bad = good;
   bad.in = nullptr;
   refused(bad, "no input");

@@ -6,7 +6,7 @@ namespace {
 
 Operation message(Collective collective, const Values& values, std::size_t count, void* data, int peer,
                   int tag) {
-  Operation operation = operation_of(collective, values.type, count, data, data);
+  Operation operation = operation_of(collective, count, values.type, data, data);
   operation.call.root = peer;
   operation.call.tag = tag;
   return operation;
@@ -95,10 +95,10 @@ void mixed_batches(Rank& rank) {
   const auto out = rank.buffer(exact(values, rank.rank(), kCount));
   const auto in = rank.buffer(kCount * sizeof(float));
   std::vector<Operation> batch;
-  batch.push_back(operation_of(Collective::all_reduce, DataType::f32, kCount, sum->data(), sum->data()));
+  batch.push_back(operation_of(Collective::all_reduce, kCount, DataType::f32, sum->data(), sum->data()));
   batch.push_back(message(Collective::send, values, kCount, out->data(), next, 1));
   batch.push_back(
-      operation_of(Collective::all_reduce, DataType::f32, kCount, maximum->data(), maximum->data()));
+      operation_of(Collective::all_reduce, kCount, DataType::f32, maximum->data(), maximum->data()));
   batch.back().call.op = ReduceOp::max;
   batch.push_back(message(Collective::recv, values, kCount, in->data(), previous, 1));
   rank.group().run(batch);

@@ -35,7 +35,7 @@ void broadcast(Rank& rank) {
     const std::string what = text_of("broadcast", values, count);
     const bool is_root = rank.rank() == root;
     const auto data = rank.buffer(exact(values, rank.rank(), count));
-    Operation operation = operation_of(Collective::broadcast, values.type, count, data->data(), data->data());
+    Operation operation = operation_of(Collective::broadcast, count, values.type, data->data(), data->data());
     operation.call.root = root;
     rank.group().run(operation);
     rank.expect_bytes(*data, expected, what);
@@ -55,14 +55,14 @@ void all_gather(Rank& rank) {
     const std::string what = text_of("all_gather", values, count);
     const auto in = rank.buffer(own);
     const auto out = rank.buffer(expected.size());
-    rank.group().run(operation_of(Collective::all_gather, values.type, count, in->data(), out->data()));
+    rank.group().run(operation_of(Collective::all_gather, count, values.type, in->data(), out->data()));
     rank.expect_bytes(*out, expected, what);
     rank.expect_bytes(*in, own, "the input of " + what);
     Bytes before(expected.size());
     std::copy(own.begin(), own.end(),
               before.begin() + static_cast<std::ptrdiff_t>(rank.index() * own.size()));
     const auto both = rank.buffer(before);
-    rank.group().run(operation_of(Collective::all_gather, values.type, count,
+    rank.group().run(operation_of(Collective::all_gather, count, values.type,
                                   both->data() + rank.index() * own.size(), both->data()));
     rank.expect_bytes(*both, expected, what + ", in place");
   });
@@ -82,7 +82,7 @@ void all_gather_v(Rank& rank) {
     const Bytes own = exact(values, rank.rank(), counts[rank.index()]);
     const auto in = rank.buffer(own);
     const auto out = rank.buffer(expected.size());
-    Operation operation = operation_of(Collective::all_gather_v, values.type, 0, in->data(), out->data());
+    Operation operation = operation_of(Collective::all_gather_v, 0, values.type, in->data(), out->data());
     operation.counts = counts.data();
     rank.group().run(operation);
     rank.expect_bytes(*out, expected, text_of("all_gather_v", values, count));
@@ -109,7 +109,7 @@ void gather(Rank& rank) {
     const auto in = rank.buffer(own);
     const auto out = rank.buffer(is_root ? expected.size() : 0);
     Operation operation =
-        operation_of(Collective::gather, values.type, count, in->data(), is_root ? out->data() : nullptr);
+        operation_of(Collective::gather, count, values.type, in->data(), is_root ? out->data() : nullptr);
     operation.call.root = root;
     rank.group().run(operation);
     if (is_root) rank.expect_bytes(*out, expected, text_of("gather", values, count));
@@ -135,7 +135,7 @@ void scatter(Rank& rank) {
     const auto in = rank.buffer(is_root ? all : Bytes());
     const auto out = rank.buffer(expected.size());
     Operation operation =
-        operation_of(Collective::scatter, values.type, count, is_root ? in->data() : nullptr, out->data());
+        operation_of(Collective::scatter, count, values.type, is_root ? in->data() : nullptr, out->data());
     operation.call.root = root;
     rank.group().run(operation);
     rank.expect_bytes(*out, expected, text_of("scatter", values, count));
@@ -155,10 +155,10 @@ void all_to_all(Rank& rank) {
       append(expected, exact(values, peer, count, count * rank.index()));
     const auto in = rank.buffer(own);
     const auto out = rank.buffer(expected.size());
-    rank.group().run(operation_of(Collective::all_to_all, values.type, count, in->data(), out->data()));
+    rank.group().run(operation_of(Collective::all_to_all, count, values.type, in->data(), out->data()));
     rank.expect_bytes(*out, expected, text_of("all_to_all", values, count));
     rank.expect_bytes(*in, own, "the input of all_to_all");
-    rank.group().run(operation_of(Collective::all_to_all, values.type, count, in->data(), in->data()));
+    rank.group().run(operation_of(Collective::all_to_all, count, values.type, in->data(), in->data()));
     rank.expect_bytes(*in, expected, text_of("all_to_all", values, count) + ", in place");
   });
 }
@@ -180,7 +180,7 @@ void allocated(Rank& rank, std::size_t count, bool mixed) {
   const Bytes own = exact(values, rank.rank(), count);
   const Bytes sum = exact_reduced(values, count);
   const auto run = [&](Collective collective, std::size_t elements, const void* in, void* out) {
-    rank.group().run(operation_of(collective, DataType::f32, elements, in, out));
+    rank.group().run(operation_of(collective, elements, DataType::f32, in, out));
   };
   const std::string where = mixed ? " in mixed memory" : " in allocated memory";
   memory.write(data, own);
@@ -220,7 +220,7 @@ void allocated_roots(Rank& rank, std::size_t count) {
   const Bytes own = exact(values, rank.rank(), count * rank.ranks());
   const auto run = [&](Collective collective, void* target) {
     memory.write(in, own);
-    Operation operation = operation_of(collective, DataType::f32, count, in, target);
+    Operation operation = operation_of(collective, count, DataType::f32, in, target);
     if (collective != Collective::all_to_all) operation.call.root = root;
     rank.group().run(operation);
     return memory.read(target, bytes * rank.ranks());
@@ -266,7 +266,7 @@ void barriers(Rank& rank) {
     std::memcpy(mine.data(), times, sizeof(times));
     const auto in = rank.buffer(mine);
     const auto out = rank.buffer(sizeof(times) * rank.ranks());
-    rank.group().run(operation_of(Collective::all_gather, DataType::i64, 2, in->data(), out->data()));
+    rank.group().run(operation_of(Collective::all_gather, 2, DataType::i64, in->data(), out->data()));
     const Bytes all = out->read();
     for (std::size_t peer = 0; peer < rank.ranks(); ++peer) {
       std::int64_t entered = 0;

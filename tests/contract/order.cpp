@@ -10,7 +10,7 @@ namespace {
 using std::chrono::seconds;
 
 Operation sum_of(Buffer& data, std::size_t count) {
-  return operation_of(Collective::all_reduce, DataType::f32, count, data.data(), data.data());
+  return operation_of(Collective::all_reduce, count, DataType::f32, data.data(), data.data());
 }
 
 Values salted(int size, std::uint32_t salt) {
@@ -55,7 +55,7 @@ void check_members(Rank& rank, ProcessGroup& group, const std::vector<int>& memb
   own[0] = static_cast<std::byte>(rank.rank());
   const auto in = rank.buffer(own);
   const auto out = rank.buffer(own.size() * members.size());
-  group.run(operation_of(Collective::all_gather, DataType::i32, 1, in->data(), out->data()));
+  group.run(operation_of(Collective::all_gather, 1, DataType::i32, in->data(), out->data()));
   Bytes expected(own.size() * members.size());
   for (std::size_t i = 0; i < members.size(); ++i)
     expected[i * own.size()] = static_cast<std::byte>(members[i]);
@@ -116,13 +116,13 @@ void random_calls(Rank& rank) {
       rank.group().run(sum_of(*in, count));
       rank.expect_bytes(*in, exact_reduced(values, count), "all_reduce in call " + std::to_string(i));
     } else if (state >> 28 < 12) {
-      Operation operation = operation_of(Collective::broadcast, DataType::f32, count, in->data(), in->data());
+      Operation operation = operation_of(Collective::broadcast, count, DataType::f32, in->data(), in->data());
       operation.call.root = root;
       rank.group().run(operation);
       rank.expect_bytes(*in, exact(values, root, count), "broadcast in call " + std::to_string(i));
     } else {
       const auto out = rank.buffer(count * sizeof(float));
-      Operation operation = operation_of(Collective::reduce, DataType::f32, count, in->data(), out->data());
+      Operation operation = operation_of(Collective::reduce, count, DataType::f32, in->data(), out->data());
       operation.call.root = root;
       rank.group().run(operation);
       if (rank.rank() == root)

@@ -5,7 +5,7 @@
 
 #include "tests/contract/contract.hpp"
 #include "tests/contract/values.hpp"
-#include "tests/support/operation.hpp"
+#include "worker_sdk/comm/call.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -62,8 +62,6 @@ class Rank {
   const Options& options_;
   Memory& memory_;
 };
-
-using test::operation_of;
 
 inline constexpr std::size_t kAnyCount = 1000;
 

@@ -11,7 +11,7 @@ std::string text_of(const Values& values, std::size_t count) {
 
 Operation reduction(Collective collective, const Values& values, std::size_t count, const void* in,
                     void* out) {
-  Operation operation = operation_of(collective, values.type, count, in, out);
+  Operation operation = operation_of(collective, count, values.type, in, out);
   operation.call.op = values.op;
   return operation;
 }
@@ -138,7 +138,7 @@ void rough_values(Rank& rank) {
       const auto mine = rank.buffer(results[0]);
       const auto all = rank.buffer(results[0].size() * rank.ranks());
       rank.group().run(
-          operation_of(Collective::all_gather, DataType::u8, results[0].size(), mine->data(), all->data()));
+          operation_of(Collective::all_gather, results[0].size(), DataType::u8, mine->data(), all->data()));
       Bytes copies;
       for (int peer = 0; peer < rank.size(); ++peer)
         copies.insert(copies.end(), results[0].begin(), results[0].end());

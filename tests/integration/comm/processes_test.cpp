@@ -2,11 +2,11 @@
 // The shared-memory group between real processes, joined through the store.
 #include "catch.hpp"
 #include "tests/integration/comm/rank_results.hpp"
-#include "tests/support/operation.hpp"
 #include "tests/support/pipe.hpp"
 #include "tests/support/promise.hpp"
 #include "tests/support/shm_groups.hpp"
 #include "tests/support/skip.hpp"
+#include "worker_sdk/comm/call.hpp"
 #include "worker_sdk/comm/process_group.hpp"
 
 #include <dirent.h>
@@ -273,7 +273,7 @@ TEST_CASE("a send that nobody receives ends at its deadline, by name") {
     }
     keys.get("here");
     float value = 1;
-    Operation operation = test::operation_of(Collective::send, DataType::f32, 1, &value, nullptr);
+    Operation operation = operation_of(Collective::send, 1, DataType::f32, &value, nullptr);
     operation.call.root = 1;
     operation.call.tag = 7;
     try {
@@ -296,8 +296,8 @@ TEST_CASE("ranks that end early, in a collective or in a message, are missed at 
       group->barrier();
       if (rank == 1) _exit(3);
       float value = 0;
-      Operation operation = test::operation_of(message ? Collective::recv : Collective::all_reduce,
-                                               DataType::f32, 1, &value, &value);
+      Operation operation =
+          operation_of(message ? Collective::recv : Collective::all_reduce, 1, DataType::f32, &value, &value);
       operation.call.root = 1;
       group->run(operation);
       return std::string("no error");

@@ -5,7 +5,7 @@
 #include "catch.hpp"
 #include "tests/integration/comm/rank_processes.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
-#include "tests/support/operation.hpp"
+#include "worker_sdk/comm/call.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -73,8 +73,8 @@ std::string measure(ProcessGroup& group, std::size_t most, int calls) {
   std::string table;
   for (const Kind& kind : kKinds) {
     for (std::size_t bytes = kLeast; bytes <= most; bytes *= 4) {
-      Operation operation = test::operation_of(
-          kind.collective, DataType::f32, bytes / sizeof(float) / (kind.counts_part ? ranks : 1), in, out);
+      Operation operation = operation_of(
+          kind.collective, bytes / sizeof(float) / (kind.counts_part ? ranks : 1), DataType::f32, in, out);
       operation.stream = memory.stream();
       memory.write(out, contract::Bytes(most));
       (void)seconds_per_call(group, operation, 2);

@@ -5,7 +5,7 @@
 #include "muster/error.hpp"
 #include "tests/integration/comm/rank_results.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
-#include "tests/support/operation.hpp"
+#include "worker_sdk/comm/call.hpp"
 #include "worker_sdk/comm/select/select.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
@@ -163,7 +163,7 @@ TEST_CASE("a stream is refused where the group moves memory of the host, and the
   options.backend = "shm";
   const auto group = make_world_group(make_group_factory(nullptr, options), options);
   int value = 5;
-  Operation operation = test::operation_of(Collective::all_reduce, DataType::i32, 1, &value, &value);
+  Operation operation = operation_of(Collective::all_reduce, 1, DataType::i32, &value, &value);
   operation.stream = &value;
   CHECK_THROWS_WITH(group->run(operation), Contains("MUSTER_BACKEND=nccl"));
   CHECK_THROWS_WITH(group->start({operation}), Contains("backend 'shm'"));

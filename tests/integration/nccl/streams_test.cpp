@@ -5,7 +5,7 @@
 #include "tests/contract/values.hpp"
 #include "tests/integration/comm/rank_results.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
-#include "tests/support/operation.hpp"
+#include "worker_sdk/comm/call.hpp"
 
 #include <dlfcn.h>
 
@@ -45,7 +45,7 @@ void require(bool right, const char* what) {
 }
 
 Operation sum_of(void* data, std::size_t count, void* stream) {
-  Operation operation = test::operation_of(Collective::all_reduce, DataType::i32, count, data, data);
+  Operation operation = operation_of(Collective::all_reduce, count, DataType::i32, data, data);
   operation.stream = stream;
   return operation;
 }

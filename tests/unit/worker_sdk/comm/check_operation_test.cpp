@@ -12,8 +12,6 @@
 namespace muster {
 namespace {
 
-using test::operation_of;
-
 /// The text with which `operation` is refused on rank 1 of 4; "" when it is not.
 std::string refusal(const Operation& operation) {
   return test::error_of([&] { check_operation(operation, 1, 4); }, ErrorCode::invalid_argument);
@@ -21,7 +19,7 @@ std::string refusal(const Operation& operation) {
 
 TEST_CASE("check_operation names what is wrong") {
   float data[100] = {};
-  const Operation good = operation_of(Collective::all_reduce, DataType::f32, 10, data, data);
+  const Operation good = operation_of(Collective::all_reduce, 10, DataType::f32, data, data);
   CHECK(refusal(good).empty());
   Operation bad = good;
   bad.in = nullptr;
@@ -59,7 +57,7 @@ TEST_CASE("check_operation names what is wrong") {
 
 TEST_CASE("counts of all_gather_v are one for each rank, and have buffers") {
   float data[100] = {};
-  Operation operation = operation_of(Collective::all_gather_v, DataType::f32, 0, data, data + 50);
+  Operation operation = operation_of(Collective::all_gather_v, 0, DataType::f32, data, data + 50);
   CHECK(contains(refusal(operation), "one count for each of the 4 ranks, not 0"));
   std::vector<std::uint64_t> counts = {1, 2, 3, 4};
   operation.counts = counts.data();
@@ -77,7 +75,7 @@ TEST_CASE("counts of all_gather_v are one for each rank, and have buffers") {
 TEST_CASE("buffers are the same, apart, or a rank's own part in its place") {
   float data[100] = {};
   const auto check = [&](Collective collective, const float* in, float* out) {
-    return refusal(operation_of(collective, DataType::f32, 10, in, out));
+    return refusal(operation_of(collective, 10, DataType::f32, in, out));
   };
   CHECK(check(Collective::all_reduce, data, data + 10).empty());
   CHECK(contains(check(Collective::all_reduce, data, data + 9), "overlap"));

@@ -10,7 +10,6 @@ namespace muster {
 namespace {
 
 using std::chrono::milliseconds;
-using test::operation_of;
 using test::Outcome;
 using test::run_ranks;
 using test::run_world;
@@ -47,7 +46,7 @@ void check_message_against_collective(Collective kind, std::size_t count, const 
     std::vector<float> data(count);
     group.barrier();
     if (group.rank() == 0) {
-      Operation operation = operation_of(kind, DataType::f32, count, data.data(), data.data());
+      Operation operation = operation_of(kind, count, DataType::f32, data.data(), data.data());
       operation.call.root = 1;
       group.run(operation);
     } else {
@@ -75,7 +74,7 @@ TEST_CASE("a collective may wait for a rank that still has messages with others"
   const auto outcomes = run_world(3, [&](ProcessGroup& group) {
     std::vector<float> data(1000);
     const auto message = [&](Collective kind, int peer) {
-      Operation operation = operation_of(kind, DataType::f32, data.size(), data.data(), data.data());
+      Operation operation = operation_of(kind, data.size(), DataType::f32, data.data(), data.data());
       operation.call.root = peer;
       group.run(operation);
     };

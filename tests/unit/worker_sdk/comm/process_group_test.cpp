@@ -16,7 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using test::operation_of;
 using test::Outcome;
 using test::run_world;
 
@@ -30,7 +29,7 @@ void check_well(const std::vector<Outcome>& outcomes) {
 TEST_CASE("what does not matter to a call may differ") {
   check_well(run_world(3, [](ProcessGroup& group) {
     float data[4] = {};
-    Operation operation = operation_of(Collective::all_reduce, DataType::f32, 4, data, data);
+    Operation operation = operation_of(Collective::all_reduce, 4, DataType::f32, data, data);
     operation.call.root = 100 * group.rank();
     operation.call.tag = group.rank();
     group.run(operation);
@@ -52,7 +51,7 @@ TEST_CASE("started calls run in their order, and the counts are copied") {
     std::int64_t value = group.rank() + 1;
     std::vector<std::shared_ptr<Work>> works;
     for (int i = 0; i < 20; ++i) {
-      Operation operation = operation_of(Collective::all_reduce, DataType::i64, 1, &value, &value);
+      Operation operation = operation_of(Collective::all_reduce, 1, DataType::i64, &value, &value);
       operation.call.op = i % 2 == 0 ? ReduceOp::sum : ReduceOp::max;
       works.push_back(group.start({operation}));
     }
@@ -61,7 +60,7 @@ TEST_CASE("started calls run in their order, and the counts are copied") {
     const std::uint8_t in[3] = {own, own, own};
     {
       const std::vector<std::uint64_t> counts = {1, 2, 3};
-      Operation gather = operation_of(Collective::all_gather_v, DataType::u8, 0, in, out);
+      Operation gather = operation_of(Collective::all_gather_v, 0, DataType::u8, in, out);
       gather.counts = counts.data();
       works.push_back(group.start({gather}));
     }
@@ -80,7 +79,7 @@ TEST_CASE("a wait that ends early leaves the call running") {
     const auto released = group.split(0, group.rank());
     float value = 1;
     if (group.rank() == 0) {
-      const auto work = group.start({operation_of(Collective::all_reduce, DataType::f32, 1, &value, &value)});
+      const auto work = group.start({operation_of(Collective::all_reduce, 1, DataType::f32, &value, &value)});
       if (!work->test()) ++early;
       try {
         work->wait(milliseconds(5));
@@ -104,8 +103,8 @@ TEST_CASE("a failure reaches every started call and every later one") {
   const auto outcomes = test::run_ranks(groups, [&](ProcessGroup& group) {
     float data[10] = {};
     const auto count = group.rank() == 0 ? std::size_t{10} : std::size_t{5};
-    const auto first = group.start({operation_of(Collective::all_reduce, DataType::f32, count, data, data)});
-    const auto second = group.start({operation_of(Collective::barrier, DataType::u8, 0, nullptr, nullptr)});
+    const auto first = group.start({operation_of(Collective::all_reduce, count, DataType::f32, data, data)});
+    const auto second = group.start({operation_of(Collective::barrier, 0, DataType::u8, nullptr, nullptr)});
     for (const auto& work : {first, second, second}) {
       try {
         work->wait();
@@ -159,7 +158,7 @@ std::map<std::string, std::uint64_t> blocked_signals() {
 TEST_CASE("no signal handler of the program runs on the thread of started calls") {
   const auto before = blocked_signals();
   auto groups = shm::make_thread_groups(1, test::options_with(seconds(30)));
-  groups[0]->start({operation_of(Collective::barrier, DataType::u8, 0, nullptr, nullptr)})->wait();
+  groups[0]->start({operation_of(Collective::barrier, 0, DataType::u8, nullptr, nullptr)})->wait();
   int started = 0;
   for (const auto& [thread, blocked] : blocked_signals()) {
     if (before.count(thread) != 0) continue;
@@ -173,7 +172,7 @@ TEST_CASE("destroying a group ends its unfinished calls") {
   auto groups = shm::make_thread_groups(2, test::options_with(seconds(30)));
   float value = 1;
   const auto work =
-      groups[0]->start({operation_of(Collective::all_reduce, DataType::f32, 1, &value, &value)});
+      groups[0]->start({operation_of(Collective::all_reduce, 1, DataType::f32, &value, &value)});
   groups[0].reset();
   CHECK_THROWS_AS(work->wait(), Error);
   CHECK_THROWS_AS(work->test(), Error);
@@ -308,7 +307,7 @@ TEST_CASE("a group may go as soon as its last call is waited for") {
   int aborts = 0;
   for (int i = 0; i < 2000; ++i) {
     ProcessGroup group(std::make_unique<AbortedBackend>(aborts), GroupPlan{});
-    group.start({operation_of(Collective::barrier, DataType::u8, 0, nullptr, nullptr)})->wait();
+    group.start({operation_of(Collective::barrier, 0, DataType::u8, nullptr, nullptr)})->wait();
   }
   CHECK(aborts == 0);
 }
@@ -331,7 +330,7 @@ TEST_CASE("an exception of any kind ends the group on all ranks") {
     CHECK_THROWS_WITH(group.barrier(), text);
   }
   SECTION("of a started call") {
-    const auto work = group.start({operation_of(Collective::barrier, DataType::u8, 0, nullptr, nullptr)});
+    const auto work = group.start({operation_of(Collective::barrier, 0, DataType::u8, nullptr, nullptr)});
     CHECK_THROWS_WITH(work->wait(), text);
   }
   SECTION("of allocate") {

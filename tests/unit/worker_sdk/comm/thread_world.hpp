@@ -3,8 +3,8 @@
 #pragma once
 
 #include "muster/error.hpp"
-#include "tests/support/operation.hpp"
 #include "tests/support/shm_groups.hpp"
+#include "worker_sdk/comm/call.hpp"
 #include "worker_sdk/comm/shm/shm_backend.hpp"
 
 #include <chrono>
