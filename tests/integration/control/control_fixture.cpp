@@ -116,25 +116,15 @@ Bench::Bench(RoundLimits limits, MembershipLimits membership) {
                                            [this](const std::string& reason) { ended.push_back(reason); });
 }
 
-std::unique_ptr<Node> Bench::node(const std::string& name, const std::string& run_id, Milliseconds beat) {
+std::unique_ptr<Node> Bench::node(const std::string& name) {
   const auto [ours, theirs] = socket_pair();
   service->add(adopt_socket(context.get_executor(), theirs));
   auto node = std::make_unique<Node>();
   ClientOptions options;
-  options.run_id = run_id;
+  options.run_id = "job";
   options.node = name;
-  options.heartbeat_interval = beat;
   node->client = std::make_unique<CoordinatorClient>(context.get_executor(), ours, options, node->events());
   return node;
-}
-
-void Bench::run_until(const std::function<bool()>& done) {
-  const TimePoint deadline = in(20s);
-  while (!done()) {
-    context.restart();
-    if (context.run_one_until(deadline) == 0 && std::chrono::steady_clock::now() >= deadline)
-      throw std::runtime_error("the test waited 20 s in vain");
-  }
 }
 
 }  // namespace muster::rendezvous::test

@@ -4,6 +4,7 @@
 
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/server/coordinator_service.hpp"
+#include "tests/support/run_until.hpp"
 
 #include <boost/asio/io_context.hpp>
 
@@ -71,12 +72,10 @@ class Bench {
  public:
   explicit Bench(RoundLimits limits, MembershipLimits membership = {});
 
-  /// `name` connects; `run_id` and beats can be made wrong.
-  std::unique_ptr<Node> node(const std::string& name, const std::string& run_id = "job",
-                             Milliseconds beat = 1s);
+  /// `name` connects.
+  std::unique_ptr<Node> node(const std::string& name);
 
-  /// Runs until `done`, at most 20 s: longer is a failure of the test.
-  void run_until(const std::function<bool()>& done);
+  void run_until(const std::function<bool()>& done) { muster::test::run_until(context, done); }
 
   template <typename Work>
   auto spawn(Work work) {

@@ -11,24 +11,17 @@ using namespace muster::rendezvous::test;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-RoundLimits nodes(int min_nodes, int max_nodes, Milliseconds join_timeout = 60s,
-                  Milliseconds last_call = 30s) {
+RoundLimits nodes(int count, Milliseconds join_timeout = 60s) {
   RoundLimits limits;
-  limits.min_nodes = min_nodes;
-  limits.max_nodes = max_nodes;
+  limits.min_nodes = limits.max_nodes = count;
   limits.join_timeout = join_timeout;
-  limits.last_call_timeout = last_call;
   return limits;
 }
 
 }  // namespace
 
 TEST_CASE("Two nodes form a round, fail it and form the next with a fresh store") {
-  Bench bench(nodes(2, 2));
+  Bench bench(nodes(2));
   auto a = bench.node("a");
   auto b = bench.node("b");
   const auto first = bench.spawn(a->client->join(join_request(2), in(20s)));
@@ -69,7 +62,7 @@ TEST_CASE("Two nodes form a round, fail it and form the next with a fresh store"
 }
 
 TEST_CASE("A node that dies ends the round for the others and is named") {
-  Bench bench(nodes(2, 2));
+  Bench bench(nodes(2));
   auto a = bench.node("a");
   auto b = bench.node("b");
   const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
@@ -87,7 +80,7 @@ TEST_CASE("A node that leaves something unread in its socket pair has left at on
   MembershipLimits limits;
   limits.suspect_after = 1h;
   limits.dead_after = 1h;
-  Bench bench(nodes(2, 2), limits);
+  Bench bench(nodes(2), limits);
   const auto [ours, theirs] = socket_pair();
   bench.service->add(adopt_socket(bench.context.get_executor(), theirs));
   Hello hello;
@@ -139,19 +132,8 @@ TEST_CASE("The answer to leaving a round is told before a round's end that came 
   CHECK(told == std::vector<std::string>{"left", "round ended", "left the round"});
 }
 
-TEST_CASE("The last call completes a round with the nodes that came") {
-  Bench bench(nodes(1, 2, 60s, 150ms));
-  auto a = bench.node("a");
-  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
-  bench.run_until([&] { return !a->statuses.empty(); });
-  CHECK(contains(a->statuses.back().text, "last call"));
-  CHECK_FALSE(first->done);
-  bench.run_until([&] { return first->done; });
-  CHECK(first->value->nodes == 1);
-}
-
 TEST_CASE("Too few nodes end the job: they hear why, and are refused from then on") {
-  Bench bench(nodes(2, 2, 100ms));
+  Bench bench(nodes(2, 100ms));
   auto a = bench.node("a");
   const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
   bench.run_until([&] { return first->done; });
@@ -166,7 +148,7 @@ TEST_CASE("Too few nodes end the job: they hear why, and are refused from then o
 }
 
 TEST_CASE("A deadline of the caller ends its wait, and a place that comes later is given back") {
-  Bench bench(nodes(2, 2));
+  Bench bench(nodes(2));
   auto a = bench.node("a");
   const auto first = bench.spawn(a->client->join(join_request(1), in(50ms)));
   bench.run_until([&] { return first->done; });
@@ -178,25 +160,8 @@ TEST_CASE("A deadline of the caller ends its wait, and a place that comes later 
   CHECK(b->ends[0].cause == RoundEndCause::node_left);
 }
 
-TEST_CASE("A second node of the same name, and one of another job, are refused by name") {
-  Bench bench(nodes(2, 2));
-  auto a = bench.node("a");
-  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
-  bench.run_until([&] { return !a->statuses.empty(); });
-  auto twin = bench.node("a");
-  auto stranger = bench.node("z", "other");
-  const auto twin_join = bench.spawn(twin->client->join(join_request(1), in(20s)));
-  const auto stranger_join = bench.spawn(stranger->client->join(join_request(1), in(20s)));
-  bench.run_until([&] { return twin_join->done && stranger_join->done; });
-  CHECK(twin_join->code == Errc::mend);
-  CHECK(contains(twin_join->error, "node a already joined from host testhost"));
-  CHECK(contains(stranger_join->error, "job 'other'"));
-  CHECK(twin->losses.size() == 1);
-  CHECK_FALSE(first->done);
-}
-
 TEST_CASE("A store that cannot open is an error of the join, with its whole text") {
-  Bench bench(nodes(1, 1));
+  Bench bench(nodes(1));
   bench.stores.failure = "127.0.0.1:29500 is in use by pid 7; choose another --master-port";
   auto a = bench.node("a");
   const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
@@ -208,21 +173,4 @@ TEST_CASE("A store that cannot open is an error of the join, with its whole text
   bench.run_until([&] { return second->done; });
   CHECK(second->error.empty());
   CHECK(second->value->round == 0);
-}
-
-TEST_CASE("A silent node is declared dead, a beating one is not") {
-  MembershipLimits limits;
-  limits.suspect_after = 1500ms;
-  limits.dead_after = 2500ms;
-  Bench bench(nodes(2, 2), limits);
-  auto a = bench.node("a");
-  auto b = bench.node("b", "job", 1h);
-  const auto first = bench.spawn(a->client->join(join_request(1), in(20s)));
-  const auto second = bench.spawn(b->client->join(join_request(1), in(20s)));
-  bench.run_until([&] { return first->done && second->done; });
-  bench.run_until([&] { return !a->ends.empty() && !b->losses.empty(); });
-  CHECK(a->ends[0].node == "b");
-  CHECK(contains(a->ends[0].text, "silent"));
-  CHECK(contains(b->losses[0], "declared dead"));
-  CHECK(a->losses.empty());
 }

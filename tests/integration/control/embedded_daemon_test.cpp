@@ -87,10 +87,6 @@ std::string hello_frame() {
   return encode_frame(to_json(hello));
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("The daemon gives a round, takes it back, gives the next, and ends with the agent") {
@@ -144,12 +140,6 @@ TEST_CASE("The end of the connection ends the daemon, also in the middle of a fr
     CHECK(daemon.at_end());
     CHECK(daemon.wait() == 0);
   }
-}
-
-TEST_CASE("A frame that arrives byte by byte is understood") {
-  Daemon daemon(EmbeddedOptions{});
-  for (const char byte : hello_frame()) daemon.write_all(std::string(1, byte));
-  CHECK(contains(daemon.read_frame(), "hello_ok"));
 }
 
 TEST_CASE("A message that breaks the protocol is answered with the reason and ends the connection") {

@@ -93,23 +93,11 @@ struct Directory {
     return std::nullopt;
   }
 
-  void run_until(const std::function<bool()>& done) {
-    const TimePoint deadline = in(20s);
-    while (!done()) {
-      context.restart();
-      context.run_one_for(10ms);
-      if (std::chrono::steady_clock::now() >= deadline)
-        throw std::runtime_error("the test waited 20 s in vain");
-    }
-  }
+  void run_until(const std::function<bool()>& done) { muster::test::run_until(context, done); }
 
   asio::io_context context{1};
   JobDirectory jobs;
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 Hello hello_of(const std::string& job, const std::string& name) {
   Hello hello;

@@ -97,15 +97,7 @@ struct Port {
                        [&](const std::string& line) { return line.find(words) != std::string::npos; });
   }
 
-  void run_until(const std::function<bool()>& done) {
-    const TimePoint deadline = in(20s);
-    while (!done()) {
-      context.restart();
-      context.run_one_for(10ms);
-      if (std::chrono::steady_clock::now() >= deadline)
-        throw std::runtime_error("the test waited 20 s in vain");
-    }
-  }
+  void run_until(const std::function<bool()>& done) { muster::test::run_until(context, done); }
 
   asio::io_context context{1};
   std::vector<std::string> lines;

@@ -97,15 +97,6 @@ NetworkNode& NetworkBench::node(const std::string& name, const PeerIdentity& ide
   return *nodes.emplace_back(std::move(made));
 }
 
-void NetworkBench::run_until(const std::function<bool()>& done) {
-  const TimePoint deadline = in(30s);
-  while (!done()) {
-    context.restart();
-    if (context.run_one_until(deadline) == 0 && std::chrono::steady_clock::now() >= deadline)
-      throw std::runtime_error("the test waited 30 s in vain");
-  }
-}
-
 void NetworkBench::settle() {
   context.restart();
   while (context.run_one_for(50ms) > 0) {

@@ -48,7 +48,7 @@ class NetworkBench {
 
   NetworkNode& node(const std::string& name, const PeerIdentity& identity, const Endpoint& where);
 
-  void run_until(const std::function<bool()>& done);
+  void run_until(const std::function<bool()>& done) { muster::test::run_until(context, done); }
 
   /// Lets what is on its way arrive: until nothing has happened for a moment.
   void settle();

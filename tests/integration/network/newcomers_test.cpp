@@ -68,14 +68,7 @@ struct Service {
     return *answer;
   }
 
-  void run_until(const std::function<bool()>& done) {
-    const TimePoint deadline = in(20s);
-    while (!done()) {
-      context.restart();
-      if (context.run_one_until(deadline) == 0 && std::chrono::steady_clock::now() >= deadline)
-        throw std::runtime_error("the test waited 20 s in vain");
-    }
-  }
+  void run_until(const std::function<bool()>& done) { muster::test::run_until(context, done); }
 
   FakeStores stores;
   asio::io_context context{1};

@@ -34,18 +34,6 @@ TEST_CASE("nodes join over TLS beside the local one and leave, and the daemon go
   bench.reset();  // waits for the daemon
 }
 
-TEST_CASE("a node with the wrong key is told so, and its retries end there") {
-  NetworkBench bench(2);
-  PeerIdentity other = identity_of("n1");
-  other.job = "another";
-  NetworkNode& n1 = bench.node("n1", other, bench.endpoint());
-  const auto hello = bench.spawn(n1.client->connected(in(20s)));
-  bench.run_until([&] { return hello->done; });
-  CHECK(hello->code == Errc::mend);
-  CHECK_THAT(hello->error, Contains("do not have the same key"));
-  REQUIRE(n1.losses.size() == 1);
-}
-
 TEST_CASE("a node cannot say that it is another one, or the launcher") {
   NetworkBench bench(2);
   NetworkNode& liar = bench.node("n2", identity_of("n1"), bench.endpoint());
@@ -53,20 +41,4 @@ TEST_CASE("a node cannot say that it is another one, or the launcher") {
   bench.run_until([&] { return hello->done; });
   CHECK(hello->code == Errc::mend);
   CHECK_THAT(hello->error, Contains("the key is that of node n1, but the hello is of node n2"));
-}
-
-TEST_CASE("a node that dies is lost at once, and everybody hears its name") {
-  NetworkBench bench(2);
-  NetworkNode& n0 = bench.local_node("n0");
-  NetworkNode& n1 = bench.node("n1");
-  const auto place0 = bench.spawn(n0.client->join(join_request(1), in(20s)));
-  const auto place1 = bench.spawn(n1.client->join(join_request(1), in(20s)));
-  bench.run_until([&] { return place0->done && place1->done; });
-  const TimePoint before = std::chrono::steady_clock::now();
-  bench.nodes.clear();
-  bench.run_until([&] { return !n0.ends.empty(); });
-  // By the end of its connection, not by five seconds of silence.
-  CHECK(std::chrono::steady_clock::now() - before < kDeadAfter - 1s);
-  CHECK(n0.ends.front().cause == RoundEndCause::node_lost);
-  CHECK(n0.ends.front().node == "n1");
 }

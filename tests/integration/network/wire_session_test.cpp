@@ -65,13 +65,7 @@ struct Ends {
             make_descriptor_stream(context.get_executor(), there, there)};
   }
 
-  void run_until(const std::function<bool()>& done) {
-    const TimePoint deadline = in(20s);
-    while (!done()) {
-      context.restart();
-      REQUIRE((context.run_one_until(deadline) > 0 || std::chrono::steady_clock::now() < deadline));
-    }
-  }
+  void run_until(const std::function<bool()>& done) { muster::test::run_until(context, done); }
 
   void turn() {
     context.restart();

@@ -5,6 +5,7 @@
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
+#include "tests/support/run_until.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -91,14 +92,7 @@ class TlsBench {
     return fd;
   }
 
-  void run_until(const std::function<bool()>& done) {
-    const TimePoint deadline = in(20s);
-    while (!done()) {
-      context.restart();
-      if (context.run_one_until(deadline) == 0 && std::chrono::steady_clock::now() >= deadline)
-        throw std::runtime_error("the test waited 20 s in vain");
-    }
-  }
+  void run_until(const std::function<bool()>& done) { muster::test::run_until(context, done); }
 
   void turn() {
     context.restart();
