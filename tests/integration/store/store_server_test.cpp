@@ -131,24 +131,6 @@ TEST_CASE("an oversized length closes that connection at once and takes no memor
   set_and_get(witness, "/k", "still here");
 }
 
-TEST_CASE("announced but unsent values take no memory") {
-  Served served;
-  const std::size_t before = resident_bytes();
-  std::vector<std::unique_ptr<RawClient>> clients;
-  for (int i = 0; i < 100; ++i) {
-    clients.push_back(std::make_unique<RawClient>(served.address()));
-    clients.back()->handshake();
-    std::string bytes("\x01", 1);
-    c10d::append_bytes(bytes, "/k");
-    c10d::append_integer(bytes, kMaxValueBytes);
-    clients.back()->send(bytes + "begun");
-  }
-  RawClient witness(served.address());
-  witness.handshake();
-  set_and_get(witness, "/w", "x");
-  CHECK(resident_bytes() < before + (100U << 20U));
-}
-
 TEST_CASE("a client that has not spoken in full is cut at the deadline; one that has spoken may idle") {
   Served served(quick(2s));
   RawClient idle(served.address());
@@ -184,27 +166,6 @@ TEST_CASE("a client that never reads is cut, and the others are served meanwhile
   while (deaf.try_send(gets)) set_and_get(witness, "/k", "v");
   CHECK(served.counters().cut_for_error == 1);
   CHECK(served.counters().connections == 1);
-}
-
-TEST_CASE("a flood from one client lets another through") {
-  Served served;
-  std::promise<void> stop;
-  std::thread flood([&, until = stop.get_future()] {
-    RawClient client(served.address());
-    client.handshake();
-    std::string bytes;
-    c10d::RequestEncoder encoder(bytes);
-    for (int i = 0; i < 2000; ++i) encoder.set("/flood" + std::to_string(i), "value");
-    while (until.wait_for(0s) != std::future_status::ready) {
-      if (!client.try_send(bytes)) break;
-    }
-  });
-  RawClient other(served.address());
-  other.handshake();
-  for (int i = 0; i < 200; ++i) set_and_get(other, "/k", std::to_string(i));
-  stop.set_value();
-  flood.join();
-  CHECK(served.counters().store_bytes > 0);
 }
 
 TEST_CASE("close cuts everyone and the next store on the same port is empty") {
@@ -328,19 +289,4 @@ TEST_CASE("it listens on IPv6 and on names, and refuses what it must not listen 
   }
   options.host = "0.0.0.0";
   CHECK_THROWS_AS(Served(options), std::runtime_error);
-}
-
-TEST_CASE("the memory cap closes the writer and keeps what was there") {
-  StoreServerOptions options = quick();
-  options.max_store_bytes = 1U << 20U;
-  Served served(options);
-  RawClient reader(served.address());
-  reader.handshake();
-  set_and_get(reader, "/k", "v");
-  RawClient writer(served.address());
-  writer.handshake();
-  writer.ask.set("/big", std::string(2U << 20U, 'v'));
-  writer.send();
-  CHECK(writer.closed_by_server());
-  set_and_get(reader, "/k", "w");
 }

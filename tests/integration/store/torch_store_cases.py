@@ -198,30 +198,5 @@ class Queues(StoreCase):
         thread.join()
 
 
-class Many(StoreCase):
-    def test_64_clients(self):
-        failures = []
-
-        def work(rank):
-            try:
-                store = self.connect()
-                for _ in range(20):
-                    store.add("n", 1)
-                store.set(f"rank{rank}", str(rank))
-                store.wait([f"rank{(rank + 1) % 64}"], timedelta(seconds=30))
-                if store.get(f"rank{(rank + 1) % 64}") != str((rank + 1) % 64).encode():
-                    failures.append(rank)
-            except Exception as error:  # reported below, by rank
-                failures.append((rank, error))
-
-        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(64)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(failures, [])
-        self.assertEqual(self.store.add("n", 0), 64 * 20)
-
-
 if __name__ == "__main__":
     unittest.main(verbosity=2)
