@@ -261,23 +261,6 @@ static void abort_while_groups_are_freed(muster_world* world, muster_group* grou
 
 static char second_url[64];
 
-/* Two worlds of one process at a time, and one thread in both. */
-static void a_second_world(muster_world* world, muster_group* group, int32_t rank, int32_t size) {
-  muster_options options = {
-      .size = sizeof options, .init_url = second_url, .backend = "shm", .rank = rank, .world_size = size};
-  muster_world* second = NULL;
-  muster_group* its_group = NULL;
-  int32_t a = 1, b = 2;
-  (void)world;
-  CHECK_OK(muster_init(&options, &second));
-  CHECK_OK(muster_group_world(second, &its_group));
-  CHECK_OK(muster_all_reduce(group, &a, &a, 1, MUSTER_I32, MUSTER_SUM, NULL, NULL));
-  CHECK_OK(muster_all_reduce(its_group, &b, &b, 1, MUSTER_I32, MUSTER_SUM, NULL, NULL));
-  CHECK(a == size && b == 2 * size);
-  CHECK_OK(muster_finalize(second, 20000));
-  CHECK_OK(muster_barrier(group, NULL, NULL));
-}
-
 static double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -368,7 +351,6 @@ int main(void) {
   run_ranks(1, abort_while_groups_are_freed);
   CHECK(mkdtemp(folder) != NULL);
   snprintf(second_url, sizeof second_url, "file://%s/meet", folder);
-  run_ranks(2, a_second_world);
   run_ranks(2, leaving_keeps_its_time);
   run_ranks(2, finalize_of_the_dead);
   rmdir(folder);

@@ -85,7 +85,7 @@ int main(void) {
   CHECK(failure.rank == -1);
   CHECK_FAILS(muster_spawn(one_fails, "code", 3, NULL, &failure), MUSTER_E_PEER, "rank 1");
   CHECK(failure.rank == 1 && failure.exit_code == 42 && failure.signal == 0);
-  CHECK_FAILS(muster_spawn(one_fails, "signal", 3, NULL, &failure), MUSTER_E_PEER, "rank 1");
+  CHECK_FAILS(muster_spawn(one_fails, "signal", 3, NULL, &failure), MUSTER_E_PEER, "SIGKILL");
   CHECK(failure.rank == 1 && failure.exit_code == 128 + SIGKILL && failure.signal == SIGKILL);
   CHECK_FAILS(muster_spawn(one_fails, "reason", 2, NULL, NULL), MUSTER_E_PEER, "shard 17 is unreadable");
   CHECK_FAILS(muster_spawn(one_fails, "error", 2, NULL, NULL), MUSTER_E_PEER, "root 77");

@@ -3,7 +3,6 @@
 #include "worker_sdk/world/spawn.hpp"
 
 #include "catch.hpp"
-#include "tests/support/error_of.hpp"
 #include "worker_sdk/world/world.hpp"
 
 #include <sys/mman.h>
@@ -103,20 +102,6 @@ SpawnFailure failure_of(const std::function<void(int)>& body, int size, const Sp
   while (true) ::pause();
 }
 
-TEST_CASE("the ranks of spawn meet in one world") {
-  const SharedNumbers sums;
-  spawn(
-      [&](World& world) {
-        std::int64_t sum = world.info().rank + 1;
-        world.group().all_reduce(&sum, 1, DataType::i64, ReduceOp::sum);
-        world.barrier("done", seconds(30));
-        CHECK(world.info().local_size == 4);
-        sums[world.info().rank] = static_cast<int>(sum);
-      },
-      4);
-  for (int rank = 0; rank < 4; ++rank) CHECK(sums[rank] == 10);
-}
-
 TEST_CASE("spawn can be called again, and inside a rank") {
   const SharedNumbers count;
   for (int i = 0; i < 2; ++i) spawn([&](World&) { ++count[0]; }, 2);
@@ -141,39 +126,6 @@ TEST_CASE("an exception comes back with its rank and text, and ends the rest") {
   CHECK(failure.text == "no data in 'x.bin'");
   CHECK_THAT(describe(failure, 3), Contains("rank 2 of 3 failed: no data in 'x.bin'"));
   for (int rank = 0; rank < 3; ++rank) CHECK(is_gone(pids[rank]));
-}
-
-TEST_CASE("the rank that throws is named, not those that then miss it") {
-  ::signal(SIGTERM, SIG_DFL);
-  try {
-    spawn(
-        [](World& world) {
-          if (world.info().rank == 1) throw Error(ErrorCode::io, "disk full");
-          world.group().barrier();
-        },
-        3);
-    FAIL("no rank failed");
-  } catch (const std::runtime_error& error) {
-    CHECK_THAT(error.what(), Contains("rank 1 of 3 failed: disk full"));
-  }
-}
-
-TEST_CASE("an exit code and a signal come back") {
-  const auto code = try_spawn([](int rank, int) { return rank == 1 ? 7 : 0; }, 2);
-  REQUIRE(code.has_value());
-  CHECK(code->rank == 1);
-  CHECK(code->exit_code == 7);
-  CHECK_THAT(describe(*code, 2), Contains("exit code 7"));
-  const SpawnFailure killed = failure_of(
-      [](int rank) {
-        if (rank == 0) sleep_for_ever();
-        ::raise(SIGKILL);
-      },
-      2);
-  CHECK(killed.rank == 1);
-  CHECK(killed.signal == SIGKILL);
-  CHECK(killed.exit_code == 128 + SIGKILL);
-  CHECK_THAT(describe(killed, 2), Contains("SIGKILL"));
 }
 
 TEST_CASE("after the grace period a rank that ignores SIGTERM or is stopped is killed") {
@@ -247,16 +199,6 @@ TEST_CASE("the ranks and what they started end with the program, even if it is k
   ::kill(program, SIGKILL);
   ::waitpid(program, nullptr, 0);
   for (int i = 0; i < 4; ++i) wait_until_gone(pids[i]);
-}
-
-TEST_CASE("a process with threads must not spawn") {
-  std::atomic<bool> stop = false;
-  std::thread other([&] {
-    while (!stop) ::usleep(500);
-  });
-  CHECK_THAT(test::error_of([] { spawn([](int) {}, 1); }, ErrorCode::state), Contains("threads"));
-  stop = true;
-  other.join();
 }
 
 TEST_CASE("wrong arguments of spawn are refused") {

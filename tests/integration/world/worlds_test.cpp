@@ -85,17 +85,6 @@ TEST_CASE("ranks may be threads, and make several worlds at once and in turn ove
   CHECK(right == 6);
 }
 
-TEST_CASE("two jobs in one process do not meet") {
-  const std::string urls[] = {"tcp://127.0.0.1:" + std::to_string(free_port()),
-                              "tcp://127.0.0.1:" + std::to_string(free_port())};
-  std::atomic<int> right = 0;
-  run_ranks(4, [&](int thread) {
-    const auto world = World::init(options_for(urls[thread / 2], thread % 2, 2));
-    if (sum_of_ranks(*world) == 3 && world->info().local_size == 2) ++right;
-  });
-  CHECK(right == 4);
-}
-
 TEST_CASE("rank 0 keeps the store until the others have left, and then frees port and file") {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("muster-worlds-" + std::to_string(::getpid()))).string();
