@@ -94,45 +94,6 @@ TEST_CASE("A failure that is not started again ends the job with its own cause, 
   CHECK(desk.sent<JobClosed>(1)->exit_code == 127);
 }
 
-TEST_CASE("Three failures for the same reason end a job that asks for progress") {
-  for (const bool stepped : {false, true}) {
-    CoordinatorOptions options = with_restarts(1, 1, 9);
-    options.restart_rule = RestartRule::progress;
-    Desk desk(options);
-    FailRound failed = failure(0);
-    failed.error_line = "ValueError: no luck";
-    failed.stepped = stepped;
-    for (RoundNumber round = 0; round < 3; ++round) {
-      desk.begin(1, round);
-      desk.pass(2s);
-      failed.round = round;
-      desk.send(1, failed);
-      desk.send(1, LeaveRound{round, RoundOutcome::failed});
-      CHECK(desk.sent<Left>(1)->next == (round < 2 || stepped ? NextStep::join : NextStep::end));
-      desk.pass(30s);
-    }
-  }
-}
-
-TEST_CASE("A loss that an elastic job can bear costs no restart") {
-  Desk desk(with_restarts(2, 3, 0));
-  desk.begin(3);
-  desk.cut(3);
-  CHECK(desk.sent<RoundEnd>(1)->again);
-  CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
-  CHECK(desk.sent<RoundEnd>(1)->decision ==
-        "all workers start again and no restart is used up: 2 nodes are left, and the job needs 2");
-  for (const SessionId session : {1U, 2U}) desk.send(session, LeaveRound{0, RoundOutcome::stopped});
-  desk.join(1);
-  desk.join(2);
-  desk.pass(30s);
-  desk.open(1);
-  CHECK(desk.sent<RoundResult>(1)->restarts == 0);
-  desk.cut(2);
-  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
-  CHECK(contains(cause_text(*desk.sent<RoundEnd>(1)), "no restart is left (--max-restarts 0)"));
-}
-
 TEST_CASE("A round that ends for a newcomer costs no restart, and a success in it is called again") {
   Desk desk(with_restarts(2, 3, 0));
   desk.begin(2);

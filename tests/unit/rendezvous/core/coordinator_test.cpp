@@ -5,18 +5,6 @@
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
-TEST_CASE("One node gets its round when the store is open, not before") {
-  Desk desk;
-  desk.hello(1, "a");
-  CHECK(desk.sent<HelloOk>(1).has_value());
-  desk.join(1);
-  CHECK(desk.count<effect::OpenStore>() == 1);
-  CHECK_FALSE(desk.sent<RoundResult>(1).has_value());
-  desk.open(0);
-  REQUIRE(desk.sent<RoundResult>(1).has_value());
-  CHECK(desk.sent<RoundResult>(1)->world_size == 2);
-}
-
 TEST_CASE("The next store opens after the last node of the old round has left") {
   Desk desk(2, 2);
   desk.begin(2);

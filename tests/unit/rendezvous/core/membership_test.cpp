@@ -74,21 +74,6 @@ TEST_CASE("Silence is not judged where the limit is 0") {
   CHECK(run(members, 1s, 60s).dead.empty());
 }
 
-TEST_CASE("A name in use is refused, and with another answer while its holder is silent") {
-  Membership members({});
-  members.admit(member(1, "a", 11), at(0ms));
-  members.find(SessionId{1})->host = "h1";
-  auto refusal = members.admit(member(2, "a", 12), at(0ms));
-  REQUIRE(refusal.has_value());
-  CHECK(refusal->code == Errc::mend);
-  CHECK(refusal->text.find("node a already joined from host h1") != std::string::npos);
-  run(members, 1s, 3s);
-  refusal = members.admit(member(2, "a", 12), at(3s));
-  CHECK(refusal->code == Errc::again);
-  members.remove(1, false);
-  CHECK_FALSE(members.admit(member(2, "a", 12), at(4s)).has_value());
-}
-
 TEST_CASE("An incarnation that was declared dead may not come back, a new one may") {
   Membership members({});
   members.admit(member(1, "a", 11), at(0ms));
