@@ -2,10 +2,9 @@
 // The fuzzers' committed inputs, on every compiler and in every preset.
 #include "catch.hpp"
 #include "tests/fuzz/checks.hpp"
+#include "tests/support/folder.hpp"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 using namespace muster::fuzz;
@@ -42,8 +41,7 @@ TEST_CASE("Every input of every corpus keeps what must hold") {
     int inputs = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       INFO(entry.path());
-      std::ifstream file(entry.path(), std::ios::binary);
-      const bool taken = corpus.check(std::string(std::istreambuf_iterator<char>(file), {}));
+      const bool taken = corpus.check(muster::test::bytes_of_file(entry.path()));
       const bool bad = entry.path().filename().string().starts_with("bad_");
       if (corpus.names_refused) CHECK(taken == !bad);
       ++inputs;

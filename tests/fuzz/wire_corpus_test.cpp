@@ -3,22 +3,16 @@
 // all operations, both dialects and every limit.
 #include "catch.hpp"
 #include "tests/fuzz/wire_check.hpp"
+#include "tests/support/folder.hpp"
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 
 namespace c10d = muster::rendezvous::c10d;
 
 namespace {
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::set<std::string> lines_of(const std::string& transcript) {
   std::set<std::string> lines;
@@ -38,7 +32,7 @@ TEST_CASE("the corpus holds what must hold and reaches every operation and limit
   std::set<std::string> seen;
   for (const auto& entry : std::filesystem::directory_iterator(MUSTER_FUZZ_FOLDER "/wire_corpus")) {
     INFO(entry.path().filename());
-    const std::string input = read(entry.path());
+    const std::string input = muster::test::bytes_of_file(entry.path());
     CHECK_NOTHROW(c10d::check_wire(input));
     const auto limits = (input.at(0) & 1) != 0 ? c10d::small_limits() : c10d::RequestLimits{};
     seen.merge(lines_of(c10d::decode_in_pieces(std::string_view(input).substr(1), limits,

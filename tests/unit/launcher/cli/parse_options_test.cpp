@@ -5,23 +5,19 @@
 #include "launcher/cli/flag_table.hpp"
 #include "launcher/cli/normalize_arguments.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "tests/support/variables.hpp"
 
 #include <algorithm>
-#include <map>
 
 using namespace muster::launcher;
 
 namespace {
 
 using Arguments = std::vector<std::string>;
-using Environment = std::map<std::string, std::string>;
+using Environment = muster::test::Variables;
 
 CliOptions parse(const Arguments& arguments, const Environment& environment = {}) {
-  return parse_run_options(arguments, [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = environment.find(name);
-    if (found == environment.end()) return std::nullopt;
-    return found->second;
-  });
+  return parse_run_options(arguments, muster::test::lookup_in(environment));
 }
 
 /// The message of the usage error that these arguments give; empty if they give none.

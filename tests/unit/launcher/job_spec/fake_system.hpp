@@ -2,6 +2,7 @@
 #pragma once
 
 #include "launcher/job_spec/system.hpp"
+#include "tests/support/variables.hpp"
 
 #include <map>
 #include <set>
@@ -12,7 +13,7 @@ namespace muster::launcher {
 /// A machine made up by a test: 6 CPUs, no GPU, host "node7" with addresses 127.0.0.1 and 10.0.0.7.
 class FakeSystem : public System {
  public:
-  std::map<std::string, std::string> variables = {{"PATH", "/usr/bin:/bin"}};
+  muster::test::Variables variables = {{"PATH", "/usr/bin:/bin"}};
   std::map<std::string, FileKind> files = {{"/usr/bin/python3", FileKind::executable},
                                            {"/bin/true", FileKind::executable},
                                            {"train.py", FileKind::readable}};
@@ -22,9 +23,7 @@ class FakeSystem : public System {
   bool files_writable = true;
 
   std::optional<std::string> variable(const std::string& name) const override {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
+    return muster::test::lookup_in(variables)(name);
   }
 
   Environment environment() const override { return {variables.begin(), variables.end()}; }

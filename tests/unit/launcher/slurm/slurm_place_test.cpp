@@ -3,21 +3,18 @@
 
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "tests/support/variables.hpp"
 
-#include <map>
 #include <set>
 
 using namespace muster::launcher;
 
 namespace {
 
-using Variables = std::map<std::string, std::string>;
+using muster::test::Variables;
 
 SlurmPlace place_of(const Variables& variables) {
-  return read_slurm_place([&variables](const std::string& name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  });
+  return read_slurm_place(muster::test::lookup_in(variables));
 }
 
 std::string error_of(const Variables& variables) {

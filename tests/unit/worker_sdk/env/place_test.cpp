@@ -4,24 +4,18 @@
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/variables.hpp"
 
-#include <map>
 #include <set>
 #include <string>
 
 namespace muster {
 namespace {
 
-using Environment = std::map<std::string, std::string>;
+using Environment = test::Variables;
 
 Place place_in(const Environment& environment, int rank = -1, int size = -1) {
-  return find_place(
-      [&environment](const std::string& name) -> std::optional<std::string> {
-        const auto found = environment.find(name);
-        if (found == environment.end()) return std::nullopt;
-        return found->second;
-      },
-      rank, size);
+  return find_place(test::lookup_in(environment), rank, size);
 }
 
 std::string complaint(const Environment& environment, int rank = -1, int size = -1) {

@@ -2,21 +2,14 @@
 #include "worker_sdk/env/worker_env.hpp"
 
 #include "catch.hpp"
+#include "tests/support/variables.hpp"
 
-#include <map>
 #include <stdexcept>
 
 namespace {
 
-using Environment = std::map<std::string, std::string>;
-
-auto lookup_in(const Environment& environment) {
-  return [&environment](const std::string& name) -> std::optional<std::string> {
-    const auto found = environment.find(name);
-    if (found == environment.end()) return std::nullopt;
-    return found->second;
-  };
-}
+using Environment = muster::test::Variables;
+using muster::test::lookup_in;
 
 Environment written(const muster::WorkerEnv& env, const Environment& inherited = {}) {
   Environment result;
