@@ -10,7 +10,7 @@ TEST_CASE("the backend of several hosts keeps the contract") {
   options.quick = true;
   options.usual_mismatch_seconds = 0.1;  // from one transport to the other
   // Three ranks on two hosts; then several ranks on each.
-  options.worlds = {3, 4, 8};
+  options.worlds = {3, 8};
   contract::check_in_processes(test::maker_of_hosts("hierarchical", 2), options);
 }
 
