@@ -7,13 +7,8 @@ import unittest
 
 import interop
 
+PARAMETERS = 11_000_000
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_ddp.py")
-COMPARE = """
-import sys, torch
-left, right = (torch.load(path, weights_only=True)["model"] for path in sys.argv[1:])
-assert left.keys() == right.keys() and len(left) > 100
-assert all(torch.equal(left[name], right[name]) for name in left)
-"""
 
 
 class Ddp(unittest.TestCase):
@@ -24,14 +19,12 @@ class Ddp(unittest.TestCase):
         digests = [line for line in result.stdout.splitlines() if "parameters " in line]
         self.assertEqual(len(digests), 1, result.stdout)
         self.assertEqual(result.stdout.count("epoch 1: loss"), 2, result.stdout)
-        return checkpoint, digests[0].split()[-1]
+        self.assertGreater(os.path.getsize(checkpoint), PARAMETERS * 4)
+        return digests[0].split("parameters ")[1]
 
     def test_both_launchers_end_with_equal_parameters(self):
         with tempfile.TemporaryDirectory() as folder:
-            theirs, their_digest = self.train(interop.torchrun, folder, "torchrun")
-            ours, our_digest = self.train(interop.muster_run, folder, "muster")
-            self.assertEqual(our_digest, their_digest)
-            interop.run([interop.TORCH_PYTHON, "-c", COMPARE, ours, theirs])
+            self.assertEqual(self.train(interop.muster_run, folder, "muster"), self.train(interop.torchrun, folder, "torchrun"))
 
 
 if __name__ == "__main__":

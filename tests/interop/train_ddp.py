@@ -93,8 +93,10 @@ def main():
     if len(set(digests)) != 1:
         raise RuntimeError(f"the ranks hold different parameters: {digests}")
     if rank == 0:
-        torch.save({"model": model.module.state_dict(), "epoch": arguments.epochs}, arguments.checkpoint)
-        print(f"parameters {digest}", flush=True)
+        state = model.module.state_dict()
+        torch.save({"model": state, "epoch": arguments.epochs}, arguments.checkpoint)
+        saved = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in state.values())).hexdigest()
+        print(f"parameters {digest}, with statistics {saved}", flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

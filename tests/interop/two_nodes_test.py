@@ -12,7 +12,6 @@ from environment_test import OTHER_VALUE, WORKER, assert_same, read_environments
 from interop import free_port
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-ALL_REDUCE = os.path.join(FOLDER, "worker_all_reduce.py")
 LIMIT_S = 90
 
 
@@ -41,8 +40,8 @@ def run_nodes(launcher, nodes, *program):
         raise AssertionError(f"{command}: exit codes {codes}\n" + "\n".join(outputs))
 
 
-def c10d(workers=2):
-    return [["--nnodes", "2", "--nproc-per-node", str(workers), "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint",
+def c10d():
+    return [["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint",
              f"127.0.0.1:{port}"] for port in [free_port()] * 2]
 
 
@@ -67,9 +66,6 @@ class TwoNodes(unittest.TestCase):
 
     def test_static_gives_the_same_environment(self):
         self.compare(static)
-
-    def test_workers_meet_in_our_store(self):
-        run_nodes(muster_run, c10d(1), ALL_REDUCE)
 
     def test_an_agent_of_torchrun_is_refused_by_name(self):
         port = free_port()
