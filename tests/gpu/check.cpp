@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// muster-gpu-check: whole steps of every model on a GPU against the same steps by the CPU's parts, and images
-// a second. usage: muster-gpu-check steps | muster-gpu-check measure MODEL BATCH
+// muster-gpu-check: whole steps of every model on a GPU against the same steps by the CPU's parts, an eager
+// step for tools that look at single kernels, images a second, and the time of each call. The usage is below.
 #include "muster/error.hpp"
 #include "tests/gpu/measure.hpp"
+#include "tests/gpu/random_start.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
@@ -24,6 +25,14 @@ using namespace muster;           // NOLINT(google-build-using-namespace) a prog
 using namespace muster::nn::gpu;  // NOLINT(google-build-using-namespace)
 
 constexpr std::size_t kBatch = 32;
+
+constexpr const char* kUsage =
+    "usage: muster-gpu-check steps                  compares steps of every network with those of the CPU\n"
+    "       muster-gpu-check eager MODEL BATCH      makes steps with every option, call by call: for "
+    "compute-sanitizer\n"
+    "       muster-gpu-check measure MODEL BATCH    prints images a second in bf16, plain and autotuned\n"
+    "       muster-gpu-check kernels MODEL BATCH    prints time, bytes and GB/s of each call of a step in "
+    "bf16\n";
 
 /// The gradients of one step, parameter by parameter, and the loss.
 struct Step {
@@ -122,16 +131,71 @@ int check_steps() {
   return passed ? 0 : 1;
 }
 
-int measure(const std::string& model, long batch) {
+/// What training takes by default, with crops and flips.
+SessionOptions usual_options(const std::string& model, long batch) {
   SessionOptions options;
   options.model = model;
   options.batch = batch;
   options.augmentation = {4, true, 9};
   options.optimizer.weight_decay = 5e-4;
+  return options;
+}
+
+bool print_eager_step(const std::string& model, long batch, nn::Precision precision) {
+  CudaOps ops(0, false);
+  const EagerLosses losses = make_eager_step(ops, model, batch, precision);
+  const bool passed = std::isfinite(losses.trained) && std::isfinite(losses.tested);
+  std::printf("%s, %s, %ld images: loss %.4f, then %.4f: %s\n", model.c_str(),
+              precision == nn::Precision::bf16 ? "bf16" : "f32", batch, losses.trained, losses.tested,
+              passed ? "ok" : "FAILED");
+  return passed;
+}
+
+int check_eager(const std::string& model, long batch) {
+  const bool one = print_eager_step(model, batch, nn::Precision::f32);
+  const bool other = print_eager_step(model, batch, nn::Precision::bf16);
+  return one && other ? 0 : 1;
+}
+
+int measure(const std::string& model, long batch) {
   for (const bool autotune : {false, true})
     std::printf("| %s | %ld | muster%s | %.0f |\n", model.c_str(), batch, autotune ? ", autotuned" : "",
-                images_per_second(options, autotune));
+                images_per_second(usual_options(model, batch), autotune));
   return 0;
+}
+
+/// A figure, or "-" where there is nothing to compute one of.
+std::string per_second(double amount, double seconds, double unit) {
+  if (!(amount > 0) || !(seconds > 0)) return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", amount / seconds / unit);
+  return text;
+}
+
+int print_kernels(const std::string& model, long batch) {
+  const std::vector<CallTime> times = call_times(usual_options(model, batch), 5);
+  double all = 0;
+  for (const CallTime& time : times) all += time.seconds;
+  std::printf("%s, %ld images, bf16: %.3f ms for the calls of a step, one after the other\n", model.c_str(),
+              batch, all * 1e3);
+  std::printf("| call | calls a step | us a step | share | MB a step | GB/s | TFLOP/s |\n");
+  std::printf("|---|---|---|---|---|---|---|\n");
+  for (const CallTime& time : times)
+    std::printf("| %s | %zu | %.1f | %.1f %% | %.2f | %s | %s |\n", time.name.c_str(), time.calls,
+                time.seconds * 1e6, 100 * time.seconds / all, time.bytes / 1e6,
+                per_second(time.bytes, time.seconds, 1e9).c_str(),
+                per_second(time.operations, time.seconds, 1e12).c_str());
+  return 0;
+}
+
+/// The images of a step; none that a step cannot have.
+long batch_of(const char* text) {
+  char* end = nullptr;
+  const long batch = std::strtol(text, &end, 10);
+  if (*end != '\0' || batch < 1 || batch > 50'000)
+    throw Error(ErrorCode::invalid_argument,
+                std::string("a batch of '") + text + "' images; give a number from 1 to 50000");
+  return batch;
 }
 
 }  // namespace
@@ -140,8 +204,10 @@ int main(int argc, char** argv) {
   try {
     const std::string_view what = argc > 1 ? argv[1] : "";
     if (what == "steps") return check_steps();
-    if (what == "measure" && argc == 4) return measure(argv[2], std::strtol(argv[3], nullptr, 10));
-    std::fputs("usage: muster-gpu-check steps | muster-gpu-check measure MODEL BATCH\n", stderr);
+    if (what == "eager" && argc == 4) return check_eager(argv[2], batch_of(argv[3]));
+    if (what == "measure" && argc == 4) return measure(argv[2], batch_of(argv[3]));
+    if (what == "kernels" && argc == 4) return print_kernels(argv[2], batch_of(argv[3]));
+    std::fputs(kUsage, stderr);
     return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "muster-gpu-check: %s\n", error.what());

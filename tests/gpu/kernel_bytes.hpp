@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes that a kernel has to move: what it reads and what it writes, each element once.
+#pragma once
+
+#include "worker_sdk/trainer/nn/gpu/ops.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::nn::gpu {
+
+/// 0: a kernel of a few numbers, which only takes the time of a launch.
+template <typename Kernel>
+double bytes_of(const Kernel&) {
+  return 0;
+}
+
+inline double bytes_of(std::int64_t elements, std::size_t element) {
+  return static_cast<double>(elements) * static_cast<double>(element);
+}
+
+template <typename T>
+double map_bytes(const MapSize& map) {
+  return bytes_of(map.rows * map.channels, sizeof(T));
+}
+
+/// The bytes of a map where there is one.
+template <typename T>
+double map_bytes(const MapSize& map, const T* place) {
+  return place == nullptr ? 0 : map_bytes<T>(map);
+}
+
+inline double sign_bytes(const MapSize& map, const std::uint8_t* signs) {
+  return signs == nullptr ? 0 : bytes_of(map.packs(), 1);
+}
+
+inline double partial_bytes(const MapSize& map) {
+  return static_cast<double>(partial_floats(map) * sizeof(float));
+}
+
+template <typename T>
+double bytes_of(const MapSize& map, const MaskedGradient<T>& gradient) {
+  return map_bytes(map, gradient.dy) + map_bytes(map, gradient.dy2) + sign_bytes(map, gradient.signs);
+}
+
+template <typename T>
+double bytes_of(const Moments<T>& kernel) {
+  return map_bytes<T>(kernel.map) + partial_bytes(kernel.map);
+}
+
+template <typename T>
+double bytes_of(const NormStatistics<T>& kernel) {
+  return partial_bytes(kernel.map);
+}
+
+template <typename T>
+double bytes_of(const ScaleAddRelu<T>& kernel) {
+  return map_bytes(kernel.map, kernel.x) + map_bytes(kernel.map, kernel.addend) + map_bytes<T>(kernel.map) +
+         sign_bytes(kernel.map, kernel.signs);
+}
+
+template <typename T>
+double bytes_of(const GradientSums<T>& kernel) {
+  return bytes_of(kernel.map, kernel.gradient) + map_bytes(kernel.map, kernel.x) +
+         map_bytes<T>(kernel.map, kernel.out) + partial_bytes(kernel.map);
+}
+
+inline double bytes_of(const NormGradients& kernel) {
+  return partial_bytes(kernel.map);
+}
+
+inline double bytes_of(const BiasGradient& kernel) {
+  return partial_bytes(kernel.map);
+}
+
+template <typename T>
+double bytes_of(const NormBackward<T>& kernel) {
+  return bytes_of(kernel.map, kernel.gradient) + 2 * map_bytes<T>(kernel.map);
+}
+
+/// Elements of the maps before and after a pooling.
+inline std::int64_t elements_in(const PoolShape& shape, std::int64_t images) {
+  return images * shape.side * shape.side * shape.channels;
+}
+
+inline std::int64_t elements_out(const PoolShape& shape, std::int64_t images) {
+  return images * shape.out_side() * shape.out_side() * shape.channels;
+}
+
+template <typename T>
+double bytes_of(const MaxPool<T>& kernel) {
+  const std::int64_t out = elements_out(kernel.shape, kernel.images);
+  return bytes_of(elements_in(kernel.shape, kernel.images) + out, sizeof(T)) +
+         (kernel.winners == nullptr ? 0 : bytes_of(out, 1));
+}
+
+template <typename T>
+double bytes_of(const MaxPoolBackward<T>& kernel) {
+  const std::int64_t out = elements_out(kernel.shape, kernel.images);
+  return bytes_of(elements_in(kernel.shape, kernel.images), sizeof(T)) + bytes_of(out, 1) +
+         bytes_of(out, sizeof(T)) * (kernel.dy2 == nullptr ? 1 : 2);
+}
+
+template <typename T>
+double bytes_of(const AveragePool<T>& kernel) {
+  return bytes_of(kernel.images * kernel.channels * (kernel.pixels + 1), sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const AveragePoolBackward<T>& kernel) {
+  return bytes_of(kernel.images * kernel.channels * (kernel.pixels + 1), sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const Gather<T>& kernel) {
+  return bytes_of(kernel.images * kSide * kSide, kColours + kPack * sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const PadGradient<T>& kernel) {
+  return bytes_of(kernel.images * kernel.classes, sizeof(float)) +
+         bytes_of(kernel.images * kernel.padded, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const PackWeights<T>& kernel) {
+  return bytes_of(kernel.shape.elements(), sizeof(float)) +
+         bytes_of(kernel.shape.padded_elements(), sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const UnpackGradient<T>& kernel) {
+  return bytes_of(kernel.shape.elements(), sizeof(float) + sizeof(T));
+}
+
+inline double bytes_of(const FinishLogits& kernel) {
+  return bytes_of(kernel.images * kernel.classes, 2 * sizeof(float));
+}
+
+inline double bytes_of(const CrossEntropy& kernel) {
+  return bytes_of(kernel.images * kernel.classes, (kernel.gradient == nullptr ? 1 : 2) * sizeof(float));
+}
+
+inline double bytes_of(const AddGradients& kernel) {
+  return bytes_of(kernel.range.end - kernel.range.begin, (kernel.add ? 3 : 2) * sizeof(float));
+}
+
+inline double bytes_of(const SquareSums& kernel) {
+  return bytes_of(kernel.range.end - kernel.range.begin, sizeof(float));
+}
+
+inline double bytes_of(const MoveAverage& kernel) {
+  return bytes_of(kernel.range.end - kernel.range.begin, 3 * sizeof(float));
+}
+
+inline double bytes_of(const SwapArenas& kernel) {
+  return bytes_of(kernel.range.end - kernel.range.begin, 4 * sizeof(float));
+}
+
+/// Values are read and written, gradients read.
+inline double bytes_of(const SgdStep& kernel) {
+  return bytes_of(kernel.part.end - kernel.part.begin, (kernel.velocity == nullptr ? 3 : 5) * sizeof(float));
+}
+
+inline double bytes_of(const AdamStep& kernel) {
+  return bytes_of(kernel.part.end - kernel.part.begin, 7 * sizeof(float));
+}
+
+/// Two maps and the weights, whichever of the three is the result.
+inline double bytes_of(const ConvolutionCall& call) {
+  const ConvolutionShape& shape = call.shape;
+  const std::int64_t in = call.images * shape.side * shape.side * shape.in;
+  const std::int64_t out = call.images * shape.out_side() * shape.out_side() * shape.out;
+  const std::int64_t weights = std::int64_t{shape.kernel} * shape.kernel * shape.in * shape.out;
+  return bytes_of(in + out + weights, call.bf16 ? sizeof(Bf16) : sizeof(float));
+}
+
+inline double bytes_of(const MatrixCall& call) {
+  return bytes_of(call.m * call.k + call.k * call.n, call.bf16 ? sizeof(Bf16) : sizeof(float)) +
+         bytes_of(call.m * call.n, call.result_bf16 ? sizeof(Bf16) : sizeof(float));
+}
+
+/// Multiplications and additions.
+inline double operations_of(const ConvolutionCall& call) {
+  const ConvolutionShape& shape = call.shape;
+  return 2.0 * static_cast<double>(call.images * shape.out_side() * shape.out_side()) *
+         static_cast<double>(std::int64_t{shape.kernel} * shape.kernel * shape.in * shape.out);
+}
+
+inline double operations_of(const MatrixCall& call) {
+  return 2.0 * static_cast<double>(call.m) * static_cast<double>(call.n) * static_cast<double>(call.k);
+}
+
+}  // namespace muster::nn::gpu
