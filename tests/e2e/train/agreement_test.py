@@ -35,7 +35,7 @@ def test_options_of_ranks(_folder):
     for first, second, text in (("--lr 0.1", "--lr 0.2", "rank 0 has --lr 0.1, rank 1 has --lr 0.2"),
                                 ("", "--sync-batch-norm", "rank 0 has --sync-batch-norm (off), rank 1 has --sync-batch-norm (on)"),
                                 ("--seed 1", "", "rank 0 has --seed 1, rank 1 has --seed 0"),
-                                ("", "--precision auto", "rank 0 has --precision fp32, rank 1 has --precision auto"),
+                                ("", "--precision auto", "rank 0 has --precision default, rank 1 has --precision auto"),
                                 ("", "--time-limit 5", "has --time-limit 0, rank 1 has --time-limit 5"),
                                 ("", "--export x", "rank 0 has --export (not given), rank 1 has --export (given)"),
                                 ("", "--data synthetic:96", "rank 0 has images with hash ")):

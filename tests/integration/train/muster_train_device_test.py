@@ -17,11 +17,11 @@ from interop import MUSTER, TRAIN, clean_environment, run, run_tests
 PLUGIN = os.environ["MUSTER_TEST_DEVICE_PLUGIN"]
 REAL = "MUSTER_TEST_REAL_GPU" in os.environ
 GPU = "GPU " if REAL else "GPU the host"
-# The last step of an epoch is smaller; everything that a checkpoint has to hold.
+# The last step of an epoch is smaller; everything that a checkpoint has to hold. A GPU's own precision would be bf16.
 TRAIN_IMAGES, TEST_IMAGES = 20, 4
 TASK = ["--data", f"synthetic:{TRAIN_IMAGES}", "--global-batch", "8", "--crop-padding", "4", "--flip", "--lr", "0.02",
         "--schedule", "cosine", "--seed", "5", "--ema", "0.9", "--nesterov", "--weight-decay", "0.01", "--label-smoothing", "0.1",
-        "--clip-norm", "0.5"]
+        "--clip-norm", "0.5", "--precision", "fp32"]
 
 
 def train(*arguments, ranks=1, check=True, **environment):
@@ -141,7 +141,19 @@ def test_what_cannot_be():
     if not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg"):
         result = train(*quick, MUSTER_PLUGIN_PATH="/nonexistent")
         assert "thread each" in result.stdout and result.stderr == "", result
-    assert train(*quick, "--precision", "auto", "--device", "cuda").stdout.count("bf16") == 1
+
+
+def test_precision():
+    quick = ["--data", "synthetic:20", "--global-batch", "8", "--device", "cuda"]
+    for flags, said in (([], ", bf16, "), (["--precision", "auto"], ", bf16, "), (["--precision", "tf32"], ", tf32, "),
+                        (["--precision", "fp32"], ", fp32, ")):
+        assert said in train(*quick, *flags, "--max-steps", "1").stdout, flags
+    # A run that a processor began in its own precision does not change it by itself.
+    with tempfile.TemporaryDirectory() as folder:
+        train(*quick[:4], "--device", "cpu", "--max-steps", "1", "--checkpoint-dir", folder)
+        result = train(*quick, "--max-steps", "2", "--checkpoint-dir", folder, check=False)
+        assert result.returncode == 1 and "give --precision fp32 to go on in it" in result.stderr, result
+        train(*quick, "--max-steps", "2", "--checkpoint-dir", folder, "--precision", "fp32")
 
 
 if __name__ == "__main__":

@@ -106,6 +106,10 @@ def test_precision(_folder):
     plain = {"OMP_NUM_THREADS": "1", "ONEDNN_MAX_CPU_ISA": "AVX2"}
     result = run([TRAIN, *DATA, "--precision", "bf16"], check=False, timeout=60, **plain)
     assert result.returncode == 1 and "no instructions for bf16 (AVX512-BF16 or AMX); use fp32" in result.stderr, result
+    result = run([TRAIN, *DATA, "--precision", "tf32"], check=False, timeout=60, OMP_NUM_THREADS="1")
+    assert result.returncode == 1 and "tf32 is a precision of GPUs" in result.stderr, result
+    result = run([TRAIN, *DATA, "--max-steps", "1"], timeout=60, OMP_NUM_THREADS="1")
+    assert ", fp32, sgd" in result.stdout, result
     result = run([TRAIN, *DATA, "--precision", "auto", "--max-steps", "1"], timeout=60, **plain)
     assert ", fp32, sgd" in result.stdout, result
 

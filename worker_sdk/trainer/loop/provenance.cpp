@@ -48,6 +48,7 @@ std::string hash_of(const data::ImageData& data) {
 }
 
 std::string name_of(nn::Precision precision) {
+  if (precision == nn::Precision::tf32) return "tf32";
   return precision == nn::Precision::bf16 ? "bf16" : "fp32";
 }
 

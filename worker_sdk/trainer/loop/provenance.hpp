@@ -23,7 +23,7 @@ struct Provenance {
 /// 16 hexadecimal digits over all images and labels.
 std::string hash_of(const data::ImageData& data);
 
-/// The name of a precision: "fp32" or "bf16".
+/// The name of a precision: "fp32", "tf32" or "bf16".
 std::string name_of(nn::Precision precision);
 
 /// Adds what compare_provenance() reads.

@@ -72,10 +72,9 @@ std::string Run::introduction() {
   const LearnerOptions& learner = options_.trainer.learner;
   const auto global = static_cast<std::int64_t>(trainer_.shape().global_batch());
   return format("%s, %s parameters, %s, %s at rate %g (%s), %" PRId64 " images per step\n", spec.name.c_str(),
-                grouped(spec.parameter_count()).c_str(),
-                learner.precision == nn::Precision::bf16 ? "bf16" : "fp32", learner.optimizer.kind.c_str(),
-                full_rate(options_.trainer.recipe, global), schedule_name(options_.trainer.recipe.schedule),
-                global);
+                grouped(spec.parameter_count()).c_str(), name_of(learner.precision).c_str(),
+                learner.optimizer.kind.c_str(), full_rate(options_.trainer.recipe, global),
+                schedule_name(options_.trainer.recipe.schedule), global);
 }
 
 JsonLine Run::facts() {

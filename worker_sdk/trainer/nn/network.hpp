@@ -41,8 +41,10 @@ struct ModelSpec {
 /// Whether batch norm takes the statistics of the batch (and moves the running ones) or the running ones.
 enum class Mode { train, evaluate };
 
-/// The type in which a network computes; parameters, gradients and logits are 32-bit floats in each.
-enum class Precision { f32, bf16 };
+/// The type in which a network computes; parameters, gradients and logits are 32-bit floats in each. tf32 is
+/// f32 but for what convolutions and linear layers multiply, which is rounded to 10 bits behind the point: a
+/// matter of GPUs alone.
+enum class Precision { f32, tf32, bf16 };
 
 struct NetworkOptions {
   Precision precision = Precision::f32;

@@ -21,7 +21,8 @@ void add(CLI::App& group, const char* name, Value& value, const char* text, cons
 }
 
 nn::Precision precision_of(const std::string& word) {
-  if (word == "fp32") return nn::Precision::f32;
+  if (word == "fp32" || word == "default") return nn::Precision::f32;
+  if (word == "tf32") return nn::Precision::tf32;
   if (word == "bf16") return nn::Precision::bf16;
   return nn::is_fast(nn::Precision::bf16) ? nn::Precision::bf16 : nn::Precision::f32;
 }
@@ -67,9 +68,11 @@ void add_model_flags(CLI::App& app, TrainOptions& options, Words& words) {
       "fewer operations)",
       CLI::IsMember(nn::model_names()));
   add(group, "--precision", words.precision,
-      "fp32; bf16: computes in bf16 with parameters in fp32; auto: bf16 where processor or GPU are faster "
-      "with it",
-      CLI::IsMember({"fp32", "bf16", "auto"}));
+      "fp32; tf32: fp32 but for what is multiplied, which GPUs round to 10 bits; bf16: computes in bf16 with "
+      "parameters in fp32; auto: bf16 where processor or GPU are faster with it; default: fp32 on "
+      "processors, "
+      "auto on GPUs",
+      CLI::IsMember({"default", "fp32", "tf32", "bf16", "auto"}));
   add(group, "--device", options.device,
       "What computes: cpu; cuda: the GPU of this rank's number on its host (LOCAL_RANK); auto: GPUs where "
       "each rank has one that works",
@@ -231,6 +234,7 @@ void apply(const Words& words, TrainOptions& options) {
   train::TrainerOptions& trainer = options.run.trainer;
   trainer.learner.precision = precision_of(words.precision);
   options.best_precision = words.precision == "auto";
+  options.best_on_gpu = options.best_precision || words.precision == "default";
   trainer.recipe.schedule = optim::schedule_kind(words.schedule);
   if (words.normalization == "per-image") trainer.loader.normalization = data::kCifar10PerImageNormalization;
   ReducerOptions& reducer = trainer.learner.reducer;

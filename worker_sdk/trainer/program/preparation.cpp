@@ -128,6 +128,7 @@ ChosenDevice choose_device(TrainOptions& options, World& world) {
   chosen.ops = nn::gpu::open_device(kPlugin, local_rank);
   chosen.name = found.name;
   options.run.trainer.device = chosen.ops.get();
+  options.best_precision = options.best_on_gpu;
   if (options.best_precision)
     options.run.trainer.learner.precision = found.bf16 ? nn::Precision::bf16 : nn::Precision::f32;
   return chosen;

@@ -74,6 +74,7 @@ muster::examples::ChosenDevice prepare(TrainOptions& options, const muster::data
   options.run.log.progress.terminal = isatty(STDOUT_FILENO) == 1;
   muster::examples::ChosenDevice device = muster::examples::choose_device(options, world);
   if (device.ops) made.instructions = device.name;
+  made.precision_is_a_choice = options.best_precision;
   muster::examples::agree_on_precision(options, world);
   muster::examples::compare_processors(options, world);
   if (world.info().rank == 0) introduce(options, data, world, threads, device);

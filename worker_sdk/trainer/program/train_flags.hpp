@@ -15,7 +15,7 @@ namespace muster::examples {
 
 /// Words that stand for something else until the parser is done.
 struct Words {
-  std::string precision = "fp32";
+  std::string precision = "default";
   std::string schedule = "constant";
   std::string normalization = "dataset";
   std::string compression = "none";

@@ -15,8 +15,10 @@ struct TrainOptions {
   train::RunOptions run;
   std::string data;
   std::string device = "auto";
-  /// Whether --precision is auto: bf16 where the device that is chosen has it.
+  /// Whether the machine chooses the precision: bf16 where what computes is faster with it. `best_on_gpu`:
+  /// only if GPUs are taken, which then set the other.
   bool best_precision = false;
+  bool best_on_gpu = true;
   int threads = 0;  ///< 0: see choose_threads()
   /// Images per step of all ranks; 0: what --batch-size and --accumulate make.
   std::int64_t global_batch = 0;

@@ -52,14 +52,17 @@ std::string instruction_set() {
 }
 
 bool supports(Precision precision) {
+  if (precision == Precision::tf32) return false;
   return precision == Precision::f32 || cpu::at_least(dnnl::cpu_isa::avx512_core_bf16);
 }
 
 bool is_fast(Precision precision) {
-  if (precision == Precision::f32 || cpu::at_least(dnnl::cpu_isa::avx512_core_amx)) return true;
+  if (precision == Precision::f32) return true;
+  if (!supports(precision)) return false;
+  if (cpu::at_least(dnnl::cpu_isa::avx512_core_amx)) return true;
 #ifdef __x86_64__
   // Zen's products of pairs take as long as one of floats; on Intel's they took longer (measured).
-  return supports(precision) && __builtin_cpu_is("amd");
+  return __builtin_cpu_is("amd");
 #else
   return false;
 #endif

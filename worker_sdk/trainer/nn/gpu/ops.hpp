@@ -88,6 +88,7 @@ struct ConvolutionCall {
   const void* a;
   const void* b;
   void* result;
+  bool tf32 = false;  ///< 32-bit floats may be rounded to TF32 before they are multiplied
 };
 
 /// result (m x n) = A (m x k) * B (k x n), row after row, rows `pitch` elements apart. A transposed matrix
@@ -119,6 +120,11 @@ class Ops {
  public:
   virtual ~Ops() = default;
 
+  /// Whether networks may have 32-bit floats rounded to TF32 in their products; at first they may not.
+  void allow_tf32(bool allowed) { tf32_ = allowed; }
+
+  bool allows_tf32() const { return tf32_; }
+
   /// Gives zeroed memory, which is freed with the object. `what` it is for goes into the error.
   virtual void* allocate(std::size_t bytes, const char* what) = 0;
   virtual void clear(void* memory, std::size_t bytes) = 0;
@@ -147,6 +153,9 @@ class Ops {
   virtual void* stream() = 0;
   /// Bytes of the device that this object holds.
   virtual std::size_t allocated() const = 0;
+
+ private:
+  bool tf32_ = false;
 };
 
 }  // namespace muster::nn::gpu

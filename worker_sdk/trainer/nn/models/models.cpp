@@ -45,6 +45,11 @@ ModelSpec model_spec(std::string_view model, std::int64_t classes) {
 
 std::unique_ptr<Network> make_network(std::string_view model, const NetworkOptions& options) {
   check(model, options.classes);
+  if (options.precision == Precision::tf32)
+    throw Error(
+        ErrorCode::unsupported,
+        "tf32 is a precision of GPUs, and this network is computed by processors; use fp32 or bf16, or "
+        "train on a GPU");
   if (!supports(options.precision))
     throw Error(ErrorCode::unsupported,
                 "this processor has no instructions for bf16 (AVX512-BF16 or AMX); use fp32");

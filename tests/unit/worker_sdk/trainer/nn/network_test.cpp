@@ -241,6 +241,7 @@ TEST_CASE("a wrong model, number of classes or number of tensors is refused in a
   CHECK(contains(error_of([] { make_network("resnet50", {}); }), "resnet18-imagenet-stem"));
   CHECK(contains(error_of([] { model_spec("resnet18", 1); }), "at least 2"));
   CHECK(contains(error_of([] { make_network("resnet18", {})->bind({}, {}); }), "62 parameters"));
+  CHECK(contains(error_of([] { make_network("resnet18", {Precision::tf32}); }), "train on a GPU"));
   if (!supports(Precision::bf16))
     CHECK(contains(error_of([] { make_network("resnet18", {Precision::bf16}); }), "use fp32"));
 }

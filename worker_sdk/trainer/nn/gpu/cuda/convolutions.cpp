@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,24 @@ Names names_of(Direction direction) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY};
 }
 
+/// What the engine of a proposed plan does to numbers; nothing where cuDNN will not say.
+std::optional<std::vector<cudnnBackendNumericalNote_t>> notes_of(const Library& api,
+                                                                 cudnnBackendDescriptor_t config) {
+  const Descriptor engine(api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t place = engine.get();
+  std::int64_t count = 0;
+  if (api.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                   &count, &place) != CUDNN_STATUS_SUCCESS)
+    return std::nullopt;
+  std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  if (api.cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count,
+                                   notes.data()) != CUDNN_STATUS_SUCCESS)
+    return std::nullopt;
+  notes.resize(std::min(notes.size(), static_cast<std::size_t>(count)));
+  return notes;
+}
+
 std::string text_of(const ConvolutionCall& call) {
   static constexpr const char* kNames[] = {"", "the input gradient of ", "the weight gradient of "};
   const ConvolutionShape& s = call.shape;
@@ -93,7 +112,10 @@ std::string text_of(const ConvolutionCall& call) {
          std::to_string(call.images) + " images of " + std::to_string(s.side) + " x " +
          std::to_string(s.side) + " x " + std::to_string(s.in) + " to " + std::to_string(s.out) +
          " channels, " + std::to_string(s.kernel) + " x " + std::to_string(s.kernel) + " at stride " +
-         std::to_string(s.stride) + (call.bf16 ? ", bf16" : ", f32");
+         std::to_string(s.stride) +
+         (call.bf16   ? ", bf16"
+          : call.tf32 ? ", tf32"
+                      : ", f32");
 }
 
 }  // namespace
@@ -144,6 +166,16 @@ ConvolutionOperation::ConvolutionOperation(const Library& api, const Convolution
   operation_.finalize(text_of(call).c_str());
 }
 
+bool is_wanted(const ConvolutionCall& call, std::span<const cudnnBackendNumericalNote_t> notes) {
+  const auto has = [&](cudnnBackendNumericalNote_t note) {
+    return std::find(notes.begin(), notes.end(), note) != notes.end();
+  };
+  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  if (call.bf16) return true;
+  if (has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;
+  return call.tf32 || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+}
+
 Convolutions::Convolutions(const Library& api, cudaStream_t stream, void* workspace,
                            std::size_t workspace_bytes, bool autotune)
     : api_(api),
@@ -167,7 +199,7 @@ Convolutions::~Convolutions() {
 void Convolutions::run(const ConvolutionCall& call) {
   const ConvolutionShape& s = call.shape;
   Plan& plan = plans_[{call.direction, s.in, s.out, s.side, s.kernel, s.stride * 16 + s.padding, call.images,
-                       call.bf16}];
+                       call.bf16, call.tf32}];
   if (!plan) plan = choose(call);
   execute(*plan, call);
 }
@@ -207,7 +239,7 @@ Convolutions::Plan Convolutions::choose(const ConvolutionCall& call) {
     const auto usable = std::min(places.size(), static_cast<std::size_t>(count));
     std::size_t measured = 0;
     for (std::size_t i = 0; i < usable && measured < kMostPlans; ++i) {
-      Plan plan = make_plan(places[i], call.bf16);
+      Plan plan = make_plan(places[i], call);
       if (!plan) continue;
       if (!autotune_) return plan;
       ++measured;
@@ -224,8 +256,10 @@ Convolutions::Plan Convolutions::choose(const ConvolutionCall& call) {
 }
 
 /// Null where the plan does not fit: heuristics also name engines that then refuse.
-Convolutions::Plan Convolutions::make_plan(cudnnBackendDescriptor_t config, bool bf16) const {
-  if (!is_wanted(config, bf16)) return nullptr;
+Convolutions::Plan Convolutions::make_plan(cudnnBackendDescriptor_t config,
+                                           const ConvolutionCall& call) const {
+  const auto notes = notes_of(api_, config);
+  if (!notes || !is_wanted(call, *notes)) return nullptr;
   auto plan = std::make_unique<Descriptor>(api_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
   plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
@@ -241,26 +275,6 @@ Convolutions::Plan Convolutions::make_plan(cudnnBackendDescriptor_t config, bool
 }
 
 #pragma GCC diagnostic pop
-
-bool Convolutions::is_wanted(cudnnBackendDescriptor_t config, bool bf16) const {
-  const Descriptor engine(api_, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t place = engine.get();
-  std::int64_t count = 0;
-  if (api_.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                    &count, &place) != CUDNN_STATUS_SUCCESS)
-    return false;
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  if (api_.cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                    CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count,
-                                    notes.data()) != CUDNN_STATUS_SUCCESS)
-    return false;
-  const auto end = notes.begin() + std::min<std::int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
-  const auto has = [&](cudnnBackendNumericalNote_t note) {
-    return std::find(notes.begin(), end, note) != end;
-  };
-  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  return bf16 || !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
-}
 
 void Convolutions::execute(const Descriptor& plan, const ConvolutionCall& call) const {
   const std::array<std::int64_t, 3> ids = call.direction == Direction::forward ? std::array{kXId, kWId, kYId}

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <tuple>
+#include <vector>
 
 namespace muster::nn::gpu {
 
@@ -45,8 +47,12 @@ class ConvolutionOperation {
   Descriptor operation_;
 };
 
-/// Convolutions by cuDNN's plans, one for each shape and direction. Plans whose results differ from run to
-/// run are left out, and for 32-bit floats those that round their input first. One thread.
+/// Whether a plan of cuDNN's with these notes may compute the call: not one whose result differs from run to
+/// run; for 32-bit floats, none that rounds them first, which those on tensor cores do (to TF32, unless the
+/// call allows it). Pure.
+bool is_wanted(const ConvolutionCall& call, std::span<const cudnnBackendNumericalNote_t> notes);
+
+/// Convolutions by cuDNN's plans, one for each shape, direction and type. One thread.
 class Convolutions {
  public:
   /// `autotune`: the fastest of the plans that heuristics propose, by measurement; else their first, which
@@ -61,12 +67,11 @@ class Convolutions {
   void run(const ConvolutionCall& call);
 
  private:
-  using Key = std::tuple<Direction, int, int, int, int, int, std::int64_t, bool>;
+  using Key = std::tuple<Direction, int, int, int, int, int, std::int64_t, bool, bool>;
   using Plan = std::unique_ptr<Descriptor>;
 
   Plan choose(const ConvolutionCall& call);
-  Plan make_plan(cudnnBackendDescriptor_t config, bool bf16) const;
-  bool is_wanted(cudnnBackendDescriptor_t config, bool bf16) const;
+  Plan make_plan(cudnnBackendDescriptor_t config, const ConvolutionCall& call) const;
   void execute(const Descriptor& plan, const ConvolutionCall& call) const;
   float milliseconds(const Descriptor& plan, const ConvolutionCall& call) const;
 

@@ -29,6 +29,13 @@ T* allocate(Room& room, std::int64_t count, const char* what) {
   return static_cast<T*>(room.ops.allocate(static_cast<std::size_t>(count) * sizeof(T), what));
 }
 
+template <typename T>
+void convolve(Room& room, Direction direction, const ConvolutionShape& shape, std::int64_t batch, const T* a,
+              const T* b, T* result) {
+  room.ops.convolve(
+      {direction, shape, batch, sizeof(T) == 2, a, b, result, sizeof(T) == 4 && room.ops.allows_tf32()});
+}
+
 /// The width that kernels and tensor cores like.
 constexpr int padded(std::int64_t channels) {
   return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(channels < kPack ? kPack : channels)));
@@ -85,18 +92,17 @@ class Convolution {
   }
 
   void forward(const T* input, std::int64_t batch) {
-    room_.ops.convolve({Direction::forward, shape_, batch, sizeof(T) == 2, input, weights_.packed(), x_});
+    convolve<T>(room_, Direction::forward, shape_, batch, input, weights_.packed(), x_);
   }
 
   /// Computes the gradient of the weights from the gradient in x().
   void weight_gradient(const T* input, std::int64_t batch) {
-    room_.ops.convolve({Direction::weight_gradient, shape_, batch, sizeof(T) == 2, input, x_, gradient_});
+    convolve<T>(room_, Direction::weight_gradient, shape_, batch, input, x_, gradient_);
     weights_.take_gradient(gradient_);
   }
 
   void input_gradient(T* result, std::int64_t batch) {
-    room_.ops.convolve(
-        {Direction::input_gradient, shape_, batch, sizeof(T) == 2, x_, weights_.packed(), result});
+    convolve<T>(room_, Direction::input_gradient, shape_, batch, x_, weights_.packed(), result);
   }
 
  private:

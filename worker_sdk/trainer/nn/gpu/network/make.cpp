@@ -28,6 +28,7 @@ std::unique_ptr<DeviceNetwork> make_device_network(std::string_view model, Preci
   if (classes > kMostClasses)
     throw Error(ErrorCode::unsupported, "on a GPU a model tells at most " + std::to_string(kMostClasses) +
                                             " classes apart, not " + std::to_string(classes));
+  ops.allow_tf32(precision == Precision::tf32);
   return precision == Precision::bf16 ? make<Bf16>(model, classes, capacity, ops, std::move(sum))
                                       : make<float>(model, classes, capacity, ops, std::move(sum));
 }

@@ -11,6 +11,7 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace muster::nn::gpu {
 namespace {
@@ -67,6 +68,22 @@ TEST_CASE("cuDNN refuses a convolution whose extents do not fit", "[cudnn]") {
   // Ten channels go in and twelve are said to come out of an image that is smaller than the window.
   const ConvolutionCall call = {Direction::forward, {8, 8, 2, 7, 1, 0}, 4, true, nullptr, nullptr, nullptr};
   CHECK_THROWS_AS(ConvolutionOperation(*api, call), Error);
+}
+
+TEST_CASE("floats keep their bits in products unless TF32 is wanted", "[cudnn]") {
+  ConvolutionCall call = {Direction::forward, {8, 8, 8, 3, 1, 1}, 4, false, nullptr, nullptr, nullptr};
+  const auto wanted = [&](std::vector<cudnnBackendNumericalNote_t> notes) { return is_wanted(call, notes); };
+  CHECK(wanted({}));
+  CHECK(wanted({CUDNN_NUMERICAL_NOTE_FFT}));
+  CHECK_FALSE(wanted({CUDNN_NUMERICAL_NOTE_TENSOR_CORE}));
+  call.tf32 = true;
+  CHECK(wanted({CUDNN_NUMERICAL_NOTE_TENSOR_CORE}));
+  CHECK_FALSE(wanted({CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}));
+  CHECK_FALSE(wanted({CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}));
+  call.tf32 = false;
+  call.bf16 = true;
+  CHECK(wanted({CUDNN_NUMERICAL_NOTE_TENSOR_CORE}));
+  CHECK_FALSE(wanted({CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}));
 }
 
 TEST_CASE("where there is no driver or no GPU one line says so and what to do", "[nogpu]") {

@@ -139,6 +139,27 @@ TEST_CASE("a batch of none has gradients of zero, each ready once", "[gpu]") {
   for (const auto& gradient : tensors.gradients) CHECK(gradient == std::vector<float>(gradient.size()));
 }
 
+TEST_CASE("only a network in tf32 lets floats be rounded for products", "[gpu]") {
+  class Listening final : public HostOps {
+   public:
+    void convolve(const ConvolutionCall& call) override { ++(call.tf32 ? rounded : exact); }
+
+    int rounded = 0;
+    int exact = 0;
+  };
+
+  for (const Precision precision : {Precision::tf32, Precision::f32, Precision::bf16}) {
+    CAPTURE(static_cast<int>(precision));
+    ModelTensors tensors(model_spec("resnet18-imagenet-stem"), 7);
+    Listening ops;
+    const auto network = make_device_network(tensors.spec.name, precision, 10, 1, ops);
+    network->bind(tensors.slots, tensors.places);
+    network->forward(1, Mode::train);
+    CHECK(ops.rounded + ops.exact > 0);
+    CHECK((precision == Precision::tf32 ? ops.exact : ops.rounded) == 0);
+  }
+}
+
 TEST_CASE("a model that is none, or with too many classes, is refused", "[gpu]") {
   HostOps ops;
   CHECK_THROWS_WITH(make_device_network("vgg", Precision::bf16, 10, 1, ops),
