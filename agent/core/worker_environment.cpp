@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kStatusVariable = "MUSTER_STATUS";
 constexpr const char* kTimerFileVariable = "TORCHELASTIC_TIMER_FILE";
+constexpr const char* kDeviceOrderVariable = "CUDA_DEVICE_ORDER";
 
 void set_variable(Environment& environment, const std::string& name, const std::string& value) {
   for (auto& [present, old_value] : environment) {
@@ -90,6 +91,10 @@ Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundRes
   for (const auto& [name, value] : contract) set_variable(environment, name, value);
   if (!status_file.empty()) environment.emplace_back(kStatusVariable, status_file);
   if (!timer_file.empty()) set_variable(environment, kTimerFileVariable, timer_file);
+  // Workers are bound by the places of GPUs on the bus; CUDA numbers them so only where it is told to.
+  const bool bound = spec.bind_to != "none" || !spec.numa_binding.empty();
+  if (bound && find_variable(environment, kDeviceOrderVariable) == nullptr)
+    environment.emplace_back(kDeviceOrderVariable, "PCI_BUS_ID");
   if (spec.virtual_local_rank)
     set_variable(environment, "CUDA_VISIBLE_DEVICES", visible_device(environment, local_rank));
   return environment;

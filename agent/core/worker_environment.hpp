@@ -18,8 +18,8 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 /// then the contract (worker_sdk/env/worker_env.hpp), later ones replacing earlier ones. `restarts` counts
 /// the restarts of the job so far; `status_file` says where the worker's status file is (MUSTER_STATUS;
 /// empty: there is none), `timer_file` where the watchdog's pipe is (TORCHELASTIC_TIMER_FILE; empty: as
-/// inherited). Throws std::invalid_argument if --virtual-local-rank finds fewer devices in
-/// CUDA_VISIBLE_DEVICES than workers.
+/// inherited). Workers that are bound to processors get CUDA_DEVICE_ORDER=PCI_BUS_ID unless it is set. Throws
+/// std::invalid_argument if --virtual-local-rank finds fewer devices in CUDA_VISIBLE_DEVICES than workers.
 Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundResult& place, int local_rank,
                                int restarts, const std::string& error_file, const Environment& inherited,
                                const std::string& status_file = {}, const std::string& timer_file = {});

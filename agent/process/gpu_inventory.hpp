@@ -23,7 +23,7 @@ struct GpuInventory {
 GpuInventory read_gpu_inventory();
 
 /// Indices of those that a CUDA program sees, in its order, by the rules of visible_gpu_count(); -1 for a
-/// "MIG-" entry. Assumes CUDA_DEVICE_ORDER=PCI_BUS_ID, which is the order of equal GPUs anyway. Pure.
+/// "MIG-" entry. Assumes CUDA_DEVICE_ORDER=PCI_BUS_ID, which worker_environment() sets. Pure.
 std::vector<int> visible_gpus(const GpuInventory& inventory, const std::optional<std::string>& visible);
 
 /// The NUMA node of each GPU that a CUDA program sees, in its order; -1 where the system does not say.

@@ -69,6 +69,20 @@ TEST_CASE("--virtual-local-rank gives each worker one device and local rank 0") 
   CHECK(value_of(worker_environment(spec, place(), 1, 0, "", {}), "CUDA_VISIBLE_DEVICES") == "1");
 }
 
+TEST_CASE("Where workers are bound near GPUs, CUDA numbers these by their places on the bus") {
+  AgentSpec spec = two_workers();
+  const auto order = [&](const Environment& inherited) {
+    return value_of(worker_environment(spec, place(), 0, 0, "", inherited), "CUDA_DEVICE_ORDER");
+  };
+  CHECK(order({}) == "(unset)");
+  spec.bind_to = "numa";
+  CHECK(order({}) == "PCI_BUS_ID");
+  CHECK(order({{"CUDA_DEVICE_ORDER", "FASTEST_FIRST"}}) == "FASTEST_FIRST");
+  spec.bind_to = "none";
+  spec.numa_binding = "node";
+  CHECK(order({}) == "PCI_BUS_ID");
+}
+
 TEST_CASE("Only script arguments go through the macro") {
   const std::vector<std::string> arguments = worker_arguments(two_workers(), 1);
   CHECK(arguments == std::vector<std::string>{"python3", "${local_rank}", "--rank=1", "a$$b"});

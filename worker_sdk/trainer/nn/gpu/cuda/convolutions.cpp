@@ -209,6 +209,29 @@ void Convolutions::run(const ConvolutionCall& call) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
+/// What cuDNN proposes, the best first; nothing where it refuses to, as some heuristics do for some shapes.
+std::vector<std::unique_ptr<Descriptor>> Convolutions::propose(const Descriptor& graph,
+                                                               cudnnBackendHeurMode_t mode) const {
+  Descriptor heuristics(api_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  const cudnnBackendDescriptor_t whole = graph.get();
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &whole);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  if (api_.cudnnBackendFinalize(heuristics.get()) != CUDNN_STATUS_SUCCESS) return {};
+  std::vector<std::unique_ptr<Descriptor>> configs;
+  std::vector<cudnnBackendDescriptor_t> places;
+  for (std::size_t i = 0; i < 3 * kMostPlans; ++i) {
+    configs.push_back(std::make_unique<Descriptor>(api_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+    places.push_back(configs.back()->get());
+  }
+  std::int64_t count = 0;
+  if (api_.cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(places.size()),
+                                    &count, places.data()) != CUDNN_STATUS_SUCCESS)
+    return {};
+  configs.resize(std::min(configs.size(), static_cast<std::size_t>(count)));
+  return configs;
+}
+
 Convolutions::Plan Convolutions::choose(const ConvolutionCall& call) {
   const ConvolutionOperation operation(api_, call);
   const cudnnBackendDescriptor_t own = operation.get();
@@ -219,40 +242,23 @@ Convolutions::Plan Convolutions::choose(const ConvolutionCall& call) {
   Plan best;
   float best_time = std::numeric_limits<float>::infinity();
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    Descriptor heuristics(api_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    const cudnnBackendDescriptor_t whole = graph.get();
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &whole);
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    heuristics.finalize("asking cuDNN for plans");
-    std::vector<std::unique_ptr<Descriptor>> configs;
-    std::vector<cudnnBackendDescriptor_t> places;
-    for (std::size_t i = 0; i < 3 * kMostPlans; ++i) {
-      configs.push_back(std::make_unique<Descriptor>(api_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-      places.push_back(configs.back()->get());
-    }
-    std::int64_t count = 0;
-    check(api_,
-          api_.cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                        CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                        static_cast<std::int64_t>(places.size()), &count, places.data()),
-          "asking cuDNN for plans");
-    const auto usable = std::min(places.size(), static_cast<std::size_t>(count));
     std::size_t measured = 0;
-    for (std::size_t i = 0; i < usable && measured < kMostPlans; ++i) {
-      Plan plan = make_plan(places[i], call);
+    for (const auto& config : propose(graph, mode)) {
+      Plan plan = make_plan(config->get(), call);
       if (!plan) continue;
       if (!autotune_) return plan;
-      ++measured;
       const float time = milliseconds(*plan, call);
-      if (time >= best_time) continue;
-      best_time = time;
-      best = std::move(plan);
+      if (time < best_time) {
+        best_time = time;
+        best = std::move(plan);
+      }
+      if (++measured == kMostPlans) break;
     }
     if (best) return best;
   }
   throw Error(ErrorCode::unsupported, "cuDNN " + std::to_string(api_.cudnnGetVersion()) +
                                           " has no plan for " + text_of(call) +
-                                          "; try another precision, or the CPU");
+                                          "; try another precision, or the CPU" + last_words(api_));
 }
 
 /// Null where the plan does not fit: heuristics also name engines that then refuse.

@@ -71,6 +71,8 @@ class Convolutions {
   using Plan = std::unique_ptr<Descriptor>;
 
   Plan choose(const ConvolutionCall& call);
+  std::vector<std::unique_ptr<Descriptor>> propose(const Descriptor& graph,
+                                                   cudnnBackendHeurMode_t mode) const;
   Plan make_plan(cudnnBackendDescriptor_t config, const ConvolutionCall& call) const;
   void execute(const Descriptor& plan, const ConvolutionCall& call) const;
   float milliseconds(const Descriptor& plan, const ConvolutionCall& call) const;

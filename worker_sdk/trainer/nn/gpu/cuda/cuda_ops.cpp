@@ -22,7 +22,9 @@ constexpr const char* kNames[] = {
 class CudaGraph final : public Graph {
  public:
   CudaGraph(const Library& api, cudaGraph_t graph, cudaStream_t stream) : api_(api), stream_(stream) {
-    const cudaError_t result = api_.cudaGraphInstantiate(&exec_, graph, 0);
+    // Without the flag all kernels of a graph have the priority of the stream that it is launched onto.
+    const cudaError_t result =
+        api_.cudaGraphInstantiate(&exec_, graph, cudaGraphInstantiateFlagUseNodePriority);
     (void)api_.cudaGraphDestroy(graph);
     check(api_, result, "making a graph of a step");
   }

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <cstdlib>
 #include <variant>
 
@@ -12,7 +13,6 @@ namespace muster::nn::gpu {
 namespace {
 
 constexpr int kOldestCapability = 75;
-constexpr std::size_t kOldestCudnn = 90000;
 
 class Missing {
  public:
@@ -56,18 +56,26 @@ void find(void* handle, const char* name, Function& function) {
                   "; it is too old or not what its name says");
 }
 
+void require_same_major(const char* library, long found, long compiled) {
+  const std::string problem = version_problem(library, found, compiled);
+  if (!problem.empty()) throw Missing(problem);
+}
+
 Library load() {
   Library api;
   void* handle = open_library("MUSTER_CUDART_LIBRARY", "libcudart.so.13", "the runtime of CUDA 13");
 #define MUSTER_GPU_FIND(name, arguments) find(handle, #name, api.name);
   MUSTER_RUNTIME_CALLS(MUSTER_GPU_FIND)
   find(handle, "cudaGetErrorString", api.cudaGetErrorString);
+  int version = 0;
+  if (api.cudaRuntimeGetVersion(&version) == cudaSuccess)
+    require_same_major("the runtime of CUDA", version / 1000, CUDART_VERSION / 1000);
   handle = open_library("MUSTER_CUDNN_LIBRARY", "libcudnn.so.9", "cuDNN 9 for CUDA 13");
   MUSTER_CUDNN_CALLS(MUSTER_GPU_FIND)
   find(handle, "cudnnGetErrorString", api.cudnnGetErrorString);
+  find(handle, "cudnnGetLastErrorString", api.cudnnGetLastErrorString);
   find(handle, "cudnnGetVersion", api.cudnnGetVersion);
-  if (api.cudnnGetVersion() < kOldestCudnn)
-    throw Missing("cuDNN " + std::to_string(api.cudnnGetVersion()) + " is too old; install 9.0 or later");
+  require_same_major("cuDNN", static_cast<long>(api.cudnnGetVersion() / 10000), CUDNN_MAJOR);
   handle = open_library("MUSTER_CUBLASLT_LIBRARY", "libcublasLt.so.13", "cuBLAS of CUDA 13");
   MUSTER_CUBLASLT_CALLS(MUSTER_GPU_FIND)
 #undef MUSTER_GPU_FIND
@@ -97,6 +105,12 @@ const Library& library() {
   static const std::variant<Library, Missing> loaded = load_or_say_why();
   if (const auto* missing = std::get_if<Missing>(&loaded)) throw unusable(missing->text());
   return std::get<Library>(loaded);
+}
+
+std::string version_problem(const std::string& library, long found, long compiled) {
+  if (found == compiled) return "";
+  return library + " that was loaded is of version " + std::to_string(found) + ", and Muster was built for " +
+         std::to_string(compiled) + "; install that one, or name it by the MUSTER_*_LIBRARY variables";
 }
 
 void require_device(const Library& api, int device) {
@@ -141,7 +155,13 @@ void check(const Library& api, cudnnStatus_t result, const std::string& what) {
   if (result == CUDNN_STATUS_SUCCESS) return;
   throw Error(ErrorCode::backend, what + " failed on the GPU: cuDNN status " +
                                       std::to_string(static_cast<int>(result)) + ", " +
-                                      api.cudnnGetErrorString(result));
+                                      api.cudnnGetErrorString(result) + last_words(api));
+}
+
+std::string last_words(const Library& api) {
+  std::array<char, 512> text{};
+  api.cudnnGetLastErrorString(text.data(), text.size());
+  return text[0] == '\0' ? "" : std::string(": ") + text.data();
 }
 
 void check(const Library&, cublasStatus_t result, const std::string& what) {

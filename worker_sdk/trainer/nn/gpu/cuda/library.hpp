@@ -103,6 +103,7 @@ struct Library {
 #undef MUSTER_GPU_MEMBER
   const char* (*cudaGetErrorString)(cudaError_t) = nullptr;
   const char* (*cudnnGetErrorString)(cudnnStatus_t) = nullptr;
+  void (*cudnnGetLastErrorString)(char*, std::size_t) = nullptr;
   std::size_t (*cudnnGetVersion)() = nullptr;
 };
 
@@ -111,9 +112,16 @@ struct Library {
 /// MUSTER_CUBLASLT_LIBRARY name other files.
 const Library& library();
 
+/// Says what is wrong and what to do where a library is of another major version than the headers that this
+/// was compiled with, whose structures and numbers may differ; "" where it is not. Pure.
+std::string version_problem(const std::string& library, long found, long compiled);
+
 /// Throws Error (unsupported) that says what to do where there is no driver, none that is new enough, no such
 /// device, or one that is too old (before compute capability 7.5).
 void require_device(const Library& api, int device);
+
+/// What cuDNN says about the last of its calls that failed, behind ": "; "" where it says nothing.
+std::string last_words(const Library& api);
 
 /// Throw Error (backend, out_of_memory, unsupported) unless the result is a success. `what` was tried.
 void check(const Library& api, cudaError_t result, const std::string& what);

@@ -117,6 +117,7 @@ void Session::bind() {
 }
 
 void Session::write_parameter(std::size_t i, const float* values) {
+  packed_ = false;
   ops_.to_device(values_ + layout_.offset(i), values, spec().parameters.at(i).elements() * sizeof(float));
 }
 
@@ -284,6 +285,7 @@ void Session::step(std::size_t position, std::span<const std::size_t> counts, fl
     throw Error(ErrorCode::invalid_argument, "a step of " + std::to_string(counts.size()) +
                                                  " micro-batches in a session that was not made for it");
   ++steps_;
+  packed_ = false;
   for (std::size_t k = 0; k < counts.size(); position += counts[k++]) {
     set_values(position, epoch_, true, learning_rate);
     const bool last = k + 1 == counts.size();
@@ -318,6 +320,7 @@ void Session::begin_tally(double first, double second) {
 
 void Session::swap_average() {
   if (average_ == nullptr || steps_ == 0) return;
+  packed_ = false;
   ops_.run(SwapArenas{{0, static_cast<std::int64_t>(layout_.elements())}, values_, average_});
 }
 
@@ -331,7 +334,7 @@ SessionScore Session::evaluate(std::size_t begin, std::size_t end) {
   if (begin > end || end > test_size_)
     throw Error(ErrorCode::invalid_argument, "test images " + std::to_string(begin) + " to " +
                                                  std::to_string(end) + " of " + std::to_string(test_size_));
-  network_->pack_weights();
+  if (!std::exchange(packed_, true)) network_->pack_weights();
   ops_.clear(test_score_, 3 * sizeof(double));
   for (std::size_t at = begin; at < end;) {
     const auto images = std::min(options_.batch, static_cast<std::int64_t>(end - at));

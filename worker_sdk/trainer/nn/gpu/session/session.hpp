@@ -78,7 +78,10 @@ class Session {
   const ArenaLayout& layout() const { return layout_; }
 
   /// The whole of an arena in its layout: the parameters, and each of state_names(). Waits for the device.
-  void write_values(const float* arena) { write(values_, arena); }
+  void write_values(const float* arena) {
+    packed_ = false;
+    write(values_, arena);
+  }
 
   void read_values(float* arena) { read(values_, arena); }
 
@@ -204,6 +207,7 @@ class Session {
   std::size_t test_size_ = 0;
   int epoch_ = 0;
   std::int64_t steps_ = 0;
+  bool packed_ = false;  ///< the network has the values as they are now, for evaluations
 };
 
 }  // namespace muster::nn::gpu

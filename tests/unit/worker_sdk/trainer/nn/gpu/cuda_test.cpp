@@ -67,7 +67,18 @@ TEST_CASE("cuDNN refuses a convolution whose extents do not fit", "[cudnn]") {
   if (api == nullptr) return;
   // Ten channels go in and twelve are said to come out of an image that is smaller than the window.
   const ConvolutionCall call = {Direction::forward, {8, 8, 2, 7, 1, 0}, 4, true, nullptr, nullptr, nullptr};
-  CHECK_THROWS_AS(ConvolutionOperation(*api, call), Error);
+  const std::string text = test::error_of([&] { ConvolutionOperation(*api, call); }, ErrorCode::backend);
+  CAPTURE(text);
+  // Behind the name of the status stands what cuDNN itself has to say.
+  CHECK(text.find("cuDNN status") != std::string::npos);
+  CHECK(text.find("CUDNN_STATUS_") < text.rfind(": "));
+}
+
+TEST_CASE("a library of another major version than the headers is refused", "[versions]") {
+  CHECK(version_problem("cuDNN", 9, 9).empty());
+  CHECK(version_problem("cuDNN", 8, 9).find("version 8, and Muster was built for 9; install") !=
+        std::string::npos);
+  CHECK_FALSE(version_problem("the runtime of CUDA", 14, 13).empty());
 }
 
 TEST_CASE("floats keep their bits in products unless TF32 is wanted", "[cudnn]") {
