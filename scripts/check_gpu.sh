@@ -80,7 +80,7 @@ program() {
 # Training on one GPU. The rows of the table are for docs/benchmarks.md.
 train() {
   cmake --build --preset release --parallel "$(nproc)" --target gpu_cuda_test muster-gpu-check muster_cuda muster muster-train || {
-    echo "skipped: training on a GPU cannot be built here (nvcc of CUDA 13 and the headers of cuDNN 9 and cuBLAS are needed)"
+    echo "skipped: training on a GPU cannot be built here (nvcc of CUDA 13 and the headers of cuDNN 9 are needed)"
     return 0
   }
   local python=${MUSTER_TORCH_PYTHON:-build/venv/bin/python} batch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a network needs of a device, as an interface: memory, kernels, convolutions, products of matrices, a
-// second stream. The CUDA one is in nn/gpu/cuda; tests have one that does everything on the host.
+// What a network needs of a device, as an interface: memory, kernels, convolutions, a second stream. The CUDA
+// one is in nn/gpu/cuda; tests have one that does everything on the host.
 #pragma once
 
 #include "worker_sdk/trainer/nn/gpu/kernels/arena_sums.hpp"
@@ -32,6 +32,7 @@ namespace muster::nn::gpu {
   X(AveragePoolBackward<T>, average_pool_back_##suffix) \
   X(Gather<T>, gather_##suffix)                         \
   X(WidenImages<T>, widen_images_##suffix)              \
+  X(FinishLogits<T>, finish_logits_##suffix)            \
   X(PadGradient<T>, pad_gradient_##suffix)              \
   X(PackWeights<T>, pack_weights_##suffix)              \
   X(UnpackGradient<T>, unpack_gradient_##suffix)
@@ -42,7 +43,6 @@ namespace muster::nn::gpu {
   X(NormRunning, norm_running)         \
   X(NormGradients, norm_gradients)     \
   X(BiasGradient, bias_gradient)       \
-  X(FinishLogits, finish_logits)       \
   X(CrossEntropy, cross_entropy)       \
   X(AddScore, add_score)               \
   X(SetValues, set_values)             \
@@ -79,7 +79,8 @@ struct ConvolutionShape {
 
 /// forward: a = x, b = weights, result = y; input_gradient: a = dy, b = weights, result = dx;
 /// weight_gradient: a = x, b = dy, result = dw, summed over the images. Maps are images x height x width x
-/// channels, weights out x height x width x in, all of one type; sums are 32-bit floats.
+/// channels, weights out x height x width x in, all of one type; sums are 32-bit floats. A linear layer is a
+/// convolution of images of one pixel.
 struct ConvolutionCall {
   Direction direction;
   ConvolutionShape shape;
@@ -89,22 +90,6 @@ struct ConvolutionCall {
   const void* b;
   void* result;
   bool tf32 = false;  ///< 32-bit floats may be rounded to TF32 before they are multiplied
-};
-
-/// result (m x n) = A (m x k) * B (k x n), row after row, rows `pitch` elements apart. A transposed matrix
-/// stands in memory the other way round.
-struct MatrixCall {
-  std::int64_t m = 0, n = 0, k = 0;
-  bool bf16 = false;  ///< A and B
-  bool transpose_a = false;
-  bool transpose_b = false;
-  const void* a = nullptr;
-  std::int64_t a_pitch = 0;
-  const void* b = nullptr;
-  std::int64_t b_pitch = 0;
-  bool result_bf16 = false;
-  void* result = nullptr;
-  std::int64_t result_pitch = 0;
 };
 
 /// A recorded sequence of calls.
@@ -133,7 +118,6 @@ class Ops {
   virtual void from_device(void* to, const void* from, std::size_t bytes) = 0;
 
   virtual void convolve(const ConvolutionCall& call) = 0;
-  virtual void multiply(const MatrixCall& call) = 0;
 #define MUSTER_GPU_RUN(Kernel, name) virtual void run(const Kernel& kernel) = 0;
   MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
 #undef MUSTER_GPU_RUN

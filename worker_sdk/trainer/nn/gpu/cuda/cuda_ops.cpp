@@ -10,7 +10,7 @@
 namespace muster::nn::gpu {
 namespace {
 
-/// Of convolutions and products, which run one after the other.
+/// Of convolutions, which run one after the other.
 constexpr std::size_t kWorkspaceBytes = std::size_t{256} << 20;
 
 constexpr const char* kNames[] = {
@@ -85,7 +85,6 @@ CudaOps::CudaOps(int device, bool autotune)
     load_kernels();
     void* workspace = allocate(kWorkspaceBytes, "workspace");
     convolutions_ = std::make_unique<Convolutions>(api_, streams_.main, workspace, kWorkspaceBytes, autotune);
-    products_ = std::make_unique<Products>(api_, streams_.main, workspace, kWorkspaceBytes);
   } catch (...) {
     for (void* piece : memory_) (void)api_.cudaFree(piece);
     if (kernels_ != nullptr) (void)api_.cudaLibraryUnload(kernels_);
@@ -97,7 +96,6 @@ CudaOps::~CudaOps() {
   (void)api_.cudaStreamSynchronize(streams_.side);
   (void)api_.cudaStreamSynchronize(streams_.main);
   convolutions_.reset();
-  products_.reset();
   for (void* piece : memory_) (void)api_.cudaFree(piece);
   (void)api_.cudaLibraryUnload(kernels_);
 }
@@ -136,10 +134,6 @@ void CudaOps::from_device(void* to, const void* from, std::size_t bytes) {
 
 void CudaOps::convolve(const ConvolutionCall& call) {
   convolutions_->run(call);
-}
-
-void CudaOps::multiply(const MatrixCall& call) {
-  products_->run(call);
 }
 
 void CudaOps::launch(KernelNumber number, const char* name, int blocks, int threads, const void* kernel) {

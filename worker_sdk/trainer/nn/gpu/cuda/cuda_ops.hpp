@@ -3,7 +3,6 @@
 
 #include "worker_sdk/trainer/nn/gpu/cuda/convolutions.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
-#include "worker_sdk/trainer/nn/gpu/cuda/products.hpp"
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <array>
@@ -51,7 +50,6 @@ class CudaOps final : public Ops {
   void to_device(void* to, const void* from, std::size_t bytes) override;
   void from_device(void* to, const void* from, std::size_t bytes) override;
   void convolve(const ConvolutionCall& call) override;
-  void multiply(const MatrixCall& call) override;
 #define MUSTER_GPU_RUN(Kernel, name) void run(const Kernel& kernel) override;
   MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
 #undef MUSTER_GPU_RUN
@@ -80,7 +78,6 @@ class CudaOps final : public Ops {
   std::vector<void*> memory_;
   std::size_t allocated_ = 0;
   std::unique_ptr<Convolutions> convolutions_;
-  std::unique_ptr<Products> products_;
 };
 
 }  // namespace muster::nn::gpu

@@ -76,8 +76,6 @@ Library load() {
   find(handle, "cudnnGetLastErrorString", api.cudnnGetLastErrorString);
   find(handle, "cudnnGetVersion", api.cudnnGetVersion);
   require_same_major("cuDNN", static_cast<long>(api.cudnnGetVersion() / 10000), CUDNN_MAJOR);
-  handle = open_library("MUSTER_CUBLASLT_LIBRARY", "libcublasLt.so.13", "cuBLAS of CUDA 13");
-  MUSTER_CUBLASLT_CALLS(MUSTER_GPU_FIND)
 #undef MUSTER_GPU_FIND
   return api;
 }
@@ -162,12 +160,6 @@ std::string last_words(const Library& api) {
   std::array<char, 512> text{};
   api.cudnnGetLastErrorString(text.data(), text.size());
   return text[0] == '\0' ? "" : std::string(": ") + text.data();
-}
-
-void check(const Library&, cublasStatus_t result, const std::string& what) {
-  if (result == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(ErrorCode::backend,
-              what + " failed on the GPU: cuBLASLt status " + std::to_string(static_cast<int>(result)));
 }
 
 }  // namespace muster::nn::gpu

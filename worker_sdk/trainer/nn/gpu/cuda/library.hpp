@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime, cuDNN and cuBLASLt as tables of function pointers, found when the plug-in is first used:
-// it links none of them. cuDNN is used through its backend descriptors alone; its calls for single layers are
+// The CUDA runtime and cuDNN as tables of function pointers, found when the plug-in is first used: it links
+// neither of them. cuDNN is used through its backend descriptors alone; its calls for single layers are
 // marked as deprecated.
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn_graph.h>
 
@@ -61,29 +60,6 @@ namespace muster::nn::gpu {
                                cudnnBackendAttributeType_t, std::int64_t, std::int64_t*, void*)) \
   X(cudnnBackendExecute, (cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t))
 
-#define MUSTER_CUBLASLT_CALLS(X)                                                                            \
-  X(cublasLtCreate, (cublasLtHandle_t*))                                                                    \
-  X(cublasLtDestroy, (cublasLtHandle_t))                                                                    \
-  X(cublasLtMatmulDescCreate, (cublasLtMatmulDesc_t*, cublasComputeType_t, cudaDataType_t))                 \
-  X(cublasLtMatmulDescDestroy, (cublasLtMatmulDesc_t))                                                      \
-  X(cublasLtMatmulDescSetAttribute,                                                                         \
-    (cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void*, std::size_t))                       \
-  X(cublasLtMatrixLayoutCreate,                                                                             \
-    (cublasLtMatrixLayout_t*, cudaDataType, std::uint64_t, std::uint64_t, std::int64_t))                    \
-  X(cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t))                                                  \
-  X(cublasLtMatmulPreferenceCreate, (cublasLtMatmulPreference_t*))                                          \
-  X(cublasLtMatmulPreferenceDestroy, (cublasLtMatmulPreference_t))                                          \
-  X(cublasLtMatmulPreferenceSetAttribute,                                                                   \
-    (cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void*, std::size_t))           \
-  X(cublasLtMatmulAlgoGetHeuristic,                                                                         \
-    (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,                \
-     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,                       \
-     cublasLtMatmulHeuristicResult_t*, int*))                                                               \
-  X(cublasLtMatmul,                                                                                         \
-    (cublasLtHandle_t, cublasLtMatmulDesc_t, const void*, const void*, cublasLtMatrixLayout_t, const void*, \
-     cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t, void*,                       \
-     cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void*, std::size_t, cudaStream_t))
-
 /// Never called: gives the type of a function that is declared with just these arguments.
 template <typename Function>
 Function* declared(Function* function);
@@ -97,10 +73,6 @@ struct Library {
   decltype(declared<cudnnStatus_t arguments>(&::name)) name = nullptr;
   MUSTER_CUDNN_CALLS(MUSTER_GPU_MEMBER)
 #undef MUSTER_GPU_MEMBER
-#define MUSTER_GPU_MEMBER(name, arguments) \
-  decltype(declared<cublasStatus_t arguments>(&::name)) name = nullptr;
-  MUSTER_CUBLASLT_CALLS(MUSTER_GPU_MEMBER)
-#undef MUSTER_GPU_MEMBER
   const char* (*cudaGetErrorString)(cudaError_t) = nullptr;
   const char* (*cudnnGetErrorString)(cudnnStatus_t) = nullptr;
   void (*cudnnGetLastErrorString)(char*, std::size_t) = nullptr;
@@ -108,8 +80,8 @@ struct Library {
 };
 
 /// The libraries of this machine, loaded once in the life of the process. Throws Error (unsupported) that
-/// names what is missing and what to install. MUSTER_CUDART_LIBRARY, MUSTER_CUDNN_LIBRARY and
-/// MUSTER_CUBLASLT_LIBRARY name other files.
+/// names what is missing and what to install. MUSTER_CUDART_LIBRARY and MUSTER_CUDNN_LIBRARY
+/// name other files.
 const Library& library();
 
 /// Says what is wrong and what to do where a library is of another major version than the headers that this
@@ -126,7 +98,6 @@ std::string last_words(const Library& api);
 /// Throw Error (backend, out_of_memory, unsupported) unless the result is a success. `what` was tried.
 void check(const Library& api, cudaError_t result, const std::string& what);
 void check(const Library& api, cudnnStatus_t result, const std::string& what);
-void check(const Library& api, cublasStatus_t result, const std::string& what);
 
 /// The compiled kernels (kernels.cu) for all architectures, embedded in this object.
 const void* kernel_image();

@@ -11,11 +11,12 @@
 namespace muster::nn::gpu {
 
 /// Logits of the last layer: images x padded products, without the padding and with the bias.
+template <typename T>
 struct FinishLogits {
   std::int64_t images;
   int classes;
   int padded;
-  const float* products;
+  const T* products;
   const float* bias;
   float* logits;
 
@@ -25,7 +26,7 @@ struct FinishLogits {
     const std::int64_t i = number_of(place);
     if (i >= images * classes) return;
     const auto c = static_cast<int>(i % classes);
-    logits[i] = products[i / classes * padded + c] + bias[c];
+    logits[i] = to_float(products[i / classes * padded + c]) + bias[c];
   }
 };
 

@@ -59,8 +59,6 @@ class Weights {
     room_.ops.run(UnpackGradient<T>{shape_, gradient, slot_.gradient});
   }
 
-  float* gradient() const { return slot_.gradient; }
-
   const WeightShape& shape() const { return shape_; }
 
  private:
@@ -193,12 +191,15 @@ struct Activation {
   std::uint8_t* signs;
 };
 
-/// y = x * weight^T + bias.
+/// y = x * weight^T + bias, as a convolution of images of one pixel.
 template <typename T>
 class Linear {
  public:
   Linear(Room& room, int in, int out)
-      : room_(room), in_(in), width_(padded(out)), weights_(room, {out, in, 1, padded(out), in}) {}
+      : room_(room),
+        shape_{in, padded(out), 1, 1, 1, 0},
+        weights_(room, {out, in, 1, shape_.out, in}),
+        gradient_(allocate<T>(room, weights_.shape().padded_elements(), "gradients of weights")) {}
 
   void bind(const ParameterSlot& weight, const ParameterSlot& bias) {
     weights_.bind(weight);
@@ -210,34 +211,31 @@ class Linear {
   const ParameterSlot& bias() const { return bias_; }
 
   /// Columns of the result: `out` and padding.
-  int width() const { return width_; }
+  int width() const { return shape_.out; }
 
-  /// batch x width() of T or of float, without the bias.
-  template <typename R>
-  void forward(const T* x, std::int64_t batch, R* products) {
-    room_.ops.multiply({batch, width_, in_, sizeof(T) == 2, false, true, x, in_, weights_.packed(), in_,
-                        sizeof(R) == 2, products, width_});
+  /// batch x width(), without the bias.
+  void forward(const T* x, std::int64_t batch, T* products) {
+    convolve<T>(room_, Direction::forward, shape_, batch, x, weights_.packed(), products);
   }
 
   /// `dy` is batch x width(), its padding zero.
   void parameter_gradients(const T* x, const T* dy, std::int64_t batch) {
-    const MapSize map = {batch, width_};
+    const MapSize map = {batch, width()};
     room_.ops.run(GradientSums<T>{map, {dy, nullptr, nullptr}, nullptr, nullptr, nullptr, room_.partials});
     room_.ops.run(BiasGradient{map, room_.partials, weights_.shape().out, bias_.gradient});
-    room_.ops.multiply({weights_.shape().out, in_, batch, sizeof(T) == 2, true, false, dy, width_, x, in_,
-                        false, weights_.gradient(), in_});
+    convolve<T>(room_, Direction::weight_gradient, shape_, batch, x, dy, gradient_);
+    weights_.take_gradient(gradient_);
   }
 
   void input_gradient(const T* dy, std::int64_t batch, T* dx) {
-    room_.ops.multiply({batch, in_, width_, sizeof(T) == 2, false, false, dy, width_, weights_.packed(), in_,
-                        sizeof(T) == 2, dx, in_});
+    convolve<T>(room_, Direction::input_gradient, shape_, batch, dy, weights_.packed(), dx);
   }
 
  private:
   Room& room_;
-  const std::int64_t in_;
-  const int width_;
+  const ConvolutionShape shape_;
   Weights<T> weights_;
+  T* const gradient_;
   ParameterSlot bias_;
 };
 
@@ -249,7 +247,7 @@ class Head {
       : room_(room),
         classes_(classes),
         linear_(room, features, classes),
-        products_(allocate<float>(room, room.capacity * linear_.width(), "logits")),
+        products_(allocate<T>(room, room.capacity * linear_.width(), "logits")),
         logits_(allocate<float>(room, room.capacity * classes, "logits")),
         gradient_(allocate<T>(room, room.capacity * linear_.width(), "logits")) {}
 
@@ -257,7 +255,8 @@ class Head {
 
   const float* forward(const T* features, std::int64_t batch) {
     linear_.forward(features, batch, products_);
-    room_.ops.run(FinishLogits{batch, classes_, linear_.width(), products_, linear_.bias().value, logits_});
+    room_.ops.run(
+        FinishLogits<T>{batch, classes_, linear_.width(), products_, linear_.bias().value, logits_});
     return logits_;
   }
 
@@ -271,7 +270,7 @@ class Head {
   Room& room_;
   const int classes_;
   Linear<T> linear_;
-  float* const products_;
+  T* const products_;
   float* const logits_;
   T* const gradient_;
 };

@@ -133,8 +133,6 @@ class PluginOps final : public Ops {
 
   void convolve(const ConvolutionCall& call) override { Caller::call(table_.convolve, ops_, &call); }
 
-  void multiply(const MatrixCall& call) override { Caller::call(table_.multiply, ops_, &call); }
-
 #define MUSTER_GPU_RUN(Kernel, name)                                               \
   void run(const Kernel& kernel) override {                                        \
     Caller::call(table_.run, ops_, static_cast<std::uint32_t>(KernelNumber::name), \

@@ -102,9 +102,6 @@ DeviceTable table_without_maker() {
   table.convolve = [](void* ops, const ConvolutionCall* call, TableError* error) {
     return guarded(error, [&] { ops_of(ops).convolve(*call); });
   };
-  table.multiply = [](void* ops, const MatrixCall* call, TableError* error) {
-    return guarded(error, [&] { ops_of(ops).multiply(*call); });
-  };
   table.run = run;
   table.on_side = on_side;
   table.join_side = [](void* ops, TableError* error) {

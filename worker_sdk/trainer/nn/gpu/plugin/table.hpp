@@ -13,7 +13,7 @@
 
 namespace muster::nn::gpu {
 
-inline constexpr std::uint32_t kTableVersion = 1;
+inline constexpr std::uint32_t kTableVersion = 2;
 /// Name of the one exported function, of type TableEntry.
 inline constexpr const char* kTableEntry = "muster_device_entry";
 /// Bytes for the name of a device, the final 0 included.
@@ -26,8 +26,7 @@ constexpr std::uint64_t table_layout() {
 #define MUSTER_GPU_SIZE(Kernel, name) sizeof(Kernel),
            MUSTER_GPU_KERNELS(MUSTER_GPU_SIZE)
 #undef MUSTER_GPU_SIZE
-               sizeof(ConvolutionCall),
-           sizeof(MatrixCall)})
+               sizeof(ConvolutionCall)})
     hash = fnv1a_step(hash, size);
   return hash;
 }
@@ -52,7 +51,6 @@ struct DeviceTable {
   std::int32_t (*to_device)(void* ops, void* to, const void* from, std::size_t bytes, TableError* error);
   std::int32_t (*from_device)(void* ops, void* to, const void* from, std::size_t bytes, TableError* error);
   std::int32_t (*convolve)(void* ops, const ConvolutionCall* call, TableError* error);
-  std::int32_t (*multiply)(void* ops, const MatrixCall* call, TableError* error);
   std::int32_t (*run)(void* ops, std::uint32_t number, const void* kernel, TableError* error);
   std::int32_t (*on_side)(void* ops, TableWork work, void* context, TableError* error);
   std::int32_t (*join_side)(void* ops, TableError* error);

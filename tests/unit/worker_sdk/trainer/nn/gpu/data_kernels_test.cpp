@@ -166,7 +166,7 @@ TEST_CASE("logits lose their padding and get their bias, and gradients are padde
   const auto products = random_map<float>(5 * 16, 26);
   const auto bias = random_map<float>(10, 27);
   std::vector<float> logits(50);
-  run_on_host(FinishLogits{5, 10, 16, products.data(), bias.data(), logits.data()});
+  run_on_host(FinishLogits<float>{5, 10, 16, products.data(), bias.data(), logits.data()});
   std::vector<Bf16> padded(80, Bf16{1});
   run_on_host(PadGradient<Bf16>{5, 10, 16, logits.data(), padded.data()});
   for (std::size_t n = 0; n < 5; ++n)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and products of matrices as their definitions; long sums are in double.
+// Convolutions as their definition; long sums are in double.
 #pragma once
 
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
@@ -67,21 +67,6 @@ void convolve_as(const ConvolutionCall& call) {
   }
   std::transform(sums.begin(), sums.end(), static_cast<T*>(call.result),
                  [](double sum) { return from_float<T>(static_cast<float>(sum)); });
-}
-
-template <typename T, typename R>
-void multiply_as(const MatrixCall& call) {
-  const auto* a = static_cast<const T*>(call.a);
-  const auto* b = static_cast<const T*>(call.b);
-  for (std::int64_t i = 0; i < call.m; ++i)
-    for (std::int64_t j = 0; j < call.n; ++j) {
-      double sum = 0;
-      for (std::int64_t p = 0; p < call.k; ++p)
-        sum +=
-            static_cast<double>(to_float(a[call.transpose_a ? p * call.a_pitch + i : i * call.a_pitch + p]) *
-                                to_float(b[call.transpose_b ? j * call.b_pitch + p : p * call.b_pitch + j]));
-      static_cast<R*>(call.result)[i * call.result_pitch + j] = from_float<R>(static_cast<float>(sum));
-    }
 }
 
 }  // namespace muster::nn::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A "device" on the host: kernels by loops over their bodies, convolutions and products as their definitions
-// say, in double. What is not allocated from it, or is read beyond its end, is found by the address
+// A "device" on the host: kernels by loops over their bodies, convolutions as their definition says, in
+// double. What is not allocated from it, or is read beyond its end, is found by the address
 // sanitizer: every piece is a vector of its own.
 #pragma once
 
@@ -32,17 +32,6 @@ class HostOps : public Ops {
 
   void convolve(const ConvolutionCall& call) override {
     put([=] { call.bf16 ? convolve_as<Bf16>(call) : convolve_as<float>(call); });
-  }
-
-  void multiply(const MatrixCall& call) override {
-    put([=] {
-      if (!call.bf16)
-        multiply_as<float, float>(call);
-      else if (call.result_bf16)
-        multiply_as<Bf16, Bf16>(call);
-      else
-        multiply_as<Bf16, float>(call);
-    });
   }
 
 #define MUSTER_HOST_RUN(Kernel, name)       \
