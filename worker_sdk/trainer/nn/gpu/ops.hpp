@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <type_traits>
 
 namespace muster::nn::gpu {
 
@@ -31,7 +32,6 @@ namespace muster::nn::gpu {
   X(AveragePool<T>, average_pool_##suffix)              \
   X(AveragePoolBackward<T>, average_pool_back_##suffix) \
   X(Gather<T>, gather_##suffix)                         \
-  X(WidenImages<T>, widen_images_##suffix)              \
   X(FinishLogits<T>, finish_logits_##suffix)            \
   X(PadGradient<T>, pad_gradient_##suffix)              \
   X(PackWeights<T>, pack_weights_##suffix)              \
@@ -56,12 +56,21 @@ namespace muster::nn::gpu {
   X(SgdStep, sgd_step)                 \
   X(AdamStep, adam_step)
 
-/// The place of every kernel in that list.
+/// The place of every kernel in that list, and how many there are.
 enum class KernelNumber : std::uint32_t {
 #define MUSTER_GPU_NUMBER(Kernel, name) name,
   MUSTER_GPU_KERNELS(MUSTER_GPU_NUMBER)
 #undef MUSTER_GPU_NUMBER
+      count
 };
+
+/// The number of a kernel by its type.
+#define MUSTER_GPU_NUMBER_OF(Kernel, name)                           \
+  constexpr KernelNumber kernel_number(std::type_identity<Kernel>) { \
+    return KernelNumber::name;                                       \
+  }
+MUSTER_GPU_KERNELS(MUSTER_GPU_NUMBER_OF)
+#undef MUSTER_GPU_NUMBER_OF
 
 enum class Direction : std::uint8_t { forward, input_gradient, weight_gradient };
 
@@ -92,6 +101,12 @@ struct ConvolutionCall {
   bool tf32 = false;  ///< 32-bit floats may be rounded to TF32 before they are multiplied
 };
 
+/// How many blocks and threads of each run a kernel.
+struct Grid {
+  int blocks = 1;
+  int threads = kBlockThreads;
+};
+
 /// A recorded sequence of calls.
 class Graph {
  public:
@@ -118,9 +133,15 @@ class Ops {
   virtual void from_device(void* to, const void* from, std::size_t bytes) = 0;
 
   virtual void convolve(const ConvolutionCall& call) = 0;
-#define MUSTER_GPU_RUN(Kernel, name) virtual void run(const Kernel& kernel) = 0;
-  MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
-#undef MUSTER_GPU_RUN
+
+  /// Runs a kernel of the list.
+  template <typename Kernel>
+  void run(const Kernel& kernel) {
+    launch(kernel_number(std::type_identity<Kernel>()), &kernel, {kernel.blocks(), threads_of<Kernel>()});
+  }
+
+  /// `kernel` is the structure of that number, and is copied.
+  virtual void launch(KernelNumber number, const void* kernel, const Grid& grid) = 0;
 
   /// Runs `work`, whose calls go onto the side stream, behind what the main stream has so far. It gets the
   /// side stream (a cudaStream_t).

@@ -103,7 +103,7 @@ CudaOps::~CudaOps() {
 void CudaOps::load_kernels() {
   check(api_, api_.cudaLibraryLoadData(&kernels_, kernel_image(), nullptr, nullptr, 0, nullptr, nullptr, 0),
         "loading our kernels (they are built for compute capability 7.5, 8.0, 9.0 and, through PTX, later)");
-  for (std::size_t i = 0; i < kKernels; ++i)
+  for (std::size_t i = 0; i < entries_.size(); ++i)
     check(api_, api_.cudaLibraryGetKernel(&entries_[i], kernels_, kNames[i]),
           std::string("looking for the kernel ") + kNames[i]);
 }
@@ -136,20 +136,14 @@ void CudaOps::convolve(const ConvolutionCall& call) {
   convolutions_->run(call);
 }
 
-void CudaOps::launch(KernelNumber number, const char* name, int blocks, int threads, const void* kernel) {
+void CudaOps::launch(KernelNumber number, const void* kernel, const Grid& grid) {
+  const auto place = static_cast<std::size_t>(number);
   void* arguments[] = {const_cast<void*>(kernel)};
   check(api_,
-        api_.cudaLaunchKernel(entries_[static_cast<std::size_t>(number)], dim3(static_cast<unsigned>(blocks)),
-                              dim3(static_cast<unsigned>(threads)), arguments, 0, stream_),
-        std::string("launching ") + name);
+        api_.cudaLaunchKernel(entries_.at(place), dim3(static_cast<unsigned>(grid.blocks)),
+                              dim3(static_cast<unsigned>(grid.threads)), arguments, 0, stream_),
+        std::string("launching ") + kNames[place]);
 }
-
-#define MUSTER_GPU_RUN(Kernel, name)                                                   \
-  void CudaOps::run(const Kernel& kernel) {                                            \
-    launch(KernelNumber::name, #name, kernel.blocks(), threads_of<Kernel>(), &kernel); \
-  }
-MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
-#undef MUSTER_GPU_RUN
 
 void CudaOps::on_side(const std::function<void(void*)>& work) {
   check(api_, api_.cudaEventRecord(streams_.forked, streams_.main), "recording an event");

@@ -32,10 +32,6 @@ class Streams {
   const Library& api_;
 };
 
-#define MUSTER_GPU_COUNT(Kernel, name) +1
-constexpr std::size_t kKernels = 0 MUSTER_GPU_KERNELS(MUSTER_GPU_COUNT);
-#undef MUSTER_GPU_COUNT
-
 /// Ops on a GPU. One thread, whose device it sets.
 class CudaOps final : public Ops {
  public:
@@ -50,31 +46,24 @@ class CudaOps final : public Ops {
   void to_device(void* to, const void* from, std::size_t bytes) override;
   void from_device(void* to, const void* from, std::size_t bytes) override;
   void convolve(const ConvolutionCall& call) override;
-#define MUSTER_GPU_RUN(Kernel, name) void run(const Kernel& kernel) override;
-  MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
-#undef MUSTER_GPU_RUN
+  void launch(KernelNumber number, const void* kernel, const Grid& grid) override;
   void on_side(const std::function<void(void*)>& work) override;
   void join_side() override;
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override;
   void synchronize() override;
 
-  void* stream() override {
-    return streams_.main;
-  }
+  void* stream() override { return streams_.main; }
 
-  std::size_t allocated() const override {
-    return allocated_;
-  }
+  std::size_t allocated() const override { return allocated_; }
 
  private:
   void load_kernels();
-  void launch(KernelNumber number, const char* name, int blocks, int threads, const void* kernel);
 
   const Library& api_;
   Streams streams_;
   cudaStream_t stream_;  ///< the stream onto which calls go now
   cudaLibrary_t kernels_ = nullptr;
-  std::array<cudaKernel_t, kKernels> entries_{};
+  std::array<cudaKernel_t, static_cast<std::size_t>(KernelNumber::count)> entries_{};
   std::vector<void*> memory_;
   std::size_t allocated_ = 0;
   std::unique_ptr<Convolutions> convolutions_;

@@ -72,22 +72,4 @@ struct Gather {
   }
 };
 
-/// Makes the same layout of floats, images x 32 x 32 x 3, that are normalised already.
-template <typename T>
-struct WidenImages {
-  std::int64_t images;
-  const float* in;
-  T* out;
-
-  constexpr int blocks() const { return blocks_for(images * kSide * kSide); }
-
-  MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    const std::int64_t pixel = number_of(place);
-    if (pixel >= images * kSide * kSide) return;
-    Floats result{};
-    for (int c = 0; c < kColours; ++c) result.v[c] = in[pixel * kColours + c];
-    store(out + pixel * kPack, result);
-  }
-};
-
 }  // namespace muster::nn::gpu

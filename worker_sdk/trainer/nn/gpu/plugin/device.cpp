@@ -133,22 +133,16 @@ class PluginOps final : public Ops {
 
   void convolve(const ConvolutionCall& call) override { Caller::call(table_.convolve, ops_, &call); }
 
-#define MUSTER_GPU_RUN(Kernel, name)                                               \
-  void run(const Kernel& kernel) override {                                        \
-    Caller::call(table_.run, ops_, static_cast<std::uint32_t>(KernelNumber::name), \
-                 static_cast<const void*>(&kernel));                               \
+  void launch(KernelNumber number, const void* kernel, const Grid& grid) override {
+    Caller::call(table_.run, ops_, static_cast<std::uint32_t>(number), kernel, &grid);
   }
-  MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
-#undef MUSTER_GPU_RUN
 
   void on_side(const std::function<void(void*)>& work) override {
     Work calls(work);
     calls.during([&] { Caller::call(table_.on_side, ops_, &Work::run, static_cast<void*>(&calls)); });
   }
 
-  void join_side() override {
-    Caller::call(table_.join_side, ops_);
-  }
+  void join_side() override { Caller::call(table_.join_side, ops_); }
 
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override {
     Work calls([&work](void*) { work(); });
@@ -157,17 +151,11 @@ class PluginOps final : public Ops {
     return std::make_unique<PluginGraph>(table_, graph);
   }
 
-  void synchronize() override {
-    Caller::call(table_.synchronize, ops_);
-  }
+  void synchronize() override { Caller::call(table_.synchronize, ops_); }
 
-  void* stream() override {
-    return table_.stream(ops_);
-  }
+  void* stream() override { return table_.stream(ops_); }
 
-  std::size_t allocated() const override {
-    return table_.allocated(ops_);
-  }
+  std::size_t allocated() const override { return table_.allocated(ops_); }
 
  private:
   const DeviceTable& table_;

@@ -36,19 +36,6 @@ Ops& ops_of(void* ops) {
   return *static_cast<Ops*>(ops);
 }
 
-std::int32_t run(void* ops, std::uint32_t number, const void* kernel, TableError* error) {
-  return guarded(error, [&] {
-    switch (static_cast<KernelNumber>(number)) {
-#define MUSTER_GPU_CASE(Kernel, name) \
-  case KernelNumber::name:            \
-    return ops_of(ops).run(*static_cast<const Kernel*>(kernel));
-      MUSTER_GPU_KERNELS(MUSTER_GPU_CASE)
-#undef MUSTER_GPU_CASE
-    }
-    throw Error(ErrorCode::unsupported, "there is no kernel number " + std::to_string(number));
-  });
-}
-
 std::int32_t on_side(void* ops, TableWork work, void* context, TableError* error) {
   return guarded(error, [&] {
     ops_of(ops).on_side([&](void* stream) {
@@ -102,7 +89,9 @@ DeviceTable table_without_maker() {
   table.convolve = [](void* ops, const ConvolutionCall* call, TableError* error) {
     return guarded(error, [&] { ops_of(ops).convolve(*call); });
   };
-  table.run = run;
+  table.run = [](void* ops, std::uint32_t number, const void* kernel, const Grid* grid, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).launch(static_cast<KernelNumber>(number), kernel, *grid); });
+  };
   table.on_side = on_side;
   table.join_side = [](void* ops, TableError* error) {
     return guarded(error, [&] { ops_of(ops).join_side(); });

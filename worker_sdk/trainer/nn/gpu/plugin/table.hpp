@@ -26,7 +26,8 @@ constexpr std::uint64_t table_layout() {
 #define MUSTER_GPU_SIZE(Kernel, name) sizeof(Kernel),
            MUSTER_GPU_KERNELS(MUSTER_GPU_SIZE)
 #undef MUSTER_GPU_SIZE
-               sizeof(ConvolutionCall)})
+               sizeof(ConvolutionCall),
+           sizeof(Grid)})
     hash = fnv1a_step(hash, size);
   return hash;
 }
@@ -51,7 +52,8 @@ struct DeviceTable {
   std::int32_t (*to_device)(void* ops, void* to, const void* from, std::size_t bytes, TableError* error);
   std::int32_t (*from_device)(void* ops, void* to, const void* from, std::size_t bytes, TableError* error);
   std::int32_t (*convolve)(void* ops, const ConvolutionCall* call, TableError* error);
-  std::int32_t (*run)(void* ops, std::uint32_t number, const void* kernel, TableError* error);
+  std::int32_t (*run)(void* ops, std::uint32_t number, const void* kernel, const Grid* grid,
+                      TableError* error);
   std::int32_t (*on_side)(void* ops, TableWork work, void* context, TableError* error);
   std::int32_t (*join_side)(void* ops, TableError* error);
   std::int32_t (*capture)(void* ops, TableWork work, void* context, void** graph, TableError* error);

@@ -34,12 +34,17 @@ class HostOps : public Ops {
     put([=] { call.bf16 ? convolve_as<Bf16>(call) : convolve_as<float>(call); });
   }
 
-#define MUSTER_HOST_RUN(Kernel, name)       \
-  void run(const Kernel& kernel) override { \
-    put([=] { run_on_host(kernel); });      \
-  }
-  MUSTER_GPU_KERNELS(MUSTER_HOST_RUN)
+  void launch(KernelNumber number, const void* kernel, const Grid&) override {
+    switch (number) {
+#define MUSTER_HOST_RUN(Kernel, name) \
+  case KernelNumber::name:            \
+    return put([copy = *static_cast<const Kernel*>(kernel)] { run_on_host(copy); });
+      MUSTER_GPU_KERNELS(MUSTER_HOST_RUN)
 #undef MUSTER_HOST_RUN
+      case KernelNumber::count:
+        break;
+    }
+  }
 
   void on_side(const std::function<void(void*)>& work) override {
     ++sides_;

@@ -3,6 +3,7 @@
 // same weights and images.
 #include "tests/support/catch.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/gpu/values.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/reference.hpp"
 #include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
@@ -41,9 +42,9 @@ Result run_device(ModelTensors& tensors, const std::vector<float>& images, std::
   const auto network = make_device_network(tensors.spec.name, precision, 10, batch + 1, ops);
   network->bind(tensors.slots, tensors.places);
   if (precision == Precision::bf16)
-    ops.run(WidenImages<Bf16>{batch, images.data(), static_cast<Bf16*>(network->images())});
+    test::widen_images(images, static_cast<Bf16*>(network->images()));
   else
-    ops.run(WidenImages<float>{batch, images.data(), static_cast<float*>(network->images())});
+    test::widen_images(images, static_cast<float*>(network->images()));
   network->pack_weights();
   const auto count = static_cast<std::size_t>(batch * tensors.spec.classes);
   Result result;

@@ -241,6 +241,40 @@ TEST_CASE("an evaluation counts every test image once and changes nothing", "[gp
   require_near(reference, session);
 }
 
+TEST_CASE("weights are packed once for all batches that are evaluated, and anew when they changed", "[gpu]") {
+  class Counting final : public HostOps {
+   public:
+    void launch(KernelNumber number, const void* kernel, const Grid& grid) override {
+      packed += number == KernelNumber::pack_weights_f32 ? 1 : 0;
+      HostOps::launch(number, kernel, grid);
+    }
+
+    int packed = 0;
+  };
+
+  const data::ImageData data = some_data();
+  Counting ops;
+  Session session(small_options(), ops, data.train, data.test, {});
+  start_as(Reference(small_options()), session);
+  const auto packed_by = [&](const auto& work) {
+    const int before = ops.packed;
+    work();
+    return ops.packed - before;
+  };
+  const auto evaluate = [&] { session.evaluate(0, 4); };
+  CHECK(packed_by(evaluate) == 4);
+  CHECK(packed_by(evaluate) == 0);
+  const std::vector<std::uint32_t> order = {1, 2, 3};
+  session.begin_epoch(order, 0);
+  session.step(0, 3, 0.1F);
+  const SessionScore score = session.evaluate(0, 4);
+  std::vector<float> bias(10, 3.0F);
+  bias[2] = 100.0F;
+  session.write_parameter(7, bias.data());
+  CHECK(packed_by(evaluate) == 4);
+  CHECK(session.evaluate(0, 4).loss != score.loss);
+}
+
 TEST_CASE("what cannot be is refused before it reaches the device", "[gpu]") {
   const data::ImageData data = some_data();
   HostOps ops;

@@ -35,6 +35,15 @@ constexpr double rounding() {
   return sizeof(T) == sizeof(float) ? 0x1p-24 : 0x1p-8;
 }
 
+/// Images x 32 x 32 x 3 floats, widened to the eight channels that the kernels read.
+template <typename T>
+void widen_images(const std::vector<float>& images, T* out) {
+  for (std::size_t i = 0; i < images.size() / 3 * nn::gpu::kPack; ++i) {
+    const std::size_t channel = i % nn::gpu::kPack;
+    out[i] = nn::gpu::from_float<T>(channel < 3 ? images[i / nn::gpu::kPack * 3 + channel] : 0.0F);
+  }
+}
+
 /// The largest error of `got`, as a share of the largest of `wanted`.
 template <typename T>
 double relative_error(const Doubles& wanted, const std::vector<T>& got) {
