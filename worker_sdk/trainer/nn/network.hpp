@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer knows of a network: names and shapes of its tensors, forward, backward. No library of
-// kernels shows here.
+// What a trainer knows of a network, on this machine's processors or on a device: names and shapes of its
+// tensors, forward, backward. No library of kernels shows here.
 #pragma once
 
 #include "worker_sdk/parallel/parameter.hpp"
@@ -57,46 +57,73 @@ struct NetworkOptions {
   std::int64_t classes = 10;
 };
 
-/// Bytes that the network holds itself, at the largest batch met. Parameters and gradients are the caller's.
+/// Bytes that the network holds itself: on a host at the largest batch met, on a device at the largest that
+/// it was made for. Parameters, gradients and images are the caller's.
 struct MemoryUse {
   std::size_t activations = 0;
   std::size_t workspace = 0;  ///< weights in the kernels' layout, scratch
 };
 
-/// One model on one device, for 32 x 32 colour images. One thread at a time.
+/// Told the number of a parameter.
+using Ready = std::function<void(std::size_t)>;
+
+/// How a network wants its images to lie: one after the other, each 32 x 32 pixels of `channels` values, the
+/// three colours first and zeros behind them.
+struct ImageFormat {
+  std::int64_t channels = 3;
+  Precision type = Precision::f32;
+
+  /// Bytes of one image.
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(32 * 32 * channels) * (type == Precision::bf16 ? 2 : 4);
+  }
+};
+
+/// One model on this machine's processors (make_network()) or on a device
+/// (nn/gpu/network/device_network.hpp), for 32 x 32 colour images. On a device all pointers are to its
+/// memory, and calls go onto its main stream and return at once, so that they can be recorded in a graph; on
+/// a host they are done when they return. One thread at a time.
 class Network {
  public:
   virtual ~Network() = default;
 
   virtual const ModelSpec& spec() const = 0;
 
+  /// The form of what forward() reads.
+  virtual ImageFormat image_format() const = 0;
+
   /// One slot for each of spec().parameters, one pointer for each of spec().buffers; the memory outlives the
-  /// network. Throws Error (invalid_argument) for a wrong number. Before the first forward(). Whoever
-  /// changes values afterwards says so with parameters_changed().
+  /// network. Throws Error (invalid_argument) for a wrong number. Before the first forward(), together with
+  /// the first parameters_changed().
   virtual void bind(std::span<const ParameterSlot> parameters, std::span<float* const> buffers) = 0;
 
   /// The values of the parameters are no longer those of the last forward(). The kernels may keep copies in
-  /// a layout of their own; this drops them.
+  /// a layout of their own: a host then drops them, a device makes them anew at once (in the graph that is
+  /// recorded). To be called behind the change and before the next forward(); once for all the micro-batches
+  /// of a step.
   virtual void parameters_changed() = 0;
 
-  /// `batch` images of height x width x channels floats -> batch x classes logits, valid until the next
-  /// call. `images` hold until backward() returns. A batch of 0 is allowed: it moves the running statistics
-  /// only where they are exchanged with ranks that have images.
+  /// `batch` images in image_format() -> batch x classes logits, valid until the next call; null for a batch
+  /// of 0. `images` hold until backward() returns (in a graph: wherever it is launched). A batch of 0 is
+  /// allowed: it moves the running statistics only where they are exchanged with ranks that have images.
   ///
   /// In Mode::train each batch norm sets running = 0.9 * running + 0.1 * (statistic of the batch), the
   /// variance with Bessel's correction, as PyTorch does with its default momentum. (So a caller who zeroes
   /// the buffers beforehand finds 0.1 * the statistics of this batch.)
-  virtual const float* forward(const float* images, std::int64_t batch, Mode mode) = 0;
+  virtual const float* forward(const void* images, std::int64_t batch, Mode mode) = 0;
 
-  /// Computes the gradients for the batch of the last forward(), which was in Mode::train. `logits_gradient`
-  /// (batch x classes) is overwritten. Writes every parameter's gradient to its slot, as *sums over the
-  /// samples*, and calls `ready(i)` as soon as the gradient of parameter i stands there, the last layers
-  /// first, each i once, always in the same order. From then on the value of parameter i is not read any
-  /// more: an optimizer may change it while backward() goes on. With a batch of 0 the gradients are zero.
-  virtual void backward(float* logits_gradient, const std::function<void(std::size_t)>& ready) = 0;
+  /// Computes the gradients for the batch of the last forward(), which was in Mode::train, from that of the
+  /// logits (batch x classes; not read for a batch of 0). Writes every parameter's gradient to its slot, as
+  /// *sums over the samples*, and calls `ready(i)` as soon as the gradient of parameter i stands there (on a
+  /// device: as soon as the calls that write it are on the main stream), the last layers first, each i once,
+  /// always in the same order. From then on the value of parameter i is not read any more (on a device: by
+  /// calls that come later): an optimizer may change it while backward() goes on. With a batch of 0 the
+  /// gradients are zero.
+  virtual void backward(const float* logits_gradient, const Ready& ready) = 0;
 
   /// Name of the first layer whose result in the last forward() holds a value that is not finite; empty when
-  /// there is none. Slow: for the report of a run that has failed.
+  /// there is none. After a forward() without a backward(), which writes gradients where the results were.
+  /// Slow, and waits for a device: for the report of a run that has failed.
   virtual std::string first_not_finite() const = 0;
 
   virtual MemoryUse memory() const = 0;

@@ -118,7 +118,7 @@ const void* ResNet::run_block(Block& block, const void* input, Mode mode) {
   return result;
 }
 
-const float* ResNet::forward(const float* images, std::int64_t batch, Mode mode) {
+const float* ResNet::forward(const void* images, std::int64_t batch, Mode mode) {
   if (options_.threads > 0) set_threads(options_.threads);
   reserve(batch);
   images_ = images;
@@ -137,7 +137,7 @@ const float* ResNet::forward(const float* images, std::int64_t batch, Mode mode)
   return head_->forward(features_.data<float>(), batch);
 }
 
-void ResNet::backward(float* logits_gradient, const std::function<void(std::size_t)>& ready) {
+void ResNet::backward(const float* logits_gradient, const Ready& ready) {
   if (batch_ > 0) {
     const float* gradient = head_->backward(logits_gradient);
     average_pool_backward(blocks_.back().second.convolution.out_map(), gradient,

@@ -22,10 +22,12 @@ class ResNet : public Network {
 
   const ModelSpec& spec() const override { return plan_.spec; }
 
+  ImageFormat image_format() const override { return {}; }
+
   void bind(std::span<const ParameterSlot> parameters, std::span<float* const> buffers) override;
   void parameters_changed() override;
-  const float* forward(const float* images, std::int64_t batch, Mode mode) override;
-  void backward(float* logits_gradient, const std::function<void(std::size_t)>& ready) override;
+  const float* forward(const void* images, std::int64_t batch, Mode mode) override;
+  void backward(const float* logits_gradient, const Ready& ready) override;
   std::string first_not_finite() const override;
   MemoryUse memory() const override;
   double flops_per_image() const override;
@@ -87,7 +89,7 @@ class ResNet : public Network {
   std::unique_ptr<Linear> head_;
   ParameterSlot head_weight_, head_bias_;
 
-  const float* images_ = nullptr;
+  const void* images_ = nullptr;
   std::int64_t batch_ = 0;
   std::int64_t reserved_ = -1;
   std::vector<float> no_logits_;

@@ -103,7 +103,7 @@ void SmallNetwork::parameters_changed() {
   second_.convolution.weights_changed();
 }
 
-const float* SmallNetwork::forward(const float* images, std::int64_t batch, Mode) {
+const float* SmallNetwork::forward(const void* images, std::int64_t batch, Mode) {
   if (options_.threads > 0) set_threads(options_.threads);
   images_ = images;
   batch_ = batch;
@@ -119,7 +119,7 @@ const float* SmallNetwork::forward(const float* images, std::int64_t batch, Mode
   return logits_;
 }
 
-void SmallNetwork::backward(float* logits_gradient, const std::function<void(std::size_t)>& ready) {
+void SmallNetwork::backward(const float* logits_gradient, const Ready& ready) {
   if (batch_ == 0) {
     for (std::size_t i = slots_.size(); i-- > 0;) {
       std::fill_n(slots_[i].gradient, spec_.parameters[i].elements(), 0.0F);

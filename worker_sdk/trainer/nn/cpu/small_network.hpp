@@ -25,10 +25,12 @@ class SmallNetwork : public Network {
 
   const ModelSpec& spec() const override { return spec_; }
 
+  ImageFormat image_format() const override { return {}; }
+
   void bind(std::span<const ParameterSlot> parameters, std::span<float* const> buffers) override;
   void parameters_changed() override;
-  const float* forward(const float* images, std::int64_t batch, Mode mode) override;
-  void backward(float* logits_gradient, const std::function<void(std::size_t)>& ready) override;
+  const float* forward(const void* images, std::int64_t batch, Mode mode) override;
+  void backward(const float* logits_gradient, const Ready& ready) override;
   std::string first_not_finite() const override;
   MemoryUse memory() const override;
   double flops_per_image() const override;
@@ -58,7 +60,7 @@ class SmallNetwork : public Network {
   std::unique_ptr<Linear> hidden_, head_;
   std::vector<ParameterSlot> slots_;
 
-  const float* images_ = nullptr;
+  const void* images_ = nullptr;
   const float* hidden_result_ = nullptr;
   const float* logits_ = nullptr;
   std::int64_t batch_ = 0;

@@ -13,8 +13,6 @@
 
 namespace muster::nn::gpu {
 
-using Ready = std::function<void(std::size_t)>;
-
 /// The device and the memory that all layers of a model share.
 struct Room {
   Ops& ops;
