@@ -38,7 +38,7 @@ double best_seconds(const Runtime& rt, const dnnl::primitive& primitive,
   return best;
 }
 
-double seconds(const Runtime& rt, const ResNetUnit& unit, std::int64_t batch, bool bf16) {
+double seconds(const Runtime& rt, const ConvolutionSize& unit, std::int64_t batch, bool bf16) {
   const auto type = bf16 ? dnnl::memory::data_type::bf16 : kFloat;
   const bool of_images = unit.in == 3;
   const std::int64_t in = of_images && bf16 ? 4 : unit.in;  // for three channels there is only the definition
@@ -68,13 +68,12 @@ double seconds(const Runtime& rt, const ResNetUnit& unit, std::int64_t batch, bo
                              {DNNL_ARG_DIFF_SRC, x}});
 }
 
-std::vector<ResNetUnit> convolutions(const std::string& model) {
+std::vector<ConvolutionSize> convolutions(const std::string& model) {
   if (model == "small-cnn") {
-    ResNetUnit first{3, 32, 32, 3, 1}, second{32, 64, 16, 3, 1};
-    return {first, second};
+    return {{3, 32, 32, 3, 1}, {32, 64, 16, 3, 1}};
   }
   const ResNetPlan plan = plan_resnet18(model != "resnet18", 10);
-  std::vector<ResNetUnit> units = {plan.stem};
+  std::vector<ConvolutionSize> units = {plan.stem};
   for (const ResNetBlock& block : plan.blocks) {
     units.push_back(block.first);
     units.push_back(block.second);
@@ -92,7 +91,7 @@ int main(int argc, char** argv) {
     set_threads(std::stoi(argv[4]));
     const Runtime runtime;
     double sum = 0;
-    for (const ResNetUnit& unit : convolutions(argv[1]))
+    for (const ConvolutionSize& unit : convolutions(argv[1]))
       sum += seconds(runtime, unit, batch, std::string(argv[2]) == "bf16");
     std::printf("%.0f images/s\n", static_cast<double>(batch) / sum);
     return 0;

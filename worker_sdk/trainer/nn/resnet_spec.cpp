@@ -6,16 +6,13 @@
 namespace muster::nn {
 namespace {
 
-constexpr std::int64_t kImageSide = 32;
-
 /// Appends layers to a plan in the order in which PyTorch registers them.
 class Builder {
  public:
   explicit Builder(ModelSpec& spec) : spec_(spec) {}
 
-  ResNetUnit unit(const std::string& convolution, const std::string& norm, ResNetUnit unit) {
-    unit.parameter = spec_.parameters.size();
-    unit.buffer = spec_.buffers.size();
+  ResNetUnit unit(const std::string& convolution, const std::string& norm, const ConvolutionSize& size) {
+    const ResNetUnit unit = {size, spec_.parameters.size(), spec_.buffers.size()};
     spec_.parameters.push_back({convolution + ".weight", {unit.out, unit.in, unit.kernel, unit.kernel}});
     spec_.parameters.push_back({norm + ".weight", {unit.out}, false});
     spec_.parameters.push_back({norm + ".bias", {unit.out}, false});
@@ -28,7 +25,7 @@ class Builder {
                     std::int64_t stride) {
     ResNetBlock block;
     block.first = unit(name + ".conv1", name + ".bn1", {in, out, side, 3, stride});
-    block.second = unit(name + ".conv2", name + ".bn2", {out, out, (side - 1) / stride + 1, 3, 1});
+    block.second = unit(name + ".conv2", name + ".bn2", {out, out, block.first.result().side, 3, 1});
     block.has_shortcut = stride != 1 || in != out;
     if (block.has_shortcut)
       block.shortcut = unit(name + ".downsample.0", name + ".downsample.1", {in, out, side, 1, stride});
@@ -46,7 +43,8 @@ ResNetPlan plan_resnet18(bool imagenet_stem, std::int64_t classes) {
   plan.spec.name = imagenet_stem ? "resnet18-imagenet-stem" : "resnet18";
   plan.spec.classes = classes;
   Builder builder(plan.spec);
-  plan.stem = builder.unit("conv1", "bn1", {3, 64, kImageSide, imagenet_stem ? 7 : 3, imagenet_stem ? 2 : 1});
+  plan.stem =
+      builder.unit("conv1", "bn1", {kColours, 64, kImageSide, imagenet_stem ? 7 : 3, imagenet_stem ? 2 : 1});
   plan.pooled = imagenet_stem;
   std::int64_t channels = plan.stem.out;
   std::int64_t side = imagenet_stem ? kImageSide / 4 : kImageSide;
@@ -64,6 +62,15 @@ ResNetPlan plan_resnet18(bool imagenet_stem, std::int64_t classes) {
   plan.spec.parameters.push_back({"fc.weight", {classes, channels}});
   plan.spec.parameters.push_back({"fc.bias", {classes}, false});
   return plan;
+}
+
+MapExtent largest_shortcut_input(const ResNetPlan& plan) {
+  MapExtent largest;
+  for (const ResNetBlock& block : plan.blocks) {
+    const MapExtent input = {block.shortcut.in, block.shortcut.side};
+    if (block.has_shortcut && input.elements() > largest.elements()) largest = input;
+  }
+  return largest;
 }
 
 }  // namespace muster::nn

@@ -2,6 +2,7 @@
 // ResNet-18 of He et al., "Deep Residual Learning for Image Recognition", 2015, as a table. Pure.
 #pragma once
 
+#include "worker_sdk/trainer/nn/layers.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cstddef>
@@ -12,12 +13,7 @@ namespace muster::nn {
 
 /// A convolution and the batch norm behind it, whose tensors stand one after the other in the model: weight,
 /// scale, shift at `parameter`, mean and variance at `buffer`.
-struct ResNetUnit {
-  std::int64_t in = 0;
-  std::int64_t out = 0;
-  std::int64_t side = 0;  ///< height and width of the input
-  std::int64_t kernel = 3;
-  std::int64_t stride = 1;
+struct ResNetUnit : ConvolutionSize {
   std::size_t parameter = 0;
   std::size_t buffer = 0;
 };
@@ -42,5 +38,8 @@ struct ResNetPlan {
 /// `imagenet_stem`: 7 x 7 at stride 2 and the maximum, as torchvision builds it for large images; else 3 x 3,
 /// as the paper does for CIFAR.
 ResNetPlan plan_resnet18(bool imagenet_stem, std::int64_t classes);
+
+/// The largest maps that a shortcut reads.
+MapExtent largest_shortcut_input(const ResNetPlan& plan);
 
 }  // namespace muster::nn

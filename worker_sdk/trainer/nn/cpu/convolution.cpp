@@ -242,7 +242,6 @@ Convolution::Convolution(std::shared_ptr<const Runtime> runtime, const Convoluti
     : runtime_(std::move(runtime)), shape_(shape), packed_(std::make_unique<Packed>()) {}
 
 Convolution::~Convolution() = default;
-Convolution::Convolution(Convolution&&) noexcept = default;
 
 void Convolution::bind(const ParameterSlot& weight) {
   weight_ = weight;

@@ -22,10 +22,6 @@ struct ConvolutionShape {
   bool of_images = false;
 
   std::int64_t out_side() const { return (side - 1) / stride + 1; }
-
-  double operations() const {
-    return 2.0 * static_cast<double>(in_channels * out_channels * kernel * kernel * out_side() * out_side());
-  }
 };
 
 /// Runs one convolution and its two gradients through oneDNN, by Winograd's method where it is offered (f32,
@@ -36,10 +32,8 @@ class Convolution {
  public:
   Convolution(std::shared_ptr<const Runtime> runtime, const ConvolutionShape& shape);
   ~Convolution();
-  Convolution(Convolution&&) noexcept;
-  Convolution& operator=(Convolution&&) = delete;
-
-  const ConvolutionShape& shape() const { return shape_; }
+  Convolution(const Convolution&) = delete;
+  Convolution& operator=(const Convolution&) = delete;
 
   MapShape out_map() const { return {shape_.out_channels, shape_.out_side(), shape_.format}; }
 

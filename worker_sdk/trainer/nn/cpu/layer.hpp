@@ -7,15 +7,6 @@
 
 namespace muster::nn::cpu {
 
-/// The places of one layer's parameters and of their gradients. The pointers outlive the layer; gradients are
-/// overwritten, not added to. All are plain, densely packed floats in the shape's order.
-struct LayerParameters {
-  const float* weight = nullptr;
-  const float* bias = nullptr;
-  float* weight_gradient = nullptr;
-  float* bias_gradient = nullptr;
-};
-
 /// oneDNN reads constant arguments through the same handle type as others.
 inline void* handle(const float* data) {
   return const_cast<float*>(data);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/trainer/nn/cpu/layer.hpp"
+#include "worker_sdk/trainer/nn/cpu/onednn.hpp"
+#include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cstdint>
 #include <map>
@@ -18,16 +19,22 @@ struct LinearShape {
 /// place, in the plain layout. Primitives are kept for each batch size met. One thread.
 class Linear {
  public:
-  Linear(std::shared_ptr<const Runtime> runtime, const LinearShape& shape, const LayerParameters& parameters);
+  Linear(std::shared_ptr<const Runtime> runtime, const LinearShape& shape);
   ~Linear();
   Linear(const Linear&) = delete;
   Linear& operator=(const Linear&) = delete;
 
-  /// batch x in -> batch x out, valid until the next call with this batch size.
-  float* forward(const float* input, std::int64_t batch);
-  /// Computes the gradients for the batch of the last forward(), whose `input` still holds. `gradient` is
-  /// that of the result. Returns the gradient of the input.
-  float* backward(const float* gradient);
+  const LinearShape& shape() const { return shape_; }
+
+  void bind(const ParameterSlot& weight, const ParameterSlot& bias);
+
+  void weights_changed() {}
+
+  /// batch x in -> batch x out.
+  void forward(const float* x, std::int64_t batch, float* y);
+  /// Writes the gradients of the parameters, summed over the batch, and that of the input to `dx`, which may
+  /// be where x is. `dy` is that of the result.
+  void backward(const float* x, const float* dy, std::int64_t batch, float* dx);
 
  private:
   struct Plan;
@@ -35,9 +42,25 @@ class Linear {
 
   std::shared_ptr<const Runtime> runtime_;
   const LinearShape shape_;
-  const LayerParameters parameters_;
+  ParameterSlot weight_, bias_;
   std::map<std::int64_t, std::unique_ptr<Plan>> plans_;
-  Plan* last_ = nullptr;
+};
+
+/// A linear layer, then max(0, y).
+class HiddenLinear {
+ public:
+  HiddenLinear(std::shared_ptr<const Runtime> runtime, const LinearShape& shape);
+
+  void bind(const ParameterSlot& weight, const ParameterSlot& bias) { linear_.bind(weight, bias); }
+
+  void weights_changed() {}
+
+  void forward(const float* x, std::int64_t batch, float* y);
+  /// As Linear::backward(), from the result `y`. `dy` is overwritten.
+  void backward(const float* x, const float* y, float* dy, std::int64_t batch, float* dx);
+
+ private:
+  Linear linear_;
 };
 
 }  // namespace muster::nn::cpu

@@ -27,8 +27,8 @@ struct Setup {
         weight_gradient(weights, 1e30F),  // must be overwritten, not added to
         bias_gradient(biases, 1e30F) {}
 
-  cpu::LayerParameters parameters() {
-    return {weight.data(), bias.data(), weight_gradient.data(), bias_gradient.data()};
+  void bind(auto& layer) {
+    layer.bind({weight.data(), weight_gradient.data()}, {bias.data(), bias_gradient.data()});
   }
 
   std::vector<float> weight, bias, input, weight_gradient, bias_gradient;
@@ -55,38 +55,58 @@ double weighted(const Doubles& result, const std::vector<float>& pull) {
   return sum;
 }
 
-void check_linear(std::size_t batch, std::size_t in, std::size_t out) {
+/// A linear layer, or with `hidden` one with ReLU.
+void check_linear(std::size_t batch, std::size_t in, std::size_t out, bool hidden) {
   Setup s(out * in, out, batch * in);
-  cpu::Linear layer(std::make_shared<cpu::Runtime>(),
-                    {static_cast<std::int64_t>(in), static_cast<std::int64_t>(out)}, s.parameters());
-  const Doubles wanted = reference_linear(s.input, s.weight, s.bias, false);
-  CHECK(distance(wanted, layer.forward(s.input.data(), static_cast<std::int64_t>(batch))) < 1e-4);
+  const auto images = static_cast<std::int64_t>(batch);
+  const cpu::LinearShape shape = {static_cast<std::int64_t>(in), static_cast<std::int64_t>(out)};
+  cpu::Linear linear(std::make_shared<cpu::Runtime>(), shape);
+  cpu::HiddenLinear with_relu(std::make_shared<cpu::Runtime>(), shape);
+  s.bind(linear);
+  s.bind(with_relu);
+  const Doubles wanted = reference_linear(s.input, s.weight, s.bias, hidden);
+  std::vector<float> result(batch * out, 1e30F);
+  if (hidden)
+    with_relu.forward(s.input.data(), images, result.data());
+  else
+    linear.forward(s.input.data(), images, result.data());
+  CHECK(distance(wanted, result) < 1e-4);
 
   const std::vector<float> pull = random_floats(wanted.size(), 4);
   std::vector<float> gradient = pull;
-  const float* input_slopes = layer.backward(gradient.data());
-  const auto loss = [&] { return weighted(reference_linear(s.input, s.weight, s.bias, false), pull); };
+  std::vector<float> input_gradient = s.input;  // written where the input was
+  float* const x = input_gradient.data();
+  if (hidden)
+    with_relu.backward(x, result.data(), gradient.data(), images, x);
+  else
+    linear.backward(x, gradient.data(), images, x);
+  const auto loss = [&] { return weighted(reference_linear(s.input, s.weight, s.bias, hidden), pull); };
   check_gradient(s.weight_gradient.data(), s.weight, loss, "weight");
   check_gradient(s.bias_gradient.data(), s.bias, loss, "bias");
-  check_gradient(input_slopes, s.input, loss, "input");
+  check_gradient(input_gradient.data(), s.input, loss, "input");
 }
 
 }  // namespace
 
 TEST_CASE("A linear layer: result and gradients") {
-  check_linear(4, 128, 10);
-  check_linear(5, 40, 24);
-  check_linear(1, 33, 3);
+  for (const bool hidden : {false, true}) {
+    CAPTURE(hidden);
+    check_linear(4, 128, 10, hidden);
+    check_linear(5, 40, 24, hidden);
+    check_linear(1, 33, 3, hidden);
+  }
 }
 
 TEST_CASE("A linear layer changes between batch sizes and sees changed weights") {
   Setup s(24 * 3, 3, 4 * 24);
-  cpu::Linear layer(std::make_shared<cpu::Runtime>(), {24, 3}, s.parameters());
+  cpu::Linear layer(std::make_shared<cpu::Runtime>(), {24, 3});
+  s.bind(layer);
   for (const std::int64_t batch : {4, 1, 3, 4}) {
     INFO("batch " << batch);
     s.weight[7] += 0.5F;
     const std::vector<float> part(s.input.begin(), s.input.begin() + batch * 24);
-    CHECK(distance(reference_linear(part, s.weight, s.bias, false), layer.forward(part.data(), batch)) <
-          1e-4);
+    std::vector<float> result(static_cast<std::size_t>(batch) * 3);
+    layer.forward(part.data(), batch, result.data());
+    CHECK(distance(reference_linear(part, s.weight, s.bias, false), result) < 1e-4);
   }
 }

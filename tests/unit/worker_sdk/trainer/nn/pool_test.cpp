@@ -10,6 +10,8 @@
 
 using namespace muster::test;
 using namespace muster::nn::cpu;
+using muster::nn::Mode;
+using muster::nn::PooledTo;
 
 namespace {
 
@@ -55,15 +57,17 @@ TEST_CASE("the stem's maximum and its gradient follow the definition") {
   for (const auto& format : formats())
     for (const std::int64_t side : {1, 5, 8}) {
       CAPTURE(format.blocked, format.bf16, side);
+      Room room({}, format);
+      const MaxPool pool(room, {kChannels, side});
+      room.begin(kBatch);
       const MapShape shape = {kChannels, side, format};
-      const MapShape pooled = max_pooled(shape);
+      const MapShape& pooled = pool.result();
       std::vector<float> x = rounded(random_floats(shape.elements(kBatch), 1), format);
       const std::vector<float> pull = rounded(random_floats(pooled.elements(kBatch), 2), format);
       const TestMap x_map(shape, kBatch, x), y(pooled, kBatch), dy(pooled, kBatch, pull), dx(shape, kBatch);
-      std::vector<std::uint8_t> winners(pooled.elements(kBatch));
-      max_pool(shape, x_map.data(), y.data(), winners.data(), kBatch);
+      pool.forward(x_map.data(), kBatch, Mode::train, y.data());
       CHECK(distance(reference(x, side, 3, -1, nullptr), y.nhwc()) == 0);
-      max_pool_backward(shape, dy.data(), dy.data(), winners.data(), dx.data(), kBatch);
+      pool.backward(dy.data(), dy.data(), kBatch, dx.data());
       const auto loss = [&] { return 2 * dot(reference(x, side, 3, -1, nullptr), pull); };
       CHECK(std::abs(dot(dx.nhwc(), x) - loss()) < 1e-3 + 100 * rounding(format));
       check_slopes(dx.nhwc(), x, loss, 1e-4 + 8 * rounding(format));
@@ -74,17 +78,20 @@ TEST_CASE("maximum, bias and ReLU in one follow the definition") {
   for (const auto& format : formats())
     for (const PooledTo to : {PooledTo::map, PooledTo::features}) {
       CAPTURE(format.blocked, format.bf16, to == PooledTo::map);
+      Room room({}, format);
+      BiasPool pool(room, {kChannels, 6}, to);
+      room.begin(kBatch);
       const MapShape shape = {kChannels, 6, format};
-      const MapShape pooled = {kChannels, 3, to == PooledTo::map ? format : MapFormat{}};
+      const MapShape& pooled = pool.result();
       std::vector<float> x = rounded(random_floats(shape.elements(kBatch), 1), format);
       std::vector<float> bias = random_floats(kChannels, 3), bias_gradient(kChannels);
       for (float& value : bias) value -= 0.5F;
       const std::vector<float> pull = rounded(random_floats(pooled.elements(kBatch), 2), format);
       const TestMap x_map(shape, kBatch, x), y(pooled, kBatch), dy(pooled, kBatch, pull), dx(shape, kBatch);
-      std::vector<std::uint8_t> winners(pooled.elements(kBatch));
-      relu_pool(shape, x_map.data(), bias.data(), to, y.data(), winners.data(), kBatch);
+      pool.bind({bias.data(), bias_gradient.data()});
+      pool.forward(x_map.data(), kBatch, y.data());
       CHECK(distance(reference(x, 6, 2, 0, bias.data()), y.nhwc()) <= 2 * rounding(pooled.format));
-      relu_pool_backward(shape, dy.data(), to, winners.data(), dx.data(), bias_gradient.data(), kBatch);
+      pool.backward(dy.data(), kBatch, dx.data());
       const auto loss = [&] { return dot(reference(x, 6, 2, 0, bias.data()), pull); };
       check_slopes(dx.nhwc(), x, loss, 1e-4);
       CHECK(std::abs(dot(bias_gradient, bias) + dot(dx.nhwc(), x) - loss()) <
@@ -96,32 +103,38 @@ TEST_CASE("maximum, bias and ReLU in one follow the definition") {
 TEST_CASE("the mean over a map and its gradient are each other's adjoint") {
   for (const auto& format : formats()) {
     CAPTURE(format.blocked, format.bf16);
+    const Room room({}, format);
+    const AveragePool pool(room, {kChannels, 3});
     const MapShape shape = {kChannels, 3, format};
     const std::vector<float> x = rounded(random_floats(shape.elements(kBatch), 1), format);
     const std::vector<float> pull = random_floats(kBatch * kChannels, 2);
     const TestMap x_map(shape, kBatch, x), dx(shape, kBatch);
     std::vector<float> means(pull.size());
-    average_pool(shape, x_map.data(), means.data(), kBatch);
+    pool.forward(x_map.data(), kBatch, means.data());
     Doubles wanted(means.size());
     for (std::size_t i = 0; i < x.size(); ++i)
       wanted[i / (9 * kChannels) * kChannels + i % kChannels] += static_cast<double>(x[i]) / 9;
     CHECK(distance(wanted, means) < 1e-6);
-    average_pool_backward(shape, pull.data(), dx.data(), kBatch);
+    pool.backward(pull.data(), kBatch, dx.data());
     CHECK(std::abs(dot(dx.nhwc(), x) - dot(means, pull)) < 1e-4 + 10 * rounding(format));
   }
 }
 
 TEST_CASE("what is not a number is not lost in a maximum or a ReLU") {
   for (const auto& format : formats()) {
+    Room room({}, format);
+    const MaxPool pool(room, {kChannels, 4});
+    BiasPool with_bias(room, {kChannels, 4}, PooledTo::map);
+    room.begin(kBatch);
     const MapShape shape = {kChannels, 4, format};
     std::vector<float> x = rounded(random_floats(shape.elements(kBatch), 1), format);
     x[5] = std::numeric_limits<float>::quiet_NaN();
-    const TestMap x_map(shape, kBatch, x), y(max_pooled(shape), kBatch);
-    std::vector<std::uint8_t> winners(x.size());
-    const std::vector<float> bias(kChannels);
-    max_pool(shape, x_map.data(), y.data(), winners.data(), kBatch);
+    const TestMap x_map(shape, kBatch, x), y(pool.result(), kBatch);
+    std::vector<float> bias(kChannels);
+    with_bias.bind({bias.data(), nullptr});
+    pool.forward(x_map.data(), kBatch, Mode::train, y.data());
     CHECK(std::isnan(y.nhwc()[5]));
-    relu_pool(shape, x_map.data(), bias.data(), PooledTo::map, y.data(), winners.data(), kBatch);
+    with_bias.forward(x_map.data(), kBatch, y.data());
     CHECK(std::isnan(y.nhwc()[5]));
   }
 }

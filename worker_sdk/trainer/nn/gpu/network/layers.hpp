@@ -1,43 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers that the models are made of. Each owns its memory on the device, for batches up to a capacity.
+// The layers of models (nn/layers.hpp) on a device.
 #pragma once
 
-#include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
-#include "worker_sdk/trainer/nn/gpu/ops.hpp"
+#include "worker_sdk/trainer/nn/gpu/network/norm.hpp"
+#include "worker_sdk/trainer/nn/gpu/network/pools.hpp"
+#include "worker_sdk/trainer/nn/gpu/network/room.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 
 namespace muster::nn::gpu {
-
-/// The device and the memory that all layers of a model share.
-struct Room {
-  Ops& ops;
-  std::int64_t capacity;
-  float* partials;  ///< partial sums per channel, for one layer at a time
-  /// Sums over all ranks, in place, for batch norm; empty: over this rank alone.
-  DeviceSum sum = {};
-};
-
-template <typename T>
-T* allocate(Room& room, std::int64_t count, const char* what) {
-  return static_cast<T*>(room.ops.allocate(static_cast<std::size_t>(count) * sizeof(T), what));
-}
-
-template <typename T>
-void convolve(Room& room, Direction direction, const ConvolutionShape& shape, std::int64_t batch, const T* a,
-              const T* b, T* result) {
-  room.ops.convolve(
-      {direction, shape, batch, sizeof(T) == 2, a, b, result, sizeof(T) == 4 && room.ops.allows_tf32()});
-}
-
-/// The width that kernels and tensor cores like.
-constexpr int padded(std::int64_t channels) {
-  return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(channels < kPack ? kPack : channels)));
-}
 
 /// Weights in the layout of the kernels, beside the canonical ones.
 template <typename T>
@@ -66,211 +39,174 @@ class Weights {
   ParameterSlot slot_;
 };
 
+/// Results have padded(size.out) channels.
 template <typename T>
 class Convolution {
  public:
-  Convolution(Room& room, const ConvolutionShape& shape, int real_in)
+  Convolution(Room& room, const ConvolutionSize& size)
       : room_(room),
-        shape_(shape),
-        weights_(room, {shape.out, real_in, shape.kernel * shape.kernel, shape.out, shape.in}),
-        gradient_(allocate<T>(room, weights_.shape().padded_elements(), "gradients of weights")),
-        x_(allocate<T>(room, room.capacity * shape.out_side() * shape.out_side() * shape.out, "maps")) {}
+        shape_{padded(size.in),
+               padded(size.out),
+               static_cast<int>(size.side),
+               static_cast<int>(size.kernel),
+               static_cast<int>(size.stride),
+               static_cast<int>(size.kernel / 2)},
+        weights_(room, {static_cast<int>(size.out), static_cast<int>(size.in), shape_.kernel * shape_.kernel,
+                        shape_.out, shape_.in}),
+        gradient_(allocate<T>(room, weights_.shape().padded_elements(), "gradients of weights")) {}
 
-  Weights<T>& weights() { return weights_; }
+  void bind(const ParameterSlot& weight) { weights_.bind(weight); }
 
-  const ConvolutionShape& shape() const { return shape_; }
+  void weights_changed() { weights_.pack(); }
 
-  /// The result, and later its gradient.
-  T* x() { return x_; }
-
-  MapSize map(std::int64_t batch) const {
-    return {batch * shape_.out_side() * shape_.out_side(), shape_.out};
+  void forward(const T* x, std::int64_t batch, T* y) {
+    if (batch > 0) convolve(Direction::forward, batch, x, weights_.packed(), y);
   }
 
-  void forward(const T* input, std::int64_t batch) {
-    convolve<T>(room_, Direction::forward, shape_, batch, input, weights_.packed(), x_);
-  }
-
-  /// Computes the gradient of the weights from the gradient in x().
-  void weight_gradient(const T* input, std::int64_t batch) {
-    convolve<T>(room_, Direction::weight_gradient, shape_, batch, input, x_, gradient_);
+  void backward_weights(const T* x, const T* dy, std::int64_t batch) {
+    if (batch == 0) return;
+    convolve(Direction::weight_gradient, batch, x, dy, gradient_);
     weights_.take_gradient(gradient_);
   }
 
-  void input_gradient(T* result, std::int64_t batch) {
-    convolve<T>(room_, Direction::input_gradient, shape_, batch, x_, weights_.packed(), result);
+  void backward_data(const T* dy, std::int64_t batch, T* dx) {
+    if (batch > 0) convolve(Direction::input_gradient, batch, dy, weights_.packed(), dx);
   }
 
  private:
+  void convolve(Direction direction, std::int64_t batch, const T* a, const T* b, T* result) {
+    room_.ops.convolve(
+        {direction, shape_, batch, sizeof(T) == 2, a, b, result, sizeof(T) == 4 && room_.ops.allows_tf32()});
+  }
+
   Room& room_;
   const ConvolutionShape shape_;
   Weights<T> weights_;
   T* const gradient_;
-  T* const x_;
 };
 
-/// The batch norm behind a convolution.
-template <typename T>
-class Norm {
- public:
-  Norm(Room& room, int channels) : room_(room), channels_(channels) {
-    auto* p = allocate<float>(room, 7 * channels, "batch norm");
-    const auto next = [&] { return p += channels, p - channels; };
-    state_ = {next(), next(), next(), next(), next(), next(), next()};
-    if (!room.sum) return;
-    totals_ = allocate<double>(room, std::int64_t{4} * channels + 1, "batch norm over all ranks");
-    gradient_totals_ = totals_ + std::ptrdiff_t{2} * channels + 1;
-  }
-
-  void bind(const ParameterSlot& weight, const ParameterSlot& bias, float* mean, float* variance) {
-    tensors_ = {weight.value, bias.value, mean, variance};
-    weight_gradient_ = weight.gradient;
-    bias_gradient_ = bias.gradient;
-  }
-
-  const NormState& state() const { return state_; }
-
-  void measure(const T* x, const MapSize& map, Mode mode) {
-    if (mode == Mode::evaluate) return room_.ops.run(NormRunning{channels_, tensors_, state_});
-    room_.ops.run(Moments<T>{map, x, room_.partials});
-    in_turns(NormStatistics<T>{map, x, room_.partials, tensors_, state_, Turn::alone, totals_}, totals_,
-             2 * channels_ + 1);
-  }
-
-  /// Writes the gradients of its parameters, and the masked gradient to `out` where not null.
-  void parameter_gradients(const MapSize& map, const MaskedGradient<T>& gradient, const T* x, T* out) {
-    room_.ops.run(GradientSums<T>{map, gradient, x, state_.mean, out, room_.partials});
-    in_turns(NormGradients{map, room_.partials, tensors_.weight, state_, weight_gradient_, bias_gradient_,
-                           Turn::alone, gradient_totals_, totals_ + std::ptrdiff_t{2} * channels_},
-             gradient_totals_, 2 * channels_);
-  }
-
-  /// Takes part, on a rank without images, in what measure() exchanges; reverse_nothing() does so for
-  /// parameter_gradients().
-  void measure_nothing() { measure(nullptr, {0, channels_}, Mode::train); }
-
-  void reverse_nothing() {
-    parameter_gradients({0, channels_}, {nullptr, nullptr, nullptr}, nullptr, nullptr);
-  }
-
-  void input_gradient(const MapSize& map, const MaskedGradient<T>& gradient, T* x) {
-    room_.ops.run(NormBackward<T>{map, gradient, x, state_, x});
-  }
-
- private:
-  template <typename Kernel>
-  void in_turns(Kernel kernel, double* totals, int count) {
-    if (!room_.sum) return room_.ops.run(kernel);
-    kernel.turn = Turn::give;
-    room_.ops.run(kernel);
-    room_.sum(totals, static_cast<std::size_t>(count), room_.ops.stream());
-    kernel.turn = Turn::take;
-    room_.ops.run(kernel);
-  }
-
-  Room& room_;
-  const int channels_;
-  NormState state_{};
-  double* totals_ = nullptr;           ///< forward; the number of pixels stays for backward
-  double* gradient_totals_ = nullptr;  ///< backward
-  NormTensors tensors_{};
-  float* weight_gradient_ = nullptr;
-  float* bias_gradient_ = nullptr;
-};
-
-/// A result after ReLU, and which of its elements are positive.
-template <typename T>
-struct Activation {
-  Activation(Room& room, const MapSize& largest)
-      : y(allocate<T>(room, largest.rows * largest.channels, "maps")),
-        signs(allocate<std::uint8_t>(room, largest.packs(), "signs of maps")) {}
-
-  T* y;
-  std::uint8_t* signs;
-};
-
-/// y = x * weight^T + bias, as a convolution of images of one pixel.
+/// y = x * weight^T, as a convolution of images of one pixel, and the gradient of a bias.
 template <typename T>
 class Linear {
  public:
-  Linear(Room& room, int in, int out)
-      : room_(room),
-        shape_{in, padded(out), 1, 1, 1, 0},
-        weights_(room, {out, in, 1, shape_.out, in}),
-        gradient_(allocate<T>(room, weights_.shape().padded_elements(), "gradients of weights")) {}
+  Linear(Room& room, std::int64_t in, std::int64_t out)
+      : room_(room), out_(static_cast<int>(out)), products_(room, {in, out, 1, 1, 1}) {}
 
   void bind(const ParameterSlot& weight, const ParameterSlot& bias) {
-    weights_.bind(weight);
+    products_.bind(weight);
     bias_ = bias;
   }
 
-  Weights<T>& weights() { return weights_; }
+  void weights_changed() { products_.weights_changed(); }
 
-  const ParameterSlot& bias() const { return bias_; }
+  const float* bias() const { return bias_.value; }
 
   /// Columns of the result: `out` and padding.
-  int width() const { return shape_.out; }
+  int width() const { return padded(out_); }
 
   /// batch x width(), without the bias.
-  void forward(const T* x, std::int64_t batch, T* products) {
-    convolve<T>(room_, Direction::forward, shape_, batch, x, weights_.packed(), products);
-  }
+  void forward(const T* x, std::int64_t batch, T* y) { products_.forward(x, batch, y); }
 
   /// `dy` is batch x width(), its padding zero.
-  void parameter_gradients(const T* x, const T* dy, std::int64_t batch) {
+  void backward(const T* x, const T* dy, std::int64_t batch, T* dx) {
     const MapSize map = {batch, width()};
     room_.ops.run(GradientSums<T>{map, {dy, nullptr, nullptr}, nullptr, nullptr, nullptr, room_.partials});
-    room_.ops.run(BiasGradient{map, room_.partials, weights_.shape().out, bias_.gradient});
-    convolve<T>(room_, Direction::weight_gradient, shape_, batch, x, dy, gradient_);
-    weights_.take_gradient(gradient_);
-  }
-
-  void input_gradient(const T* dy, std::int64_t batch, T* dx) {
-    convolve<T>(room_, Direction::input_gradient, shape_, batch, dy, weights_.packed(), dx);
+    room_.ops.run(BiasGradient{map, room_.partials, out_, bias_.gradient});
+    products_.backward_weights(x, dy, batch);
+    products_.backward_data(dy, batch, dx);
   }
 
  private:
   Room& room_;
-  const ConvolutionShape shape_;
-  Weights<T> weights_;
-  T* const gradient_;
+  const int out_;
+  Convolution<T> products_;
   ParameterSlot bias_;
+};
+
+/// A linear layer, its bias and ReLU. `out` is a power of two, so that there is no padding.
+template <typename T>
+class Hidden {
+ public:
+  Hidden(Room& room, std::int64_t in, std::int64_t out)
+      : room_(room),
+        linear_(room, in, out),
+        signs_(room, static_cast<std::size_t>(linear_.width() / kPack)) {}
+
+  void bind(const ParameterSlot& weight, const ParameterSlot& bias) { linear_.bind(weight, bias); }
+
+  void weights_changed() { linear_.weights_changed(); }
+
+  void forward(const T* x, std::int64_t batch, T* y) {
+    linear_.forward(x, batch, y);
+    room_.ops.run(ScaleAddRelu<T>{
+        {batch, linear_.width()}, y, nullptr, linear_.bias(), nullptr, nullptr, nullptr, y, signs_.data()});
+  }
+
+  void backward(const T* x, const T*, T* dy, std::int64_t batch, T* dx) {
+    room_.ops.run(GradientSums<T>{
+        {batch, linear_.width()}, {dy, nullptr, signs_.data()}, nullptr, nullptr, dy, room_.partials});
+    linear_.backward(x, dy, batch, dx);
+  }
+
+ private:
+  Room& room_;
+  Linear<T> linear_;
+  const Memory<std::uint8_t> signs_;
 };
 
 /// The last layer: logits, and back from their gradient.
 template <typename T>
 class Head {
  public:
-  Head(Room& room, int features, int classes)
+  Head(Room& room, std::int64_t features, std::int64_t classes)
       : room_(room),
-        classes_(classes),
+        classes_(static_cast<int>(classes)),
         linear_(room, features, classes),
-        products_(allocate<T>(room, room.capacity * linear_.width(), "logits")),
-        logits_(allocate<float>(room, room.capacity * classes, "logits")),
-        gradient_(allocate<T>(room, room.capacity * linear_.width(), "logits")) {}
+        products_(room, static_cast<std::size_t>(linear_.width()) * sizeof(T), &MemoryUse::workspace),
+        gradient_(room, static_cast<std::size_t>(linear_.width()) * sizeof(T), &MemoryUse::workspace) {}
 
-  Linear<T>& linear() { return linear_; }
+  void bind(const ParameterSlot& weight, const ParameterSlot& bias) { linear_.bind(weight, bias); }
 
-  const float* forward(const T* features, std::int64_t batch) {
-    linear_.forward(features, batch, products_);
-    room_.ops.run(
-        FinishLogits<T>{batch, classes_, linear_.width(), products_, linear_.bias().value, logits_});
-    return logits_;
+  void weights_changed() { linear_.weights_changed(); }
+
+  void forward(const T* features, std::int64_t batch, float* logits) {
+    T* const products = products_.data();
+    linear_.forward(features, batch, products);
+    room_.ops.run(FinishLogits<T>{batch, classes_, linear_.width(), products, linear_.bias(), logits});
   }
 
-  void backward(const float* logits_gradient, const T* features, T* features_gradient, std::int64_t batch) {
-    room_.ops.run(PadGradient<T>{batch, classes_, linear_.width(), logits_gradient, gradient_});
-    linear_.parameter_gradients(features, gradient_, batch);
-    linear_.input_gradient(gradient_, batch, features_gradient);
+  void backward(const T* features, const float* logits_gradient, std::int64_t batch, T* features_gradient) {
+    T* const gradient = gradient_.data();
+    room_.ops.run(PadGradient<T>{batch, classes_, linear_.width(), logits_gradient, gradient});
+    linear_.backward(features, gradient, batch, features_gradient);
   }
 
  private:
   Room& room_;
   const int classes_;
   Linear<T> linear_;
-  T* const products_;
-  float* const logits_;
-  T* const gradient_;
+  const Memory<T> products_;
+  const Memory<T> gradient_;
 };
+
+/// The set of layers whose maps are of T: float or Bf16.
+template <typename T>
+struct Layers {
+  using Options = RoomOptions;
+  using Room = gpu::Room;
+  using Element = T;
+  using Feature = T;
+  using Sign = std::uint8_t;
+  using Convolution = gpu::Convolution<T>;
+  using Norm = gpu::Norm<T>;
+  using NormGradient = gpu::NormGradient<T>;
+  using MaxPool = gpu::WindowMaximum<T>;
+  using AveragePool = gpu::MeanPool<T>;
+  using BiasPool = gpu::BiasPool<T>;
+  using Hidden = gpu::Hidden<T>;
+  using Head = gpu::Head<T>;
+};
+
+static_assert(LayerSet<Layers<float>> && LayerSet<Layers<Bf16>>);
 
 }  // namespace muster::nn::gpu

@@ -80,6 +80,8 @@ Session::Session(const SessionOptions& options, Ops& ops, const data::Images& tr
       test_(upload(test, "test images")),
       indices_(allocate<std::uint32_t>(ops, train.size(), "the order of images")),
       test_indices_(allocate<std::uint32_t>(ops, test.size(), "the order of images")),
+      images_(
+          ops.allocate(static_cast<std::size_t>(options.batch) * network_->image_format().bytes(), "images")),
       labels_(allocate<std::uint8_t>(ops, static_cast<std::size_t>(options.batch), "labels")),
       losses_(allocate<float>(ops, static_cast<std::size_t>(options.batch), "losses")),
       hits_(allocate<float>(ops, static_cast<std::size_t>(options.batch), "hits")),
@@ -190,9 +192,9 @@ void Session::gather(const Set& set, const std::uint32_t* indices, std::int64_t 
                        scaling_of(options_.normalization), options_.augmentation, out, labels_});
   };
   if (options_.precision == Precision::bf16)
-    run(static_cast<Bf16*>(network_->images()));
+    run(static_cast<Bf16*>(images_));
   else
-    run(static_cast<float*>(network_->images()));
+    run(static_cast<float*>(images_));
 }
 
 void Session::score(std::int64_t images, double* sums, float* gradient) {
@@ -251,9 +253,9 @@ void Session::clip_and_step() {
 void Session::put_part(const Part& part) {
   const auto images = static_cast<std::int64_t>(part.images);
   ops_.run(SetSamples{static_cast<float>(images), !part.first, gradients_});
-  if (part.first) network_->pack_weights();
+  if (part.first) network_->parameters_changed();
   if (images > 0) gather(train_, indices_, images);
-  logits_ = network_->forward(images, Mode::train);
+  logits_ = network_->forward(images_, images, Mode::train);
   if (images > 0) score(images, train_score_, logits_gradient_);
   missing_.clear();
   for (const ArenaLayout::Bucket& bucket : layout_.buckets()) missing_.push_back(bucket.parameters);
@@ -334,13 +336,13 @@ SessionScore Session::evaluate(std::size_t begin, std::size_t end) {
   if (begin > end || end > test_size_)
     throw Error(ErrorCode::invalid_argument, "test images " + std::to_string(begin) + " to " +
                                                  std::to_string(end) + " of " + std::to_string(test_size_));
-  if (!std::exchange(packed_, true)) network_->pack_weights();
+  if (!std::exchange(packed_, true)) network_->parameters_changed();
   ops_.clear(test_score_, 3 * sizeof(double));
   for (std::size_t at = begin; at < end;) {
     const auto images = std::min(options_.batch, static_cast<std::int64_t>(end - at));
     set_values(at, 0, false, 0);
     gather(test_, test_indices_, images);
-    logits_ = network_->forward(images, Mode::evaluate);
+    logits_ = network_->forward(images_, images, Mode::evaluate);
     score(images, test_score_, nullptr);
     at += static_cast<std::size_t>(images);
   }

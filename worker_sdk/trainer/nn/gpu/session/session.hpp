@@ -177,7 +177,7 @@ class Session {
   const SessionOptions options_;
   Ops& ops_;
   const DeviceAllReduce all_reduce_;
-  std::unique_ptr<DeviceNetwork> network_;
+  std::unique_ptr<Network> network_;
   const ArenaLayout layout_;
   float* values_;
   float* gradients_;
@@ -194,6 +194,7 @@ class Session {
   Set test_;
   std::uint32_t* indices_;
   std::uint32_t* test_indices_;
+  void* images_;
   std::uint8_t* labels_;
   const float* logits_ = nullptr;
   float* losses_;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "worker_sdk/trainer/nn/cpu/map.hpp"
+#include "worker_sdk/trainer/nn/layers.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace muster::nn::cpu {
+
+class Convolution;
+
+/// What the layers of a model share on this machine's processors: oneDNN, the format of all maps, and the
+/// memory, which grows with the batch.
+class Room {
+ public:
+  /// Maps are in the format that is fastest here, unless one is given.
+  explicit Room(const NetworkOptions& options);
+  Room(const NetworkOptions& options, const MapFormat& format);
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  const std::shared_ptr<const Runtime>& runtime() const { return runtime_; }
+
+  StatisticsExchange* exchange() const { return options_.sync_batch_norm; }
+
+  const MapFormat& format() const { return format_; }
+
+  MapShape shape(const MapExtent& extent) const { return {extent.channels, extent.side, format_}; }
+
+  void* const& add(std::size_t bytes_per_image, MemoryKind kind);
+
+  /// Counts the layer's workspace; the layer may not move.
+  void add(const Convolution& layer) { convolutions_.push_back(&layer); }
+
+  void begin(std::int64_t batch);
+
+  ImageFormat image_format() const { return {}; }
+
+  std::size_t element_bytes() const { return format_.element_bytes(); }
+
+  std::size_t map_bytes(const MapExtent& extent) const { return shape(extent).bytes(1); }
+
+  MemoryUse memory() const;
+  void clear(void* memory, std::size_t bytes) const;
+
+  const void* on_host(const void* data, std::size_t, std::vector<char>&) const { return data; }
+
+ private:
+  struct Place {
+    std::size_t bytes_per_image = 0;
+    MemoryKind kind = nullptr;
+    Buffer buffer;
+    void* data = nullptr;
+  };
+
+  const NetworkOptions options_;
+  const MapFormat format_;
+  const std::shared_ptr<const Runtime> runtime_;
+  std::deque<Place> places_;
+  std::vector<const Convolution*> convolutions_;
+};
+
+}  // namespace muster::nn::cpu
