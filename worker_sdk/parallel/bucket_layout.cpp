@@ -88,6 +88,17 @@ std::string describe_layout(const std::vector<ParameterSpec>& parameters, const 
   return text + "\n";
 }
 
+void ReadyBuckets::begin() {
+  for (std::size_t b = 0; b < missing_.size(); ++b) missing_[b] = layout_.buckets[b].parameters.size();
+  count_ = 0;
+}
+
+std::size_t ReadyBuckets::add(std::size_t parameter) {
+  --missing_[layout_.bucket_of[parameter]];
+  while (count_ < missing_.size() && missing_[count_] == 0) ++count_;
+  return count_;
+}
+
 std::string first_difference(const std::string& mine, int my_rank, const std::string& theirs,
                              int their_rank) {
   const std::vector<std::string> a = lines_of(mine);

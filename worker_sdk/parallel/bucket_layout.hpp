@@ -70,11 +70,37 @@ struct BucketLayout {
 /// Floats between the starts of two parameters are a multiple of this, so that each starts a cache line.
 inline constexpr std::size_t kAlignElements = 16;
 
+/// Floats before an arena of gradients that travel with its first bucket: samples, tallies, zeros up to a
+/// cache line.
+inline constexpr std::size_t kHeaderFloats = 16;
+
 /// Throws Error (invalid_argument) for no parameters, or a shape that is empty, not positive or too large.
 BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options);
 
 /// The model and the bucket sizes as text, one line per parameter: equal text means equal layout.
 std::string describe_layout(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options);
+
+/// Which buckets of a step are complete. They are reduced strictly in order, the same on all ranks. One
+/// thread.
+class ReadyBuckets {
+ public:
+  /// `layout` outlives it.
+  explicit ReadyBuckets(const BucketLayout& layout) : layout_(layout), missing_(layout.buckets.size()) {}
+
+  /// A step begins: no gradient stands.
+  void begin();
+
+  /// The gradient of `parameter` stands, said once in a step. Returns count().
+  std::size_t add(std::size_t parameter);
+
+  /// Number of buckets, from the first on, that are complete.
+  std::size_t count() const { return count_; }
+
+ private:
+  const BucketLayout& layout_;
+  std::vector<std::size_t> missing_;  ///< gradients that each bucket waits for
+  std::size_t count_ = 0;
+};
 
 /// A sentence about the first line in which two descriptions differ.
 std::string first_difference(const std::string& mine, int my_rank, const std::string& theirs, int their_rank);

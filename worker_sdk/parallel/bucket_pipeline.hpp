@@ -53,9 +53,6 @@ struct StepTiming {
 
 namespace parallel {
 
-/// Floats before the arena that travel with its first bucket: samples, tallies, zeros up to a cache line.
-inline constexpr std::size_t kHeaderFloats = 16;
-
 /// Works on the buckets of a step strictly in order, so that every rank issues the same calls: where there
 /// are other ranks, on a thread of its own, and in finish() on those that nobody has begun; otherwise in
 /// launch(). Used by one thread.

@@ -39,7 +39,7 @@ Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, con
       layout_(parallel::plan_buckets(parameters_, options_)),
       group_(on_host(if_shared(group))),
       is_ready_(parameters_.size(), true),
-      pending_(layout_.buckets.size(), 0),
+      complete_(layout_),
       waiting_(layout_.elements, options_.deterministic_micro_batches > 0 ? parallel::SumOrder::tree
                                                                           : parallel::SumOrder::sequence) {
   if (options_.deterministic_micro_batches > 0)
@@ -86,8 +86,7 @@ void Reducer::begin_step(std::int64_t samples) {
   header_[0] = static_cast<float>(samples_ + samples);
   std::copy(tallies_.begin(), tallies_.end(), header_ + 1);
   tallies_ = {};
-  for (std::size_t b = 0; b < pending_.size(); ++b) pending_[b] = layout_.buckets[b].parameters.size();
-  next_ = 0;
+  complete_.begin();
   pipeline_->begin();
 }
 
@@ -101,10 +100,8 @@ void Reducer::gradient_ready(std::size_t parameter) {
   const std::size_t count = parameters_[parameter].elements();
   if (phase_ == Phase::micro_batch) return waiting_.add(gradients(), offset, count);
   if (waiting_.micro_batches() > 0) waiting_.fold_into(gradients(), offset, count);
-  --pending_[layout_.bucket_of[parameter]];
-  const std::size_t before = next_;
-  while (next_ < pending_.size() && pending_[next_] == 0) ++next_;
-  if (next_ != before) pipeline_->launch(next_);
+  const std::size_t before = complete_.count();
+  if (complete_.add(parameter) != before) pipeline_->launch(complete_.count());
 }
 
 void Reducer::mark_unused(std::size_t parameter) {
@@ -115,7 +112,7 @@ void Reducer::mark_unused(std::size_t parameter) {
 
 std::int64_t Reducer::finish_step() {
   require_all_ready(Phase::step);
-  if (next_ != pending_.size())
+  if (complete_.count() != buckets())
     throw Error(
         ErrorCode::state,
         "gradient_ready() was called by several threads at once; a reducer takes one thread at a time");
@@ -131,7 +128,7 @@ void Reducer::set_tally(std::size_t i, float value) {
     throw Error(ErrorCode::invalid_argument,
                 "tally " + std::to_string(i) + "; there are 0 to " + std::to_string(kTallies - 1));
   if (phase_ == Phase::step) {
-    if (next_ > 0)
+    if (complete_.count() > 0)
       throw Error(ErrorCode::invalid_argument,
                   "a tally after the first bucket was launched; set it before backward");
     header_[1 + i] = value;

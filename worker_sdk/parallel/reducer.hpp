@@ -127,8 +127,7 @@ class Reducer {
 
   Phase phase_ = Phase::idle;
   std::vector<bool> is_ready_;
-  std::vector<std::size_t> pending_;  ///< gradients that each bucket waits for
-  std::size_t next_ = 0;              ///< first bucket that is not complete
+  parallel::ReadyBuckets complete_;
   parallel::Accumulator waiting_;
   std::int64_t samples_ = 0;  ///< of the micro-batches before the step
   std::array<float, kTallies> tallies_ = {};

@@ -74,10 +74,10 @@ DeviceLearner::DeviceLearner(const LearnerTask& task, const data::ImageData& dat
   if (!is_alone(group))
     parallel::require_same_layout(*group, options_.reducer.store,
                                   parallel::describe_layout(spec().parameters, options_.reducer));
-  arenas_.assign(1 + session_.state_names().size(), Arena(session_.layout().elements()));
+  arenas_.assign(1 + session_.state_names().size(), Arena(session_.layout().elements));
   std::vector<nn::ParameterSlot> slots;
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-    slots.push_back({arenas_[0].data() + session_.layout().offset(i), nullptr});
+    slots.push_back({arenas_[0].data() + session_.layout().offsets[i], nullptr});
   std::vector<float*> buffers;
   for (const ParameterSpec& buffer : spec().buffers)
     buffers.push_back(buffers_.emplace_back(buffer.elements()).data());
@@ -97,10 +97,8 @@ nn::gpu::SessionOptions DeviceLearner::session_options(const LearnerTask& task) 
   options.label_smoothing = static_cast<float>(learner.label_smoothing);
   options.normalization = task.loader.normalization;
   options.augmentation = task.loader.augmentation;
-  options.first_bucket_bytes = learner.reducer.first_bucket_bytes;
-  options.bucket_bytes = learner.reducer.bucket_bytes;
+  options.reducer = learner.reducer;
   options.accumulates = task.accumulation > 1;
-  options.max_norm = learner.reducer.max_norm;
   options.average_decay = learner.ema_decay;
   // Sums through the host wait for the device, so such steps are not recorded.
   options.graphs = is_alone(group_) || sums_on_device_;
@@ -242,14 +240,14 @@ std::uint64_t DeviceLearner::parameter_hash() {
   session_.read_values(arenas_[0].data());
   std::vector<const float*> values;
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-    values.push_back(arenas_[0].data() + session_.layout().offset(i));
+    values.push_back(arenas_[0].data() + session_.layout().offsets[i]);
   return require_same_parameters(group_, spec().parameters, values, steps());
 }
 
 void DeviceLearner::append(std::vector<NamedTensor>& tensors, const std::string& prefix, Arena& arena) {
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)
     tensors.push_back({prefix + spec().parameters[i].name, spec().parameters[i].shape,
-                       arena.data() + session_.layout().offset(i)});
+                       arena.data() + session_.layout().offsets[i]});
 }
 
 std::vector<NamedTensor> DeviceLearner::model_tensors(bool averaged) {
@@ -271,7 +269,7 @@ std::vector<NamedTensor> DeviceLearner::state_tensors() {
 }
 
 MemoryTable DeviceLearner::memory() const {
-  const std::size_t arena = session_.layout().elements() * sizeof(float);
+  const std::size_t arena = session_.layout().elements * sizeof(float);
   MemoryTable table;
   table.parameters = arena;
   for (const Arena& buffer : buffers_) table.parameters += buffer.size() * sizeof(float);

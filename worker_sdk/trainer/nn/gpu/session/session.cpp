@@ -45,6 +45,19 @@ const SessionOptions& checked(const SessionOptions& options) {
   return options;
 }
 
+/// Whether weight decay applies, one flag for each kArenaStep floats of an arena.
+std::vector<std::uint8_t> decay_flags(const ModelSpec& spec, const parallel::BucketLayout& layout) {
+  constexpr auto kStep = static_cast<std::size_t>(kArenaStep);
+  static_assert(kStep == parallel::kAlignElements);
+  std::vector<std::uint8_t> flags(layout.elements / kStep, 0);
+  for (std::size_t i = 0; i < spec.parameters.size(); ++i) {
+    const auto first = flags.begin() + static_cast<std::ptrdiff_t>(layout.offsets[i] / kStep);
+    if (spec.parameters[i].decay)
+      std::fill_n(first, (spec.parameters[i].elements() + kStep - 1) / kStep, std::uint8_t{1});
+  }
+  return flags;
+}
+
 /// An order of images of a set of `size`, each at most once.
 void require_images(std::span<const std::uint32_t> indices, std::size_t size) {
   for (const std::uint32_t index : indices)
@@ -63,18 +76,19 @@ Session::Session(const SessionOptions& options, Ops& ops, const data::Images& tr
       all_reduce_(std::move(all_reduce)),
       network_(make_device_network(options.model, options.precision, options.classes, options.batch, ops,
                                    options.sum_statistics)),
-      layout_(network_->spec(), options.first_bucket_bytes, options.bucket_bytes),
-      values_(allocate<float>(ops, layout_.elements(), "parameters")),
-      gradients_(allocate<float>(ops, layout_.elements(), "gradients")),
-      accumulated_(options.accumulates
-                       ? allocate<float>(ops, layout_.elements(), "gradients of micro-batches")
-                       : nullptr),
-      squares_(options.max_norm > 0
+      layout_(parallel::plan_buckets(network_->spec().parameters, options.reducer)),
+      complete_(layout_),
+      values_(allocate<float>(ops, layout_.elements, "parameters")),
+      header_(allocate<float>(ops, parallel::kHeaderFloats + layout_.elements, "gradients")),
+      gradients_(header_ + parallel::kHeaderFloats),
+      accumulated_(options.accumulates ? allocate<float>(ops, layout_.elements, "gradients of micro-batches")
+                                       : nullptr),
+      squares_(options.reducer.max_norm > 0
                    ? allocate<double>(ops, SquareSums::kMostBlocks, "partial sums of the gradient's norm")
                    : nullptr),
-      clip_(options.max_norm > 0 ? allocate<float>(ops, 1, "the gradient's norm") : nullptr),
+      clip_(options.reducer.max_norm > 0 ? allocate<float>(ops, 1, "the gradient's norm") : nullptr),
       state_names_(names_of_state(options)),
-      decays_(allocate<std::uint8_t>(ops, layout_.decays().size(), "flags of weight decay")),
+      decays_(allocate<std::uint8_t>(ops, layout_.elements / kArenaStep, "flags of weight decay")),
       step_values_(allocate<StepValues>(ops, 1, "numbers of a step")),
       train_(upload(train, "training images")),
       test_(upload(test, "test images")),
@@ -90,10 +104,11 @@ Session::Session(const SessionOptions& options, Ops& ops, const data::Images& tr
       train_score_(allocate<double>(ops, 2 * kTallyNumbers, "a score")),
       test_score_(allocate<double>(ops, 3, "a score")) {
   for (std::size_t i = 0; i < state_names_.size(); ++i)
-    states_.push_back(allocate<float>(ops, layout_.elements(), "optimizer state"));
+    states_.push_back(allocate<float>(ops, layout_.elements, "optimizer state"));
   if (options.average_decay > 0) average_ = states_.back();
   test_size_ = test.size();
-  ops.to_device(decays_, layout_.decays().data(), layout_.decays().size());
+  const std::vector<std::uint8_t> flags = decay_flags(spec(), layout_);
+  ops.to_device(decays_, flags.data(), flags.size());
   std::vector<std::uint32_t> order(test.size());
   std::iota(order.begin(), order.end(), 0U);
   if (!order.empty()) ops.to_device(test_indices_, order.data(), order.size() * sizeof(std::uint32_t));
@@ -112,7 +127,7 @@ Session::Set Session::upload(const data::Images& images, const char* what) {
 void Session::bind() {
   std::vector<ParameterSlot> slots;
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-    slots.push_back({values_ + layout_.offset(i), gradients_ + layout_.offset(i)});
+    slots.push_back({values_ + layout_.offsets[i], gradients_ + layout_.offsets[i]});
   for (const ParameterSpec& buffer : spec().buffers)
     buffers_.push_back(allocate<float>(ops_, buffer.elements(), "running statistics"));
   network_->bind(slots, buffers_);
@@ -120,11 +135,11 @@ void Session::bind() {
 
 void Session::write_parameter(std::size_t i, const float* values) {
   packed_ = false;
-  ops_.to_device(values_ + layout_.offset(i), values, spec().parameters.at(i).elements() * sizeof(float));
+  ops_.to_device(values_ + layout_.offsets[i], values, spec().parameters.at(i).elements() * sizeof(float));
 }
 
 void Session::read_parameter(std::size_t i, float* values) {
-  ops_.from_device(values, values_ + layout_.offset(i), spec().parameters.at(i).elements() * sizeof(float));
+  ops_.from_device(values, values_ + layout_.offsets[i], spec().parameters.at(i).elements() * sizeof(float));
 }
 
 void Session::write_buffer(std::size_t i, const float* values) {
@@ -136,25 +151,25 @@ void Session::read_buffer(std::size_t i, float* values) {
 }
 
 void Session::read_gradient(std::size_t i, float* values) {
-  ops_.from_device(values, gradients_ + layout_.offset(i),
+  ops_.from_device(values, gradients_ + layout_.offsets[i],
                    spec().parameters.at(i).elements() * sizeof(float));
 }
 
 void Session::read(const float* arena, float* to) {
-  ops_.from_device(to, arena, layout_.elements() * sizeof(float));
+  ops_.from_device(to, arena, layout_.elements * sizeof(float));
 }
 
 void Session::write(float* arena, const float* from) {
-  ops_.to_device(arena, from, layout_.elements() * sizeof(float));
+  ops_.to_device(arena, from, layout_.elements * sizeof(float));
 }
 
 void Session::write_state(std::size_t state, std::size_t parameter, const float* values) {
-  ops_.to_device(states_.at(state) + layout_.offset(parameter), values,
+  ops_.to_device(states_.at(state) + layout_.offsets[parameter], values,
                  spec().parameters.at(parameter).elements() * sizeof(float));
 }
 
 void Session::read_state(std::size_t state, std::size_t parameter, float* values) {
-  ops_.from_device(values, states_.at(state) + layout_.offset(parameter),
+  ops_.from_device(values, states_.at(state) + layout_.offsets[parameter],
                    spec().parameters.at(parameter).elements() * sizeof(float));
 }
 
@@ -209,7 +224,7 @@ void Session::step_range(std::size_t begin, std::size_t end) {
                           static_cast<std::int64_t>(end),
                           values_,
                           gradients_,
-                          gradients_,
+                          header_,
                           clip_,
                           decays_,
                           step_values_};
@@ -227,49 +242,47 @@ void Session::step_range(std::size_t begin, std::size_t end) {
 
 /// Values change while backward still runs: it reads packed copies of the weights, and of batch norms only
 /// what it has read before their gradients are ready.
-void Session::finish_bucket(const ArenaLayout::Bucket& bucket, bool accumulated) {
+void Session::finish_bucket(std::size_t index, bool accumulated) {
+  const parallel::Bucket& bucket = layout_.buckets[index];
+  const std::size_t end = bucket.offset + bucket.elements;
+  const std::size_t header = index == 0 ? parallel::kHeaderFloats : 0;
   ops_.on_side([&](void* stream) {
-    const std::size_t begin = bucket.begin == 0 ? kArenaHeader : bucket.begin;
     if (accumulated)
-      ops_.run(AddGradients{{static_cast<std::int64_t>(begin), static_cast<std::int64_t>(bucket.end)},
+      ops_.run(AddGradients{{static_cast<std::int64_t>(bucket.offset), static_cast<std::int64_t>(end)},
                             accumulated_,
                             true,
                             gradients_});
-    if (all_reduce_) all_reduce_(gradients_ + bucket.begin, bucket.end - bucket.begin, stream);
-    if (clip_ == nullptr) step_range(begin, bucket.end);
+    if (all_reduce_) all_reduce_(gradients_ + bucket.offset - header, bucket.elements + header, stream);
+    if (clip_ == nullptr) step_range(bucket.offset, end);
   });
 }
 
 void Session::clip_and_step() {
   ops_.on_side([&](void*) {
-    const SquareSums sums = {
-        {kArenaHeader, static_cast<std::int64_t>(layout_.elements())}, gradients_, squares_};
+    const SquareSums sums = {{0, static_cast<std::int64_t>(layout_.elements)}, gradients_, squares_};
     ops_.run(sums);
-    ops_.run(ClipFactor{sums.blocks(), squares_, gradients_, options_.max_norm, clip_});
-    step_range(kArenaHeader, layout_.elements());
+    ops_.run(ClipFactor{sums.blocks(), squares_, header_, options_.reducer.max_norm, clip_});
+    step_range(0, layout_.elements);
   });
 }
 
 void Session::put_part(const Part& part) {
   const auto images = static_cast<std::int64_t>(part.images);
-  ops_.run(SetSamples{static_cast<float>(images), !part.first, gradients_});
+  ops_.run(SetSamples{static_cast<float>(images), !part.first, header_});
   if (part.first) network_->parameters_changed();
   if (images > 0) gather(train_, indices_, images);
   logits_ = network_->forward(images_, images, Mode::train);
   if (images > 0) score(images, train_score_, logits_gradient_);
-  missing_.clear();
-  for (const ArenaLayout::Bucket& bucket : layout_.buckets()) missing_.push_back(bucket.parameters);
-  std::size_t next = 0;
+  complete_.begin();
   network_->backward(logits_gradient_, [&](std::size_t parameter) {
-    --missing_[layout_.bucket_of(parameter)];
-    // Strictly in order, the same on all ranks.
-    while (part.last && next < missing_.size() && missing_[next] == 0)
-      finish_bucket(layout_.buckets()[next++], !part.first);
+    const std::size_t before = complete_.count();
+    const std::size_t after = complete_.add(parameter);
+    for (std::size_t next = before; part.last && next < after; ++next) finish_bucket(next, !part.first);
   });
   if (part.last && clip_ != nullptr) clip_and_step();
   if (part.last) return ops_.join_side();
-  ops_.run(AddGradients{
-      {kArenaHeader, static_cast<std::int64_t>(layout_.elements())}, gradients_, !part.first, accumulated_});
+  ops_.run(
+      AddGradients{{0, static_cast<std::int64_t>(layout_.elements)}, gradients_, !part.first, accumulated_});
 }
 
 void Session::step(std::size_t position, std::span<const std::size_t> counts, float learning_rate,
@@ -323,7 +336,7 @@ void Session::begin_tally(double first, double second) {
 void Session::swap_average() {
   if (average_ == nullptr || steps_ == 0) return;
   packed_ = false;
-  ops_.run(SwapArenas{{0, static_cast<std::int64_t>(layout_.elements())}, values_, average_});
+  ops_.run(SwapArenas{{0, static_cast<std::int64_t>(layout_.elements)}, values_, average_});
 }
 
 void Session::set_test_order(std::span<const std::uint32_t> indices) {

@@ -3,10 +3,10 @@
 // graph.
 #pragma once
 
+#include "worker_sdk/parallel/bucket_layout.hpp"
 #include "worker_sdk/trainer/data/draw.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
-#include "worker_sdk/trainer/nn/gpu/session/arena.hpp"
 #include "worker_sdk/trainer/optim/optimizer.hpp"
 
 #include <compare>
@@ -35,12 +35,10 @@ struct SessionOptions {
   float label_smoothing = 0;
   data::Normalization normalization = data::kCifar10Normalization;
   data::Augmentation augmentation;
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  std::size_t bucket_bytes = std::size_t{25} << 20;
+  /// The sizes of buckets, and clipping (max_norm): the optimizer then waits for the whole gradient.
+  ReducerOptions reducer;
   /// Whether steps may have several micro-batches: one more arena for their gradients.
   bool accumulates = false;
-  /// Largest L2 norm of the mean gradient; 0: any. The optimizer then waits for the whole of it.
-  double max_norm = 0;
   /// Decay of the moving average of weights; 0: no average.
   double average_decay = 0;
   /// The sum for batch norm over all ranks; empty: over this rank alone.
@@ -75,9 +73,9 @@ class Session {
   /// Reads a gradient of the last step: summed over samples and ranks.
   void read_gradient(std::size_t i, float* values);
 
-  const ArenaLayout& layout() const { return layout_; }
+  const parallel::BucketLayout& layout() const { return layout_; }
 
-  /// The whole of an arena in its layout: the parameters, and each of state_names(). Waits for the device.
+  /// The whole of an arena in that layout: the parameters, and each of state_names(). Waits for the device.
   void write_values(const float* arena) {
     packed_ = false;
     write(values_, arena);
@@ -170,7 +168,7 @@ class Session {
   void read(const float* arena, float* to);
   void write(float* arena, const float* from);
   void put_part(const Part& part);
-  void finish_bucket(const ArenaLayout::Bucket& bucket, bool accumulated);
+  void finish_bucket(std::size_t index, bool accumulated);
   void clip_and_step();
   void step_range(std::size_t begin, std::size_t end);
 
@@ -178,8 +176,10 @@ class Session {
   Ops& ops_;
   const DeviceAllReduce all_reduce_;
   std::unique_ptr<Network> network_;
-  const ArenaLayout layout_;
+  const parallel::BucketLayout layout_;
+  parallel::ReadyBuckets complete_;
   float* values_;
+  float* header_;  ///< its first number is that of the step's samples; the gradients follow
   float* gradients_;
   float* accumulated_;  ///< null: no accumulation
   double* squares_;     ///< partial sums; null: no clipping
@@ -203,7 +203,6 @@ class Session {
   double* train_score_;
   double* test_score_;
   std::map<Part, Steps> steps_of_;
-  std::vector<std::size_t> missing_;  ///< parameters of each bucket whose gradient is not there yet
   std::size_t epoch_size_ = 0;
   std::size_t test_size_ = 0;
   int epoch_ = 0;

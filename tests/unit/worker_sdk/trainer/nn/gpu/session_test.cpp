@@ -29,8 +29,8 @@ SessionOptions small_options() {
   options.optimizer.weight_decay = 0.01;
   options.label_smoothing = 0.1F;
   options.augmentation = {4, true, 5};
-  options.first_bucket_bytes = 4096;
-  options.bucket_bytes = 65536;
+  options.reducer.first_bucket_bytes = options.reducer.last_bucket_bytes = 4096;
+  options.reducer.bucket_bytes = 65536;
   return options;
 }
 
@@ -39,22 +39,19 @@ class Reference {
  public:
   explicit Reference(const SessionOptions& options)
       : options_(options),
-        layout_(model_spec(options.model), 1, 1),
+        layout_(parallel::plan_buckets(model_spec(options.model).parameters, options.reducer)),
         network_(make_network(options.model, {})) {
-    values_.resize(layout_.elements());
-    gradients_.resize(layout_.elements());
+    values_.resize(layout_.elements);
+    gradients_.resize(layout_.elements);
     for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-      slots_.push_back({&values_[layout_.offset(i)], &gradients_[layout_.offset(i)]});
+      slots_.push_back({&values_[layout_.offsets[i]], &gradients_[layout_.offsets[i]]});
     initialize(spec(), slots_, 3);
     network_->bind(slots_, {});
     optim::Arena arena = {values_.data(), gradients_.data(), values_.size(), {}};
-    for (std::size_t i = 0; i < layout_.decays().size(); ++i) {
-      if (layout_.decays()[i] == 0) continue;
-      if (!arena.decay.empty() && arena.decay.back().end == 16 * i)
-        arena.decay.back().end += 16;
-      else
-        arena.decay.push_back({16 * i, 16 * i + 16});
-    }
+    // Ascending: the last parameter lies first.
+    for (std::size_t i = spec().parameters.size(); i-- > 0;)
+      if (spec().parameters[i].decay)
+        arena.decay.push_back({layout_.offsets[i], layout_.offsets[i] + spec().parameters[i].elements()});
     optimizer_ = optim::make_optimizer(options.optimizer, arena);
   }
 
@@ -82,7 +79,7 @@ class Reference {
 
  private:
   const SessionOptions options_;
-  const ArenaLayout layout_;
+  const parallel::BucketLayout layout_;
   std::unique_ptr<Network> network_;
   std::vector<float> values_, gradients_;
   std::vector<ParameterSlot> slots_;
