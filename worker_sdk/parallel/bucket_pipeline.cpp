@@ -32,19 +32,18 @@ double sum_of_squares(const float* values, std::size_t count) {
 
 }  // namespace
 
-BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options,
-                               std::vector<BucketView> views, float* header, ProcessGroup* group)
-    : options_(options),
-      views_(std::move(views)),
+BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, float* header,
+                               std::unique_ptr<BucketSum> sum, ProcessGroup* group)
+    : buckets_(layout.buckets),
+      options_(options),
       header_(header),
+      sum_(std::move(sum)),
       group_(group),
-      sums_(group == nullptr ? nullptr : &group->host_group()),
       squares_(layout.buckets.size()),
       norm_(std::numeric_limits<double>::quiet_NaN()),
       launched_(layout.buckets.size()),
       done_(layout.buckets.size()) {
   timing_.buckets.resize(layout.buckets.size());
-  for (BucketView& view : views_) view.gradients = arena() + view.offset;
   if (group_ != nullptr) thread_ = quiet_thread([this] { run(); });
 }
 
@@ -69,7 +68,7 @@ void BucketPipeline::begin() {
 }
 
 void BucketPipeline::launch(std::size_t buckets) {
-  MUSTER_ASSERT(buckets <= views_.size(), "a step has no more buckets than the layout");
+  MUSTER_ASSERT(buckets <= buckets_.size(), "a step has no more buckets than the layout");
   const auto now = Clock::now();
   if (group_ == nullptr) {
     launch_alone(buckets, now);
@@ -80,7 +79,7 @@ void BucketPipeline::launch(std::size_t buckets) {
     for (; launched_ < buckets; ++launched_) timing_.buckets[launched_].ready = now;
   }
   // With the last one nothing is left to compute: finish() comes next and does it.
-  if (buckets < views_.size()) wake_.notify_all();
+  if (buckets < buckets_.size()) wake_.notify_all();
 }
 
 void BucketPipeline::launch_alone(std::size_t buckets, Clock::time_point now) {
@@ -99,7 +98,7 @@ void BucketPipeline::finish() {
   timing_.waited = Clock::now();
   {
     std::unique_lock lock(mutex_);
-    while (done_ < views_.size() && error_ == nullptr) {
+    while (done_ < buckets_.size() && error_ == nullptr) {
       if (busy_)
         wake_.wait(lock);
       else
@@ -156,24 +155,13 @@ void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
 
 void BucketPipeline::process(std::size_t bucket) {
   BucketTiming& timing = timing_.buckets[bucket];
-  BucketView& view = views_[bucket];
+  const Bucket& range = buckets_[bucket];
   timing.started = Clock::now();
-  if (group_ != nullptr) sum_over_ranks(view);
+  if (sum_ != nullptr) sum_->sum(bucket);
   timing.reduced = Clock::now();
-  if (options_.max_norm > 0) squares_[bucket] = sum_of_squares(view.gradients, view.elements);
-  if (steps_early()) step(view, 1.0F);
+  if (options_.max_norm > 0) squares_[bucket] = sum_of_squares(arena() + range.offset, range.elements);
+  if (steps_early()) step(range, 1.0F);
   timing.stepped = steps_early() ? Clock::now() : timing.reduced;
-}
-
-void BucketPipeline::sum_over_ranks(BucketView& view) {
-  const std::size_t header = view.index == 0 ? kHeaderFloats : 0;
-  if (options_.hook == nullptr) {
-    sums_->all_reduce(view.gradients - header, view.elements + header, DataType::f32, ReduceOp::sum);
-    return;
-  }
-  if (header > 0) sums_->all_reduce(header_, header, DataType::f32, ReduceOp::sum);
-  view.samples = samples();
-  if (view.samples > 0) options_.hook->reduce(*sums_, view);
 }
 
 void BucketPipeline::clip() {
@@ -184,18 +172,18 @@ void BucketPipeline::clip() {
   const double scale = options_.max_norm / (norm_ + 1e-6);
   clip_scale_ = scale < 1 ? static_cast<float>(scale) : 1.0F;
   if (!options_.bucket_step) return;
-  for (const BucketView& view : views_) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
     // Timed from the end of the bucket before, so that each bucket's own share shows.
-    BucketTiming& timing = timing_.buckets[view.index];
+    BucketTiming& timing = timing_.buckets[b];
     const auto began = Clock::now();
-    step(view, clip_scale_);
+    step(buckets_[b], clip_scale_);
     timing.stepped = timing.reduced + (Clock::now() - began);
   }
 }
 
-void BucketPipeline::step(const BucketView& view, float clip) {
+void BucketPipeline::step(const Bucket& bucket, float clip) {
   if (samples() == 0) return;
-  options_.bucket_step(view.offset, view.offset + view.elements, clip / static_cast<float>(samples()));
+  options_.bucket_step(bucket.offset, bucket.offset + bucket.elements, clip / static_cast<float>(samples()));
 }
 
 }  // namespace muster::parallel

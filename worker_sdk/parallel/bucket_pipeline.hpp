@@ -3,12 +3,14 @@
 #pragma once
 
 #include "worker_sdk/parallel/bucket_layout.hpp"
+#include "worker_sdk/parallel/bucket_sum.hpp"
 
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -58,10 +60,10 @@ namespace parallel {
 /// launch(). Used by one thread.
 class BucketPipeline {
  public:
-  /// `options` and `views` outlive it; `header` is where header and arena begin. `group` is null in
-  /// a world of one.
-  BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, std::vector<BucketView> views,
-                 float* header, ProcessGroup* group);
+  /// `layout`, `options` and `group` outlive it; `header` is where header and arena begin. `sum` and `group`,
+  /// which is aborted where a step fails, are null in a world of one.
+  BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, float* header,
+                 std::unique_ptr<BucketSum> sum, ProcessGroup* group);
   /// Aborts the group in the middle of a step.
   ~BucketPipeline();
   BucketPipeline(const BucketPipeline&) = delete;
@@ -86,7 +88,6 @@ class BucketPipeline {
   void work_on_next(std::unique_lock<std::mutex>& lock);
   void launch_alone(std::size_t buckets, std::chrono::steady_clock::time_point now);
   void process(std::size_t bucket);
-  void sum_over_ranks(BucketView& view);
   void clip();
 
   bool steps_early() const { return options_.bucket_step && options_.max_norm <= 0; }
@@ -95,13 +96,13 @@ class BucketPipeline {
 
   std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
 
-  void step(const BucketView& view, float clip);
+  void step(const Bucket& bucket, float clip);
 
+  const std::vector<Bucket>& buckets_;
   const ReducerOptions& options_;
-  std::vector<BucketView> views_;
   float* const header_;
-  ProcessGroup* const group_;    ///< the group that is aborted
-  ProcessGroup* const sums_;     ///< its host group, which sums the buckets
+  const std::unique_ptr<BucketSum> sum_;
+  ProcessGroup* const group_;
   std::vector<double> squares_;  ///< the sum of squares of each bucket's reduced gradients
   StepTiming timing_;
   double norm_;

@@ -84,6 +84,16 @@ std::unique_ptr<BucketHook> make_tree_hook() {
   return std::make_unique<TreeHook>();
 }
 
+ReducerOptions parallel::with_tree(ReducerOptions options) {
+  if (options.deterministic_micro_batches == 0) return options;
+  if (options.hook != nullptr)
+    throw Error(ErrorCode::invalid_argument, "a deterministic world has a fixed tree of sums and " +
+                                                 options.hook->describe() +
+                                                 " has another; leave out one of the two");
+  options.hook = make_tree_hook();
+  return options;
+}
+
 TreeSum::TreeSum(const MicroBatches& plan, std::size_t elements, ProcessGroup* group)
     : count_(static_cast<unsigned>(plan.count)),
       elements_(elements),

@@ -8,6 +8,7 @@
 #include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/parallel/accumulator.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/bucket_layout.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,19 @@ MicroBatches share_micro_batches(int total, const ProcessGroup* group);
 
 /// Sums buckets over the ranks by the tree above. What a Reducer with `deterministic_micro_batches` uses.
 std::unique_ptr<BucketHook> make_tree_hook();
+
+namespace parallel {
+
+/// The options with the hook of the tree where a deterministic world is wanted. Throws Error
+/// (invalid_argument) where they have another hook.
+ReducerOptions with_tree(ReducerOptions options);
+
+/// The order in which micro-batches are added.
+inline SumOrder sum_order(const ReducerOptions& options) {
+  return options.deterministic_micro_batches > 0 ? SumOrder::tree : SumOrder::sequence;
+}
+
+}  // namespace parallel
 
 /// Sums values outside the reducer by the same tree, such as the running statistics of batch norm: each
 /// micro-batch starts from the same ones, and their mean over the micro-batches is what the step leaves. One

@@ -21,27 +21,16 @@ ProcessGroup* on_host(ProcessGroup* group) {
   return group == nullptr ? nullptr : &group->host_group();
 }
 
-ReducerOptions completed(ReducerOptions options) {
-  if (options.deterministic_micro_batches == 0) return options;
-  if (options.hook != nullptr)
-    throw Error(ErrorCode::invalid_argument, "a deterministic world has a fixed tree of sums and " +
-                                                 options.hook->describe() +
-                                                 " has another; leave out one of the two");
-  options.hook = make_tree_hook();
-  return options;
-}
-
 }  // namespace
 
 Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options)
     : parameters_(std::move(parameters)),
-      options_(completed(options)),
+      options_(parallel::with_tree(options)),
       layout_(parallel::plan_buckets(parameters_, options_)),
       group_(on_host(if_shared(group))),
       is_ready_(parameters_.size(), true),
       complete_(layout_),
-      waiting_(layout_.elements, options_.deterministic_micro_batches > 0 ? parallel::SumOrder::tree
-                                                                          : parallel::SumOrder::sequence) {
+      waiting_(layout_.elements, parallel::sum_order(options_)) {
   if (options_.deterministic_micro_batches > 0)
     plan_ = share_micro_batches(options_.deterministic_micro_batches, group_);
   const std::size_t floats = parallel::kHeaderFloats + layout_.elements;
@@ -52,9 +41,10 @@ Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, con
     own_ = parallel::Floats(floats);
     header_ = own_.data();
   }
-  auto views = make_views();
-  if (group_ != nullptr && options_.hook != nullptr) options_.hook->prepare(*group_, views);
-  pipeline_.emplace(layout_, options_, std::move(views), header_, if_shared(group));
+  std::unique_ptr<parallel::BucketSum> sum;
+  if (group_ != nullptr)
+    sum = std::make_unique<parallel::BucketSum>(layout_, parameters_, options_.hook.get(), header_, *group_);
+  pipeline_.emplace(layout_, options_, header_, std::move(sum), if_shared(group));
 }
 
 void Reducer::broadcast(float* values) {
@@ -139,18 +129,6 @@ void Reducer::set_tally(std::size_t i, float value) {
 
 std::vector<HookState> Reducer::hook_state() const {
   return group_ != nullptr && options_.hook != nullptr ? options_.hook->state() : std::vector<HookState>();
-}
-
-std::vector<BucketView> Reducer::make_views() {
-  bucket_parameters_.resize(layout_.buckets.size());
-  std::vector<BucketView> views(layout_.buckets.size());
-  for (std::size_t b = 0; b < views.size(); ++b) {
-    const parallel::Bucket& bucket = layout_.buckets[b];
-    for (const std::size_t i : bucket.parameters)
-      bucket_parameters_[b].push_back({i, layout_.offsets[i] - bucket.offset, &parameters_[i]});
-    views[b] = {b, views.size(), bucket.offset, bucket.elements, nullptr, bucket_parameters_[b], 0};
-  }
-  return views;
 }
 
 std::string Reducer::call(const char* verb, Phase phase) {

@@ -111,7 +111,6 @@ class Reducer {
  private:
   enum class Phase : std::uint8_t { idle, micro_batch, step };
 
-  std::vector<BucketView> make_views();
   static std::string call(const char* verb, Phase phase);
   void open(std::int64_t samples, Phase phase);
   void require_all_ready(Phase phase) const;
@@ -121,7 +120,6 @@ class Reducer {
   const parallel::BucketLayout layout_;
   ProcessGroup* const group_;  ///< null in a world of one
   std::optional<MicroBatches> plan_;
-  std::vector<std::vector<BucketParameter>> bucket_parameters_;
   parallel::Floats own_;
   float* header_ = nullptr;
 
