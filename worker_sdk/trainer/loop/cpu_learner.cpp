@@ -80,15 +80,9 @@ CpuLearner::CpuLearner(const LearnerTask& task, const data::ImageData& data, Pro
       group_(group),
       loader_bytes_(bytes_of_loader(task, data)),
       train_(data.train, task.loader),
-      test_(data.test, for_evaluation(task.loader)) {
+      test_(data.test, for_evaluation(task.loader)),
+      plan_(fixed_micro_batches(task.options, group)) {
   const LearnerOptions& options = options_;
-  if (options.reducer.deterministic_micro_batches > 0) {
-    if (options.sync_batch_norm)
-      throw Error(
-          ErrorCode::invalid_argument,
-          "a deterministic world computes batch norm over each micro-batch; leave --sync-batch-norm out");
-    plan_ = share_micro_batches(options.reducer.deterministic_micro_batches, group);
-  }
   nn::NetworkOptions network;
   network.precision = options.precision;
   if (options.sync_batch_norm) {

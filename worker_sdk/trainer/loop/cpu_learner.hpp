@@ -73,7 +73,7 @@ class CpuLearner final : public Learner {
   data::BatchLoader train_;
   data::BatchLoader test_;
   const std::thread::id own_thread_ = std::this_thread::get_id();
-  std::optional<MicroBatches> plan_;
+  const std::optional<MicroBatches> plan_;
   std::unique_ptr<StatisticsExchange> exchange_;
   std::unique_ptr<nn::Network> network_;
   std::optional<Reducer> reducer_;

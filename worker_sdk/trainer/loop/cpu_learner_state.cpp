@@ -14,12 +14,6 @@ void append_arena(std::vector<NamedTensor>& tensors, const nn::ModelSpec& spec, 
 
 }  // namespace
 
-std::size_t NamedTensor::elements() const {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  return count;
-}
-
 std::vector<NamedTensor> CpuLearner::model_tensors(bool averaged) {
   std::vector<NamedTensor> tensors;
   const bool average = averaged && average_ && average_->updates() > 0;

@@ -25,10 +25,25 @@ bool is_alone(const ProcessGroup* group) {
   return group == nullptr || group->size() == 1;
 }
 
-const LearnerOptions& checked(const LearnerOptions& options) {
-  if (const std::string reason = refused_by_device(options); !reason.empty())
-    throw Error(ErrorCode::invalid_argument, reason);
+LearnerOptions completed(LearnerOptions options) {
+  options.reducer = parallel::with_tree(std::move(options.reducer));
   return options;
+}
+
+/// Most images of a micro-batch. In a deterministic world the same for every number of ranks, so that all
+/// choose the same plans.
+std::size_t largest_batch(const LearnerTask& task, const std::optional<MicroBatches>& plan,
+                          const ProcessGroup* group) {
+  if (!plan) return task.batch_size;
+  const auto ranks = static_cast<std::size_t>(is_alone(group) ? 1 : group->size());
+  const auto parts = static_cast<std::size_t>(plan->total);
+  return (task.batch_size * static_cast<std::size_t>(task.accumulation) * ranks + parts - 1) / parts;
+}
+
+std::size_t running_floats(const nn::ModelSpec& spec) {
+  std::size_t floats = 0;
+  for (const ParameterSpec& buffer : spec.buffers) floats += buffer.elements();
+  return floats;
 }
 
 Operation sum_on(void* stream, const void* in, void* out, std::size_t count, DataType type) {
@@ -49,38 +64,37 @@ std::vector<std::uint32_t> joined(const BatchPlan& batches, std::vector<std::siz
 
 }  // namespace
 
-std::string refused_by_device(const LearnerOptions& options) {
-  const auto refuse = [](const std::string& what) {
-    return what + " does not work on a GPU yet; leave it out, or train with --device cpu";
-  };
-  if (options.reducer.deterministic_micro_batches > 0) return refuse("--deterministic-world");
-  if (options.reducer.hook != nullptr) return refuse("--compress");
-  return "";
-}
-
 DeviceLearner::DeviceLearner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group,
                              nn::gpu::Ops& ops)
-    : options_(task.options),
+    : options_(completed(task.options)),
       group_(group),
       ops_(ops),
       sums_on_device_(!is_alone(group) && group->backend() == "nccl"),
       data_bytes_(data.train.pixels.size() + data.test.pixels.size()),
+      plan_(fixed_micro_batches(task.options, group)),
       session_(
           session_options(task), ops, data.train, data.test,
           is_alone(group) ? nn::gpu::DeviceAllReduce()
-                          : [this](float* gradients, std::size_t count, void* stream) {
-                              sum(gradients, count, DataType::f32, stream);
-                            }) {
+                          : [this](std::size_t bucket, float* gradients, std::size_t count,
+                                   void* stream) { sum_bucket(bucket, gradients, count, stream); }),
+      running_(running_floats(session_.spec())) {
   if (!is_alone(group))
     parallel::require_same_layout(*group, options_.reducer.store,
                                   parallel::describe_layout(spec().parameters, options_.reducer));
+  if (!is_alone(group) && (!sums_on_device_ || options_.reducer.hook != nullptr)) sum_on_host();
+  if (plan_ && !running_.empty())
+    statistics_.emplace(MicroBatches{plan_->total, 0, 1}, running_.size(),
+                        is_alone(group) ? nullptr : &group->host_group());
   arenas_.assign(1 + session_.state_names().size(), Arena(session_.layout().elements));
   std::vector<nn::ParameterSlot> slots;
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)
     slots.push_back({arenas_[0].data() + session_.layout().offsets[i], nullptr});
   std::vector<float*> buffers;
-  for (const ParameterSpec& buffer : spec().buffers)
-    buffers.push_back(buffers_.emplace_back(buffer.elements()).data());
+  float* next = running_.data();
+  for (const ParameterSpec& buffer : spec().buffers) {
+    buffers.push_back(next);
+    next += buffer.elements();
+  }
   nn::initialize(spec(), slots, options_.seed);
   nn::initialize_buffers(spec(), buffers);
   fetched_ = true;
@@ -88,20 +102,20 @@ DeviceLearner::DeviceLearner(const LearnerTask& task, const data::ImageData& dat
 }
 
 nn::gpu::SessionOptions DeviceLearner::session_options(const LearnerTask& task) {
-  const LearnerOptions& learner = checked(task.options);
+  const LearnerOptions& learner = options_;
   nn::gpu::SessionOptions options;
   options.model = learner.model;
   options.precision = learner.precision;
-  options.batch = static_cast<std::int64_t>(task.batch_size);
+  options.batch = static_cast<std::int64_t>(largest_batch(task, plan_, group_));
   options.optimizer = learner.optimizer;
   options.label_smoothing = static_cast<float>(learner.label_smoothing);
   options.normalization = task.loader.normalization;
   options.augmentation = task.loader.augmentation;
   options.reducer = learner.reducer;
-  options.accumulates = task.accumulation > 1;
+  options.micro_batches = plan_ ? plan_->count : task.accumulation;
   options.average_decay = learner.ema_decay;
   // Sums through the host wait for the device, so such steps are not recorded.
-  options.graphs = is_alone(group_) || sums_on_device_;
+  options.graphs = is_alone(group_) || (sums_on_device_ && learner.reducer.hook == nullptr);
   if (learner.sync_batch_norm && !is_alone(group_))
     options.sum_statistics = [this](double* data, std::size_t count, void* stream) {
       sum(data, count, DataType::f64, stream);
@@ -122,6 +136,33 @@ void DeviceLearner::sum(void* data, std::size_t count, DataType type, void* stre
   ops_.to_device(data, staged_.data(), bytes);
 }
 
+/// From now on gradients are summed in memory of the host, as the CPU's are.
+void DeviceLearner::sum_on_host() {
+  ProcessGroup& group = group_->host_group();
+  const std::size_t floats = parallel::kHeaderFloats + session_.layout().elements;
+  copied_ = static_cast<float*>(group.allocate(floats * sizeof(float)));
+  bucket_sum_.emplace(session_.layout(), spec().parameters, options_.reducer.hook.get(), copied_, group);
+}
+
+void DeviceLearner::sum_bucket(std::size_t bucket, float* data, std::size_t count, void* stream) {
+  if (!bucket_sum_) return sum(data, count, DataType::f32, stream);
+  const std::size_t header = bucket == 0 ? 0 : parallel::kHeaderFloats;
+  float* const copy = copied_ + header + session_.layout().buckets[bucket].offset;
+  ops_.from_device(copy, data, count * sizeof(float));
+  bucket_sum_->sum(bucket);
+  ops_.to_device(data, copy, count * sizeof(float));
+}
+
+/// The device has left the sum over this rank's micro-batches.
+void DeviceLearner::make_mean_statistics() {
+  session_.read_running(running_.data());
+  statistics_->add(running_);
+  statistics_->finish(running_);
+  const float share = 1.0F / static_cast<float>(plan_->total);
+  for (float& value : running_) value *= share;
+  session_.write_running(running_.data());
+}
+
 void DeviceLearner::begin_epoch(BatchPlan batches, int epoch) {
   session_.begin_epoch(joined(batches, sizes_), epoch);
   next_ = position_ = 0;
@@ -139,6 +180,7 @@ StepResult DeviceLearner::step(const StepRequest& request) {
   next_ += count;
   for (const std::size_t size : sizes) position_ += size;
   const Clock::time_point put = Clock::now();
+  if (statistics_) make_mean_statistics();
   const std::vector<double> tally = sum_tally();
   const double* const sums = tally.data() + kTallyNumbers;
   require_finite_loss(group_, steps(), tally[0], sums[0]);
@@ -201,39 +243,24 @@ void DeviceLearner::fetch() {
   if (std::exchange(fetched_, true)) return;
   session_.read_values(arenas_[0].data());
   for (std::size_t i = 1; i < arenas_.size(); ++i) session_.read_state(i - 1, arenas_[i].data());
-  fetch_buffers();
-}
-
-void DeviceLearner::fetch_buffers() {
-  for (std::size_t i = 0; i < buffers_.size(); ++i) session_.read_buffer(i, buffers_[i].data());
-}
-
-void DeviceLearner::put_buffers() {
-  for (std::size_t i = 0; i < buffers_.size(); ++i) session_.write_buffer(i, buffers_[i].data());
-}
-
-void DeviceLearner::broadcast(std::span<float> values) {
-  group_->broadcast(values.data(), values.size_bytes(), 0);
+  session_.read_running(running_.data());
 }
 
 void DeviceLearner::share_statistics() {
-  if (is_alone(group_)) return;
-  if (!fetched_) fetch_buffers();
-  const std::vector<std::span<float>> all(buffers_.begin(), buffers_.end());
-  parallel::broadcast_tensors(*group_, all);
-  put_buffers();
+  if (is_alone(group_) || running_.empty()) return;
+  if (!fetched_) session_.read_running(running_.data());
+  group_->broadcast(running_.data(), running_.size() * sizeof(float), 0);
+  session_.write_running(running_.data());
 }
 
 void DeviceLearner::share_state() {
   fetch();
-  if (!is_alone(group_)) {
-    for (Arena& arena : arenas_) broadcast(arena);
-    const std::vector<std::span<float>> all(buffers_.begin(), buffers_.end());
-    parallel::broadcast_tensors(*group_, all);
-  }
+  if (!is_alone(group_))
+    for (Arena& arena : arenas_) group_->broadcast(arena.data(), arena.size() * sizeof(float), 0);
   session_.write_values(arenas_[0].data());
   for (std::size_t i = 1; i < arenas_.size(); ++i) session_.write_state(i - 1, arenas_[i].data());
-  put_buffers();
+  session_.write_running(running_.data());
+  share_statistics();
 }
 
 std::uint64_t DeviceLearner::parameter_hash() {
@@ -255,8 +282,11 @@ std::vector<NamedTensor> DeviceLearner::model_tensors(bool averaged) {
   std::vector<NamedTensor> tensors;
   const bool average = averaged && options_.ema_decay > 0 && steps() > 0;
   append(tensors, "", average ? arenas_.back() : arenas_.front());
-  for (std::size_t i = 0; i < spec().buffers.size(); ++i)
-    tensors.push_back({spec().buffers[i].name, spec().buffers[i].shape, buffers_[i].data()});
+  float* next = running_.data();
+  for (const ParameterSpec& buffer : spec().buffers) {
+    tensors.push_back({buffer.name, buffer.shape, next});
+    next += buffer.elements();
+  }
   return tensors;
 }
 
@@ -268,12 +298,16 @@ std::vector<NamedTensor> DeviceLearner::state_tensors() {
   return tensors;
 }
 
+std::vector<HookState> DeviceLearner::hook_state() const {
+  const bool remembers = bucket_sum_ && options_.reducer.hook != nullptr;
+  return remembers ? options_.reducer.hook->state() : std::vector<HookState>();
+}
+
 MemoryTable DeviceLearner::memory() const {
   const std::size_t arena = session_.layout().elements * sizeof(float);
   MemoryTable table;
-  table.parameters = arena;
-  for (const Arena& buffer : buffers_) table.parameters += buffer.size() * sizeof(float);
-  table.gradients = arena;
+  table.parameters = arena + running_.size() * sizeof(float);
+  table.gradients = session_.gradient_bytes();
   table.average = options_.ema_decay > 0 ? arena : 0;
   table.optimizer_state = session_.state_names().size() * arena - table.average;
   table.data = data_bytes_;

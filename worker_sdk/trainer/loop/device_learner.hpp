@@ -2,6 +2,8 @@
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/bucket_sum.hpp"
+#include "worker_sdk/parallel/deterministic.hpp"
 #include "worker_sdk/trainer/loop/learner.hpp"
 #include "worker_sdk/trainer/nn/gpu/session/session.hpp"
 
@@ -14,17 +16,14 @@
 
 namespace muster::train {
 
-/// Names the option that a device cannot do, in a sentence with the flag and with what to do; "" when it can
-/// do all of them.
-std::string refused_by_device(const LearnerOptions& options);
-
 /// A learner whose network, data and state live on a device (nn/gpu/session); a step is a few calls. What
 /// leaves the process has the names and the order of the CPU's. Gradients are summed by the device where the
-/// group is one of NCCL, else through the host's memory. One thread.
+/// group is one of NCCL and no hook sums them; else through the host's memory, by the same code as the CPU's.
+/// One thread.
 class DeviceLearner final : public Learner {
  public:
   /// `data`, `ops` and `group` (null: a world of one) outlive it. A collective call; every rank starts with
-  /// rank 0's parameters. Throws Error (invalid_argument) for what refused_by_device().
+  /// rank 0's parameters.
   DeviceLearner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group, nn::gpu::Ops& ops);
 
   void begin_epoch(BatchPlan batches, int epoch) override;
@@ -38,7 +37,7 @@ class DeviceLearner final : public Learner {
   std::vector<NamedTensor> model_tensors(bool averaged) override;
   std::vector<NamedTensor> state_tensors() override;
 
-  std::vector<HookState> hook_state() const override { return {}; }
+  std::vector<HookState> hook_state() const override;
 
   std::int64_t steps() const override { return session_.steps(); }
 
@@ -48,7 +47,7 @@ class DeviceLearner final : public Learner {
 
   const nn::ModelSpec& spec() const override { return session_.spec(); }
 
-  const std::optional<MicroBatches>& micro_batch_plan() const override { return no_plan_; }
+  const std::optional<MicroBatches>& micro_batch_plan() const override { return plan_; }
 
   MemoryTable memory() const override;
 
@@ -59,10 +58,10 @@ class DeviceLearner final : public Learner {
 
   nn::gpu::SessionOptions session_options(const LearnerTask& task);
   void sum(void* data, std::size_t count, DataType type, void* stream);
+  void sum_bucket(std::size_t bucket, float* data, std::size_t count, void* stream);
+  void sum_on_host();
+  void make_mean_statistics();
   void fetch();
-  void fetch_buffers();
-  void put_buffers();
-  void broadcast(std::span<float> values);
   std::vector<double> sum_tally();
   void append(std::vector<NamedTensor>& tensors, const std::string& prefix, Arena& arena);
 
@@ -71,14 +70,17 @@ class DeviceLearner final : public Learner {
   nn::gpu::Ops& ops_;
   const bool sums_on_device_;
   const std::size_t data_bytes_;
-  const std::optional<MicroBatches> no_plan_;
+  const std::optional<MicroBatches> plan_;
   nn::gpu::Session session_;
   /// Copies of what the device has, for checkpoints and checks: the parameters, then each state.
   std::vector<Arena> arenas_;
-  std::vector<Arena> buffers_;
-  bool fetched_ = false;            ///< the copies are those of this step
-  std::vector<char> staged_;        ///< sums on their way through the host
-  std::vector<std::size_t> sizes_;  ///< images in each batch of a pass
+  Arena running_;                                  ///< the running statistics, one after the other
+  bool fetched_ = false;                           ///< the copies are those of this step
+  std::vector<char> staged_;                       ///< statistics on their way through the host
+  float* copied_ = nullptr;                        ///< header and gradients on their way through the host
+  std::optional<parallel::BucketSum> bucket_sum_;  ///< sums them there
+  std::optional<TreeSum> statistics_;              ///< deterministic world only
+  std::vector<std::size_t> sizes_;                 ///< images in each batch of a pass
   std::size_t next_ = 0;
   std::size_t position_ = 0;
   TraceRecorder* recorder_ = nullptr;

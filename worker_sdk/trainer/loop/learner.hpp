@@ -140,6 +140,10 @@ class Learner {
   virtual void record(TraceRecorder* recorder) = 0;
 };
 
+/// The micro-batches of this rank in a deterministic world; empty where none is wanted. Throws Error
+/// (invalid_argument) for what cannot be one.
+std::optional<MicroBatches> fixed_micro_batches(const LearnerOptions& options, const ProcessGroup* group);
+
 /// An Error (invalid_argument) that names step and rank, the first layer with such a value where it is known
 /// (else ""), and what to do.
 Error diverged(std::int64_t step, int rank, const std::string& layer);

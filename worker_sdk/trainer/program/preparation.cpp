@@ -4,7 +4,6 @@
 #include "muster/error.hpp"
 #include "worker_sdk/env/place.hpp"
 #include "worker_sdk/parallel/agreement.hpp"
-#include "worker_sdk/trainer/loop/device_learner.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
@@ -100,25 +99,20 @@ void compare_processors(TrainOptions& options, World& world) {
 }
 
 bool may_use_device(const TrainOptions& options) {
-  if (options.device == "auto")
-    return has_driver() && train::refused_by_device(options.run.trainer.learner).empty();
-  return options.device != "cpu";
+  return options.device == "auto" ? has_driver() : options.device != "cpu";
 }
 
 ChosenDevice choose_device(TrainOptions& options, World& world) {
   ChosenDevice chosen;
   if (options.device == "cpu") return chosen;
   const bool must = options.device != "auto";
-  const std::string refused = train::refused_by_device(options.run.trainer.learner);
-  if (must && !refused.empty()) throw Error(ErrorCode::invalid_argument, refused);
   const int local_rank = world.info().local_rank;
   nn::gpu::DeviceUsability found = {"", "", false};
-  if (must || (has_driver() && refused.empty())) {
+  if (must || has_driver()) {
     found = nn::gpu::probe_device(kPlugin, local_rank);
     chosen.note = found.reason_against;
   } else {
     found.reason_against = "there is no driver of a GPU";
-    chosen.note = has_driver() ? refused : "";
   }
   if (must && !found.reason_against.empty()) throw Error(ErrorCode::unsupported, found.reason_against);
   if (!must && !all_can(found.reason_against.empty(), world)) {

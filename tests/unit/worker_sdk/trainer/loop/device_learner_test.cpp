@@ -93,8 +93,53 @@ TEST_CASE("Test images whose loss is no number on one rank's device are an error
     CHECK(error.find("step 0: the loss of rank 1 is no longer a number; training diverged") == 0);
 }
 
-TEST_CASE("What a device cannot do is refused by the name of its flag") {
+TEST_CASE("A deterministic world of devices has the same bits for every number of ranks") {
+  // Steps of four images and of three: in the second, one micro-batch is empty.
+  constexpr int kMicroBatches = 4;
   TrainerOptions options;
-  options.learner.reducer.deterministic_micro_batches = 8;
-  CHECK_THROWS_WITH(one_epoch(options, nullptr), StartsWith("--deterministic-world"));
+  options.learner.model = GENERATE(as<std::string>(), "small-cnn", "resnet18-imagenet-stem");
+  CAPTURE(options.learner.model);
+  options.learner.optimizer.weight_decay = 0.01;
+  options.learner.ema_decay = 0.9;
+  options.learner.reducer.max_norm = 0.5;
+  options.learner.reducer.deterministic_micro_batches = kMicroBatches;
+  options.recipe.rate = 0.001;
+  options.loader.augmentation = {4, true, 1};
+  options.batch_size = kMicroBatches;
+  const Outcome alone = one_epoch(options, nullptr);
+  for (const int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    TrainerOptions shared = options;
+    shared.batch_size = static_cast<std::size_t>(kMicroBatches / ranks);
+    std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+    const auto errors = muster::test::run_shm_ranks(ranks, [&](ProcessGroup& group) {
+      outcomes[static_cast<std::size_t>(group.rank())] = one_epoch(shared, &group);
+    });
+    REQUIRE(errors == std::vector<std::string>(static_cast<std::size_t>(ranks)));
+    for (const Outcome& outcome : outcomes) {
+      CHECK(outcome.tensors == alone.tensors);
+      CHECK(outcome.loss == Approx(alone.loss));
+    }
+  }
+}
+
+TEST_CASE("A deterministic world of devices moves running statistics by the mean of its micro-batches") {
+  TrainerOptions options;
+  options.learner.model = "resnet18-imagenet-stem";
+  options.recipe.rate = 0;
+  options.batch_size = 7;
+  options.learner.reducer.deterministic_micro_batches = 2;
+  const Outcome on_device = one_epoch(options, nullptr);
+  const auto data = seven_images();
+  Trainer trainer(data, nullptr, options);
+  Score score;
+  (void)trainer.train_epoch({}, score);
+  for (const auto& tensor : trainer.learner().model_tensors()) {
+    if (tensor.name.find("running_mean") == std::string::npos) continue;
+    CAPTURE(tensor.name);
+    const std::vector<float>& values = on_device.tensors.at(tensor.name);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      REQUIRE(static_cast<double>(values[i]) ==
+              Approx(static_cast<double>(tensor.values[i])).epsilon(1e-3).margin(1e-5));
+  }
 }

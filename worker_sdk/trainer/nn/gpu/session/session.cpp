@@ -42,7 +42,16 @@ const SessionOptions& checked(const SessionOptions& options) {
   if (options.batch < 1)
     throw Error(ErrorCode::invalid_argument,
                 "a batch of " + std::to_string(options.batch) + " images; a step needs at least 1");
+  if (options.micro_batches < 1)
+    throw Error(ErrorCode::invalid_argument,
+                "a step of " + std::to_string(options.micro_batches) + " micro-batches; give 1 or more");
   return options;
+}
+
+std::size_t floats_of(const std::vector<ParameterSpec>& tensors) {
+  std::size_t floats = 0;
+  for (const ParameterSpec& tensor : tensors) floats += tensor.elements();
+  return floats;
 }
 
 /// Whether weight decay applies, one flag for each kArenaStep floats of an arena.
@@ -74,6 +83,7 @@ Session::Session(const SessionOptions& options, Ops& ops, const data::Images& tr
     : options_(checked(options)),
       ops_(ops),
       all_reduce_(std::move(all_reduce)),
+      deterministic_(options.reducer.deterministic_micro_batches > 0),
       network_(make_device_network(options.model, options.precision, options.classes, options.batch, ops,
                                    options.sum_statistics)),
       layout_(parallel::plan_buckets(network_->spec().parameters, options.reducer)),
@@ -81,13 +91,18 @@ Session::Session(const SessionOptions& options, Ops& ops, const data::Images& tr
       values_(allocate<float>(ops, layout_.elements, "parameters")),
       header_(allocate<float>(ops, parallel::kHeaderFloats + layout_.elements, "gradients")),
       gradients_(header_ + parallel::kHeaderFloats),
-      accumulated_(options.accumulates ? allocate<float>(ops, layout_.elements, "gradients of micro-batches")
-                                       : nullptr),
+      waiting_(ops, layout_.elements, parallel::sum_order(options.reducer), options.micro_batches,
+               "gradients of micro-batches"),
       squares_(options.reducer.max_norm > 0
                    ? allocate<double>(ops, SquareSums::kMostBlocks, "partial sums of the gradient's norm")
                    : nullptr),
       clip_(options.reducer.max_norm > 0 ? allocate<float>(ops, 1, "the gradient's norm") : nullptr),
       state_names_(names_of_state(options)),
+      running_floats_(floats_of(spec().buffers)),
+      running_(allocate<float>(ops, running_floats_, "running statistics")),
+      running_before_(deterministic_ ? allocate<float>(ops, running_floats_, "running statistics") : nullptr),
+      running_waiting_(ops, running_floats_, parallel::sum_order(options.reducer),
+                       deterministic_ ? options.micro_batches : 1, "running statistics"),
       decays_(allocate<std::uint8_t>(ops, layout_.elements / kArenaStep, "flags of weight decay")),
       step_values_(allocate<StepValues>(ops, 1, "numbers of a step")),
       train_(upload(train, "training images")),
@@ -128,8 +143,11 @@ void Session::bind() {
   std::vector<ParameterSlot> slots;
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)
     slots.push_back({values_ + layout_.offsets[i], gradients_ + layout_.offsets[i]});
-  for (const ParameterSpec& buffer : spec().buffers)
-    buffers_.push_back(allocate<float>(ops_, buffer.elements(), "running statistics"));
+  float* next = running_;
+  for (const ParameterSpec& buffer : spec().buffers) {
+    buffers_.push_back(next);
+    next += buffer.elements();
+  }
   network_->bind(slots, buffers_);
 }
 
@@ -146,8 +164,12 @@ void Session::write_buffer(std::size_t i, const float* values) {
   ops_.to_device(buffers_.at(i), values, spec().buffers[i].elements() * sizeof(float));
 }
 
-void Session::read_buffer(std::size_t i, float* values) {
-  ops_.from_device(values, buffers_.at(i), spec().buffers[i].elements() * sizeof(float));
+void Session::write_running(const float* values) {
+  if (running_floats_ > 0) ops_.to_device(running_, values, running_floats_ * sizeof(float));
+}
+
+void Session::read_running(float* values) {
+  if (running_floats_ > 0) ops_.from_device(values, running_, running_floats_ * sizeof(float));
 }
 
 void Session::read_gradient(std::size_t i, float* values) {
@@ -161,16 +183,6 @@ void Session::read(const float* arena, float* to) {
 
 void Session::write(float* arena, const float* from) {
   ops_.to_device(arena, from, layout_.elements * sizeof(float));
-}
-
-void Session::write_state(std::size_t state, std::size_t parameter, const float* values) {
-  ops_.to_device(states_.at(state) + layout_.offsets[parameter], values,
-                 spec().parameters.at(parameter).elements() * sizeof(float));
-}
-
-void Session::read_state(std::size_t state, std::size_t parameter, float* values) {
-  ops_.from_device(values, states_.at(state) + layout_.offsets[parameter],
-                   spec().parameters.at(parameter).elements() * sizeof(float));
 }
 
 void Session::begin_epoch(std::span<const std::uint32_t> indices, int epoch) {
@@ -242,17 +254,14 @@ void Session::step_range(std::size_t begin, std::size_t end) {
 
 /// Values change while backward still runs: it reads packed copies of the weights, and of batch norms only
 /// what it has read before their gradients are ready.
-void Session::finish_bucket(std::size_t index, bool accumulated) {
+void Session::finish_bucket(std::size_t index, const Part& part) {
   const parallel::Bucket& bucket = layout_.buckets[index];
   const std::size_t end = bucket.offset + bucket.elements;
   const std::size_t header = index == 0 ? parallel::kHeaderFloats : 0;
   ops_.on_side([&](void* stream) {
-    if (accumulated)
-      ops_.run(AddGradients{{static_cast<std::int64_t>(bucket.offset), static_cast<std::int64_t>(end)},
-                            accumulated_,
-                            true,
-                            gradients_});
-    if (all_reduce_) all_reduce_(gradients_ + bucket.offset - header, bucket.elements + header, stream);
+    waiting_.fold_into(part.place, bucket.offset, end, gradients_);
+    if (all_reduce_)
+      all_reduce_(index, gradients_ + bucket.offset - header, bucket.elements + header, stream);
     if (clip_ == nullptr) step_range(bucket.offset, end);
   });
 }
@@ -266,23 +275,43 @@ void Session::clip_and_step() {
   });
 }
 
+/// In a deterministic world running statistics do not depend on which rank computed which micro-batch: each
+/// begins with those before the step, and the caller makes the mean of what they leave.
+void Session::begin_statistics(const Part& part) {
+  if (running_before_ == nullptr || running_floats_ == 0) return;
+  const ArenaRange all = {0, static_cast<std::int64_t>(running_floats_)};
+  if (part.place == 0)
+    ops_.run(AddGradients{all, running_, false, running_before_});
+  else
+    ops_.run(AddGradients{all, running_before_, false, running_});
+}
+
+void Session::end_statistics(const Part& part) {
+  if (running_before_ == nullptr || running_floats_ == 0) return;
+  if (part.last)
+    running_waiting_.fold_into(part.place, 0, running_floats_, running_);
+  else
+    running_waiting_.add(part.place, running_);
+}
+
 void Session::put_part(const Part& part) {
   const auto images = static_cast<std::int64_t>(part.images);
-  ops_.run(SetSamples{static_cast<float>(images), !part.first, header_});
-  if (part.first) network_->parameters_changed();
+  ops_.run(SetSamples{static_cast<float>(images), part.place > 0, header_});
+  if (part.place == 0) network_->parameters_changed();
   if (images > 0) gather(train_, indices_, images);
+  begin_statistics(part);
   logits_ = network_->forward(images_, images, Mode::train);
+  end_statistics(part);
   if (images > 0) score(images, train_score_, logits_gradient_);
   complete_.begin();
   network_->backward(logits_gradient_, [&](std::size_t parameter) {
     const std::size_t before = complete_.count();
     const std::size_t after = complete_.add(parameter);
-    for (std::size_t next = before; part.last && next < after; ++next) finish_bucket(next, !part.first);
+    for (std::size_t next = before; part.last && next < after; ++next) finish_bucket(next, part);
   });
   if (part.last && clip_ != nullptr) clip_and_step();
   if (part.last) return ops_.join_side();
-  ops_.run(
-      AddGradients{{0, static_cast<std::int64_t>(layout_.elements)}, gradients_, !part.first, accumulated_});
+  waiting_.add(part.place, gradients_);
 }
 
 void Session::step(std::size_t position, std::span<const std::size_t> counts, float learning_rate,
@@ -296,17 +325,20 @@ void Session::step(std::size_t position, std::span<const std::size_t> counts, fl
                       std::to_string(options_.batch));
     end += count;
   }
-  if (counts.empty() || (counts.size() > 1 && accumulated_ == nullptr))
+  if (counts.empty() || counts.size() > static_cast<std::size_t>(options_.micro_batches))
     throw Error(ErrorCode::invalid_argument, "a step of " + std::to_string(counts.size()) +
-                                                 " micro-batches in a session that was not made for it");
+                                                 " micro-batches in a session that was made for " +
+                                                 std::to_string(options_.micro_batches));
   ++steps_;
   packed_ = false;
   for (std::size_t k = 0; k < counts.size(); position += counts[k++]) {
     set_values(position, epoch_, true, learning_rate);
     const bool last = k + 1 == counts.size();
     const bool calls = last || options_.sum_statistics != nullptr;
-    // Between the first and the last, parts of one step may be alike on one rank and differ on another.
-    const Part part = {counts[k], k == 0, last, calls ? shape : 0, options_.sum_statistics ? k : 0};
+    // Where every part has calls, parts behind the first may be alike on one rank and differ on another.
+    const bool by_number = deterministic_ || options_.sum_statistics != nullptr;
+    const auto place = static_cast<unsigned>(by_number ? k : std::min<std::size_t>(k, 1));
+    const Part part = {counts[k], place, last, calls ? shape : 0};
     Steps& steps = steps_of_[part];
     if (steps.made++ == 0 || !options_.graphs) {
       put_part(part);
@@ -318,7 +350,7 @@ void Session::step(std::size_t position, std::span<const std::size_t> counts, fl
 }
 
 bool Session::is_recorded(std::size_t count) const {
-  const auto found = steps_of_.find({count, true, true, 0, 0});
+  const auto found = steps_of_.find({count, 0, true, 0});
   return found != steps_of_.end() && found->second.graph != nullptr;
 }
 

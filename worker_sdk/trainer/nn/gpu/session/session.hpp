@@ -4,9 +4,11 @@
 #pragma once
 
 #include "worker_sdk/parallel/bucket_layout.hpp"
+#include "worker_sdk/parallel/deterministic.hpp"
 #include "worker_sdk/trainer/data/draw.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
+#include "worker_sdk/trainer/nn/gpu/session/waiting_sums.hpp"
 #include "worker_sdk/trainer/optim/optimizer.hpp"
 
 #include <compare>
@@ -21,9 +23,9 @@
 
 namespace muster::nn::gpu {
 
-/// Sums `count` floats on the device over all ranks, in place, on `stream` (a cudaStream_t); may be recorded
-/// in a graph.
-using DeviceAllReduce = std::function<void(float* data, std::size_t count, void* stream)>;
+/// Sums the `count` floats of a bucket on the device over all ranks, in place, on `stream` (a cudaStream_t);
+/// the first bucket has the header (parallel::kHeaderFloats) before it. May be recorded in a graph.
+using DeviceAllReduce = std::function<void(std::size_t bucket, float* data, std::size_t count, void* stream)>;
 
 struct SessionOptions {
   std::string model = "resnet18";
@@ -35,10 +37,12 @@ struct SessionOptions {
   float label_smoothing = 0;
   data::Normalization normalization = data::kCifar10Normalization;
   data::Augmentation augmentation;
-  /// The sizes of buckets, and clipping (max_norm): the optimizer then waits for the whole gradient.
+  /// The sizes of buckets, clipping (max_norm: the optimizer then waits for the whole gradient), and whether
+  /// micro-batches are summed by the tree of a deterministic world.
   ReducerOptions reducer;
-  /// Whether steps may have several micro-batches: one more arena for their gradients.
-  bool accumulates = false;
+  /// Micro-batches of a step, at most: from two on with one more arena for their gradients, in a
+  /// deterministic world with several.
+  int micro_batches = 1;
   /// Decay of the moving average of weights; 0: no average.
   double average_decay = 0;
   /// The sum for batch norm over all ranks; empty: over this rank alone.
@@ -69,7 +73,6 @@ class Session {
   void write_parameter(std::size_t i, const float* values);
   void read_parameter(std::size_t i, float* values);
   void write_buffer(std::size_t i, const float* values);
-  void read_buffer(std::size_t i, float* values);
   /// Reads a gradient of the last step: summed over samples and ranks.
   void read_gradient(std::size_t i, float* values);
 
@@ -91,8 +94,11 @@ class Session {
   /// checkpoints.
   const std::vector<std::string>& state_names() const { return state_names_; }
 
-  void write_state(std::size_t state, std::size_t parameter, const float* values);
-  void read_state(std::size_t state, std::size_t parameter, float* values);
+  /// All running statistics, in the order of spec().buffers, without gaps. Waits for the device. After a
+  /// step of a deterministic world they are the sum over this rank's micro-batches, each of which began with
+  /// those before the step: the caller makes the mean over all ranks of it.
+  void write_running(const float* values);
+  void read_running(float* values);
 
   std::int64_t steps() const { return steps_; }
 
@@ -137,6 +143,9 @@ class Session {
   /// Whether a step of this size is a recorded graph.
   bool is_recorded(std::size_t count) const;
 
+  /// Bytes of gradients, also of those that wait for the end of their step.
+  std::size_t gradient_bytes() const { return layout_.elements * sizeof(float) + waiting_.bytes(); }
+
  private:
   struct Set {
     std::uint8_t* pixels = nullptr;
@@ -144,13 +153,12 @@ class Session {
     std::size_t size = 0;
   };
 
-  /// A micro-batch of a step; a step of one is both first and last.
+  /// A micro-batch of a step.
   struct Part {
     std::size_t images = 0;
-    bool first = true;
+    unsigned place = 0;  ///< number in the step; 1 stands for all numbers above 0 where they are alike
     bool last = true;
     std::size_t shape = 0;  ///< shape of the step; 0 where it has no calls between ranks
-    std::size_t place = 0;  ///< place in the step, with sum_statistics: then each part has such calls
 
     auto operator<=>(const Part&) const = default;
   };
@@ -168,26 +176,33 @@ class Session {
   void read(const float* arena, float* to);
   void write(float* arena, const float* from);
   void put_part(const Part& part);
-  void finish_bucket(std::size_t index, bool accumulated);
+  void begin_statistics(const Part& part);
+  void end_statistics(const Part& part);
+  void finish_bucket(std::size_t index, const Part& part);
   void clip_and_step();
   void step_range(std::size_t begin, std::size_t end);
 
   const SessionOptions options_;
   Ops& ops_;
   const DeviceAllReduce all_reduce_;
+  const bool deterministic_;
   std::unique_ptr<Network> network_;
   const parallel::BucketLayout layout_;
   parallel::ReadyBuckets complete_;
   float* values_;
   float* header_;  ///< its first number is that of the step's samples; the gradients follow
   float* gradients_;
-  float* accumulated_;  ///< null: no accumulation
-  double* squares_;     ///< partial sums; null: no clipping
+  WaitingSums waiting_;
+  double* squares_;  ///< partial sums; null: no clipping
   float* clip_;
   std::vector<float*> states_;
   float* average_ = nullptr;  ///< the last of them, where there is one
   std::vector<std::string> state_names_;
-  std::vector<float*> buffers_;
+  const std::size_t running_floats_;
+  float* running_;
+  float* running_before_;  ///< the running statistics before the step; null: no deterministic world
+  WaitingSums running_waiting_;
+  std::vector<float*> buffers_;  ///< parts of the running statistics
   std::uint8_t* decays_;
   StepValues* step_values_;
   Set train_;

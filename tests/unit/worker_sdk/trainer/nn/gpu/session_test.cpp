@@ -147,12 +147,13 @@ TEST_CASE("a gradient is the sum over ranks divided by the samples of all", "[gp
   HostOps ops;
   // The other rank has the same gradients and as many samples: sums double, the mean stays.
   std::vector<std::pair<float*, std::size_t>> reduced;
-  Session session(options, ops, data.train, data.test, [&](float* values, std::size_t count, void*) {
-    reduced.emplace_back(values, count);
-    ops.put([=] {
-      for (std::size_t i = 0; i < count; ++i) values[i] *= 2;
-    });
-  });
+  Session session(options, ops, data.train, data.test,
+                  [&](std::size_t, float* values, std::size_t count, void*) {
+                    reduced.emplace_back(values, count);
+                    ops.put([=] {
+                      for (std::size_t i = 0; i < count; ++i) values[i] *= 2;
+                    });
+                  });
   Reference reference(options);
   start_as(reference, session);
   std::vector<std::uint32_t> order(6);
@@ -175,11 +176,12 @@ TEST_CASE("a rank without images steps with what the others have, or not at all"
   SessionOptions options = small_options();
   HostOps ops;
   const bool others = GENERATE(true, false);
-  Session session(options, ops, data.train, data.test, [&](float* values, std::size_t count, void*) {
-    ops.put([=] {
-      for (std::size_t i = 0; others && i < count; ++i) values[i] += 1;
-    });
-  });
+  Session session(options, ops, data.train, data.test,
+                  [&](std::size_t, float* values, std::size_t count, void*) {
+                    ops.put([=] {
+                      for (std::size_t i = 0; others && i < count; ++i) values[i] += 1;
+                    });
+                  });
   Reference reference(options);
   start_as(reference, session);
   session.begin_epoch({}, 0);
@@ -194,7 +196,7 @@ TEST_CASE("a rank without images steps with what the others have, or not at all"
 TEST_CASE("with statistics of all ranks, ranks record every part of a step together", "[gpu]") {
   const data::ImageData data = some_data();
   SessionOptions options = small_options();
-  options.accumulates = true;
+  options.micro_batches = 4;
   options.sum_statistics = [](double*, std::size_t, void*) {};
   using Counts = std::vector<std::size_t>;
   // Steps of all ranks' images, and what each of two ranks has of them: parts that both have had alone, parts
