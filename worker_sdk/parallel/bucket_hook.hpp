@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,6 +62,10 @@ class BucketHook {
   /// Once per step and bucket, in the order of the buckets, the same calls on every rank. The group is the
   /// hook's while it runs. What it throws ends the step, and the group.
   virtual void reduce(ProcessGroup& group, const BucketView& bucket) = 0;
+
+  /// The type to which the hook does what make_half_hook() says, and nothing else: gradients in memory of a
+  /// device are then rounded and summed there, and reduce() is not called. Empty: they go through the host.
+  virtual std::optional<DataType> wire_type() const { return std::nullopt; }
 
   /// The tensors that the hook remembers, valid as long as the hook. Empty for a hook without state.
   virtual std::vector<HookState> state() { return {}; }

@@ -16,6 +16,8 @@ class HalfHook final : public BucketHook {
 
   std::string describe() const override { return "all_reduce in " + std::string(name_of(type_)); }
 
+  std::optional<DataType> wire_type() const override { return type_; }
+
   void prepare(ProcessGroup& group, std::span<const BucketView> buckets) override {
     std::size_t largest = 0;
     for (const BucketView& bucket : buckets) largest = std::max(largest, bucket.elements);

@@ -25,6 +25,11 @@ bool is_alone(const ProcessGroup* group) {
   return group == nullptr || group->size() == 1;
 }
 
+/// Whether a device sums buckets as the hook would; null: there is none.
+bool device_sums(const BucketHook* hook) {
+  return hook == nullptr || hook->wire_type().has_value();
+}
+
 LearnerOptions completed(LearnerOptions options) {
   options.reducer = parallel::with_tree(std::move(options.reducer));
   return options;
@@ -70,6 +75,7 @@ DeviceLearner::DeviceLearner(const LearnerTask& task, const data::ImageData& dat
       group_(group),
       ops_(ops),
       sums_on_device_(!is_alone(group) && group->backend() == "nccl"),
+      buckets_on_host_(!is_alone(group) && (!sums_on_device_ || !device_sums(options_.reducer.hook.get()))),
       data_bytes_(data.train.pixels.size() + data.test.pixels.size()),
       plan_(fixed_micro_batches(task.options, group)),
       session_(
@@ -81,7 +87,10 @@ DeviceLearner::DeviceLearner(const LearnerTask& task, const data::ImageData& dat
   if (!is_alone(group))
     parallel::require_same_layout(*group, options_.reducer.store,
                                   parallel::describe_layout(spec().parameters, options_.reducer));
-  if (!is_alone(group) && (!sums_on_device_ || options_.reducer.hook != nullptr)) sum_on_host();
+  if (buckets_on_host_)
+    sum_on_host();
+  else if (!is_alone(group) && options_.reducer.hook != nullptr)
+    half_sum_.emplace(session_.layout(), *options_.reducer.hook->wire_type(), *group, ops);
   if (plan_ && !running_.empty())
     statistics_.emplace(MicroBatches{plan_->total, 0, 1}, running_.size(),
                         is_alone(group) ? nullptr : &group->host_group());
@@ -115,7 +124,7 @@ nn::gpu::SessionOptions DeviceLearner::session_options(const LearnerTask& task) 
   options.micro_batches = plan_ ? plan_->count : task.accumulation;
   options.average_decay = learner.ema_decay;
   // Sums through the host wait for the device, so such steps are not recorded.
-  options.graphs = is_alone(group_) || (sums_on_device_ && learner.reducer.hook == nullptr);
+  options.graphs = is_alone(group_) || (sums_on_device_ && !buckets_on_host_);
   if (learner.sync_batch_norm && !is_alone(group_))
     options.sum_statistics = [this](double* data, std::size_t count, void* stream) {
       sum(data, count, DataType::f64, stream);
@@ -145,9 +154,15 @@ void DeviceLearner::sum_on_host() {
 }
 
 void DeviceLearner::sum_bucket(std::size_t bucket, float* data, std::size_t count, void* stream) {
+  const std::size_t offset = session_.layout().buckets[bucket].offset;
+  const std::size_t header = bucket == 0 ? parallel::kHeaderFloats : 0;
+  if (half_sum_) {
+    float* const gradients = data + header;
+    float* const first = gradients - offset - parallel::kHeaderFloats;
+    return half_sum_->sum(bucket, first, gradients, count - header, stream);
+  }
   if (!bucket_sum_) return sum(data, count, DataType::f32, stream);
-  const std::size_t header = bucket == 0 ? 0 : parallel::kHeaderFloats;
-  float* const copy = copied_ + header + session_.layout().buckets[bucket].offset;
+  float* const copy = copied_ + parallel::kHeaderFloats - header + offset;
   ops_.from_device(copy, data, count * sizeof(float));
   bucket_sum_->sum(bucket);
   ops_.to_device(data, copy, count * sizeof(float));

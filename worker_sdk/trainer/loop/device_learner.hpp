@@ -5,6 +5,7 @@
 #include "worker_sdk/parallel/bucket_sum.hpp"
 #include "worker_sdk/parallel/deterministic.hpp"
 #include "worker_sdk/trainer/loop/learner.hpp"
+#include "worker_sdk/trainer/nn/gpu/session/half_sum.hpp"
 #include "worker_sdk/trainer/nn/gpu/session/session.hpp"
 
 #include <cstdint>
@@ -18,8 +19,8 @@ namespace muster::train {
 
 /// A learner whose network, data and state live on a device (nn/gpu/session); a step is a few calls. What
 /// leaves the process has the names and the order of the CPU's. Gradients are summed by the device where the
-/// group is one of NCCL and no hook sums them; else through the host's memory, by the same code as the CPU's.
-/// One thread.
+/// group is one of NCCL, but for hooks that only the host can do; else through the host's memory, by the same
+/// code as the CPU's. One thread.
 class DeviceLearner final : public Learner {
  public:
   /// `data`, `ops` and `group` (null: a world of one) outlive it. A collective call; every rank starts with
@@ -68,7 +69,8 @@ class DeviceLearner final : public Learner {
   const LearnerOptions options_;
   ProcessGroup* const group_;
   nn::gpu::Ops& ops_;
-  const bool sums_on_device_;
+  const bool sums_on_device_;   ///< what has a stream, such as the statistics of batch norm
+  const bool buckets_on_host_;  ///< gradients are summed in memory of the host
   const std::size_t data_bytes_;
   const std::optional<MicroBatches> plan_;
   nn::gpu::Session session_;
@@ -79,6 +81,7 @@ class DeviceLearner final : public Learner {
   std::vector<char> staged_;                       ///< statistics on their way through the host
   float* copied_ = nullptr;                        ///< header and gradients on their way through the host
   std::optional<parallel::BucketSum> bucket_sum_;  ///< sums them there
+  std::optional<nn::gpu::HalfSum> half_sum_;       ///< sums them on the device, in 16 bits
   std::optional<TreeSum> statistics_;              ///< deterministic world only
   std::vector<std::size_t> sizes_;                 ///< images in each batch of a pass
   std::size_t next_ = 0;

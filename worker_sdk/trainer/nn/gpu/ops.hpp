@@ -7,6 +7,7 @@
 #include "worker_sdk/trainer/nn/gpu/kernels/batch_norm.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/channel_sums.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/gather.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/half_wire.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/loss.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/optimizer.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/pool.hpp"
@@ -53,6 +54,9 @@ namespace muster::nn::gpu {
   X(ClipFactor, clip_factor)           \
   X(MoveAverage, move_average)         \
   X(SwapArenas, swap_arenas)           \
+  X(PackHalf, pack_half)               \
+  X(SumHalf, sum_half)                 \
+  X(UnpackHalf, unpack_half)           \
   X(SgdStep, sgd_step)                 \
   X(AdamStep, adam_step)
 
