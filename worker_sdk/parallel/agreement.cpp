@@ -5,7 +5,6 @@
 #include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
 
-#include <algorithm>
 #include <vector>
 
 namespace muster::parallel {
@@ -25,9 +24,6 @@ std::string text_of(ProcessGroup& group, const std::string& mine, int root) {
   group.broadcast(text.data(), text.size(), root);
   return text;
 }
-
-/// Floats of one broadcast of small tensors.
-constexpr std::size_t kPackedFloats = std::size_t{1} << 20;
 
 constexpr const char* kAgreed = "same";
 /// Before the words of a verdict that some ranks did not come.
@@ -119,27 +115,6 @@ void require_same_layout(ProcessGroup& group, StoreClient* store, const std::str
                        }};
   const std::string difference = difference_over_store(group, *store, topic, description);
   if (!difference.empty()) refuse_models(difference);
-}
-
-void broadcast_tensors(ProcessGroup& group, std::span<const std::span<float>> tensors) {
-  std::vector<float> packed;
-  std::vector<std::span<float>> members;
-  const auto flush = [&] {
-    group.broadcast(packed.data(), packed.size() * sizeof(float), 0);
-    const float* from = packed.data();
-    for (const std::span<float> tensor : members) {
-      std::copy_n(from, tensor.size(), tensor.begin());
-      from += tensor.size();
-    }
-    packed.clear();
-    members.clear();
-  };
-  for (const std::span<float> tensor : tensors) {
-    packed.insert(packed.end(), tensor.begin(), tensor.end());
-    members.push_back(tensor);
-    if (packed.size() >= kPackedFloats) flush();
-  }
-  if (!packed.empty()) flush();
 }
 
 }  // namespace muster::parallel

@@ -6,7 +6,6 @@
 #include "worker_sdk/store/store_client.hpp"
 
 #include <functional>
-#include <span>
 #include <string>
 
 namespace muster::parallel {
@@ -30,8 +29,5 @@ struct Topic {
 /// by the Error (deadline).
 std::string difference_over_store(const ProcessGroup& group, StoreClient& store, const Topic& topic,
                                   const std::string& description);
-
-/// Copies rank 0's tensors to all ranks, many small ones in one call.
-void broadcast_tensors(ProcessGroup& group, std::span<const std::span<float>> tensors);
 
 }  // namespace muster::parallel

@@ -51,10 +51,6 @@ void Reducer::broadcast(float* values) {
   if (group_ != nullptr) group_->broadcast(values, elements() * sizeof(float), 0);
 }
 
-void Reducer::broadcast(std::span<const std::span<float>> tensors) {
-  if (group_ != nullptr) parallel::broadcast_tensors(*group_, tensors);
-}
-
 void Reducer::begin_micro_batch(std::int64_t samples) {
   open(samples, Phase::micro_batch);
   samples_ += samples;

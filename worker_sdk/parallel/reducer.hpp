@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +51,8 @@ class Reducer {
 
   std::size_t offset(std::size_t parameter) const { return layout_.offsets.at(parameter); }
 
+  const std::vector<std::size_t>& offsets() const { return layout_.offsets; }
+
   float* gradients() const { return header_ + parallel::kHeaderFloats; }
 
   float* gradient(std::size_t parameter) const { return gradients() + offset(parameter); }
@@ -61,8 +62,6 @@ class Reducer {
 
   /// Copies rank 0's arena of elements() floats to all ranks.
   void broadcast(float* values);
-  /// Copies rank 0's tensors, as the running statistics of batch norm, to all ranks. The same sizes on all.
-  void broadcast(std::span<const std::span<float>> tensors);
 
   /// `samples` of this rank whose gradients are added to those of the step, see above.
   void begin_micro_batch(std::int64_t samples);

@@ -2,7 +2,6 @@
 #include "worker_sdk/trainer/loop/cpu_learner.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/parallel/parameter_check.hpp"
 #include "worker_sdk/parallel/statistics_exchange.hpp"
 #include "worker_sdk/trainer/loop/learner.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
@@ -76,12 +75,10 @@ class CpuLearner::Statistics {
 };
 
 CpuLearner::CpuLearner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group)
-    : options_(task.options),
-      group_(group),
+    : Learner(task, group),
       loader_bytes_(bytes_of_loader(task, data)),
       train_(data.train, task.loader),
-      test_(data.test, for_evaluation(task.loader)),
-      plan_(fixed_micro_batches(task.options, group)) {
+      test_(data.test, for_evaluation(task.loader)) {
   const LearnerOptions& options = options_;
   nn::NetworkOptions network;
   network.precision = options.precision;
@@ -94,8 +91,9 @@ CpuLearner::CpuLearner(const LearnerTask& task, const data::ImageData& data, Pro
   reducer_.emplace(specs, group, reducer_options());
   values_.resize(reducer_->elements());
   optim::Arena arena{values_.data(), reducer_->gradients(), reducer_->elements(), {}};
+  std::vector<nn::ParameterSlot> slots;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    slots_.push_back({values_.data() + reducer_->offset(i), reducer_->gradient(i)});
+    slots.push_back({values_.data() + reducer_->offset(i), reducer_->gradient(i)});
     if (specs[i].decay)
       arena.decay.push_back({reducer_->offset(i), reducer_->offset(i) + specs[i].elements()});
   }
@@ -103,25 +101,25 @@ CpuLearner::CpuLearner(const LearnerTask& task, const data::ImageData& data, Pro
             [](const optim::ArenaRange& a, const optim::ArenaRange& b) { return a.begin < b.begin; });
   optimizer_ = optim::make_optimizer(options.optimizer, std::move(arena));
   if (options.ema_decay > 0) average_.emplace(values_.size(), options.ema_decay);
-  lay_out_buffers();
-  network_->bind(slots_, buffer_slots_);
-  nn::initialize(spec(), slots_, options.seed);
-  nn::initialize_buffers(spec(), buffer_slots_);
-  if (plan_ && !buffers_.empty()) statistics_ = std::make_unique<Statistics>(*plan_, buffers_.size(), group);
+  std::vector<Arena> arenas = {{"", values_}};
+  for (Arena& state : optimizer_->state()) arenas.push_back(std::move(state));
+  if (average_) arenas.push_back(average_->state());
+  set_up(reducer_->offsets(), std::move(arenas));
+  network_->bind(slots, buffers());
+  if (plan_ && !running().empty())
+    statistics_ = std::make_unique<Statistics>(*plan_, running().size(), group);
   share_state();
 }
 
 CpuLearner::~CpuLearner() = default;
 
-void CpuLearner::lay_out_buffers() {
-  std::size_t elements = 0;
-  for (const ParameterSpec& buffer : spec().buffers) elements += buffer.elements();
-  buffers_.resize(elements);
-  float* next = buffers_.data();
-  for (const ParameterSpec& buffer : spec().buffers) {
-    buffer_slots_.push_back(next);
-    next += buffer.elements();
-  }
+void CpuLearner::set_steps(std::int64_t steps) {
+  optimizer_->set_steps(steps);
+  if (average_) average_->set_updates(steps);
+}
+
+void CpuLearner::put(Piece piece) {
+  if (piece != Piece::statistics) network_->parameters_changed();
 }
 
 ReducerOptions CpuLearner::reducer_options() {
@@ -146,10 +144,10 @@ StepResult CpuLearner::step(const StepRequest& request) {
     const Clock::time_point given = Clock::now();
     result.times.data_wait += seconds(given - asked);
     if (recorder_ != nullptr) recorder_->span("data wait", Lane::compute, asked, given, steps());
-    if (statistics_) statistics_->begin_micro_batch(buffers_, k == 0);
+    if (statistics_) statistics_->begin_micro_batch(running(), k == 0);
     const nn::BatchScore score =
         learn(batch, k + 1 == request.micro_batches, sum, request.votes, result.times);
-    if (statistics_) statistics_->end_micro_batch(buffers_);
+    if (statistics_) statistics_->end_micro_batch(running());
     sum.loss += score.loss;
     sum.correct += score.correct;
   }
@@ -195,7 +193,7 @@ void CpuLearner::require_finite(double loss) {
 }
 
 void CpuLearner::account(const StepTiming& timing, StepTimes& times) const {
-  if (group_ == nullptr || group_->size() == 1) {
+  if (is_alone()) {
     // There is no other thread: buckets were stepped in the middle of backward.
     Clock::duration stepping{};
     for (const BucketTiming& bucket : timing.buckets)
@@ -223,7 +221,7 @@ void CpuLearner::finish(StepResult& result) {
       recorder_->arrival(timing.buckets.back().reduced - timing.buckets.back().ready);
   }
   network_->parameters_changed();
-  if (statistics_) statistics_->finish(buffers_);
+  if (statistics_) statistics_->finish(running());
   if (average_) average_->update(values_);
   result.loss = static_cast<double>(reducer_->tally(kLoss));
   result.correct = static_cast<double>(reducer_->tally(kCorrect));
@@ -255,30 +253,10 @@ void CpuLearner::end_evaluation() {
   network_->parameters_changed();
 }
 
-void CpuLearner::share_statistics() {
-  if (buffers_.empty()) return;
-  const std::span<float> all(buffers_);
-  reducer_->broadcast(std::span(&all, 1));
-}
-
-void CpuLearner::share_state() {
-  reducer_->broadcast(values_.data());
-  share_statistics();
-  for (const optim::StateArena& arena : optimizer_->state()) reducer_->broadcast(arena.values.data());
-  if (average_) reducer_->broadcast(average_->state().values.data());
-  network_->parameters_changed();
-}
-
-std::uint64_t CpuLearner::parameter_hash() {
-  std::vector<const float*> values;
-  for (const nn::ParameterSlot& slot : slots_) values.push_back(slot.value);
-  return require_same_parameters(group_, spec().parameters, values, steps());
-}
-
 MemoryTable CpuLearner::memory() const {
   const nn::MemoryUse network = network_->memory();
   MemoryTable table;
-  table.parameters = (values_.size() + buffers_.size()) * sizeof(float);
+  table.parameters = (values_.size() + running_floats()) * sizeof(float);
   table.gradients = values_.size() * sizeof(float);
   for (const optim::StateArena& arena : optimizer_->state())
     table.optimizer_state += arena.values.size_bytes();

@@ -4,7 +4,6 @@
 #include "muster/error.hpp"
 #include "worker_sdk/parallel/agreement.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
-#include "worker_sdk/parallel/parameter_check.hpp"
 #include "worker_sdk/trainer/loop/learner.hpp"
 
 #include <algorithm>
@@ -21,18 +20,9 @@ using nn::gpu::kTallyNumbers;
 /// How long a step is waited for without sleeping, which takes longer than many steps do.
 constexpr std::chrono::milliseconds kAwake{20};
 
-bool is_alone(const ProcessGroup* group) {
-  return group == nullptr || group->size() == 1;
-}
-
 /// Whether a device sums buckets as the hook would; null: there is none.
 bool device_sums(const BucketHook* hook) {
   return hook == nullptr || hook->wire_type().has_value();
-}
-
-LearnerOptions completed(LearnerOptions options) {
-  options.reducer = parallel::with_tree(std::move(options.reducer));
-  return options;
 }
 
 /// Most images of a micro-batch. In a deterministic world the same for every number of ranks, so that all
@@ -40,15 +30,9 @@ LearnerOptions completed(LearnerOptions options) {
 std::size_t largest_batch(const LearnerTask& task, const std::optional<MicroBatches>& plan,
                           const ProcessGroup* group) {
   if (!plan) return task.batch_size;
-  const auto ranks = static_cast<std::size_t>(is_alone(group) ? 1 : group->size());
+  const auto ranks = static_cast<std::size_t>(group == nullptr ? 1 : group->size());
   const auto parts = static_cast<std::size_t>(plan->total);
   return (task.batch_size * static_cast<std::size_t>(task.accumulation) * ranks + parts - 1) / parts;
-}
-
-std::size_t running_floats(const nn::ModelSpec& spec) {
-  std::size_t floats = 0;
-  for (const ParameterSpec& buffer : spec.buffers) floats += buffer.elements();
-  return floats;
 }
 
 Operation sum_on(void* stream, const void* in, void* out, std::size_t count, DataType type) {
@@ -71,42 +55,34 @@ std::vector<std::uint32_t> joined(const BatchPlan& batches, std::vector<std::siz
 
 DeviceLearner::DeviceLearner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group,
                              nn::gpu::Ops& ops)
-    : options_(completed(task.options)),
-      group_(group),
+    : Learner(task, group),
+      reducer_(parallel::with_tree(task.options.reducer)),
       ops_(ops),
-      sums_on_device_(!is_alone(group) && group->backend() == "nccl"),
-      buckets_on_host_(!is_alone(group) && (!sums_on_device_ || !device_sums(options_.reducer.hook.get()))),
+      sums_on_device_(!is_alone() && group->backend() == "nccl"),
+      buckets_on_host_(!is_alone() && (!sums_on_device_ || !device_sums(reducer_.hook.get()))),
       data_bytes_(data.train.pixels.size() + data.test.pixels.size()),
-      plan_(fixed_micro_batches(task.options, group)),
       session_(
           session_options(task), ops, data.train, data.test,
-          is_alone(group) ? nn::gpu::DeviceAllReduce()
-                          : [this](std::size_t bucket, float* gradients, std::size_t count,
-                                   void* stream) { sum_bucket(bucket, gradients, count, stream); }),
-      running_(running_floats(session_.spec())) {
-  if (!is_alone(group))
-    parallel::require_same_layout(*group, options_.reducer.store,
-                                  parallel::describe_layout(spec().parameters, options_.reducer));
+          is_alone() ? nn::gpu::DeviceAllReduce()
+                     : [this](std::size_t bucket, float* gradients, std::size_t count, void* stream) {
+                         sum_bucket(bucket, gradients, count, stream);
+                       }) {
+  if (!is_alone())
+    parallel::require_same_layout(*group, reducer_.store,
+                                  parallel::describe_layout(spec().parameters, reducer_));
   if (buckets_on_host_)
     sum_on_host();
-  else if (!is_alone(group) && options_.reducer.hook != nullptr)
-    half_sum_.emplace(session_.layout(), *options_.reducer.hook->wire_type(), *group, ops);
-  if (plan_ && !running_.empty())
-    statistics_.emplace(MicroBatches{plan_->total, 0, 1}, running_.size(),
-                        is_alone(group) ? nullptr : &group->host_group());
-  arenas_.assign(1 + session_.state_names().size(), Arena(session_.layout().elements));
-  std::vector<nn::ParameterSlot> slots;
-  for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-    slots.push_back({arenas_[0].data() + session_.layout().offsets[i], nullptr});
-  std::vector<float*> buffers;
-  float* next = running_.data();
-  for (const ParameterSpec& buffer : spec().buffers) {
-    buffers.push_back(next);
-    next += buffer.elements();
-  }
-  nn::initialize(spec(), slots, options_.seed);
-  nn::initialize_buffers(spec(), buffers);
+  else if (!is_alone() && reducer_.hook != nullptr)
+    half_sum_.emplace(session_.layout(), *reducer_.hook->wire_type(), *group, ops);
+  copies_.assign(1 + session_.state_names().size(), std::vector<float>(session_.layout().elements));
+  std::vector<Arena> arenas = {{"", copies_[0]}};
+  for (std::size_t i = 1; i < copies_.size(); ++i)
+    arenas.push_back({session_.state_names()[i - 1], copies_[i]});
+  set_up(session_.layout().offsets, std::move(arenas));
   fetched_ = true;
+  if (plan_ && !running().empty())
+    statistics_.emplace(MicroBatches{plan_->total, 0, 1}, running().size(),
+                        is_alone() ? nullptr : &group->host_group());
   share_state();
 }
 
@@ -120,12 +96,12 @@ nn::gpu::SessionOptions DeviceLearner::session_options(const LearnerTask& task) 
   options.label_smoothing = static_cast<float>(learner.label_smoothing);
   options.normalization = task.loader.normalization;
   options.augmentation = task.loader.augmentation;
-  options.reducer = learner.reducer;
+  options.reducer = reducer_;
   options.micro_batches = plan_ ? plan_->count : task.accumulation;
   options.average_decay = learner.ema_decay;
   // Sums through the host wait for the device, so such steps are not recorded.
-  options.graphs = is_alone(group_) || (sums_on_device_ && !buckets_on_host_);
-  if (learner.sync_batch_norm && !is_alone(group_))
+  options.graphs = is_alone() || (sums_on_device_ && !buckets_on_host_);
+  if (learner.sync_batch_norm && !is_alone())
     options.sum_statistics = [this](double* data, std::size_t count, void* stream) {
       sum(data, count, DataType::f64, stream);
     };
@@ -150,7 +126,7 @@ void DeviceLearner::sum_on_host() {
   ProcessGroup& group = group_->host_group();
   const std::size_t floats = parallel::kHeaderFloats + session_.layout().elements;
   copied_ = static_cast<float*>(group.allocate(floats * sizeof(float)));
-  bucket_sum_.emplace(session_.layout(), spec().parameters, options_.reducer.hook.get(), copied_, group);
+  bucket_sum_.emplace(session_.layout(), spec().parameters, reducer_.hook.get(), copied_, group);
 }
 
 void DeviceLearner::sum_bucket(std::size_t bucket, float* data, std::size_t count, void* stream) {
@@ -170,12 +146,12 @@ void DeviceLearner::sum_bucket(std::size_t bucket, float* data, std::size_t coun
 
 /// The device has left the sum over this rank's micro-batches.
 void DeviceLearner::make_mean_statistics() {
-  session_.read_running(running_.data());
-  statistics_->add(running_);
-  statistics_->finish(running_);
+  fetch(Piece::statistics);
+  statistics_->add(running());
+  statistics_->finish(running());
   const float share = 1.0F / static_cast<float>(plan_->total);
-  for (float& value : running_) value *= share;
-  session_.write_running(running_.data());
+  for (float& value : running()) value *= share;
+  put(Piece::statistics);
 }
 
 void DeviceLearner::begin_epoch(BatchPlan batches, int epoch) {
@@ -194,7 +170,7 @@ StepResult DeviceLearner::step(const StepRequest& request) {
   session_.step(position_, sizes, request.learning_rate, request.images);
   next_ += count;
   for (const std::size_t size : sizes) position_ += size;
-  const Clock::time_point put = Clock::now();
+  const Clock::time_point queued = Clock::now();
   if (statistics_) make_mean_statistics();
   const std::vector<double> tally = sum_tally();
   const double* const sums = tally.data() + kTallyNumbers;
@@ -208,8 +184,8 @@ StepResult DeviceLearner::step(const StepRequest& request) {
   result.times.device = std::chrono::duration<double>(end - start).count();
   result.times.total = result.times.device;
   if (recorder_ != nullptr) {
-    recorder_->span("put on the device", Lane::compute, start, put, steps());
-    recorder_->span("wait for the device", Lane::compute, put, end, steps());
+    recorder_->span("put on the device", Lane::compute, start, queued, steps());
+    recorder_->span("wait for the device", Lane::compute, queued, end, steps());
   }
   return result;
 }
@@ -231,7 +207,7 @@ std::vector<double> DeviceLearner::sum_tally() {
   }
   ops_.from_device(tally.data(), own, kTallyNumbers * sizeof(double));
   std::copy_n(tally.begin(), kTallyNumbers, tally.begin() + kTallyNumbers);
-  if (!is_alone(group_))
+  if (!is_alone())
     group_->all_reduce(tally.data() + kTallyNumbers, kTallyNumbers, DataType::f64, ReduceOp::sum);
   return tally;
 }
@@ -254,74 +230,27 @@ void DeviceLearner::end_evaluation() {
   session_.swap_average();
 }
 
-void DeviceLearner::fetch() {
-  if (std::exchange(fetched_, true)) return;
-  session_.read_values(arenas_[0].data());
-  for (std::size_t i = 1; i < arenas_.size(); ++i) session_.read_state(i - 1, arenas_[i].data());
-  session_.read_running(running_.data());
+void DeviceLearner::fetch(Piece piece) {
+  if (piece == Piece::parameters) return session_.read_values(copies_[0].data());
+  if (fetched_) return;
+  session_.read_running(running().data());
+  if (piece == Piece::statistics) return;
+  session_.read_values(copies_[0].data());
+  for (std::size_t i = 1; i < copies_.size(); ++i) session_.read_state(i - 1, copies_[i].data());
+  fetched_ = true;
 }
 
-void DeviceLearner::share_statistics() {
-  if (is_alone(group_) || running_.empty()) return;
-  if (!fetched_) session_.read_running(running_.data());
-  group_->broadcast(running_.data(), running_.size() * sizeof(float), 0);
-  session_.write_running(running_.data());
-}
-
-void DeviceLearner::share_state() {
-  fetch();
-  if (!is_alone(group_))
-    for (Arena& arena : arenas_) group_->broadcast(arena.data(), arena.size() * sizeof(float), 0);
-  session_.write_values(arenas_[0].data());
-  for (std::size_t i = 1; i < arenas_.size(); ++i) session_.write_state(i - 1, arenas_[i].data());
-  session_.write_running(running_.data());
-  share_statistics();
-}
-
-std::uint64_t DeviceLearner::parameter_hash() {
-  session_.read_values(arenas_[0].data());
-  std::vector<const float*> values;
-  for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-    values.push_back(arenas_[0].data() + session_.layout().offsets[i]);
-  return require_same_parameters(group_, spec().parameters, values, steps());
-}
-
-void DeviceLearner::append(std::vector<NamedTensor>& tensors, const std::string& prefix, Arena& arena) {
-  for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-    tensors.push_back({prefix + spec().parameters[i].name, spec().parameters[i].shape,
-                       arena.data() + session_.layout().offsets[i]});
-}
-
-std::vector<NamedTensor> DeviceLearner::model_tensors(bool averaged) {
-  fetch();
-  std::vector<NamedTensor> tensors;
-  const bool average = averaged && options_.ema_decay > 0 && steps() > 0;
-  append(tensors, "", average ? arenas_.back() : arenas_.front());
-  float* next = running_.data();
-  for (const ParameterSpec& buffer : spec().buffers) {
-    tensors.push_back({buffer.name, buffer.shape, next});
-    next += buffer.elements();
-  }
-  return tensors;
-}
-
-std::vector<NamedTensor> DeviceLearner::state_tensors() {
-  fetch();
-  std::vector<NamedTensor> tensors;
-  for (std::size_t i = 1; i < arenas_.size(); ++i)
-    append(tensors, session_.state_names()[i - 1] + "/", arenas_[i]);
-  return tensors;
-}
-
-std::vector<HookState> DeviceLearner::hook_state() const {
-  const bool remembers = bucket_sum_ && options_.reducer.hook != nullptr;
-  return remembers ? options_.reducer.hook->state() : std::vector<HookState>();
+void DeviceLearner::put(Piece piece) {
+  session_.write_running(running().data());
+  if (piece == Piece::statistics) return;
+  session_.write_values(copies_[0].data());
+  for (std::size_t i = 1; i < copies_.size(); ++i) session_.write_state(i - 1, copies_[i].data());
 }
 
 MemoryTable DeviceLearner::memory() const {
   const std::size_t arena = session_.layout().elements * sizeof(float);
   MemoryTable table;
-  table.parameters = arena + running_.size() * sizeof(float);
+  table.parameters = arena + running_floats() * sizeof(float);
   table.gradients = session_.gradient_bytes();
   table.average = options_.ema_decay > 0 ? arena : 0;
   table.optimizer_state = session_.state_names().size() * arena - table.average;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's copy of a model and everything that changes it, wherever it is computed. cpu_learner.hpp
-// computes on this machine's processors.
+// One rank's copy of a model and everything that changes it. What of it leaves the process is told here, for
+// all; cpu_learner.hpp computes on this machine's processors, device_learner.hpp on a device.
 #pragma once
 
 #include "muster/error.hpp"
@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,8 @@ using BatchPlan = std::vector<std::vector<std::uint32_t>>;
 class Learner {
  public:
   virtual ~Learner() = default;
+  Learner(const Learner&) = delete;
+  Learner& operator=(const Learner&) = delete;
 
   /// The micro-batches of the coming steps; `epoch` decides about crops and flips. What was left of a pass
   /// before is dropped.
@@ -110,39 +113,83 @@ class Learner {
 
   /// Gives all ranks rank 0's parameters, running statistics and optimizer state, as its tensors hold them:
   /// after rank 0 read a checkpoint into them. A collective call.
-  virtual void share_state() = 0;
+  void share_state();
   /// Gives all ranks rank 0's running statistics, as a checkpoint holds them. A collective call.
-  virtual void share_statistics() = 0;
+  void share_statistics();
 
   /// Throws Error (mismatch) that names parameter and rank where the ranks differ; a collective call.
-  virtual std::uint64_t parameter_hash() = 0;
+  std::uint64_t parameter_hash();
 
   /// The tensors of the model: parameters, then running statistics, under PyTorch's names. With an average of
   /// weights and `averaged`, the parameters are the average. The values hold until the next step; those
   /// written there count after share_state().
-  virtual std::vector<NamedTensor> model_tensors(bool averaged = false) = 0;
+  std::vector<NamedTensor> model_tensors(bool averaged = false);
   /// State of the optimizer and the average, parameter by parameter: "momentum/conv1.weight",
   /// "ema/conv1.weight". As model_tensors().
-  virtual std::vector<NamedTensor> state_tensors() = 0;
+  std::vector<NamedTensor> state_tensors();
 
-  /// The tensors that the reducer's hook remembers.
-  virtual std::vector<HookState> hook_state() const = 0;
+  /// The tensors that the hook of the gradients' sums remembers; none in a world of one.
+  std::vector<HookState> hook_state() const;
 
   virtual std::int64_t steps() const = 0;
   virtual void set_steps(std::int64_t steps) = 0;
-  virtual const char* optimizer_kind() const = 0;
+
+  const char* optimizer_kind() const { return options_.optimizer.kind.c_str(); }
+
   virtual const nn::ModelSpec& spec() const = 0;
+
   /// This rank's micro-batches in a deterministic world; empty elsewhere.
-  virtual const std::optional<MicroBatches>& micro_batch_plan() const = 0;
+  const std::optional<MicroBatches>& micro_batch_plan() const { return plan_; }
+
   virtual MemoryTable memory() const = 0;
 
   /// Records the steps from now on; null: no more.
-  virtual void record(TraceRecorder* recorder) = 0;
-};
+  void record(TraceRecorder* recorder) { recorder_ = recorder; }
 
-/// The micro-batches of this rank in a deterministic world; empty where none is wanted. Throws Error
-/// (invalid_argument) for what cannot be one.
-std::optional<MicroBatches> fixed_micro_batches(const LearnerOptions& options, const ProcessGroup* group);
+ protected:
+  /// Throws Error (invalid_argument) for a deterministic world that cannot be.
+  Learner(const LearnerTask& task, ProcessGroup* group);
+
+  /// An arena of floats in memory of the host, which has the parameters' offsets.
+  using Arena = optim::StateArena;
+
+  /// What of a learner is brought to memory of the host, or back.
+  enum class Piece : std::uint8_t { parameters, statistics, everything };
+
+  /// Makes room for the running statistics, and first values for them and the parameters. `arenas` are the
+  /// parameters, then the states of the optimizer, then the average of weights where there is one. Give all
+  /// ranks rank 0's afterwards, by share_state().
+  void set_up(const std::vector<std::size_t>& offsets, std::vector<Arena> arenas);
+
+  /// Brings a piece to the arenas and to running(), where the learner has it elsewhere.
+  virtual void fetch(Piece) {}
+
+  /// What is there counts from now on.
+  virtual void put(Piece) = 0;
+
+  std::span<float> running() { return running_; }
+
+  std::size_t running_floats() const { return running_.size(); }
+
+  std::span<float* const> buffers() const { return buffers_; }
+
+  bool is_alone() const { return group_ == nullptr || group_->size() == 1; }
+
+  const LearnerOptions options_;
+  ProcessGroup* const group_;
+  const std::optional<MicroBatches> plan_;
+  TraceRecorder* recorder_ = nullptr;
+
+ private:
+  void append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Arena& arena) const;
+  void broadcast(std::span<float> values);
+
+  std::vector<std::size_t> offsets_;
+  std::vector<Arena> arenas_;
+  std::vector<float> running_;  ///< the running statistics, one after the other
+  std::vector<float*> buffers_;
+  std::vector<nn::ParameterSlot> slots_;  ///< values alone
+};
 
 /// An Error (invalid_argument) that names step and rank, the first layer with such a value where it is known
 /// (else ""), and what to do.

@@ -65,12 +65,12 @@ const TrainerOptions& checked(const TrainerOptions& options, const data::ImageDa
   return options;
 }
 
-double mean(double sum, std::int64_t samples) {
+double per_sample(double sum, std::int64_t samples) {
   return samples == 0 ? 0 : sum / static_cast<double>(samples);
 }
 
 Score score_of(double loss, double correct, std::int64_t samples) {
-  return {samples, mean(loss, samples), mean(correct, samples)};
+  return {samples, per_sample(loss, samples), per_sample(correct, samples)};
 }
 
 std::int64_t steps_of(double epochs, std::int64_t steps_per_epoch) {

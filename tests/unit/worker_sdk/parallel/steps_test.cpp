@@ -240,20 +240,6 @@ TEST_CASE("The last bucket is as small as it may be") {
   CHECK(muster::parallel::plan_buckets(model, options).buckets.size() == 1);
 }
 
-TEST_CASE("Tensors of rank 0 reach all ranks") {
-  const auto errors = run_ranks(3, [](ThreadGroup& group) {
-    Reducer reducer(kModel, &group);
-    const auto mine = static_cast<float>(group.rank());
-    std::vector<std::vector<float>> tensors = {std::vector<float>(3, mine), {}, std::vector<float>(70, mine)};
-    std::vector<std::span<float>> spans(tensors.begin(), tensors.end());
-    reducer.broadcast(spans);
-    for (const auto& tensor : tensors)
-      for (const float value : tensor)
-        if (value != 0) throw std::runtime_error("not rank 0's");
-  });
-  CHECK(errors == std::vector<std::string>(3));
-}
-
 namespace {
 
 /// Sums as all_reduce does, and writes down what it was asked.
