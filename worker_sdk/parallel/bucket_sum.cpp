@@ -30,7 +30,8 @@ void BucketSum::sum(std::size_t bucket) {
     return;
   }
   if (header > 0) group_.all_reduce(header_, header, DataType::f32, ReduceOp::sum);
-  view.samples = static_cast<std::int64_t>(header_[0]);
+  // A device says by samples that are no number that no step is to be made.
+  view.samples = header_[0] > 0 ? static_cast<std::int64_t>(header_[0]) : 0;
   if (view.samples > 0) hook_->reduce(group_, view);
 }
 

@@ -168,13 +168,15 @@ StepResult DeviceLearner::step(const StepRequest& request) {
   fetched_ = false;
   session_.begin_tally(request.votes.time_is_up ? 1 : 0, request.votes.told_to_stop ? 1 : 0);
   session_.step(position_, sizes, request.learning_rate, request.images);
+  const std::size_t position = position_;
   next_ += count;
   for (const std::size_t size : sizes) position_ += size;
   const Clock::time_point queued = Clock::now();
   if (statistics_) make_mean_statistics();
   const std::vector<double> tally = sum_tally();
   const double* const sums = tally.data() + kTallyNumbers;
-  require_finite_loss(group_, steps(), tally[0], sums[0]);
+  require_finite_loss(group_, steps(), tally[0], sums[0],
+                      [&] { return session_.first_not_finite(position, sizes); });
   StepResult result;
   result.loss = sums[0];
   result.correct = sums[1];
@@ -254,11 +256,12 @@ MemoryTable DeviceLearner::memory() const {
   table.gradients = session_.gradient_bytes();
   table.average = options_.ema_decay > 0 ? arena : 0;
   table.optimizer_state = session_.state_names().size() * arena - table.average;
+  table.activations = session_.network_memory().activations;
   table.data = data_bytes_;
-  const std::size_t known =
-      table.parameters + table.gradients + table.optimizer_state + table.average + table.data;
-  // Maps, packed weights and the workspace of the libraries.
-  table.activations = ops_.allocated() - std::min(known, ops_.allocated());
+  const std::size_t known = table.parameters + table.gradients + table.optimizer_state + table.average +
+                            table.activations + table.data;
+  // Packed weights, and what the libraries and the sums of gradients work in.
+  table.workspace = ops_.allocated() - std::min(known, ops_.allocated());
   return table;
 }
 

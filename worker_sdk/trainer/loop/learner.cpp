@@ -3,6 +3,7 @@
 
 #include "worker_sdk/parallel/parameter_check.hpp"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -108,14 +109,21 @@ Error diverged(std::int64_t step, int rank, const std::string& layer) {
                                            "; training diverged: try a smaller --lr, or --clip-norm 1"};
 }
 
-void require_finite_loss(ProcessGroup* group, std::int64_t step, double own, double sum) {
+void require_finite_loss(ProcessGroup* group, std::int64_t step, double own, double sum,
+                         const std::function<std::string()>& find_layer) {
   if (std::isfinite(sum)) return;
+  const bool alone = group == nullptr || group->size() == 1;
   std::int32_t rank = 0;
-  if (group != nullptr && group->size() > 1) {
+  if (!alone) {
     rank = std::isfinite(own) ? std::numeric_limits<std::int32_t>::max() : group->rank();
     group->all_reduce(&rank, 1, DataType::i32, ReduceOp::min);
   }
-  throw diverged(step, rank, "");
+  if (!find_layer) throw diverged(step, rank, "");
+  // Longer than any layer's name; what is behind it is zero.
+  std::array<char, 128> name = {};
+  if (alone || rank == group->rank()) find_layer().copy(name.data(), name.size() - 1);
+  if (!alone) group->broadcast(name.data(), name.size(), rank);
+  throw diverged(step, rank, name.data());
 }
 
 }  // namespace muster::train

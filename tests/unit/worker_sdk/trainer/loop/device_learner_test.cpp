@@ -77,6 +77,35 @@ TEST_CASE("Batch norm over ranks on devices is that of one rank with all images"
   }
 }
 
+TEST_CASE(
+    "A loss that is no number on one rank's device changes no parameters, and all ranks name the layer") {
+  const auto data = seven_images();
+  std::vector<std::string> told(2);
+  const auto errors = muster::test::run_shm_ranks(2, [&](ProcessGroup& group) {
+    HostOps ops;
+    TrainerOptions options;
+    options.device = &ops;
+    options.batch_size = 1;
+    options.accumulation = 2;
+    if (group.rank() == 1) options.loader.normalization = {{0, 0, 0}, {0, 0, 0}};
+    Trainer trainer(data, &group, options);
+    const std::uint64_t before = trainer.learner().parameter_hash();
+    Score score;
+    std::string& text = told[static_cast<std::size_t>(group.rank())];
+    try {
+      (void)trainer.train_epoch({}, score);
+    } catch (const muster::Error& failure) {
+      text = failure.what();
+    }
+    text += trainer.learner().parameter_hash() == before ? " (kept)" : " (changed)";
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  for (const std::string& text : told) {
+    CHECK(text.find("step 1: the loss of rank 1 is no longer a number, first in layer conv1;") == 0);
+    CHECK(text.find("(kept)") != std::string::npos);
+  }
+}
+
 TEST_CASE("Test images whose loss is no number on one rank's device are an error of all ranks") {
   const auto data = seven_images();
   const auto errors = muster::test::run_shm_ranks(2, [&](ProcessGroup& group) {

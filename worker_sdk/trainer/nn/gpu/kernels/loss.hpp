@@ -81,6 +81,9 @@ struct AddScore {
   const float* losses;
   const float* hits;
   double* score;  ///< loss, correct answers, images
+  /// The samples of a step; null: none is made. They become no number where the loss is none. Then no rank
+  /// steps (optimizer.hpp), and the parameters are still those that led there.
+  float* samples = nullptr;
 
   constexpr int blocks() const { return 1; }
 
@@ -101,6 +104,8 @@ struct AddScore {
     score[0] += shared.sums[0][0];
     score[1] += shared.sums[1][0];
     score[2] += static_cast<double>(images);
+    // Zero, but no number for what is infinite or no number itself.
+    if (samples != nullptr) *samples += static_cast<float>(score[0] - score[0]);
   }
 };
 

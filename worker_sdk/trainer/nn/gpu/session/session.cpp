@@ -227,7 +227,7 @@ void Session::gather(const Set& set, const std::uint32_t* indices, std::int64_t 
 void Session::score(std::int64_t images, double* sums, float* gradient) {
   ops_.run(CrossEntropy{images, static_cast<int>(options_.classes), options_.label_smoothing, logits_,
                         labels_, losses_, hits_, gradient});
-  ops_.run(AddScore{images, losses_, hits_, sums});
+  ops_.run(AddScore{images, losses_, hits_, sums, gradient == nullptr ? nullptr : header_});
 }
 
 void Session::step_range(std::size_t begin, std::size_t end) {
@@ -347,6 +347,20 @@ void Session::step(std::size_t position, std::span<const std::size_t> counts, fl
     if (!steps.graph) steps.graph = ops_.capture([&] { put_part(part); });
     steps.graph->launch();
   }
+}
+
+std::string Session::first_not_finite(std::size_t position, std::span<const std::size_t> counts) {
+  if (options_.sum_statistics) return "";
+  network_->parameters_changed();
+  for (const std::size_t count : counts) {
+    if (count == 0) continue;
+    set_values(position, epoch_, true, 0);
+    gather(train_, indices_, static_cast<std::int64_t>(count));
+    (void)network_->forward(images_, static_cast<std::int64_t>(count), Mode::train);
+    if (std::string name = network_->first_not_finite(); !name.empty()) return name;
+    position += count;
+  }
+  return "";
 }
 
 bool Session::is_recorded(std::size_t count) const {

@@ -120,6 +120,14 @@ class Session {
   void step(std::size_t position, std::span<const std::size_t> counts, float learning_rate,
             std::size_t shape = 0);
 
+  /// Name of the first layer whose result is not finite in a step that step() made of these images, and whose
+  /// loss was no number, so that it changed no parameters. "" where there is none, and with statistics of all
+  /// ranks, which this rank cannot sum alone. Slow; moves the running statistics.
+  std::string first_not_finite(std::size_t position, std::span<const std::size_t> counts);
+
+  /// What the network holds.
+  MemoryUse network_memory() const { return network_->memory(); }
+
   /// The score of the steps since the last call, each before its step. Waits for the device.
   SessionScore take_score();
 
