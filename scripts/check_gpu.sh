@@ -1,107 +1,119 @@
 #!/usr/bin/env bash
-# Runs the tests of the nccl backend on this machine's GPUs, two ranks on one GPU where there is only one, and prints the
-# bandwidth of its calls; then compares training steps on a GPU with those of the CPU and measures images a second, beside
-# PyTorch where that is present (MUSTER_TORCH_PYTHON, else build/venv or python3). Without a GPU it says so and exits with 77.
+# Checks Muster on this machine's GPUs, measures it there, and adds the results to one report. What is checked, in which parts, says
+# tests/gpu/check_list.py. Without a GPU it says so and exits with 77.
 set -euo pipefail
+called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-case "${1:-}" in
-  "") ;;
-  --help | -h)
-    echo "usage: scripts/check_gpu.sh"
-    echo "Uses the installed libnccl.so.2 and libcudart, or those in build/cuda; MUSTER_NCCL_LIBRARY and MUSTER_CUDART_LIBRARY name others."
-    exit 0
-    ;;
-  *)
-    echo "check_gpu.sh: unknown argument '$1'" >&2
-    exit 2
-    ;;
-esac
+usage() {
+  cat <<'TEXT'
+usage: scripts/check_gpu.sh [--prebuilt DIR] [--report DIR] [--part N|all] [--part-seconds S]
+       scripts/check_gpu.sh --build
+
+  --prebuilt DIR     an unpacked archive of scripts/pack_gpu_check.sh: nothing is compiled or fetched. The machine needs a
+                     driver, Python 3, and NVIDIA's libraries, for example those that PyTorch's packages bring. Without
+                     this flag everything is built here first, from what is installed if nothing can be fetched.
+  --report DIR       where gpu-report.json, .md and .log are written; a part adds to what lies there (gpu-report)
+  --part N|all       one of the parts 1 to 8, each of at most eight minutes, or all, one after the other (all)
+  --part-seconds S   what a part may take (465)
+  --build            only builds what the checks need; no GPU is needed
+
+MUSTER_TORCH_PYTHON names a Python with PyTorch (build/venv/bin/python, else python3). Exit code: 0 passed, 1 a check failed or
+was not run, 2 wrong usage, 77 no GPU.
+TEXT
+}
+
+prebuilt=
+report=$called_from/gpu-report
+build_only=false
+arguments=()
+
+# from_caller PATH: a path of the command line, which means the caller's folder.
+from_caller() {
+  (cd "$called_from" && realpath -m -- "$1")
+}
+
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --prebuilt | --report | --part | --part-seconds)
+      [ $# -gt 1 ] || {
+        echo "check_gpu.sh: $1 needs a value" >&2
+        exit 2
+      }
+      case "$1" in
+        --prebuilt) prebuilt=$(from_caller "$2") ;;
+        --report) report=$(from_caller "$2") ;;
+        *) arguments+=("$1" "$2") ;;
+      esac
+      shift 2
+      ;;
+    --build)
+      build_only=true
+      shift
+      ;;
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    *)
+      echo "check_gpu.sh: unknown argument '$1'" >&2
+      usage >&2
+      exit 2
+      ;;
+  esac
+done
 
 skip() {
   echo "skipped: $1"
   exit 77
 }
 
-command -v nvidia-smi >/dev/null || skip "there is no nvidia-smi, so no driver of NVIDIA is installed"
-gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -c '^[0-9]' || true)
-[ "$gpus" -gt 0 ] || skip "nvidia-smi shows no GPU"
-
-scripts/install_deps.sh test
-scripts/fetch_cuda_headers.sh
-cmake --preset release -DMUSTER_BUILD_TESTS=ON >/dev/null
-tests=(muster_nccl nccl_contract_test nccl_streams_test nccl_faults_test nccl_bandwidth_test)
-cmake --build --preset release --parallel "$(nproc)" --target "${tests[@]}" ||
-  skip "the NCCL plug-in cannot be built here (see above)"
-
-# Without the folder of the fakes: what the loader finds is real.
-export MUSTER_PLUGIN_PATH=$PWD/build/release/lib/muster
-[ -n "${MUSTER_NCCL_LIBRARY:-}" ] || ldconfig -p | grep -q 'libnccl\.so\.2 ' || export MUSTER_NCCL_LIBRARY=$PWD/build/cuda/lib/libnccl.so.2
-if [ -z "${MUSTER_CUDART_LIBRARY:-}" ]; then
-  MUSTER_CUDART_LIBRARY=$(ldconfig -p | sed -n 's/.*libcudart\.so\.1[23] .* => //p' | head -n 1)
-  export MUSTER_CUDART_LIBRARY=${MUSTER_CUDART_LIBRARY:-$PWD/build/cuda/lib/libcudart.so.13}
-fi
-
-nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
-failed=()
-
-# check TITLE COMMAND...: no test takes longer than five minutes unless it hangs.
-check() {
-  local title=$1
-  shift
-  printf '\n== %s\n' "$title"
-  timeout 300 "$@" || failed+=("$title;")
+require_gpu() {
+  command -v nvidia-smi >/dev/null || skip "there is no nvidia-smi, so no driver of NVIDIA is installed"
+  nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | grep -q '^[0-9]' || skip "nvidia-smi shows no GPU"
 }
 
-# all_tests GPUS: the environment says the rest.
-all_tests() {
-  export MUSTER_TEST_GPUS=$1
-  check "contract on $1 GPU(s)" build/release/tests/nccl_contract_test
-  check "streams and graphs on $1 GPU(s)" build/release/tests/nccl_streams_test
-  check "faults on $1 GPU(s)" build/release/tests/nccl_faults_test '[gpu]'
-  check "bandwidth on $1 GPU(s)" build/release/tests/nccl_bandwidth_test
-}
-
-[ "$gpus" -lt 2 ] || all_tests "$gpus"
-
-# NCCL takes ranks with different NCCL_HOSTID (each rank of the tests sets its own) for different hosts and so lets them
-# share a GPU; they then meet through the loopback interface, at its speed.
-export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0
-all_tests 1
-
-# program MODEL BATCH: the rate of an epoch of muster-train, its own figure.
-program() {
-  local rate
-  rate=$(timeout 300 build/release/bin/muster-train --device cuda --precision bf16 --model "$1" --batch-size "$2" --data synthetic:50000 \
-    --crop-padding 4 --flip --epochs 3 | sed -n 's|^epoch 3/3 .*  \([0-9]*\) images/s .*|\1|p')
-  [ -n "$rate" ] && printf '| %s | %s | muster-train, whole epochs | %s |\n' "$1" "$2" "$rate"
-}
-
-# Training on one GPU. The rows of the table are for docs/benchmarks.md.
-train() {
-  cmake --build --preset release --parallel "$(nproc)" --target gpu_cuda_test muster-gpu-check muster_cuda muster muster-train || {
-    echo "skipped: training on a GPU cannot be built here (nvcc of CUDA 13 and the headers of cuDNN 9 are needed)"
-    return 0
+# build: fails with 2 where there is nothing to check, and with 1 where one half is missing, whose checks are then skipped.
+build() {
+  local missing=()
+  scripts/install_deps.sh unit || echo "check_gpu.sh: not all packages can be installed here; going on with what there is"
+  scripts/fetch_cuda_headers.sh || echo "check_gpu.sh: going on with the headers of CUDA and NCCL that are installed"
+  cmake --preset release -DMUSTER_BUILD_TESTS=ON -DMUSTER_TESTS=all >/dev/null || {
+    echo "check_gpu.sh: this machine lacks what a build needs (see above)"
+    return 2
   }
-  local python=${MUSTER_TORCH_PYTHON:-build/venv/bin/python} batch
-  [ -x "$python" ] || python=python3
-  check "cuDNN takes what the networks describe" build/release/tests/gpu_cuda_test
-  check "training steps on a GPU beside those of the CPU" build/release/tests/muster-gpu-check steps
-  check "muster-train --device cuda beside --device cpu" env CUDA_VISIBLE_DEVICES=0 MUSTER_TEST_REAL_GPU=1 \
-    MUSTER_TEST_DEVICE_PLUGIN="$PWD/build/release/lib/muster" MUSTER_BIN_DIR="$PWD/build/release/bin" \
-    PYTHONPATH=tests/support python3 tests/integration/train/muster_train_device_test.py
-  printf '\n== images a second, ResNet-18, bf16, whole steps with crops, flips and SGD (PyTorch: its images are ready)\n'
-  printf '| model | batch | program | images/s |\n|---|---|---|---|\n'
-  for batch in 128 768 4096; do
-    timeout 300 build/release/tests/muster-gpu-check measure resnet18 "$batch" || failed+=("measuring at batch $batch;")
-    program resnet18 "$batch" || failed+=("muster-train at batch $batch;")
-    timeout 600 "$python" tests/gpu/torch_rate.py resnet18 "$batch" || [ $? = 77 ] || failed+=("PyTorch at batch $batch;")
-  done
+  compile muster muster-train || return 2
+  compile muster_nccl nccl_tests || missing+=("NCCL (nccl.h of 2.28.9 or later and cuda_runtime_api.h)")
+  compile muster_cuda muster-gpu-check device_tests || missing+=("training on GPUs (nvcc of CUDA 13, headers of cuDNN 9)")
+  compile muster_gloo >/dev/null 2>&1 || true # for groups of several hosts, which these checks do not have
+  [ ${#missing[@]} -eq 0 ] || {
+    echo "check_gpu.sh: not built, and so not checked: ${missing[*]}"
+    return 1
+  }
 }
-train
 
-if [ ${#failed[@]} -gt 0 ]; then
-  printf '\nfailed: %s\n' "${failed[*]}"
-  exit 1
+compile() {
+  cmake --build --preset release --parallel "$(nproc)" --target "$@"
+}
+
+if $build_only; then
+  build
+  exit
 fi
-printf '\nall passed on %d GPU(s)\n' "$gpus"
+require_gpu
+if [ -n "$prebuilt" ]; then
+  [ -f "$prebuilt/kit.json" ] || {
+    echo "check_gpu.sh: $prebuilt is no unpacked archive of scripts/pack_gpu_check.sh: it has no kit.json" >&2
+    exit 2
+  }
+  checks=$prebuilt/tests/gpu
+else
+  build || [ $? -eq 1 ] ||
+    skip "Muster cannot be built here; scripts/pack_gpu_check.sh makes an archive on a machine where it can, for --prebuilt"
+  prebuilt=build/release
+  checks=tests/gpu
+  if [ -z "${MUSTER_TORCH_PYTHON:-}" ] && [ -x build/venv/bin/python ]; then
+    export MUSTER_TORCH_PYTHON=$PWD/build/venv/bin/python
+  fi
+fi
+exec python3 "$checks/run_checks.py" --programs "$prebuilt" --report "$report" "${arguments[@]}"

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Packs what scripts/check_gpu.sh --prebuilt needs on a machine with GPUs that has neither a compiler nor a network: programs and plug-ins
+# without their debug information, the libraries that are neither NVIDIA's nor the C library's, the checks, and compute-sanitizer. Needs
+# nvcc, but no GPU.
+set -euo pipefail
+called_from=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/pack_gpu_check.sh [--output DIR]
+
+Builds what the checks need and writes DIR/muster-gpu-check.tar.xz (build/gpu-check), at most 40 MB. There:
+  tar -xJf muster-gpu-check.tar.xz && muster-gpu-check/scripts/check_gpu.sh --prebuilt muster-gpu-check --part 1
+TEXT
+}
+
+output=build/gpu-check
+case "${1:-}" in
+  "") ;;
+  --output)
+    [ $# -eq 2 ] || {
+      usage >&2
+      exit 2
+    }
+    output=$(cd "$called_from" && realpath -m -- "$2")
+    ;;
+  --help | -h)
+    usage
+    exit 0
+    ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac
+
+most_bytes=40000000
+name=muster-gpu-check
+tree=build/release
+programs=(bin/muster bin/muster-train tests/nccl_tests tests/device_tests tests/muster-gpu-check)
+plugins=(lib/muster/libmuster_cuda.so lib/muster/libmuster_nccl.so)
+sources=(
+  scripts/check_gpu.sh tests/gpu/run_checks.py tests/gpu/check_list.py tests/gpu/gpu_report.py tests/gpu/compare_ranks.py
+  tests/gpu/torch_rate.py tests/integration/train/muster_train_device_test.py tests/support/interop.py
+  tests/interop/networks/models.py
+)
+
+# libraries_of FILE...: name and path of each library that is neither NVIDIA's, nor the C library's, nor one that PyTorch needs, too.
+libraries_of() {
+  ldd "$@" | sed -n 's/^\t\(\S*\) => \(\/\S*\) .*/\1 \2/p' | sort --unique |
+    grep --extended-regexp --invert-match '^(lib(c|m|dl|rt|pthread|resolv|util|gcc_s|stdc\+\+)\.so|ld-linux|lib(cuda|cudart|cudnn|cublas|nccl))'
+}
+
+copy_libraries() {
+  local library path place
+  libraries_of "$@" | while read -r library path; do
+    place=lib
+    # For Gloo alone. NCCL would load them, too, and must find those that belong to the machine's network cards.
+    [[ $library != libibverbs* && $library != libnl-* ]] || place=lib/spare
+    mkdir -p "$kit/$place"
+    cp --dereference "$path" "$kit/$place/$library"
+  done
+}
+
+# newest_glibc FILE...: the oldest release of the C library with which all of them can be loaded.
+newest_glibc() {
+  objdump --dynamic-syms "$@" | grep --only-matching 'GLIBC_[0-9.]*[0-9]' | sort --version-sort --unique | tail -n 1 | sed 's/GLIBC_//'
+}
+
+# copy_sanitizer: of the release that belongs to the compiler, from NVIDIA's package on PyPI; prints its version. Without it the
+# machine's own is used.
+copy_sanitizer() {
+  local nvcc release wheel python wheels=build/gpu-check-wheels
+  nvcc=$(sed -n 's/^MUSTER_NVCC:FILEPATH=//p' "$tree/CMakeCache.txt")
+  release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+  for python in build/venv/bin/python /usr/bin/python3 python3; do
+    if "$python" -m pip --version >/dev/null 2>&1; then
+      "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$wheels" \
+        "nvidia-cuda-sanitizer-api==$release.*" >&2 || true
+      break
+    fi
+  done
+  wheel=$(find "$wheels" -name "nvidia_cuda_sanitizer_api-$release.*.whl" 2>/dev/null | sort --version-sort | tail -n 1)
+  [ -n "$wheel" ] || return 0
+  python3 -m zipfile -e "$wheel" "$scratch/wheel"
+  mkdir -p "$kit/sanitizer"
+  # All in one folder, as CUDA's own packages have it; the wheel has one library twice.
+  find "$scratch/wheel" \( -path '*/bin/*' -o -path '*/lib/*' -o -name License.txt \) -type f -exec cp {} "$kit/sanitizer" \;
+  chmod +x "$kit/sanitizer/compute-sanitizer"
+  basename "$wheel" | cut -d- -f2
+}
+
+scripts/check_gpu.sh --build || {
+  echo "pack_gpu_check.sh: nothing is packed: all parts of the checks must be built, see above" >&2
+  exit 1
+}
+
+mkdir -p "$output"
+scratch=$(mktemp -d build/gpu-check.XXXXXX)
+trap 'rm -rf "$scratch"' EXIT
+kit=$scratch/$name
+[ ! -e "$tree/lib/muster/libmuster_gloo.so" ] || plugins+=(lib/muster/libmuster_gloo.so)
+files=()
+for file in "${programs[@]}" "${plugins[@]}"; do
+  mkdir -p "$kit/$(dirname "$file")"
+  strip --strip-unneeded -o "$kit/$file" "$tree/$file"
+  files+=("$tree/$file")
+done
+copy_libraries "${files[@]}"
+for file in "${sources[@]}"; do
+  mkdir -p "$kit/$(dirname "$file")"
+  cp "$file" "$kit/$file"
+done
+sanitizer=$(copy_sanitizer)
+[ -n "$sanitizer" ] || echo "pack_gpu_check.sh: without compute-sanitizer: its package cannot be fetched from PyPI"
+
+clean=true
+[ -z "$(git status --porcelain)" ] || clean=false
+printf '{"commit": "%s", "clean": %s, "glibc": "%s", "compute_sanitizer": "%s"}\n' \
+  "$(git rev-parse HEAD)" "$clean" "$(newest_glibc "${files[@]}")" "$sanitizer" >"$kit/kit.json"
+cat "$kit/kit.json"
+
+archive=$output/$name.tar.xz
+XZ_OPT=-T0 tar --owner=0 --group=0 -C "$scratch" -cJf "$scratch/kit.tar.xz" "$name"
+bytes=$(stat --format=%s "$scratch/kit.tar.xz")
+if [ "$bytes" -gt "$most_bytes" ]; then
+  echo "pack_gpu_check.sh: $bytes bytes, at most $most_bytes: nothing is written. The largest files:" >&2
+  find "$kit" -type f -size +1M -exec ls -s {} + | sort --numeric-sort --reverse | head -n 8 >&2
+  exit 1
+fi
+mv "$scratch/kit.tar.xz" "$archive"
+echo "$archive: $((bytes / 1000)) kB, unpacked $(du --summarize --bytes "$kit" | cut -f1 | numfmt --to=si)"

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""muster run with several ranks of muster-train, whose gradients go through NCCL, leaves the parameters of one rank.
+
+usage: compare_ranks.py MODEL RANKS [--share-gpu] [--device cpu]
+
+--share-gpu: all ranks use the first GPU, each with an NCCL_HOSTID of its own, so that NCCL takes them for hosts. --device cpu tries the
+comparison where there is no GPU: the gradients then go through memory of the host.
+
+Each tensor may differ by SHARE of how far the training moved it. Both runs have the same images, first parameters and steps, so what
+differs is the order of sums in 32-bit floats. Gradients of one rank alone would differ by about half.
+"""
+import argparse
+import array
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+from interop import MUSTER, TRAIN, clean_environment
+
+SHARE = 0.02
+# What is nearly zero may move by nothing but rounding.
+LAST_BITS = 1e-6
+TASK = ["--data", "synthetic:512", "--global-batch", "64", "--max-steps", "4", "--epochs", "1", "--seed", "5", "--precision", "fp32",
+        "--crop-padding", "4", "--flip"]
+# So low a rate leaves the parameters where they begin.
+STAY, MOVE = ["--lr", "1e-30"], ["--lr", "0.02"]
+
+
+def tensors(path):
+    """The tensors of a safetensors file that hold 32-bit floats."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        begin = file.tell()
+        result = {}
+        for name, entry in header.items():
+            if name != "__metadata__" and entry["dtype"] == "F32":
+                file.seek(begin + entry["data_offsets"][0])
+                result[name] = array.array("f", file.read(entry["data_offsets"][1] - entry["data_offsets"][0]))
+        return result
+
+
+def length(values):
+    return math.sqrt(math.fsum(value * value for value in values))
+
+
+def distance(one, other):
+    return length([a - b for a, b in zip(one, other, strict=True)])
+
+
+def differences(first, one, many):
+    """Each tensor that several ranks moved elsewhere than one rank did, and the largest share of all."""
+    found, largest = [], 0.0
+    if not one.keys() == many.keys() == first.keys() or not one:
+        return [f"other tensors: {sorted(one.keys() ^ many.keys())}"], math.inf
+    for name, values in one.items():
+        off, moved = distance(values, many[name]), distance(values, first[name])
+        allowed = SHARE * moved + LAST_BITS * length(values)
+        largest = max(largest, off / moved if moved > 0 else 0.0)
+        if not off <= allowed:
+            found.append(f"{name} is off by {off:.3e} and moved by {moved:.3e}: {allowed:.3e} is allowed")
+    return found, largest
+
+
+def train(arguments, options, ranks, export):
+    """One run to its end; what it wrote."""
+    command = [TRAIN, *TASK, "--model", options.model, "--device", options.device, "--export", export, *arguments]
+    if options.model != "small-cnn":
+        command.append("--sync-batch-norm")  # else each rank has statistics of its own
+    environment = {}
+    if ranks > 1:
+        launch = [MUSTER, "run", "--nproc-per-node", str(ranks), "--no-python"]
+        if options.device == "cuda":
+            environment["MUSTER_BACKEND"] = "nccl"
+        if options.share_gpu:
+            environment["CUDA_VISIBLE_DEVICES"] = "0"
+            launch += ["sh", "-c", 'export NCCL_HOSTID="muster-rank-$RANK" && exec "$@"', "sh"]
+        command = launch + command
+    result = subprocess.run(command, env=clean_environment(**environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            check=False)
+    print(result.stdout, end="", flush=True)
+    if result.returncode != 0:
+        sys.exit(f"FAILED: {' '.join(command)} ended with {result.returncode}")
+    return result.stdout
+
+
+def check_way(output, options):
+    """Whether the gradients went through NCCL, by what the program says of it."""
+    if options.device == "cuda" and ("muster: backend nccl:" not in output or "GPU " not in output or "memory of the host" in output):
+        sys.exit("FAILED: the gradients did not go through NCCL")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("--share-gpu", action="store_true")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    options = parser.parse_args()
+    left = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, arguments, ranks in (("first", STAY, 1), ("one", MOVE, 1), ("many", MOVE, options.ranks)):
+            path = os.path.join(folder, name + ".safetensors")
+            output = train(arguments, options, ranks, path)
+            if ranks > 1:
+                check_way(output, options)
+            left[name] = tensors(path)
+    found, largest = differences(left["first"], left["one"], left["many"])
+    print("\n".join(found))
+    print(f"{options.model}, {options.ranks} ranks beside one: off by at most {largest:.1e} of what the training moved, {SHARE} is allowed")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

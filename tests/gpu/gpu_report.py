@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of the checks on a GPU: gpu-report.json, to which each part adds, and the same as Markdown in gpu-report.md."""
+import json
+import os
+
+from check_list import PARTS
+
+SCHEMA = 1
+# What two runs must have in common to be one report.
+IDENTITY = ("commit", "clean", "gpus", "driver")
+
+
+def paths(folder):
+    return os.path.join(folder, "gpu-report.json"), os.path.join(folder, "gpu-report.md")
+
+
+def load(folder, about):
+    """The report that lies in `folder`, or a new one. Raises ValueError where what lies there is of another commit or machine."""
+    try:
+        with open(paths(folder)[0], encoding="utf-8") as file:
+            report = json.load(file)
+    except FileNotFoundError:
+        return {"schema": SCHEMA, "about": about, "checks": []}
+    different = [key for key in IDENTITY if report["about"].get(key) != about.get(key)]
+    if report.get("schema") != SCHEMA or different:
+        raise ValueError(f"{folder} holds a report of something else ({', '.join(different) or 'another schema'}); name another folder "
+                         "with --report")
+    report["about"] = about
+    return report
+
+
+def add(report, result):
+    """A check that was run again takes the place of its earlier result."""
+    for number, other in enumerate(report["checks"]):
+        if other["name"] == result["name"]:
+            report["checks"][number] = result
+            return
+    report["checks"].append(result)
+
+
+def verdict(report):
+    counts = {status: sum(check["status"] == status for check in report["checks"]) for status in ("passed", "failed", "skipped", "not run")}
+    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    if counts["failed"]:
+        return f"FAILED ({said})"
+    return f"INCOMPLETE ({said})" if counts["not run"] else f"passed ({said})"
+
+
+def save(report, folder):
+    """Whole files take the places of the old ones, so that a run that is cut short leaves a report."""
+    report["verdict"], report["rates"] = verdict(report), rates(report)
+    for path, text in zip(paths(folder), (json.dumps(report, indent=1) + "\n", markdown(report)), strict=True):
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(path + ".new", path)
+
+
+def rates(report):
+    """Images a second, each beside the fastest that PyTorch has with this network and batch."""
+    found = [{"model": row[0], "batch": int(row[1]), "program": row[2], "images_per_second": float(row[3])}
+             for check in report["checks"] if check["table"] == "rates" for row in check["rows"] if len(row) == 4]
+    for rate in found:
+        peers = [other["images_per_second"] for other in found if other["program"].startswith("PyTorch")
+                 and (other["model"], other["batch"]) == (rate["model"], rate["batch"])]
+        if peers and not rate["program"].startswith("PyTorch"):
+            rate["times_pytorch"] = rate["images_per_second"] / max(peers)
+    return sorted(found, key=lambda rate: (rate["model"], rate["batch"], rate["program"]))
+
+
+def row(*cells):
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def markdown(report):
+    about = report["about"]
+    lines = ["# Checks on a GPU", "", f"**{report['verdict']}**", "", row("", ""), "|---|---|",
+             row("commit", about["commit"] + ("" if about["clean"] else ", with changes that are not committed")),
+             row("GPUs", ", ".join(about["gpus"])), row("driver", about["driver"]), row("machine", about["machine"]),
+             *(row(name, version) for name, version in about["versions"].items())]
+    lines += rates_markdown(report["rates"])
+    for number, title in PARTS.items():
+        checks = [check for check in report["checks"] if check["part"] == number]
+        lines += ["", f"## Part {number}: {title}", "", row("check", "result", "seconds", "why"), "|---|---|---|---|"]
+        lines += [row(check["name"], check["status"], check["seconds"], check["reason"]) for check in checks]
+        for check in checks:
+            if check["table"] == "calls" and check["rows"]:
+                lines += ["", f"{check['name']}:", "", row(*check["rows"][0]), "|" + "---|" * len(check["rows"][0])]
+                lines += [row(*cells) for cells in check["rows"][1:]]
+            elif check["output"]:
+                lines += ["", f"{check['name']}:", "", "```", *check["output"], "```"]
+    return "\n".join(lines) + "\n"
+
+
+def rates_markdown(found):
+    if not found:
+        return []
+    lines = ["", "## Images a second, bf16", "", row("network", "images a step and GPU", "program", "images/s", "times PyTorch's best"),
+             "|---|---|---|---|---|"]
+    for rate in found:
+        beside = f"{rate['times_pytorch']:.2f}" if "times_pytorch" in rate else ""
+        lines.append(row(rate["model"], rate["batch"], rate["program"], f"{rate['images_per_second']:.0f}", beside))
+    several = [rate for rate in found if rate["program"].endswith(" GPUs")]
+    for rate in several:
+        count = int(rate["program"].split()[-2])
+        alone = [other for other in found if other["program"] == "muster-train, whole epochs" and other["batch"] == rate["batch"]]
+        if alone:
+            lines += ["", f"{count} GPUs do {rate['images_per_second'] / alone[0]['images_per_second'] / count:.0%} of {count} times what one does."]
+    return lines
