@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes of this machine, as /proc shows them. What has ended meanwhile is left out."""
+import fcntl
 import os
+import signal
+import struct
+import termios
 import time
 
 
@@ -32,16 +36,38 @@ def tree(pid):
     return [pid, *(member for child in children(pid) for member in tree(child))]
 
 
+def lives(pid):
+    """False for a zombie, too, which its parent may leave for a while."""
+    return read(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
+
+
+def having(variable):
+    """Pids of the living processes with this NAME=VALUE in their environment."""
+    return [int(entry) for entry in os.listdir("/proc")
+            if entry.isdigit() and variable in read(entry, "environ").split("\0") and lives(entry)]
+
+
 def marked(mark):
     """Pids of the living processes with MUSTER_TEST_MARK=<mark> in their environment."""
-    needle = f"MUSTER_TEST_MARK={mark}"
-    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and needle in read(entry, "environ").split("\0")
-            and read(entry, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])]
+    return having(f"MUSTER_TEST_MARK={mark}")
 
 
 def cpu_seconds(pid):
     fields = read(pid, "stat").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def bytes_waiting(pipe):
+    """How many nobody has read yet."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
+def interrupt_until_it_ends(process, seconds=60):
+    """Ctrl-C again and again: two that come before the first is taken count as one."""
+    give_up = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < give_up:
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
 
 
 def wait_until(condition, what, seconds=60, pause_s=0.01):

@@ -9,6 +9,7 @@ import tempfile
 import time
 import unittest
 
+from processes import lives, tree, wait_until
 from run_test import LIMIT_S, MUSTER, run
 
 
@@ -24,21 +25,6 @@ def decisions_in(path):
     return report, [(one["again"], one["restarts"], one["delay_ms"]) for one in report["decisions"]]
 
 
-def descendants(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        children = [int(word) for word in file.read().split()]
-    return children + [below for child in children for below in descendants(child)]
-
-
-def lives(pid):
-    """False for a zombie, too, which its parent may leave for a while."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 class RestartPolicy(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -46,16 +32,20 @@ class RestartPolicy(unittest.TestCase):
         self.rounds = os.path.join(folder.name, "rounds")
         self.report = os.path.join(folder.name, "report.json")
 
-    def test_each_restart_waits_longer_and_an_interrupt_ends_the_wait(self):
-        fails = f"[ $RANK = 0 ] && exec sleep 60; date +%s.%N >> {self.rounds}; exit 3"
-        process = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--max-restarts", "5", "--report", self.report,
-                                    "--no-python", "sh", "-c", fails],
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    def said_until_the_third_restart(self, process):
         said = ""
         while "restart 3 of 5" not in said:
             line = process.stderr.readline()
             self.assertTrue(line, said)
             said += line
+        return said
+
+    def test_each_restart_waits_longer_and_an_interrupt_ends_the_wait(self):
+        fails = f"[ $RANK = 0 ] && exec sleep 60; date +%s.%N >> {self.rounds}; exit 3"
+        process = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--max-restarts", "5", "--report", self.report,
+                                    "--no-python", "sh", "-c", fails],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        said = self.said_until_the_third_restart(process)
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         _, rest = process.communicate(timeout=LIMIT_S)
@@ -99,17 +89,11 @@ class RestartPolicy(unittest.TestCase):
         fails = f"[ $RANK = 0 ] && exec sleep 60; echo x >> {self.rounds}; exit 3"
         with subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--max-restarts", "5", "--no-python", "sh", "-c", fails],
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-            said = ""
-            while "restart 3 of 5" not in said:
-                line = process.stderr.readline()
-                self.assertTrue(line, said)
-                said += line
-            ours = descendants(process.pid)
+            self.said_until_the_third_restart(process)
+            ours = tree(process.pid)[1:]
             self.assertEqual(len(ours), 3, "guardian, agent and store are there, and no worker")
             process.kill()
-            deadline = time.monotonic() + 1.5
-            while any(lives(pid) for pid in ours):
-                self.assertLess(time.monotonic(), deadline, "processes of the job wait for its next round")
+            wait_until(lambda: not any(lives(pid) for pid in ours), "the end of the job before its next round", 1.5)
         self.assertEqual(len(lines_of(self.rounds)), 3)
 
     def test_three_failures_for_the_same_reason_are_enough_where_progress_is_asked_for(self):

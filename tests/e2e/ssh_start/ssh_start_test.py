@@ -4,44 +4,22 @@ import fcntl
 import json
 import os
 import signal
-import struct
 import subprocess
+import sys
 import tempfile
-import termios
 import time
 import unittest
 import uuid
 
 import interop
 import processes
-from processes import wait_until
+from processes import bytes_waiting, interrupt_until_it_ends, wait_until
+from side_by_side import run_side_by_side
 
 FAKE_SSH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_ssh.sh")
 LIMIT_S = 60
 # What must be said within 10 s on an idle machine.
 SOON_S = 10
-SILENT = []
-
-
-def setUpModule():
-    """An agent takes a while to give a launcher up that says nothing: meanwhile the other tests run."""
-    stdin, ours = os.pipe()
-    agent = subprocess.Popen([interop.MUSTER, "agent"], env=interop.clean_environment(), stdin=stdin, stdout=subprocess.PIPE)
-    os.close(stdin)
-    SILENT.extend((agent, ours))
-
-
-def interrupt_until_it_ends(process):
-    """Two signals that come before the first is taken count as one."""
-    deadline = time.monotonic() + LIMIT_S
-    while process.poll() is None and time.monotonic() < deadline:
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
-
-
-def waiting_in(pipe):
-    """Bytes that nobody has read yet."""
-    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 class Job:
@@ -65,15 +43,19 @@ class Job:
         self.code = self.process.returncode
         return self
 
+    def read_until(self, text):
+        """Waits for a line on its stdout."""
+        for line in self.process.stdout:
+            if text in line:
+                return
+        raise AssertionError(f"no '{text}': {self.process.stderr.read()}")
+
     def left(self):
         """The command lines of processes that carry our mark."""
         return [text for pid in processes.marked(self.mark) if (text := processes.read(pid, "cmdline").replace("\0", " "))]
 
-    def wait_until_gone(self, limit_s=20):
-        deadline = time.monotonic() + limit_s
-        while self.left() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return self.left()
+    def wait_until_gone(self):
+        wait_until(lambda: not self.left(), "the end of all processes", 20)
 
 
 class Starts(unittest.TestCase):
@@ -88,25 +70,6 @@ class Starts(unittest.TestCase):
         self.assertEqual(sorted(node["node"] for node in report["nodes"]), ["noisy3", "ok1", "ok2"])
         self.assertEqual((report["outcome"], report["hosts"]), ("succeeded", []))
 
-    def test_a_busy_server_is_asked_again(self):
-        job = Job("busy1,busy2,ok3").finish()
-        self.assertEqual(job.code, 0, job.err)
-
-    def test_the_first_failure_is_the_exit_code_and_the_others_are_stopped(self):
-        job = Job("ok1,ok2,ok3", shell="[ $RANK = 1 ] && exit 7; exec sleep 1000").finish()
-        self.assertEqual(job.code, 7, job.err)
-        self.assertIn("rank 1", job.err)
-        self.assertEqual(job.left(), [])
-
-    def test_lines_of_all_nodes_stay_whole(self):
-        count = 2000
-        job = Job("ok1:2,ok2:2,ok3", shell=f"yes rank-$RANK-{'x' * 100} | head -n {count}").finish()
-        self.assertEqual(job.code, 0, job.err)
-        lines = job.out.splitlines()
-        self.assertEqual(len(lines), 5 * count)
-        for rank in range(5):
-            self.assertEqual(lines.count(f"[{rank}]: rank-{rank}-{'x' * 100}"), count)
-
     def test_a_reader_may_take_its_time(self):
         # The first: all nodes have reported, and nobody has read a byte. The second: nodes have more than the launcher holds.
         jobs = {count: Job("ok1,ok2", shell=f"yes $(printf %099d 0) | head -n {count}") for count in (4000, 13000)}
@@ -119,7 +82,7 @@ class Starts(unittest.TestCase):
     def test_what_nobody_takes_is_counted(self):
         job = Job("ok1,ok2", shell="yes $(printf %099d 0) | head -n 4000")
         full = fcntl.fcntl(job.process.stdout, fcntl.F_GETPIPE_SZ)
-        wait_until(lambda: waiting_in(job.process.stdout) > full // 2, "a pipe that fills")
+        wait_until(lambda: bytes_waiting(job.process.stdout) > full // 2, "a pipe that fills")
         interrupt_until_it_ends(job.process)
         job.finish()
         self.assertRegex(job.err, r"the last [0-9]+ bytes that workers printed were dropped")
@@ -145,18 +108,6 @@ class Starts(unittest.TestCase):
                     self.assertEqual(file.read().split(), [str(i) for i in range(rank, rank + 1000001, 100)])
                 self.assertEqual(os.stat(f"{folder}/all/{place}/stderr.log").st_mode & 0o777, 0o600)
 
-    def test_the_error_file_of_another_host_goes_up(self):
-        with tempfile.TemporaryDirectory() as folder:
-            up = f"{folder}/up.json"
-            text = json.dumps({"message": {"message": "boom", "extraInfo": {"py_callstack": "line 1", "timestamp": "5"}}})
-            shell = f"[ $RANK = 1 ] || exec sleep 1000; echo '{text}' >$TORCHELASTIC_ERROR_FILE; exit 3"
-            job = Job("ok1,ok2", shell=shell, flags=("--log-dir", f"{folder}/logs"), TORCHELASTIC_ERROR_FILE=up).finish()
-            self.assertEqual(job.code, 3, job.err)
-            with open(up) as file:
-                message = json.load(file)["message"]
-            self.assertEqual((message["message"], message["errorCode"]), ("boom", 3))
-            self.assertEqual(message["extraInfo"], {"py_callstack": "line 1", "timestamp": "5"})
-
     def test_hosts_get_a_copy_of_muster(self):
         job = Job("ok1,ok2", shell="tr '\\0' ' ' </proc/$PPID/cmdline", flags=("--push",)).finish()
         self.assertEqual(job.code, 0, job.err)
@@ -170,7 +121,7 @@ class Starts(unittest.TestCase):
 
     def test_no_secret_and_nothing_of_the_job_is_in_a_command_line(self):
         job = Job("ok1,ok2", "sh", "-c", "echo ready; exec sleep 1000", "secret-argument")
-        Ends.read_until(self, job, "ready")
+        job.read_until("ready")
         self.assertEqual([text for text in job.left() if " agent" in text and "secret-argument" in text], [])
         job.process.send_signal(signal.SIGTERM)
         self.assertEqual(job.finish().code, 143, job.err)
@@ -184,7 +135,7 @@ class HostsThatCannotBeStarted(unittest.TestCase):
         for text in (host, *texts):
             self.assertIn(text, line)
         self.assertLess(job.seconds, SOON_S)
-        self.assertEqual(job.wait_until_gone(), [])
+        job.wait_until_gone()
         with open(job.report) as file:
             report = json.load(file)
         self.assertEqual([entry["node"] for entry in report["hosts"]], [host])
@@ -201,11 +152,6 @@ class HostsThatCannotBeStarted(unittest.TestCase):
         self.assertEqual(job.code, 125, job.err)
         for host in ("refused1", "noname2", "refused3"):
             self.assertIn(f"host       {host}: ssh: ", job.err)
-
-    def test_a_server_that_never_has_room_ends_the_wait(self):
-        job = Job("closed,ok1").finish()
-        self.assertEqual(job.code, 125, job.err)
-        self.assertIn("closed: ssh: the server closed the connection before the login", job.err)
 
     def test_a_client_that_does_not_exist(self):
         result = interop.run([interop.MUSTER, "run", "-H", "n0,n1", "--ssh-command", "/nonexistent/ssh", "true"], check=False)
@@ -227,21 +173,6 @@ class HostsThatAreNotNeeded(unittest.TestCase):
             self.assertIn("2 of 3 nodes are left, and --nnodes asks for 1 at least", job.err)
             self.assertIn(f"the job ended without {host}", job.err)
             self.assertLess(job.seconds, SOON_S)  # nobody is waited for who cannot come
-
-    def test_a_worker_s_failure_is_not_hidden_by_such_a_host(self):
-        job = Job("ok1,refused2", shell="exit 9", flags=("--nnodes", "1:2")).finish()
-        self.assertEqual(job.code, 9, job.err)
-
-    def test_a_lost_node_is_done_without(self):
-        lose = ("if [ $WORLD_SIZE = 1 ]; then echo alone; exit 0; fi; [ $GROUP_RANK = 0 ] && exec sleep 1000; "
-                + LOSE_THIS_NODE)
-        job = Job("ok1,ok2", shell=lose, flags=("--nnodes", "1:2", "--max-restarts", "1")).finish()
-        self.assertEqual(job.code, 0, job.err)
-        self.assertEqual(job.out.splitlines(), ["[0]: alone"])
-        self.assertIn("the job ended without ok2, which was lost", job.err)
-        self.assertLess(job.seconds, 25)  # less than the last call
-        self.assertNotIn("going on through the coordinator", job.err)  # nobody is there
-        self.assertEqual(job.wait_until_gone(), [])
 
     def test_stdin_goes_to_the_node_that_has_the_rank_now(self):
         lose = "[ $WORLD_SIZE = 2 ] && exec wc -c; [ $GROUP_RANK = 1 ] || exec sleep 1000; read line; " + LOSE_THIS_NODE
@@ -277,10 +208,12 @@ class Links(unittest.TestCase):
             self.assertEqual(job.finish().code, 3, job.err)
             with open(job.report, encoding="utf-8") as file:
                 self.assertEqual(len(json.load(file)["root_cause"]["error"]["message"]), 60000)
-            self.assertEqual(job.wait_until_gone(), [])
+            job.wait_until_gone()
 
     def test_a_launcher_that_says_nothing_is_taken_for_gone(self):
-        agent, ours = SILENT
+        stdin, ours = os.pipe()
+        agent = subprocess.Popen([interop.MUSTER, "agent"], env=interop.clean_environment(), stdin=stdin, stdout=subprocess.PIPE)
+        os.close(stdin)
         said, _ = agent.communicate(timeout=LIMIT_S)
         os.close(ours)
         self.assertIn(b"no key came", said)
@@ -316,70 +249,23 @@ class OneHost(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
-    def read_until(self, job, text):
-        """Waits for a line on the job's stdout."""
-        for line in job.process.stdout:
-            if text in line:
-                return
-        self.fail(f"no '{text}': {job.process.stderr.read()}")
-
-    def test_ctrl_c_while_a_host_does_not_answer(self):
-        job = Job("ok1,hang2")
-        line = job.process.stderr.readline()  # after 3 s
-        while "waiting for" not in line:
-            self.assertNotEqual(line, "")
-            line = job.process.stderr.readline()
-        self.assertIn("hang2 (connecting for", line)
-        self.assertNotIn("ok1", line)
-        job.process.send_signal(signal.SIGINT)
-        job.finish()
-        self.assertEqual(job.code, 130, job.err)
-        self.assertEqual(job.wait_until_gone(), [])
-
     def test_ctrl_c_reaches_workers_as_it_is(self):
         job = Job("ok1,ok2", shell="trap 'echo got INT; exit 0' INT; echo ready; while :; do sleep 0.05; done")
-        self.read_until(job, "ready")
-        self.read_until(job, "ready")
+        job.read_until("ready")
+        job.read_until("ready")
         job.process.send_signal(signal.SIGINT)
         job.finish()
         self.assertEqual(job.code, 130, job.err)
         self.assertEqual(job.out.count("got INT"), 2, job.out)
         self.assertEqual(job.left(), [])
 
-    def test_a_second_ctrl_c_kills(self):
-        job = Job("ok1,ok2", shell="trap 'echo told' INT; trap '' TERM; echo ready; while :; do sleep 0.05; done")
-        for word in ("ready", "ready"):
-            self.read_until(job, word)
-        job.process.send_signal(signal.SIGINT)
-        for word in ("told", "told"):
-            self.read_until(job, word)
-        began = time.monotonic()
-        job.process.send_signal(signal.SIGINT)
-        job.finish()
-        self.assertEqual(job.code, 130, job.err)
-        self.assertLess(time.monotonic() - began, SOON_S)
-        self.assertEqual(job.wait_until_gone(), [])
-
     def test_the_deadline(self):
         job = Job("ok1,ok2", shell="exec sleep 1000", flags=("--timeout", "2")).finish()
         self.assertEqual(job.code, 124, job.err)
         self.assertEqual(job.left(), [])
 
-    def test_a_killed_launcher_leaves_nothing(self):
-        job = Job("ok1:2,ok2", shell="echo ready; exec sleep 1000", flags=("--shutdown-timeout", "2"))
-        for _ in range(3):
-            self.read_until(job, "ready")
-        job.process.kill()
-        job.finish()
-        self.assertEqual(job.wait_until_gone(), [])
-
-    def test_a_killed_launcher_leaves_nothing_while_it_connects(self):
-        job = Job("ok1,hang2")
-        wait_until(lambda: any("sleep 1000" in text for text in job.left()), "a login that hangs")
-        job.process.kill()
-        job.finish()
-        self.assertEqual(job.wait_until_gone(), [])
-
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        run_side_by_side(("Starts", "HostsThatCannotBeStarted", "HostsThatAreNotNeeded", "Links", "OneHost", "Ends"), parallel=3)
     unittest.main(verbosity=2)
