@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`muster rendezvous` hosts jobs of `muster run`: several at once, one after the other, and what they hear when it ends."""
+"""`muster rendezvous` hosts jobs of `muster run`: several at once, one after the other, and what they hear when it ends.
+
+usage: daemon_test.py HostingDaemon|DaemonEnds    the second measures time
+"""
 import contextlib
 import json
 import os
@@ -13,7 +16,9 @@ import time
 import unittest
 
 import interop
-from peer_jobs import Launcher, wait_until
+import processes
+from peer_jobs import Launcher
+from processes import wait_until
 from promise import kept, promised
 
 
@@ -27,23 +32,7 @@ class Here:
         return subprocess.Popen(command, env=interop.clean_environment(HOME=self.home, PYTHON_EXEC=sys.executable, **(env or {})), **streams)
 
 
-def ours(home):
-    """Processes that have this home, and so belong to this test: their ids and names."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                mine = f"HOME={home}".encode() in file.read().split(b"\0")
-            with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
-                name = file.read().strip()
-        except OSError:
-            continue
-        if mine:
-            found[int(pid)] = name
-    return found
-
-
-class HostingDaemon(unittest.TestCase):
+class DaemonTest(unittest.TestCase):
     def setUp(self):
         self.home = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.home)
@@ -57,7 +46,11 @@ class HostingDaemon(unittest.TestCase):
         if self.daemon.poll() is None:
             self.daemon.terminate()
             self.assertEqual(self.daemon.wait(10), 0)
-        wait_until(lambda: not ours(self.home), "no process is left")
+        wait_until(lambda: not self.ours(), "the end of all processes")
+
+    def ours(self):
+        """Processes that have this home, and so belong to this test."""
+        return processes.having(f"HOME={self.home}")
 
     def start_daemon(self, *flags):
         process = self.here.popen("", [interop.MUSTER, "rendezvous", "--listen", "127.0.0.1:0", *flags], stdout=subprocess.PIPE, text=True)
@@ -94,6 +87,8 @@ class HostingDaemon(unittest.TestCase):
         for launcher in launchers:
             self.assertEqual(launcher.end(), code, launcher.text())
 
+
+class HostingDaemon(DaemonTest):
     def test_two_jobs_at_once_and_the_daemon_stays(self):
         jobs = {name: self.nodes(name, do=f"wait:{self.go()}") for name in ("A", "B")}
         stores = {name: self.world(launchers)[0] for name, launchers in jobs.items()}
@@ -132,35 +127,12 @@ class HostingDaemon(unittest.TestCase):
             for launcher in launchers:
                 launcher.wait_for(1, lambda line: "met 2" in line, "the world")
 
-    def ended(self, number, words):
-        jobs = {name: self.nodes(name, "--shutdown-timeout", "5", do=f"wait:{self.go()}") for name in ("A", "B")}
-        for launchers in jobs.values():
-            self.world(launchers)
-        waiting = self.node("C", do=f"wait:{self.go()}")
-        waiting.wait_for(1, lambda line: "1 of 2 nodes joined" in line, "that it waits")
-        since = time.monotonic()
-        self.daemon.send_signal(number)
-        host, port = self.endpoint.split(":")
-        for launcher in [*jobs["A"], *jobs["B"], waiting]:
-            self.assertEqual(launcher.end(), 125, launcher.text())
-            self.assertRegex(launcher.error(), words.format(host=host, port=port))
-            kept("the daemon has ended: its jobs have, too", took=[launcher.ended - since], **promised("daemon-ended"))
-        self.daemon.wait(10)
-        wait_until(lambda: not ours(self.home), "no process is left")
-
-    def test_jobs_are_told_when_the_daemon_is_ended(self):
-        self.ended(signal.SIGTERM, "the rendezvous daemon at {host}:{port} was ended by SIGTERM")
-        self.assertEqual(self.daemon.returncode, 0)
-
-    def test_jobs_notice_when_the_daemon_is_killed(self):
-        self.ended(signal.SIGKILL, "lost the coordinator .{host} port {port}.*its process has ended")
-
     def test_nodes_that_were_killed_are_not_counted_when_they_start_again(self):
         for launcher in self.nodes("A", do=f"wait:{self.go()}"):
             launcher.workers(1, 2)
         for launcher in self.launchers:
             launcher.process.kill()
-        for pid in ours(self.home):
+        for pid in self.ours():
             if pid != self.daemon.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -225,6 +197,31 @@ class HostingDaemon(unittest.TestCase):
         launchers = self.nodes("A", "--insecure-no-secret")
         self.world(launchers)
         self.end(launchers)
+
+
+class DaemonEnds(DaemonTest):
+    def ended(self, number, words):
+        jobs = {name: self.nodes(name, "--shutdown-timeout", "5", do=f"wait:{self.go()}") for name in ("A", "B")}
+        for launchers in jobs.values():
+            self.world(launchers)
+        waiting = self.node("C", do=f"wait:{self.go()}")
+        waiting.wait_for(1, lambda line: "1 of 2 nodes joined" in line, "that it waits")
+        since = time.monotonic()
+        self.daemon.send_signal(number)
+        host, port = self.endpoint.split(":")
+        for launcher in [*jobs["A"], *jobs["B"], waiting]:
+            self.assertEqual(launcher.end(), 125, launcher.text())
+            self.assertRegex(launcher.error(), words.format(host=host, port=port))
+            kept("the daemon has ended: its jobs have, too", took=[launcher.ended - since], **promised("daemon-ended"))
+        self.daemon.wait(10)
+        wait_until(lambda: not self.ours(), "the end of all processes")
+
+    def test_jobs_are_told_when_the_daemon_is_ended(self):
+        self.ended(signal.SIGTERM, "the rendezvous daemon at {host}:{port} was ended by SIGTERM")
+        self.assertEqual(self.daemon.returncode, 0)
+
+    def test_jobs_notice_when_the_daemon_is_killed(self):
+        self.ended(signal.SIGKILL, "lost the coordinator .{host} port {port}.*its process has ended")
 
 
 if __name__ == "__main__":

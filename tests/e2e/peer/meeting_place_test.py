@@ -11,7 +11,8 @@ import time
 import unittest
 
 from hosts import Hosts, need_hosts
-from peer_jobs import Launcher, c10d, wait_until
+from peer_jobs import Launcher, c10d
+from processes import wait_until
 from promise import PATIENCE_S, kept, promised
 from side_by_side import run_side_by_side
 

@@ -103,11 +103,3 @@ class Launcher:
 
 def c10d(endpoint, nodes, *more):
     return ["--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-id", "J", "--rdzv-endpoint", endpoint, *more]
-
-
-def wait_until(condition, what):
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"never: {what}")
-        time.sleep(0.02)
