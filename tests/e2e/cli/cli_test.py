@@ -48,34 +48,11 @@ class DryRun(InDirectory):
         self.assertEqual(job["agent"]["output"]["tee"]["by_rank"], [[0, 3], [10, 1]])
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_defaults_come_from_variables_and_flags_win(self):
-        env = {"PET_NPROC_PER_NODE": "4", "PET_MAX_RESTARTS": "2", "PET_STANDALONE": "1"}
-        job = dry_run("--max-restarts=5", "true", env=env)
-        self.assertEqual((job["agent"]["workers"], job["agent"]["max_restarts"], job["standalone"]), (4, 5, True))
-
-    def test_a_script_goes_to_python_and_a_program_runs_itself(self):
-        script = self.file("train.py", mode=0o755)
-        tool = self.file("tool", "#!/bin/sh\n", 0o755)
-        text = self.file("text", "print(1)\n")
-        self.assertEqual(dry_run(script, "a")["agent"]["command"], ["python3", "-u", script, "a"])
-        self.assertEqual(dry_run(tool, "a")["agent"]["command"], [tool, "a"])
-        self.assertEqual(dry_run("tool", cwd=self.directory)["agent"]["command"], ["./tool"])
-        self.assertEqual(dry_run(text)["agent"]["command"], ["python3", "-u", text])
-        env = {"PYTHON_EXEC": shutil.which("sh")}
-        self.assertEqual(dry_run(script, env=env)["agent"]["command"][0], shutil.which("sh"))
-
     def test_run_path_behaves_like_running_the_script(self):
         script = self.file("train.py", "import sys\nprint(__name__, sys.argv)\n")
         command = dry_run("--run-path", script, "--flag", "$$")["agent"]["command"]
         output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
         self.assertEqual(output.strip(), "__main__ " + repr([script, "--flag", "$$"]))
-
-    def test_omp_is_set_for_several_workers_and_said_once(self):
-        result = muster("run", "--dry-run", "--nproc-per-node=2", "true")
-        self.assertIn(["OMP_NUM_THREADS", "1"], json.loads(result.stdout)["agent"]["environment"])
-        self.assertEqual(result.stderr.count("OMP_NUM_THREADS"), 1)
-        quiet = muster("run", "--dry-run", "--nproc-per-node=2", "true", env={"OMP_NUM_THREADS": "3"})
-        self.assertEqual(quiet.stderr, "")
 
     def test_gpus_are_counted_through_nvml(self):
         env = {"LD_LIBRARY_PATH": FAKE_NVML, "MUSTER_FAKE_GPUS": "4"}
@@ -132,20 +109,6 @@ class Errors(InDirectory):
             started = os.path.join(self.directory, "started")
             self.check(2, f"--report={path} cannot be written ({why})", "--report", path, "touch", started)
             self.assertFalse(os.path.exists(started))
-
-    def test_keys_of_torchruns_rendezvous_without_effect_are_named_once_on_demand(self):
-        arguments = ("run", "--dry-run", "--rdzv-conf", "read_timeout=9,close_timeout=5", "true")
-        self.assertEqual(muster(*arguments).stderr, "")
-        self.assertEqual(muster(*arguments, env={"LOGLEVEL": "INFO"}).stderr.count("read_timeout, close_timeout have no effect"), 1)
-
-    def test_a_wrong_list_is_shown_with_a_caret(self):
-        result = muster("run", "--host", "n0:8,n1:x\x1b]0;t\x07,n2", "true")
-        self.assertEqual(result.returncode, 2, result.stderr)
-        message, line, caret = result.stderr.splitlines()
-        self.assertTrue(message.startswith("muster: error: --host, position "), message)
-        self.assertEqual(line, "  n0:8,n1:x?]0;t?,n2")
-        self.assertEqual(line[caret.index("^")], "]")
-        self.assertEqual(result.stdout, "")
 
     def test_a_wrong_hostfile_is_shown_with_its_line(self):
         hosts = self.file("hosts", "# ours\nn0 slots=8\nn1 slots=many\n")
