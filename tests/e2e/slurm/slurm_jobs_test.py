@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`muster run` inside jobs of a real Slurm of three nodes: one launcher that starts all nodes by srun, and steps whose tasks are
-peers."""
+peers. Ranks that srun itself starts meet, too, and a batch script's own process is a world of one."""
 import json
 import os
 import re
@@ -13,7 +13,11 @@ import unittest
 import interop
 from host_keeper import SHARED
 from hosts import LAUNCHER, Hosts, need_hosts
+from processes import wait_until
 from slurm_cluster import SlurmCluster, need_slurm
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "world"))
+from launchers_test import PROBE, Launchers, parse_answers  # noqa: E402
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "peer", "peer_worker.py")
 PROGRAM = ["--no-python", sys.executable, os.path.abspath(WORKER)]
@@ -24,17 +28,14 @@ LIMIT_S = 40
 class SlurmJobs(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.hosts = Hosts(3, sshd=False, shared_home=True).__enter__()
+        cls.hosts = Hosts(3, sshd=False, shared_home=True, keep=[os.path.dirname(PROBE)]).__enter__()
         cls.addClassCleanup(cls.hosts.close)
         cls.slurm = SlurmCluster(cls.hosts)
         cls.slurm.start()
 
     def tearDown(self):
         self.slurm.run(["scancel", "--user=root"])
-        end = time.monotonic() + LIMIT_S
-        while left := self.left():
-            self.assertLess(time.monotonic(), end, left)
-            time.sleep(0.05)
+        wait_until(lambda: not self.left(), "the end of the jobs", LIMIT_S)
         self.slurm.wait_for("idle nodes", self.slurm.is_idle)
 
     def left(self):
@@ -72,20 +73,18 @@ class SlurmJobs(unittest.TestCase):
             workers = self.check_world(job.stdout, ["n00", "n00", "n01", "n01"])
             self.assertEqual({worker["gpus"] for worker in workers}, {"0,1"})
 
-    def test_a_batch_script_starts_its_own_node_without_srun(self):
-        output = f"{SHARED}/batch.out"
-        script = f"{SHARED}/batch.sh"
-        self.hosts.write(LAUNCHER, script, f"#!/bin/sh\nexec {' '.join(RUN + PROGRAM)}\n", 0o755)
-        job = self.slurm.run(["sbatch", "-N2", f"--output={output}", script])
+    def batch(self, size, command, workers):
+        """What a batch script prints, once so many workers have spoken."""
+        script, output = (f"{SHARED}/{self._testMethodName}.{end}" for end in ("sh", "out"))
+        self.hosts.write(LAUNCHER, script, f"#!/bin/sh\n{command}\n", 0o755)
+        job = self.slurm.run(["sbatch", size, f"--output={output}", script])
         self.assertEqual(job.returncode, 0, job.stderr)
-        end = time.monotonic() + LIMIT_S
-        text = ""
-        while text.count("}") < 2:
-            self.assertLess(time.monotonic(), end, text + self.slurm.logs())
-            time.sleep(0.05)
-            if os.path.exists(self.hosts.path(LAUNCHER, output)):
-                text = self.hosts.read(LAUNCHER, output)
-        self.check_world(text, ["n00", "n01"])
+        wait_until(lambda: os.path.exists(self.hosts.path(LAUNCHER, output)), "the output of the script", LIMIT_S)
+        wait_until(lambda: self.hosts.read(LAUNCHER, output).count("}") >= workers, "words of all workers", LIMIT_S)
+        return self.hosts.read(LAUNCHER, output)
+
+    def test_a_batch_script_starts_its_own_node_without_srun(self):
+        self.check_world(self.batch("-N2", f"exec {' '.join(RUN + PROGRAM)}", workers=2), ["n00", "n01"])
 
     def test_tasks_of_a_step_are_peers(self):
         job = self.slurm.run(["srun", "-N3", "--ntasks-per-node=1", *RUN, "--nproc-per-node", "2", *PROGRAM], timeout=LIMIT_S)
@@ -93,6 +92,23 @@ class SlurmJobs(unittest.TestCase):
         workers = self.check_world(job.stdout, ["n00", "n00", "n01", "n01", "n02", "n02"])
         self.assertTrue(workers[0]["TORCHELASTIC_RUN_ID"].startswith("slurm-"))
         self.assertTrue(10_000 <= int(workers[0]["MASTER_PORT"]) < 30_000)
+
+    def test_the_ranks_of_a_step_meet_and_those_of_two_steps_do_not(self):
+        ranks = parse_answers(self.slurm.run(["srun", "-N1", "-n3", PROBE], timeout=LIMIT_S))
+        Launchers.check_world(self, ranks, 3, "srun")
+        self.assertTrue(ranks[0]["run_id"].startswith("slurm-"), ranks[0])
+        steps = [self.slurm.popen(["srun", "-N1", "-n2", PROBE]) for _ in range(2)]
+        for step in steps:
+            output, errors = step.communicate(timeout=LIMIT_S)
+            self.assertEqual((step.returncode, output.count('"sum":3')), (0, 2), output + errors)
+        for host in self.hosts.names:
+            left = [name for name in os.listdir(self.hosts.path(host, "/tmp")) if name.startswith("muster-")]
+            self.assertEqual(left, [])
+
+    def test_a_batch_script_is_a_world_of_one(self):
+        said = self.batch("-n2", f"env | grep ^SLURM_PROCID\nexec {PROBE}", workers=1)
+        for words in ("SLURM_PROCID=0", '"launcher":"none"', '"size":1'):
+            self.assertIn(words, said)
 
     def in_step(self, words, *flags):
         """`words` on each of two nodes with a /tmp of its own, where a key would be made."""
@@ -157,12 +173,13 @@ class SlurmJobs(unittest.TestCase):
         job = self.slurm.popen([*command, *PROGRAM], env={"JOB_DO": f"wait:{go}"})
         self.addCleanup(job.stdout.close)
         self.addCleanup(job.stderr.close)
-        end = time.monotonic() + LIMIT_S
-        while sum("peer_worker" in process["command"] and "muster" not in process["command"].split()[0]
-                  for _, process in self.left() if process["comm"].startswith("python")) < 3:
-            self.assertIsNone(job.poll(), "the job has ended")
-            self.assertLess(time.monotonic(), end, self.left())
-            time.sleep(0.05)
+
+        def workers():
+            return sum("peer_worker" in process["command"] and "muster" not in process["command"].split()[0]
+                       for _, process in self.left() if process["comm"].startswith("python"))
+
+        wait_until(lambda: workers() == 3 or job.poll() is not None, "three workers", LIMIT_S)
+        self.assertIsNone(job.poll(), "the job has ended")
         return job
 
     def test_a_killed_launcher_leaves_nothing(self):
@@ -176,10 +193,7 @@ class SlurmJobs(unittest.TestCase):
             job = self.start_and_wait(*command)
             self.slurm.run(["scancel", "--user=root"])
             job.wait(LIMIT_S)
-            end = time.monotonic() + LIMIT_S
-            while left := self.left():
-                self.assertLess(time.monotonic(), end, left)
-                time.sleep(0.05)
+            wait_until(lambda: not self.left(), "the end of the jobs", LIMIT_S)
             self.slurm.wait_for("idle nodes", self.slurm.is_idle)
 
 
