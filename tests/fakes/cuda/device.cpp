@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices, errors, and the record of broken rules.
+// Devices, versions, errors, and the record of broken rules.
 #include "tests/fakes/cuda/internal.hpp"
 
 #include <fcntl.h>
@@ -16,11 +16,30 @@ namespace {
 thread_local int chosen_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
-/// -1: no driver.
-int devices() {
+int number(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+bool has_driver() {
   const char* const text = std::getenv("FAKE_CUDA_DEVICES");
-  if (text == nullptr) return 8;
-  return std::strcmp(text, "nodriver") == 0 ? -1 : std::atoi(text);
+  return text == nullptr || std::strcmp(text, "nodriver") != 0;
+}
+
+int devices() {
+  return has_driver() ? number("FAKE_CUDA_DEVICES", 8) : 0;
+}
+
+int driver() {
+  return has_driver() ? number("FAKE_CUDA_DRIVER", 13000) : 0;
+}
+
+int capability() {
+  return number("FAKE_CUDA_CAPABILITY", 90);
+}
+
+bool is_device(int device) {
+  return device >= 0 && device < devices();
 }
 
 }  // namespace
@@ -61,9 +80,20 @@ cudaError_t say(cudaError_t error) {
 
 extern "C" {
 
+FAKE_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = number("FAKE_CUDA_RUNTIME", CUDART_VERSION);
+  return cudaSuccess;
+}
+
+FAKE_EXPORT cudaError_t cudaDriverGetVersion(int* version) {
+  *version = driver();
+  return cudaSuccess;
+}
+
 FAKE_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
-  *count = std::max(0, devices());
-  if (devices() < 0) return fake::say(cudaErrorInsufficientDriver);
+  *count = 0;
+  if (driver() / 1000 < CUDART_VERSION / 1000) return fake::say(cudaErrorInsufficientDriver);
+  *count = devices();
   return fake::say(devices() == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 
@@ -73,13 +103,43 @@ FAKE_EXPORT cudaError_t cudaGetDevice(int* device) {
 }
 
 FAKE_EXPORT cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= devices()) return fake::say(cudaErrorInvalidDevice);
+  if (!is_device(device)) return fake::say(cudaErrorInvalidDevice);
   chosen_device = device;
   return cudaSuccess;
 }
 
+FAKE_EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (!is_device(device)) return fake::say(cudaErrorInvalidDevice);
+  std::memset(properties, 0, sizeof(*properties));
+  std::snprintf(properties->name, sizeof(properties->name), "Fake of a GPU");
+  properties->major = capability() / 10;
+  properties->minor = capability() % 10;
+  properties->multiProcessorCount = 4;
+  return cudaSuccess;
+}
+
+FAKE_EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (!is_device(device)) return fake::say(cudaErrorInvalidDevice);
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = capability() / 10;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = capability() % 10;
+      return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = 4;
+      return cudaSuccess;
+    case cudaDevAttrComputeMode:
+      *value = cudaComputeModeDefault;
+      return cudaSuccess;
+    default:
+      return fake::say(cudaErrorInvalidValue);
+  }
+}
+
 FAKE_EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
-  if (device < 0 || device >= devices()) return fake::say(cudaErrorInvalidDevice);
+  if (!is_device(device)) return fake::say(cudaErrorInvalidDevice);
   std::snprintf(text, static_cast<std::size_t>(bytes), "%s", fake::bus_id(device).c_str());
   return cudaSuccess;
 }
@@ -88,6 +148,12 @@ FAKE_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greate
   *least = 0;
   *greatest = -5;
   return cudaSuccess;
+}
+
+FAKE_EXPORT cudaError_t cudaDeviceSynchronize() {
+  if (fake::breaks_capture("cudaDeviceSynchronize")) return fake::say(cudaErrorStreamCaptureUnsupported);
+  fake::drain_device(chosen_device);
+  return fake::say(fake::trouble(chosen_device));
 }
 
 FAKE_EXPORT cudaError_t cudaGetLastError() {
@@ -104,6 +170,14 @@ FAKE_EXPORT const char* cudaGetErrorString(cudaError_t error) {
       return "no CUDA-capable device is detected";
     case cudaErrorInsufficientDriver:
       return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
+    case cudaErrorInvalidResourceHandle:
+      return "invalid resource handle";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
     default:
       return "an error of the fake runtime";
   }

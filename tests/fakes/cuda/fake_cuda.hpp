@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA runtime without a GPU, for tests: device memory is memory of this process that only the fakes can
-// touch, and a stream is a thread that works off its tasks. It has libcudart's soname and functions (compiled
-// against the real headers), and checks what the real one only punishes. What it is told by the environment:
-//   FAKE_GPU_DIR       a private folder: rules that were broken are written to "violations" there
-//   FAKE_CUDA_DEVICES  how many GPUs there are (default 8), or "nodriver"
-//   FAKE_CUDA_OPEN_MEMORY  set: the program can touch device memory, as kernels that a test runs here do
-// This is what the fake of NCCL uses besides.
+// A CUDA runtime without a GPU, for tests. It has libcudart's soname and functions (compiled against the real
+// headers), and checks what the real one only punishes.
+//
+// Device memory is mapped twice: where the program knows it nobody can touch it, as a program cannot touch
+// the memory of a GPU; the fakes use the other mapping. Kernels run in a process of their own for each device
+// (device/), which has the memory of that device, and nothing else of the program, at the same addresses. It
+// starts with the first library of kernels and ends when its socket does. A stream is a queue with a thread.
+//
+// What it is told by the environment:
+//   FAKE_GPU_DIR           a private folder: rules that were broken are written to "violations" there
+//   FAKE_CUDA_DEVICES      how many GPUs there are (8), or "nodriver"
+//   FAKE_CUDA_DRIVER       the newest CUDA that the driver knows (13000)
+//   FAKE_CUDA_RUNTIME      the version that this library says it has (that of the headers)
+//   FAKE_CUDA_CAPABILITY   compute capability (90)
+//   FAKE_CUDA_MEMORY       bytes of each device (16 GiB)
+//   FAKE_CUDA_SEED         set: every other queue is delayed at random, which ones and how long by this
+//   number FAKE_CUDA_OPEN_MEMORY  set: the program can touch device memory, as kernels that a test runs here
+//   do
+// The rest is what the fakes of NCCL and cuDNN use besides.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,6 +28,16 @@
 
 #define FAKE_EXPORT __attribute__((visibility("default")))
 
+extern "C" {
+
+/// Where the fakes reach what the program knows as `device_pointer`; other memory is what it is.
+FAKE_EXPORT void* fake_cuda_host_view(const void* device_pointer);
+
+/// Graphs and instantiated graphs of this process that were not destroyed.
+FAKE_EXPORT int fake_cuda_live_graphs();
+
+}  // extern "C"
+
 namespace fake {
 
 /// Notes a broken rule; `rule` is its name, followed by where it is written.
@@ -23,20 +45,36 @@ FAKE_EXPORT void violate(const char* rule, const std::string& what);
 
 /// Whether all of [memory, memory + bytes) was handed out and not freed.
 FAKE_EXPORT bool is_device_memory(const void* memory, std::size_t bytes);
-
-/// Where the fakes reach what the program knows as `memory`; other memory than the device's is what it is.
+/// Whose memory it is, or -1.
+FAKE_EXPORT int device_of(const void* memory);
 FAKE_EXPORT std::byte* view(const void* memory);
 
 using Work = std::function<void()>;
 /// Called when the task gets its place: at once, or at each launch of the graph that it was captured in.
 using Task = std::function<Work()>;
 
-/// Puts a task on a stream, or into the graph that is being captured from it.
-FAKE_EXPORT void enqueue(cudaStream_t stream, Task task);
+/// Puts a task on a stream, or into the graph that is being captured from it. `tag`: see live_graphs().
+FAKE_EXPORT void enqueue(cudaStream_t stream, Task task, const void* tag = nullptr);
+/// The device of a stream, or -1 if there is no such stream.
+FAKE_EXPORT int device_of(cudaStream_t stream);
+
+/// Graphs, instantiated or not, that hold a task with this tag.
+FAKE_EXPORT int live_graphs(const void* tag);
+
+/// For calls that must not be made while a graph is captured: whether one is now spoilt, which is noted.
+FAKE_EXPORT bool breaks_capture(const char* function);
 
 FAKE_EXPORT int current_device();
 FAKE_EXPORT std::string bus_id(int device);
 /// FAKE_GPU_DIR, which must be set.
 FAKE_EXPORT std::string folder();
+
+struct Request;  // device/protocol.hpp
+struct Answer;
+/// Starts the process of a device unless it runs.
+FAKE_EXPORT cudaError_t start_device(int device);
+/// Has the process of a device do something, and waits for it. Once that failed, the device is lost.
+FAKE_EXPORT cudaError_t ask_device(int device, const Request& request);
+FAKE_EXPORT cudaError_t ask_device(int device, const Request& request, Answer& answer);
 
 }  // namespace fake

@@ -4,47 +4,108 @@
 
 #include "tests/fakes/cuda/fake_cuda.hpp"
 
-#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <utility>
 #include <vector>
 
-/// CUDA's own names for what is behind its handles.
-struct CUgraph_st {
-  std::vector<fake::Task> tasks;
-  bool valid = true;
+namespace fake {
+
+/// Keeps every other queue of a device waiting before some of its tasks, if FAKE_CUDA_SEED is set.
+class Delay {
+ public:
+  Delay(int number, std::uint64_t turn);
+  void operator()();
+
+ private:
+  bool delays_ = false;
+  std::uint64_t random_ = 0;
 };
 
-struct CUgraphExec_st {
-  std::vector<fake::Task> tasks;
+/// Works off tasks one after another on a thread of its own, until it is closed and empty.
+class Queue {
+ public:
+  static std::shared_ptr<Queue> make(int number);
+
+  explicit Queue(int number) : delay_(number, 0) {}
+
+  void push(Work work);
+  /// Waits until there is nothing to do.
+  void drain();
+  void close();
+
+ private:
+  void serve();
+
+  Delay delay_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> works_;
+  bool working_ = false;
+  bool closed_ = false;
+};
+
+/// A point in a queue that others wait for.
+class Mark {
+ public:
+  void reach();
+  void wait();
+  bool is_reached();
+  std::chrono::steady_clock::time_point time();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false;
+  std::chrono::steady_clock::time_point time_;
+};
+
+/// A task of a graph, behind others; `lane` is the number of the stream that it was captured from.
+struct Node {
+  Task task;
+  std::vector<std::size_t> after;
+  int lane = 0;
+  const void* tag = nullptr;
+};
+
+/// A capture that goes on, of the stream where it began and of those that joined it.
+struct Capture {
+  std::vector<Node> nodes;
+  CUstream_st* origin = nullptr;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  bool valid = true;
+  bool ended = false;
+};
+
+/// The nodes behind which the next one comes.
+using Front = std::vector<std::size_t>;
+
+/// Guards what streams, events and captures know of each other.
+std::mutex& captures_mutex();
+
+}  // namespace fake
+
+/// CUDA's own names for what is behind its handles.
+struct CUstream_st {
+  int device = 0;
+  int number = 0;  ///< of the device's streams
+  bool waits_for_default = false;
+  std::shared_ptr<fake::Queue> queue;
+  std::shared_ptr<fake::Capture> capture;
+  fake::Front front;
 };
 
 struct CUevent_st {
-  std::atomic<std::uint64_t> recorded{0};
-  std::shared_ptr<std::atomic<std::uint64_t>> completed = std::make_shared<std::atomic<std::uint64_t>>(0);
-  std::atomic<bool> captured{false};
-};
-
-struct CUstream_st {
-  CUstream_st();
-  ~CUstream_st();
-
-  void push(fake::Work work);
-  void drain();
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<fake::Work> queue;
-  bool working = false;
-  bool stop = false;
-  CUgraph_st* graph = nullptr;  ///< being captured
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  std::thread thread;
+  int device = 0;
+  bool has_time = false;
+  std::shared_ptr<fake::Mark> mark;        ///< null: never recorded
+  std::shared_ptr<fake::Capture> capture;  ///< where it was recorded, if in one
+  fake::Front front;
 };
 
 namespace fake {
@@ -52,7 +113,30 @@ namespace fake {
 /// Remembers an error for cudaGetLastError().
 cudaError_t say(cudaError_t error);
 
-/// For calls that must not be made while a graph is captured: an error, and the captures are spoilt.
-bool breaks_capture(const char* function);
+/// The stream of a handle, the current device's own for the null stream; null if there is none (any more).
+CUstream_st* find(cudaStream_t stream);
+/// Every stream that takes part in a capture is free again. The captures' mutex is held.
+void leave_capture(const std::shared_ptr<Capture>& capture);
+/// Waits until all streams of a device have nothing to do.
+void drain_device(int device);
+/// What a device that is lost answers to everything.
+cudaError_t trouble(int device);
+
+/// Memory of a device, or of the host where `device` is kHost, as its process must map it.
+struct Piece {
+  std::byte* place = nullptr;
+  std::byte* view = nullptr;
+  std::size_t bytes = 0;
+  int device = 0;
+  int fd = -1;
+};
+
+constexpr int kHost = -2;
+
+/// Tell the processes of devices that run.
+cudaError_t show_to_devices(const Piece& piece);
+void hide_from_devices(const Piece& piece);
+/// Everything that the process of a device must map.
+std::vector<Piece> pieces_of(int device);
 
 }  // namespace fake

@@ -1,92 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and as much of graphs as capturing needs. The rule checked: no event may be asked about and
-// no memory taken while a graph is captured in the global mode, unless the asking thread has left that mode:
-// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
-// (cudaThreadExchangeStreamCaptureMode).
+// Streams and events. Each belongs to the device on which it was made: kernels and events of another device
+// are refused (https://docs.nvidia.com/cuda/cuda-programming-guide, Multi-Device Systems: Stream and Event
+// Behavior).
 #include "tests/fakes/cuda/internal.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
 namespace {
 
-constexpr const char* kCaptureRule =
-    "capture (CUDA runtime API, Stream Management, cudaThreadExchangeStreamCaptureMode)";
-
-thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
-
-struct Captures {
+struct Streams {
   std::mutex mutex;
-  std::set<CUstream_st*> streams;
+  std::set<CUstream_st*> living;
+  std::map<int, CUstream_st*> defaults;  ///< by device
+  std::map<int, int> made;               ///< by device
+  /// Also of streams that were destroyed and have work left.
+  std::vector<std::pair<int, std::weak_ptr<fake::Queue>>> queues;
 };
 
-Captures& captures() {
-  static Captures* const all = new Captures;
+Streams& streams() {
+  static Streams* const all = new Streams;  // outlives the threads of queues
   return *all;
+}
+
+/// The mutex is held.
+CUstream_st* make_stream(int device, bool waits_for_default) {
+  auto* const stream = new CUstream_st;
+  stream->device = device;
+  stream->number = streams().made[device]++;
+  stream->waits_for_default = waits_for_default;
+  stream->queue = fake::Queue::make(stream->number);
+  auto& queues = streams().queues;
+  std::erase_if(queues, [](const auto& entry) { return entry.second.expired(); });
+  queues.emplace_back(device, stream->queue);
+  return stream;
+}
+
+/// What comes next on `later` waits for what is on `earlier`.
+void chain(CUstream_st& earlier, CUstream_st& later) {
+  auto mark = std::make_shared<fake::Mark>();
+  earlier.queue->push([mark] { mark->reach(); });
+  later.queue->push([mark] { mark->wait(); });
+}
+
+/// The null stream and those that were made without cudaStreamNonBlocking wait for each other.
+void order_with_default(CUstream_st* stream) {
+  const std::lock_guard lock(streams().mutex);
+  const auto own = streams().defaults.find(stream->device);
+  if (own == streams().defaults.end()) return;
+  if (own->second != stream) {
+    if (stream->waits_for_default) chain(*own->second, *stream);
+    return;
+  }
+  for (CUstream_st* other : streams().living)
+    if (other->device == stream->device && other->waits_for_default) chain(*other, *stream);
+}
+
+struct Events {
+  std::mutex mutex;
+  std::set<CUevent_st*> living;
+};
+
+Events& events() {
+  static Events* const all = new Events;
+  return *all;
+}
+
+bool is_event(cudaEvent_t event) {
+  const std::lock_guard lock(events().mutex);
+  return events().living.contains(event);
 }
 
 }  // namespace
 
-CUstream_st::CUstream_st()
-    : thread([this] {
-        std::unique_lock lock(mutex);
-        for (;;) {
-          changed.wait(lock, [this] { return stop || !queue.empty(); });
-          if (queue.empty()) return;
-          const fake::Work work = std::move(queue.front());
-          queue.pop_front();
-          working = true;
-          lock.unlock();
-          work();
-          lock.lock();
-          working = false;
-          changed.notify_all();
-        }
-      }) {}
-
-CUstream_st::~CUstream_st() {
-  {
-    const std::lock_guard lock(mutex);
-    stop = true;
-  }
-  changed.notify_all();
-  thread.join();
-}
-
-void CUstream_st::push(fake::Work work) {
-  {
-    const std::lock_guard lock(mutex);
-    queue.push_back(std::move(work));
-  }
-  changed.notify_all();
-}
-
-void CUstream_st::drain() {
-  std::unique_lock lock(mutex);
-  changed.wait(lock, [this] { return queue.empty() && !working; });
-}
-
 namespace fake {
 
-void enqueue(cudaStream_t stream, Task task) {
-  if (stream->graph != nullptr)
-    stream->graph->tasks.push_back(std::move(task));
-  else
-    stream->push(task());
+CUstream_st* find(cudaStream_t stream) {
+  const std::lock_guard lock(streams().mutex);
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
+    CUstream_st*& own = streams().defaults[current_device()];
+    if (own == nullptr) own = make_stream(current_device(), false);
+    return own;
+  }
+  return streams().living.contains(stream) ? stream : nullptr;
 }
 
-bool breaks_capture(const char* function) {
-  if (thread_mode != cudaStreamCaptureModeGlobal) return false;
-  const std::lock_guard lock(captures().mutex);
-  bool breaks = false;
-  for (CUstream_st* const stream : captures().streams) {
-    if (stream->mode != cudaStreamCaptureModeGlobal) continue;
-    stream->graph->valid = false;
-    breaks = true;
+int device_of(cudaStream_t stream) {
+  const CUstream_st* const own = find(stream);
+  return own == nullptr ? -1 : own->device;
+}
+
+void leave_capture(const std::shared_ptr<Capture>& capture) {
+  const std::lock_guard lock(streams().mutex);
+  for (CUstream_st* stream : streams().living)
+    if (stream->capture == capture) stream->capture.reset();
+}
+
+void drain_device(int device) {
+  std::vector<std::shared_ptr<Queue>> all;
+  {
+    const std::lock_guard lock(streams().mutex);
+    for (const auto& [owner, queue] : streams().queues)
+      if (owner == device) all.push_back(queue.lock());
   }
-  if (breaks) violate(kCaptureRule, std::string(function) + " while a graph is captured");
-  return breaks;
+  for (const auto& queue : all)
+    if (queue != nullptr) queue->drain();
+}
+
+void enqueue(cudaStream_t stream, Task task, const void* tag) {
+  CUstream_st* const own = find(stream);
+  if (own == nullptr) return violate("handle", "work for a stream that is not there");
+  {
+    const std::lock_guard lock(captures_mutex());
+    if (own->capture != nullptr) {
+      own->capture->nodes.push_back({std::move(task), own->front, own->number, tag});
+      own->front = {own->capture->nodes.size() - 1};
+      return;
+    }
+  }
+  order_with_default(own);
+  own->queue->push(task());
 }
 
 }  // namespace fake
@@ -95,98 +130,132 @@ extern "C" {
 
 FAKE_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   if (flags > cudaStreamNonBlocking || priority > 0 || priority < -5) return fake::say(cudaErrorInvalidValue);
-  *stream = new CUstream_st;
+  const std::lock_guard lock(streams().mutex);
+  *stream = make_stream(fake::current_device(), flags != cudaStreamNonBlocking);
+  streams().living.insert(*stream);
   return cudaSuccess;
 }
 
+/// Returns at once; what is on the stream is done all the same.
 FAKE_EXPORT cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  // The real one returns at once and frees the stream when its work is done.
+  const std::lock_guard lock(streams().mutex);
+  if (streams().living.erase(stream) == 0) return fake::say(cudaErrorInvalidResourceHandle);
+  stream->queue->close();
   delete stream;
   return cudaSuccess;
 }
 
 FAKE_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (stream->graph != nullptr || fake::breaks_capture("cudaStreamSynchronize"))
-    return fake::say(cudaErrorStreamCaptureUnsupported);
-  stream->drain();
-  return cudaSuccess;
+  CUstream_st* const own = fake::find(stream);
+  if (own == nullptr) return fake::say(cudaErrorInvalidResourceHandle);
+  if (fake::breaks_capture("cudaStreamSynchronize")) return fake::say(cudaErrorStreamCaptureUnsupported);
+  {
+    const std::lock_guard lock(fake::captures_mutex());
+    if (own->capture != nullptr) {
+      own->capture->valid = false;
+      return fake::say(cudaErrorStreamCaptureUnsupported);
+    }
+  }
+  own->queue->drain();
+  return fake::say(fake::trouble(own->device));
 }
 
-FAKE_EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  *status = stream->graph == nullptr ? cudaStreamCaptureStatusNone
-            : stream->graph->valid   ? cudaStreamCaptureStatusActive
-                                     : cudaStreamCaptureStatusInvalidated;
-  return cudaSuccess;
-}
-
-FAKE_EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  thread_mode = std::exchange(*mode, thread_mode);
-  return cudaSuccess;
-}
-
-FAKE_EXPORT cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  const std::lock_guard lock(captures().mutex);
-  stream->graph = new CUgraph_st;
-  stream->mode = mode;
-  captures().streams.insert(stream);
-  return cudaSuccess;
-}
-
-FAKE_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const std::lock_guard lock(captures().mutex);
-  captures().streams.erase(stream);
-  *graph = std::exchange(stream->graph, nullptr);
-  if ((*graph)->valid) return cudaSuccess;
-  delete std::exchange(*graph, nullptr);
-  return fake::say(cudaErrorStreamCaptureInvalidated);
-}
-
-FAKE_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->tasks};
-  return cudaSuccess;
-}
-
-FAKE_EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  for (const fake::Task& task : exec->tasks) stream->push(task());
-  return cudaSuccess;
-}
-
-FAKE_EXPORT cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-
-FAKE_EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  delete exec;
-  return cudaSuccess;
-}
-
-FAKE_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+FAKE_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
+  (*event)->device = fake::current_device();
+  (*event)->has_time = (flags & cudaEventDisableTiming) == 0;
+  const std::lock_guard lock(events().mutex);
+  events().living.insert(*event);
   return cudaSuccess;
 }
 
 FAKE_EXPORT cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const std::lock_guard lock(events().mutex);
+  if (events().living.erase(event) == 0) return fake::say(cudaErrorInvalidResourceHandle);
   delete event;
   return cudaSuccess;
 }
 
 FAKE_EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  event->captured = stream->graph != nullptr;
-  const std::uint64_t ticket = ++event->recorded;
-  fake::enqueue(stream, [completed = event->completed, ticket] {
-    return [completed, ticket] { completed->store(ticket); };
-  });
+  CUstream_st* const own = fake::find(stream);
+  if (own == nullptr || !is_event(event) || own->device != event->device)
+    return fake::say(cudaErrorInvalidResourceHandle);
+  auto mark = std::make_shared<fake::Mark>();
+  {
+    const std::lock_guard lock(fake::captures_mutex());
+    event->mark = mark;
+    event->capture = own->capture;
+    event->front = own->front;
+    if (own->capture != nullptr) return cudaSuccess;
+  }
+  fake::enqueue(stream, [mark] { return [mark] { mark->reach(); }; });
+  return fake::say(fake::trouble(own->device));
+}
+
+/// A stream that waits for an event of a capture joins the capture.
+FAKE_EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  CUstream_st* const own = fake::find(stream);
+  if (own == nullptr || !is_event(event)) return fake::say(cudaErrorInvalidResourceHandle);
+  std::unique_lock lock(fake::captures_mutex());
+  if (event->mark == nullptr) return cudaSuccess;
+  if (event->capture == nullptr) {
+    if (own->capture != nullptr) {
+      own->capture->valid = false;
+      return fake::say(cudaErrorStreamCaptureIsolation);
+    }
+    const auto mark = event->mark;
+    lock.unlock();
+    fake::enqueue(stream, [mark] { return [mark] { mark->wait(); }; });
+    return cudaSuccess;
+  }
+  if (event->capture->ended) return fake::say(cudaErrorCapturedEvent);
+  if (own->capture != nullptr && own->capture != event->capture) {
+    own->capture->valid = event->capture->valid = false;
+    return fake::say(cudaErrorStreamCaptureMerge);
+  }
+  if (own->capture == nullptr) own->front.clear();
+  own->capture = event->capture;
+  own->front.insert(own->front.end(), event->front.begin(), event->front.end());
   return cudaSuccess;
 }
 
 FAKE_EXPORT cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (!is_event(event)) return fake::say(cudaErrorInvalidResourceHandle);
   if (fake::breaks_capture("cudaEventQuery")) return fake::say(cudaErrorStreamCaptureUnsupported);
-  if (event->captured) {
-    fake::violate(kCaptureRule, "cudaEventQuery of an event recorded in a graph");
+  const std::lock_guard lock(fake::captures_mutex());
+  if (event->capture != nullptr) {
+    fake::violate("capture (CUDA runtime API, cudaEventQuery)", "an event that was recorded in a graph");
     return fake::say(cudaErrorCapturedEvent);
   }
-  return event->completed->load() >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+  if (fake::trouble(event->device) != cudaSuccess) return fake::say(fake::trouble(event->device));
+  return event->mark == nullptr || event->mark->is_reached() ? cudaSuccess : cudaErrorNotReady;
+}
+
+FAKE_EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (!is_event(event)) return fake::say(cudaErrorInvalidResourceHandle);
+  if (fake::breaks_capture("cudaEventSynchronize")) return fake::say(cudaErrorStreamCaptureUnsupported);
+  std::shared_ptr<fake::Mark> mark;
+  {
+    const std::lock_guard lock(fake::captures_mutex());
+    if (event->capture != nullptr) return fake::say(cudaErrorCapturedEvent);
+    mark = event->mark;
+  }
+  if (mark != nullptr) mark->wait();
+  return fake::say(fake::trouble(event->device));
+}
+
+FAKE_EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  *milliseconds = 0;
+  if (!is_event(begin) || !is_event(end)) return fake::say(cudaErrorInvalidResourceHandle);
+  const std::lock_guard lock(fake::captures_mutex());
+  if (begin->device != end->device) return fake::say(cudaErrorInvalidResourceHandle);
+  for (CUevent_st* const event : {begin, end}) {
+    if (!event->has_time || event->mark == nullptr || event->capture != nullptr)
+      return fake::say(cudaErrorInvalidResourceHandle);
+    if (!event->mark->is_reached()) return cudaErrorNotReady;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(end->mark->time() - begin->mark->time()).count();
+  return cudaSuccess;
 }
 
 }  // extern "C"

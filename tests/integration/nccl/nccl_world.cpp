@@ -67,7 +67,10 @@ std::unique_ptr<ProcessGroup> make_nccl_group(StoreClient& store, int rank, int 
     if (size > real_gpus()) setenv("NCCL_HOSTID", ("muster-test-" + std::to_string(rank)).c_str(), 1);
   }
   const auto factory = make_group_factory(&store, select);
-  return make_world_group(factory, select);
+  auto group = make_world_group(factory, select);
+  // As programs do: what the rank makes next is on the group's device.
+  (void)nccl::library().cudaSetDevice(select.device >= 0 ? select.device : rank);
+  return group;
 }
 
 class DeviceMemory::Piece : public contract::Buffer {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fakes in the program and the process of a device say to each other: a request, with a file behind
+// it where memory is to be mapped, then an answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fake {
+
+enum class Order : std::uint32_t { map, unmap, find_kernel, launch, convolve };
+
+constexpr std::size_t kArgumentBytes = 1024;
+
+/// A convolution of square images, cross-correlated, with channels innermost in all maps and weights.
+struct Convolution {
+  enum class Result : std::uint32_t { output, input_gradient, weight_gradient };
+
+  Result result;
+  std::int32_t in, out, side, kernel, stride, padding;
+  std::int64_t images;
+  std::uint32_t bf16;
+  float factor;  ///< of the result: 1, or something else where a plan is one that must not be chosen
+  const void* x;
+  const void* w;
+  const void* y;
+  void* workspace;
+  std::uint64_t workspace_bytes;
+};
+
+struct Request {
+  Order order;
+  std::uint32_t kernel = 0;
+  std::uint32_t blocks = 0;
+  std::uint32_t threads = 0;
+  std::uint64_t place = 0;
+  std::uint64_t bytes = 0;
+
+  union {
+    char name[128];
+    alignas(16) std::byte argument[kArgumentBytes];
+    Convolution convolution;
+  };
+
+  explicit Request(Order what = Order::map) : order(what), argument{} {}
+};
+
+enum class Outcome : std::uint32_t { done, unknown_kernel, bad_launch, no_place };
+
+struct Answer {
+  Outcome outcome = Outcome::done;
+  std::uint32_t kernel = 0;
+  std::uint32_t bytes = 0;  ///< of the kernel's argument
+};
+
+/// Where the process of a device finds its end of the socket.
+constexpr int kSocket = 3;
+
+}  // namespace fake

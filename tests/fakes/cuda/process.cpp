@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program's end of the processes of devices.
+#include "tests/fakes/cuda/device/protocol.hpp"
+#include "tests/fakes/cuda/internal.hpp"
+
+#include <dlfcn.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+namespace fake {
+namespace {
+
+constexpr std::size_t kMostDevices = 16;
+
+struct Device {
+  std::mutex mutex;
+  int socket = -1;
+  std::atomic<cudaError_t> error{cudaSuccess};
+};
+
+Device& device_at(int device) {
+  static auto* const all = new std::array<Device, kMostDevices>;
+  return all->at(static_cast<std::size_t>(device));
+}
+
+/// It lies beside this library.
+std::string program() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&start_device), &info) == 0) return "";
+  return std::filesystem::path(info.dli_fname).parent_path() / "fake_device";
+}
+
+/// The process ends when the last copy of our end of the socket is closed: when this program ends, however it
+/// does. (A parent-death signal would come when the thread ends that starts it.)
+bool spawn(Device& device) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return false;
+  const std::string path = program();
+  char* arguments[] = {const_cast<char*>(path.c_str()), nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], kSocket);
+  pid_t pid = 0;
+  const int failure = posix_spawn(&pid, path.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  if (failure == 0) {
+    device.socket = ends[0];
+    return true;
+  }
+  close(ends[0]);
+  std::fprintf(stderr, "the fake of CUDA cannot start %s: %s\n", path.c_str(), std::strerror(failure));
+  return false;
+}
+
+bool send_request(int socket, const Request& request, int fd) {
+  iovec bytes = {const_cast<Request*>(&request), sizeof(request)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(request));
+}
+
+/// The device's mutex is held. A process that ends has touched memory that is not its own.
+cudaError_t exchange(Device& device, const Request& request, int fd, Answer& answer) {
+  if (device.error != cudaSuccess) return device.error;
+  if (!send_request(device.socket, request, fd) ||
+      recv(device.socket, &answer, sizeof(answer), 0) != static_cast<ssize_t>(sizeof(answer))) {
+    device.error = cudaErrorIllegalAddress;
+    return device.error;
+  }
+  switch (answer.outcome) {
+    case Outcome::done:
+      return cudaSuccess;
+    case Outcome::unknown_kernel:
+      return cudaErrorSymbolNotFound;
+    case Outcome::bad_launch:
+      return cudaErrorInvalidConfiguration;
+    case Outcome::no_place:
+      break;
+  }
+  std::fputs("the fake of a device cannot map memory where the program has it\n", stderr);
+  device.error = cudaErrorUnknown;
+  return device.error;
+}
+
+cudaError_t show(Device& device, const Piece& piece) {
+  Request request(Order::map);
+  request.place = reinterpret_cast<std::uintptr_t>(piece.place);
+  request.bytes = piece.bytes;
+  Answer answer;
+  return exchange(device, request, piece.fd, answer);
+}
+
+template <typename Body>
+void each_running(int device, const Body& body) {
+  for (std::size_t i = 0; i < kMostDevices; ++i) {
+    if (device != kHost && device != static_cast<int>(i)) continue;
+    Device& each = device_at(static_cast<int>(i));
+    const std::lock_guard lock(each.mutex);
+    if (each.socket >= 0) body(each);
+  }
+}
+
+}  // namespace
+
+cudaError_t trouble(int device) {
+  return device < 0 ? cudaSuccess : device_at(device).error.load();
+}
+
+cudaError_t start_device(int number) {
+  Device& device = device_at(number);
+  const std::lock_guard lock(device.mutex);
+  if (device.socket >= 0 || device.error != cudaSuccess) return device.error;
+  if (!spawn(device)) return device.error = cudaErrorUnknown;
+  for (const Piece& piece : pieces_of(number))
+    if (show(device, piece) != cudaSuccess) break;
+  return device.error;
+}
+
+cudaError_t show_to_devices(const Piece& piece) {
+  cudaError_t result = cudaSuccess;
+  each_running(piece.device, [&](Device& device) { result = show(device, piece); });
+  return result;
+}
+
+void hide_from_devices(const Piece& piece) {
+  Request request(Order::unmap);
+  request.place = reinterpret_cast<std::uintptr_t>(piece.place);
+  request.bytes = piece.bytes;
+  each_running(piece.device, [&](Device& device) {
+    Answer answer;
+    (void)exchange(device, request, -1, answer);
+  });
+}
+
+cudaError_t ask_device(int number, const Request& request) {
+  Answer answer;
+  return ask_device(number, request, answer);
+}
+
+cudaError_t ask_device(int number, const Request& request, Answer& answer) {
+  Device& device = device_at(number);
+  const std::lock_guard lock(device.mutex);
+  if (device.socket < 0) return cudaErrorInitializationError;
+  const cudaError_t result = exchange(device, request, -1, answer);
+  // What was refused on a queue cannot be told to the call that put it there.
+  if (result != cudaSuccess && request.order != Order::find_kernel) device.error = result;
+  return result;
+}
+
+}  // namespace fake
