@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that train on devices whose gradients are summed by NCCL inside the recorded steps: on the fakes of
-// the runtime and of NCCL, with kernels on the host, in the order of the fake's streams.
+// Ranks that train on devices whose gradients are summed by NCCL inside the recorded steps: with the real
+// plug-ins, on the fakes of the runtime, of cuDNN and of NCCL, whose queues are delayed at random.
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/fakes/cuda/fake_cuda.hpp"
@@ -10,6 +10,7 @@
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/loop/trainer.hpp"
+#include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
 
 #include <unistd.h>
 
@@ -21,86 +22,6 @@ namespace {
 using train::Score;
 using train::Stop;
 using train::TrainerOptions;
-
-void require(cudaError_t result) {
-  if (result != cudaSuccess) throw std::runtime_error("the fake runtime failed");
-}
-
-/// Main and side stream are one: the fake has no forks in a capture.
-class FakeGpuOps final : public nn::gpu::HostOps {
- public:
-  FakeGpuOps() { require(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, 0)); }
-
-  ~FakeGpuOps() override {
-    (void)cudaStreamDestroy(stream_);
-    for (void* piece : memory_) (void)cudaFree(piece);
-  }
-
-  FakeGpuOps(const FakeGpuOps&) = delete;
-  FakeGpuOps& operator=(const FakeGpuOps&) = delete;
-
-  void* allocate(std::size_t bytes, const char*) override {
-    void* memory = nullptr;
-    require(cudaMalloc(&memory, bytes));
-    memory_.push_back(memory);
-    std::memset(memory, 0, bytes);
-    return memory;
-  }
-
-  void to_device(void* to, const void* from, std::size_t bytes) override {
-    synchronize();
-    std::memcpy(to, from, bytes);
-  }
-
-  void from_device(void* to, const void* from, std::size_t bytes) override {
-    synchronize();
-    std::memcpy(to, from, bytes);
-  }
-
-  void on_side(const std::function<void(void*)>& work) override { work(stream_); }
-
-  std::unique_ptr<nn::gpu::Graph> capture(const std::function<void()>& work) override {
-    require(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-    work();
-    cudaGraph_t graph = nullptr;
-    require(cudaStreamEndCapture(stream_, &graph));
-    ++recorded;
-    return std::make_unique<Recorded>(graph, stream_);
-  }
-
-  void synchronize() override { require(cudaStreamSynchronize(stream_)); }
-
-  void* stream() override { return stream_; }
-
-  int recorded = 0;
-
- private:
-  class Recorded final : public nn::gpu::Graph {
-   public:
-    Recorded(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
-      require(cudaGraphInstantiate(&exec_, graph, 0));
-      (void)cudaGraphDestroy(graph);
-    }
-
-    ~Recorded() override { (void)cudaGraphExecDestroy(exec_); }
-
-    Recorded(const Recorded&) = delete;
-    Recorded& operator=(const Recorded&) = delete;
-
-    void launch() override { require(cudaGraphLaunch(exec_, stream_)); }
-
-   private:
-    const cudaStream_t stream_;
-    cudaGraphExec_t exec_ = nullptr;
-  };
-
-  void enqueue(std::function<void()> work) override {
-    fake::enqueue(stream_, [work = std::move(work)] { return work; });
-  }
-
-  cudaStream_t stream_ = nullptr;
-  std::vector<void*> memory_;
-};
 
 data::ImageData some_data(std::size_t images) {
   data::SyntheticOptions options;
@@ -171,15 +92,17 @@ TEST_CASE("steps whose sums NCCL makes in their graphs are those with sums throu
   const int epochs = std::get<1>(generated);
   const int parts = std::get<2>(generated);
   test::FakeGpus fakes;
-  fakes.set("FAKE_CUDA_OPEN_MEMORY", "1");
+  fakes.set("FAKE_CUDA_SEED", "1");
   const test::StoreProcess store;
   const auto results = test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
     ProcessGroupOptions options;
     options.timeout = std::chrono::seconds(60);
     const auto group = test::make_nccl_group(keys, rank, 2, options);
-    FakeGpuOps ops;
-    std::string text = outcome(*group, ops, trainer_options, epochs, [](std::int64_t) {});
-    if (ops.recorded != parts) text += ", with " + std::to_string(ops.recorded) + " recorded parts";
+    const auto ops = nn::gpu::open_device("cuda", rank);
+    int recorded = 0;
+    std::string text = outcome(*group, *ops, trainer_options, epochs,
+                               [&](std::int64_t) { recorded = fake_cuda_live_graphs(); });
+    if (recorded != parts) text += ", with " + std::to_string(recorded) + " recorded parts";
     return text;
   });
   CHECK(fakes.violations() == "");
@@ -220,14 +143,14 @@ TEST_CASE("training on CPUs sums in memory of the host where the group moves mem
 
 TEST_CASE("a rank that ends while recorded steps wait for it is named, and nothing hangs") {
   test::FakeGpus fakes;
-  fakes.set("FAKE_CUDA_OPEN_MEMORY", "1");
+  fakes.set("FAKE_CUDA_SEED", "1");
   const test::StoreProcess store;
   const auto results = test::run_processes(2, store.port(), [](int rank, StoreClient& keys) {
     ProcessGroupOptions options;
     options.timeout = std::chrono::seconds(60);
     const auto group = test::make_nccl_group(keys, rank, 2, options);
-    FakeGpuOps ops;
-    return outcome(*group, ops, some_options(), 4, [rank](std::int64_t step) {
+    const auto ops = nn::gpu::open_device("cuda", rank);
+    return outcome(*group, *ops, some_options(), 4, [rank](std::int64_t step) {
       if (rank == 1 && step == 6) _exit(7);
     });
   });

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real libmuster_cuda.so on the fakes of CUDA and cuDNN: steps, eager and recorded, have the bits of the
+// host's own device, whose numbers unit tests compare with the CPU's.
+#include "muster/error.hpp"
+#include "tests/fakes/cuda/environment.hpp"
+#include "tests/fakes/cuda/fake_cuda.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
+#include "worker_sdk/trainer/data/images.hpp"
+#include "worker_sdk/trainer/loop/trainer.hpp"
+#include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
+
+#include <map>
+
+namespace muster {
+namespace {
+
+using nn::Precision;
+
+/// Steps of two micro-batches, and smaller ones at the end of an epoch; each is made twice before it is
+/// replayed.
+train::TrainerOptions some_options(Precision precision) {
+  train::TrainerOptions options;
+  options.batch_size = 2;
+  options.accumulation = 2;
+  options.recipe.rate = 0.02;
+  options.learner.precision = precision;
+  options.learner.ema_decay = 0.9;
+  options.learner.optimizer.weight_decay = 0.01;
+  options.learner.reducer.max_norm = 1;
+  options.learner.reducer.first_bucket_bytes = 4096;
+  options.learner.reducer.bucket_bytes = 65536;
+  return options;
+}
+
+/// Hash and scores of three epochs.
+std::string train(nn::gpu::Ops& ops, Precision precision) {
+  data::SyntheticOptions synthetic;
+  synthetic.train_images = 7;
+  synthetic.test_images = 3;
+  const data::ImageData data = data::make_synthetic(synthetic);
+  train::TrainerOptions options = some_options(precision);
+  options.device = &ops;
+  train::Trainer trainer(data, nullptr, options);
+  train::Score score;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    (void)trainer.train_epoch([](const train::StepReport&) {}, score);
+    trainer.next_epoch();
+  }
+  train::Score test;
+  (void)trainer.evaluate(test);
+  return std::to_string(trainer.learner().parameter_hash()) + " " + std::to_string(score.mean_loss) + " " +
+         std::to_string(test.mean_loss);
+}
+
+/// What the host's own device leaves; computed once.
+const std::string& wanted(Precision precision) {
+  static std::map<Precision, std::string> known;
+  std::string& text = known[precision];
+  if (!text.empty()) return text;
+  nn::gpu::HostOps ops;
+  return text = train(ops, precision);
+}
+
+std::string train_on_plugin(Precision precision) {
+  const auto ops = nn::gpu::open_device("cuda", 0);
+  return train(*ops, precision);
+}
+
+}  // namespace
+
+TEST_CASE("the plug-in's steps have the bits of the host's kernels, whichever queue is slow") {
+  const Precision precision = GENERATE(Precision::f32, Precision::bf16);
+  for (const char* seed : {"1", "2"}) {
+    test::CudaFakes fakes;
+    fakes.set("FAKE_CUDA_SEED", seed);
+    CAPTURE(seed);
+    CHECK(train_on_plugin(precision) == wanted(precision));
+    CHECK(fakes.violations() == "");
+    CHECK(fake_cuda_live_graphs() == 0);
+  }
+}
+
+TEST_CASE("plans that are measured, or come from the fallback, compute the same") {
+  const auto [variable, value] = GENERATE(table<std::string, std::string>(
+      {{"MUSTER_CUDA_AUTOTUNE", "1"}, {"FAKE_CUDNN_PLANS", "fallback"}, {"FAKE_CUDNN_PLANS", "broken"}}));
+  test::CudaFakes fakes;
+  fakes.set(variable, value);
+  CAPTURE(variable, value);
+  CHECK(train_on_plugin(Precision::f32) == wanted(Precision::f32));
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("where cuDNN has no plan the convolution is named") {
+  test::CudaFakes fakes;
+  fakes.set("FAKE_CUDNN_PLANS", "none");
+  const std::string text =
+      test::error_of([] { (void)train_on_plugin(Precision::f32); }, ErrorCode::unsupported);
+  CHECK_THAT(text, Contains("has no plan for a convolution of 2 images of 32 x 32 x 8"));
+}
+
+TEST_CASE("what does not fit into the memory of a device is an error that says how much it was for what") {
+  test::CudaFakes fakes;
+  fakes.set("FAKE_CUDA_MEMORY", std::to_string((256 << 20) + (64 << 10)));
+  const std::string text =
+      test::error_of([] { (void)train_on_plugin(Precision::f32); }, ErrorCode::out_of_memory);
+  CHECK_THAT(text, Contains("taking ") && Contains(" bytes for ") && Contains("--batch"));
+}
+
+}  // namespace muster
