@@ -133,8 +133,9 @@ double bytes_of(const UnpackGradient<T>& kernel) {
   return bytes_of(kernel.shape.elements(), sizeof(float) + sizeof(T));
 }
 
-inline double bytes_of(const FinishLogits& kernel) {
-  return bytes_of(kernel.images * kernel.classes, 2 * sizeof(float));
+template <typename T>
+double bytes_of(const FinishLogits<T>& kernel) {
+  return bytes_of(kernel.images * kernel.classes, sizeof(T) + sizeof(float));
 }
 
 inline double bytes_of(const CrossEntropy& kernel) {
@@ -175,20 +176,11 @@ inline double bytes_of(const ConvolutionCall& call) {
   return bytes_of(in + out + weights, call.bf16 ? sizeof(Bf16) : sizeof(float));
 }
 
-inline double bytes_of(const MatrixCall& call) {
-  return bytes_of(call.m * call.k + call.k * call.n, call.bf16 ? sizeof(Bf16) : sizeof(float)) +
-         bytes_of(call.m * call.n, call.result_bf16 ? sizeof(Bf16) : sizeof(float));
-}
-
 /// Multiplications and additions.
 inline double operations_of(const ConvolutionCall& call) {
   const ConvolutionShape& shape = call.shape;
   return 2.0 * static_cast<double>(call.images * shape.out_side() * shape.out_side()) *
          static_cast<double>(std::int64_t{shape.kernel} * shape.kernel * shape.in * shape.out);
-}
-
-inline double operations_of(const MatrixCall& call) {
-  return 2.0 * static_cast<double>(call.m) * static_cast<double>(call.n) * static_cast<double>(call.k);
 }
 
 }  // namespace muster::nn::gpu

@@ -22,11 +22,6 @@ std::string name_of(const ConvolutionCall& call) {
          text(shape.stride);
 }
 
-std::string name_of(const MatrixCall& call) {
-  return "product, " + std::to_string(call.m) + " x " + std::to_string(call.n) + " x " +
-         std::to_string(call.k);
-}
-
 }  // namespace
 
 void TimedOps::timed(std::string name, double bytes, double operations, const std::function<void()>& call) {
@@ -39,16 +34,18 @@ void TimedOps::convolve(const ConvolutionCall& call) {
   timed(name_of(call), bytes_of(call), operations_of(call), [&] { device_.convolve(call); });
 }
 
-void TimedOps::multiply(const MatrixCall& call) {
-  timed(name_of(call), bytes_of(call), operations_of(call), [&] { device_.multiply(call); });
-}
-
-#define MUSTER_GPU_RUN(Kernel, name)                                 \
-  void TimedOps::run(const Kernel& kernel) {                         \
-    timed(#name, bytes_of(kernel), 0, [&] { device_.run(kernel); }); \
+void TimedOps::launch(KernelNumber number, const void* kernel, const Grid& grid) {
+  switch (number) {
+#define MUSTER_GPU_CASE(Kernel, name)                                     \
+  case KernelNumber::name:                                                \
+    return timed(#name, bytes_of(*static_cast<const Kernel*>(kernel)), 0, \
+                 [&] { device_.launch(number, kernel, grid); });
+    MUSTER_GPU_KERNELS(MUSTER_GPU_CASE)
+#undef MUSTER_GPU_CASE
+    case KernelNumber::count:
+      break;
   }
-MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
-#undef MUSTER_GPU_RUN
+}
 
 std::unique_ptr<Graph> TimedOps::capture(const std::function<void()>&) {
   throw Error(ErrorCode::invalid_argument,

@@ -31,7 +31,7 @@ struct CallTime {
   std::size_t calls = 0;
   double seconds = 0;
   double bytes = 0;       ///< bytes that have to be read and written; 0: next to none
-  double operations = 0;  ///< of convolutions and products
+  double operations = 0;  ///< of convolutions
 };
 
 /// Calls go to another object, between two marks each. All of them go onto the main stream, those for the
@@ -46,10 +46,7 @@ class TimedOps final : public Ops {
   std::vector<CallTime> take();
 
   void convolve(const ConvolutionCall& call) override;
-  void multiply(const MatrixCall& call) override;
-#define MUSTER_GPU_RUN(Kernel, name) void run(const Kernel& kernel) override;
-  MUSTER_GPU_KERNELS(MUSTER_GPU_RUN)
-#undef MUSTER_GPU_RUN
+  void launch(KernelNumber number, const void* kernel, const Grid& grid) override;
 
   void* allocate(std::size_t bytes, const char* what) override {
     return device_.allocate(bytes, what);
