@@ -42,8 +42,8 @@ EagerLosses make_eager_step(Ops& ops, const std::string& model, std::int64_t bat
   options.optimizer.kind = bf16 ? "adamw" : "sgd";
   options.optimizer.weight_decay = 5e-4;
   options.label_smoothing = 0.1F;
-  options.accumulates = true;
-  options.max_norm = 1;
+  options.micro_batches = 2;
+  options.reducer.max_norm = 1;
   options.average_decay = 0.9;
   if (bf16) options.sum_statistics = [](double*, std::size_t, void*) {};
   options.graphs = false;

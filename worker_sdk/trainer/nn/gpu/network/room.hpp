@@ -30,7 +30,10 @@ struct RoomOptions {
 class Room {
  public:
   explicit Room(const RoomOptions& options)
-      : ops(options.ops), sum(options.sum), capacity_(options.capacity), precision_(options.precision) {
+      : ops(options.ops),
+        sum(options.sum),
+        capacity_(options.capacity),
+        bf16_(options.precision == Precision::bf16) {
     constexpr std::size_t kBytes = 2 * kMaxSumBlocks * kMostChannels * sizeof(float);
     partials = static_cast<float*>(take(kBytes, "partial sums", &MemoryUse::workspace));
   }
