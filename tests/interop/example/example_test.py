@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The command of docs/training.md that users start from, as it is typed there: weights that PyTorch saved, CIFAR-10's files, two
-workers; only its end comes sooner. Afterwards PyTorch reads what was exported and finds the loss and the accuracy that were
+workers; only its end and what it says come sooner. Afterwards PyTorch reads what was exported and finds the loss and the accuracy that were
 told."""
 import json
 import os
@@ -16,7 +16,7 @@ from interop import MUSTER, ROOT, TORCH_PYTHON, need_torch, run, skip
 
 PAGE = os.path.join(ROOT, "docs", "training.md")
 NETWORKS = os.path.join(ROOT, "tests", "interop", "networks")
-STEPS, TEST_IMAGES = 20, 60
+STEPS, TEST_IMAGES = 5, 60
 IMAGES = STEPS * 768
 
 SAVE = """
@@ -66,18 +66,20 @@ def write_images(path, count):
 
 
 def documented_command():
-    """The words of the page's example."""
+    """The words of the page's example, which says how far it is once in STEPS."""
     with open(PAGE, encoding="utf-8") as file:
         block = re.search(r"## The example to start from.*?```\n(muster run .*?)```", file.read(), re.DOTALL)[1]
-    return shlex.split(block.replace("\\\n", " "))
+    words = shlex.split(block.replace("\\\n", " "))
+    words[words.index("--log-every") + 1] = str(STEPS)
+    return words
 
 
 def check_lines(text):
     assert f"subset: {IMAGES} of 50,000 training images, {TEST_IMAGES} test images" in text, text
     assert re.search(r"fc\.weight.*\[10, 512\].*\[1000, 512\]", text), text  # the head that was replaced, with both shapes
     assert "resnet18-imagenet-stem, 11,181,642 parameters, fp32, sgd at rate 0.1 (constant), 768 images per step" in text, text
-    lines = re.findall(r"^epoch 1/10  step (\d+)/20  loss \S+  accuracy \S+ %  \d+ images/s  batch (\S+) s", text, re.M)
-    assert [step for step, _ in lines] == ["20"], text
+    lines = re.findall(r"^epoch 1/10  step (\d+)/\d+  loss \S+  accuracy \S+ %  \d+ images/s  batch (\S+) s", text, re.M)
+    assert [step for step, _ in lines] == [str(STEPS)], text
     seconds = float(re.search(r"^epoch 1/10  loss .*  (\d+\.\d) s$", text, re.M)[1])
     # The batches make the epoch: nothing is left out of them.
     assert abs(STEPS * float(lines[0][1]) - seconds) <= 0.05 * seconds + 0.1, text
@@ -106,7 +108,7 @@ def main():
         check_lines(text)
         check_time_table(text)
         events = os.listdir(os.path.join(folder, "run1", "events"))
-        assert sorted(os.listdir(os.path.join(folder, "run1"))) == [".lock", "000001-step-20", "events"] and len(events) == 1, events
+        assert sorted(os.listdir(os.path.join(folder, "run1"))) == [".lock", f"000001-step-{STEPS}", "events"] and len(events) == 1, events
         with open(metrics, encoding="utf-8") as file:
             told = next(entry for entry in map(json.loads, file) if entry["event"] == "evaluation")
         correct, loss, batches = python(SCORE, exported, os.path.join(data, "test_batch.bin")).split()
