@@ -36,9 +36,14 @@ def tree(pid):
     return [pid, *(member for child in children(pid) for member in tree(child))]
 
 
+def state(pid):
+    """Its letter in /proc, as T where it is stopped; "" if it has ended."""
+    return "".join(read(pid, "stat").rpartition(")")[2].split()[:1])
+
+
 def lives(pid):
     """False for a zombie, too, which its parent may leave for a while."""
-    return read(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
+    return state(pid) not in ("", "Z", "X")
 
 
 def having(variable):

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 from interop import MUSTER, TRAIN, clean_environment, muster_run, run_tests
+from processes import state, wait_until
 
 JOB = ["--nproc-per-node", "2"]
 # A batch norm network, so that running statistics are part of it: 8 steps of 32.
@@ -38,17 +39,6 @@ def process_of(folder, rank):
         return int(file.read())
 
 
-def wait_until_stopped(pid):
-    deadline = time.monotonic() + 60
-    while True:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            state = file.read().rsplit(")", 1)[1].split()[0]
-        if state == "T":
-            return
-        assert time.monotonic() < deadline, f"process {pid} does not stop itself, its state is {state}"
-        time.sleep(0.01)
-
-
 def told_to_stop(folder, command):
     """Starts a job, of which rank 1 holds still in the middle, and tells it to stop: its output and exit code.
 
@@ -60,7 +50,7 @@ def told_to_stop(folder, command):
             for printed in job.stdout:
                 text += printed
                 if "MUSTER_FAULT: rank 1" in printed:
-                    wait_until_stopped(process_of(folder, 1))
+                    wait_until(lambda: state(process_of(folder, 1)) == "T", "a rank that stops itself")
                     job.send_signal(signal.SIGTERM)
                     break
             text += job.communicate(timeout=120)[0]
