@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import time
 import unittest
 
 from hosts import Hosts, need_hosts
 from launchers_test import LIMIT_S, PLUGINS, PROBE
+from processes import wait_until
 
 ARGUMENT, UNSUPPORTED = -1, -11
 KNOCK = """
@@ -47,11 +47,7 @@ class FileOnManyHosts(unittest.TestCase):
     def note(self, first):
         """(address, port) in the file, once rank 0 has written it."""
         path = self.hosts.path("n00", self.path)
-        deadline = time.monotonic() + LIMIT_S
-        while not os.path.exists(path):
-            self.assertIsNone(first.poll())
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        wait_until(lambda: os.path.exists(path) or first.poll() is not None, "the file", LIMIT_S)
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         return self.hosts.read("n00", self.path).splitlines()[1:3]
 

@@ -12,6 +12,7 @@ import unittest
 
 from interop import Rendezvous, free_port
 from launchers_test import LIMIT_S, PROBE, environment
+from processes import wait_until
 
 ARGUMENT, DEADLINE, PEER, IO, STORE = -1, -3, -4, -10, -12
 
@@ -108,9 +109,7 @@ class Files(unittest.TestCase):
 
     def test_the_file_of_a_killed_run_is_noticed(self):
         first = start(f"file://{self.path}", 0, 2)
-        while not os.path.exists(self.path):
-            self.assertIsNone(first.poll())
-            time.sleep(0.001)
+        wait_until(lambda: os.path.exists(self.path), "the file", pause_s=0.001)
         self.assertEqual(os.stat(self.path).st_mode & 0o777, 0o600)
         first.send_signal(signal.SIGKILL)
         first.communicate(timeout=LIMIT_S)
@@ -122,8 +121,7 @@ class Files(unittest.TestCase):
 
     def test_the_file_of_a_living_run_is_refused(self):
         first = start(f"file://{self.path}", 0, 2)
-        while not os.path.exists(self.path):
-            time.sleep(0.001)
+        wait_until(lambda: os.path.exists(self.path), "the file", pause_s=0.001)
         [refused] = meet([0], 2, f"file://{self.path}")
         self.assertEqual(refused["code"], ARGUMENT)
         self.assertIn(f"process {first.pid}", refused["error"])
@@ -163,15 +161,6 @@ class Errors(unittest.TestCase):
         found = answer(start(*arguments, **extra))
         self.assertEqual(found.get("code"), code, found)
         return found["error"]
-
-    def test_a_rank_that_is_taken_twice_is_named_to_all(self):
-        url = f"tcp://127.0.0.1:{free_port()}"
-        processes = [start(url, rank, 3, "join=20000") for rank in (0, 1, 1)]
-        for error in [answer(process) for process in processes]:
-            self.assertEqual(error.get("code"), ARGUMENT, error)
-            self.assertIn("rank 1 is taken twice", error["error"])
-            for process in processes[1:]:
-                self.assertIn(f"process {process.pid}", error["error"])
 
     def test_a_rank_that_is_gone_before_the_backend_is_agreed_on(self):
         for fault, what in (("kill@2:agree", "has died"), ("error@2:agree", "has left the world")):
