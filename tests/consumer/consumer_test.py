@@ -76,9 +76,7 @@ class Consumer(unittest.TestCase):
     def test_torchrun(self):
         if not os.path.exists(interop.TORCHRUN):
             self.skipTest(f"no PyTorch at {interop.TORCH_PYTHON}")
-        launch = [interop.TORCHRUN, "--nproc-per-node", 2, "--no-python"]
-        self.heat(2, launch)
-        self.ring(2, launch)
+        self.heat(2, [interop.TORCHRUN, "--nproc-per-node", 2, "--no-python"])
 
     def test_mpirun(self):
         if shutil.which("mpirun") is None:
