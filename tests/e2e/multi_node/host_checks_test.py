@@ -6,7 +6,8 @@ import re
 import signal
 import time
 
-from multi_node import LAUNCHER, MUSTER, PATIENCE_S, SLEEPER, Hosts, Job, check, kept, main, promised
+from multi_node import LAUNCHER, MUSTER, SLEEPER, Hosts, Job, check, kept, main, promised
+from processes import wait_until
 
 # Who says no is heard at once. ssh waits some time for a host, and one that hangs up is tried again for as long.
 AT_ONCE = promised("host-cannot-start", "at_once")
@@ -189,10 +190,7 @@ def resolver_that_does_not_answer():
             # ours stays as it is
             for terminal in (False, True):
                 job = Job(hosts, at="n00,n77", env={"RES_OPTIONS": "timeout:30"}, terminal=terminal)
-                deadline = time.monotonic() + PATIENCE_S
-                while not hosts.asks_for_names(LAUNCHER):
-                    check(time.monotonic() < deadline, "nobody looks the name up", job.shown())
-                    time.sleep(0.01)
+                wait_until(lambda: hosts.asks_for_names(LAUNCHER), "a question for the name server")
                 begin = time.monotonic()
                 if terminal:
                     job.type("\x03")
@@ -210,8 +208,7 @@ def port_taken():
     with Hosts(2) as hosts:
         holder = hosts.popen("n00", ["python3", "-c", "import socket, time\ns = socket.create_server(('', 29455))\n"
                                      "open('/proc/self/comm', 'w').write('sshd')\ntime.sleep(1000)"])
-        while ("0.0.0.0", 29455) not in hosts.listeners("n00"):
-            time.sleep(0.01)
+        wait_until(lambda: ("0.0.0.0", 29455) in hosts.listeners("n00"), "who holds the port")
         refused_start(hosts, "29455", "held by|in use|taken|pid", host="n00", flags=["--master-port", "29455"],
                       bound=promised("meeting-port-taken"))
         holder.kill()

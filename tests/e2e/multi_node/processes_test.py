@@ -6,7 +6,8 @@ import signal
 import sys
 import time
 
-from multi_node import AGENT, GUARDIAN, PATIENCE_S, STORE, STUBBORN, Hosts, Job, check, kept, main, promise, promised
+from multi_node import AGENT, GUARDIAN, STORE, STUBBORN, Hosts, Job, check, kept, main, promise, promised
+from processes import interrupt_until_it_ends, wait_until
 
 TWO_EACH = "n00:2,n01:2"
 
@@ -39,9 +40,7 @@ def agent_killed_while_it_starts():
     with Hosts(2) as hosts:
         for moment in (0.0, 0.01, 0.03):
             job = Job(hosts, at=TWO_EACH)
-            deadline = time.monotonic() + 30
-            while not job.pids("n01", AGENT) and time.monotonic() < deadline:
-                time.sleep(0.002)
+            wait_until(lambda: job.pids("n01", AGENT), "the agent of n01", pause_s=0.002)
             time.sleep(moment)
             job.hit("n01", AGENT)
             check(job.end() != 0, "success without an agent", job.shown())
@@ -111,10 +110,7 @@ def kill_those_with_a_question(job):
     stranger = job.hosts.popen("n01", [sys.executable, "-c", f"import signal, socket; s = socket.create_connection(({address!r}, {port})); "
                                                              "s.sendall(bytes(5)); signal.pause()"])
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while not has_unread(job.hosts, "n01", AGENT, port):
-            check(time.monotonic() < deadline, "no question came to the agent of n01", job.shown())
-            time.sleep(0.01)
+        wait_until(lambda: has_unread(job.hosts, "n01", AGENT, port), "a question to the agent of n01")
     finally:
         stranger.kill()
         stranger.wait()
@@ -160,10 +156,7 @@ def what_a_killed_pair_left():
         job.hit("n01", GUARDIAN)
         job.end()
         job.expect(125, "n01")
-        deadline = time.monotonic() + PATIENCE_S
-        while [process["comm"] for process in hosts.processes("n01")] != ["sleep"]:
-            check(time.monotonic() < deadline, f"not one is left: {hosts.processes('n01')}", job.shown())
-            time.sleep(0.02)
+        wait_until(lambda: [process["comm"] for process in hosts.processes("n01")] == ["sleep"], "the end of all but one")
         job = Job(hosts, at="n01", worker=["true"])
         job.end()
         job.expect(0)
@@ -208,15 +201,6 @@ def interrupted_once():
     ends("Ctrl-C", promised("ctrl-c-on-many-hosts", "once"), lambda job: job.send(signal.SIGINT), 130)
 
 
-def interrupt_until_it_ends(job):
-    """Two signals that come before the first is taken count as one."""
-    begin = time.monotonic()
-    while job.process.poll() is None and time.monotonic() - begin < PATIENCE_S:
-        job.send(signal.SIGINT)
-        time.sleep(0.05)
-    job.end()
-
-
 def interrupted_twice():
     with Hosts(2) as hosts:
         job = Job(hosts, "--shutdown-timeout", "60", worker=STUBBORN, at=TWO_EACH).ready(4)
@@ -233,7 +217,8 @@ def interrupted_thrice():
     with Hosts(2) as hosts:
         job = Job(hosts, "--shutdown-timeout", "60", worker=STUBBORN, at=TWO_EACH).ready(4)
         begin = time.monotonic()
-        interrupt_until_it_ends(job)
+        interrupt_until_it_ends(job.process)
+        job.end()
         took = time.monotonic() - begin
         job.expect((130, 137))
         job.nothing_left()
@@ -262,9 +247,7 @@ def interrupted_while_ssh_connects():
     with Hosts(2) as hosts:
         hosts.start_impostor("n01", "silent")
         job = Job(hosts)
-        deadline = time.monotonic() + 30
-        while len([p for p in hosts.processes("login") if p["comm"] == "ssh"]) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: len([p for p in hosts.processes("login") if p["comm"] == "ssh"]) == 2, "both clients of ssh")
         took = job.ended(job.send(signal.SIGINT))
         job.expect(130)
         job.nothing_left()
@@ -393,9 +376,7 @@ def told_to_stop_before_the_round():
             for _ in range(3):
                 with hosts.cut("n00", "n01"):
                     job = Job(hosts, "--rdzv-conf", "join_timeout=100")
-                    deadline = time.monotonic() + 60
-                    while not all(job.pids(host, AGENT) for host in hosts.names) and time.monotonic() < deadline:
-                        time.sleep(0.002)
+                    wait_until(lambda: all(job.pids(host, AGENT) for host in hosts.names), "an agent on each host", pause_s=0.002)
                     took.append(job.ended(job.hit(name, comm, number)))
                 job.expect(125, rf"the {word} process of {name} was told to stop by {signal.Signals(number).name}")
                 job.nothing_left()

@@ -6,7 +6,8 @@ import signal
 import sys
 import time
 
-from multi_node import AGENT, GUARDIAN, PATIENCE_S, Hosts, Job, check, kept, main, promised
+from multi_node import AGENT, GUARDIAN, Hosts, Job, check, kept, main, promised
+from processes import wait_until
 
 GO = "/tmp/muster-test-go"
 READY = "echo ready $RANK of $WORLD_SIZE in round $TORCHELASTIC_RESTART_COUNT on $(hostname)"
@@ -173,10 +174,7 @@ def worker_of_an_earlier_round():
              **promised("node-agent-stopped", "next_round"))
         check(len(job.pids("n02", "python3")) + len(job.pids("n02", "python")) == 1, "the old worker is gone", job.shown())
         before = hosts.read("n02", "/tmp/muster-test-answers").count("error")
-        deadline = time.monotonic() + PATIENCE_S
-        while hosts.read("n02", "/tmp/muster-test-answers").count("error") < before + 3:
-            check(time.monotonic() < deadline, "it got no further errors", job.shown())
-            time.sleep(0.05)
+        wait_until(lambda: hosts.read("n02", "/tmp/muster-test-answers").count("error") >= before + 3, "further errors")
         answers = hosts.read("n02", "/tmp/muster-test-answers").splitlines()
         first = next(i for i, line in enumerate(answers) if "error" in line)
         check(all("error" in line or "refused" in line for line in answers[first:]), "an answer after its round", answers[first:])
