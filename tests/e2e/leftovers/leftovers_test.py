@@ -4,19 +4,16 @@
 usage: leftovers_test.py <scenario> [repeats]    repeats: how often, 3 if not said; a soak says 20 or more
 """
 
-import array
-import fcntl
 import os
 import random
 import signal
 import sys
 import tempfile
-import termios
 import time
 
 from interop import check
 from job_processes import AGENT, GUARDIAN, HERE, STORE, MarkedJob
-from processes import wait_until
+from processes import bytes_waiting, wait_until
 from promise import PATIENCE_S, promise, promised
 
 WORKER = os.path.join(HERE, "worker.sh")
@@ -183,12 +180,6 @@ def in_mask(mask, pid, number):
     with open("/proc/%d/status" % pid) as file:
         bits = next(line for line in file if line.startswith(mask)).split()[1]
     return int(bits, 16) >> (number - 1) & 1
-
-
-def bytes_waiting(pipe):
-    count = array.array("i", [0])
-    fcntl.ioctl(pipe, termios.FIONREAD, count)
-    return count[0]
 
 
 def interrupted_again(times):
