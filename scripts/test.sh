@@ -98,10 +98,10 @@ ctest_tree() {
   ctest --preset "$tree" --test-output-size-passed 65536 --output-junit "$results/$tree.$name.xml" "$@"
 }
 
-# run_side_by_side TREE: what measures no time, several at once: most of a job's life is waiting.
+# run_side_by_side TREE: what measures no time, more at once than there are processors: most of a job's life is waiting.
 run_side_by_side() {
   ctest --preset "$1" --show-only=json-v1 >"$results/$1.json"
-  ctest_tree "$1" tests --label-exclude "^(timed|soak)$" --parallel $((jobs + 2)) --no-tests=error
+  ctest_tree "$1" tests --label-exclude "^(timed|soak)$" --parallel $((jobs + 3)) --no-tests=error
 }
 
 # run_timed TREE: what measures time, one by one, but for those that mostly wait (label waits), which come first and together; what fails
