@@ -93,7 +93,7 @@ def correctness(place):
                        expect=r"GPU (?s:.*)parameter hash [0-9a-f]{16}")
                for model in MODELS for precision in place.precisions()]
     checks += [
-        Check("cuDNN takes what the networks describe", 1, 60, [tests, "--filenames-as-tags", "[#cuda_test]~[.]"], needs=(tests,)),
+        Check("cuDNN takes what the networks describe", 1, 60, [tests, "[cudnn]"], needs=(tests,)),
         Check("steps beside those of the CPU", 1, 180, [checker, "steps"], needs=(checker,), show=True),
         Check("muster-train on a GPU beside the CPU, whole runs", 1, 180,
               [sys.executable, place.source("integration/train/muster_train_device_test.py")],

@@ -180,9 +180,9 @@ def judge(check, code, text, limit_s):
         return "not run", f"the part's time ended {limit_s:.0f} s after this check began"
     if code is None:
         return "failed", f"it took longer than its {check.limit_s} s"
+    reasons = [line.removeprefix("skipped: ") for line in text.splitlines() if line.startswith("skipped: ")]
     if code == 77:
-        reasons = [line for line in text.splitlines() if line.startswith("skipped: ")]
-        return "skipped", (reasons or ["skipped: no reason given"])[-1].removeprefix("skipped: ")
+        return "skipped", (reasons or ["no reason given"])[-1]
     if code < 0:
         return "failed", f"ended by {signal.Signals(-code).name}"
     if code > 0:
@@ -193,7 +193,7 @@ def judge(check, code, text, limit_s):
         return "failed", "its output has no images/s of a last epoch"
     if check.table and not table_rows(check, text):
         return "failed", "its output has no table"
-    return "passed", ""
+    return "passed", "without a part: " + "; ".join(reasons) if reasons else ""
 
 
 def table_rows(check, text):

@@ -163,6 +163,11 @@ class CheckGpu(unittest.TestCase):
 
     def test_what_is_not_there_is_skipped_by_name(self):
         os.remove(os.path.join(self.kit, "lib", "muster", "libmuster_nccl.so"))
+        write(os.path.join(self.kit, "tests", "device_tests"), "echo 'skipped: no cuDNN'\nexit 77\n")
+        write(os.path.join(self.kit, "tests", "muster-gpu-check"), "echo 'skipped: no bf16 here'\n")
+        said = self.part("1")
+        self.assertRegex(said, "skipped .* cuDNN takes what the networks describe: no cuDNN\n")
+        self.assertRegex(said, "passed .* steps beside those of the CPU: without a part: no bf16 here\n")
         self.assertIn("skipped     0.0 s  contract on 1 GPU: there is no lib/muster/libmuster_nccl.so", self.part("7"))
 
     def test_a_part_without_time_names_what_it_did_not_run(self):
