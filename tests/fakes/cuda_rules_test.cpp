@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -370,17 +371,21 @@ TEST_CASE("rule: streams run side by side, ordered by their events alone") {
   CHECK(wrong_result == !right);
 }
 
-TEST_CASE("rule: graphs that live are counted by what they hold") {
+TEST_CASE("rule: graphs that live are counted by what they hold, and let it go") {
   const muster::test::CudaFakes fakes;
   const Stream stream;
-  const int tag = 0;
+  const Event event;
+  const auto tag = std::make_shared<int>();
   begin_capture(stream);
   fake::enqueue(
-      stream, [] { return [] {}; }, &tag);
+      stream, [tag] { return [] {}; }, tag.get());
+  CHECK(cudaEventRecord(event, stream) == cudaSuccess);
   cudaGraph_t graph = nullptr;
   REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  CHECK(fake::live_graphs(&tag) == 1);
+  CHECK(fake::live_graphs(tag.get()) == 1);
   CHECK(fake::live_graphs(&stream) == 0);
+  CHECK(tag.use_count() == 2);
   CHECK(cudaGraphDestroy(graph) == cudaSuccess);
-  CHECK(fake::live_graphs(&tag) == 0);
+  CHECK(fake::live_graphs(tag.get()) == 0);
+  CHECK(tag.use_count() == 1);
 }

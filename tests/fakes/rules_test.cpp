@@ -44,6 +44,7 @@ class Pair {
       data[place(rank)] = static_cast<float*>(memory);
     }
     for (ncclComm_t each : comm) state_[place(each == comm[1] ? 1 : 0)] = settle(each);
+    REQUIRE(cudaSetDevice(0) == cudaSuccess);
   }
 
   ~Pair() {
@@ -268,6 +269,7 @@ TEST_CASE("rule: a root is a rank") {
 TEST_CASE("rule: no event is asked about while a graph is captured in the global mode") {
   Pair pair;
   cudaEvent_t event = nullptr;
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
   CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
   CHECK(cudaEventRecord(event, pair.stream[1]) == cudaSuccess);
   CHECK(cudaStreamBeginCapture(pair.stream[0], cudaStreamCaptureModeGlobal) == cudaSuccess);

@@ -192,9 +192,11 @@ FAKE_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* g
   captures().open.erase(capture);
   fake::leave_capture(capture);
   lock.unlock();
+  // Events keep the capture in which they were recorded, which shall not keep what its tasks hold.
+  std::vector<fake::Node> nodes = std::exchange(capture->nodes, {});
   if (!capture->valid) return fake::say(cudaErrorStreamCaptureInvalidated);
   if (!joined) return fake::say(cudaErrorStreamCaptureUnjoined);
-  *graph = new CUgraph_st{capture->nodes};
+  *graph = new CUgraph_st{std::move(nodes)};
   count_graph((*graph)->nodes, 1);
   return cudaSuccess;
 }
