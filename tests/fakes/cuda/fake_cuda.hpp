@@ -14,9 +14,7 @@
 //   FAKE_CUDA_RUNTIME      the version that this library says it has (that of the headers)
 //   FAKE_CUDA_CAPABILITY   compute capability (90)
 //   FAKE_CUDA_MEMORY       bytes of each device (16 GiB)
-//   FAKE_CUDA_SEED         set: every other queue is delayed at random, which ones and how long by this
-//   number FAKE_CUDA_OPEN_MEMORY  set: the program can touch device memory, as kernels that a test runs here
-//   do
+//   FAKE_CUDA_SEED         a number: every other queue is delayed at random, which of them depends on it
 // The rest is what the fakes of NCCL and cuDNN use besides.
 #pragma once
 
@@ -73,6 +71,8 @@ struct Request;  // device/protocol.hpp
 struct Answer;
 /// Starts the process of a device unless it runs.
 FAKE_EXPORT cudaError_t start_device(int device);
+/// The id of that process, or -1 if it was not started.
+FAKE_EXPORT int process_of(int device);
 /// Has the process of a device do something, and waits for it. Once that failed, the device is lost.
 FAKE_EXPORT cudaError_t ask_device(int device, const Request& request);
 FAKE_EXPORT cudaError_t ask_device(int device, const Request& request, Answer& answer);

@@ -56,7 +56,7 @@ bool make_piece(fake::Piece& piece) {
   if (piece.fd < 0 || ftruncate(piece.fd, static_cast<off_t>(piece.bytes)) != 0) return false;
   void* const view = map_piece(piece, nullptr, true);
   if (view == MAP_FAILED) return false;
-  const bool is_open = piece.device == fake::kHost || std::getenv("FAKE_CUDA_OPEN_MEMORY") != nullptr;
+  const bool is_open = piece.device == fake::kHost;
   void* const place = map_piece(piece, reinterpret_cast<void*>(heap().next), is_open);
   if (place == MAP_FAILED) {
     munmap(view, piece.bytes);

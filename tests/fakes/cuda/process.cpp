@@ -22,6 +22,7 @@ constexpr std::size_t kMostDevices = 16;
 struct Device {
   std::mutex mutex;
   int socket = -1;
+  pid_t pid = -1;
   std::atomic<cudaError_t> error{cudaSuccess};
 };
 
@@ -47,8 +48,7 @@ bool spawn(Device& device) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], kSocket);
-  pid_t pid = 0;
-  const int failure = posix_spawn(&pid, path.c_str(), &actions, nullptr, arguments, environ);
+  const int failure = posix_spawn(&device.pid, path.c_str(), &actions, nullptr, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   if (failure == 0) {
@@ -133,6 +133,12 @@ cudaError_t start_device(int number) {
   for (const Piece& piece : pieces_of(number))
     if (show(device, piece) != cudaSuccess) break;
   return device.error;
+}
+
+int process_of(int number) {
+  Device& device = device_at(number);
+  const std::lock_guard lock(device.mutex);
+  return device.pid;
 }
 
 cudaError_t show_to_devices(const Piece& piece) {

@@ -6,6 +6,12 @@
 #include "tests/support/catch.hpp"
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdint>
 
 namespace muster::nn::gpu {
@@ -105,6 +111,27 @@ TEST_CASE("more threads than a kernel was compiled for are refused") {
   SetSamplesOn kernel(5);
   float* const memory = some_floats();
   CHECK(kernel.launch(1, memory, 2) == cudaErrorInvalidConfiguration);
+}
+
+TEST_CASE("the process of a device ends with its program, even one that is killed") {
+  const test::CudaFakes fakes;
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t program = fork();
+  if (program == 0) {
+    const int device = fake::start_device(6) == cudaSuccess ? fake::process_of(6) : -1;
+    if (write(ends[1], &device, sizeof(device)) != static_cast<ssize_t>(sizeof(device))) _exit(1);
+    for (;;) pause();
+  }
+  int device = -1;
+  CHECK(read(ends[0], &device, sizeof(device)) == static_cast<ssize_t>(sizeof(device)));
+  const auto handle = static_cast<int>(syscall(SYS_pidfd_open, device, 0));
+  CHECK(handle >= 0);
+  CHECK(kill(program, SIGKILL) == 0);
+  CHECK(waitpid(program, nullptr, 0) == program);
+  pollfd end = {handle, POLLIN, 0};
+  CHECK(poll(&end, 1, 20'000) == 1);
+  for (const int fd : {handle, ends[0], ends[1]}) close(fd);
 }
 
 }  // namespace muster::nn::gpu
