@@ -43,14 +43,10 @@ double bytes_of(const MapSize& map, const MaskedGradient<T>& gradient) {
   return map_bytes(map, gradient.dy) + map_bytes(map, gradient.dy2) + sign_bytes(map, gradient.signs);
 }
 
-template <typename T>
-double bytes_of(const Moments<T>& kernel) {
-  return map_bytes<T>(kernel.map) + partial_bytes(kernel.map);
-}
-
-template <typename T>
-double bytes_of(const NormStatistics<T>& kernel) {
-  return partial_bytes(kernel.map);
+/// The partial sums are written and read.
+template <typename T, typename Finish>
+double bytes_of(const Moments<T, Finish>& kernel) {
+  return map_bytes<T>(kernel.map) + 2 * partial_bytes(kernel.map);
 }
 
 template <typename T>
@@ -59,14 +55,10 @@ double bytes_of(const ScaleAddRelu<T>& kernel) {
          sign_bytes(kernel.map, kernel.signs);
 }
 
-template <typename T>
-double bytes_of(const GradientSums<T>& kernel) {
+template <typename T, typename Finish>
+double bytes_of(const GradientSums<T, Finish>& kernel) {
   return bytes_of(kernel.map, kernel.gradient) + map_bytes(kernel.map, kernel.x) +
          map_bytes<T>(kernel.map, kernel.out) + partial_bytes(kernel.map);
-}
-
-inline double bytes_of(const NormGradients& kernel) {
-  return partial_bytes(kernel.map);
 }
 
 inline double bytes_of(const BiasGradient& kernel) {

@@ -23,9 +23,10 @@ namespace muster::nn::gpu {
 
 /// Every kernel with its name in the compiled object.
 #define MUSTER_GPU_KERNELS_OF(X, T, suffix)             \
-  X(Moments<T>, moments_##suffix)                       \
+  X(NormMoments<T>, moments_##suffix)                   \
   X(NormStatistics<T>, norm_statistics_##suffix)        \
   X(ScaleAddRelu<T>, scale_add_relu_##suffix)           \
+  X(NormGradientSums<T>, norm_gradient_sums_##suffix)   \
   X(GradientSums<T>, gradient_sums_##suffix)            \
   X(NormBackward<T>, norm_backward_##suffix)            \
   X(MaxPool<T>, max_pool_##suffix)                      \

@@ -27,9 +27,9 @@ struct ArenaPart {
   constexpr int blocks() const { return blocks_for(end - begin); }
 
   /// The mean gradient over the samples, clipped.
-  MUSTER_HD float gradient(std::int64_t i) const {
-    const float mean = gradients[i] / *samples;
-    return clip == nullptr ? mean : mean * *clip;
+  MUSTER_HD float mean(float gradient) const {
+    const float all = gradient / *samples;
+    return clip == nullptr ? all : all * *clip;
   }
 };
 
@@ -40,21 +40,25 @@ struct SgdStep {
   float decay;
   bool nesterov;
 
-  constexpr int blocks() const { return part.blocks(); }
+  constexpr int blocks() const { return blocks_for((part.end - part.begin) / 4); }
 
+  /// Four floats of a parameter: begin and end are multiples of kArenaStep.
   MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    const std::int64_t i = part.begin + number_of(place);
+    const std::int64_t i = part.begin + 4 * number_of(place);
     if (i >= part.end || !(*part.samples > 0)) return;
-    const float value = part.values[i];
+    Quad values = fetch_words<Quad>(part.values + i);
+    const Quad gradients = fetch_words<Quad>(part.gradients + i);
+    Quad velocities = velocity != nullptr ? fetch_words<Quad>(velocity + i) : Quad{};
     const float own_decay = part.decays[i / kArenaStep] != 0 ? decay : 0.0F;
-    const float gradient = part.gradient(i) + own_decay * value;
-    float move = gradient;
-    if (velocity != nullptr) {
-      const float next = momentum * velocity[i] + gradient;
-      velocity[i] = next;
-      move = nesterov ? gradient + momentum * next : next;
+    for (int k = 0; k < 4; ++k) {
+      const float gradient = part.mean(gradients.v[k]) + own_decay * values.v[k];
+      velocities.v[k] = velocity != nullptr ? momentum * velocities.v[k] + gradient : gradient;
+      const float move =
+          nesterov && velocity != nullptr ? gradient + momentum * velocities.v[k] : velocities.v[k];
+      values.v[k] -= part.step->rate * move;
     }
-    part.values[i] = value - part.step->rate * move;
+    store_words(part.values + i, values);
+    if (velocity != nullptr) store_words(velocity + i, velocities);
   }
 };
 
@@ -78,7 +82,7 @@ struct AdamStep {
     const float own_decay = part.decays[i / kArenaStep] != 0 ? decay : 0.0F;
     float value = part.values[i];
     if (decoupled) value *= 1.0F - part.step->rate * own_decay;
-    const float gradient = part.gradient(i) + (decoupled ? 0.0F : own_decay * value);
+    const float gradient = part.mean(part.gradients[i]) + (decoupled ? 0.0F : own_decay * value);
     const float m = beta1 * mean[i] + one_less_beta1 * gradient;
     const float s = beta2 * square[i] + one_less_beta2 * gradient * gradient;
     mean[i] = m;

@@ -53,39 +53,67 @@ struct Floats {
   float v[kPack];
 };
 
-template <typename T>
-MUSTER_HD Floats load(const T* from) {
-  struct alignas(16) Raw {
-    T v[kPack];
-  } raw;
+/// Reads a structure of whole words of 16 bytes, with one access for each.
+template <typename Words>
+MUSTER_HD Words fetch_words(const void* from) {
+  Words result;
 #ifdef __CUDA_ARCH__
-  constexpr int kWords = sizeof(Raw) / sizeof(uint4);
+  constexpr int kWords = sizeof(result) / sizeof(uint4);
   uint4 words[kWords];
-  for (int i = 0; i < kWords; ++i) words[i] = reinterpret_cast<const uint4*>(from)[i];
-  memcpy(&raw, words, sizeof(raw));
+  for (int i = 0; i < kWords; ++i) words[i] = static_cast<const uint4*>(from)[i];
+  memcpy(&result, words, sizeof(result));
 #else
-  std::memcpy(&raw, from, sizeof(raw));
+  std::memcpy(&result, from, sizeof(result));
 #endif
+  return result;
+}
+
+template <typename Words>
+MUSTER_HD void store_words(void* to, const Words& value) {
+#ifdef __CUDA_ARCH__
+  constexpr int kWords = sizeof(value) / sizeof(uint4);
+  uint4 words[kWords];
+  memcpy(words, &value, sizeof(value));
+  for (int i = 0; i < kWords; ++i) static_cast<uint4*>(to)[i] = words[i];
+#else
+  std::memcpy(to, &value, sizeof(value));
+#endif
+}
+
+/// Eight neighbouring channels as they lie in memory. Several are fetched before the first is unpacked, so
+/// that their ways through the memory overlap.
+template <typename T>
+struct alignas(16) Raw {
+  T v[kPack];
+};
+
+template <typename T>
+MUSTER_HD Raw<T> fetch(const T* from) {
+  return fetch_words<Raw<T>>(from);
+}
+
+template <typename T>
+MUSTER_HD Floats unpack(const Raw<T>& raw) {
   Floats result;
   for (int i = 0; i < kPack; ++i) result.v[i] = to_float(raw.v[i]);
   return result;
 }
 
 template <typename T>
-MUSTER_HD void store(T* to, const Floats& values) {
-  struct alignas(16) Raw {
-    T v[kPack];
-  } raw;
-
-  for (int i = 0; i < kPack; ++i) raw.v[i] = from_float<T>(values.v[i]);
-#ifdef __CUDA_ARCH__
-  constexpr int kWords = sizeof(Raw) / sizeof(uint4);
-  uint4 words[kWords];
-  memcpy(words, &raw, sizeof(raw));
-  for (int i = 0; i < kWords; ++i) reinterpret_cast<uint4*>(to)[i] = words[i];
-#else
-  std::memcpy(to, &raw, sizeof(raw));
-#endif
+MUSTER_HD Floats load(const T* from) {
+  return unpack(fetch(from));
 }
+
+template <typename T>
+MUSTER_HD void store(T* to, const Floats& values) {
+  Raw<T> raw;
+  for (int i = 0; i < kPack; ++i) raw.v[i] = from_float<T>(values.v[i]);
+  store_words(to, raw);
+}
+
+/// Four neighbouring floats.
+struct alignas(16) Quad {
+  float v[4];
+};
 
 }  // namespace muster::nn::gpu

@@ -40,9 +40,8 @@ class Norm {
     if (batch == 0 && (mode == Mode::evaluate || !room_.sum)) return;
     if (mode == Mode::evaluate) return room_.ops.run(NormRunning{channels_, tensors_, state_});
     const MapSize map = size_of(extent_, batch);
-    room_.ops.run(Moments<T>{map, x, room_.partials});
-    in_turns(NormStatistics<T>{map, x, room_.partials, tensors_, state_, Turn::alone, totals_}, totals_,
-             2 * channels_ + 1);
+    in_turns(NormMoments<T>{map, x, room_.partials, {map, x, tensors_, state_, Turn::alone, totals_}},
+             totals_, 2 * channels_ + 1);
   }
 
   void apply(const T* x, const T* addend, const Norm* addend_norm, T* y, std::uint8_t* signs,
@@ -56,10 +55,17 @@ class Norm {
   void backward_sums(const NormGradient<T>& gradient, T* out, std::int64_t batch) {
     if (batch == 0 && !room_.sum) return;
     const MapSize map = size_of(extent_, batch);
-    room_.ops.run(GradientSums<T>{map, gradient.masked(), gradient.x, state_.mean, out, room_.partials});
-    in_turns(NormGradients{map, room_.partials, tensors_.weight, state_, scale_gradient_, shift_gradient_,
-                           Turn::alone, gradient_totals_, totals_ + std::ptrdiff_t{2} * channels_},
-             gradient_totals_, 2 * channels_);
+    const NormGradients finish = {map,
+                                  tensors_.weight,
+                                  state_,
+                                  scale_gradient_,
+                                  shift_gradient_,
+                                  Turn::alone,
+                                  gradient_totals_,
+                                  totals_ + std::ptrdiff_t{2} * channels_};
+    in_turns(
+        NormGradientSums<T>{map, gradient.masked(), gradient.x, state_.mean, out, room_.partials, finish},
+        gradient_totals_, 2 * channels_);
   }
 
   void backward(const NormGradient<T>& gradient, T* dx, std::int64_t batch) {
@@ -68,14 +74,13 @@ class Norm {
   }
 
  private:
-  template <typename Kernel>
-  void in_turns(Kernel kernel, double* totals, int count) {
-    if (!room_.sum) return room_.ops.run(kernel);
-    kernel.turn = Turn::give;
-    room_.ops.run(kernel);
+  template <typename Sums>
+  void in_turns(Sums sums, double* totals, int count) {
+    if (room_.sum) sums.finish.turn = Turn::give;
+    room_.ops.run(sums);
+    if (!room_.sum) return;
     room_.sum(totals, static_cast<std::size_t>(count), room_.ops.stream());
-    kernel.turn = Turn::take;
-    room_.ops.run(kernel);
+    room_.ops.run(sums.finish);
   }
 
   Room& room_;

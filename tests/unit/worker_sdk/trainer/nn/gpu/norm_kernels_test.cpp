@@ -37,8 +37,7 @@ struct Norm {
 
   template <typename T>
   void measure(const std::vector<T>& x) {
-    run_on_host(Moments<T>{map, x.data(), partials.data()});
-    run_on_host(NormStatistics<T>{map, x.data(), partials.data(), tensors(), state()});
+    run_on_host(NormMoments<T>{map, x.data(), partials.data(), {map, x.data(), tensors(), state()}});
   }
 
   MapSize map;
@@ -64,7 +63,8 @@ Statistics statistics(const Doubles& x, const MapSize& map) {
 }
 
 /// Of several blocks and of less than one; as narrow and as wide as ours get.
-const MapSize kMaps[] = {{1, 64}, {37, 8}, {700, 64}, {9000, 16}, {65, 512}, {2000, 128}};
+const MapSize kMaps[] = {{1, 64},   {37, 8},     {700, 64},  {9000, 16},
+                         {65, 512}, {2000, 128}, {40, 2048}, {9000, 512}};
 
 }  // namespace
 
@@ -93,6 +93,10 @@ TEMPLATE_TEST_CASE("statistics of a batch are those of doubles, far from zero to
     }
     CHECK(relative_error(running_mean, norm.mean) < 1e-6);
     CHECK(relative_error(running_variance, norm.variance) < 1e-5);
+    // The counters of blocks are as they were: the next use of the memory gives the same.
+    const std::vector<float> first = norm.values;
+    norm.measure(x);
+    CHECK(norm.values == first);
   }
 }
 
@@ -152,10 +156,14 @@ TEMPLATE_TEST_CASE("the gradient of batch norm and ReLU is that of doubles", "[g
     std::vector<float> weight_gradient(norm.weight.size());
     std::vector<float> bias_gradient(norm.weight.size());
     const MaskedGradient<TestType> masked = {one.data(), two.data(), signs.data()};
-    run_on_host(
-        GradientSums<TestType>{map, masked, x.data(), norm.state().mean, g.data(), norm.partials.data()});
-    run_on_host(NormGradients{map, norm.partials.data(), norm.weight.data(), norm.state(),
-                              weight_gradient.data(), bias_gradient.data()});
+    run_on_host(NormGradientSums<TestType>{
+        map,
+        masked,
+        x.data(),
+        norm.state().mean,
+        g.data(),
+        norm.partials.data(),
+        {map, norm.weight.data(), norm.state(), weight_gradient.data(), bias_gradient.data()}});
     run_on_host(NormBackward<TestType>{map, masked, x.data(), norm.state(), dx.data()});
 
     const Doubles xs = doubles(x);
@@ -197,10 +205,14 @@ TEST_CASE("a batch of none leaves the running statistics alone and has gradients
   norm.measure(nothing);
   CHECK(norm.mean == mean);
   std::vector<float> gradients(32, 1.0F);
-  run_on_host(GradientSums<float>{
-      norm.map, {nullptr, nullptr, nullptr}, nullptr, nullptr, nullptr, norm.partials.data()});
-  run_on_host(NormGradients{norm.map, norm.partials.data(), norm.weight.data(), norm.state(),
-                            gradients.data(), gradients.data() + 16});
+  run_on_host(NormGradientSums<float>{
+      norm.map,
+      {nullptr, nullptr, nullptr},
+      nullptr,
+      nullptr,
+      nullptr,
+      norm.partials.data(),
+      {norm.map, norm.weight.data(), norm.state(), gradients.data(), gradients.data() + 16}});
   CHECK(gradients == std::vector<float>(32));
 }
 
