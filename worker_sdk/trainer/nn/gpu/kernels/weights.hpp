@@ -22,13 +22,23 @@ struct WeightShape {
 
   constexpr std::int64_t padded_elements() const { return std::int64_t{padded_out} * padded_in * pixels; }
 
-  /// The place in the canonical order of element `i` of the padded order; -1: padding.
-  MUSTER_HD std::int64_t canonical(std::int64_t i) const {
-    const auto channel = static_cast<int>(i % padded_in);
-    const auto pixel = static_cast<int>(i / padded_in % pixels);
-    const auto o = static_cast<int>(i / padded_in / pixels);
-    if (channel >= in || o >= out) return -1;
-    return (std::int64_t{o} * in + channel) * pixels + pixel;
+  /// Pairs of an output and an input, padding included: one thread has all pixels of one, which lie side by
+  /// side in the canonical order, while its neighbours have the neighbouring inputs of the padded order.
+  constexpr std::int64_t pairs() const { return std::int64_t{padded_out} * padded_in; }
+};
+
+/// A pair in both orders.
+struct WeightPlace {
+  std::int64_t canonical = 0;  ///< its first pixel; the next ones follow
+  std::int64_t padded = 0;     ///< its first pixel; the next ones are padded_in apart
+  bool exists = false;         ///< not padding
+
+  MUSTER_HD WeightPlace(const WeightShape& shape, std::int64_t pair) {
+    const std::int64_t out = pair / shape.padded_in;
+    const std::int64_t in = pair % shape.padded_in;
+    canonical = (out * shape.in + in) * shape.pixels;
+    padded = out * shape.pixels * shape.padded_in + in;
+    exists = out < shape.out && in < shape.in;
   }
 };
 
@@ -38,13 +48,13 @@ struct PackWeights {
   const float* from;
   T* to;
 
-  constexpr int blocks() const { return blocks_for(shape.padded_elements()); }
+  constexpr int blocks() const { return blocks_for(shape.pairs()); }
 
   MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    const std::int64_t i = number_of(place);
-    if (i >= shape.padded_elements()) return;
-    const std::int64_t at = shape.canonical(i);
-    to[i] = from_float<T>(at < 0 ? 0.0F : from[at]);
+    if (number_of(place) >= shape.pairs()) return;
+    const WeightPlace at(shape, number_of(place));
+    for (std::int64_t pixel = 0; pixel < shape.pixels; ++pixel)
+      to[at.padded + pixel * shape.padded_in] = from_float<T>(at.exists ? from[at.canonical + pixel] : 0.0F);
   }
 };
 
@@ -54,13 +64,13 @@ struct UnpackGradient {
   const T* from;
   float* to;
 
-  constexpr int blocks() const { return blocks_for(shape.padded_elements()); }
+  constexpr int blocks() const { return blocks_for(shape.pairs()); }
 
   MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    const std::int64_t i = number_of(place);
-    if (i >= shape.padded_elements()) return;
-    const std::int64_t at = shape.canonical(i);
-    if (at >= 0) to[at] = to_float(from[i]);
+    if (number_of(place) >= shape.pairs()) return;
+    const WeightPlace at(shape, number_of(place));
+    for (std::int64_t pixel = 0; at.exists && pixel < shape.pixels; ++pixel)
+      to[at.canonical + pixel] = to_float(from[at.padded + pixel * shape.padded_in]);
   }
 };
 
