@@ -22,7 +22,8 @@ using rendezvous::WireSession;
 struct LauncherLink::State : std::enable_shared_from_this<State> {
   State(asio::any_io_executor link_executor, Mode mode, Events link_events)
       : executor(std::move(link_executor)),
-        resumable(mode == Mode::resumable),
+        resumable(mode != Mode::plain),
+        is_agent(mode == Mode::agent),
         events(std::move(link_events)) {}
 
   void open(std::unique_ptr<ByteStream> stream, std::string first_bytes) {
@@ -31,10 +32,15 @@ struct LauncherLink::State : std::enable_shared_from_this<State> {
     handlers.message = [weak](std::string_view payload) {
       if (const auto self = weak.lock()) self->take(payload);
     };
+    if (events.opened)
+      handlers.channel_opened = [weak](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
+        const auto self = weak.lock();
+        if (self && !self->closed) judged([&] { self->events.opened(what, std::move(channel)); });
+      };
     handlers.ended = [weak](const rendezvous::ConnectionEnd& end) {
       if (const auto self = weak.lock()) self->on_ended(end);
     };
-    session = std::make_shared<WireSession>(executor, std::move(handlers), resumable, false);
+    session = std::make_shared<WireSession>(executor, std::move(handlers), resumable, is_agent);
     const auto connection = connect(std::move(stream));
     session->carry(connection, 0);
     connection->start(rendezvous::kMaxControlFrameBytes, std::move(first_bytes));
@@ -54,12 +60,19 @@ struct LauncherLink::State : std::enable_shared_from_this<State> {
 
   void take(std::string_view payload) const {
     if (closed) return;
-    try {
+    judged([&] {
       LinkMessage message = decode_link_message(payload);
       // The agent waits for it before it ends.
       if (message.kind == LinkMessage::Kind::report || message.kind == LinkMessage::Kind::bye)
         session->acknowledge();
       events.message(std::move(message));
+    });
+  }
+
+  /// Whatever `use` finds wrong with what came ends the link.
+  static void judged(const std::function<void()>& use) {
+    try {
+      use();
     } catch (const CoordinatorError&) {
       throw;
     } catch (const std::exception& error) {
@@ -90,6 +103,7 @@ struct LauncherLink::State : std::enable_shared_from_this<State> {
 
   asio::any_io_executor executor;
   bool resumable;
+  bool is_agent;
   Events events;
   std::shared_ptr<WireSession> session;
   bool closed = false;
@@ -113,6 +127,10 @@ void LauncherLink::send_aside(const LinkMessage& message) {
   std::string payload = encode(message);
   state_->session->send_aside(payload);
   ::explicit_bzero(payload.data(), payload.size());  // it may hold a key
+}
+
+std::shared_ptr<rendezvous::Channel> LauncherLink::open_channel(std::string_view what) {
+  return state_->session->open_channel(what);
 }
 
 void LauncherLink::move_to(std::unique_ptr<ByteStream> stream) {

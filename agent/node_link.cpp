@@ -51,24 +51,25 @@ void NodeSession::open_link() {
   LauncherLink::Events events;
   events.message = [this](LinkMessage message) { on_message(std::move(message)); };
   events.closed = [this](const std::string& reason) { on_link_closed(reason); };
-  const auto mode = started() ? LauncherLink::Mode::resumable : LauncherLink::Mode::plain;
+  events.opened = [this](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
+    if (what == kStdinChannel && input_) input_->take_from(std::move(channel));
+  };
+  const auto mode = started() ? LauncherLink::Mode::agent : LauncherLink::Mode::plain;
   link_.emplace(executor_, rendezvous::make_descriptor_stream(executor_, options_.link_in, options_.link_out),
                 mode, std::move(events));
   if (!started()) return;
-  window_ = std::make_shared<LinkWindow>(
-      [this](int stream, std::string_view piece) { tell(Kind::output, stream, std::string(piece)); });
+  link_console_ =
+      std::make_shared<LinkConsole>([this](std::string_view what) { return link_->open_channel(what); });
   // Lines of our own go the same way, so that they come from where they are about. Helper threads log, too.
   set_log_handler([this, executor = executor_](LogLevel, std::string_view text) {
     asio::post(executor, [this, line = std::string(text)]() mutable {
       if (!reported()) tell(Kind::log, 0, std::move(line));
     });
   });
-  window_->on_room = [this] { room_.set(); };
   asio::co_spawn(executor_, watch_for_silence(), [](const std::exception_ptr&) {
     // It ends with the session.
   });
-  if (spec_.stdin_rank >= 0)
-    input_.emplace(executor_, [this](std::int64_t bytes) { tell(Kind::input_taken, bytes, {}); });
+  if (spec_.stdin_rank >= 0) input_.emplace(executor_);
 }
 
 void NodeSession::tell(Kind kind, std::int64_t number, std::string body) {
@@ -101,12 +102,6 @@ void NodeSession::on_message(LinkMessage message) {
       if (output_) output_->resize();
       if (runner_) runner_->signal_workers(SIGWINCH);
       break;
-    case Kind::taken:
-      if (window_) window_->taken(message.number);
-      break;
-    case Kind::input:
-      if (input_) input_->feed(std::move(message.body));
-      break;
     default:
       break;
   }
@@ -135,7 +130,7 @@ void NodeSession::say_go_on() const {
 void NodeSession::launcher_gone(const std::string& why) {
   launcher_ = Launcher::gone;
   report_settled_.set();
-  if (window_) window_->give_up();
+  if (link_console_) link_console_->give_up();
   if (!reported()) fail(why);
 }
 
@@ -216,29 +211,29 @@ int NodeSession::standard_input(int local_rank) {
 
 /// Everything that workers printed goes where it belongs, as long as somebody takes it.
 awaitable<void> NodeSession::finish_output() {
-  if (window_) watch_progress();
+  if (link_console_) watch_progress();
   done_.reset();
-  const auto limit = life_.killed() ? kFlushWhenKilled
-                     : window_      ? std::chrono::milliseconds(kFlushAtMost)
-                                    : kFlushLocal;
+  const auto limit = life_.killed()  ? kFlushWhenKilled
+                     : link_console_ ? std::chrono::milliseconds(kFlushAtMost)
+                                     : kFlushLocal;
   output_->finish(limit, [this] { done_.set(); });
   co_await done_.wait();
   progress_timer_.cancel();
 }
 
 void NodeSession::watch_progress() {
-  progress_ = window_->taken_in_all();
+  progress_ = link_console_->sent();
   progress_timer_.expires_after(kNoProgress);
   progress_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     const bool wanted = link_->connected() && life_.goes_on();
-    if (!wanted && window_->outstanding() > 0 && window_->taken_in_all() == progress_)
-      return window_->give_up();
+    if (!wanted && link_console_->waiting() > 0 && link_console_->sent() == progress_)
+      return link_console_->give_up();
     watch_progress();
   });
 }
 
-/// Log files in a row, each in pieces, within the window that output has.
+/// Log files in a row.
 awaitable<void> NodeSession::gather_logs() {
   namespace fs = std::filesystem;
   const fs::path folder = spec_.output.log_dir;
@@ -249,6 +244,7 @@ awaitable<void> NodeSession::gather_logs() {
     if (entry->is_regular_file(error) && !entry->is_symlink(error)) files.push_back(entry->path());
   watch_progress();
   for (const fs::path& file : files) {
+    if (link_console_->given_up()) break;
     std::string path = file.string();
     std::string name = spec_.node.name + "/" + fs::relative(file, folder, error).string();
     co_await gather_file(std::move(path), std::move(name));
@@ -258,23 +254,18 @@ awaitable<void> NodeSession::gather_logs() {
 
 awaitable<void> NodeSession::gather_file(std::string path, std::string name) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  FilePiece piece;
-  piece.name = std::move(name);
-  std::string buffer(kLinkPieceBytes - std::min(piece.name.size() + 64, kLinkPieceBytes / 2), '\0');
-  for (;;) {
-    const ssize_t got = file ? ::read(file.get(), buffer.data(), buffer.size()) : 0;
-    piece.last = got <= 0;
-    piece.bytes.assign(buffer, 0, got > 0 ? static_cast<std::size_t>(got) : 0);
-    std::string body = to_body(piece);
-    while (!window_->reserve(body.size())) {
+  const auto sink = link_console_->make_sink(std::string(kFileChannel) + name, [this] { room_.set(); });
+  std::string buffer(kLinkPieceBytes, '\0');
+  ssize_t got = 0;
+  while (file && (got = ::read(file.get(), buffer.data(), buffer.size())) > 0) {
+    sink->append(std::string_view(buffer).substr(0, static_cast<std::size_t>(got)));
+    while (sink->full()) {
       room_.reset();
       co_await room_.wait();
     }
-    if (window_->given_up()) co_return;
-    tell(Kind::file, 0, std::move(body));
-    if (piece.last) co_return;
-    piece.offset += got;
+    if (link_console_->given_up()) co_return;
   }
+  sink->stop();
 }
 
 /// A report that is lost would leave the launcher with a guess: it waits for a link that is just being moved,

@@ -8,6 +8,7 @@
 #include "agent/process/stop_signal.hpp"
 #include "agent/process/worker_binding.hpp"
 #include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/wake_up.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
@@ -109,7 +110,7 @@ awaitable<NodeReport> NodeSession::run_job() {
   if (output_) {
     co_await finish_output();
     report.notes = output_->notes();
-    if (spec_.output.gather_logs && window_ && launcher_ != Launcher::gone) co_await gather_logs();
+    if (spec_.output.gather_logs && link_console_ && launcher_ != Launcher::gone) co_await gather_logs();
   }
   co_return report;
 }
@@ -151,9 +152,10 @@ bool NodeSession::prepare() {
   names.role = spec_.role;
   names.host = spec_.host;
   StandardStreams streams;
-  if (window_)
+  if (link_console_)
     streams.remote = [this](int stream, std::shared_ptr<WakeUp> wake_up) {
-      return window_->make_sink(stream, std::move(wake_up));
+      return link_console_->make_sink(std::string(stream == 2 ? kStderrChannel : kStdoutChannel),
+                                      [wake_up = std::move(wake_up)] { wake_up->signal(); });
     };
   output_.emplace(executor_, spec_.output, std::move(names), spec_.workers, std::move(streams));
   return true;

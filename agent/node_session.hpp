@@ -20,6 +20,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -147,7 +148,8 @@ class NodeSession {
   /// The launcher has the report, or will never have it.
   rendezvous::Event report_settled_;
 
-  std::shared_ptr<LinkWindow> window_;
+  /// Of a node that was started from elsewhere.
+  std::shared_ptr<LinkConsole> link_console_;
   std::optional<LauncherLink> link_;
   std::optional<InputFeeder> input_;
   std::optional<WorkerOutput> output_;
@@ -181,7 +183,8 @@ class NodeSession {
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
   /// The launcher has said that it has the report.
   bool report_taken_ = false;
-  std::int64_t progress_ = 0;
+  /// Bytes that the link's console had sent when it was last looked at.
+  std::uint64_t progress_ = 0;
 };
 
 }  // namespace muster::agent

@@ -2,6 +2,8 @@
 // What launcher and agent say to each other over their private connection.
 #pragma once
 
+#include "rendezvous/protocol/limits.hpp"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,17 +27,12 @@ struct LinkMessage {
     stop,         ///< end the job in an orderly way; number is the signal for the workers
     kill,         ///< end the job without grace
     resize,       ///< the terminal has a new size
-    taken,        ///< the launcher has written `number` bytes of output and files
-    input,        ///< bytes for the worker that reads stdin; an empty body is their end
 
     // agent -> launcher
-    log,          ///< a line for the launcher's log
-    status,       ///< what the node waits for, a text for people
-    output,       ///< bytes for the console; number 1: stdout, 2: stderr
-    input_taken,  ///< the worker has read `number` bytes of input
-    file,         ///< a piece of a log file: a FilePiece (link_text.hpp)
-    report,       ///< last but `bye`: body is the JSON of a NodeReport
-    bye,          ///< nothing follows
+    log,     ///< a line for the launcher's log
+    status,  ///< what the node waits for, a text for people; from the launcher: it lives
+    report,  ///< last but `bye`: body is the JSON of a NodeReport
+    bye,     ///< nothing follows
   };
   Kind kind = Kind::kill;
   std::int64_t number = 0;
@@ -47,12 +44,19 @@ std::string encode(const LinkMessage& message);
 /// Throws std::invalid_argument for anything that encode() does not write.
 LinkMessage decode_link_message(std::string_view payload);
 
-/// Bytes of output or of a file in one message. Small, so that a message is one atomic write to a pipe: an
-/// agent that is killed then never leaves half a message behind.
-inline constexpr std::size_t kLinkPieceBytes = 4000;
+/// What a channel of a link is for, as its opener says: the launcher for the worker that reads stdin, an
+/// agent for what its workers print, and for one log file after the other, whose name below the log directory
+/// follows.
+inline constexpr std::string_view kStdinChannel = "stdin";
+inline constexpr std::string_view kStdoutChannel = "stdout";
+inline constexpr std::string_view kStderrChannel = "stderr";
+inline constexpr std::string_view kFileChannel = "file ";
+/// The reason for which its opener closes such a channel when everything has been sent.
+inline constexpr std::string_view kAllWasSent = "all was sent";
 
-/// Bytes of output and files that an agent may have sent beyond what the launcher has `taken`; bytes of input
-/// that the launcher may have sent beyond what was `input_taken`.
-inline constexpr std::int64_t kLinkWindowBytes = std::int64_t{1} << 20;
+/// Bytes of output or of a file that are sent at once. Small, so that a frame is one atomic write to a pipe:
+/// an agent that is killed then never leaves half a frame behind.
+inline constexpr std::size_t kLinkPieceBytes = 4000;
+static_assert(kLinkPieceBytes <= rendezvous::kChannelRoomBytes, "whoever waits for room is told of enough");
 
 }  // namespace muster::agent

@@ -32,22 +32,10 @@ struct LinkEndpoint {
   int port = 0;
 };
 
-/// A piece of a log file: the name below the log directory, where the piece begins, its bytes. `last` pieces
-/// are empty.
-struct FilePiece {
-  std::string name;
-  std::int64_t offset = 0;
-  std::string bytes;
-  bool last = false;
-};
-
-/// from_json and file_piece_from throw std::invalid_argument, naming what is wrong. A name with "..", or that
-/// begins with a slash, is refused.
+/// from_json throws std::invalid_argument, naming what is wrong.
 std::string to_json(const NodeHello& hello);
 NodeHello node_hello_from_json(const std::string& text);
 std::string to_json(const LinkEndpoint& endpoint);
 LinkEndpoint link_endpoint_from_json(const std::string& text);
-std::string to_body(const FilePiece& piece);
-FilePiece file_piece_from(std::string_view body);
 
 }  // namespace muster::agent

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <deque>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -16,8 +18,15 @@ namespace muster::agent {
 namespace asio = boost::asio;
 
 struct InputFeeder::State : std::enable_shared_from_this<State> {
-  State(const asio::any_io_executor& executor, std::function<void(std::int64_t)> on_taken)
-      : pipe(executor), taken(std::move(on_taken)) {}
+  explicit State(const asio::any_io_executor& executor) : pipe(executor) {}
+
+  void feed(std::string_view bytes) {
+    if (closed) return;
+    queue.emplace_back(bytes);
+    if (discarding)
+      while (!queue.empty()) pop();
+    write();
+  }
 
   void write() {
     if (writing || !pipe.is_open() || queue.empty()) return close_at_end();
@@ -46,9 +55,8 @@ struct InputFeeder::State : std::enable_shared_from_this<State> {
   }
 
   void pop() {
-    const auto size = static_cast<std::int64_t>(queue.front().size());
+    channel->consumed(queue.front().size());
     queue.pop_front();
-    if (taken) taken(size);
   }
 
   void close_at_end() {
@@ -59,7 +67,7 @@ struct InputFeeder::State : std::enable_shared_from_this<State> {
   }
 
   asio::posix::stream_descriptor pipe;
-  std::function<void(std::int64_t)> taken;
+  std::shared_ptr<rendezvous::Channel> channel;
   std::deque<std::string> queue;
   int generation = 0;
   bool writing = false;
@@ -68,11 +76,13 @@ struct InputFeeder::State : std::enable_shared_from_this<State> {
   bool closed = false;
 };
 
-InputFeeder::InputFeeder(const asio::any_io_executor& executor, std::function<void(std::int64_t)> taken)
-    : state_(std::make_shared<State>(executor, std::move(taken))) {}
+InputFeeder::InputFeeder(const asio::any_io_executor& executor) : state_(std::make_shared<State>(executor)) {}
 
 InputFeeder::~InputFeeder() {
-  close();
+  state_->closed = true;
+  state_->channel.reset();
+  boost::system::error_code ignored;
+  state_->pipe.close(ignored);
 }
 
 int InputFeeder::open() {
@@ -94,23 +104,20 @@ void InputFeeder::started() {
   child_end_.reset();
 }
 
-void InputFeeder::feed(std::string bytes) {
-  if (state_->closed) return;
-  if (bytes.empty())
-    state_->at_end = true;
-  else
-    state_->queue.push_back(std::move(bytes));
-  if (state_->discarding)
-    while (!state_->queue.empty()) state_->pop();
-  state_->write();
-}
-
-void InputFeeder::close() {
-  state_->closed = true;
-  state_->taken = nullptr;
-  boost::system::error_code ignored;
-  state_->pipe.close(ignored);
-  child_end_.reset();
+void InputFeeder::take_from(std::shared_ptr<rendezvous::Channel> channel) {
+  if (state_->channel) return channel->close("stdin has a channel already");
+  rendezvous::Channel::Handlers handlers;
+  handlers.data = [weak = std::weak_ptr<State>(state_)](std::string_view bytes) {
+    if (const auto state = weak.lock()) state->feed(bytes);
+  };
+  handlers.closed = [weak = std::weak_ptr<State>(state_)](const std::string&) {
+    const auto state = weak.lock();
+    if (!state) return;
+    state->at_end = true;
+    state->close_at_end();
+  };
+  channel->handle(std::move(handlers));
+  state_->channel = std::move(channel);
 }
 
 }  // namespace muster::agent

@@ -3,22 +3,19 @@
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
-#include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 
 namespace muster::agent {
 
-/// Holds what the launcher sent until the worker reads it; the launcher's window bounds it. One thread.
+/// Holds what the launcher sent until the worker reads it; its channel's window bounds it. One thread.
 class InputFeeder {
  public:
-  /// `taken` is told of bytes that the worker's pipe has taken, or that nobody will read any more.
-  InputFeeder(const boost::asio::any_io_executor& executor, std::function<void(std::int64_t)> taken);
+  explicit InputFeeder(const boost::asio::any_io_executor& executor);
   ~InputFeeder();
   InputFeeder(const InputFeeder&) = delete;
   InputFeeder& operator=(const InputFeeder&) = delete;
@@ -28,9 +25,9 @@ class InputFeeder {
   int open();
   /// The worker has its end.
   void started();
-  /// Empty bytes: the end.
-  void feed(std::string bytes);
-  void close();
+  /// What comes through `channel` is the worker's, and its end that of stdin. Bytes are given back when the
+  /// worker's pipe has taken them, or when nobody will read them any more. Another channel is refused.
+  void take_from(std::shared_ptr<rendezvous::Channel> channel);
 
  private:
   struct State;

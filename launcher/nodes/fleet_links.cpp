@@ -40,10 +40,6 @@ constexpr const char* kGreetsAgain = "it greets again, or claims to be the coord
 /// The way to the coordinator is being made.
 constexpr std::chrono::milliseconds kAskForRelayEvery{100};
 
-/// A sender looks at its window before a piece, which may have a long name, not after it.
-constexpr std::int64_t kOutstandingMax =
-    agent::kLinkWindowBytes + 4 * static_cast<std::int64_t>(agent::kLinkPieceBytes);
-
 }  // namespace
 
 void NodeFleet::State::open_link(std::size_t index, LinkEnds ends) {
@@ -51,6 +47,11 @@ void NodeFleet::State::open_link(std::size_t index, LinkEnds ends) {
   const std::weak_ptr<State> weak = weak_from_this();
   link_events.message = [weak, index](LinkMessage message) {
     if (const auto self = weak.lock()) self->message(index, std::move(message));
+  };
+  link_events.opened = [weak, index](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
+    const auto self = weak.lock();
+    if (!self || self->nodes[index].contact.broken() || !self->nodes[index].contact.instructed()) return;
+    self->events.opened(index, what, std::move(channel));
   };
   link_events.closed = [weak, index](const std::string&) {
     if (const auto self = weak.lock()) self->link_closed(index);
@@ -61,7 +62,7 @@ void NodeFleet::State::open_link(std::size_t index, LinkEnds ends) {
   const int in = ends.in.release();
   const int out = ends.out ? ends.out.release() : in;
   nodes[index].link.emplace(executor, rendezvous::make_descriptor_stream(executor, in, out),
-                            agent::LauncherLink::Mode::resumable, std::move(link_events),
+                            agent::LauncherLink::Mode::launcher, std::move(link_events),
                             std::move(ends.first_bytes));
 }
 
@@ -114,22 +115,6 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
   if (node.contact.broken()) return;
   if (!node.contact.instructed()) return opening_message(index, message);
   switch (message.kind) {
-    case Kind::output:
-      if (!within_window(index, message.body.size())) return;
-      if (events.output) events.output(index, message.number == 2, std::move(message.body));
-      return;
-    case Kind::file:
-      if (!within_window(index, message.body.size())) return;
-      if (events.file)
-        events.file(index, agent::file_piece_from(message.body),
-                    static_cast<std::int64_t>(message.body.size()));
-      return;
-    case Kind::input_taken:
-      if (message.number < 0 || message.number > node.input_outstanding)
-        return misbehaved(index, "it claims to have read input that it was not given");
-      node.input_outstanding -= message.number;
-      if (events.input_taken) events.input_taken(index, message.number);
-      return;
     case Kind::listening:
       if (!node.contact.take_listening()) return misbehaved(index, kGreetsAgain);
       endpoint = agent::link_endpoint_from_json(message.body);
@@ -206,14 +191,6 @@ void NodeFleet::State::tell_left_out(std::size_t index, bool at_the_end) {
                 " s are shown)");
 }
 
-bool NodeFleet::State::within_window(std::size_t index, std::size_t bytes) {
-  Node& node = nodes[index];
-  node.outstanding += static_cast<std::int64_t>(bytes);
-  if (node.outstanding <= kOutstandingMax) return true;
-  misbehaved(index, "more output than it was told to send");
-  return false;
-}
-
 void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, std::string body) {
   Node& node = nodes[index];
   LinkMessage message;
@@ -224,6 +201,11 @@ void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, s
     node.link->send(message);
   else if (!node.contact.instructed())
     node.held.push_back(std::move(message));
+}
+
+void NodeFleet::State::tell_all(Kind kind) {
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i].contact.instructed()) tell(i, kind, 0);
 }
 
 void NodeFleet::State::link_closed(std::size_t index) {
@@ -320,7 +302,7 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   node.link->move_to(std::move(way));
   // Whether there is anybody at that end shows when this is acknowledged.
   LinkMessage probe;
-  probe.kind = Kind::taken;
+  probe.kind = Kind::status;
   node.link->send(probe, [weak = weak_from_this(), index] {
     const auto self = weak.lock();
     if (!self || !self->nodes[index].link || !self->nodes[index].link->connected()) return;

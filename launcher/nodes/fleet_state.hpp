@@ -35,10 +35,6 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
     std::vector<agent::LinkMessage> held;
     std::optional<StartEnd> process_end;
     NodeContact contact;
-    /// Bytes of output and files that it has sent and that are not `taken` yet.
-    std::int64_t outstanding = 0;
-    /// Bytes of input that it was sent and has not `input_taken` yet.
-    std::int64_t input_outstanding = 0;
     LineLimit lines;
     /// The cause that its guardian gave at its end, or that we saw.
     std::string last_words;
@@ -70,11 +66,11 @@ struct NodeFleet::State : std::enable_shared_from_this<State> {
   void take_report(std::size_t index, agent::NodeReport report);
   void said(std::size_t index, const std::string& line);
   void tell(std::size_t index, agent::LinkMessage::Kind kind, std::int64_t number, std::string body = {});
+  /// Every node that has its part of the job.
+  void tell_all(agent::LinkMessage::Kind kind);
   void link_closed(std::size_t index);
   /// Cuts it off: it sent what no muster sends.
   void misbehaved(std::size_t index, const std::string& what);
-  /// False, and the node is cut off, if it has sent more than its window allows.
-  bool within_window(std::size_t index, std::size_t bytes);
   /// Into our log, if the node has not said too much already.
   void log_line(std::size_t index, const std::string& text);
   void tell_left_out(std::size_t index, bool at_the_end);

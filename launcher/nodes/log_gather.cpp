@@ -1,21 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/nodes/log_gather.hpp"
 
+#include "agent/core/link_message.hpp"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace muster::launcher {
 namespace {
 
 constexpr std::size_t kNameMax = 4096;
 constexpr std::size_t kNotesMax = 20;
+
+/// It becomes part of a path here.
+bool is_safe_name(std::string_view name) {
+  if (name.empty() || name.front() == '/' || name.find('\0') != std::string_view::npos) return false;
+  std::size_t begin = 0;
+  while (begin <= name.size()) {
+    const std::size_t end = std::min(name.find('/', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") return false;
+    begin = end + 1;
+  }
+  return true;
+}
 
 /// The new file `name` below `folder`, with the folders above it; empty with errno set if that fails.
 UniqueFd create_below(const std::string& folder, std::string_view name) {
@@ -33,56 +49,68 @@ UniqueFd create_below(const std::string& folder, std::string_view name) {
 
 }  // namespace
 
-void LogGather::open(Node& node, const std::string& file) {
+void LogGather::open(Node& node) {
+  ++node.files;
+  if (!within_limits(node)) return;
   std::error_code error;
   if (std::filesystem::create_directories(folder_, error))
     std::filesystem::permissions(folder_, std::filesystem::perms::owner_all, error);
-  if (error) return give_up(node, file, error.message());
-  node.fd = create_below(folder_, file);
-  if (!node.fd) give_up(node, file, std::generic_category().message(errno));
+  if (error) return give_up(node, error.message());
+  node.fd = create_below(folder_, node.file);
+  if (!node.fd) give_up(node, std::generic_category().message(errno));
 }
 
-void LogGather::give_up(Node& node, const std::string& file, const std::string& what) {
+void LogGather::give_up(Node& node, const std::string& what) {
   node.fd.reset();
   if (notes_.size() < kNotesMax)
-    notes_.push_back("the log file " + file + " cannot be written below " + folder_ + ": " + what +
+    notes_.push_back("the log file " + node.file + " cannot be written below " + folder_ + ": " + what +
                      "; it stays on its node");
 }
 
-bool LogGather::within_limits(Node& node, const agent::FilePiece& piece, bool begins) {
-  node.files += begins ? 1 : 0;
-  node.bytes += piece.bytes.size();
+bool LogGather::within_limits(Node& node) {
   if (node.over_limit) return false;
   if (node.files <= limits_.files && node.bytes <= limits_.bytes) return true;
   node.over_limit = true;
-  give_up(node, piece.name,
-          "its node sends more than " + std::to_string(limits_.files) + " files or " +
-              std::to_string(limits_.bytes >> 30U) + " GiB");
+  give_up(node, "its node sends more than " + std::to_string(limits_.files) + " files or " +
+                    std::to_string(limits_.bytes >> 30U) + " GiB");
   return false;
 }
 
-void LogGather::take(std::size_t index, const std::string& name, const agent::FilePiece& piece) {
-  if (!piece.name.starts_with(name + "/") || piece.name.size() > kNameMax)
-    throw std::invalid_argument("a log file that is not the node's own: " + piece.name.substr(0, kNameMax));
-  Node& node = nodes_[index];
-  const bool begins = node.file.empty();
-  if (!begins && node.file != piece.name)
-    throw std::invalid_argument("a log file before the end of another: " + piece.name);
-  if (within_limits(node, piece, begins)) {
-    if (begins) open(node, piece.name);
-    std::string_view rest = piece.bytes;
-    while (node.fd && !rest.empty()) {
-      const ssize_t written = ::write(node.fd.get(), rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) {
-        give_up(node, piece.name, std::generic_category().message(errno));
-        break;
-      }
-      rest.remove_prefix(static_cast<std::size_t>(written));
-    }
+void LogGather::write(Node& node, std::string_view bytes) {
+  node.bytes += bytes.size();
+  if (!within_limits(node)) return;
+  while (node.fd && !bytes.empty()) {
+    const ssize_t written = ::write(node.fd.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return give_up(node, std::generic_category().message(errno));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
   }
-  node.file = piece.last ? std::string() : piece.name;
-  if (piece.last) node.fd.reset();
+}
+
+void LogGather::receive(std::size_t index, const std::string& name, std::string_view file,
+                        std::shared_ptr<rendezvous::Channel> channel) {
+  if (!is_safe_name(file))
+    throw std::invalid_argument("a log file's name leaves the log directory: " +
+                                std::string(file.substr(0, kNameMax)));
+  if (!file.starts_with(name + "/") || file.size() > kNameMax)
+    throw std::invalid_argument("a log file that is not the node's own: " +
+                                std::string(file.substr(0, kNameMax)));
+  Node& node = nodes_[index];
+  if (node.channel) throw std::invalid_argument("a log file before the end of another: " + std::string(file));
+  node.file = file;
+  open(node);
+  rendezvous::Channel::Handlers handlers;
+  handlers.data = [this, &node](std::string_view bytes) {
+    write(node, bytes);
+    node.channel->consumed(bytes.size());
+  };
+  handlers.closed = [&node](const std::string& reason) {
+    if (reason != agent::kAllWasSent) return;
+    node.fd.reset();
+    node.channel.reset();
+  };
+  channel->handle(std::move(handlers));
+  node.channel = std::move(channel);
 }
 
 std::vector<std::string> LogGather::notes() const {

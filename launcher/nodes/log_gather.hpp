@@ -2,13 +2,15 @@
 // --gather-logs: the log files of all nodes, written here as they come.
 #pragma once
 
-#include "agent/core/link_text.hpp"
 #include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,26 +29,29 @@ class LogGather {
   explicit LogGather(std::string folder, GatherLimits limits = {})
       : folder_(std::move(folder)), limits_(limits) {}
 
-  /// `name` is the node's. A node sends its files one after the other. Throws std::invalid_argument for a
-  /// piece that no node sends.
-  void take(std::size_t node, const std::string& name, const agent::FilePiece& piece);
+  /// Writes what comes through `channel` to `file`. A node, whose name `file` begins with, sends one file
+  /// after the other. Throws std::invalid_argument for what no node sends. One thread; we outlive what calls.
+  void receive(std::size_t node, const std::string& name, std::string_view file,
+               std::shared_ptr<rendezvous::Channel> channel);
 
   /// Files that could not be written or came in parts only, one sentence each.
   std::vector<std::string> notes() const;
 
  private:
   struct Node {
-    /// The name of the file that comes now; empty between two files.
+    /// The file that comes now; no channel between two files.
     std::string file;
+    std::shared_ptr<rendezvous::Channel> channel;
     UniqueFd fd;
     std::size_t files = 0;
     std::uint64_t bytes = 0;
     bool over_limit = false;
   };
 
-  void open(Node& node, const std::string& file);
-  void give_up(Node& node, const std::string& file, const std::string& what);
-  bool within_limits(Node& node, const agent::FilePiece& piece, bool begins);
+  void open(Node& node);
+  void write(Node& node, std::string_view bytes);
+  void give_up(Node& node, const std::string& what);
+  bool within_limits(Node& node);
 
   std::string folder_;
   GatherLimits limits_;

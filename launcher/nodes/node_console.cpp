@@ -13,10 +13,13 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
 #include <map>
 #include <optional>
+#include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -37,17 +40,13 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
 
   struct Node {
     std::deque<Piece> pieces;
-    std::int64_t taken = 0;
+    /// Of stdout and stderr.
+    std::array<std::shared_ptr<rendezvous::Channel>, 2> channels;
     std::map<Console*, Console::Source> sources;
   };
 
-  State(const asio::any_io_executor& executor, std::size_t count, Streams streams,
-        std::function<void(std::size_t, std::int64_t)> on_taken)
-      : wake_up(std::make_shared<WakeUp>()),
-        wake_stream(executor),
-        timer(executor),
-        nodes(count),
-        taken(std::move(on_taken)) {
+  State(const asio::any_io_executor& executor, std::size_t count, Streams streams)
+      : wake_up(std::make_shared<WakeUp>()), wake_stream(executor), timer(executor), nodes(count) {
     const int copy = *wake_up ? ::fcntl(wake_up->fd(), F_DUPFD_CLOEXEC, 0) : -1;
     if (copy < 0) throw_errno("eventfd for the workers' output");
     wake_stream.assign(copy);
@@ -75,6 +74,20 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
 
   Console& console_for(bool is_error) { return is_error && err ? *err : *out; }
 
+  void take(std::size_t node, bool is_error, std::string_view bytes) {
+    if (finishing) return;
+    std::deque<Piece>& pieces = nodes[node].pieces;
+    // Many small pieces must not take much more room than their bytes.
+    if (!pieces.empty() && pieces.back().is_error == is_error &&
+        pieces.back().bytes.size() + bytes.size() <= agent::kLinkPieceBytes) {
+      pieces.back().bytes += bytes;
+    } else {
+      pieces.push_back({is_error, std::string(bytes)});
+      ++waiting;
+    }
+    pump();
+  }
+
   /// One piece of each node in turn, until consoles or pieces are at an end. The next call goes on where this
   /// ends.
   void pump() {
@@ -84,8 +97,6 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
       turn = (turn + 1) % nodes.size();
       idle = pass_one(index) ? 0 : idle + 1;
     }
-    for (std::size_t i = 0; i < nodes.size(); ++i)
-      if (const std::int64_t bytes = std::exchange(nodes[i].taken, 0); bytes > 0) taken(i, bytes);
     if (finishing && waiting == 0) stop_writers();
   }
 
@@ -102,7 +113,7 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
       source =
           node.sources.emplace(&console, console.add({}, [&node] { return !node.pieces.empty(); })).first;
     console.feed(source->second, piece.bytes);
-    node.taken += static_cast<std::int64_t>(piece.bytes.size());
+    node.channels[piece.is_error ? 1 : 0]->consumed(piece.bytes.size());
     return true;
   }
 
@@ -168,7 +179,6 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
   asio::posix::stream_descriptor wake_stream;
   asio::steady_timer timer;
   std::vector<Node> nodes;
-  std::function<void(std::size_t, std::int64_t)> taken;
   std::unique_ptr<Console> out;
   /// Null where stdout and stderr are one and the same.
   std::unique_ptr<Console> err;
@@ -186,9 +196,8 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
   bool closed = false;
 };
 
-NodeConsole::NodeConsole(const asio::any_io_executor& executor, std::size_t nodes, Streams streams,
-                         std::function<void(std::size_t, std::int64_t)> taken)
-    : state_(std::make_shared<State>(executor, nodes, streams, std::move(taken))) {
+NodeConsole::NodeConsole(const asio::any_io_executor& executor, std::size_t nodes, Streams streams)
+    : state_(std::make_shared<State>(executor, nodes, streams)) {
   state_->watch();
 }
 
@@ -196,18 +205,15 @@ NodeConsole::~NodeConsole() {
   state_->close();
 }
 
-void NodeConsole::feed(std::size_t node, bool is_error, std::string bytes) {
-  if (state_->finishing || bytes.empty()) return;
-  std::deque<State::Piece>& pieces = state_->nodes[node].pieces;
-  // Many small pieces must not take much more room than their bytes.
-  if (!pieces.empty() && pieces.back().is_error == is_error &&
-      pieces.back().bytes.size() + bytes.size() <= agent::kLinkPieceBytes) {
-    pieces.back().bytes += bytes;
-  } else {
-    pieces.push_back({is_error, std::move(bytes)});
-    ++state_->waiting;
-  }
-  state_->pump();
+void NodeConsole::receive(std::size_t node, bool is_error, std::shared_ptr<rendezvous::Channel> channel) {
+  std::shared_ptr<rendezvous::Channel>& place = state_->nodes[node].channels[is_error ? 1 : 0];
+  if (place) throw std::invalid_argument("a second channel for what its workers print");
+  rendezvous::Channel::Handlers handlers;
+  handlers.data = [weak = std::weak_ptr<State>(state_), node, is_error](std::string_view bytes) {
+    if (const auto state = weak.lock()) state->take(node, is_error, bytes);
+  };
+  channel->handle(std::move(handlers));
+  place = std::move(channel);
 }
 
 void NodeConsole::finish(std::function<void()> done) {

@@ -2,11 +2,12 @@
 // What the workers of all nodes print, on our own stdout and stderr.
 #pragma once
 
+#include "rendezvous/wire/channel.hpp"
+
 #include <boost/asio/any_io_executor.hpp>
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,8 +16,8 @@
 namespace muster::launcher {
 
 /// Lines stay whole, each node's order is kept, and nodes take turns: a node that floods waits for the
-/// console more often than others, not they for it. A node may send only so much beyond what was taken, so
-/// memory is bounded. One thread, the executor's.
+/// console more often than others, not they for it. The windows of its channels bound what is kept of a
+/// node. One thread, the executor's.
 class NodeConsole {
  public:
   struct Streams {
@@ -26,17 +27,17 @@ class NodeConsole {
     bool raw = false;
   };
 
-  /// `taken`: bytes of a node have gone to the console; it may send as many more.
-  NodeConsole(const boost::asio::any_io_executor& executor, std::size_t nodes, Streams streams,
-              std::function<void(std::size_t node, std::int64_t bytes)> taken);
+  NodeConsole(const boost::asio::any_io_executor& executor, std::size_t nodes, Streams streams);
   ~NodeConsole();
   NodeConsole(const NodeConsole&) = delete;
   NodeConsole& operator=(const NodeConsole&) = delete;
 
-  void feed(std::size_t node, bool is_error, std::string bytes);
+  /// Shows what comes through `channel`, and gives back what has gone to the console. Throws
+  /// std::invalid_argument for a second channel of one stream.
+  void receive(std::size_t node, bool is_error, std::shared_ptr<rendezvous::Channel> channel);
 
-  /// No more feeds. Calls `done` when everything is written, however long a reader takes, or when one of the
-  /// two below has given up. Once.
+  /// Nothing is received any more. Calls `done` when everything is written, however long a reader takes, or
+  /// when one of the two below has given up. Once.
   void finish(std::function<void()> done);
   /// A console that takes nothing for `pause` is given up. Before or after finish(), which it is about.
   void give_up_without_progress(std::chrono::milliseconds pause);

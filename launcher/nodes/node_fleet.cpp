@@ -238,18 +238,17 @@ void NodeFleet::cut_all() {
 }
 
 void NodeFleet::resize() {
-  for (std::size_t i = 0; i < state_->nodes.size(); ++i)
-    if (state_->nodes[i].contact.instructed()) state_->tell(i, Kind::resize, 0);
+  state_->tell_all(Kind::resize);
 }
 
-void NodeFleet::taken(std::size_t node, std::int64_t bytes) {
-  state_->nodes[node].outstanding -= bytes;
-  if (state_->nodes[node].contact.instructed()) state_->tell(node, Kind::taken, bytes);
+void NodeFleet::show_life() {
+  state_->tell_all(Kind::status);
 }
 
-void NodeFleet::input(std::size_t node, std::string bytes) {
-  state_->nodes[node].input_outstanding += static_cast<std::int64_t>(bytes.size());
-  state_->tell(node, Kind::input, 0, std::move(bytes));
+std::shared_ptr<rendezvous::Channel> NodeFleet::open_stdin(std::size_t node) {
+  State::Node& reader = state_->nodes[node];
+  return reader.link && reader.contact.instructed() ? reader.link->open_channel(agent::kStdinChannel)
+                                                    : nullptr;
 }
 
 void NodeFleet::expect_nothing_of(const std::string& name, const NodeLoss& loss, bool goes_on) {

@@ -9,16 +9,17 @@
 #include "launcher/core/job_end.hpp"
 #include "launcher/start/node_starter.hpp"
 #include "rendezvous/wire/byte_stream.hpp"
+#include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::launcher {
@@ -38,11 +39,9 @@ class NodeFleet {
  public:
   struct Events {
     std::function<void(std::size_t node, agent::NodeReport)> report;
-    std::function<void(std::size_t node, bool is_error, std::string bytes)> output;
-    /// The worker there that reads our stdin has taken so much of it.
-    std::function<void(std::size_t node, std::int64_t bytes)> input_taken;
-    /// A piece of a log file; `bytes` of the node's window.
-    std::function<void(std::size_t node, const agent::FilePiece&, std::int64_t bytes)> file;
+    /// The node opened a channel (agent/core/link_message.hpp says for what). What it throws is the node's
+    /// fault. Never empty.
+    std::function<void(std::size_t node, std::string_view what, std::shared_ptr<rendezvous::Channel>)> opened;
     /// The coordinator listens.
     std::function<void(const agent::LinkEndpoint&)> listening;
     /// A way to a node that does not lead through its broken connection; null: there is none.
@@ -91,11 +90,11 @@ class NodeFleet {
   void cut_all();
   /// The terminal has a new size.
   void resize();
-  /// This much of a node's output has been written.
-  void taken(std::size_t node, std::int64_t bytes);
+  /// Tells every node that the launcher lives.
+  void show_life();
 
-  /// Passes bytes on to the worker that reads our stdin; empty: its end.
-  void input(std::size_t node, std::string bytes);
+  /// A channel to the worker there that reads our stdin; null: nothing leads to that node now.
+  std::shared_ptr<rendezvous::Channel> open_stdin(std::size_t node);
 
   /// The coordinator holds this node for dead: if it does not report soon, it is lost for this reason.
   /// `goes_on`: the job may do so, and then there is more time for that report.

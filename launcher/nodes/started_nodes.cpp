@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The nodes of a job that are started from here: what the launcher writes, reads and holds for them.
+#include "agent/core/link_message.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/coordinator_line.hpp"
 #include "launcher/nodes/core/node_spec.hpp"
@@ -19,6 +20,8 @@
 #include <cstdio>
 #include <exception>
 #include <optional>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 namespace muster::launcher {
@@ -53,8 +56,7 @@ class StartedNodes : public JobNodes {
         fleet_(
             executor, spec, starter, std::move(local), version,
             [this](std::size_t node, const auto& hellos) { return instruct(node, hellos); }, fleet_events()),
-        console_(executor, spec.nodes.size(), NodeConsole::Streams{1, 2, spec.agent.output.raw_output},
-                 [this](std::size_t node, std::int64_t bytes) { fleet_.taken(node, bytes); }) {
+        console_(executor, spec.nodes.size(), NodeConsole::Streams{1, 2, spec.agent.output.raw_output}) {
     rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   }
 
@@ -103,20 +105,13 @@ class StartedNodes : public JobNodes {
       reports_.push_back(std::move(report));
       hang_up();
     };
-    events.output = [this](std::size_t node, bool is_error, std::string bytes) {
-      console_.feed(node, is_error, std::move(bytes));
+    events.opened = [this](std::size_t node, std::string_view what,
+                           std::shared_ptr<rendezvous::Channel> channel) {
+      receive(node, what, std::move(channel));
     };
     events.listening = [this](const agent::LinkEndpoint& endpoint) {
       dial(endpoint);
       feed_stdin();
-    };
-    events.input_taken = [this](std::size_t node, std::int64_t bytes) {
-      // Whoever had the rank before may still be about to say so.
-      if (stdin_ && node == stdin_to_) stdin_->taken(bytes);
-    };
-    events.file = [this](std::size_t node, const agent::FilePiece& piece, std::int64_t bytes) {
-      logs_.take(node, spec_.nodes[node].name, piece);
-      fleet_.taken(node, bytes);
     };
     events.relay = [this](std::size_t node) -> std::unique_ptr<rendezvous::ByteStream> {
       return line_ ? line_->open(spec_.nodes[node].name) : nullptr;
@@ -130,6 +125,16 @@ class StartedNodes : public JobNodes {
     events.failed = [this] { tell_(&JobOrders::node_failed); };
     events.over = [this] { tell_(&JobOrders::nodes_ended); };
     return events;
+  }
+
+  void receive(std::size_t node, std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
+    if (what.starts_with(agent::kFileChannel))
+      logs_.receive(node, spec_.nodes[node].name, what.substr(agent::kFileChannel.size()),
+                    std::move(channel));
+    else if (what == agent::kStdoutChannel || what == agent::kStderrChannel)
+      console_.receive(node, what == agent::kStderrChannel, std::move(channel));
+    else
+      throw std::invalid_argument("a channel for nothing that an agent sends");
   }
 
   NodeFleet::Instructions instruct(std::size_t node, const std::vector<agent::NodeHello>& hellos) {
@@ -178,7 +183,7 @@ class StartedNodes : public JobNodes {
     life_.expires_after(kShowLifeEvery);
     life_.async_wait([this](const Error& error) {
       if (error || finishing_) return;
-      for (std::size_t node = 0; node < spec_.nodes.size(); ++node) fleet_.taken(node, 0);
+      fleet_.show_life();
       show_life();
     });
   }
@@ -205,17 +210,15 @@ class StartedNodes : public JobNodes {
   void feed_stdin() {
     if (spec_.agent.stdin_rank < 0 || stdin_ || stdin_node() == workers_.size()) return;
     stdin_to_ = stdin_node();
-    stdin_.emplace(executor_, STDIN_FILENO, [this](std::string bytes) {
-      if (stdin_to_ < workers_.size()) fleet_.input(stdin_to_, std::move(bytes));
-    });
-    stdin_->start();
+    stdin_.emplace(executor_, STDIN_FILENO);
+    stdin_->feed(fleet_.open_stdin(stdin_to_));
   }
 
   /// Ranks move up when a node is gone: who has the one that reads now gets the rest of our stdin.
   void lost_for_stdin(std::size_t node) {
     workers_[node] = 0;
     if (!stdin_ || std::exchange(stdin_to_, stdin_node()) == stdin_node()) return;
-    stdin_->next_reader();
+    stdin_->feed(stdin_to_ < workers_.size() ? fleet_.open_stdin(stdin_to_) : nullptr);
   }
 
   void say_waiting(const std::string& text) {

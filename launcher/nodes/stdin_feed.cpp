@@ -10,8 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace muster::launcher {
@@ -32,16 +35,17 @@ bool can_be_waited_for(int fd) {
 }  // namespace
 
 struct StdinFeed::State : std::enable_shared_from_this<State> {
-  State(const asio::any_io_executor& executor, int borrowed_fd, std::function<void(std::string)> to)
-      : fd(borrowed_fd), descriptor(executor), send(std::move(to)) {
-    if (!can_be_waited_for(fd)) return;
+  State(const asio::any_io_executor& executor, int borrowed_fd) : fd(borrowed_fd), descriptor(executor) {
+    // Reading a terminal from the background would stop us.
+    ended = !agent::console_is_foreground(fd);
+    if (ended || !can_be_waited_for(fd)) return;
     // A descriptor of its own: Asio closes what it is given.
     const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (copy >= 0) descriptor.assign(copy);
   }
 
   void wait() {
-    if (waiting || ended || outstanding >= agent::kLinkWindowBytes) return;
+    if (waiting || ended || !reader || reader->writable() == 0) return;
     waiting = true;
     auto read = [weak = weak_from_this()](const boost::system::error_code& error = {}) {
       const auto self = weak.lock();
@@ -56,30 +60,30 @@ struct StdinFeed::State : std::enable_shared_from_this<State> {
   }
 
   void read() {
-    if (ended) return;
     std::array<char, agent::kLinkPieceBytes> buffer;
-    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    const std::size_t room = ended || !reader ? 0 : std::min(buffer.size(), reader->writable());
+    if (room == 0) return;
+    const ssize_t got = ::read(fd, buffer.data(), room);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return wait();
     if (got <= 0) return end();
-    outstanding += got;
-    send(std::string(buffer.data(), static_cast<std::size_t>(got)));
+    reader->send(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
     wait();
   }
 
   void end() {
-    if (!std::exchange(ended, true)) send({});
+    ended = true;
+    if (reader) reader->close(std::string(agent::kAllWasSent));
   }
 
   int fd;
   Descriptor descriptor;
-  std::function<void(std::string)> send;
-  std::int64_t outstanding = 0;
+  std::shared_ptr<rendezvous::Channel> reader;
   bool waiting = false;
   bool ended = false;
 };
 
-StdinFeed::StdinFeed(const asio::any_io_executor& executor, int fd, std::function<void(std::string)> send)
-    : state_(std::make_shared<State>(executor, fd, std::move(send))) {}
+StdinFeed::StdinFeed(const asio::any_io_executor& executor, int fd)
+    : state_(std::make_shared<State>(executor, fd)) {}
 
 StdinFeed::~StdinFeed() {
   state_->ended = true;
@@ -87,22 +91,15 @@ StdinFeed::~StdinFeed() {
   state_->descriptor.close(ignored);
 }
 
-void StdinFeed::start() {
-  // Reading a terminal from the background would stop us.
-  if (!agent::console_is_foreground(state_->fd)) return state_->end();
-  state_->wait();
-}
-
-void StdinFeed::next_reader() {
-  state_->outstanding = 0;
-  if (state_->ended)
-    state_->send({});
-  else
-    state_->wait();
-}
-
-void StdinFeed::taken(std::int64_t bytes) {
-  state_->outstanding -= bytes;
+void StdinFeed::feed(std::shared_ptr<rendezvous::Channel> reader) {
+  state_->reader = std::move(reader);
+  if (!state_->reader) return;
+  if (state_->ended) return state_->end();
+  rendezvous::Channel::Handlers handlers;
+  handlers.writable = [weak = std::weak_ptr<State>(state_)] {
+    if (const auto state = weak.lock()) state->wait();
+  };
+  state_->reader->handle(std::move(handlers));
   state_->wait();
 }
 

@@ -66,6 +66,9 @@ inline constexpr std::chrono::milliseconds kAckDelay{50};
 inline constexpr std::size_t kMaxUnacknowledgedBytes = 16 * kMiB;
 /// Bytes that each direction of a fresh channel may carry before credit is given.
 inline constexpr std::uint32_t kChannelCreditBytes = std::uint32_t{256} << 10U;
+/// A sender that found less room than this in its channel is told when there is so much again: room for a
+/// whole piece of a worker's output (agent/core/link_message.hpp).
+inline constexpr std::size_t kChannelRoomBytes = 4 * kKiB;
 /// Payload of one raw frame: small enough that a heartbeat behind it is not late.
 inline constexpr std::size_t kMaxRawPayloadBytes = 64 * kKiB;
 

@@ -21,7 +21,7 @@ class Channel {
     /// Each byte is to be given back with consumed(), sooner or later; the peer sends at most
     /// kChannelCreditBytes ahead.
     std::function<void(std::string_view bytes)> data;
-    /// writable() has grown, after it was 0.
+    /// writable() is kChannelRoomBytes or more again, after it was less when it was asked for or used up.
     std::function<void()> writable;
     /// Once: the peer closed it, or the control connection is lost. Nothing follows. Not after close().
     std::function<void(const std::string& reason)> closed;

@@ -10,8 +10,8 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Credit is given in pieces of this size.
-constexpr std::size_t kCreditPiece = kChannelCreditBytes / 4;
+/// Credit is given in pieces of this size: a sender sees within seconds that a slow reader takes something.
+constexpr std::size_t kCreditPiece = kChannelCreditBytes / 16;
 
 std::string channel_text(const Frame& frame) {
   return "channel " + std::to_string(frame.channel);

@@ -49,7 +49,7 @@ class WireSession::Line final : public Channel {
     const auto session = session_.lock();
     const std::size_t room =
         !session || closed_ ? 0 : std::min(session->state_.credit(number_), session->room());
-    starved_ = starved_ || room == 0;
+    starved_ = starved_ || room < kChannelRoomBytes;
     return room;
   }
 
@@ -60,7 +60,7 @@ class WireSession::Line final : public Channel {
       throw std::logic_error("more bytes than the channel's credit");
     for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kMaxRawPayloadBytes)))
       session->send_frame(frame_of(FrameKind::bytes, bytes.substr(0, kMaxRawPayloadBytes), number_));
-    starved_ = starved_ || session->state_.credit(number_) == 0 || session->room() == 0;
+    (void)writable();  // notes what is left
   }
 
   void consumed(std::size_t bytes) override {
@@ -84,7 +84,7 @@ class WireSession::Line final : public Channel {
   void tell_writable() {
     if (!starved_ || closed_) return;
     starved_ = false;
-    if (writable() == 0) return;
+    if (writable() < kChannelRoomBytes) return;
     if (const auto told = handlers_.writable) told();
   }
 
@@ -107,7 +107,7 @@ class WireSession::Line final : public Channel {
   std::weak_ptr<WireSession> session_;
   std::uint32_t number_;
   Handlers handlers_;
-  /// writable() was 0 when it was last asked for.
+  /// writable() was less than kChannelRoomBytes since `writable` was called last.
   mutable bool starved_ = false;
   bool closed_ = false;
 };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The console of a node whose launcher is elsewhere: output goes there in messages, as fast as the launcher
-// takes it.
+// The console of a node whose launcher is elsewhere: what workers print, and log files, go there through
+// channels, as fast as the launcher takes them.
 #pragma once
 
 #include "agent/process/output/console_sink.hpp"
-#include "rendezvous/base/wake_up.hpp"
+#include "rendezvous/wire/channel.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,46 +16,39 @@
 
 namespace muster::agent {
 
-/// Bounds the bytes that are under way to the launcher; both streams of the console and the files that are
-/// sent share it. One thread. Hold it by shared_ptr.
-class LinkWindow : public std::enable_shared_from_this<LinkWindow> {
+/// The windows of its channels bound the bytes that are under way to the launcher. One thread. Hold it by
+/// shared_ptr.
+class LinkConsole : public std::enable_shared_from_this<LinkConsole> {
  public:
-  /// `send` takes a piece of at most kLinkPieceBytes for stream 1 or 2.
-  explicit LinkWindow(std::function<void(int stream, std::string_view piece)> send);
+  using OpenChannel = std::function<std::shared_ptr<rendezvous::Channel>(std::string_view what)>;
 
-  /// A sink for one stream; the window outlives it.
-  std::unique_ptr<ConsoleSink> make_sink(int stream, std::shared_ptr<WakeUp> wake_up);
+  explicit LinkConsole(OpenChannel open) : open_(std::move(open)) {}
 
-  /// Takes room for bytes that are sent in another way; false if there is none now.
-  bool reserve(std::size_t bytes);
-
-  /// The launcher has written so many bytes.
-  void taken(std::int64_t bytes);
+  /// A sink for what one channel carries: `what` is kStdoutChannel, kStderrChannel, or kFileChannel with a
+  /// name. `emptied` is called each time when all that was appended has been sent, or is dropped.
+  std::unique_ptr<ConsoleSink> make_sink(std::string what, std::function<void()> emptied);
 
   /// Nobody will take anything any more: all that waits is dropped, and what comes is dropped too.
   void give_up();
 
   bool given_up() const { return given_up_; }
 
-  /// Bytes that the launcher has not taken, sent or waiting.
-  std::int64_t outstanding() const;
+  /// Bytes that wait for room.
+  std::size_t waiting() const;
 
-  /// Grows with every byte taken: whether there is progress.
-  std::int64_t taken_in_all() const { return taken_; }
-
-  /// Room has come: called after taken() and give_up(). May be empty.
-  std::function<void()> on_room;
+  /// Bytes of all channels: as long as some wait, it grows when the launcher takes any.
+  std::uint64_t sent() const { return sent_; }
 
  private:
   struct Stream;
   class Sink;
 
-  void pump();
+  void pump(Stream& stream);
 
-  std::function<void(int, std::string_view)> send_;
-  std::vector<std::shared_ptr<Stream>> streams_;
-  std::int64_t sent_ = 0;
-  std::int64_t taken_ = 0;
+  OpenChannel open_;
+  /// Their sinks own them.
+  std::vector<std::weak_ptr<Stream>> streams_;
+  std::uint64_t sent_ = 0;
   bool given_up_ = false;
 };
 

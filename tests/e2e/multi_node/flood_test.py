@@ -13,7 +13,7 @@ from processes import wait_until
 GO = "/tmp/muster-test-go"
 # Lines of 60 bytes that say whose they are and which.
 FLOOD = "seq -f 'rank '$RANK' line %09.0f of a flood, and some more words' 1000000000"
-# A window of 1 MiB for each host, what lies in pipes and buffers, and what a small process needs.
+# Windows of 256 KiB for each host's stdout and stderr, what lies in pipes and buffers, and what a small process needs.
 MEMORY_MAX_KB = 120_000
 
 

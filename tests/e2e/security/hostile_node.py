@@ -20,6 +20,18 @@ def send_frame(body):
     OUT.flush()
 
 
+def send_through(channel, data):
+    send_frame(b"\x01" + struct.pack(">I", channel) + data)
+
+
+def open_channel(channel, what):
+    send_frame(b"\x02" + struct.pack(">I", channel) + what)
+
+
+def give_credit(channel, count):
+    send_frame(b"\x03" + struct.pack(">IQ", channel, count))
+
+
 def receive():
     """The next frame's kind."""
     (length,) = struct.unpack(">I", sys.stdin.buffer.read(4))
@@ -109,7 +121,8 @@ def reports():
     send("status", 0, RAW)
     send("notice", 0, RAW)
     send("failed", 0, {"host": EVIL, "rank": 0, "exit_code": 1, "text": EVIL, "node": EVIL})
-    send("output", 1, b"printed\n")
+    open_channel(1, b"stdout")
+    send_through(1, b"printed\n")
     report()
     send("bye")
     time.sleep(2)
@@ -133,8 +146,9 @@ def reports_again_and_again():
 
 def sends_files_elsewhere():
     listening()
-    for name in ("h2/escaped", "../escaped", "/tmp/escaped", "a/../../escaped", EVIL.replace("\0", "")):
-        send("file", 0, f"0 1 {name}\0".encode() + b"content")
+    for number, name in enumerate(("h2/escaped", "../escaped", "/tmp/escaped", "a/../../escaped", EVIL)):
+        open_channel(2 * number + 1, f"file {name}".encode())
+        send_through(2 * number + 1, b"content")
     time.sleep(3)
 
 
@@ -147,8 +161,9 @@ def sends_a_huge_frame():
 
 def prints_more_than_it_may():
     listening()
+    open_channel(1, b"stdout")
     for _ in range(2000):
-        send("output", 1, b"x" * 60000 + b"\n")
+        send_through(1, b"x" * 60000 + b"\n")
     time.sleep(60)
 
 
@@ -186,9 +201,22 @@ def claims_to_be_the_coordinator_too_early():
     time.sleep(60)
 
 
-def takes_input_of_another():
+def takes_what_it_was_not_sent():
     listening()
-    send("input_taken", 1)
+    open_channel(1, b"stdout")
+    give_credit(1, 1)
+    time.sleep(60)
+
+
+def opens_channels_for_nothing():
+    listening()
+    open_channel(1, RAW)
+    time.sleep(60)
+
+
+def opens_a_channel_of_the_launcher():
+    listening()
+    open_channel(2, b"stdout")
     time.sleep(60)
 
 
@@ -207,7 +235,7 @@ def second_claims_to_be_the_coordinator():
 
 def sends_what_a_launcher_sends():
     listening()
-    for kind in ("key", "spec", "coordinator", "stop", "kill", "resize", "taken", "input", "hello", "nonsense"):
+    for kind in ("key", "spec", "coordinator", "stop", "kill", "resize", "status", "hello", "nonsense"):
         send(kind, -1, RAW)
     time.sleep(3)
 
@@ -216,9 +244,9 @@ def counts_wrongly():
     listening()
     for number in (-1, 1 << 62):
         send_frame(b"\x05" + struct.pack(">Q", number % (1 << 64)))  # ack
-        send("input_taken", number)
+        give_credit(1, number % (1 << 64))
         send_frame(b"\x06" + struct.pack(">Q", number % (1 << 64)))  # resume
-    send("output", 7, b"printed\n")
+    send_through(7, b"printed\n")
     time.sleep(3)
 
 

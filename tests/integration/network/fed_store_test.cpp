@@ -2,6 +2,7 @@
 #include "rendezvous/c10d/request_encoder.hpp"
 #include "rendezvous/server/store_feed.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/fake_channel.hpp"
 
 #include <memory>
 #include <optional>
@@ -9,27 +10,7 @@
 #include <vector>
 
 using namespace muster::rendezvous;
-
-namespace {
-
-/// A channel whose other end is the test.
-class FakeChannel final : public Channel {
- public:
-  void handle(Handlers handlers) override { told = std::move(handlers); }
-
-  std::size_t writable() const override { return kMiB; }
-
-  void send(std::string_view) override {}
-
-  void consumed(std::size_t) override {}
-
-  void close(const std::string& reason) override { closed = reason; }
-
-  Handlers told;
-  std::optional<std::string> closed;
-};
-
-}  // namespace
+using muster::test::FakeChannel;
 
 TEST_CASE("the clients of one node share a budget for what is under way") {
   FedStore store(64 * kMiB, 16 * kMiB);

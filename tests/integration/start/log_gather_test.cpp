@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/nodes/log_gather.hpp"
 
+#include "agent/core/link_message.hpp"
 #include "catch.hpp"
+#include "tests/support/fake_channel.hpp"
 #include "tests/support/folder.hpp"
 
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
+#include <string>
 
-using muster::agent::FilePiece;
 using muster::launcher::GatherLimits;
 using muster::launcher::LogGather;
 using muster::test::bytes_of_file;
+using muster::test::FakeChannel;
 using muster::test::Folder;
 namespace fs = std::filesystem;
 
 namespace {
 
-FilePiece piece(const std::string& name, const std::string& bytes) {
-  FilePiece made;
-  made.name = name;
-  made.bytes = bytes;
-  made.last = bytes.empty();
-  return made;
+std::shared_ptr<FakeChannel> begin(LogGather& logs, const std::string& name, const std::string& bytes) {
+  auto channel = std::make_shared<FakeChannel>();
+  logs.receive(1, "n1", name, channel);
+  channel->told.data(bytes);
+  return channel;
 }
 
 void send(LogGather& logs, const std::string& name, const std::string& bytes) {
-  logs.take(1, "n1", piece(name, bytes));
-  logs.take(1, "n1", piece(name, ""));
+  const auto channel = begin(logs, name, bytes);
+  CHECK(channel->given_back == bytes.size());
+  channel->told.closed(std::string(muster::agent::kAllWasSent));
 }
 
 }  // namespace
@@ -40,7 +44,7 @@ TEST_CASE("the files of a node are written below its name") {
   CHECK(bytes_of_file(folder / "logs/n1/a/0/stdout.log") == "one\n");
   CHECK(bytes_of_file(folder / "logs/n1/a/1/stdout.log") == "two\n");
   CHECK(logs.notes().empty());
-  logs.take(1, "n1", piece("n1/half", "x"));
+  begin(logs, "n1/half", "x")->told.closed("the link ended here");
   REQUIRE(logs.notes().size() == 1);
   CHECK(logs.notes()[0].find("n1/half came in part only") != std::string::npos);
 }
@@ -51,8 +55,10 @@ TEST_CASE("a node writes neither below another's name nor two files at once") {
   CHECK_THROWS_AS(send(logs, "n2/stdout.log", "x"), std::invalid_argument);
   CHECK_THROWS_AS(send(logs, "n1", "x"), std::invalid_argument);
   CHECK_THROWS_AS(send(logs, "n1/" + std::string(5000, 'a'), "x"), std::invalid_argument);
-  logs.take(1, "n1", piece("n1/a", "x"));
-  CHECK_THROWS_AS(logs.take(1, "n1", piece("n1/b", "x")), std::invalid_argument);
+  for (const char* name : {"", "/etc/passwd", "n1/../b", "..", "n1//b", "./n1", "n1/"})
+    CHECK_THROWS_AS(send(logs, name, "x"), std::invalid_argument);
+  begin(logs, "n1/a", "x");
+  CHECK_THROWS_AS(begin(logs, "n1/b", "x"), std::invalid_argument);
   CHECK(!fs::exists(folder / "logs/n2"));
 }
 
@@ -77,7 +83,8 @@ TEST_CASE("a node leaves no more than it may") {
   CHECK(std::distance(fs::directory_iterator(folder / "few/n1"), {}) == 3);
   CHECK(few.notes().size() == 1);
   LogGather small(folder / "small", GatherLimits{100, 10});
-  for (int i = 0; i < 50; ++i) small.take(1, "n1", piece("n1/a", "1234"));
+  const auto channel = begin(small, "n1/a", "1234");
+  for (int i = 1; i < 50; ++i) channel->told.data("1234");
   CHECK(fs::file_size(folder / "small/n1/a") == 8);
   REQUIRE(small.notes().size() == 1);
   CHECK(small.notes()[0].find("sends more than") != std::string::npos);

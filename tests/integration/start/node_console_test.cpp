@@ -2,6 +2,7 @@
 #include "launcher/nodes/node_console.hpp"
 
 #include "catch.hpp"
+#include "tests/support/fake_channel.hpp"
 #include "tests/support/pipe.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -9,10 +10,14 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 using muster::UniqueFd;
 using muster::launcher::NodeConsole;
+using muster::test::FakeChannel;
 namespace asio = boost::asio;
 using std::chrono::milliseconds;
 
@@ -39,7 +44,24 @@ struct Room {
   muster::test::Pipe pipe;
   UniqueFd& reader = pipe.read;
   UniqueFd& writer = pipe.write;
-  std::map<std::size_t, std::int64_t> taken;
+};
+
+/// A console in which each node has a channel; that of node 1 is its stderr.
+struct Shown {
+  Shown(Room& room, std::size_t nodes)
+      : console(room.context.get_executor(), nodes, {room.writer.get(), room.writer.get()}) {
+    for (std::size_t node = 0; node < nodes; ++node) {
+      channels.push_back(std::make_shared<FakeChannel>());
+      console.receive(node, node == 1, channels.back());
+    }
+  }
+
+  void feed(std::size_t node, const std::string& bytes) { channels[node]->told.data(bytes); }
+
+  std::size_t taken(std::size_t node) const { return channels[node]->given_back; }
+
+  NodeConsole console;
+  std::vector<std::shared_ptr<FakeChannel>> channels;
 };
 
 std::string lines_of(char letter, int count) {
@@ -52,32 +74,31 @@ std::string lines_of(char letter, int count) {
 
 TEST_CASE("Lines of several nodes stay whole, and every byte is accounted for") {
   Room room;
-  NodeConsole console(room.context.get_executor(), 3, {room.writer.get(), room.writer.get()},
-                      [&room](std::size_t node, std::int64_t bytes) { room.taken[node] += bytes; });
+  Shown shown(room, 3);
   // In pieces that cut lines.
   const std::string parts[3] = {lines_of('a', 300), lines_of('b', 300), lines_of('c', 300)};
   for (std::size_t at = 0; at < parts[0].size(); at += 77)
-    for (std::size_t node = 0; node < 3; ++node) console.feed(node, node == 1, parts[node].substr(at, 77));
+    for (std::size_t node = 0; node < 3; ++node) shown.feed(node, parts[node].substr(at, 77));
   const std::string text = room.read(3 * parts[0].size());
   REQUIRE(text.size() == 3 * parts[0].size());
   for (std::size_t at = 0; at < text.size(); at += 100)
     REQUIRE(text.substr(at, 100) == std::string(99, text[at]) + '\n');
-  for (std::size_t node = 0; node < 3; ++node)
-    CHECK(room.taken[node] == static_cast<std::int64_t>(parts[node].size()));
+  for (std::size_t node = 0; node < 3; ++node) CHECK(shown.taken(node) == parts[node].size());
+  const auto second = std::make_shared<FakeChannel>();
+  CHECK_THROWS_AS(shown.console.receive(0, false, second), std::invalid_argument);
 }
 
 TEST_CASE("A node that floods a slow console does not hold up another") {
   Room room;
-  NodeConsole console(room.context.get_executor(), 2, {room.writer.get(), room.writer.get()},
-                      [&room](std::size_t node, std::int64_t bytes) { room.taken[node] += bytes; });
+  Shown shown(room, 2);
   // The flood fills the console and waits; then the other node has one line to say.
   const std::string flood = lines_of('f', 40);
   std::size_t flooded = 0;
-  for (int i = 0; i < 1000; ++i, flooded += flood.size()) console.feed(0, false, flood);
+  for (int i = 0; i < 1000; ++i, flooded += flood.size()) shown.feed(0, flood);
   room.context.run_for(milliseconds(50));
   room.context.restart();
-  CHECK(room.taken[0] < static_cast<std::int64_t>(flooded));
-  console.feed(1, false, "the other one\n");
+  CHECK(shown.taken(0) < flooded);
+  shown.feed(1, "the other one\n");
   const std::string text = room.read(flooded + 14);
   REQUIRE(text.size() == flooded + 14);
   const std::size_t place = text.find("the other one\n");
@@ -88,12 +109,11 @@ TEST_CASE("A node that floods a slow console does not hold up another") {
 
 TEST_CASE("A console that takes nothing ends in its time") {
   Room room;
-  NodeConsole console(room.context.get_executor(), 1, {room.writer.get(), room.writer.get()},
-                      [](std::size_t, std::int64_t) {});
-  for (int i = 0; i < 1000; ++i) console.feed(0, false, lines_of('x', 40));
+  Shown shown(room, 1);
+  for (int i = 0; i < 1000; ++i) shown.feed(0, lines_of('x', 40));
   bool done = false;
-  console.finish([&done] { done = true; });
-  console.give_up_after(milliseconds(100));
+  shown.console.finish([&done] { done = true; });
+  shown.console.give_up_after(milliseconds(100));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!done && std::chrono::steady_clock::now() < deadline) {
     room.context.run_for(milliseconds(10));

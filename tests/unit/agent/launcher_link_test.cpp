@@ -29,7 +29,11 @@ struct Link {
     LauncherLink::Events events;
     events.message = [this](const LinkMessage& message) {
       messages.push_back(message.kind);
-      if (message.kind == Kind::file) throw std::invalid_argument("no such file");
+      if (message.kind == Kind::hello) throw std::invalid_argument("no such host");
+    };
+    events.opened = [this](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
+      if (what != kStdoutChannel) throw std::invalid_argument("no such channel");
+      channels.push_back(std::move(channel));
     };
     events.closed = [this](const std::string& reason) { closed.push_back(reason); };
     events.broken = [this](const std::string& what) { broken.push_back(what); };
@@ -71,6 +75,7 @@ struct Link {
   boost::asio::io_context context{1};
   int there = -1;
   std::vector<Kind> messages;
+  std::vector<std::shared_ptr<rendezvous::Channel>> channels;
   std::vector<std::string> closed;
   std::vector<std::string> broken;
   std::optional<LauncherLink> link;
@@ -79,7 +84,7 @@ struct Link {
 }  // namespace
 
 TEST_CASE("the end of a link is told once for each stream, and is no fault of the other side") {
-  for (const auto mode : {LauncherLink::Mode::plain, LauncherLink::Mode::resumable}) {
+  for (const auto mode : {LauncherLink::Mode::plain, LauncherLink::Mode::agent}) {
     Link one(mode);
     one.hear("stop 15\n");
     one.hang_up();
@@ -91,14 +96,20 @@ TEST_CASE("the end of a link is told once for each stream, and is no fault of th
 }
 
 TEST_CASE("what no muster sends ends a link as that") {
-  Link one(LauncherLink::Mode::resumable);
+  Link one(LauncherLink::Mode::launcher);
   SECTION("an unknown kind") {
     one.hear("nonsense 0\n");
     CHECK_THAT(one.broken.at(0), Contains("unknown message between launcher and agent: nonsense"));
   }
   SECTION("what its receiver cannot use") {
-    one.hear("file 0\nx");
-    CHECK(one.broken.at(0) == "no such file");
+    one.hear("hello 0\nx");
+    CHECK(one.broken.at(0) == "no such host");
+  }
+  SECTION("a channel for nothing that it knows") {
+    one.hear(std::string("\x02\0\0\0\x01stdout", 11));
+    CHECK(one.channels.size() == 1);
+    one.hear(std::string("\x02\0\0\0\x03other", 10));
+    CHECK(one.broken.at(0) == "no such channel");
   }
   SECTION("an acknowledgement of what was not sent") {
     one.hear(std::string("\x05\0\0\0\0\0\0\0\x01", 9));
@@ -109,8 +120,19 @@ TEST_CASE("what no muster sends ends a link as that") {
   CHECK_FALSE(one.link->connected());
 }
 
+TEST_CASE("both ends open channels, each with numbers of its own") {
+  Link launcher(LauncherLink::Mode::launcher);
+  Link agent(LauncherLink::Mode::agent);
+  const auto to_worker = launcher.link->open_channel(kStdinChannel);
+  const auto to_console = agent.link->open_channel(kStdoutChannel);
+  launcher.turn();
+  agent.turn();
+  CHECK(launcher.sent() == rendezvous::encode_frame(std::string("\x02\0\0\0\x02stdin", 10)));
+  CHECK(agent.sent() == rendezvous::encode_frame(std::string("\x02\0\0\0\x01stdout", 11)));
+}
+
 TEST_CASE("a report is acknowledged at once, for the agent waits for it before it ends") {
-  Link one(LauncherLink::Mode::resumable);
+  Link one(LauncherLink::Mode::launcher);
   one.hear("log 0\nline");
   CHECK(one.sent().empty());
   one.hear("report 0\n{}");
@@ -119,7 +141,7 @@ TEST_CASE("a report is acknowledged at once, for the agent waits for it before i
 
 TEST_CASE("a message counts as sent when the other side has it, or on a plain link when it is written") {
   Link plain(LauncherLink::Mode::plain);
-  Link resumable(LauncherLink::Mode::resumable);
+  Link resumable(LauncherLink::Mode::launcher);
   int sent = 0;
   for (Link* one : {&plain, &resumable}) one->link->send({Kind::stop, 15, {}}, [&sent] { ++sent; });
   CHECK(sent == 0);  // not inside the call
