@@ -157,7 +157,8 @@ bool NodeSession::prepare() {
       return link_console_->make_sink(std::string(stream == 2 ? kStderrChannel : kStdoutChannel),
                                       [wake_up = std::move(wake_up)] { wake_up->signal(); });
     };
-  output_.emplace(executor_, spec_.output, std::move(names), spec_.workers, std::move(streams));
+  output_ = std::make_shared<WorkerOutput>(executor_, spec_.output, std::move(names), spec_.workers,
+                                           std::move(streams));
   return true;
 }
 

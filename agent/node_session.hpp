@@ -152,7 +152,7 @@ class NodeSession {
   std::shared_ptr<LinkConsole> link_console_;
   std::optional<LauncherLink> link_;
   std::optional<InputFeeder> input_;
-  std::optional<WorkerOutput> output_;
+  std::shared_ptr<WorkerOutput> output_;
   std::optional<rendezvous::CoordinatorClient> coordinator_;
   std::optional<StoreProxy> proxy_;
   std::optional<RoundRunner> runner_;

@@ -2,7 +2,7 @@
 // The part of NodeFleet that talks to nodes and sees them go.
 #include "agent/core/exit_status.hpp"
 #include "launcher/nodes/core/node_words.hpp"
-#include "launcher/nodes/fleet_state.hpp"
+#include "launcher/nodes/node_fleet.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
@@ -42,16 +42,16 @@ constexpr std::chrono::milliseconds kAskForRelayEvery{100};
 
 }  // namespace
 
-void NodeFleet::State::open_link(std::size_t index, LinkEnds ends) {
+void NodeFleet::open_link(std::size_t index, LinkEnds ends) {
   agent::LauncherLink::Events link_events;
-  const std::weak_ptr<State> weak = weak_from_this();
+  const std::weak_ptr<NodeFleet> weak = weak_from_this();
   link_events.message = [weak, index](LinkMessage message) {
     if (const auto self = weak.lock()) self->message(index, std::move(message));
   };
   link_events.opened = [weak, index](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
     const auto self = weak.lock();
-    if (!self || self->nodes[index].contact.broken() || !self->nodes[index].contact.instructed()) return;
-    self->events.opened(index, what, std::move(channel));
+    if (!self || self->nodes_[index].contact.broken() || !self->nodes_[index].contact.instructed()) return;
+    self->events_.opened(index, what, std::move(channel));
   };
   link_events.closed = [weak, index](const std::string&) {
     if (const auto self = weak.lock()) self->link_closed(index);
@@ -61,24 +61,24 @@ void NodeFleet::State::open_link(std::size_t index, LinkEnds ends) {
   };
   const int in = ends.in.release();
   const int out = ends.out ? ends.out.release() : in;
-  nodes[index].link.emplace(executor, rendezvous::make_descriptor_stream(executor, in, out),
-                            agent::LauncherLink::Mode::launcher, std::move(link_events),
-                            std::move(ends.first_bytes));
+  nodes_[index].link.emplace(executor_, rendezvous::make_descriptor_stream(executor_, in, out),
+                             agent::LauncherLink::Mode::launcher, std::move(link_events),
+                             std::move(ends.first_bytes));
 }
 
 /// Of a node that has not got its part of the job.
-void NodeFleet::State::opening_message(std::size_t index, const LinkMessage& message) {
-  Node& node = nodes[index];
+void NodeFleet::opening_message(std::size_t index, const LinkMessage& message) {
+  Node& node = nodes_[index];
   switch (message.kind) {
     case Kind::hello:
       if (!node.contact.take_hello()) return misbehaved(index, "a second hello");
-      hellos[index] = agent::node_hello_from_json(message.body);
-      obey(board.greeted(index));
+      hellos_[index] = agent::node_hello_from_json(message.body);
+      obey(board_.greeted(index));
       break;
     case Kind::listening:
       return misbehaved(index, "it claims to be the coordinator, which it is not");
     case Kind::notice:
-      node.last_words = last_words_of(job.nodes[index].name, message.body);
+      node.last_words = last_words_of(job_.nodes[index].name, message.body);
       node.last_words_by = HostFailure::Teller::node;
       break;
     default:
@@ -87,11 +87,11 @@ void NodeFleet::State::opening_message(std::size_t index, const LinkMessage& mes
   advance();
 }
 
-void NodeFleet::State::send_spec(std::size_t index) {
-  Node& node = nodes[index];
+void NodeFleet::send_spec(std::size_t index) {
+  Node& node = nodes_[index];
   if (!node.link) return;
   try {
-    Instructions orders = instruct(index, hellos);
+    Instructions orders = instruct_(index, hellos_);
     LinkMessage key;
     key.kind = Kind::key;
     key.number = orders.key_count;
@@ -106,33 +106,33 @@ void NodeFleet::State::send_spec(std::size_t index) {
     for (const LinkMessage& held : std::exchange(node.held, {})) node.link->send(held);
   } catch (const std::exception& error) {
     cut(index);
-    without(index, [&] { return board.start_failed(index, {"", error.what(), "", false}, Clock::now()); });
+    without(index, [&] { return board_.start_failed(index, {"", error.what(), "", false}, Clock::now()); });
   }
 }
 
-void NodeFleet::State::message(std::size_t index, LinkMessage message) {
-  Node& node = nodes[index];
+void NodeFleet::message(std::size_t index, LinkMessage message) {
+  Node& node = nodes_[index];
   if (node.contact.broken()) return;
   if (!node.contact.instructed()) return opening_message(index, message);
   switch (message.kind) {
     case Kind::listening:
       if (!node.contact.take_listening()) return misbehaved(index, kGreetsAgain);
-      endpoint = agent::link_endpoint_from_json(message.body);
-      obey(board.listening());
-      if (events.listening) events.listening(endpoint);
+      endpoint_ = agent::link_endpoint_from_json(message.body);
+      obey(board_.listening());
+      if (events_.listening) events_.listening(endpoint_);
       break;
     case Kind::hello:
       return misbehaved(index, kGreetsAgain);
     case Kind::report:
       if (!node.contact.take_report()) return;
       node.gone_by = Clock::now() + guardian_limit(index);
-      if (nodes[0].contact.reported() && nodes[0].gone_by)
-        nodes[0].gone_by = std::min(*nodes[0].gone_by, Clock::now() + guardian_limit(0));
+      if (nodes_[0].contact.reported() && nodes_[0].gone_by)
+        nodes_[0].gone_by = std::min(*nodes_[0].gone_by, Clock::now() + guardian_limit(0));
       take_report(index, agent::node_report_from_json(message.body));
       break;
     case Kind::notice:
       node.contact.lose_agent();
-      node.last_words = last_words_of(job.nodes[index].name, message.body);
+      node.last_words = last_words_of(job_.nodes[index].name, message.body);
       node.last_words_by = HostFailure::Teller::node;
       break;
     case Kind::log:
@@ -148,51 +148,51 @@ void NodeFleet::State::message(std::size_t index, LinkMessage message) {
 }
 
 /// Tells people what the coordinator waits for, once it has done so for a while.
-void NodeFleet::State::say_status(const std::string& text) {
+void NodeFleet::say_status(const std::string& text) {
   const TimePoint now = Clock::now();
-  if (!say_status_at) say_status_at = now + kSayWaitingAfter;
-  if (now < *say_status_at || !events.waiting) return;
-  say_status_at = now + kSayWaitingEvery;
-  events.waiting(text);
+  if (!say_status_at_) say_status_at_ = now + kSayWaitingAfter;
+  if (now < *say_status_at_ || !events_.waiting) return;
+  say_status_at_ = now + kSayWaitingEvery;
+  events_.waiting(text);
 }
 
-void NodeFleet::State::take_report(std::size_t index, agent::NodeReport report) {
+void NodeFleet::take_report(std::size_t index, agent::NodeReport report) {
   report.error = shortened(report.error);
   // A node that never joined the others cannot have told them.
   if (report.outcome == agent::NodeOutcome::agent_error) {
-    obey(board.gave_up(index));
-    if (!board.stopping()) log_warning(named(job.nodes[index].name, report.error) + board.rest_text());
+    obey(board_.gave_up(index));
+    if (!board_.stopping()) log_warning(named(job_.nodes[index].name, report.error) + board_.rest_text());
   } else {
-    board.reported(index);
+    board_.reported(index);
   }
-  if (events.report) events.report(index, std::move(report));
+  if (events_.report) events_.report(index, std::move(report));
 }
 
-void NodeFleet::State::said(std::size_t index, const std::string& line) {
+void NodeFleet::said(std::size_t index, const std::string& line) {
   const std::string text = without_our_beginning(line);
   // A line that muster itself prints there while all goes on does not say why a node was lost.
   if (!line.starts_with("muster: warning: ") && !line.starts_with("muster: info: ")) {
-    nodes[index].said = shortened(text);
-    nodes[index].said_at = Clock::now();
+    nodes_[index].said = shortened(text);
+    nodes_[index].said_at = Clock::now();
   }
   log_line(index, text);
 }
 
-void NodeFleet::State::log_line(std::size_t index, const std::string& text) {
+void NodeFleet::log_line(std::size_t index, const std::string& text) {
   tell_left_out(index, false);
-  if (nodes[index].lines.admit(Clock::now())) log_warning(named(job.nodes[index].name, shortened(text)));
+  if (nodes_[index].lines.admit(Clock::now())) log_warning(named(job_.nodes[index].name, shortened(text)));
 }
 
-void NodeFleet::State::tell_left_out(std::size_t index, bool at_the_end) {
-  const std::size_t count = nodes[index].lines.take_left_out(Clock::now(), at_the_end);
+void NodeFleet::tell_left_out(std::size_t index, bool at_the_end) {
+  const std::size_t count = nodes_[index].lines.take_left_out(Clock::now(), at_the_end);
   if (count > 0)
-    log_warning(job.nodes[index].name + ": " + std::to_string(count) + " more lines of it were left out (" +
+    log_warning(job_.nodes[index].name + ": " + std::to_string(count) + " more lines of it were left out (" +
                 std::to_string(LineLimit::kLines) + " in " + std::to_string(LineLimit::kStretch.count()) +
                 " s are shown)");
 }
 
-void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, std::string body) {
-  Node& node = nodes[index];
+void NodeFleet::tell(std::size_t index, Kind kind, std::int64_t number, std::string body) {
+  Node& node = nodes_[index];
   LinkMessage message;
   message.kind = kind;
   message.number = number;
@@ -203,13 +203,13 @@ void NodeFleet::State::tell(std::size_t index, Kind kind, std::int64_t number, s
     node.held.push_back(std::move(message));
 }
 
-void NodeFleet::State::tell_all(Kind kind) {
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i].contact.instructed()) tell(i, kind, 0);
+void NodeFleet::tell_all(Kind kind) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].contact.instructed()) tell(i, kind, 0);
 }
 
-void NodeFleet::State::link_closed(std::size_t index) {
-  Node& node = nodes[index];
+void NodeFleet::link_closed(std::size_t index) {
+  Node& node = nodes_[index];
   node.contact.close();
   if (node.process_end && node.contact.relayed() && !node.contact.reported() && node.dead.reason.empty()) {
     // The coordinator, which has just cut the way to it, may be about to say why.
@@ -222,27 +222,27 @@ void NodeFleet::State::link_closed(std::size_t index) {
 }
 
 /// The first node's guardian waits for the daemon, too, which others may need for their reports.
-std::chrono::milliseconds NodeFleet::State::guardian_limit(std::size_t index) const {
-  const bool others = std::any_of(nodes.begin() + 1, nodes.end(),
+std::chrono::milliseconds NodeFleet::guardian_limit(std::size_t index) const {
+  const bool others = std::any_of(nodes_.begin() + 1, nodes_.end(),
                                   [](const Node& node) { return node.contact.awaits_report() && node.link; });
   const std::chrono::milliseconds limit = JobOrders::kGuardianLateAfter;
-  return index == 0 && others ? limit + job.agent.shutdown_timeout + rendezvous::kDaemonAtMost : limit;
+  return index == 0 && others ? limit + job_.agent.shutdown_timeout + rendezvous::kDaemonAtMost : limit;
 }
 
 /// The node broke the protocol: we stop talking to it and do not wait for its end.
-void NodeFleet::State::misbehaved(std::size_t index, const std::string& what) {
-  Node& node = nodes[index];
+void NodeFleet::misbehaved(std::size_t index, const std::string& what) {
+  Node& node = nodes_[index];
   if (!node.contact.misbehave()) return;
   node.last_words = "it sent what no muster sends (" + shortened(what) + ")";
   node.last_words_by = HostFailure::Teller::launcher;
   node.gone_by = Clock::now();
   // We may be in a callback of theirs.
-  asio::post(executor, [self = shared_from_this(), index] { self->nodes[index].link.reset(); });
+  asio::post(executor_, [self = shared_from_this(), index] { self->nodes_[index].link.reset(); });
   advance();
 }
 
-void NodeFleet::State::process_ended(std::size_t index, const StartEnd& end, bool had_greeting) {
-  Node& node = nodes[index];
+void NodeFleet::process_ended(std::size_t index, const StartEnd& end, bool had_greeting) {
+  Node& node = nodes_[index];
   node.connection.reset();
   if (!had_greeting) return not_started(index, end);
   node.process_end = end;
@@ -253,18 +253,18 @@ void NodeFleet::State::process_ended(std::size_t index, const StartEnd& end, boo
   advance();
 }
 
-void NodeFleet::State::not_started(std::size_t index, const StartEnd& end) {
-  const StartFailure failure = starter.explain(index, end);
-  nodes[index].greet_by.reset();
-  if (failure.server_busy && !board.stopping() && queue->refused(index, Clock::now())) {
-    board.retrying(index, failure.cause);
+void NodeFleet::not_started(std::size_t index, const StartEnd& end) {
+  const StartFailure failure = starter_.explain(index, end);
+  nodes_[index].greet_by.reset();
+  if (failure.server_busy && !board_.stopping() && queue_->refused(index, Clock::now())) {
+    board_.retrying(index, failure.cause);
     return advance();
   }
   start_failed(index, failure);
 }
 
-void NodeFleet::State::expect_nothing_of(std::size_t index, const NodeLoss& loss, bool goes_on) {
-  Node& node = nodes[index];
+void NodeFleet::expect_nothing_of(std::size_t index, const NodeLoss& loss, bool goes_on) {
+  Node& node = nodes_[index];
   if (!node.link || !node.contact.awaits_report()) return;
   node.dead = loss;
   const auto due = Clock::now() + (goes_on ? kLostLateAfter : kDeadLateAfter);
@@ -272,26 +272,26 @@ void NodeFleet::State::expect_nothing_of(std::size_t index, const NodeLoss& loss
   advance();
 }
 
-void NodeFleet::State::without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board) {
-  hellos[index] = {};
-  if (events.without) events.without(index);
-  const std::size_t known = board.failures().size();
+void NodeFleet::without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board) {
+  hellos_[index] = {};
+  if (events_.without) events_.without(index);
+  const std::size_t known = board_.failures().size();
   const NodeBoard::Orders orders = tell_board();
-  if (board.failures().size() > known && board.failures().back().spared) log_warning(board.spared_text());
+  if (board_.failures().size() > known && board_.failures().back().spared) log_warning(board_.spared_text());
   obey(orders);
 }
 
-bool NodeFleet::State::go_on_by_relay(std::size_t index) {
-  Node& node = nodes[index];
+bool NodeFleet::go_on_by_relay(std::size_t index) {
+  Node& node = nodes_[index];
   // An agent without its guardian has closed its end of the link with it, and has a report to send.
   const StartEnd end = node.process_end.value_or(StartEnd{});
   const bool orphaned = !way_was_lost(end) && end.exit_code > kExitSignalBase;
   const bool cut = orphaned || (way_was_lost(end) && node.dead.reason.empty());
   if (!cut || !node.process_end || !node.link || node.contact.agent_gone() || !node.contact.awaits_report() ||
-      node.contact.relayed() || !events.relay)
+      node.contact.relayed() || !events_.relay)
     return false;
-  std::unique_ptr<rendezvous::ByteStream> way = events.relay(index);
-  if (!way && events.relay_comes && events.relay_comes()) {
+  std::unique_ptr<rendezvous::ByteStream> way = events_.relay(index);
+  if (!way && events_.relay_comes && events_.relay_comes()) {
     node.gone_by = Clock::now() + kAskForRelayEvery;
     return true;
   }
@@ -305,38 +305,38 @@ bool NodeFleet::State::go_on_by_relay(std::size_t index) {
   probe.kind = Kind::status;
   node.link->send(probe, [weak = weak_from_this(), index] {
     const auto self = weak.lock();
-    if (!self || !self->nodes[index].link || !self->nodes[index].link->connected()) return;
-    self->nodes[index].contact.relay_carries();
-    log_warning(self->job.nodes[index].name +
+    if (!self || !self->nodes_[index].link || !self->nodes_[index].link->connected()) return;
+    self->nodes_[index].contact.relay_carries();
+    log_warning(self->job_.nodes[index].name +
                 ": the connection to it was lost; going on through the coordinator");
   });
   return true;
 }
 
-void NodeFleet::State::conclude(std::size_t index) {
-  Node& node = nodes[index];
+void NodeFleet::conclude(std::size_t index) {
+  Node& node = nodes_[index];
   const bool over = node.process_end && !way_was_lost(*node.process_end);
   if (over && node.contact.awaits_report() && !node.contact.relayed() && node.contact.tell_end() &&
-      events.ended)
-    events.ended(index, how_lost(index).cause);
+      events_.ended)
+    events_.ended(index, how_lost(index).cause);
   if (go_on_by_relay(index)) return advance();
   tell_left_out(index, true);
   node.gone_by.reset();
   node.link.reset();
   if (node.contact.reported()) {
-    board.ended(index);
+    board_.ended(index);
     if (index == 0) expect_the_others();
   } else if (node.contact.instructed()) {
-    without(index, [&] { return board.lost(index, how_lost(index)); });
+    without(index, [&] { return board_.lost(index, how_lost(index)); });
   } else {
     return start_failed(index, {how_lost(index).cause, "", false});
   }
   advance();
 }
 
-void NodeFleet::State::expect_the_others() {
-  for (std::size_t i = 1; i < nodes.size(); ++i) {
-    Node& node = nodes[i];
+void NodeFleet::expect_the_others() {
+  for (std::size_t i = 1; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
     if (!node.contact.awaits_report() || node.gone_by || (!node.connection && !node.contact.relayed()))
       continue;
     node.gone_by = Clock::now() + kStragglerLateAfter;
@@ -346,8 +346,8 @@ void NodeFleet::State::expect_the_others() {
   }
 }
 
-HostFailure NodeFleet::State::how_lost(std::size_t index) const {
-  const Node& node = nodes[index];
+HostFailure NodeFleet::how_lost(std::size_t index) const {
+  const Node& node = nodes_[index];
   const StartEnd end = node.process_end.value_or(StartEnd{});
   HostFailure failure;
   const bool by_coordinator = !node.contact.agent_gone() && !node.dead.reason.empty();
@@ -377,26 +377,26 @@ HostFailure NodeFleet::State::how_lost(std::size_t index) const {
   return failure;
 }
 
-void NodeFleet::State::cut(std::size_t index) {
-  Node& node = nodes[index];
+void NodeFleet::cut(std::size_t index) {
+  Node& node = nodes_[index];
   node.link.reset();
   node.contact.close();
   if (!node.connection) return;
   if (node.greet_by) node.connection->kill();
-  node.gone_by = Clock::now() + (in_a_hurry ? kClientLateInAHurry : kClientLateAfter);
+  node.gone_by = Clock::now() + (in_a_hurry_ ? kClientLateInAHurry : kClientLateAfter);
 }
 
-void NodeFleet::State::obey(const NodeBoard::Orders& orders) {
+void NodeFleet::obey(const NodeBoard::Orders& orders) {
   for (const NodeOrder& order : orders) {
     switch (order.kind) {
       case NodeOrder::Kind::send_spec:
         send_spec(order.node);
         break;
       case NodeOrder::Kind::send_coordinator:
-        tell(order.node, Kind::coordinator, 0, agent::to_json(endpoint));
+        tell(order.node, Kind::coordinator, 0, agent::to_json(endpoint_));
         break;
       case NodeOrder::Kind::stop:
-        tell(order.node, Kind::stop, stop_signal);
+        tell(order.node, Kind::stop, stop_signal_);
         break;
       case NodeOrder::Kind::kill:
         tell(order.node, Kind::kill, 0);

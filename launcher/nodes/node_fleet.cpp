@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NodeFleet that starts nodes and keeps the time.
-#include "launcher/nodes/fleet_state.hpp"
+#include "launcher/nodes/node_fleet.hpp"
+
 #include "launcher/start/core/start_times.hpp"
 #include "rendezvous/base/random.hpp"
 
@@ -37,50 +38,59 @@ bool may_restart(const JobSpec& job) {
 
 }  // namespace
 
-NodeFleet::State::State(asio::any_io_executor fleet_executor, const JobSpec& fleet_job,
-                        NodeStarter& fleet_starter, std::string fleet_version, Instruct fleet_instruct,
-                        Events fleet_events)
-    : executor(std::move(fleet_executor)),
-      job(fleet_job),
-      starter(fleet_starter),
-      version(std::move(fleet_version)),
-      instruct(std::move(fleet_instruct)),
-      events(std::move(fleet_events)),
-      board(names_of(job), needed_nodes(job), may_restart(job)),
-      timer(executor),
-      nodes(job.nodes.size()),
-      hellos(job.nodes.size()),
-      started_at(Clock::now()),
-      say_waiting_at(started_at + kSayWaitingAfter) {}
+NodeFleet::NodeFleet(const asio::any_io_executor& executor, const JobSpec& job, NodeStarter& starter,
+                     std::map<std::size_t, StartedProcess> local, std::string version, Instruct instruct,
+                     Events events)
+    : executor_(executor),
+      job_(job),
+      starter_(starter),
+      version_(std::move(version)),
+      instruct_(std::move(instruct)),
+      events_(std::move(events)),
+      board_(names_of(job), needed_nodes(job), may_restart(job)),
+      timer_(executor),
+      forked_(std::move(local)),
+      nodes_(job.nodes.size()),
+      hellos_(job.nodes.size()),
+      started_at_(Clock::now()),
+      say_waiting_at_(started_at_ + kSayWaitingAfter) {}
 
-void NodeFleet::State::start(std::map<std::size_t, StartedProcess> local) {
+void NodeFleet::start() {
   std::vector<std::string> servers;
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    servers.push_back(local.contains(i) ? "this host" : starter.server(i));
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    servers.push_back(forked_.contains(i) ? "this host" : starter_.server(i));
   std::minstd_rand engine(static_cast<unsigned>(random_number()));
-  queue.emplace(servers, StartLimits{},
-                [engine]() mutable { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
-  forked = std::move(local);
+  queue_.emplace(servers, StartLimits{},
+                 [engine]() mutable { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
   advance();
 }
 
-void NodeFleet::State::start_node(std::size_t index) {
+void NodeFleet::close() {
+  events_ = {};
+  timer_.cancel();
+  for (Node& node : nodes_) {
+    node.link.reset();
+    node.connection.reset();
+  }
+}
+
+void NodeFleet::start_node(std::size_t index) {
   const TimePoint now = Clock::now();
-  board.starting(index, now);
+  board_.starting(index, now);
   StartedProcess process;
-  if (const auto found = forked.find(index); found != forked.end()) {
+  if (const auto found = forked_.find(index); found != forked_.end()) {
     process = std::move(found->second);
-    forked.erase(found);
+    forked_.erase(found);
   } else {
     try {
-      process = starter.start(index);
+      process = starter_.start(index);
     } catch (const std::exception& error) {
-      queue->failed(index);
-      return without(index, [&] { return board.start_failed(index, {"", error.what(), "", false}, now); });
+      queue_->failed(index);
+      return without(index, [&] { return board_.start_failed(index, {"", error.what(), "", false}, now); });
     }
   }
   NodeConnection::Events connection_events;
-  const std::weak_ptr<State> weak = weak_from_this();
+  const std::weak_ptr<NodeFleet> weak = weak_from_this();
   connection_events.greeted = [weak, index](const std::string& there, LinkEnds ends) {
     if (const auto self = weak.lock()) self->greeted(index, there, std::move(ends));
   };
@@ -93,67 +103,67 @@ void NodeFleet::State::start_node(std::size_t index) {
   connection_events.ended = [weak, index](const StartEnd& end, bool had_greeting) {
     if (const auto self = weak.lock()) self->process_ended(index, end, had_greeting);
   };
-  nodes[index].greet_by =
+  nodes_[index].greet_by =
       now +
-      (job.nodes[index].local ? kForkLateAfter : greeting_limit(job.remote.login_timeout, nodes.size()));
-  nodes[index].connection = std::make_unique<NodeConnection>(
-      executor, std::move(process), starter.push_file(), std::move(connection_events));
+      (job_.nodes[index].local ? kForkLateAfter : greeting_limit(job_.remote.login_timeout, nodes_.size()));
+  nodes_[index].connection = std::make_unique<NodeConnection>(
+      executor_, std::move(process), starter_.push_file(), std::move(connection_events));
 }
 
-void NodeFleet::State::pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of) {
-  board.copying(index, bytes, of);
+void NodeFleet::pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of) {
+  board_.copying(index, bytes, of);
   // A node that is late already gets no new deadline. The timer need not be set again: it comes too early,
   // which does no harm.
-  if (nodes[index].greet_by) nodes[index].greet_by = Clock::now() + kCopyLateAfter;
+  if (nodes_[index].greet_by) nodes_[index].greet_by = Clock::now() + kCopyLateAfter;
 }
 
-void NodeFleet::State::greeted(std::size_t index, const std::string& there, LinkEnds ends) {
-  Node& node = nodes[index];
-  queue->admitted(index, Clock::now());
+void NodeFleet::greeted(std::size_t index, const std::string& there, LinkEnds ends) {
+  Node& node = nodes_[index];
+  queue_->admitted(index, Clock::now());
   node.greet_by.reset();
-  if (there != version) {
+  if (there != version_) {
     StartEnd end;
     end.version_there = there;
-    return start_failed(index, starter.explain(index, end));
+    return start_failed(index, starter_.explain(index, end));
   }
   node.contact.open();
   open_link(index, std::move(ends));
   advance();
 }
 
-void NodeFleet::State::start_failed(std::size_t index, const StartFailure& failure) {
-  nodes[index].connection.reset();
-  nodes[index].greet_by.reset();
-  queue->failed(index);
+void NodeFleet::start_failed(std::size_t index, const StartFailure& failure) {
+  nodes_[index].connection.reset();
+  nodes_[index].greet_by.reset();
+  queue_->failed(index);
   without(index, [&] {
-    return board.start_failed(index, {"", failure.cause, failure.advice, false}, Clock::now());
+    return board_.start_failed(index, {"", failure.cause, failure.advice, false}, Clock::now());
   });
   advance();
 }
 
-void NodeFleet::State::advance() {
+void NodeFleet::advance() {
   const TimePoint now = Clock::now();
-  if (board.stopping()) {
-    queue->stop();
-    if (!std::exchange(failure_said, true) && !board.failures().empty())
-      asio::post(executor, [self = shared_from_this()] {
-        if (self->events.failed) self->events.failed();
+  if (board_.stopping()) {
+    queue_->stop();
+    if (!std::exchange(failure_said_, true) && !board_.failures().empty())
+      asio::post(executor_, [self = shared_from_this()] {
+        if (self->events_.failed) self->events_.failed();
       });
   }
-  for (const std::size_t index : queue->take_due(now)) start_node(index);
-  obey(board.tick(now));
+  for (const std::size_t index : queue_->take_due(now)) start_node(index);
+  obey(board_.tick(now));
   give_up_late(now);
   say_waiting(now);
-  if (board.over() && !std::exchange(over_said, true))
-    return asio::post(executor, [self = shared_from_this()] {
-      if (self->events.over) self->events.over();
+  if (board_.over() && !std::exchange(over_said_, true))
+    return asio::post(executor_, [self = shared_from_this()] {
+      if (self->events_.over) self->events_.over();
     });
   arm(now);
 }
 
-void NodeFleet::State::give_up_late(TimePoint now) {
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    Node& node = nodes[i];
+void NodeFleet::give_up_late(TimePoint now) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
     if (node.greet_by && now >= *node.greet_by) {
       node.greet_by.reset();
       node.connection->give_up();
@@ -164,109 +174,87 @@ void NodeFleet::State::give_up_late(TimePoint now) {
     if (node.connection)
       node.connection->kill();
     else if (node.process_end)
-      asio::post(executor, [self = shared_from_this(), i] { self->conclude(i); });
+      asio::post(executor_, [self = shared_from_this(), i] { self->conclude(i); });
   }
 }
 
-void NodeFleet::State::say_waiting(TimePoint now) {
-  if (now < say_waiting_at) return;
-  say_waiting_at = now + kSayWaitingEvery;
+void NodeFleet::say_waiting(TimePoint now) {
+  if (now < say_waiting_at_) return;
+  say_waiting_at_ = now + kSayWaitingEvery;
   // A node that has no orders yet takes us for dead after 30 s of silence.
   LinkMessage alive;
   alive.kind = LinkMessage::Kind::status;
-  for (Node& node : nodes)
+  for (Node& node : nodes_)
     if (node.link && !node.contact.instructed()) node.link->send_aside(alive);
-  const std::string text = board.waiting_text(now);
-  if (!text.empty() && !board.stopping() && events.waiting) events.waiting(text);
+  const std::string text = board_.waiting_text(now);
+  if (!text.empty() && !board_.stopping() && events_.waiting) events_.waiting(text);
 }
 
-void NodeFleet::State::arm(TimePoint now) {
+void NodeFleet::arm(TimePoint now) {
   TimePoint due = now + std::chrono::seconds(60);
   const auto consider = [&due](const std::optional<TimePoint>& when) {
     if (when) due = std::min(due, *when);
   };
-  consider(queue->next_due());
-  consider(board.next_tick());
-  for (const Node& node : nodes) {
+  consider(queue_->next_due());
+  consider(board_.next_tick());
+  for (const Node& node : nodes_) {
     consider(node.greet_by);
     consider(node.gone_by);
   }
-  if (!board.complete()) consider(say_waiting_at);
-  timer.expires_at(due);
-  timer.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+  if (!board_.complete()) consider(say_waiting_at_);
+  timer_.expires_at(due);
+  timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
     const auto self = weak.lock();
-    if (!error && self && !self->over_said) self->advance();
+    if (!error && self && !self->over_said_) self->advance();
   });
 }
 
-NodeFleet::NodeFleet(const asio::any_io_executor& executor, const JobSpec& job, NodeStarter& starter,
-                     std::map<std::size_t, StartedProcess> local, std::string version, Instruct instruct,
-                     Events events)
-    : state_(std::make_shared<State>(executor, job, starter, std::move(version), std::move(instruct),
-                                     std::move(events))) {
-  state_->forked = std::move(local);
-}
-
-NodeFleet::~NodeFleet() {
-  state_->events = {};
-  state_->timer.cancel();
-  for (State::Node& node : state_->nodes) {
-    node.link.reset();
-    node.connection.reset();
-  }
-}
-
-void NodeFleet::start() {
-  state_->start(std::move(state_->forked));
-}
-
 void NodeFleet::stop(int signal) {
-  state_->stop_signal = signal;
-  state_->obey(state_->board.stop());
-  state_->advance();
+  stop_signal_ = signal;
+  obey(board_.stop());
+  advance();
 }
 
 void NodeFleet::kill() {
-  state_->obey(state_->board.kill());
-  state_->advance();
+  obey(board_.kill());
+  advance();
 }
 
 void NodeFleet::cut_all() {
-  state_->in_a_hurry = true;
-  state_->obey(state_->board.cut_all());
-  state_->advance();
+  in_a_hurry_ = true;
+  obey(board_.cut_all());
+  advance();
 }
 
 void NodeFleet::resize() {
-  state_->tell_all(Kind::resize);
+  tell_all(Kind::resize);
 }
 
 void NodeFleet::show_life() {
-  state_->tell_all(Kind::status);
+  tell_all(Kind::status);
 }
 
 std::shared_ptr<rendezvous::Channel> NodeFleet::open_stdin(std::size_t node) {
-  State::Node& reader = state_->nodes[node];
+  Node& reader = nodes_[node];
   return reader.link && reader.contact.instructed() ? reader.link->open_channel(agent::kStdinChannel)
                                                     : nullptr;
 }
 
 void NodeFleet::expect_nothing_of(const std::string& name, const NodeLoss& loss, bool goes_on) {
-  for (std::size_t i = 0; i < state_->nodes.size(); ++i)
-    if (state_->job.nodes[i].name == name) state_->expect_nothing_of(i, loss, goes_on);
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (job_.nodes[i].name == name) expect_nothing_of(i, loss, goes_on);
 }
 
 bool NodeFleet::relays() const {
-  return std::any_of(state_->nodes.begin(), state_->nodes.end(),
-                     [](const State::Node& node) { return node.contact.relayed(); });
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.contact.relayed(); });
 }
 
 const std::vector<HostFailure>& NodeFleet::failures() const {
-  return state_->board.failures();
+  return board_.failures();
 }
 
 std::vector<std::string> NodeFleet::unreported() const {
-  return state_->board.unreported();
+  return board_.unreported();
 }
 
 }  // namespace muster::launcher

@@ -53,16 +53,18 @@ class StartedNodes : public JobNodes {
         spec_(spec),
         version_(version),
         workers_(spec.nodes.size()),
-        fleet_(
+        fleet_(std::make_shared<NodeFleet>(
             executor, spec, starter, std::move(local), version,
-            [this](std::size_t node, const auto& hellos) { return instruct(node, hellos); }, fleet_events()),
+            [this](std::size_t node, const auto& hellos) { return instruct(node, hellos); }, fleet_events())),
         console_(executor, spec.nodes.size(), NodeConsole::Streams{1, 2, spec.agent.output.raw_output}) {
     rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   }
 
+  ~StartedNodes() override { fleet_->close(); }
+
   void start(std::function<void(Event)> tell) override {
     tell_ = std::move(tell);
-    fleet_.start();
+    fleet_->start();
     derive_keys();
   }
 
@@ -71,14 +73,14 @@ class StartedNodes : public JobNodes {
   void obey(const JobActions& actions) override {
     if (actions.hurry_output) console_.give_up_without_progress(kNoProgressAtMost);
     if (actions.drop_output) console_.give_up_after(kFlushWhenKilled);
-    if (actions.stop_signal != 0) fleet_.stop(actions.stop_signal);
-    if (actions.kill) fleet_.kill();
+    if (actions.stop_signal != 0) fleet_->stop(actions.stop_signal);
+    if (actions.kill) fleet_->kill();
     if (!actions.cut_all) return;
-    unreported_ = fleet_.unreported();
-    fleet_.cut_all();
+    unreported_ = fleet_->unreported();
+    fleet_->cut_all();
   }
 
-  void resize() override { fleet_.resize(); }
+  void resize() override { fleet_->resize(); }
 
   void finish(std::function<void()> done) override {
     finishing_ = true;
@@ -90,7 +92,7 @@ class StartedNodes : public JobNodes {
   }
 
   std::vector<NodeReport> conclude(JobEnd& end) override {
-    end.hosts = fleet_.failures();
+    end.hosts = fleet_->failures();
     end.unreported = unreported_;
     end.notes = console_.notes();
     if (!spec_.gather_logs.empty())
@@ -166,10 +168,10 @@ class StartedNodes : public JobNodes {
     try {
       CoordinatorLineOptions options{endpoint, spec_.agent.run_id, version_, spec_.agent.host, {}, {}, {}};
       options.job_closed = [this](const std::string& node, bool lost, const std::string& reason) {
-        if (lost) fleet_.expect_nothing_of(node, {reason, true}, false);
+        if (lost) fleet_->expect_nothing_of(node, {reason, true}, false);
       };
       options.node_lost = [this](const std::string& node, const std::string& reason, bool says_decision) {
-        fleet_.expect_nothing_of(node, {reason, says_decision}, true);
+        fleet_->expect_nothing_of(node, {reason, says_decision}, true);
       };
       options.lost = [this] { show_life(); };
       line_.emplace(executor_, std::move(options), secret_);
@@ -183,16 +185,16 @@ class StartedNodes : public JobNodes {
     life_.expires_after(kShowLifeEvery);
     life_.async_wait([this](const Error& error) {
       if (error || finishing_) return;
-      fleet_.show_life();
+      fleet_->show_life();
       show_life();
     });
   }
 
   /// The daemon stays until everybody has hung up, and its node until the daemon ends.
   void hang_up() {
-    if (reports_.size() + fleet_.failures().size() < spec_.nodes.size()) return;
+    if (reports_.size() + fleet_->failures().size() < spec_.nodes.size()) return;
     // A link that leads through the coordinator has something to acknowledge first.
-    late_line_.expires_after(fleet_.relays() ? kHangUpAfterRelay : std::chrono::milliseconds(0));
+    late_line_.expires_after(fleet_->relays() ? kHangUpAfterRelay : std::chrono::milliseconds(0));
     late_line_.async_wait([this](const Error& error) {
       if (!error) line_.reset();
     });
@@ -211,14 +213,14 @@ class StartedNodes : public JobNodes {
     if (spec_.agent.stdin_rank < 0 || stdin_ || stdin_node() == workers_.size()) return;
     stdin_to_ = stdin_node();
     stdin_.emplace(executor_, STDIN_FILENO);
-    stdin_->feed(fleet_.open_stdin(stdin_to_));
+    stdin_->feed(fleet_->open_stdin(stdin_to_));
   }
 
   /// Ranks move up when a node is gone: who has the one that reads now gets the rest of our stdin.
   void lost_for_stdin(std::size_t node) {
     workers_[node] = 0;
     if (!stdin_ || std::exchange(stdin_to_, stdin_node()) == stdin_node()) return;
-    stdin_->feed(stdin_to_ < workers_.size() ? fleet_.open_stdin(stdin_to_) : nullptr);
+    stdin_->feed(stdin_to_ < workers_.size() ? fleet_->open_stdin(stdin_to_) : nullptr);
   }
 
   void say_waiting(const std::string& text) {
@@ -242,7 +244,7 @@ class StartedNodes : public JobNodes {
   std::size_t stdin_to_ = 0;
   /// Of each node, as far as it was told.
   std::vector<int> workers_;
-  NodeFleet fleet_;
+  std::shared_ptr<NodeFleet> fleet_;
   NodeConsole console_;
   std::optional<CoordinatorLine> line_;
   std::vector<NodeReport> reports_;

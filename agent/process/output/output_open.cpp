@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of OutputRoom that decides where a worker's streams go, and makes them.
+// The part of WorkerOutput that decides where a worker's streams go, and makes them.
 #include "agent/core/output/line_prefix.hpp"
 #include "agent/process/output/console_writer.hpp"
-#include "agent/process/output/output_room.hpp"
+#include "agent/process/output/worker_output.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ int make_directory(const std::string& path) {
 
 }  // namespace
 
-OutputRoom::Route OutputRoom::route(StreamBits stream, int local_rank) const {
+WorkerOutput::Route WorkerOutput::route(StreamBits stream, int local_rank) const {
   const bool files = !spec_.log_dir.empty();
   const bool redirected = files && (spec_.redirects.of(local_rank) & stream) != 0;
   const bool shown = !spec_.console_ranks || spec_.console_ranks->contains(local_rank);
@@ -50,7 +50,7 @@ OutputRoom::Route OutputRoom::route(StreamBits stream, int local_rank) const {
   return route;
 }
 
-WorkerStreams OutputRoom::open(int round, int local_rank, int rank) {
+WorkerStreams WorkerOutput::open(int round, int local_rank, int rank) {
   begin_round(round);
   if (const auto old = workers_.find(local_rank); old != workers_.end()) {
     for (const auto& stream : {old->second.out, old->second.err}) {
@@ -92,7 +92,7 @@ WorkerStreams OutputRoom::open(int round, int local_rank, int rank) {
   return result;
 }
 
-void OutputRoom::begin_round(int round) {
+void WorkerOutput::begin_round(int round) {
   if (round == round_) return;
   round_ = round;
   for (auto* filtered : {&filtered_out_, &filtered_err_}) {
@@ -101,7 +101,7 @@ void OutputRoom::begin_round(int round) {
   }
 }
 
-std::string OutputRoom::make_directories(int round, int local_rank) {
+std::string WorkerOutput::make_directories(int round, int local_rank) {
   attempt_dir_.clear();
   if (spec_.log_dir.empty()) return {};
   const std::string attempt = spec_.log_dir + "/attempt_" + std::to_string(round);
@@ -118,11 +118,11 @@ std::string OutputRoom::make_directories(int round, int local_rank) {
   return directory;
 }
 
-bool OutputRoom::one_console() const {
+bool WorkerOutput::one_console() const {
   return !ours_.remote && same_file(ours_.out, ours_.err);
 }
 
-Console& OutputRoom::console_for(StreamBits stream) {
+Console& WorkerOutput::console_for(StreamBits stream) {
   const bool one = one_console();
   auto& console = stream == kStreamErr && !one ? err_console_ : out_console_;
   if (!console) {
@@ -137,10 +137,10 @@ Console& OutputRoom::console_for(StreamBits stream) {
   return *console;
 }
 
-std::shared_ptr<OutputRoom::Stream> OutputRoom::open_stream(StreamBits bit, const Route& route,
-                                                            const std::string& prefix,
-                                                            const std::string& log_path,
-                                                            UniqueFd& child_end) {
+std::shared_ptr<WorkerOutput::Stream> WorkerOutput::open_stream(StreamBits bit, const Route& route,
+                                                                const std::string& prefix,
+                                                                const std::string& log_path,
+                                                                UniqueFd& child_end) {
   watch();
   StreamEnds ends = open_ends(route, bit == kStreamOut ? ours_.out : ours_.err);
   child_end = std::move(ends.childs);
@@ -179,7 +179,7 @@ std::shared_ptr<OutputRoom::Stream> OutputRoom::open_stream(StreamBits bit, cons
   return stream;
 }
 
-StreamEnds OutputRoom::open_ends(const Route& route, int ours) {
+StreamEnds WorkerOutput::open_ends(const Route& route, int ours) {
   if (route.pty) {
     try {
       return open_pty(ours);
@@ -190,7 +190,7 @@ StreamEnds OutputRoom::open_ends(const Route& route, int ours) {
   return open_pipe();
 }
 
-void OutputRoom::add_filter(Stream& stream, StreamBits bit, const std::string& prefix) {
+void WorkerOutput::add_filter(Stream& stream, StreamBits bit, const std::string& prefix) {
   const bool out = bit == kStreamOut;
   const std::vector<std::string>& texts = out ? spec_.stdout_filters : spec_.stderr_filters;
   if (texts.empty()) return;
@@ -200,7 +200,7 @@ void OutputRoom::add_filter(Stream& stream, StreamBits bit, const std::string& p
   stream.filter = std::make_unique<LineFilter>(texts, prefix);
 }
 
-std::shared_ptr<std::vector<char>> OutputRoom::buffer_for(std::size_t prefix_size) {
+std::shared_ptr<std::vector<char>> WorkerOutput::buffer_for(std::size_t prefix_size) {
   const std::size_t size = std::clamp(kPrefixedChunk / (prefix_size + 1), kSmallestChunk, kChunk);
   auto& buffer = buffers_[size];
   if (!buffer) buffer = std::make_shared<std::vector<char>>(size);

@@ -87,7 +87,8 @@ bool Collector::wait_for(const std::string& text) {
 class OutputJob::Impl {
  public:
   Impl(OutputSpec spec, int workers, StandardStreams ours)
-      : output(context.get_executor(), std::move(spec), OutputNames{"default", "n07"}, workers, ours) {}
+      : shared(std::make_shared<WorkerOutput>(context.get_executor(), std::move(spec),
+                                              OutputNames{"default", "n07"}, workers, ours)) {}
 
   void watch(int local_rank, pid_t pid) {
     const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
@@ -114,7 +115,8 @@ class OutputJob::Impl {
   }
 
   asio::io_context context;
-  WorkerOutput output;
+  std::shared_ptr<WorkerOutput> shared;
+  WorkerOutput& output = *shared;
   std::map<pid_t, int> running;
   std::map<int, int> statuses;
 };

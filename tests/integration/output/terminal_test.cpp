@@ -177,9 +177,9 @@ TEST_CASE("Workers may read a terminal only while we are in its foreground") {
 TEST_CASE("A background job's workers get the null device as stdin, a foreground job's our own") {
   const auto stdin_of_worker = [](int terminal) {
     boost::asio::io_context context;
-    WorkerOutput output(context.get_executor(), OutputSpec{}, OutputNames{}, 1,
-                        StandardStreams{terminal, terminal, terminal});
-    const WorkerStreams streams = output.open(0, 0, 0);
+    const auto output = std::make_shared<WorkerOutput>(context.get_executor(), OutputSpec{}, OutputNames{}, 1,
+                                                       StandardStreams{terminal, terminal, terminal});
+    const WorkerStreams streams = output->open(0, 0, 0);
     if (streams.stdin_fd < 0) return 1;
     const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     return same_file(streams.stdin_fd, null.get()) ? 2 : 3;
