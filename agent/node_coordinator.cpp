@@ -2,7 +2,7 @@
 // The part of NodeSession that speaks with the coordinator.
 #include "agent/node_session.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/munge/munge_identity.hpp"
+#include "rendezvous/munge/munge.hpp"
 #include "rendezvous/net/name_lookup.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
 

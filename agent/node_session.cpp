@@ -5,7 +5,7 @@
 #include "agent/process/job_mark.hpp"
 #include "agent/process/log_directory.hpp"
 #include "agent/process/process_tree.hpp"
-#include "agent/process/stop_signal.hpp"
+#include "agent/process/signal_state.hpp"
 #include "agent/process/worker_binding.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/wake_up.hpp"

@@ -3,7 +3,7 @@
 
 #include "agent/process/vouch.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/server/peer_log.hpp"
+#include "rendezvous/server/refusals.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>

@@ -3,7 +3,7 @@
 
 #include "agent/core/exit_status.hpp"
 #include "agent/process/process_tree.hpp"
-#include "agent/process/stop_signal.hpp"
+#include "agent/process/signal_state.hpp"
 #include "agent/process/watchdog.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"

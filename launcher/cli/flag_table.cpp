@@ -253,4 +253,24 @@ std::string variable_of(const Flag& flag) {
   return variable;
 }
 
+std::string completion_script(const GivenText& shell) {
+  if (shell.text != "bash") throw UsageError(shell.quoted() + " is not available; give bash");
+  std::string flags = "--help";
+  for (const Flag& flag : flag_table()) flags += " " + flag.spelled();
+  return "# bash completion for muster; load it with: source <(muster run --print-completion bash)\n"
+         "_muster() {\n"
+         "  local word=${COMP_WORDS[COMP_CWORD]}\n"
+         "  if ((COMP_CWORD == 1)); then\n"
+         "    COMPREPLY=($(compgen -W 'run rendezvous --help --version' -- \"$word\"))\n"
+         "  elif [[ ${COMP_WORDS[1]} == run && $word == -* ]]; then\n"
+         "    COMPREPLY=($(compgen -W '" +
+         flags +
+         "' -- \"$word\"))\n"
+         "  else\n"
+         "    COMPREPLY=($(compgen -f -- \"$word\"))\n"
+         "  fi\n"
+         "}\n"
+         "complete -o filenames -F _muster muster\n";
+}
+
 }  // namespace muster::launcher

@@ -2,7 +2,7 @@
 // The part of NodeFleet that starts nodes and keeps the time.
 #include "launcher/nodes/node_fleet.hpp"
 
-#include "launcher/start/core/start_times.hpp"
+#include "launcher/start/core/start_queue.hpp"
 #include "rendezvous/base/random.hpp"
 
 #include <boost/asio/post.hpp>

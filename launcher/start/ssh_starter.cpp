@@ -2,7 +2,7 @@
 #include "launcher/start/ssh_starter.hpp"
 
 #include "launcher/core/launch_error.hpp"
-#include "launcher/start/core/start_times.hpp"
+#include "launcher/start/core/start_queue.hpp"
 
 #include <stdexcept>
 #include <utility>

@@ -7,10 +7,14 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 namespace muster::rendezvous {
 namespace {
@@ -105,6 +109,116 @@ std::optional<std::string> Munge::decode(const std::string& credential, std::str
     text.emplace(static_cast<const char*>(data), static_cast<std::size_t>(size));
   if (data != nullptr) cleanse(data, static_cast<std::size_t>(size));
   return text;
+}
+
+namespace {
+
+constexpr std::string_view kMark = "m1/";
+constexpr std::size_t kDigits = 2 * Secret::kBytes;
+
+}  // namespace
+
+std::string munge_identity(const Munge& munge, const PeerIdentity& peer, const Secret& key) {
+  std::string digits = key.hex();
+  std::string text;
+  text.reserve(digits.size() + peer.text().size());
+  text += digits;
+  cleanse(digits.data(), digits.size());
+  text += peer.text();
+  std::string identity;
+  try {
+    identity = std::string(kMark) + munge.encode(text);
+  } catch (...) {
+    cleanse(text.data(), text.size());
+    throw;
+  }
+  cleanse(text.data(), text.size());
+  return identity;
+}
+
+bool is_munge_identity(std::string_view identity) {
+  return identity.starts_with(kMark) && identity.size() <= kMaxIdentityBytes;
+}
+
+std::optional<ProvenClient> client_in_credential(std::string_view text) {
+  if (text.size() < kDigits) return std::nullopt;
+  auto peer = PeerIdentity::parse(text.substr(kDigits));
+  if (!peer) return std::nullopt;
+  try {
+    return ProvenClient{std::move(*peer), Secret::from_hex(text.substr(0, kDigits))};
+  } catch (const std::invalid_argument&) {
+    return std::nullopt;  // not written by us
+  }
+}
+
+std::optional<ProvenClient> read_munge_identity(const Munge& munge, std::string_view identity,
+                                                std::string& reason) {
+  if (!is_munge_identity(identity)) return std::nullopt;
+  auto text = munge.decode(std::string(identity.substr(kMark.size())), reason);
+  if (!text) return std::nullopt;
+  std::optional<ProvenClient> client = client_in_credential(*text);
+  if (!client) reason = "munge: a credential for something else";
+  cleanse(text->data(), text->size());
+  return client;
+}
+
+struct CredentialReader::Attempt {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::optional<ProvenClient> client;
+  std::string reason;
+
+  bool is_done() {
+    const std::lock_guard lock(mutex);
+    return done;
+  }
+};
+
+bool CredentialReader::may_read(const std::string& address, TimePoint now, std::string& reason) {
+  if (now - second_ >= std::chrono::seconds(1)) {
+    second_ = now;
+    bad_ = 0;
+    bad_of_.clear();
+  }
+  if (unanswered_ && unanswered_->is_done()) unanswered_.reset();
+  const auto found = bad_of_.find(address);
+  if (unanswered_)
+    reason = "munge: its daemon on this host has not answered for an earlier credential";
+  else if (bad_ >= limits_.of_all || (found != bad_of_.end() && found->second >= limits_.of_address))
+    reason = "munge: too many bad credentials within a second";
+  else
+    return true;
+  return false;
+}
+
+std::optional<ProvenClient> CredentialReader::read(std::string_view identity, const std::string& address,
+                                                   TimePoint now, std::string& reason) {
+  if (!may_read(address, now, reason)) return std::nullopt;
+  const auto attempt = std::make_shared<Attempt>();
+  // Its library knows no deadline.
+  std::thread([attempt, read = read_, text = std::string(identity)] {
+    std::string why;
+    std::optional<ProvenClient> client = read(text, why);
+    const std::lock_guard lock(attempt->mutex);
+    attempt->client = std::move(client);
+    attempt->reason = std::move(why);
+    attempt->done = true;
+    attempt->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(attempt->mutex);
+  if (!attempt->changed.wait_for(lock, limits_.wait, [&] { return attempt->done; })) {
+    unanswered_ = attempt;
+    reason = "munge: its daemon on this host does not answer; is munged overloaded or stopped?";
+    return std::nullopt;
+  }
+  std::optional<ProvenClient> client = std::move(attempt->client);
+  reason = attempt->reason;
+  if (!client) {
+    ++bad_;
+    ++bad_of_[address];
+  }
+  return client;
 }
 
 }  // namespace muster::rendezvous

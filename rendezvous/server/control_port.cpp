@@ -9,7 +9,6 @@
 #include "rendezvous/server/early_store_client.hpp"
 #include "rendezvous/server/loop_thread.hpp"
 #include "rendezvous/server/refusals.hpp"
-#include "rendezvous/server/spare_descriptor.hpp"
 #include "rendezvous/server/visitor.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
 

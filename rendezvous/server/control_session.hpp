@@ -10,10 +10,14 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <unordered_map>
 
 namespace muster::rendezvous {
 
@@ -108,6 +112,42 @@ class ControlSession {
   /// As it was told to speak; 0: not yet.
   int peer_version_ = 0;
   bool finished_ = false;
+};
+
+/// One thread, the executor's.
+class Newcomers {
+ public:
+  /// `first_message` is told of each newcomer, which is forgotten before; not after close().
+  Newcomers(boost::asio::any_io_executor executor, Newcomer::FirstMessage first_message)
+      : executor_(std::move(executor)), first_message_(std::move(first_message)) {}
+
+  ~Newcomers() { close(); }
+
+  Newcomers(const Newcomers&) = delete;
+  Newcomers& operator=(const Newcomers&) = delete;
+
+  /// Of those with one key, the oldest makes room.
+  void add(std::unique_ptr<ByteStream> stream, PeerPlace place);
+
+  /// Counts a newcomer as one more of its key, although its first message has come: its answer has to wait.
+  void hold(const std::shared_ptr<Newcomer>& newcomer);
+
+  /// Idempotent.
+  void forget(const std::shared_ptr<Newcomer>& newcomer);
+
+  /// Those over a local socket.
+  std::size_t local() const { return local_; }
+
+  void close();
+
+ private:
+  boost::asio::any_io_executor executor_;
+  Newcomer::FirstMessage first_message_;
+  std::set<std::shared_ptr<Newcomer>> all_;
+  /// Those over the network by their identity, the oldest first.
+  std::unordered_map<std::string, std::deque<std::shared_ptr<Newcomer>>> of_identity_;
+  std::size_t local_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace muster::rendezvous

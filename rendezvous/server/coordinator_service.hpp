@@ -3,7 +3,7 @@
 #pragma once
 
 #include "rendezvous/core/coordinator.hpp"
-#include "rendezvous/server/newcomers.hpp"
+#include "rendezvous/server/control_session.hpp"
 #include "rendezvous/server/port_service.hpp"
 
 #include <boost/asio/any_io_executor.hpp>

@@ -3,14 +3,13 @@
 
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/munge/credential_reader.hpp"
-#include "rendezvous/munge/munge_identity.hpp"
+#include "rendezvous/munge/munge.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/control_port.hpp"
 #include "rendezvous/server/coordinator_service.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
-#include "rendezvous/server/peer_log.hpp"
+#include "rendezvous/server/refusals.hpp"
 
 #include <boost/asio/io_context.hpp>
 

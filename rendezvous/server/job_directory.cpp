@@ -5,8 +5,8 @@
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/server/hosted_store.hpp"
 #include "rendezvous/server/listen_socket.hpp"
+#include "rendezvous/server/opened_store.hpp"
 
 #include <boost/asio/post.hpp>
 

@@ -10,8 +10,11 @@
 
 #include <boost/asio/any_io_executor.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace muster::rendezvous {
 
@@ -36,5 +39,18 @@ OpenedStore open_shared_store(const boost::asio::any_io_executor& executor, Stor
 
 /// A store whose clients come through their agents. `address`: of the coordinator, for texts.
 OpenedStore open_fed_store(const SocketAddress& address, std::size_t max_bytes = kMaxStoreBytes);
+
+/// A 64th (kMaxHostedJobs) of kMaxHostedStoresBytes or of half of `memory` bytes, whatever is less.
+std::size_t hosted_store_bytes(std::uint64_t memory);
+
+/// The same for this machine's memory, or for the least that a cgroup leaves to this process. Looked up once.
+std::size_t hosted_store_bytes();
+
+/// The smallest memory.max of a cgroup and those around it, which are the folders of `path` below `root`;
+/// `none` if there is none.
+std::uint64_t cgroup_memory(const std::string& root, std::string path, std::uint64_t none);
+
+/// The options of a store whose clients come through the ControlPort at `address`.
+StoreServerOptions hosted_store(const SocketAddress& address);
 
 }  // namespace muster::rendezvous

@@ -6,18 +6,23 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/server/control_port.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
-#include "rendezvous/server/hosted_store.hpp"
 #include "rendezvous/server/job_directory.hpp"
-#include "rendezvous/server/keyless_store.hpp"
 #include "rendezvous/server/listen_socket.hpp"
+#include "rendezvous/server/loop_thread.hpp"
+#include "rendezvous/server/opened_store.hpp"
+#include "rendezvous/server/store_server.hpp"
 #include "rendezvous/server/visitor.hpp"
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace muster::rendezvous {
@@ -31,6 +36,58 @@ class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// The store of clients without a key, in a thread of its own: what its clients ask for, a listing of all
+/// keys say, takes nothing from who made it but a share of the processor. One thread, but for what says
+/// otherwise.
+class KeylessStore {
+ public:
+  /// `options` as of shared_store(). Throws as StoreServer does.
+  explicit KeylessStore(const StoreServerOptions& options);
+
+  ~KeylessStore() { close(); }
+
+  KeylessStore(const KeylessStore&) = delete;
+  KeylessStore& operator=(const KeylessStore&) = delete;
+
+  /// Serves a connection that was admitted, or closes it, if there are too many.
+  void adopt(UniqueFd fd, const SocketAddress& peer);
+
+  /// Clients now, or a moment ago.
+  std::size_t clients() const { return server_->connections(); }
+
+  /// Ends the thread and cuts all connections before it returns. Idempotent.
+  void close();
+
+ private:
+  std::size_t max_connections_;
+  /// Connections on their way to the thread.
+  std::shared_ptr<std::atomic<std::size_t>> on_the_way_ = std::make_shared<std::atomic<std::size_t>>(0);
+  LoopThread thread_;
+  std::shared_ptr<StoreServer> server_;
+};
+
+KeylessStore::KeylessStore(const StoreServerOptions& options)
+    : max_connections_(options.max_connections),
+      thread_([](const std::string& what) { log_error("in the store of clients without a key: " + what); }),
+      server_(std::make_shared<StoreServer>(thread_.executor(), options)) {}
+
+void KeylessStore::adopt(UniqueFd fd, const SocketAddress& peer) {
+  // Those that wait for a busy thread hold descriptors too.
+  if (server_->connections() + *on_the_way_ >= max_connections_) return;
+  ++*on_the_way_;
+  const auto held = std::make_shared<UniqueFd>(std::move(fd));
+  boost::asio::post(thread_.executor(),
+                    [server = std::weak_ptr(server_), on_the_way = on_the_way_, held, peer] {
+                      --*on_the_way;
+                      if (const auto alive = server.lock()) alive->adopt(std::move(*held), peer);
+                    });
+}
+
+void KeylessStore::close() {
+  thread_.stop();
+  server_->close();
+}
 
 HostPort target_of(const StandaloneOptions& options) {
   auto target = parse_host_port(options.listen);

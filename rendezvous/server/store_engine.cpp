@@ -3,9 +3,9 @@
 
 #include "rendezvous/server/admission.hpp"
 #include "rendezvous/server/connection_set.hpp"
+#include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/listen_socket.hpp"
-#include "rendezvous/server/peer_log.hpp"
-#include "rendezvous/server/spare_descriptor.hpp"
+#include "rendezvous/server/refusals.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -6,7 +6,6 @@
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/server/connection_gate.hpp"
 
 #include <sys/socket.h>
 
@@ -15,9 +14,41 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace muster::rendezvous {
+
+/// Counts the connections that have not proved yet who they are. From half of a limit on, a new one is
+/// dropped by chance, the more likely the nearer the limit is (random early drop), so that a flood cannot
+/// decide who gets in.
+class ConnectionGate {
+ public:
+  struct Limits {
+    std::size_t total = 0;
+    std::size_t per_address = 0;
+  };
+
+  explicit ConnectionGate(Limits limits) : limits_(limits) {}
+
+  /// Whether a connection from `address` (any text that stands for it) is taken; `chance` is a random number
+  /// from 0 up to but not including 1. Each one taken is to leave() once.
+  bool enter(std::string_view address, double chance);
+  void leave(std::string_view address);
+
+  std::size_t size() const { return size_; }
+
+  /// Half of the limit is used: new ones may be dropped.
+  bool crowded() const { return 2 * size_ >= limits_.total; }
+
+ private:
+  static double drop_share(std::size_t count, std::size_t limit);
+
+  Limits limits_;
+  std::size_t size_ = 0;
+  std::unordered_map<std::string, std::size_t> by_address_;
+};
 
 /// Most connections from one host with an agent of ours. Its workers all connect at once; the agent is asked
 /// about each, which then leaves within a round trip.

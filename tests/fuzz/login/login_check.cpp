@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/start/core/greeting.hpp"
-#include "rendezvous/munge/credential_reader.hpp"
-#include "rendezvous/munge/munge_identity.hpp"
+#include "rendezvous/munge/munge.hpp"
 #include "rendezvous/tls/hello_memory.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 #include "tests/fuzz/checks.hpp"

@@ -2,7 +2,6 @@
 #include "launcher/start/core/start_queue.hpp"
 
 #include "catch.hpp"
-#include "launcher/start/core/start_times.hpp"
 
 #include <algorithm>
 #include <random>

@@ -4,7 +4,7 @@
 #include "catch.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/server/listen_socket.hpp"
-#include "rendezvous/server/peer_log.hpp"
+#include "rendezvous/server/refusals.hpp"
 #include "tests/support/ipv6.hpp"
 
 #include <unistd.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/connection_gate.hpp"
-
 #include "rendezvous/server/visitor.hpp"
 #include "tests/support/catch.hpp"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/hosted_store.hpp"
-
 #include "catch.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/opened_store.hpp"
 
 #include <stdlib.h>
 

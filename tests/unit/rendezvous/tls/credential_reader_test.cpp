@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/munge/credential_reader.hpp"
-
+#include "rendezvous/munge/munge.hpp"
 #include "tests/support/catch.hpp"
 
 #include <atomic>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/tls/secret_memory.hpp"
-
 #include "rendezvous/tls/secret.hpp"
 #include "tests/support/catch.hpp"
 

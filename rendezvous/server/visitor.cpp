@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/connection_gate.hpp"
+#include "rendezvous/server/visitor.hpp"
 
 #include <algorithm>
 

@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/wire/byte_stream.hpp"
+
+#include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/wire/channel.hpp"
 #include "rendezvous/wire/event.hpp"
 
 #include <boost/asio/error.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <limits.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -101,6 +112,89 @@ class ChannelStream final : public ByteStream {
 std::unique_ptr<ByteStream> make_channel_stream(const asio::any_io_executor& executor,
                                                 std::shared_ptr<Channel> channel) {
   return std::make_unique<ChannelStream>(executor, std::move(channel));
+}
+
+namespace {
+
+namespace asio = boost::asio;
+
+class DescriptorStream final : public ByteStream {
+ public:
+  DescriptorStream(const asio::any_io_executor& executor, int in, int out)
+      : in_(executor, in), out_(executor) {
+    if (out != in) out_.assign(out);
+  }
+
+  asio::awaitable<std::size_t> read_some(asio::mutable_buffer buffer) override {
+    return in_.async_read_some(buffer, asio::use_awaitable);
+  }
+
+  asio::awaitable<void> write_all(asio::const_buffer buffer) override {
+    auto& to = out_.is_open() ? out_ : in_;
+    co_await asio::async_write(to, buffer, asio::use_awaitable);
+  }
+
+  void close() override {
+    boost::system::error_code ignored;  // a descriptor that cannot be closed is gone already
+    in_.close(ignored);
+    out_.close(ignored);
+  }
+
+  /// A pipe's; a socket takes as much at once.
+  std::size_t atomic_write() const override { return PIPE_BUF; }
+
+ private:
+  asio::posix::stream_descriptor in_;
+  /// Not open where one descriptor serves both ways.
+  asio::posix::stream_descriptor out_;
+};
+
+}  // namespace
+
+std::unique_ptr<ByteStream> make_descriptor_stream(const asio::any_io_executor& executor, int in, int out) {
+  return std::make_unique<DescriptorStream>(executor, in, out);
+}
+
+namespace {
+
+namespace asio = boost::asio;
+
+class SocketStream final : public ByteStream {
+ public:
+  explicit SocketStream(asio::generic::stream_protocol::socket socket) : socket_(std::move(socket)) {}
+
+  asio::awaitable<std::size_t> read_some(asio::mutable_buffer buffer) override {
+    return socket_.async_read_some(buffer, asio::use_awaitable);
+  }
+
+  asio::awaitable<void> write_all(asio::const_buffer buffer) override {
+    co_await asio::async_write(socket_, buffer, asio::use_awaitable);
+  }
+
+  void close() override {
+    boost::system::error_code ignored;  // a socket that cannot be closed is gone already
+    socket_.close(ignored);
+  }
+
+ private:
+  asio::generic::stream_protocol::socket socket_;
+};
+
+}  // namespace
+
+std::unique_ptr<ByteStream> adopt_socket(const asio::any_io_executor& executor, int connected_fd) {
+  UniqueFd fd(connected_fd);
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(connected_fd, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
+    const std::string cause = std::strerror(errno);
+    throw CoordinatorError(Errc::environment, "descriptor " + std::to_string(connected_fd) +
+                                                  " is no control connection: " + cause);
+  }
+  asio::generic::stream_protocol::socket socket(executor);
+  socket.assign(asio::generic::stream_protocol(family, 0), connected_fd);
+  (void)fd.release();
+  return std::make_unique<SocketStream>(std::move(socket));
 }
 
 }  // namespace muster::rendezvous
