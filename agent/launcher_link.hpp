@@ -48,8 +48,9 @@ class LauncherLink {
   LauncherLink(const LauncherLink&) = delete;
   LauncherLink& operator=(const LauncherLink&) = delete;
 
-  /// Queues one message; `sent` (optional) runs when it has been written, or when it cannot be any more; on a
-  /// resumable link: when the other side has it (or the link is closed).
+  /// Queues one message, whose body has at most kLinkBodyMax bytes (else CoordinatorError is thrown); `sent`
+  /// (optional) runs when it has been written, or when it cannot be any more; on a resumable link: when the
+  /// other side has it (or the link is closed).
   void send(const LinkMessage& message, std::function<void()> sent = nullptr);
 
   /// Queues a message to a node whose agent is not there yet to count it: it is lost with the stream.

@@ -54,6 +54,10 @@ void NodeSession::open_link() {
   events.opened = [this](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
     if (what == kStdinChannel && input_) input_->take_from(std::move(channel));
   };
+  // Waiting for another way would change nothing: the same launcher is at its end.
+  events.broken = [this](const std::string& what) {
+    if (!reported()) launcher_gone("the link to the launcher was given up: " + what);
+  };
   const auto mode = started() ? LauncherLink::Mode::agent : LauncherLink::Mode::plain;
   link_.emplace(executor_, rendezvous::make_descriptor_stream(executor_, options_.link_in, options_.link_out),
                 mode, std::move(events));
@@ -273,7 +277,7 @@ awaitable<void> NodeSession::gather_file(std::string path, std::string name) {
 awaitable<void> NodeSession::send_report(const NodeReport& report) {
   LinkMessage message;
   message.kind = Kind::report;
-  message.body = to_json(report);
+  message.body = to_json_within(report, kLinkBodyMax);
   link_->send(message, [this] { report_settled_.set(); });
   if (launcher_ == Launcher::gone) co_return;
   const bool settled =

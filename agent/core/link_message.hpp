@@ -4,6 +4,7 @@
 
 #include "rendezvous/protocol/limits.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ std::string encode(const LinkMessage& message);
 
 /// Throws std::invalid_argument for anything that encode() does not write.
 LinkMessage decode_link_message(std::string_view payload);
+
+/// Most bytes of a body; kind and number need the rest of a frame.
+inline constexpr std::size_t kLinkBodyMax = rendezvous::kMaxControlFrameBytes - 64;
 
 /// What a channel of a link is for, as its opener says: the launcher for the worker that reads stdin, an
 /// agent for what its workers print, and for one log file after the other, whose name below the log directory

@@ -149,6 +149,9 @@ struct NodeReport {
 
 /// JSON text and back; as agent_spec.hpp.
 std::string to_json(const NodeReport& report);
+/// The same in at most `most` bytes. A longer one goes without what its workers said last, and a note says
+/// so; if that is not enough, all that it says is that it is too long (agent_error).
+std::string to_json_within(const NodeReport& report, std::size_t most);
 std::string to_json(const std::vector<RestartDecision>& decisions);
 NodeReport node_report_from_json(const std::string& text);
 

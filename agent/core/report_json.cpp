@@ -45,6 +45,28 @@ std::string to_json(const std::vector<RestartDecision>& decisions) {
   return Json(decisions).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string to_json_within(const NodeReport& report, std::size_t most) {
+  std::string text = to_json(report);
+  if (text.size() <= most) return text;
+  const std::string size = "the report of " + report.host + " has " + std::to_string(text.size()) +
+                           " bytes, and " + std::to_string(most) + " are the most";
+  NodeReport shorter = report;
+  for (WorkerReport& worker : shorter.workers) {
+    worker.last_lines.clear();
+    worker.error = {};
+  }
+  shorter.notes.push_back(size +
+                          ": what its workers said last is left out; see their logs and error files there");
+  text = to_json(shorter);
+  if (text.size() <= most) return text;
+  NodeReport shortest;
+  shortest.host = report.host;
+  shortest.node = report.node;
+  shortest.outcome = NodeOutcome::agent_error;
+  shortest.error = size + ", even without what its workers said; start fewer workers on it";
+  return to_json(shortest);
+}
+
 NodeReport node_report_from_json(const std::string& text) {
   try {
     return Json::parse(text).get<NodeReport>();

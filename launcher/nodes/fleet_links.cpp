@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
 namespace muster::launcher {
@@ -101,6 +102,10 @@ void NodeFleet::send_spec(std::size_t index) {
     LinkMessage spec;
     spec.kind = Kind::spec;
     spec.body = agent::to_json(orders.spec);
+    if (spec.body.size() > agent::kLinkBodyMax)
+      throw std::length_error("its part of the job has " + std::to_string(spec.body.size()) + " bytes, and " +
+                              std::to_string(agent::kLinkBodyMax) +
+                              " are the most; pass on less of the environment (-x) or shorter arguments");
     node.link->send_aside(spec);
     node.contact.instruct(orders.spec.node.coordinator);
     for (const LinkMessage& held : std::exchange(node.held, {})) node.link->send(held);

@@ -150,3 +150,30 @@ TEST_CASE("Messages between launcher and agent") {
   CHECK_THROWS_AS(decode_link_message("stop x\n"), std::invalid_argument);
   CHECK_THROWS_AS(decode_link_message("stop 1"), std::invalid_argument);
 }
+
+TEST_CASE("a report that is too long goes without what workers said, or says only that") {
+  NodeReport report;
+  report.host = "h1";
+  report.node = "n1";
+  report.outcome = NodeOutcome::failed;
+  report.workers.resize(3);
+  for (WorkerReport& worker : report.workers) {
+    worker.last_lines.assign(20, std::string(1000, 'x'));
+    worker.error.message = std::string(1000, 'y');
+    worker.rank = 7;
+  }
+  const std::string whole = to_json(report);
+  CHECK(to_json_within(report, whole.size()) == whole);
+  const NodeReport shorter = node_report_from_json(to_json_within(report, whole.size() - 1));
+  CHECK(shorter.outcome == NodeOutcome::failed);
+  REQUIRE(shorter.workers.size() == 3);
+  CHECK(shorter.workers[0].rank == 7);
+  CHECK(shorter.workers[0].last_lines.empty());
+  REQUIRE(shorter.notes.size() == 1);
+  CHECK(shorter.notes[0].find("the report of h1 has " + std::to_string(whole.size()) + " bytes") == 0);
+  const NodeReport shortest = node_report_from_json(to_json_within(report, 1000));
+  CHECK(shortest.outcome == NodeOutcome::agent_error);
+  CHECK(shortest.node == "n1");
+  CHECK(shortest.workers.empty());
+  CHECK(shortest.error.find("and 1000 are the most") != std::string::npos);
+}
