@@ -2,6 +2,7 @@
 #include "rendezvous/server/early_store_client.hpp"
 
 #include "rendezvous/c10d/wire.hpp"
+#include "rendezvous/tls/tls_stream.hpp"
 #include "rendezvous/wire/byte_stream.hpp"
 
 #include <boost/asio/steady_timer.hpp>
@@ -104,7 +105,7 @@ asio::awaitable<std::string> describe_early_client(asio::any_io_executor executo
 }
 
 void answer_plainly(UniqueFd fd, const std::string& words) {
-  const std::string line = words + "\n";
+  const std::string line = std::string(kPlainWordsStart) + words + "\n";
   // What is closed unread is reset, and the words might be lost with it. Whatever comes of this is good.
   std::array<char, kFirstTlsBytes> unread{};
   (void)::recv(fd.get(), unread.data(), unread.size(), MSG_DONTWAIT);

@@ -48,6 +48,9 @@ boost::asio::awaitable<std::unique_ptr<ByteStream>> connect_tls(boost::asio::any
                                                                 std::string local_address = "",
                                                                 std::string identity_text = "");
 
+/// With this begins what a muster says in plain text at a port where it takes no nodes.
+inline constexpr std::string_view kPlainWordsStart = "muster: ";
+
 /// The server's end of a connection whose client has proved who it is.
 struct AcceptedTls {
   std::unique_ptr<ByteStream> stream;
