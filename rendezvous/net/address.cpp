@@ -4,6 +4,7 @@
 #include "rendezvous/base/text.hpp"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <resolv.h>
@@ -83,8 +84,12 @@ std::string SocketAddress::host() const {
 }
 
 std::string SocketAddress::text() const {
-  const std::string name = family() == AF_INET6 ? "[" + host() + "]" : host();
-  return name + ":" + std::to_string(port());
+  const std::string port_text = ":" + std::to_string(port());
+  if (family() != AF_INET6) return host() + port_text;
+  const unsigned scope = as_v6(storage_).sin6_scope_id;
+  char interface_name[IF_NAMESIZE] = "";
+  if (scope == 0 || ::if_indextoname(scope, interface_name) == nullptr) return "[" + host() + "]" + port_text;
+  return "[" + host() + "%" + interface_name + "]" + port_text;
 }
 
 bool SocketAddress::is_loopback() const {

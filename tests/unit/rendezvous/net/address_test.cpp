@@ -28,6 +28,7 @@ TEST_CASE("addresses print as they are written") {
   CHECK(at("127.0.0.1", 29500).text() == "127.0.0.1:29500");
   CHECK(at("::1", 5).text() == "[::1]:5");
   CHECK(at("::ffff:10.1.2.3", 5).text() == "10.1.2.3:5");
+  CHECK(at("fe80::1%lo", 5).text() == "[fe80::1%lo]:5");
   CHECK(at("127.9.9.9").is_loopback());
   CHECK(at("::1").is_loopback());
   CHECK_FALSE(at("10.0.0.1").is_loopback());
