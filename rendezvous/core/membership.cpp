@@ -4,6 +4,7 @@
 #include "rendezvous/base/invariant.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace muster::rendezvous {
 
@@ -20,8 +21,7 @@ NodeName Membership::key(Role role, const NodeName& name) {
 std::optional<Membership::Refusal> Membership::admit(Member newcomer, TimePoint now) {
   const NodeName key = Membership::key(newcomer.role, newcomer.name);
   if (const Member* other = find_key(key)) return in_use(*other, newcomer);
-  const auto fenced = fenced_.find(key);
-  if (fenced != fenced_.end() && fenced->second == newcomer.incarnation)
+  if (is_fenced(key, newcomer.incarnation))
     return Refusal{Errc::job_over,
                    newcomer.title() +
                        " was declared dead after a silence and its place given up; stop its workers "
@@ -36,6 +36,20 @@ std::optional<Membership::Refusal> Membership::admit(Member newcomer, TimePoint 
   by_name_[key] = newcomer.session;
   members_.emplace(newcomer.session, std::move(newcomer));
   return std::nullopt;
+}
+
+/// Names may be new ones each time, for as long as a job of changing nodes lasts.
+void Membership::fence(const NodeName& key, std::uint64_t incarnation) {
+  if (fenced_.size() >= kMaxFenced) fenced_before_ = std::exchange(fenced_, {});
+  fenced_[key] = incarnation;
+}
+
+bool Membership::is_fenced(const NodeName& key, std::uint64_t incarnation) const {
+  const auto holds = [&](const auto& fenced) {
+    const auto found = fenced.find(key);
+    return found != fenced.end() && found->second == incarnation;
+  };
+  return holds(fenced_) || holds(fenced_before_);
 }
 
 std::optional<Membership::Refusal> Membership::in_use(const Member& other, const Member& newcomer) const {
@@ -106,7 +120,7 @@ void Membership::remove(SessionId session, bool dead) {
   const auto found = members_.find(session);
   if (found == members_.end()) return;
   const NodeName key = Membership::key(found->second.role, found->second.name);
-  if (dead) fenced_[key] = found->second.incarnation;
+  if (dead) fence(key, found->second.incarnation);
   nodes_ -= found->second.role == Role::node;
   by_name_.erase(key);
   members_.erase(found);

@@ -111,13 +111,17 @@ class Membership {
  private:
   /// Nodes and launcher have names of their own.
   static NodeName key(Role role, const NodeName& name);
+  void fence(const NodeName& key, std::uint64_t incarnation);
+  bool is_fenced(const NodeName& key, std::uint64_t incarnation) const;
   const Member* find_key(const NodeName& key) const;
   std::optional<Refusal> in_use(const Member& other, const Member& newcomer) const;
 
   MembershipLimits limits_;
   std::map<SessionId, Member> members_;
   std::unordered_map<NodeName, SessionId> by_name_;
+  /// Incarnations that may not come back: the last kMaxFenced that died, and up to as many before them.
   std::unordered_map<NodeName, std::uint64_t> fenced_;
+  std::unordered_map<NodeName, std::uint64_t> fenced_before_;
   int nodes_ = 0;
   TimePoint last_tick_{};
   /// When the next of them becomes suspect or dead, if it stays silent.

@@ -78,6 +78,8 @@ inline constexpr std::chrono::milliseconds kHeartbeatInterval = std::chrono::sec
 /// Silence after which a node is called suspect, and dead: three and five heartbeats.
 inline constexpr std::chrono::milliseconds kSuspectAfter = std::chrono::seconds(3);
 inline constexpr std::chrono::milliseconds kDeadAfter = std::chrono::seconds(5);
+/// Dead nodes that a coordinator knows again, at least: more than a job has nodes, which may all die at once.
+inline constexpr std::size_t kMaxFenced = std::size_t{1} << 14U;
 
 // One request on the store's wire.
 

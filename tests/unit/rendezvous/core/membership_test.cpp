@@ -83,3 +83,23 @@ TEST_CASE("An incarnation that was declared dead may not come back, a new one ma
   CHECK(refusal->code == Errc::job_over);
   CHECK_FALSE(members.admit(member(2, "a", 12), at(1s)).has_value());
 }
+
+TEST_CASE("The dead are remembered in bounded memory, the last of them for longest") {
+  Membership members({});
+  const auto lives_and_dies = [&members](std::size_t number) {
+    const SessionId session = number + 1;
+    members.admit(member(session, "n" + std::to_string(number), 11), at(0ms));
+    members.remove(session, true);
+  };
+  const auto is_refused = [&members](std::size_t number) {
+    const auto refusal = members.admit(member(1, "n" + std::to_string(number), 11), at(1s));
+    members.remove(1, false);
+    return refusal.has_value();
+  };
+  for (std::size_t i = 0; i < kMaxFenced; ++i) lives_and_dies(i);
+  CHECK(is_refused(0));
+  for (std::size_t i = kMaxFenced; i < 2 * kMaxFenced + 1; ++i) lives_and_dies(i);
+  CHECK_FALSE(is_refused(0));
+  CHECK(is_refused(kMaxFenced + 1));
+  CHECK(is_refused(2 * kMaxFenced));
+}
