@@ -3,6 +3,8 @@ include(GNUInstallDirs)
 set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# For rooms whose code is mapped by processes that stay beside the workers and hardly runs.
+set(MUSTER_SMALL_CODE $<$<CONFIG:RelWithDebInfo,Release>:-Os>)
 
 # Several files of a room are compiled as one: most of what the compiler does for a file is to read the headers that its neighbours
 # read, too. A file that clashes with its neighbours, or has options of its own, is compiled alone (SEPARATE in muster_library).
