@@ -5,7 +5,9 @@
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <fcntl.h>
+#include <link.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 #include <cstdio>
 #include <exception>
@@ -57,10 +59,27 @@ void open_standard_descriptors() {
     if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
 }
 
+/// The table of relocations, more than half a megabyte of our file, has been read by the dynamic linker, and
+/// nobody reads it again: it need not stay mapped as long as the job lasts. What is wanted of it after all
+/// comes back from the file.
+void give_back_relocations() {
+  const auto of_executable = [](dl_phdr_info* info, std::size_t, void*) {
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+      const ElfW(Phdr) part = info->dlpi_phdr[i];
+      if (part.p_type != PT_LOAD || part.p_flags != PF_R || part.p_offset != 0) continue;
+      (void)::madvise(reinterpret_cast<void*>(info->dlpi_addr + part.p_vaddr), part.p_memsz, MADV_DONTNEED);
+      break;
+    }
+    return 1;  // the executable comes first; the libraries are shared with other programs
+  };
+  ::dl_iterate_phdr(of_executable, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   open_standard_descriptors();
+  give_back_relocations();
   const auto at_start = agent::SignalState::capture();
   ::signal(SIGXFSZ, SIG_IGN);  // what we print may go to a file that has reached a limit
   try {
