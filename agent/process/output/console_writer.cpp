@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
-#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -28,7 +26,7 @@ bool closed_for_good(int error) {
 
 }  // namespace
 
-struct ConsoleWriter::State {
+struct ConsoleWriter::State : HelperState {
   State(int borrowed_fd, std::string stream_name, std::shared_ptr<WakeUp> signal)
       : fd(borrowed_fd), name(std::move(stream_name)), wake_up(std::move(signal)) {}
 
@@ -42,17 +40,12 @@ struct ConsoleWriter::State {
   const std::string name;
   const std::shared_ptr<WakeUp> wake_up;
 
-  std::mutex mutex;
-  std::condition_variable changed;
   std::string pending;
   /// Bytes of the write that is under way.
   std::size_t writing_left = 0;
   /// Somebody has seen full() and waits for it to change.
   bool room_wanted = false;
-  bool stopping = false;
-  bool abandoned = false;
   bool closed = false;
-  bool ended = false;
   std::vector<std::string> notes;
 };
 
@@ -125,18 +118,7 @@ ConsoleWriter::ConsoleWriter(int fd, std::string name, std::shared_ptr<WakeUp> w
     : state_(std::make_shared<State>(fd, std::move(name), std::move(wake_up))) {}
 
 ConsoleWriter::~ConsoleWriter() {
-  static constexpr auto kPatience = std::chrono::milliseconds(100);
-  if (!thread_.joinable()) return;
-  std::unique_lock lock(state_->mutex);
-  state_->stopping = true;
-  state_->abandoned = true;
-  state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, kPatience, [this] { return state_->ended; });
-  lock.unlock();
-  if (ended)
-    thread_.join();
-  else
-    thread_.detach();
+  abandon_helper_thread(thread_, *state_);
 }
 
 void ConsoleWriter::append(std::string_view bytes) {
@@ -174,9 +156,7 @@ void ConsoleWriter::stop() {
 }
 
 bool ConsoleWriter::ended() const {
-  if (!thread_.joinable()) return true;
-  const std::scoped_lock lock(state_->mutex);
-  return state_->ended;
+  return helper_ended(thread_, *state_);
 }
 
 std::size_t ConsoleWriter::unwritten() const {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the threads that may block in a write.
+// Starts and ends the threads that may block in a write.
 #pragma once
 
 #include <pthread.h>
 #include <signal.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -29,6 +32,41 @@ std::thread start_helper_thread(const char* name, Function function) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_setname_np(thread.native_handle(), name);
   return thread;
+}
+
+/// What such a thread shares with its owner; `mutex` guards all of it.
+struct HelperState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  /// Nothing more comes: the thread ends when everything is written.
+  bool stopping = false;
+  /// The owner goes: the thread ends after the write that is under way.
+  bool abandoned = false;
+  /// Set by the thread.
+  bool ended = false;
+};
+
+/// Waits 100 ms at most for a write under way; leaves the thread to itself if that is stuck.
+inline void abandon_helper_thread(std::thread& thread, HelperState& state) {
+  static constexpr auto kPatience = std::chrono::milliseconds(100);
+  if (!thread.joinable()) return;
+  std::unique_lock lock(state.mutex);
+  state.stopping = true;
+  state.abandoned = true;
+  state.changed.notify_all();
+  const bool ended = state.changed.wait_for(lock, kPatience, [&state] { return state.ended; });
+  lock.unlock();
+  if (ended)
+    thread.join();
+  else
+    thread.detach();
+}
+
+/// It is at its end, or was never started.
+inline bool helper_ended(const std::thread& thread, HelperState& state) {
+  if (!thread.joinable()) return true;
+  const std::scoped_lock lock(state.mutex);
+  return state.ended;
 }
 
 }  // namespace muster::agent

@@ -9,10 +9,8 @@
 
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -60,7 +58,7 @@ struct LogWriter::LogFile {
   Clock::time_point retry_at{};
 };
 
-struct LogWriter::State {
+struct LogWriter::State : HelperState {
   void run();
   void write(LogFile& file, std::string_view bytes, bool last);
   bool write_loss(LogFile& file);
@@ -72,16 +70,11 @@ struct LogWriter::State {
   std::string host;
   std::shared_ptr<WakeUp> wake_up;
 
-  std::mutex mutex;
-  std::condition_variable changed;
   std::map<File, std::shared_ptr<LogFile>> files;
   /// Files with something to do, each once.
   std::deque<std::shared_ptr<LogFile>> queue;
   File next = 0;
   bool room_wanted = false;
-  bool stopping = false;
-  bool abandoned = false;
-  bool ended = false;
   std::set<std::string> noted_reasons;
   std::vector<std::string> notes;
 };
@@ -193,18 +186,7 @@ LogWriter::LogWriter(std::string host, std::shared_ptr<WakeUp> wake_up) : state_
 }
 
 LogWriter::~LogWriter() {
-  static constexpr auto kPatience = std::chrono::milliseconds(100);
-  if (!thread_.joinable()) return;
-  std::unique_lock lock(state_->mutex);
-  state_->stopping = true;
-  state_->abandoned = true;
-  state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, kPatience, [this] { return state_->ended; });
-  lock.unlock();
-  if (ended)
-    thread_.join();
-  else
-    thread_.detach();
+  abandon_helper_thread(thread_, *state_);
 }
 
 LogWriter::File LogWriter::open(std::string path) {
@@ -289,9 +271,7 @@ void LogWriter::stop() {
 }
 
 bool LogWriter::ended() const {
-  if (!thread_.joinable()) return true;
-  const std::scoped_lock lock(state_->mutex);
-  return state_->ended;
+  return helper_ended(thread_, *state_);
 }
 
 std::vector<std::string> LogWriter::notes() const {
