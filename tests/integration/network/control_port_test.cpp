@@ -184,7 +184,7 @@ TEST_CASE("the port of a store alone serves its workers, and takes no control co
   Port job({}, {}, std::nullopt);
   job.start_round();
   const UniqueFd stranger = job.client_that_says("\x16");
-  const std::string words = "a store alone\n";
+  const std::string words = "muster: a store alone\n";
   std::string answer(words.size() + 1, '\0');
   job.run_until([&] {
     return ::recv(stranger.get(), answer.data(), answer.size(), MSG_PEEK | MSG_DONTWAIT) ==
