@@ -142,9 +142,7 @@ ControlPortOptions port_options(const StandaloneOptions& options, std::vector<Ci
   port.same_user_only = options.same_user_only;
   port.store_by_rule = true;
   port.gates = std::move(gates);
-  port.no_control =
-      "this daemon has no key, and hosts no jobs; start it with --secret-file FILE, or where it has a home "
-      "directory";
+  port.no_control = "this daemon has no key, and hosts no jobs";
   return port;
 }
 

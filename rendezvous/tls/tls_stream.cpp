@@ -87,7 +87,8 @@ CoordinatorError handshake_error(const std::string& where, const std::string& wh
 CoordinatorError stranger(const std::string& where, const std::string& said) {
   if (said.starts_with(kPlainWordsStart))
     return {Errc::mend, "the muster at " + where + " takes no nodes: " +
-                            for_terminal(std::string_view(said).substr(kPlainWordsStart.size()))};
+                            for_terminal(std::string_view(said).substr(kPlainWordsStart.size())) +
+                            "; its own first lines say why"};
   return {Errc::mend, "what listens at " + where + " is no coordinator, it says '" + for_terminal(said) +
                           "': another program listens there; end that program, or choose another port"};
 }

@@ -181,7 +181,7 @@ class HostingDaemon(DaemonTest):
         self.here.home = self.home
         refused = self.node("A")
         self.assertEqual(refused.end(), 125, refused.text())
-        self.assertIn("takes no nodes: this daemon has no key, and hosts no jobs; start it with --secret-file", refused.error())
+        self.assertIn("takes no nodes: this daemon has no key, and hosts no jobs; its own first lines say why", refused.error())
         self.assertNotIn("another program", refused.error())
 
     def test_a_key_that_must_not_be_used_is_an_error(self):
