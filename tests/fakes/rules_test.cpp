@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include <functional>
 #include <iterator>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -76,6 +78,20 @@ class Pair {
   ncclResult_t sum(int rank, std::size_t count = kCount) {
     const std::size_t i = place(rank);
     return ncclAllReduce(data[i], data[i], count, ncclFloat, ncclSum, comm[i], stream[i]);
+  }
+
+  /// A graph with one sum of `rank` in it.
+  cudaGraphExec_t record_sum(int rank) {
+    cudaStream_t own = stream[place(rank)];
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    REQUIRE(cudaStreamBeginCapture(own, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    REQUIRE(sum(rank) == ncclInProgress);
+    REQUIRE(cudaStreamEndCapture(own, &graph) == cudaSuccess);
+    REQUIRE(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+    REQUIRE(settle(comm[place(rank)]) == ncclSuccess);
+    return exec;
   }
 
   std::string violations() const {
@@ -145,6 +161,30 @@ TEST_CASE("rule: no call while one is in progress") {
   CHECK(pair.finds(kInProgress));
 }
 
+TEST_CASE("rule: every group of calls goes on behind a non-blocking caller") {
+  Pair pair;
+  for (int call = 0; call < 6; ++call) {
+    for (const int rank : {0, 1}) CHECK(pair.sum(rank) == ncclInProgress);
+    for (ncclComm_t comm : pair.comm) CHECK(Pair::settle(comm) == ncclSuccess);
+  }
+  CHECK(pair.violations() == "");
+}
+
+TEST_CASE("rule: a window is there later than its registration returns") {
+  Pair pair;
+  ncclWindow_t window = nullptr;
+  CHECK(ncclCommWindowRegister(pair.comm[0], pair.data[0], 4096, &window, NCCL_WIN_COLL_SYMMETRIC) ==
+        ncclSuccess);
+  void* handle = nullptr;
+  bool refused = false;
+  for (int i = 0; i < 300 && !refused; ++i)
+    refused = ncclCommRegister(pair.comm[0], pair.data[0], 4096, &handle) == ncclInvalidUsage;
+  CHECK(refused);
+  CHECK(pair.finds(kInProgress));
+  CHECK(Pair::settle(pair.comm[0]) == ncclSuccess);
+  CHECK(window != nullptr);
+}
+
 TEST_CASE("rule: no use after destroy or abort") {
   Pair pair;
   ncclComm_t gone = pair.comm[0];
@@ -165,6 +205,61 @@ TEST_CASE("rule: after revoke only destroy") {
   CHECK(pair.sum(0) == ncclInvalidUsage);
   CHECK(ncclCommFinalize(pair.comm[0]) == ncclInvalidUsage);
   CHECK(pair.finds(kRevoked));
+}
+
+TEST_CASE("rule: what a graph launches after revoke hangs until the communicator is aborted") {
+  Pair pair;
+  cudaGraphExec_t exec = pair.record_sum(0);
+  CHECK(ncclCommRevoke(pair.comm[0], NCCL_REVOKE_DEFAULT) == ncclInProgress);
+  CHECK(Pair::settle(pair.comm[0]) == ncclSuccess);
+  CHECK(pair.violations() == "");
+  CHECK(cudaGraphLaunch(exec, pair.stream[0]) == cudaSuccess);
+  CHECK(pair.finds(kRevoked));
+  cudaEvent_t event = nullptr;
+  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+  CHECK(cudaEventRecord(event, pair.stream[0]) == cudaSuccess);
+  CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+  CHECK(cudaGraphExecDestroy(exec) == cudaSuccess);
+  CHECK(ncclCommAbort(std::exchange(pair.comm[0], nullptr)) == ncclSuccess);
+  CHECK(cudaStreamSynchronize(pair.stream[0]) == cudaSuccess);
+  CHECK(cudaEventQuery(event) == cudaSuccess);
+  CHECK(cudaEventDestroy(event) == cudaSuccess);
+}
+
+TEST_CASE("rule: what the proxy reported is still reported after revoke") {
+  Pair pair;
+  setenv("FAKE_NCCL_FAULT", "remote@1:0", 1);
+  CHECK(pair.sum(0) == ncclInProgress);
+  unsetenv("FAKE_NCCL_FAULT");
+  CHECK(Pair::settle(pair.comm[0]) == ncclRemoteError);
+  CHECK(ncclCommRevoke(pair.comm[0], NCCL_REVOKE_DEFAULT) == ncclInProgress);
+  CHECK(Pair::settle(pair.comm[0]) == ncclRemoteError);
+  CHECK(cudaStreamSynchronize(pair.stream[0]) == cudaSuccess);
+}
+
+TEST_CASE("rule: a communicator is freed after the graphs that have its calls") {
+  Pair pair;
+  const bool finalizes = GENERATE(true, false);
+  cudaGraphExec_t exec = pair.record_sum(0);
+  std::atomic<bool> freed{false};
+  std::thread freeing([&] {
+    ncclComm_t own = std::exchange(pair.comm[0], nullptr);
+    if (finalizes) {
+      CHECK(ncclCommFinalize(pair.comm[1]) == ncclInProgress);
+      CHECK(ncclCommFinalize(own) == ncclInProgress);
+      CHECK(Pair::settle(own) == ncclSuccess);
+      CHECK(ncclCommDestroy(own) == ncclSuccess);
+    } else {
+      CHECK(ncclCommAbort(own) == ncclSuccess);
+    }
+    freed = true;
+  });
+  // Longer than either takes without a graph.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(freed.load());
+  CHECK(cudaGraphExecDestroy(exec) == cudaSuccess);
+  freeing.join();
+  CHECK(pair.violations() == "");
 }
 
 TEST_CASE("rule: revoke takes no flags") {

@@ -58,11 +58,16 @@ void drain(ncclComm& comm) {
   while (comm.tasks.load() > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
+/// NCCL frees nothing while a graph that could be launched has calls of the communicator in it:
+/// commDestroySync() in init.cc polls without end.
 void end(ncclComm_t comm) {
   remove(comm);
+  comm->ended.store(true);
   comm->cut.store(true);
-  drain(*comm);
   if (comm->helper.joinable()) comm->helper.join();
+  comm->cut.store(true);  // a helper that revoked it may have taken it back
+  drain(*comm);
+  while (comm->has_live_graphs()) std::this_thread::sleep_for(std::chrono::microseconds(100));
   comm->segment.reset();
   // The struct itself stays, so that late use finds a communicator that is not alive.
 }
@@ -100,11 +105,23 @@ std::string fault_at(const std::string& place, int rank) {
 
 }  // namespace fake
 
+void ncclComm::go_on(std::function<ncclResult_t()> work) {
+  if (helper.joinable()) helper.join();
+  state = ncclInProgress;
+  helper = std::thread([this, work = std::move(work)] { state = work(); });
+  if (blocking) helper.join();
+}
+
 extern "C" {
 
 FAKE_EXPORT ncclResult_t ncclGetVersion(int* version) {
   const char* const other = std::getenv("FAKE_NCCL_VERSION");
-  *version = other != nullptr ? std::atoi(other) : NCCL_VERSION_CODE;
+#ifdef FAKE_OLD_NCCL
+  constexpr int kVersion = NCCL_VERSION(2, 19, 3);
+#else
+  constexpr int kVersion = NCCL_VERSION_CODE;
+#endif
+  *version = other != nullptr ? std::atoi(other) : kVersion;
   return ncclSuccess;
 }
 
@@ -150,20 +167,16 @@ FAKE_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int size, ncclU
   comm->device = fake::current_device();
   comm->blocking = config == nullptr || config->blocking != 0;
   comm->segment = std::make_unique<fake::Segment>("comm-" + std::string(id.internal, 16));
-  comm->state = ncclInProgress;
   fake::add(comm);
   *out = comm;
-  comm->helper = std::thread([comm] { comm->state = fake::join(*comm); });
-  if (!comm->blocking) return ncclInProgress;
-  comm->helper.join();
-  return comm->state;
+  comm->go_on([comm] { return fake::join(*comm); });
+  return comm->blocking ? comm->state.load() : ncclInProgress;
 }
 
 FAKE_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   if (!fake::is_alive(comm, "ncclCommGetAsyncError")) return ncclInvalidArgument;
   *state = comm->state;
   if (*state != ncclSuccess) return ncclSuccess;
-  if (comm->revoked.load() && comm->tasks.load() > 0) *state = ncclInProgress;
   if (std::chrono::steady_clock::now() < comm->busy_until) *state = ncclInProgress;
   return ncclSuccess;
 }
@@ -174,20 +187,16 @@ FAKE_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     fake::violate(fake::rules::kRevoked, "ncclCommFinalize");
     return ncclInvalidUsage;
   }
-  if (comm->helper.joinable()) comm->helper.join();
   comm->finalizing = true;
-  comm->state = ncclInProgress;
-  comm->helper = std::thread([comm] {
-    (void)comm->wait([comm] { return comm->tasks.load() == 0; });
+  comm->go_on([comm] {
+    (void)comm->wait([comm] { return comm->tasks.load() == 0 && !comm->has_live_graphs(); });
     comm->block(comm->rank).finalized.store(1);
     for (int peer = 0; peer < comm->size; ++peer)
       (void)comm->wait([&] { return comm->block(peer).finalized.load() != 0; });
     comm->finalized = true;
-    comm->state = ncclSuccess;
+    return ncclSuccess;
   });
-  if (!comm->blocking) return ncclInProgress;
-  comm->helper.join();
-  return ncclSuccess;
+  return comm->blocking ? ncclSuccess : ncclInProgress;
 }
 
 FAKE_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -206,6 +215,7 @@ FAKE_EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 
+#ifndef FAKE_OLD_NCCL
 FAKE_EXPORT ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   if (!fake::is_alive(comm, "ncclCommRevoke")) return ncclInvalidArgument;
   if (flags != NCCL_REVOKE_DEFAULT) {
@@ -214,9 +224,17 @@ FAKE_EXPORT ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   }
   comm->revoked = true;
   comm->cut = true;
-  comm->state = ncclSuccess;
+  // What the proxy reported stays reported.
+  const ncclResult_t after = comm->state == ncclRemoteError ? ncclRemoteError : ncclSuccess;
+  comm->go_on([comm, after] {
+    fake::drain(*comm);
+    // init.cc resets the abort flag: what a graph launches from now on waits for ever.
+    comm->cut = comm->ended.load();
+    return after;
+  });
   return comm->blocking ? ncclSuccess : ncclInProgress;
 }
+#endif
 
 FAKE_EXPORT ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes) {
   return cudaMalloc(memory, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
@@ -226,30 +244,42 @@ FAKE_EXPORT ncclResult_t ncclMemFree(void* memory) {
   return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclInvalidArgument;
 }
 
+#ifndef FAKE_OLD_NCCL
 FAKE_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, std::size_t bytes,
                                                 ncclWindow_t* window, int) {
   if (!fake::is_alive(comm, "ncclCommWindowRegister")) return ncclInvalidArgument;
   *window = nullptr;
+  if (const ncclResult_t state = fake::check_state(*comm, "ncclCommWindowRegister"); state != ncclSuccess)
+    return state;
   if (reinterpret_cast<std::uintptr_t>(memory) % NCCL_WIN_REQUIRED_ALIGNMENT != 0 ||
       !fake::is_device_memory(memory, bytes)) {
     fake::violate(fake::rules::kWindow, "ncclCommWindowRegister");
     return ncclInvalidArgument;
   }
-  *window = static_cast<ncclWindow_t>(memory);
+  // dev_runtime.cc of 2.28.9 and 2.30 returns ncclSuccess although its group is still at work.
+  comm->go_on([window, memory] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    *window = static_cast<ncclWindow_t>(memory);
+    return ncclSuccess;
+  });
   return ncclSuccess;
 }
 
 FAKE_EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t) {
-  return fake::is_alive(comm, "ncclCommWindowDeregister") ? ncclSuccess : ncclInvalidArgument;
+  if (!fake::is_alive(comm, "ncclCommWindowDeregister")) return ncclInvalidArgument;
+  return fake::check_state(*comm, "ncclCommWindowDeregister");
 }
+#endif
 
 FAKE_EXPORT ncclResult_t ncclCommRegister(ncclComm_t comm, void* memory, std::size_t, void** handle) {
   *handle = memory;
-  return fake::is_alive(comm, "ncclCommRegister") ? ncclSuccess : ncclInvalidArgument;
+  if (!fake::is_alive(comm, "ncclCommRegister")) return ncclInvalidArgument;
+  return fake::check_state(*comm, "ncclCommRegister");
 }
 
 FAKE_EXPORT ncclResult_t ncclCommDeregister(ncclComm_t comm, void*) {
-  return fake::is_alive(comm, "ncclCommDeregister") ? ncclSuccess : ncclInvalidArgument;
+  if (!fake::is_alive(comm, "ncclCommDeregister")) return ncclInvalidArgument;
+  return fake::check_state(*comm, "ncclCommDeregister");
 }
 
 }  // extern "C"

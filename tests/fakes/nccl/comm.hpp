@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,10 +45,11 @@ struct ncclComm {
   int device = 0;
   bool blocking = true;
   std::unique_ptr<fake::Segment> segment;
-  std::thread helper;  ///< joins, or finalizes
+  std::thread helper;  ///< joins, registers a window, revokes or finalizes
 
   std::atomic<ncclResult_t> state{ncclSuccess};
-  std::atomic<bool> cut{false};  ///< aborted or revoked: nothing waits any more
+  std::atomic<bool> cut{false};  ///< aborted, or being revoked: nothing waits any more
+  std::atomic<bool> ended{false};
   std::atomic<bool> revoked{false};
   std::atomic<bool> finalizing{false};
   std::atomic<bool> finalized{false};
@@ -57,6 +59,8 @@ struct ncclComm {
   std::uint64_t collectives = 0;
   std::uint64_t issued = 0;
   std::chrono::steady_clock::time_point busy_until{};
+  /// A graph that recorded calls of this communicator holds a copy as long as it lives.
+  std::shared_ptr<int> graphs = std::make_shared<int>(0);
 
   std::mutex user_mutex;
   std::optional<std::thread::id> user;  ///< thread with an open group that uses it, or that is in a call
@@ -71,6 +75,11 @@ struct ncclComm {
     return true;
   }
 
+  bool has_live_graphs() const { return graphs.use_count() > 1; }
+
+  /// Does `work` behind the caller's back: the state is ncclInProgress until then, and what it returns after.
+  void go_on(std::function<ncclResult_t()> work);
+
   fake::RankBlock& block(int peer) const { return segment->shared().ranks[peer]; }
 };
 
@@ -80,6 +89,9 @@ namespace fake {
 bool is_alive(ncclComm_t comm, const char* function);
 void add(ncclComm_t comm);
 void remove(ncclComm_t comm);
+
+/// Whether a call may be made now: ncclSuccess, or what it returns, and a broken rule where it breaks one.
+ncclResult_t check_state(ncclComm& comm, const char* function);
 
 /// Puts the operations of one NCCL group on their streams.
 ncclResult_t launch(ncclComm_t comm, const std::vector<Operation>& operations);

@@ -15,7 +15,8 @@ inline constexpr const char* kInProgress =
 inline constexpr const char* kDestroyed =
     "destroyed (guide, api/comms.html, ncclCommDestroy and ncclCommAbort: the communicator is freed)";
 inline constexpr const char* kRevoked =
-    "revoked (nccl.h, ncclCommRevoke: only destroy, split and shrink may follow)";
+    "revoked (nccl.h, ncclCommRevoke: only destroy, split and shrink may follow; what a graph launches then "
+    "waits for ever, as init.cc resets the abort flag)";
 inline constexpr const char* kRevokeFlags =
     "revoke-flags (nccl.h, ncclCommRevoke: revokeFlags must be NCCL_REVOKE_DEFAULT)";
 inline constexpr const char* kFinalized =

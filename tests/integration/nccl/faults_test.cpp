@@ -5,7 +5,10 @@
 #include "tests/integration/comm/rank_results.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/promise.hpp"
+#include "worker_sdk/comm/call.hpp"
 
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -66,6 +69,14 @@ void kill_one(std::vector<double>& took) {
   const auto results = ranks.wait();
   check_failed({results[0], results[2]}, ErrorCode::peer_lost, {"rank 1 (", "ended", "call 2: all_reduce"});
   for (const int rank : {0, 2}) took.push_back(results[static_cast<std::size_t>(rank)].ended_at - killed_at);
+}
+
+/// Returns when another process has ended, as the kernel says it.
+void wait_for_end(pid_t pid) {
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  pollfd ended{process, POLLIN, 0};
+  if (process < 0 || poll(&ended, 1, 30'000) != 1) throw std::runtime_error("a rank that does not end");
+  close(process);
 }
 
 }  // namespace
@@ -202,6 +213,53 @@ TEST_CASE("what NCCL refuses, finds later or never ends is told to all ranks, wi
   };
   check_failed(run(2, row.timeout, two_sums, joins ? seconds(50) : row.timeout), row.code, row.parts);
   CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("an error on entering a call names the rank whose end has caused it") {
+  FakeGpus fakes;
+  fakes.set("FAKE_NCCL_FAULT", "fail@2:0");
+  const test::StoreProcess store;
+  RankProcesses ranks(2, store.port(), [](int rank, StoreClient& keys) -> std::string {
+    keys.set("pid of " + std::to_string(rank), std::to_string(getpid()));
+    const auto group = test::make_nccl_group(keys, rank, 2, within(seconds(50)));
+    sum(*group);
+    if (rank == 1) _exit(7);
+    wait_for_end(std::stoi(keys.get("pid of 1", seconds(30))));
+    sum(*group);
+    return "no error";
+  });
+  const auto results = ranks.wait_but(1);
+  check_failed({results[0]}, ErrorCode::peer_lost, {"rank 1 (", "ended", "call 2: all_reduce"});
+}
+
+TEST_CASE("streams go on after a failure also where NCCL cannot revoke") {
+  FakeGpus fakes;
+  fakes.set("MUSTER_NCCL_LIBRARY", std::getenv("MUSTER_TEST_OLD_NCCL"));
+  const auto results = run(2, seconds(50), [](ProcessGroup& group) -> std::string {
+    const auto& api = nccl::library();
+    test::DeviceMemory memory;
+    const auto data = memory.make(sizeof(float), 0);
+    Operation operation = operation_of(Collective::all_reduce, 1, DataType::f32, data->data(), data->data());
+    operation.stream = memory.stream();
+    group.start({operation})->wait();
+    if (group.rank() == 1) _exit(7);
+    const auto work = group.start({operation});
+    cudaEvent_t event = nullptr;
+    nccl::check(api, api.cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+    nccl::check(api, api.cudaEventRecord(event, memory.stream()), "recording it");
+    try {
+      work->wait();
+      return "no error";
+    } catch (const Error&) {
+      const auto until = std::chrono::steady_clock::now() + seconds(20);
+      while (api.cudaEventQuery(event) == cudaErrorNotReady) {
+        if (std::chrono::steady_clock::now() >= until) return "the stream hangs";
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      throw;
+    }
+  });
+  check_failed({results[0]}, ErrorCode::peer_lost, {"rank 1 (", "ended", "call 2: all_reduce"});
 }
 
 TEST_CASE("groups cannot be made where there is nothing to make them of") {

@@ -76,7 +76,10 @@ std::string Communicator::words(ncclResult_t result) const {
   return text;
 }
 
+/// The mutex is held.
 ncclResult_t Communicator::state_of_comm() {
+  if (comm_ == nullptr)
+    throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' was aborted");
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = api_.ncclCommGetAsyncError(comm_, &state);
   return asked == ncclSuccess ? state : asked;
@@ -97,18 +100,26 @@ void Communicator::init(const ncclUniqueId& id, int rank, int size, const Patien
   state_ = State::working;
 }
 
-void Communicator::run(const char* what, const Calls& calls, const Patience& patience, bool grouped) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::working)
-      throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' has been revoked");
-    if (grouped) (void)api_.ncclGroupStart();
-    const ncclResult_t result = calls(comm_);
-    const ncclResult_t ended = grouped ? api_.ncclGroupEnd() : result;
-    if (result != ncclSuccess && result != ncclInProgress) fail(what, result);
-    if (ended == ncclSuccess) return;
-    if (ended != ncclInProgress) fail(what, ended);
-  }
+void Communicator::start(const char* what, const Calls& calls, bool grouped) {
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::working)
+    throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' has been revoked");
+  if (grouped) (void)api_.ncclGroupStart();
+  const ncclResult_t result = calls(comm_);
+  const ncclResult_t ended = grouped ? api_.ncclGroupEnd() : result;
+  for (const ncclResult_t each : {result, ended})
+    if (each != ncclSuccess && each != ncclInProgress) fail(what, each);
+}
+
+void Communicator::run(const char* what, const Calls& calls, const Patience& patience) {
+  start(what, calls, true);
+  settle(what, patience);
+}
+
+/// ncclCommWindowRegister() of 2.28.9 and 2.30 returns ncclSuccess while it is still at work, so no result
+/// but the communicator's state tells that it has ended.
+void Communicator::run_alone(const char* what, const Calls& call, const Patience& patience) {
+  start(what, call, false);
   settle(what, patience);
 }
 
@@ -141,37 +152,60 @@ std::optional<std::string> Communicator::failure() {
   return words(state);
 }
 
-bool Communicator::settle_before(Clock::time_point end) {
-  for (Pause pause; Clock::now() < end; pause.take()) {
-    const std::lock_guard lock(mutex_);
-    const ncclResult_t state = state_of_comm();
-    if (state == ncclInProgress) continue;
-    return state == ncclSuccess;
+/// The state that follows ncclInProgress, which is also the result when that lasts until `end`, or longer
+/// than `patience`.
+ncclResult_t Communicator::wait_for_state(Clock::time_point end, const Patience& patience) {
+  try {
+    for (Pause pause; Clock::now() < end; pause.take()) {
+      {
+        const std::lock_guard lock(mutex_);
+        const ncclResult_t state = state_of_comm();
+        if (state != ncclInProgress) return state;
+      }
+      patience();
+    }
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) what it waits for will not come
   }
-  return false;
+  return ncclInProgress;
+}
+
+/// Whether there is nothing left to revoke, or NCCL has begun to.
+bool Communicator::begin_revoke(Clock::time_point end) {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  for (Pause pause; !lock && Clock::now() < end; pause.take()) (void)lock.try_lock();
+  if (!lock) return false;
+  if (comm_ == nullptr || state_ == State::revoked) return true;
+  // What has not come up has nothing on the device, and can only be aborted.
+  const bool can_revoke = state_ != State::starting && api_.ncclCommRevoke != nullptr;
+  state_ = State::broken;
+  if (!can_revoke) return false;
+  const ncclResult_t result = api_.ncclCommRevoke(comm_, NCCL_REVOKE_DEFAULT);
+  return result == ncclSuccess || result == ncclInProgress;
 }
 
 bool Communicator::revoke(milliseconds limit) {
   const auto end = Clock::now() + limit;
-  {
-    std::unique_lock lock(mutex_, std::try_to_lock);
-    for (Pause pause; !lock && Clock::now() < end; pause.take()) (void)lock.try_lock();
-    if (!lock) return false;
-    if (comm_ == nullptr || state_ == State::revoked) return true;
-    // What has not come up has nothing on the device, and can only be aborted.
-    const bool can_revoke = state_ != State::starting && api_.ncclCommRevoke != nullptr;
-    state_ = State::broken;
-    if (!can_revoke) return false;
-    const ncclResult_t result = api_.ncclCommRevoke(comm_, NCCL_REVOKE_DEFAULT);
-    if (result != ncclSuccess && result != ncclInProgress) return false;
-  }
-  if (!settle_before(end)) return false;
+  // Whatever follows ncclInProgress says that it has ended: an error that the proxy found stays reported.
+  if (!begin_revoke(end) || wait_for_state(end, [] {}) == ncclInProgress) return free(limit, true);
   const std::lock_guard lock(mutex_);
   state_ = State::revoked;
   return true;
 }
 
-bool Communicator::close(milliseconds limit) {
+/// Frees it; by force also while calls of it are on the device, which end then.
+bool Communicator::free(milliseconds limit, bool by_force) {
+  ncclComm_t comm = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    comm = std::exchange(comm_, nullptr);
+  }
+  if (comm == nullptr) return true;
+  return run_apart(limit, [&api = api_, comm, by_force] {
+    (void)(by_force ? api.ncclCommAbort(comm) : api.ncclCommDestroy(comm));
+  });
+}
+
+bool Communicator::close(milliseconds limit, const Patience& patience) {
   const auto end = Clock::now() + limit;
   bool finalized = false;
   if (comm_ != nullptr && state_ == State::working) {
@@ -180,19 +214,13 @@ bool Communicator::close(milliseconds limit) {
       const std::lock_guard lock(mutex_);
       result = api_.ncclCommFinalize(comm_);
     }
-    finalized = (result == ncclSuccess || result == ncclInProgress) && settle_before(end);
+    finalized =
+        (result == ncclSuccess || result == ncclInProgress) && wait_for_state(end, patience) == ncclSuccess;
   }
-  ncclComm_t comm = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    comm = std::exchange(comm_, nullptr);
-  }
-  if (comm == nullptr) return true;
   // Destroying waits for what is on the device, so only a communicator that has nothing there is destroyed.
   const bool quiet = finalized || state_ == State::revoked;
-  return run_apart(
-      std::max(milliseconds(500), std::chrono::duration_cast<milliseconds>(end - Clock::now())),
-      [&api = api_, comm, quiet] { (void)(quiet ? api.ncclCommDestroy(comm) : api.ncclCommAbort(comm)); });
+  const auto left = std::max(milliseconds(500), std::chrono::duration_cast<milliseconds>(end - Clock::now()));
+  return free(left, !quiet);
 }
 
 }  // namespace muster::nccl

@@ -31,28 +31,35 @@ class Communicator {
   /// Returns when all ranks have come.
   void init(const ncclUniqueId& id, int rank, int size, const Patience& patience);
 
-  /// Runs `calls` as one NCCL group, or one call alone that NCCL does not allow in a group, and returns when
-  /// they are on their streams. Throws Error (backend) with NCCL's words.
-  void run(const char* what, const Calls& calls, const Patience& patience, bool grouped = true);
+  /// Runs `calls` as one NCCL group and returns when they are on their streams. Throws Error (backend) with
+  /// NCCL's words.
+  void run(const char* what, const Calls& calls, const Patience& patience);
+  /// The same for one call that NCCL does not allow in a group. Returns when what it gives is there.
+  void run_alone(const char* what, const Calls& call, const Patience& patience);
 
   /// What NCCL says went wrong since; empty when nothing did, or when another thread is in NCCL.
   std::optional<std::string> failure();
 
-  /// Ends what is on the device, and everything later. False when that has not happened after `limit`; then
-  /// the communicator is aborted in close().
+  /// Ends what is on the device, and everything later: an NCCL that cannot revoke, or does not within
+  /// `limit`, frees the communicator by force on a thread of its own. False when that thread has not come
+  /// back after `limit`, either.
   bool revoke(std::chrono::milliseconds limit);
 
-  /// Frees it: with its peers when it works, by force when it does not. False when NCCL had not come back
-  /// after `limit`; then a thread is left in it.
-  bool close(std::chrono::milliseconds limit);
+  /// Frees it: with its peers when it works, while `patience` lasts, by force when it does not. False when
+  /// NCCL had not come back after `limit`; then a thread is left in it.
+  bool close(
+      std::chrono::milliseconds limit, const Patience& patience = [] {});
 
  private:
   enum class State { none, starting, working, revoked, broken };
 
+  void start(const char* what, const Calls& calls, bool grouped);
   void settle(const char* what, const Patience& patience);
   [[noreturn]] void fail(const char* what, ncclResult_t result);
 
-  bool settle_before(std::chrono::steady_clock::time_point end);
+  bool begin_revoke(std::chrono::steady_clock::time_point end);
+  bool free(std::chrono::milliseconds limit, bool by_force);
+  ncclResult_t wait_for_state(std::chrono::steady_clock::time_point end, const Patience& patience);
   std::string words(ncclResult_t result) const;
   ncclResult_t state_of_comm();
 

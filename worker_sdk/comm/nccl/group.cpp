@@ -12,7 +12,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/// For what a group that has failed leaves behind, and for peers that are gone.
 constexpr auto kLeaveTime = milliseconds(1500);
+/// For a group that works: NCCL frees what it shares with each of its peers, of which some come later.
+constexpr auto kFreeTime = milliseconds(15000);
+/// Longer than the watchdog looks for the cause of an error.
+constexpr auto kExplainTime = milliseconds(2000);
 
 }  // namespace
 
@@ -57,14 +62,18 @@ Group::~Group() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   try {
-    if (!failed_.load()) {
+    const auto patience = patience_to_leave();
+    const bool works = !failed_.load();
+    if (works) {
       board_.leave();
-      deregister_regions();
+      deregister_regions(patience);
     } else if (!revoked_) {
       (void)communicator_.revoke(kLeaveTime);
     }
-    if (!communicator_.close(kLeaveTime))
-      host_.log(here() + ": NCCL did not come back from freeing its communicator; a thread is left in it");
+    if (!communicator_.close(works ? kFreeTime : kLeaveTime, patience))
+      host_.log(here() +
+                ": NCCL did not come back from freeing its communicator, and a thread is left in it; "
+                "destroy graphs with its calls before the group");
     const DeviceGuard guard(api_, device_->index());
     for (const Region& region : regions_)
       if (region.memory != nullptr) (void)api_.ncclMemFree(region.memory);
@@ -115,6 +124,29 @@ Communicator::Patience Group::patience(const Call& call) {
                                         " ms for NCCL to take " + describe(call) + "; it has not" +
                                         missing_from(call)));
   };
+}
+
+/// Of a group that works: until another rank has failed or ended without a word.
+Communicator::Patience Group::patience_to_leave() {
+  return [this, end = Clock::now() + kFreeTime, gone_at = std::optional<Clock::time_point>()]() mutable {
+    const auto now = Clock::now();
+    if (!gone_at && (host_.aborted() || peers_->find_gone())) gone_at = now;
+    if (now >= end || (gone_at && now - *gone_at >= kLeaveTime))
+      throw Error(ErrorCode::deadline, here() + " waits too long to leave");
+  };
+}
+
+/// NCCL did not take a call: most often because another rank has ended, which the watchdog can tell.
+void Group::refuse(const Call& call, const Error& error) {
+  check_failure();
+  const Error own(error.code(), here() + ": " + describe(call) + ": " + error.what());
+  {
+    std::unique_lock lock(mutex_);
+    refused_.emplace(call, own);
+    wake_.notify_all();
+    (void)wake_.wait_for(lock, kExplainTime, [this] { return failed_.load(); });
+  }
+  fail(own);
 }
 
 void Group::check_buffers(const Operation& operation) const {
@@ -179,8 +211,7 @@ void Group::run_group(std::vector<Operation> calls) {
   try {
     communicator_.run("it", issue_all, patience(calls.front().call));
   } catch (const Error& error) {
-    check_failure();
-    fail(Error(error.code(), here() + ": " + describe(calls.front().call) + ": " + error.what()));
+    refuse(calls.front().call, error);
   }
   // Nothing is recorded in a graph that is being captured: such an event could not be asked about.
   std::erase_if(streams, [this](cudaStream_t stream) { return device_->is_capturing(stream); });
@@ -273,39 +304,36 @@ void* Group::allocate(const Call& call) {
 
 void Group::register_region(Region& region, std::size_t bytes, const Call& call) {
   try {
-    const auto alone = [&](const char* what, const Communicator::Calls& calls) {
-      communicator_.run(what, calls, patience(call), false);
-    };
+    const auto wait = patience(call);
     if (api_.ncclCommWindowRegister != nullptr)
-      alone("ncclCommWindowRegister", [&](ncclComm_t comm) {
-        return api_.ncclCommWindowRegister(comm, region.memory, bytes, &region.window,
-                                           NCCL_WIN_COLL_SYMMETRIC);
-      });
+      communicator_.run_alone(
+          "ncclCommWindowRegister",
+          [&](ncclComm_t comm) {
+            return api_.ncclCommWindowRegister(comm, region.memory, bytes, &region.window,
+                                               NCCL_WIN_COLL_SYMMETRIC);
+          },
+          wait);
     // Where the machine has no symmetric memory there is no window; the older registration then helps.
     if (region.window == nullptr)
-      alone("ncclCommRegister", [&](ncclComm_t comm) {
-        return api_.ncclCommRegister(comm, region.memory, bytes, &region.handle);
-      });
+      communicator_.run_alone(
+          "ncclCommRegister",
+          [&](ncclComm_t comm) { return api_.ncclCommRegister(comm, region.memory, bytes, &region.handle); },
+          wait);
   } catch (const Error& error) {
-    check_failure();
-    fail(Error(error.code(), here() + ": " + error.what()));
+    refuse(call, error);
   }
 }
 
-void Group::deregister_regions() {
-  const auto patience = [end = Clock::now() + kLeaveTime] {
-    if (Clock::now() >= end) throw Error(ErrorCode::deadline, "deregistering memory takes too long");
-  };
-  const auto alone = [&](const char* what, const Communicator::Calls& calls) {
-    communicator_.run(what, calls, patience, false);
-  };
+void Group::deregister_regions(const Communicator::Patience& patience) {
   for (Region& region : regions_) {
     if (region.window != nullptr)
-      alone("ncclCommWindowDeregister",
-            [&](ncclComm_t comm) { return api_.ncclCommWindowDeregister(comm, region.window); });
+      communicator_.run_alone(
+          "ncclCommWindowDeregister",
+          [&](ncclComm_t comm) { return api_.ncclCommWindowDeregister(comm, region.window); }, patience);
     if (region.handle != nullptr)
-      alone("ncclCommDeregister",
-            [&](ncclComm_t comm) { return api_.ncclCommDeregister(comm, region.handle); });
+      communicator_.run_alone(
+          "ncclCommDeregister", [&](ncclComm_t comm) { return api_.ncclCommDeregister(comm, region.handle); },
+          patience);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,7 +32,7 @@ namespace muster::nccl {
 class Group final : public plugin::Group {
  public:
   Group(const Library& api, const muster_plugin_group_options& options, const plugin::Host& host);
-  /// Leaves the group; waits for others 2 s at most.
+  /// Leaves the group; waits for others as plugin/table.hpp says of destroy().
   ~Group() override;
 
   void run(std::span<const Operation> batch) override;
@@ -57,7 +58,9 @@ class Group final : public plugin::Group {
   void run_group(std::vector<Operation> calls);
   Operation staged(Operation operation, Batch& batch);
   void register_region(Region& region, std::size_t bytes, const Call& call);
-  void deregister_regions();
+  void deregister_regions(const Communicator::Patience& patience);
+  Communicator::Patience patience_to_leave();
+  [[noreturn]] void refuse(const Call& call, const Error& error);
   /// Fails the group on all ranks, unless it has failed, and throws the failure it has.
   [[noreturn]] void fail(const Error& error);
   /// fail() without the throw.
@@ -73,8 +76,9 @@ class Group final : public plugin::Group {
   void watch() noexcept;
   void look(Clock::time_point now);
   void look_at_calls(Clock::time_point now);
-  void look_at_peers(Clock::time_point now);
+  void look_at_peers(Clock::time_point now, const Call& waiting);
   void look_at_nccl();
+  void declare_cause(const Error& error, const Call& waiting);
   void exchange();
   void drop_done();
   std::string missing_from(const Call& call);
@@ -90,12 +94,14 @@ class Group final : public plugin::Group {
   Communicator communicator_;
   Board board_;
   std::unique_ptr<Peers> peers_;
-  std::vector<Region> regions_;
+  std::list<Region> regions_;      ///< a list: NCCL writes windows later, at the address that it was given
   std::shared_ptr<Batch> newest_;  ///< null before the first run()
 
   mutable std::mutex mutex_;  ///< of what follows
   std::condition_variable wake_;
   std::optional<Error> failure_;
+  /// What NCCL refused on entering a call, until the watchdog has looked for its cause.
+  std::optional<std::pair<Call, Error>> refused_;
   std::deque<std::shared_ptr<Batch>> pending_;
   bool stop_ = false;
   std::atomic<bool> failed_{false};

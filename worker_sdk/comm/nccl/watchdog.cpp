@@ -63,14 +63,17 @@ void Group::look(Clock::time_point now) {
     // First the kernels of every group of the process are ended like this one's, each by its watchdog; memory
     // is freed later, in destroy(): freeing waits for kernels of other groups, too.
     if (!communicator_.revoke(kRevokeTime))
-      host_.log(here() + ": NCCL did not revoke its communicator; it is aborted when the group is destroyed");
+      host_.log(here() + ": NCCL has not ended its calls on the device; end the process");
     oldest_.reset();
     return;
   }
   drop_done();
   look_at_calls(now);
   look_at_nccl();
-  look_at_peers(now);
+  if (oldest_)
+    look_at_peers(now, oldest_->first());
+  else
+    gone_at_.reset();
   exchange();
 }
 
@@ -90,22 +93,34 @@ void Group::drop_done() {
 }
 
 void Group::look_at_nccl() {
+  std::optional<std::pair<Call, Error>> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    refused = std::exchange(refused_, std::nullopt);
+  }
+  if (refused) return declare_cause(refused->second, refused->first);
   const auto text = communicator_.failure();
   if (!text) return;
+  const Call waiting = oldest_ ? oldest_->first() : Call{};
+  declare_cause(Error(ErrorCode::backend, here() + ": NCCL reports " + *text +
+                                              (oldest_ ? ", while it waits for " + describe(waiting) : "") +
+                                              "; NCCL_DEBUG=WARN says more"),
+                waiting);
+}
+
+/// Fails the group with what has caused `error`, where that shows in time, else with the error itself.
+void Group::declare_cause(const Error& error, const Call& waiting) {
   const auto end = Clock::now() + kCauseTime;
   while (Clock::now() < end) {
     if (const auto aborted = host_.aborted()) {
       (void)set_failure(*aborted);
       return;
     }
-    look_at_peers(Clock::now());
+    look_at_peers(Clock::now(), waiting);
     if (failed_.load()) return;
     std::this_thread::sleep_for(kBusyPeriod);
   }
-  declare(
-      Error(ErrorCode::backend, here() + ": NCCL reports " + *text +
-                                    (oldest_ ? ", while it waits for " + describe(oldest_->first()) : "") +
-                                    "; NCCL_DEBUG=WARN says more"));
+  declare(error);
 }
 
 void Group::look_at_calls(Clock::time_point now) {
@@ -155,13 +170,12 @@ std::string Group::missing_from(const Call& call) {
   return text + (names == 1 ? " has not entered it" : " have not entered it");
 }
 
-void Group::look_at_peers(Clock::time_point now) {
-  if (!oldest_) return gone_at_.reset();
+/// Whether a rank has ended without which `waiting` cannot.
+void Group::look_at_peers(Clock::time_point now, const Call& waiting) {
   const auto gone = peers_->find_gone();
   if (!gone) return;
   if (!gone_at_) gone_at_ = now;
   if (now - *gone_at_ < kGoneTime) return;
-  const Call call = oldest_->first();
   std::optional<Record> record;
   try {
     record = board_.read(*gone);
@@ -171,7 +185,7 @@ void Group::look_at_peers(Clock::time_point now) {
   if (record && record->left && record->count >= board_.count()) return;
   declare(Error(ErrorCode::peer_lost, peers_->name_of(*gone) + " of the group '" + name_ +
                                           "' ended while rank " + std::to_string(place_.rank) +
-                                          " waits for it in " + describe(call) +
+                                          " waits for it in " + describe(waiting) +
                                           "; look at its output for the cause"));
 }
 

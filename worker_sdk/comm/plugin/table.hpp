@@ -107,7 +107,8 @@ struct muster_plugin {
   /// Any thread: the present run() and later ones end soon with this error; must not wait. Comes once, and
   /// not before create() has returned: create() watches aborted().
   void (*abort)(void* group, std::int32_t code, const char* text);
-  /// No other call is running. Frees everything; must not wait for other ranks longer than 2 s.
+  /// No other call is running. Frees everything; must not wait for other ranks longer than 2 s, or 15 s where
+  /// none has failed or ended: NCCL takes seconds to free a large communicator.
   void (*destroy)(void* group);
 };
 
