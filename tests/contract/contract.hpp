@@ -50,6 +50,8 @@ struct Options {
   std::string only;
   /// Which reductions are tested; null: all that are defined.
   std::function<bool(DataType, ReduceOp)> supports;
+  /// What allocate() gives, which is of the kind of make_memory's.
+  MemoryKind allocates = MemoryKind::host;
   /// Called once a rank.
   std::function<std::unique_ptr<Memory>()> make_memory = [] { return std::make_unique<HostMemory>(); };
 };

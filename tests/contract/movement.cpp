@@ -169,7 +169,7 @@ void allocated(Rank& rank, std::size_t count, bool mixed) {
   const Values values{DataType::f32, ReduceOp::sum, rank.size(), 23};
   const std::size_t bytes = count * sizeof(float);
   Memory& memory = rank.memory();
-  auto* const shared = static_cast<std::byte*>(rank.group().allocate(2 * bytes * rank.ranks() + 64));
+  auto* const shared = static_cast<std::byte*>(rank.allocate(2 * bytes * rank.ranks() + 64));
   rank.expect(reinterpret_cast<std::uintptr_t>(shared) % 64 == 0, "allocate gives aligned memory");
   rank.expect(memory.read(shared, bytes) == Bytes(bytes), "allocate gives zeroed memory");
   const auto elsewhere = rank.buffer(bytes * rank.ranks());
@@ -215,8 +215,8 @@ void allocated_roots(Rank& rank, std::size_t count) {
   const int root = rank.size() - 1;
   const bool is_root = rank.rank() == root;
   Memory& memory = rank.memory();
-  auto* const in = static_cast<std::byte*>(rank.group().allocate(bytes * rank.ranks()));
-  auto* const out = static_cast<std::byte*>(rank.group().allocate(bytes * rank.ranks()));
+  auto* const in = static_cast<std::byte*>(rank.allocate(bytes * rank.ranks()));
+  auto* const out = static_cast<std::byte*>(rank.allocate(bytes * rank.ranks()));
   const Bytes own = exact(values, rank.rank(), count * rank.ranks());
   const auto run = [&](Collective collective, void* target) {
     memory.write(in, own);

@@ -45,6 +45,8 @@ class Rank {
 
   std::size_t index() const { return static_cast<std::size_t>(rank()); }
 
+  void* allocate(std::size_t bytes) const { return group_.allocate(bytes, options_.allocates); }
+
   /// Filled with 0xEE, which is no expected value.
   std::unique_ptr<Buffer> buffer(std::size_t bytes, std::size_t shift = 0) const;
   std::unique_ptr<Buffer> buffer(const Bytes& bytes, std::size_t shift = 0) const;

@@ -41,6 +41,14 @@ void require_no_batch(const GroupNode& node) {
                                       "'; call muster_batch_end() or muster_batch_cancel() first");
 }
 
+muster_rc give_memory(const char* call, muster_group* group, std::uint64_t bytes, void** memory,
+                      MemoryKind kind) {
+  return giving<GroupNode>(call, group, memory, "the place for the memory", [&](GroupNode& node) {
+    require_no_batch(node);
+    watching(node, [&] { *memory = node.group.allocate(bytes, kind); });
+  });
+}
+
 }  // namespace
 }  // namespace muster::abi
 
@@ -103,9 +111,10 @@ muster_rc muster_group_free(muster_group* group) {
 }
 
 muster_rc muster_alloc(muster_group* group, uint64_t bytes, void** memory) {
-  return giving<GroupNode>(__func__, group, memory, "the place for the memory", [&](GroupNode& node) {
-    require_no_batch(node);
-    watching(node, [&] { *memory = node.group.allocate(bytes); });
-  });
+  return give_memory(__func__, group, bytes, memory, muster::MemoryKind::host);
+}
+
+muster_rc muster_alloc_device(muster_group* group, uint64_t bytes, void** memory) {
+  return give_memory(__func__, group, bytes, memory, muster::MemoryKind::device);
 }
 }

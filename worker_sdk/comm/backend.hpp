@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,8 +26,8 @@ class Completion {
 /// One group of ranks on one transport. ProcessGroup (process_group.hpp) has checked the arguments and
 /// numbered the calls; a backend makes sure that all ranks make the same call *before* any buffer is written,
 /// moves the data, and keeps the deadline of the group. After an Error other than invalid_argument the group
-/// is dead and run() is not called again. run() and allocate() are called by one thread at a time; abort() by
-/// any, at any time.
+/// is dead and run() is not called again. run(), allocate() and launch() are called by one thread at a time;
+/// abort() by any, at any time.
 class Backend {
  public:
   Backend() = default;
@@ -41,15 +42,29 @@ class Backend {
   /// Returns when all of it is complete on this rank; a device backend, when it is on the streams.
   virtual void run(std::span<const Operation> batch) = 0;
 
-  /// Whether run() only puts calls on streams; then last_run() tells when the newest batch is done.
+  /// Whether it takes calls on memory of a device: then run() only puts those on streams, and last_run()
+  /// tells when the newest such batch is done.
   virtual bool is_device() const { return false; }
+
+  /// Whether it takes calls on memory of this kind.
+  virtual bool has(MemoryKind kind) const { return (kind == MemoryKind::device) == is_device(); }
+
+  /// What the calls of a batch are on, which becomes their Call::memory. Throws Error (invalid_argument) for
+  /// buffers of both kinds. Any thread.
+  virtual MemoryKind memory_of(std::span<const Operation>) {
+    return is_device() ? MemoryKind::device : MemoryKind::host;
+  }
 
   virtual std::unique_ptr<Completion> last_run() { return nullptr; }
 
   /// Memory in which the collectives of this group need fewest copies, zeroed, aligned to 64 bytes at least,
-  /// of this rank: of the device where is_device(), which the host cannot touch. All ranks call it alike;
-  /// `call` is its fingerprint. Lives as long as the backend.
+  /// of this rank, and of the kind that `call` names, its fingerprint. All ranks call it alike. Lives as long
+  /// as the backend.
   virtual void* allocate(const Call& call) = 0;
+
+  /// Calls `work`, which puts recorded calls of this group on a stream, unless the group has failed: that
+  /// throws Error. The group does not fail meanwhile.
+  virtual void launch(const std::function<void()>& work) { work(); }
 
   /// Makes the present and every later run() of every rank end with this error, soon. Must not throw.
   virtual void abort(ErrorCode code, const std::string& text) noexcept = 0;

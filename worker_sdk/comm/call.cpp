@@ -19,6 +19,20 @@ std::string readable_bytes(std::uint64_t bytes) {
   return text;
 }
 
+/// What follows the name.
+std::string details(const Call& call) {
+  if (call.collective == Collective::barrier) return "";
+  if (call.collective == Collective::allocate) return " of " + std::to_string(call.count) + " bytes";
+  std::string text = " of " + std::to_string(call.count) + " x " + std::string(name_of(call.type)) + " (" +
+                     readable_bytes(call.count * size_of(call.type)) + ")";
+  if (is_reduction(call.collective)) text += ", " + std::string(name_of(call.op));
+  if (has_root(call.collective)) text += ", root " + std::to_string(call.root);
+  if (call.collective == Collective::send) text += " to rank " + std::to_string(call.root);
+  if (call.collective == Collective::recv) text += " from rank " + std::to_string(call.root);
+  if (is_point_to_point(call.collective)) text += ", tag " + std::to_string(call.tag);
+  return text;
+}
+
 }  // namespace
 
 std::string_view name_of(Collective collective) {
@@ -31,21 +45,13 @@ std::string_view name_of(Collective collective) {
 
 bool same_call(const Call& a, const Call& b) {
   return a.sequence == b.sequence && a.count == b.count && a.signature == b.signature && a.root == b.root &&
-         a.tag == b.tag && a.collective == b.collective && a.type == b.type && a.op == b.op;
+         a.tag == b.tag && a.collective == b.collective && a.type == b.type && a.op == b.op &&
+         a.memory == b.memory;
 }
 
 std::string describe(const Call& call) {
-  std::string text = "call " + std::to_string(call.sequence) + ": " + std::string(name_of(call.collective));
-  if (call.collective == Collective::barrier) return text;
-  if (call.collective == Collective::allocate) return text + " of " + std::to_string(call.count) + " bytes";
-  text += " of " + std::to_string(call.count) + " x " + std::string(name_of(call.type)) + " (" +
-          readable_bytes(call.count * size_of(call.type)) + ")";
-  if (is_reduction(call.collective)) text += ", " + std::string(name_of(call.op));
-  if (has_root(call.collective)) text += ", root " + std::to_string(call.root);
-  if (call.collective == Collective::send) text += " to rank " + std::to_string(call.root);
-  if (call.collective == Collective::recv) text += " from rank " + std::to_string(call.root);
-  if (is_point_to_point(call.collective)) text += ", tag " + std::to_string(call.tag);
-  return text;
+  return "call " + std::to_string(call.sequence) + ": " + std::string(name_of(call.collective)) +
+         details(call) + (call.memory == MemoryKind::device ? ", on the device" : "");
 }
 
 std::string brief(const Call& call) {

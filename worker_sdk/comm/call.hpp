@@ -47,6 +47,12 @@ constexpr bool is_reduction(Collective collective) {
          collective == Collective::reduce_scatter;
 }
 
+/// Whose memory it is.
+enum class MemoryKind : std::uint8_t {
+  host,    ///< the program can touch it
+  device,  ///< of a GPU, which the program on the host cannot touch
+};
+
 /// The fingerprint of one call. Plain data that can lie in shared memory and travel as bytes.
 struct Call {
   /// Number of the call in its group, from 1. A send or receive has the number of the collective before it:
@@ -65,14 +71,16 @@ struct Call {
   Collective collective = Collective::barrier;
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
+  /// Of the buffers, the same on all ranks; of a call without any, of what it waits for.
+  MemoryKind memory = MemoryKind::host;
   /// A call lies in memory shared with others, and goes over the network, as it is.
-  std::array<std::uint8_t, 5> unused{};
+  std::array<std::uint8_t, 4> unused{};
 };
 
 /// Whether two ranks make the same collective call.
 bool same_call(const Call& a, const Call& b);
 
-/// "call 7: all_reduce of 1000 x f32 (4.0 kB), sum".
+/// "call 7: all_reduce of 1000 x f32 (4.0 kB), sum", and ", on the device" where its memory is.
 std::string describe(const Call& call);
 
 /// "all_reduce #7 (4.0 kB)".

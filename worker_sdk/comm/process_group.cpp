@@ -19,6 +19,17 @@ namespace {
                   "', which moves memory of the host; give no stream, or ask for nccl (MUSTER_BACKEND=nccl)");
 }
 
+[[noreturn]] void refuse_memory(MemoryKind memory, const std::string& group, std::string_view backend) {
+  const std::string where =
+      "allocate: the group '" + group + "' has the backend '" + std::string(backend) + "'";
+  throw Error(ErrorCode::unsupported,
+              where + (memory == MemoryKind::device
+                           ? " and so no memory of a device; ask for memory of the host, or for nccl "
+                             "(MUSTER_BACKEND=nccl)"
+                           : " alone, which exchanges no memory of the host; install the plug-in gloo on all "
+                             "hosts, or ask for memory of the device"));
+}
+
 /// The error that ends a call. It also exists where nobody foresaw it, since the other ranks must not wait
 /// for this one.
 Error as_error(const std::exception& thrown, const Call& call, const ProcessGroup& group) {
@@ -46,8 +57,8 @@ ProcessGroup::~ProcessGroup() {
 }
 
 /// Checks and numbers the calls of a batch. A field that does not matter to a call gets one value, so that it
-/// does not differ between ranks.
-void ProcessGroup::number(std::span<Operation> batch) {
+/// does not differ between ranks. Returns what memory they are on.
+MemoryKind ProcessGroup::number(std::span<Operation> batch) {
   for (Operation& operation : batch) {
     Call& call = operation.call;
     if (!has_root(call.collective) && !is_point_to_point(call.collective)) call.root = 0;
@@ -65,8 +76,12 @@ void ProcessGroup::number(std::span<Operation> batch) {
     operation.call.count = 0;
     for (const std::uint64_t count : counts) operation.call.count += count;
   }
-  for (Operation& operation : batch)
+  const MemoryKind memory = backend_->memory_of(batch);
+  for (Operation& operation : batch) {
+    operation.call.memory = memory;
     operation.call.sequence = is_point_to_point(operation.call.collective) ? sequence_ : ++sequence_;
+  }
+  return memory;
 }
 
 void ProcessGroup::execute(std::span<const Operation> batch) {
@@ -129,7 +144,7 @@ void ProcessGroup::run(std::vector<Operation> batch) {
 /// `order_` is held.
 void ProcessGroup::run_numbered(std::span<Operation> batch) {
   const std::uint64_t before = sequence_;
-  number(batch);
+  const MemoryKind memory = number(batch);
   if (queue_) queue_->drain();
   try {
     execute(batch);
@@ -138,7 +153,7 @@ void ProcessGroup::run_numbered(std::span<Operation> batch) {
     if (error.code() == ErrorCode::invalid_argument) sequence_ = before;
     throw;
   }
-  if (backend_->is_device() && batch.back().stream == nullptr) wait_for_device(batch);
+  if (memory == MemoryKind::device && batch.back().stream == nullptr) wait_for_device(batch);
   completed(batch);
 }
 
@@ -156,8 +171,8 @@ void ProcessGroup::wait_for_device(std::span<const Operation> batch) {
 std::shared_ptr<Work> ProcessGroup::start(std::vector<Operation> batch) {
   if (batch.empty()) return make_finished_work();
   const std::lock_guard lock(order_);
-  number(batch);
-  if (!backend_->is_device()) return queue().push(std::move(batch));
+  if (number(batch) == MemoryKind::host) return queue().push(std::move(batch));
+  if (queue_) queue_->drain();
   execute(batch);
   completed(batch);
   return make_device_work(backend_->last_run(), describe(batch.front().call));
@@ -179,22 +194,24 @@ void ProcessGroup::all_reduce(void* data, std::size_t count, DataType type, Redu
   run(operation);
 }
 
-void* ProcessGroup::allocate(std::size_t bytes) {
+void* ProcessGroup::allocate(std::size_t bytes, MemoryKind memory) {
   constexpr std::size_t kLimit = std::size_t{1} << 43;
   if (bytes > kLimit)
     throw Error(ErrorCode::invalid_argument, "allocate: " + std::to_string(bytes) + " bytes are too many");
+  if (!backend_->has(memory)) refuse_memory(memory, name(), backend());
   const std::lock_guard lock(order_);
   if (queue_) queue_->drain();
   Call call;
   call.collective = Collective::allocate;
   call.count = bytes;
+  call.memory = memory;
   call.sequence = ++sequence_;
   check_alive();
   try {
     if (observer_) observer_->entering(call);
-    void* const memory = backend_->allocate(call);
+    void* const place = backend_->allocate(call);
     if (observer_) observer_->completed(call);
-    return memory;
+    return place;
   } catch (const std::exception& thrown) {
     const Error error = as_error(thrown, call, *this);
     if (error.code() == ErrorCode::invalid_argument) --sequence_;
@@ -206,9 +223,11 @@ void* ProcessGroup::allocate(std::size_t bytes) {
 void ProcessGroup::abort(const std::string& reason) {
   backend_->abort(ErrorCode::aborted,
                   "the group '" + name() + "' was aborted by rank " + std::to_string(rank()) + ": " + reason);
-  const std::lock_guard lock(host_mutex_);
-  aborted_for_ = reason;
-  if (host_) host_->abort(reason);
+}
+
+void ProcessGroup::launch(const std::function<void()>& work) {
+  check_alive();
+  backend_->launch(work);
 }
 
 }  // namespace muster

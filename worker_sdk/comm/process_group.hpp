@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -59,8 +60,6 @@ struct GroupPlan {
   ProcessGroupOptions options = {};
   /// Ends the waits early while the group is made. Null: nobody watches.
   std::shared_ptr<JoinAlarm> alarm = {};
-  /// All calls of the group are on memory of the host, whatever the backend of the world.
-  bool host_memory = false;
   /// What texts call the ranks, one entry each, where the group is a part of another; empty: their ranks
   /// here.
   std::vector<int> shown_ranks = {};
@@ -100,6 +99,10 @@ class Work {
 /// every rank with both calls named. Every call ends by the deadline of the group's options. An Error other
 /// than invalid_argument leaves the group dead: later calls fail with the same text.
 /// Calls may come from any thread, one at a time; abort() at any time.
+/// A group with the backend nccl has two kinds of memory: buffers of a call are both of the host or both of
+/// the device, on all ranks alike, and those of a call with a stream of the device. A call on memory of the
+/// host goes over shared memory (between hosts hierarchical), one without buffers and without a stream as
+/// well. A call on the device begins when the calls on memory of the host before it are complete.
 class ProcessGroup {
  public:
   /// `factory` may be null: then there is no split() and no observer.
@@ -139,16 +142,18 @@ class ProcessGroup {
   /// Reduces `count` elements over the ranks in rank order, in place: afterwards `data` holds the result on
   /// every rank, bit for bit the same. Memory from allocate() needs no copy.
   void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op);
-  /// Memory in which collectives need fewest copies, zeroed: of the device, which the host cannot touch,
-  /// where the backend is nccl, else of the host. All ranks call it in the same order with the same size.
-  /// Lives as long as the group.
-  void* allocate(std::size_t bytes);
+  /// Memory in which collectives need fewest copies, zeroed: of the host, or of the device, which the host
+  /// cannot touch and only a group with the backend nccl has (else Error, unsupported). All ranks call it in
+  /// the same order with the same size and kind. Lives as long as the group.
+  void* allocate(std::size_t bytes, MemoryKind memory = MemoryKind::host);
 
-  /// The group for calls on memory of the host alone: this one, unless its backend moves memory of devices.
-  /// Then another of the same ranks, named as this with "/host", over shared memory (between hosts
-  /// hierarchical). It is made at the first use, for which all ranks call this alike; it lives as long as
-  /// this group and is aborted with it. One thread at a time.
-  ProcessGroup& host_group();
+  /// This group, which takes calls on memory of the host whatever its backend is.
+  ProcessGroup& host_group() { return *this; }
+
+  /// Calls `work`, which puts a graph with calls of this group that were captured in it on a stream. Throws
+  /// Error without calling it when the group has failed: such a call would wait on the device without end.
+  /// What `work` throws comes out. It must not call the group. Any thread.
+  void launch(const std::function<void()>& work);
 
   /// A group of the ranks that give the same color, ordered by key and then by rank here. All ranks call it.
   /// Null where the color is negative.
@@ -163,7 +168,7 @@ class ProcessGroup {
  private:
   friend class CallQueue;
 
-  void number(std::span<Operation> batch);
+  MemoryKind number(std::span<Operation> batch);
   void run_numbered(std::span<Operation> batch);
   std::unique_ptr<ProcessGroup> make_child(int color, int key, std::span<const int> ranks);
   [[noreturn]] void refuse_lists(std::span<const int> ranks, int other);
@@ -186,9 +191,6 @@ class ProcessGroup {
   std::mutex failure_mutex_;
   std::optional<Error> failure_;  ///< the Error that later calls throw
   std::unique_ptr<CallQueue> queue_;
-  std::mutex host_mutex_;
-  std::optional<std::string> aborted_for_;  ///< behind host_mutex_: ends a host group that is being made
-  std::unique_ptr<ProcessGroup> host_;      ///< behind host_mutex_ while it may be aborted; see host_group()
 };
 
 /// Bytes that lie at `in` and at `out` on a rank of `size`; 0 where it does not use the buffer.

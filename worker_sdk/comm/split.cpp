@@ -105,24 +105,6 @@ std::unique_ptr<ProcessGroup> ProcessGroup::make_child(int color, int key, std::
   return std::make_unique<ProcessGroup>(std::move(backend), std::move(plan), factory_);
 }
 
-ProcessGroup& ProcessGroup::host_group() {
-  if (!backend_->is_device()) return *this;
-  if (host_) return *host_;
-  if (!factory_)
-    throw Error(ErrorCode::unsupported, "the group '" + name() + "' cannot have one for memory of the host");
-  barrier();  // all ranks come, and the group has not failed
-  GroupPlan plan = plan_;
-  plan.options.join_timeout = std::chrono::milliseconds(0);
-  plan.options.name += "/host";
-  plan.host_memory = true;
-  auto backend = factory_->make(plan);
-  auto made = std::make_unique<ProcessGroup>(std::move(backend), std::move(plan), factory_);
-  const std::lock_guard lock(host_mutex_);
-  if (aborted_for_) made->abort(*aborted_for_);
-  host_ = std::move(made);
-  return *host_;
-}
-
 std::unique_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
   return make_child(color, key, {});
 }

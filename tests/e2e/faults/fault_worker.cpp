@@ -4,11 +4,14 @@
 #include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/world/world.hpp"
 
+#include <dlfcn.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 namespace {
@@ -16,6 +19,19 @@ namespace {
 /// Long enough for a fault to strike inside; the fakes of the GPU libraries are slow.
 std::size_t large_count(const muster::ProcessGroup& group) {
   return (group.backend() == "nccl" ? std::size_t{1} : std::size_t{8}) << 20;
+}
+
+/// `count` ones; over nccl zeros in memory of the device, since memory of the host goes another way there.
+/// Kept: a call that has failed may still be on the device.
+float* memory_for(const muster::ProcessGroup& group, std::size_t count) {
+  if (group.backend() != "nccl") return (new std::vector<float>(count, 1.0F))->data();
+  using Allocate = int (*)(void** memory, std::size_t bytes);
+  void* const runtime = dlopen("libcudart.so.13", RTLD_NOW);
+  void* memory = nullptr;
+  if (runtime == nullptr ||
+      reinterpret_cast<Allocate>(dlsym(runtime, "cudaMalloc"))(&memory, count * sizeof(float)) != 0)
+    throw std::runtime_error("no memory of a device");
+  return static_cast<float*>(memory);
 }
 
 /// On the clock of Python's time.monotonic().
@@ -30,21 +46,24 @@ void exercise(muster::World& world) {
   muster::ProcessGroup& group = world.group();
   reaches("barrier");
   group.barrier();
-  std::vector<float> small(1000, 1.0F);
+  constexpr std::size_t kSmall = 1000;
+  float* const small = memory_for(group, kSmall);
   for (int i = 0; i < 3; ++i) {
     reaches("all_reduce");
-    group.all_reduce(small.data(), small.size(), muster::DataType::f32, muster::ReduceOp::max);
+    group.all_reduce(small, kSmall, muster::DataType::f32, muster::ReduceOp::max);
   }
-  std::vector<float> large(large_count(group), 1.0F);
-  group.broadcast(large.data(), large.size() * sizeof(float), 0);
+  const std::size_t count = large_count(group);
+  float* const large = memory_for(group, count);
+  group.broadcast(large, count * sizeof(float), 0);
   for (int i = 0; i < 3; ++i) {
     reaches("all_reduce");
-    group.all_reduce(large.data(), large.size(), muster::DataType::f32, muster::ReduceOp::max);
+    group.all_reduce(large, count, muster::DataType::f32, muster::ReduceOp::max);
   }
   reaches("split");
   const std::unique_ptr<muster::ProcessGroup> child = group.split(0, group.rank());
-  child->all_reduce(small.data(), small.size(), muster::DataType::f32, muster::ReduceOp::max);
-  if (small[0] != 1.0F || large.back() != 1.0F) throw std::runtime_error("a wrong result");
+  child->all_reduce(small, kSmall, muster::DataType::f32, muster::ReduceOp::max);
+  if (group.backend() != "nccl" && (small[0] != 1.0F || large[count - 1] != 1.0F))
+    throw std::runtime_error("a wrong result");
   reaches("finalize");
 }
 

@@ -135,6 +135,7 @@ static void calls_are_checked(void) {
   CHECK_FAILS(muster_group_new(group, ranks, 0, &child), MUSTER_E_ARG, "no ranks");
   CHECK_FAILS(muster_group_split(group, 0, 0, NULL), MUSTER_E_ARG, "is NULL");
   CHECK_FAILS(muster_alloc(group, UINT64_MAX, &memory), MUSTER_E_ARG, "too many");
+  CHECK_FAILS(muster_alloc_device(group, 8, &memory), MUSTER_E_UNSUPPORTED, "no memory of a device");
   CHECK(memory == NULL);
   /* The group is as before. */
   CHECK_OK(muster_all_reduce(group, in, out, 4, MUSTER_F32, MUSTER_AVG, NULL, NULL));

@@ -136,6 +136,7 @@ TEST_CASE("buffers that do not fit are refused before anything is called") {
     expect_error(ErrorCode::invalid_argument, "do not fit", [&] { all.all_to_all(three, three); });
     expect_error(ErrorCode::invalid_argument, "do not fit", [&] { all.all_gather_v(two, three, counts); });
     expect_error(ErrorCode::invalid_argument, "too many", [&] { all.allocate<double>(SIZE_MAX / 4); });
+    expect_error(ErrorCode::unsupported, "no memory of a device", [&] { all.allocate_device<double>(4); });
     all.barrier();
   });
   CHECK(errors == std::vector<std::string>(2));

@@ -73,8 +73,8 @@ std::size_t most_bytes(int ranks) {
 
 std::string measure(ProcessGroup& group, std::size_t most, int calls) {
   test::DeviceMemory memory;
-  auto* const in = static_cast<std::byte*>(group.allocate(most));
-  auto* const out = static_cast<std::byte*>(group.allocate(most));
+  auto* const in = static_cast<std::byte*>(group.allocate(most, MemoryKind::device));
+  auto* const out = static_cast<std::byte*>(group.allocate(most, MemoryKind::device));
   const auto ranks = static_cast<std::size_t>(group.size());
   memory.write(in, bytes_of(std::vector<float>(most / sizeof(float), 1.0F)));
   std::string table;

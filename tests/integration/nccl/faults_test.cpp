@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <thread>
 
@@ -32,10 +33,21 @@ ProcessGroupOptions within(milliseconds timeout, milliseconds join_timeout = sec
   return options;
 }
 
-void sum(ProcessGroup& group, std::size_t count = 100) {
-  std::vector<float> data(count, 1.0F);
-  group.all_reduce(data.data(), count, DataType::f32, ReduceOp::sum);
-  if (data[0] != static_cast<float>(group.size())) throw std::runtime_error("a wrong sum");
+contract::Bytes packed(const std::vector<float>& values) {
+  contract::Bytes bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+/// On the device. Its memory is kept, since a call that has failed may still be there.
+void sum(ProcessGroup& group, std::size_t count = 100, ReduceOp op = ReduceOp::sum) {
+  static auto* const memory = new test::DeviceMemory;
+  static contract::Buffer* const data = memory->make(4096, 0).release();
+  memory->write(data->data(), packed(std::vector<float>(count, 1.0F)));
+  group.all_reduce(data->data(), count, op == ReduceOp::sum ? DataType::f32 : DataType::i32, op);
+  const std::vector<float> wanted(count, static_cast<float>(group.size()));
+  if (memory->read(data->data(), count * sizeof(float)) != packed(wanted))
+    throw std::runtime_error("a wrong sum");
 }
 
 using Body = std::function<std::string(ProcessGroup& group)>;
@@ -293,8 +305,7 @@ TEST_CASE("groups cannot be made where there is nothing to make them of") {
 TEST_CASE("what NCCL has not is unsupported, with a sentence") {
   const FakeGpus fakes;
   const auto results = run(2, seconds(50), [](ProcessGroup& group) -> std::string {
-    int data = 1;
-    group.all_reduce(&data, 1, DataType::i32, ReduceOp::bxor);
+    sum(group, 1, ReduceOp::bxor);
     return "no error";
   });
   check_failed(results, ErrorCode::unsupported, {"NCCL has no bxor", "shm or gloo"});

@@ -13,6 +13,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 
 namespace muster {
 namespace {
@@ -43,6 +45,50 @@ SelectOptions automatic(int rank, int size) {
 /// The backend that a world of `options` gets.
 std::string backend_of(StoreClient* keys, const SelectOptions& options) {
   return std::string(make_world_group(make_group_factory(keys, options), options)->backend());
+}
+
+/// One `int` in memory of the device, which is kept: a call that has failed may still be there.
+class OnDevice {
+ public:
+  explicit OnDevice(int value) {
+    contract::Bytes bytes(sizeof(value));
+    std::memcpy(bytes.data(), &value, sizeof(value));
+    buffer_->write(bytes);
+  }
+
+  int* data() const { return reinterpret_cast<int*>(buffer_->data()); }
+
+  int value() const {
+    int value = 0;
+    std::memcpy(&value, buffer_->read().data(), sizeof(value));
+    return value;
+  }
+
+ private:
+  test::DeviceMemory* const memory_ = new test::DeviceMemory;
+  contract::Buffer* const buffer_ = memory_->make(sizeof(int), 0).release();
+};
+
+Operation sum_of(int* data) {
+  return operation_of(Collective::all_reduce, 1, DataType::i32, data, data);
+}
+
+/// What each of two ranks does in a world over NCCL.
+std::vector<test::RankResult> run_pair(const std::function<std::string(ProcessGroup& group)>& body) {
+  const test::StoreProcess store;
+  return test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
+    return body(*test::make_nccl_group(keys, rank, 2, patient()));
+  });
+}
+
+void check_refused(const std::function<void()>& call, const std::string& part) {
+  try {
+    call();
+  } catch (const Error& error) {
+    require(error.code() == ErrorCode::invalid_argument && contains(error.what(), part), error.what());
+    return;
+  }
+  require(false, "not refused: " + part);
 }
 
 /// One step in which every gradient is rank + 1.
@@ -90,9 +136,9 @@ TEST_CASE("gradients are summed in memory of the host where the group moves memo
       require(std::all_of(reducer.gradient(i), reducer.gradient(i) + kModel[i].elements(),
                           [](float value) { return value == 3.0F; }),
               "the sum");
-    return std::string(group->backend()) + " and " + std::string(group->host_group().backend());
+    return std::string(group->backend());
   });
-  test::check_returned(results, "nccl and shm");
+  test::check_returned(results, "nccl");
   CHECK(fakes.violations() == "");
 }
 
@@ -112,17 +158,78 @@ TEST_CASE("a hook that fails on one rank ends the calls that others make in it o
   CHECK(results[1].code == ErrorCode::io);
 }
 
-TEST_CASE("an abort of a group ends the calls of its group for the host") {
+TEST_CASE("an abort of a group ends its calls on memory of the host") {
   const test::FakeGpus fakes;
-  const test::StoreProcess store;
-  const auto results = test::run_processes(2, store.port(), [](int rank, StoreClient& keys) {
-    const auto group = test::make_nccl_group(keys, rank, 2, patient());
-    ProcessGroup& host = group->host_group();
-    if (rank == 1) group->abort("enough");
-    host.barrier();
+  const auto results = run_pair([](ProcessGroup& group) {
+    if (group.rank() == 1) group.abort("enough");
+    group.barrier();
     return "not aborted";
   });
   test::check_failed(results, ErrorCode::aborted, {"enough"});
+}
+
+TEST_CASE("calls on memory of the host and of the device take turns in one group") {
+  const test::FakeGpus fakes;
+  const auto results = run_pair([](ProcessGroup& group) {
+    const int mine = group.rank() + 1;
+    const OnDevice on_device(mine);
+    int on_host = mine;
+    for (int round = 0; round < 3; ++round) {
+      const auto started = group.start({sum_of(&on_host)});
+      group.run(sum_of(on_device.data()));
+      require(started->test(), "a call on the device begins when those on the host are complete");
+    }
+    require(on_host == 12 && on_device.value() == 12, "three sums over two ranks");
+    return "right";
+  });
+  test::check_returned(results, "right");
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("ranks that give memory of different kinds are told so") {
+  const test::FakeGpus fakes;
+  const auto results = run_pair([](ProcessGroup& group) {
+    const OnDevice on_device(1);
+    int on_host = 1;
+    group.run(sum_of(group.rank() == 0 ? &on_host : on_device.data()));
+    return "not told";
+  });
+  test::check_failed(results, ErrorCode::mismatch, {"rank 0 (", "sum, rank 1 (", "sum, on the device"});
+}
+
+TEST_CASE("what fails on the device of one rank ends the call of another on memory of the host") {
+  test::FakeGpus fakes;
+  fakes.set("FAKE_NCCL_FAULT", "fail@1:1");
+  const auto results = run_pair([](ProcessGroup& group) {
+    const OnDevice on_device(1);
+    if (group.rank() == 1) group.run(sum_of(on_device.data()));
+    group.barrier();
+    return "not ended";
+  });
+  for (const test::RankResult& result : results) {
+    INFO(result.text);
+    // Which of the two is first is open: that NCCL refused, or that the ranks' calls differ.
+    CHECK((result.code == ErrorCode::backend || result.code == ErrorCode::mismatch));
+  }
+}
+
+TEST_CASE("memory of a group is of the host unless it is asked for on the device") {
+  const test::FakeGpus fakes;
+  const auto results = run_pair([](ProcessGroup& group) {
+    auto* const host = static_cast<int*>(group.allocate(sizeof(int)));
+    auto* const device = static_cast<int*>(group.allocate(sizeof(int), MemoryKind::device));
+    *host = group.rank() + 1;
+    group.run(sum_of(host));
+    group.run(sum_of(device));
+    Operation mixed = sum_of(host);
+    mixed.out = device;
+    check_refused([&] { group.run(mixed); }, "one buffer in memory of the host and one on the device");
+    check_refused([&] { group.run({sum_of(host), sum_of(device)}); }, "one batch");
+    group.barrier();
+    return std::to_string(*host);
+  });
+  test::check_returned(results, "3");
+  CHECK(fakes.violations() == "");
 }
 
 TEST_CASE("auto is NCCL where each rank has a GPU, unless the program gives memory of the host") {
@@ -156,6 +263,47 @@ TEST_CASE("a lone rank starts NCCL only where it asks for it or names a device")
     return text + ", " + backend_of(nullptr, options);
   });
   CHECK(results[0].text == "shm, nccl, nccl");
+}
+
+TEST_CASE("where NCCL cannot start, auto goes on over memory of the host on all ranks") {
+  test::FakeGpus fakes;
+  fakes.set("FAKE_NCCL_FAULT", "fail@init:1");
+  const test::StoreProcess store;
+  const auto sum = [](ProcessGroup& group) {
+    int value = group.rank() + 1;
+    group.run(sum_of(&value));
+    return std::string(group.backend()) + " " + std::to_string(value);
+  };
+  const auto results = test::run_processes(2, store.port(), [&](int rank, StoreClient& keys) {
+    const SelectOptions options = automatic(rank, 2);
+    const auto group = make_world_group(make_group_factory(&keys, options), options);
+    const auto child = group->split(0, 0);
+    return sum(*group) + ", " + sum(*child);
+  });
+  test::check_returned(results, "shm 3, shm 3");
+}
+
+TEST_CASE("two ranks on one GPU use memory of the host, unless they pose as two hosts") {
+  test::FakeGpus fakes;
+  fakes.set("FAKE_CUDA_DEVICES", "1");
+  fakes.set("CUDA_VISIBLE_DEVICES", "0");
+  const test::StoreProcess store;
+  const auto results = test::run_processes(2, store.port(), [](int rank, StoreClient& keys) {
+    SelectOptions options = automatic(rank, 2);
+    std::string text = backend_of(&keys, options);
+    options.backend = "nccl";
+    try {
+      text += ", " + backend_of(&keys, options);
+    } catch (const Error& error) {
+      require(
+          contains(error.what(), "both use the GPU 0000:10:00.0") && contains(error.what(), "NCCL_HOSTID"),
+          error.what());
+    }
+    setenv("NCCL_HOSTID", std::to_string(rank).c_str(), 1);
+    return text + ", " + backend_of(&keys, options);
+  });
+  test::check_returned(results, "shm, nccl");
+  CHECK(fakes.violations() == "");
 }
 
 TEST_CASE("a stream is refused where the group moves memory of the host, and the group lives on") {

@@ -131,14 +131,52 @@ TEST_CASE("memory of the group is registered and zeroed") {
   const test::FakeGpus fakes;
   check_on_two_ranks([](ProcessGroup& group, test::DeviceMemory& memory) {
     // The one before it is registered while NCCL goes on behind its own answer.
-    (void)group.allocate(5);
-    void* const data = group.allocate(100'001);
+    (void)group.allocate(5, MemoryKind::device);
+    void* const data = group.allocate(100'001, MemoryKind::device);
     require(reinterpret_cast<std::uintptr_t>(data) % 4096 == 0, "alignment");
     require(memory.read(data, 100'001) == contract::Bytes(100'001), "zeroed");
     memory.write(data, ints(25'000, group.rank()));
     group.run(sum_of(data, 25'000, nullptr));
     require(memory.read(data, 100'000) == ints(25'000, 1), "the sum");
   });
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("a graph with calls is not launched any more when the group has failed") {
+  test::FakeGpus fakes;
+  const test::StoreProcess store;
+  const auto results = test::run_processes(2, store.port(), [](int rank, StoreClient& keys) -> std::string {
+    const auto group = test::make_nccl_group(keys, rank, 2, {});
+    test::DeviceMemory memory;
+    const Graphs graphs;
+    const auto buffer = memory.make(sizeof(int), 0);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    require(graphs.begin(memory.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess, "begin");
+    (void)group->start({sum_of(buffer->data(), 1, memory.stream())});
+    require(graphs.end(memory.stream(), &graph) == cudaSuccess, "end");
+    require(graphs.instantiate(&exec, graph, 0) == cudaSuccess, "instantiate");
+    require(graphs.destroy_graph(graph) == cudaSuccess, "destroying the graph");
+    const auto launch = [&] { require(graphs.launch(exec, memory.stream()) == cudaSuccess, "launch"); };
+    group->launch(launch);
+    memory.read(buffer->data(), sizeof(int));
+    group->barrier();
+    if (rank == 1) group->abort("enough");
+    std::string text = "launched";
+    try {
+      group->barrier();
+    } catch (const Error&) {
+      // Of the abort, which the other rank has heard of now; NCCL is revoked a moment later.
+      try {
+        group->launch(launch);
+      } catch (const Error& error) {
+        text = contains(error.what(), "enough") ? "refused" : error.what();
+      }
+    }
+    require(graphs.destroy_exec(exec) == cudaSuccess, "destroying what is launched");
+    return text;
+  });
+  test::check_returned(results, "refused");
   CHECK(fakes.violations() == "");
 }
 

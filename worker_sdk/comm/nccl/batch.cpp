@@ -12,8 +12,14 @@ Batch::Batch(std::shared_ptr<Device> device, const Call& first)
     : device_(std::move(device)), first_(first), started_(std::chrono::steady_clock::now()) {}
 
 Batch::~Batch() {
-  // The memory is freed in the order of its stream, so a batch need not be done.
-  for (const Scratch& piece : scratch_) (void)device_->api().cudaFreeAsync(piece.memory, piece.stream);
+  // The stream of the calls may be gone. What is cut off, and so never seen to be done, is freed with the
+  // device.
+  for (void* memory : scratch_) {
+    if (events_.empty())
+      device_->free(memory);
+    else
+      device_->free_at_end(memory);
+  }
   for (cudaEvent_t event : events_) device_->give_back(event);
 }
 
@@ -23,21 +29,8 @@ void* Batch::scratch(std::size_t bytes, cudaStream_t stream) {
   check(
       api, api.cudaMallocAsync(&memory, bytes, stream),
       "cudaMallocAsync of " + std::to_string(bytes) + " bytes on device " + std::to_string(device_->index()));
-  scratch_.push_back({memory, stream});
+  scratch_.push_back(memory);
   return memory;
-}
-
-void* Batch::stage_in(const void* host, std::size_t bytes) {
-  void* const memory = scratch(bytes, device_->stream());
-  const Library& api = device_->api();
-  check(api, api.cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, device_->stream()),
-        "copying " + std::to_string(bytes) + " bytes of host memory to device " +
-            std::to_string(device_->index()));
-  return memory;
-}
-
-void Batch::stage_out(void* staged, void* host, std::size_t bytes) {
-  copies_.push_back({staged, host, bytes});
 }
 
 void Batch::mark(std::span<const cudaStream_t> streams) {
@@ -64,25 +57,6 @@ bool Batch::is_done() {
   }
   done_.store(true, std::memory_order_release);
   return true;
-}
-
-bool Batch::has_copies() {
-  const std::lock_guard lock(mutex_);
-  return !copies_.empty();
-}
-
-void Batch::finish() {
-  const std::lock_guard lock(mutex_);
-  if (copies_.empty()) return;
-  const Library& api = device_->api();
-  const DeviceGuard guard(api, device_->index());
-  const CaptureGuard capture(api);
-  for (const CopyBack& copy : copies_)
-    check(api,
-          api.cudaMemcpyAsync(copy.host, copy.staged, copy.bytes, cudaMemcpyDeviceToHost, device_->copies()),
-          "copying " + std::to_string(copy.bytes) + " bytes to host memory");
-  check(api, api.cudaStreamSynchronize(device_->copies()), "copying results to host memory");
-  copies_.clear();
 }
 
 }  // namespace muster::nccl

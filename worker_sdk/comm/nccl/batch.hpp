@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch that is on its streams: when it is done, and host memory that takes part in it.
+// A batch that is on its streams, and when it is done.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -22,10 +22,7 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  /// A copy on the device of `bytes` at `host`, made on the device's own stream.
-  void* stage_in(const void* host, std::size_t bytes);
-  /// Memory on the device, of which `bytes` go to `host` when the batch is done.
-  void stage_out(void* staged, void* host, std::size_t bytes);
+  /// Memory on the device for work on `stream`, freed when the batch is done.
   void* scratch(std::size_t bytes, cudaStream_t stream);
 
   /// The calls are on `streams`, of which none is captured: from now on is_done() tells of them.
@@ -39,28 +36,11 @@ class Batch {
 
   void confirm() { confirmed_.store(true); }
 
-  /// Whether finish() has something to do.
-  bool has_copies();
-
-  /// After is_done(): brings results to host memory, once.
-  void finish();
-
   const Call& first() const { return first_; }
 
   std::chrono::steady_clock::time_point started() const { return started_; }
 
  private:
-  struct Scratch {
-    void* memory;
-    cudaStream_t stream;
-  };
-
-  struct CopyBack {
-    const void* staged;
-    void* host;
-    std::size_t bytes;
-  };
-
   std::shared_ptr<Device> device_;
   Call first_;
   std::chrono::steady_clock::time_point started_;
@@ -68,8 +48,7 @@ class Batch {
   std::atomic<bool> confirmed_{false};
   std::mutex mutex_;  ///< of what follows
   std::vector<cudaEvent_t> events_;
-  std::vector<Scratch> scratch_;
-  std::vector<CopyBack> copies_;
+  std::vector<void*> scratch_;
 };
 
 }  // namespace muster::nccl

@@ -78,8 +78,7 @@ std::string Communicator::words(ncclResult_t result) const {
 
 /// The mutex is held.
 ncclResult_t Communicator::state_of_comm() {
-  if (comm_ == nullptr)
-    throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' was aborted");
+  if (comm_ == nullptr) check_working();
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = api_.ncclCommGetAsyncError(comm_, &state);
   return asked == ncclSuccess ? state : asked;
@@ -100,10 +99,23 @@ void Communicator::init(const ncclUniqueId& id, int rank, int size, const Patien
   state_ = State::working;
 }
 
+/// The mutex is held.
+void Communicator::check_working() const {
+  if (state_ == State::working && comm_ != nullptr) return;
+  throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' has been revoked");
+}
+
+/// NCCL resets its abort flag when it has revoked (2.28.9, init.cc): a recorded call that is launched then
+/// waits on the device without end.
+void Communicator::launch(const std::function<void()>& work) {
+  const std::lock_guard lock(mutex_);
+  check_working();
+  work();
+}
+
 void Communicator::start(const char* what, const Calls& calls, bool grouped) {
   const std::lock_guard lock(mutex_);
-  if (state_ != State::working)
-    throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' has been revoked");
+  check_working();
   if (grouped) (void)api_.ncclGroupStart();
   const ncclResult_t result = calls(comm_);
   const ncclResult_t ended = grouped ? api_.ncclGroupEnd() : result;

@@ -37,6 +37,10 @@ class Communicator {
   /// The same for one call that NCCL does not allow in a group. Returns when what it gives is there.
   void run_alone(const char* what, const Calls& call, const Patience& patience);
 
+  /// Calls `work`, which launches recorded calls, while nobody can revoke the communicator. Throws Error
+  /// (aborted) when it has been.
+  void launch(const std::function<void()>& work);
+
   /// What NCCL says went wrong since; empty when nothing did, or when another thread is in NCCL.
   std::optional<std::string> failure();
 
@@ -53,6 +57,7 @@ class Communicator {
  private:
   enum class State { none, starting, working, revoked, broken };
 
+  void check_working() const;
   void start(const char* what, const Calls& calls, bool grouped);
   void settle(const char* what, const Patience& patience);
   [[noreturn]] void fail(const char* what, ncclResult_t result);

@@ -66,7 +66,7 @@ Device::Device(const Library& api, int index) : api_(api), index_(index) {
   check(api, api.cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities" + on(index));
   check(api, api.cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest),
         "making a stream" + on(index));
-  check(api, api.cudaStreamCreateWithPriority(&copies_, cudaStreamNonBlocking, greatest),
+  check(api, api.cudaStreamCreateWithPriority(&clearing_, cudaStreamNonBlocking, greatest),
         "making a stream" + on(index));
   // Stream-ordered, here and in the destructor: cudaFree() would wait for kernels of other groups.
   check(api, api.cudaMallocAsync(&word_, 16, stream_), "cudaMallocAsync of 16 bytes" + on(index));
@@ -78,20 +78,39 @@ Device::~Device() {
   try {
     const DeviceGuard guard(api_, index_);
     for (cudaEvent_t event : events_) (void)api_.cudaEventDestroy(event);
-    if (word_ != nullptr) (void)api_.cudaFreeAsync(word_, stream_);
-    if (copies_ != nullptr) (void)api_.cudaStreamDestroy(copies_);
+    left_.push_back(word_);
+    for (void* memory : left_)
+      if (memory != nullptr) (void)api_.cudaFreeAsync(memory, stream_);
+    if (clearing_ != nullptr) (void)api_.cudaStreamDestroy(clearing_);
     if (stream_ != nullptr) (void)api_.cudaStreamDestroy(stream_);
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch) a device that is gone has nothing to free
   }
 }
 
-bool Device::is_host(const void* memory) const {
+cudaMemoryType Device::type_of(const void* memory) const {
   cudaPointerAttributes attributes{};
-  if (api_.cudaPointerGetAttributes(&attributes, memory) == cudaSuccess)
-    return attributes.type == cudaMemoryTypeUnregistered;
+  if (api_.cudaPointerGetAttributes(&attributes, memory) == cudaSuccess) return attributes.type;
   // Runtimes before CUDA 11 answered so for memory they do not know.
   (void)api_.cudaGetLastError();
-  return true;
+  return cudaMemoryTypeUnregistered;
+}
+
+bool Device::is_host(const void* memory) const {
+  const cudaMemoryType type = type_of(memory);
+  return type == cudaMemoryTypeUnregistered || type == cudaMemoryTypeHost;
+}
+
+bool Device::is_reachable(const void* memory) const {
+  return type_of(memory) != cudaMemoryTypeUnregistered;
+}
+
+void Device::free(void* memory) {
+  (void)api_.cudaFreeAsync(memory, stream_);
+}
+
+void Device::free_at_end(void* memory) {
+  const std::lock_guard lock(mutex_);
+  left_.push_back(memory);
 }
 
 bool Device::is_capturing(cudaStream_t stream) const {

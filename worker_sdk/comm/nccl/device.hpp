@@ -62,14 +62,21 @@ class Device {
   /// stream.
   cudaStream_t stream() const { return stream_; }
 
-  /// For copies to host memory after a call, which must not wait for the calls behind it.
-  cudaStream_t copies() const { return copies_; }
+  /// For clearing memory, which must not wait for calls.
+  cudaStream_t clearing() const { return clearing_; }
 
   /// Four bytes on the device.
   void* word() const { return word_; }
 
-  /// Whether `memory` is ordinary host memory, which a GPU cannot reach.
+  /// Whether the program can touch `memory`: pageable or pinned memory of the host.
   bool is_host(const void* memory) const;
+  /// Whether the GPU can, as it cannot touch pageable memory.
+  bool is_reachable(const void* memory) const;
+
+  /// Frees memory of cudaMallocAsync() that nothing on the device uses any more.
+  void free(void* memory);
+  /// Frees it in the destructor.
+  void free_at_end(void* memory);
 
   bool is_capturing(cudaStream_t stream) const;
 
@@ -78,13 +85,16 @@ class Device {
   void give_back(cudaEvent_t event);
 
  private:
+  cudaMemoryType type_of(const void* memory) const;
+
   const Library& api_;
   int index_;
   cudaStream_t stream_ = nullptr;
-  cudaStream_t copies_ = nullptr;
+  cudaStream_t clearing_ = nullptr;
   void* word_ = nullptr;
   std::mutex mutex_;
   std::vector<cudaEvent_t> events_;  ///< not in use
+  std::vector<void*> left_;          ///< of free_at_end()
 };
 
 }  // namespace muster::nccl

@@ -150,45 +150,35 @@ void Group::refuse(const Call& call, const Error& error) {
 }
 
 void Group::check_buffers(const Operation& operation) const {
-  if (operation.stream == nullptr) return;
   const std::size_t in = bytes_in(operation, place_.rank, place_.size);
   const std::size_t out = bytes_out(operation, place_.rank, place_.size);
-  if ((in > 0 && device_->is_host(operation.in)) || (out > 0 && device_->is_host(operation.out)))
-    throw Error(ErrorCode::invalid_argument,
-                describe(operation.call) + " has a stream and a buffer in host memory, which device " +
-                    std::to_string(device_->index()) +
-                    " cannot reach; give memory of the device (cudaMalloc, allocate()), or no stream");
+  if ((in > 0 && !device_->is_reachable(operation.in)) || (out > 0 && !device_->is_reachable(operation.out)))
+    throw Error(
+        ErrorCode::invalid_argument,
+        describe(operation.call) + " has a buffer in host memory, which device " +
+            std::to_string(device_->index()) + " cannot reach; give " +
+            (operation.stream != nullptr
+                 ? "memory of the device (cudaMalloc, muster_alloc_device), or no stream"
+                 : "memory of the device, or install the plug-in gloo, over which the ranks of several "
+                   "hosts exchange memory of the host"));
   if (operation.call.collective == Collective::all_to_all && operation.in == operation.out &&
-      device_->is_capturing(stream_of(operation)))
+      operation.stream != nullptr && device_->is_capturing(stream_of(operation)))
     throw Error(ErrorCode::invalid_argument,
                 describe(operation.call) +
                     " in place needs memory of its own, which a graph cannot keep; give two buffers");
 }
 
-Operation Group::staged(Operation operation, Batch& batch) {
+/// With a stream, and for an all_to_all, which NCCL does not do in place, with another input.
+Operation Group::prepared(Operation operation, Batch& batch) {
+  if (operation.stream == nullptr) operation.stream = device_->stream();
   const std::size_t in = bytes_in(operation, place_.rank, place_.size);
-  const std::size_t out = bytes_out(operation, place_.rank, place_.size);
-  const bool own_stream = operation.stream == nullptr;
-  const bool host_in = own_stream && in > 0 && device_->is_host(operation.in);
-  const bool host_out = own_stream && out > 0 && device_->is_host(operation.out);
-  if (own_stream) operation.stream = device_->stream();
+  if (operation.call.collective != Collective::all_to_all || operation.in != operation.out || in == 0)
+    return operation;
   const cudaStream_t stream = stream_of(operation);
-  const void* const given = operation.in;
-  if (host_in) operation.in = batch.stage_in(given, in);
-  if (host_out) {
-    void* const target = operation.out;
-    const bool in_place =
-        given == target && host_in && in == out && operation.call.collective != Collective::all_to_all;
-    operation.out = in_place ? const_cast<void*>(operation.in) : batch.scratch(out, stream);
-    batch.stage_out(operation.out, target, out);
-  }
-  // NCCL has no all_to_all in place.
-  if (operation.call.collective == Collective::all_to_all && operation.in == operation.out && in > 0) {
-    void* const copy = batch.scratch(in, stream);
-    check(api_, api_.cudaMemcpyAsync(copy, operation.in, in, cudaMemcpyDeviceToDevice, stream),
-          "copying the input of " + describe(operation.call));
-    operation.in = copy;
-  }
+  void* const copy = batch.scratch(in, stream);
+  check(api_, api_.cudaMemcpyAsync(copy, operation.in, in, cudaMemcpyDeviceToDevice, stream),
+        "copying the input of " + describe(operation.call));
+  operation.in = copy;
   return operation;
 }
 
@@ -196,7 +186,7 @@ void Group::run_group(std::vector<Operation> calls) {
   auto batch = std::make_shared<Batch>(device_, calls.front().call);
   std::vector<cudaStream_t> streams;
   for (Operation& operation : calls) {
-    operation = staged(operation, *batch);
+    operation = prepared(operation, *batch);
     const cudaStream_t stream = stream_of(operation);
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
   }
@@ -233,17 +223,7 @@ void Group::run(std::span<const Operation> batch) {
     for (const Operation& operation : calls) board_.record(operation.call);
   for (const auto& calls : groups)
     for (const Operation& operation : calls) check_supported(operation.call);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const Call first = groups[i].front().call;
-    run_group(std::move(groups[i]));
-    if (i + 1 == groups.size() || !newest_->has_copies()) continue;
-    // The next calls may read what these bring to host memory.
-    const auto wait = patience(first);
-    while (!is_done(*newest_)) {
-      wait();
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-  }
+  for (auto& calls : groups) run_group(std::move(calls));
 }
 
 bool Group::observe(Batch& batch) {
@@ -260,18 +240,12 @@ bool Group::observe(Batch& batch) {
   return done;
 }
 
-bool Group::is_done(Batch& batch) {
-  if (!observe(batch)) return false;
-  batch.finish();
-  return true;
-}
-
 /// One batch, which it keeps.
 class Group::LastRun final : public Completion {
  public:
   LastRun(Group& group, std::shared_ptr<Batch> batch) : group_(group), batch_(std::move(batch)) {}
 
-  bool test() override { return batch_ == nullptr || group_.is_done(*batch_); }
+  bool test() override { return batch_ == nullptr || group_.observe(*batch_); }
 
  private:
   Group& group_;
@@ -280,6 +254,16 @@ class Group::LastRun final : public Completion {
 
 std::unique_ptr<Completion> Group::last_run() {
   return std::make_unique<LastRun>(*this, newest_);
+}
+
+void Group::launch(const std::function<void()>& work) {
+  check_failure();
+  try {
+    communicator_.launch(work);
+  } catch (const Error&) {
+    check_failure();
+    throw;
+  }
 }
 
 void* Group::allocate(const Call& call) {
@@ -296,8 +280,9 @@ void* Group::allocate(const Call& call) {
     fail(Error(ErrorCode::out_of_memory, here() + ": no memory on device " +
                                              std::to_string(device_->index()) + " for " + describe(call) +
                                              ": " + api_.ncclGetErrorString(result)));
-  check(api_, api_.cudaMemsetAsync(region.memory, 0, whole, device_->copies()), "clearing " + describe(call));
-  check(api_, api_.cudaStreamSynchronize(device_->copies()), "clearing " + describe(call));
+  check(api_, api_.cudaMemsetAsync(region.memory, 0, whole, device_->clearing()),
+        "clearing " + describe(call));
+  check(api_, api_.cudaStreamSynchronize(device_->clearing()), "clearing " + describe(call));
   register_region(region, whole, call);
   return region.memory;
 }

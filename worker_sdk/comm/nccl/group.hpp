@@ -27,8 +27,8 @@
 
 namespace muster::nccl {
 
-/// run() and allocate(): one thread at a time. abort() and what last_run() gives: any thread. All but abort()
-/// throw Error.
+/// run(), note() and allocate(): one thread at a time. The others, and what last_run() gives: any thread. All
+/// but note() and abort() throw Error.
 class Group final : public plugin::Group {
  public:
   Group(const Library& api, const muster_plugin_group_options& options, const plugin::Host& host);
@@ -38,6 +38,12 @@ class Group final : public plugin::Group {
   void run(std::span<const Operation> batch) override;
   std::unique_ptr<Completion> last_run() override;
   void* allocate(const Call& call) override;
+
+  bool is_host(const void* memory) const override { return device_->is_host(memory); }
+
+  void note(const Call& call) noexcept override { board_.record(call); }
+
+  void launch(const std::function<void()>& work) override;
   void abort(ErrorCode code, const std::string& text) noexcept override;
 
  private:
@@ -56,7 +62,7 @@ class Group final : public plugin::Group {
   void check_failure() const;
   Communicator::Patience patience(const Call& call);
   void run_group(std::vector<Operation> calls);
-  Operation staged(Operation operation, Batch& batch);
+  Operation prepared(Operation operation, Batch& batch);
   void register_region(Region& region, std::size_t bytes, const Call& call);
   void deregister_regions(const Communicator::Patience& patience);
   Communicator::Patience patience_to_leave();
@@ -68,8 +74,6 @@ class Group final : public plugin::Group {
   bool set_failure(const Error& error) noexcept;
   /// Whether the device is done with a batch, and was before any failure, which throws otherwise.
   bool observe(Batch& batch);
-  /// The same, and its results in host memory are there.
-  bool is_done(Batch& batch);
   void check_buffers(const Operation& operation) const;
 
   // The watchdog (watchdog.cpp).

@@ -67,7 +67,7 @@ void compare(const std::vector<Member>& members, const std::string& group) {
                   "group '" + group + "': " + name(*place->second) + " and " + name(member) +
                       " both use the GPU " + member.gpu +
                       ", which NCCL refuses; give each rank a GPU of its own, or use "
-                      "another backend (docs/nccl.md says how to share one for tests)");
+                      "another backend; for tests, an NCCL_HOSTID of its own lets each rank pass for a host");
   }
 }
 

@@ -14,7 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr auto kBusyPeriod = milliseconds(20);
-constexpr auto kIdlePeriod = milliseconds(200);
+/// Calls on memory of the host do not wake it, so it finds those that other ranks make on the device by then.
+constexpr auto kIdlePeriod = milliseconds(100);
 /// A mismatch is found this long after the later rank's call, at the latest twice this.
 constexpr auto kExchangePeriod = milliseconds(100);
 /// A peer may end right after its last call, while this rank's part of it is still on the device.

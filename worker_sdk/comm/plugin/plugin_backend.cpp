@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 namespace muster::plugin {
@@ -257,12 +258,56 @@ void PluginBackend::end_calls(const Error& error) noexcept {
 }
 
 void PluginBackend::group_failed(ErrorCode code, const std::string& text) noexcept {
-  const std::lock_guard lock(mutex_);
-  agreed_.emplace(code, text);
-  if (!local_) local_ = agreed_;
-  join_alarm_->ring(code, text);
-  told_.notify_all();
-  end_calls(*agreed_);
+  std::function<void(const Error&)> tell;
+  {
+    const std::lock_guard lock(mutex_);
+    agreed_.emplace(code, text);
+    if (!local_) local_ = agreed_;
+    join_alarm_->ring(code, text);
+    told_.notify_all();
+    end_calls(*agreed_);
+    tell = on_failure_;
+  }
+  if (tell) tell(Error(code, text));
+}
+
+void PluginBackend::on_failure(std::function<void(const Error&)> told) {
+  std::optional<Error> known;
+  {
+    const std::lock_guard lock(mutex_);
+    on_failure_ = told;
+    known = agreed_;
+  }
+  if (known) told(*known);
+}
+
+bool PluginBackend::is_host(const void* memory) {
+  std::int32_t is_host = 0;
+  if (const auto error = try_call(plugin_.classify, group_, memory, &is_host)) fail(*error);
+  return is_host != 0;
+}
+
+/// What `work` throws does not cross to the plug-in, and is no failure of the group.
+void PluginBackend::launch(const std::function<void()>& work) {
+  if (!is_device()) return work();
+
+  struct Guarded {
+    const std::function<void()>& work;
+    std::exception_ptr thrown;
+  } guarded_work{work, nullptr};
+
+  const auto run = [](void* context) {
+    auto& all = *static_cast<Guarded*>(context);
+    try {
+      all.work();
+    } catch (...) {
+      all.thrown = std::current_exception();
+    }
+  };
+  const auto error =
+      try_call(plugin_.launch, group_, static_cast<void (*)(void*)>(run), static_cast<void*>(&guarded_work));
+  if (guarded_work.thrown) std::rethrow_exception(guarded_work.thrown);
+  if (error) fail(*error);
 }
 
 void PluginBackend::abort(ErrorCode code, const std::string& text) noexcept {

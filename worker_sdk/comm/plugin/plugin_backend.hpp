@@ -8,6 +8,7 @@
 #include "worker_sdk/comm/process_group.hpp"
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -53,7 +54,20 @@ class PluginBackend final : public Backend, private FailureListener {
 
   std::unique_ptr<Completion> last_run() override;
   void* allocate(const Call& call) override;
+  void launch(const std::function<void()>& work) override;
   void abort(ErrorCode code, const std::string& text) noexcept override;
+
+  // Of a device, for a group that has another backend beside it.
+
+  /// Whether the program can touch `memory`. Any thread.
+  bool is_host(const void* memory);
+
+  /// A call that the other backend carries, which is compared between the ranks.
+  void note(const Call& call) { plugin_.note(group_, &call); }
+
+  /// Called when the group fails, on any rank, by the channel's thread, which it must not delay; at once when
+  /// it has failed.
+  void on_failure(std::function<void(const Error&)> told);
 
  private:
   class Token;
@@ -93,6 +107,7 @@ class PluginBackend final : public Backend, private FailureListener {
   std::optional<std::chrono::steady_clock::time_point> entered_at_;  ///< set in run()
   bool reported_ = false;
   Call current_;
+  std::function<void(const Error&)> on_failure_;
 };
 
 }  // namespace muster::plugin

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -82,8 +83,16 @@ class Group {
   /// Device backends only; never null there.
   virtual std::unique_ptr<Completion> last_run() { return nullptr; }
 
-  /// Device backends only.
+  /// Device backends only, as what follows. May throw.
   virtual void* allocate(const Call&) { return nullptr; }
+
+  /// Any thread; may throw.
+  virtual bool is_host(const void*) const { return true; }
+
+  virtual void note(const Call&) noexcept {}
+
+  /// May throw, also what `work` throws.
+  virtual void launch(const std::function<void()>& work) { work(); }
 };
 
 /// What is different in every plug-in.
@@ -121,6 +130,15 @@ constexpr muster_plugin table_of() {
   table.release_token = [](void* token) { delete static_cast<Completion*>(token); };
   table.allocate = [](void* group, const Call* call, void** memory, muster_plugin_error* error) {
     return guarded(error, maker.words, [&] { *memory = static_cast<Group*>(group)->allocate(*call); });
+  };
+  table.classify = [](void* group, const void* memory, std::int32_t* is_host, muster_plugin_error* error) {
+    return guarded(error, maker.words,
+                   [&] { *is_host = static_cast<const Group*>(group)->is_host(memory) ? 1 : 0; });
+  };
+  table.note = [](void* group, const Call* call) { static_cast<Group*>(group)->note(*call); };
+  table.launch = [](void* group, void (*work)(void*), void* context, muster_plugin_error* error) {
+    return guarded(error, maker.words,
+                   [&] { static_cast<Group*>(group)->launch([work, context] { work(context); }); });
   };
   table.describe_wait = [](void* group, char* text, std::size_t capacity) noexcept {
     copy_text(static_cast<Group*>(group)->missing(), text, capacity);

@@ -13,7 +13,7 @@
 
 namespace muster::plugin {
 
-inline constexpr std::uint32_t kTableVersion = 8;
+inline constexpr std::uint32_t kTableVersion = 9;
 static_assert(sizeof(Call) == 40 && sizeof(Operation) == 72 && static_cast<int>(Collective::allocate) == 12 &&
                   static_cast<int>(DataType::f64) == 6 && static_cast<int>(ReduceOp::bxor) == 7,
               "a call crosses as it is: raise kTableVersion with its layout, or with its enums");
@@ -101,6 +101,14 @@ struct muster_plugin {
   void (*release_token)(void* token);
   /// Device backends: as Backend::allocate().
   std::int32_t (*allocate)(void* group, const muster::Call* call, void** memory, muster_plugin_error* error);
+  /// Device backends: *is_host is not 0 for memory that the program can touch. Any thread.
+  std::int32_t (*classify)(void* group, const void* memory, std::int32_t* is_host,
+                           muster_plugin_error* error);
+  /// Device backends: another backend carries this call of the group, which is compared between the ranks as
+  /// if it were run() here. In the order of all its calls.
+  void (*note)(void* group, const muster::Call* call);
+  /// Device backends: as Backend::launch().
+  std::int32_t (*launch)(void* group, void (*work)(void* context), void* context, muster_plugin_error* error);
   /// Any thread while run() is in progress: what it waits for, for the report after report_after_ms, such as
   /// "rank 3 (host b)"; "" when unknown.
   void (*describe_wait)(void* group, char* text, std::size_t capacity);

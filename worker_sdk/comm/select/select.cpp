@@ -2,6 +2,7 @@
 #include "worker_sdk/comm/select/select.hpp"
 
 #include "worker_sdk/comm/hierarchical/hierarchical_backend.hpp"
+#include "worker_sdk/comm/plugin/device_and_host.hpp"
 #include "worker_sdk/comm/plugin/failure_channel.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
 #include "worker_sdk/comm/plugin/plugin_backend.hpp"
@@ -10,11 +11,14 @@
 #include "worker_sdk/comm/store_lease.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,6 +30,8 @@ struct Choice {
   std::string backend;
   std::string why;
   std::vector<std::string> hosts;
+  bool has_gloo = false;       ///< for memory of the host beside nccl; several hosts only
+  bool may_fall_back = false;  ///< nccl was picked, not asked for
 };
 
 constexpr const char* kNotWanted = "not wanted";
@@ -106,6 +112,7 @@ Choice choose(const std::vector<Profile>& ranks) {
     return choice;
   }
   const std::string against = against_nccl(ranks);
+  choice.may_fall_back = against.empty();
   choice.backend = against.empty() ? "nccl" : backend_for_hosts(hosts.size());
   choice.why += against.empty() ? ", a GPU for each" : ", " + against;
   return choice;
@@ -138,6 +145,34 @@ void require_plugin(select::Agreement& agreement, const Choice& choice, const Se
                                               "': " + answers[rank]);
 }
 
+/// Whether all ranks have Gloo, over which memory of the host goes between hosts beside nccl.
+bool have_gloo(select::Agreement& agreement, const Choice& choice, const SelectOptions& options) {
+  if (std::set<std::string>(choice.hosts.begin(), choice.hosts.end()).size() == 1) return false;
+  const auto answers =
+      agreement.gather("gloo", plugin::probe_plugin("gloo", options.local_rank).reason_against);
+  return std::all_of(answers.begin(), answers.end(), [](const std::string& each) { return each.empty(); });
+}
+
+/// How making a group over NCCL ended on a rank, from good to bad.
+enum class Start : std::int32_t { good, refused, lost };
+
+Start start_of(const std::optional<Error>& failure) {
+  if (!failure) return Start::good;
+  const ErrorCode code = failure->code();
+  return code == ErrorCode::unsupported || code == ErrorCode::backend || code == ErrorCode::out_of_memory
+             ? Start::refused
+             : Start::lost;
+}
+
+/// The worst of all ranks, which every rank learns over memory of the host.
+Start worst_of(Backend& host, Start mine) {
+  auto worst = static_cast<std::int32_t>(mine);
+  Operation operation = operation_of(Collective::all_reduce, 1, DataType::i32, &worst, &worst);
+  operation.call.op = ReduceOp::max;
+  host.run(std::span(&operation, 1));
+  return static_cast<Start>(worst);
+}
+
 class WorldGroups final : public GroupFactory {
  public:
   WorldGroups(StoreClient* store, const SelectOptions& options) : options_(options) {
@@ -154,8 +189,60 @@ class WorldGroups final : public GroupFactory {
   std::unique_ptr<Backend> make(const GroupPlan& wanted) override {
     const StoreLease store(store_, store_mutex_, wanted);
     const GroupPlan& plan = store.plan();
-    const std::string backend = backend_of(plan);
-    if (backend == "shm") return shm::join_shm(store.get(), plan);
+    if (choice_.backend == "nccl") return make_nccl(plan, *store.get());
+    return make_one(choice_.backend, plan, *store.get());
+  }
+
+ private:
+  std::unique_ptr<Backend> make_one(const std::string& backend, const GroupPlan& plan, StoreClient& store) {
+    if (backend == "shm") return shm::join_shm(&store, plan);
+    if (backend != "hierarchical") return make_plugin(backend, plan, store);
+    return hierarchical::join(plan, next_key(plan.options.name), surroundings(plan), store,
+                              failure_channel(store));
+  }
+
+  std::unique_ptr<plugin::PluginBackend> make_plugin(const std::string& backend, const GroupPlan& plan,
+                                                     StoreClient& store) {
+    plugin::Surroundings around = surroundings(plan);
+    if (backend == "mpi") around.counter = prefix_ + "numbers";
+    return std::make_unique<plugin::PluginBackend>(backend, plan, next_key(plan.options.name), around, store,
+                                                   failure_channel(store));
+  }
+
+  /// NCCL, and beside it what carries memory of the host. That comes first: over it the ranks learn whether
+  /// NCCL has started on all of them.
+  std::unique_ptr<Backend> make_nccl(const GroupPlan& plan, StoreClient& store) {
+    const std::string beside = backend_beside_nccl(plan);
+    std::unique_ptr<Backend> host = beside.empty() ? nullptr : make_one(beside, plan, store);
+    if (!host || !choice_.may_fall_back) {
+      auto device = make_plugin("nccl", plan, store);
+      if (!host) return device;
+      return std::make_unique<DeviceAndHost>(std::move(device), std::move(host), plan);
+    }
+    std::unique_ptr<plugin::PluginBackend> device;
+    std::optional<Error> failure;
+    try {
+      device = make_plugin("nccl", plan, store);
+    } catch (const Error& error) {
+      failure = error;
+    }
+    const Start worst = worst_of(*host, start_of(failure));
+    // Groups that follow are made as this one, the first, was.
+    choice_.may_fall_back = false;
+    if (worst == Start::good)
+      return std::make_unique<DeviceAndHost>(std::move(device), std::move(host), plan);
+    if (worst == Start::lost)
+      throw failure.value_or(Error(
+          ErrorCode::aborted,
+          "another rank could not make the group '" + plan.options.name + "' over NCCL; look at its output"));
+    choice_.backend = beside;
+    if (options_.rank == 0)
+      std::fprintf(stderr, "muster: backend %s instead of nccl, which could not start: %s\n", beside.c_str(),
+                   failure ? one_line(failure->what()).c_str() : "see the output of the other ranks");
+    return host;
+  }
+
+  plugin::Surroundings surroundings(const GroupPlan& plan) const {
     plugin::Surroundings around;
     around.local_rank = options_.local_rank;
     around.device = options_.device;
@@ -163,14 +250,9 @@ class WorldGroups final : public GroupFactory {
     // Under --store-proxy the way to the store says nothing of the way to the other hosts.
     if (const char* address = environment("MUSTER_LOCAL_ADDR")) around.address = address;
     around.hosts = hosts_of(plan);
-    if (backend == "mpi") around.counter = prefix_ + "numbers";
-    const plugin::GroupKey key = next_key(plan.options.name);
-    const auto channel = failure_channel(*store.get());
-    if (backend == "hierarchical") return hierarchical::join(plan, key, around, *store.get(), channel);
-    return std::make_unique<plugin::PluginBackend>(backend, plan, key, around, *store.get(), channel);
+    return around;
   }
 
- private:
   /// Groups of one name may follow one another; all their ranks count alike.
   plugin::GroupKey next_key(const std::string& name) {
     const std::lock_guard lock(mutex_);
@@ -193,10 +275,11 @@ class WorldGroups final : public GroupFactory {
     return hosts;
   }
 
-  std::string backend_of(const GroupPlan& plan) const {
-    if (!plan.host_memory || choice_.backend != "nccl") return choice_.backend;
+  /// "" where none can be: between hosts it takes Gloo.
+  std::string backend_beside_nccl(const GroupPlan& plan) const {
     const auto hosts = hosts_of(plan);
-    return backend_for_hosts(std::set<std::string>(hosts.begin(), hosts.end()).size());
+    const std::size_t count = std::set<std::string>(hosts.begin(), hosts.end()).size();
+    return count == 1 || choice_.has_gloo ? backend_for_hosts(count) : "";
   }
 
   void agree() {
@@ -222,6 +305,7 @@ class WorldGroups final : public GroupFactory {
     check_wishes(ranks);
     choice_ = choose(ranks);
     require_plugin(agreement, choice_, options_);
+    if (choice_.backend == "nccl") choice_.has_gloo = have_gloo(agreement, choice_, options_);
     if (options_.rank == 0 && options_.size > 1)
       std::fprintf(stderr, "muster: backend %s: %s\n", choice_.backend.c_str(), choice_.why.c_str());
   }

@@ -207,17 +207,19 @@ class Group {
     return started([&](muster_work** work) { return muster_batch_end(handle_, work); });
   }
 
-  /// `count` elements, zero, in which collectives of this group need fewest copies: in memory of the GPU
-  /// where backend() is "nccl", which the host cannot touch, else of the host. All ranks call it alike. Lives
-  /// as long as the group.
+  /// `count` elements, zero, in which collectives of this group need fewest copies: in memory of the host,
+  /// whatever backend() is. All ranks call it alike. Lives as long as the group. Throws Error (unsupported)
+  /// where the group exchanges memory of GPUs alone: over nccl between hosts without the plug-in gloo.
   template <Element T>
   std::span<T> allocate(std::size_t count) {
-    if (count > SIZE_MAX / sizeof(T))
-      throw Error(ErrorCode::invalid_argument,
-                  "allocate: " + std::to_string(count) + " elements are too many");
-    void* memory = nullptr;
-    detail::check(muster_alloc(handle_, count * sizeof(T), &memory));
-    return {static_cast<T*>(memory), count};
+    return allocated<T>(muster_alloc, count);
+  }
+
+  /// The same in memory of the GPU, which the program on the host cannot touch. Throws Error (unsupported)
+  /// unless backend() is "nccl".
+  template <Element T>
+  std::span<T> allocate_device(std::size_t count) {
+    return allocated<T>(muster_alloc_device, count);
   }
 
   /// One group of all ranks that give the same color, ordered by key and then by rank here. All ranks call
@@ -240,6 +242,16 @@ class Group {
   void abort(const std::string& reason) { detail::check(muster_group_abort(handle_, reason.c_str())); }
 
  private:
+  template <Element T, class Allocate>
+  std::span<T> allocated(Allocate allocate, std::size_t count) {
+    if (count > SIZE_MAX / sizeof(T))
+      throw Error(ErrorCode::invalid_argument,
+                  "allocate: " + std::to_string(count) + " elements are too many");
+    void* memory = nullptr;
+    detail::check(allocate(handle_, count * sizeof(T), &memory));
+    return {static_cast<T*>(memory), count};
+  }
+
   static std::optional<Group> taken(muster_group* child) {
     return child == nullptr ? std::nullopt : std::optional<Group>(std::in_place, child, true);
   }

@@ -17,7 +17,8 @@
  * rank * count. Buffers need no alignment.
  *
  * `stream`: for a device backend (nccl) the CUDA stream (cudaStream_t) that the call is put on; NULL waits
- * for its end. Other backends, which move memory of the host, refuse one.
+ * for its end. Other backends, which move memory of the host, refuse one. Over nccl the buffers of a call are
+ * of one kind, on every rank the same: memory of the GPU, or without a stream of the host.
  *
  * `work`: NULL makes the call wait until it is complete on this rank. Otherwise the call is started, *work
  * becomes a handle to wait for, and the buffers belong to the call until it is complete. Started calls of a

@@ -47,11 +47,15 @@ MUSTER_API muster_rc muster_group_abort(muster_group* group, const char* reason)
  * waited for are aborted. Not collective. NULL is fine. */
 MUSTER_API muster_rc muster_group_free(muster_group* group);
 
-/* `bytes` bytes of memory in which collectives of this group need fewest copies, zeroed, aligned to 64 bytes
- * or more: memory of the GPU where the group's backend is "nccl", which the program on the host cannot touch
- * (muster_group_get_info() tells the backend), else of the host. All ranks of the group call it, in the same
- * order and with the same size; at most 2^43. Lives as long as the group and is freed with it. */
+/* `bytes` bytes of memory of the host in which collectives of this group need fewest copies, zeroed, aligned
+ * to 64 bytes or more, whatever the group's backend is. All ranks of the group call it, in the same order and
+ * with the same size; at most 2^43. Lives as long as the group and is freed with it. MUSTER_E_UNSUPPORTED
+ * where the group exchanges memory of GPUs alone: over nccl between hosts without the plug-in gloo. */
 MUSTER_API muster_rc muster_alloc(muster_group* group, uint64_t bytes, void** memory);
+
+/* The same in memory of the GPU, which the program on the host cannot touch. MUSTER_E_UNSUPPORTED unless the
+ * group's backend is "nccl" (muster_group_get_info() tells it). */
+MUSTER_API muster_rc muster_alloc_device(muster_group* group, uint64_t bytes, void** memory);
 
 #ifdef __cplusplus
 }
