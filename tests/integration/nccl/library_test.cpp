@@ -6,6 +6,7 @@
 #include "muster/error.hpp"
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/skip.hpp"
+#include "worker_sdk/comm/nccl/join.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
 
 #include <dlfcn.h>
@@ -67,6 +68,50 @@ TEST_CASE("the real NCCL tells its version, makes unique ids, and refuses to con
   if (comm != nullptr) CHECK(api.ncclCommAbort(comm) == ncclSuccess);
   CHECK((api.version < 22809 || api.ncclCommRevoke != nullptr));
 #endif
+}
+
+TEST_CASE("an error of the runtime says what to do") {
+  const test::FakeGpus fakes;
+  const nccl::Library& api = nccl::library();
+
+  const struct {
+    cudaError_t result;
+    ErrorCode code;
+    const char* part;
+  } rows[] = {
+      {cudaErrorInsufficientDriver, ErrorCode::unsupported, "update NVIDIA's driver"},
+      {cudaErrorDevicesUnavailable, ErrorCode::backend, "compute mode"},
+      {cudaErrorMemoryAllocation, ErrorCode::out_of_memory, "who holds memory of the GPU"},
+      {cudaErrorECCUncorrectable, ErrorCode::backend, "grep Xid"},
+      {cudaErrorLaunchFailure, ErrorCode::backend, "grep Xid"},
+      {cudaErrorUnknown, ErrorCode::backend, "grep Xid"},
+  };
+
+  nccl::check(api, cudaSuccess, "nothing");
+  for (const auto& row : rows) {
+    try {
+      nccl::check(api, row.result, "trying it on device 3");
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.code() == row.code);
+      CHECK_THAT(error.what(), StartsWith("trying it on device 3 failed: CUDA error ") && Contains(row.part));
+    }
+  }
+}
+
+TEST_CASE("GPUs of different kinds are noted, with the ranks that have them") {
+  std::vector<nccl::Member> members(3);
+  for (int rank = 0; rank < 3; ++rank) members[static_cast<std::size_t>(rank)].rank = rank;
+  CHECK(nccl::mixed_gpus(members) == "");
+  for (nccl::Member& member : members) {
+    member.host = "a";
+    member.kind = "compute capability 9.0, 132 multiprocessors";
+  }
+  CHECK(nccl::mixed_gpus(members) == "");
+  members[2].kind = "compute capability 8.0, 108 multiprocessors";
+  CHECK_THAT(nccl::mixed_gpus(members), Contains("rank 0 (host a) has a GPU of compute capability 9.0") &&
+                                            Contains("rank 2 (host a) one of"));
+  CHECK(nccl::Member::decode(members[2].encode()).kind == members[2].kind);
 }
 
 TEST_CASE("the plug-in says why it cannot be used") {

@@ -39,6 +39,19 @@ std::string bus_id_of(const Library& api, int device) {
   return text;
 }
 
+std::string kind_of(const Library& api, int device) {
+  int major = 0;
+  int minor = 0;
+  int processors = 0;
+  if (api.cudaDeviceGetAttribute == nullptr ||
+      api.cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      api.cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess ||
+      api.cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+    return "";
+  return "compute capability " + std::to_string(major) + "." + std::to_string(minor) + ", " +
+         std::to_string(processors) + " multiprocessors";
+}
+
 DeviceGuard::DeviceGuard(const Library& api, int device) : api_(api) {
   int current = -1;
   check(api, api.cudaGetDevice(&current), "asking for the thread's device");

@@ -17,6 +17,9 @@ int choose_device(const Library& api, int local_rank, int wanted);
 /// "0000:3B:00.0": two ranks of a host that have the same share a GPU.
 std::string bus_id_of(const Library& api, int device);
 
+/// "compute capability 9.0, 132 multiprocessors"; "" where that cannot be asked.
+std::string kind_of(const Library& api, int device);
+
 /// Makes `device` the calling thread's, and the thread's former one again at the end.
 class DeviceGuard {
  public:

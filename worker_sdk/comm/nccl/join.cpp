@@ -49,11 +49,12 @@ milliseconds time_until(Clock::time_point end) {
   return std::max(milliseconds(1), left_until(end));
 }
 
+std::string name(const Member& member) {
+  return "rank " + std::to_string(member.rank) + " (host " + member.host + ")";
+}
+
 /// NCCL would refuse later, in words that name no rank.
 void compare(const std::vector<Member>& members, const std::string& group) {
-  const auto name = [](const Member& member) {
-    return "rank " + std::to_string(member.rank) + " (host " + member.host + ")";
-  };
   std::map<std::string, const Member*> gpus;
   for (const Member& member : members) {
     if (member.version != members.front().version)
@@ -124,6 +125,7 @@ std::string Member::encode() const {
   out << rank << ' ' << version << ' ' << pid << ' ' << start_time << ' ' << pid_namespace << '\n'
       << boot << '\n'
       << gpu << '\n'
+      << kind << '\n'
       << host << '\n'
       << machine;
   return out.str();
@@ -135,7 +137,7 @@ Member Member::decode(const std::string& text) {
   in >> member.rank >> member.version >> member.pid >> member.start_time >> member.pid_namespace;
   in.ignore(1);
   if (!in || !std::getline(in, member.boot) || !std::getline(in, member.gpu) ||
-      !std::getline(in, member.host))
+      !std::getline(in, member.kind) || !std::getline(in, member.host))
     throw Error(ErrorCode::backend, "what a rank posted about itself cannot be read");
   std::getline(in, member.machine);
   return member;
@@ -148,6 +150,7 @@ Member this_member(const Library& api, int rank, int device, const std::string& 
   const char* const id = std::getenv("NCCL_HOSTID");  // NOLINT(concurrency-mt-unsafe)
   member.machine = id != nullptr && *id != '\0' ? id : host_name();
   member.gpu = bus_id_of(api, device);
+  member.kind = kind_of(api, device);
   member.version = api.version;
   member.pid = getpid();
   member.start_time = start_time_of(member.pid);
@@ -157,6 +160,16 @@ Member this_member(const Library& api, int rank, int device, const std::string& 
   for (char& letter : member.machine)
     if (letter == '\n') letter = ' ';
   return member;
+}
+
+std::string mixed_gpus(const std::vector<Member>& members) {
+  const Member& first = members.front();
+  for (const Member& member : members) {
+    if (member.kind == first.kind || member.kind.empty() || first.kind.empty()) continue;
+    return name(first) + " has a GPU of " + first.kind + ", " + name(member) + " one of " + member.kind +
+           "; every call takes as long as on the slowest";
+  }
+  return "";
 }
 
 void cannot_join(const plugin::Host& host, int rank, int size, const Error& error) noexcept {
@@ -176,6 +189,8 @@ Joined join(const plugin::Host& host, const Library& api, int rank, int size, mi
     Joined joined;
     joined.members = collect(host, size, end, group);
     compare(joined.members, group);
+    if (const std::string note = mixed_gpus(joined.members); !note.empty())
+      host.log("group '" + group + "': " + note);
     const ncclResult_t result = api.ncclGetUniqueId(&joined.id);
     if (result != ncclSuccess)
       throw Error(ErrorCode::backend, std::string("ncclGetUniqueId failed: ") +

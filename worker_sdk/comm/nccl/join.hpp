@@ -20,6 +20,7 @@ struct Member {
   std::string host;     ///< its name, for messages
   std::string machine;  ///< what NCCL takes for its host: NCCL_HOSTID where that is set
   std::string gpu;      ///< bus id
+  std::string kind;     ///< of the GPU, as kind_of() has it
   int version = 0;      ///< of NCCL
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;
@@ -43,6 +44,10 @@ struct Joined {
 /// all ranks. `make_member` finds what this rank is and may throw.
 Joined join(const plugin::Host& host, const Library& api, int rank, int size, std::chrono::milliseconds limit,
             const std::string& group, const std::function<Member()>& make_member);
+
+/// Which ranks have GPUs of different kinds, so that the faster wait for the slower in every call; "" where
+/// all are alike.
+std::string mixed_gpus(const std::vector<Member>& members);
 
 /// Tells the others that this rank cannot come (the library is missing, say), so that they need not wait.
 void cannot_join(const plugin::Host& host, int rank, int size, const Error& error) noexcept;

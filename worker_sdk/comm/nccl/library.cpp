@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <span>
+#include <string_view>
 #include <variant>
 
 namespace muster::nccl {
@@ -68,9 +69,11 @@ Library load() {
 #define MUSTER_FIND_NCCL(name, arguments) find(nccl, #name, api.name, true);
 #define MUSTER_FIND_OPTIONAL(name, arguments) find(nccl, #name, api.name, false);
 #define MUSTER_FIND_CUDA(name, arguments) find(cuda, #name, api.name, true);
+#define MUSTER_FIND_CUDA_OPTIONAL(name, arguments) find(cuda, #name, api.name, false);
   MUSTER_NCCL_REQUIRED(MUSTER_FIND_NCCL)
   MUSTER_NCCL_OPTIONAL(MUSTER_FIND_OPTIONAL)
   MUSTER_CUDA_REQUIRED(MUSTER_FIND_CUDA)
+  MUSTER_CUDA_OPTIONAL(MUSTER_FIND_CUDA_OPTIONAL)
   find(nccl, "ncclGetErrorString", api.ncclGetErrorString, true);
   find(nccl, "ncclGetLastError", api.ncclGetLastError, true);
   find(cuda, "cudaGetErrorString", api.cudaGetErrorString, true);
@@ -82,6 +85,34 @@ std::variant<Library, Missing> load_or_say_why() {
     return load();
   } catch (const Missing& missing) {
     return missing;
+  }
+}
+
+/// What to do about an error of the runtime; "" where its text says enough.
+std::string_view advice(cudaError_t result) {
+  switch (result) {
+    case cudaErrorInsufficientDriver:
+      return "; without a GPU use another backend, else update NVIDIA's driver, or let MUSTER_CUDART_LIBRARY "
+             "name a runtime of its version";
+    case cudaErrorDevicesUnavailable:
+      return "; another process has the GPU to itself (compute mode, which `nvidia-smi -q -d COMPUTE` "
+             "shows): "
+             "end it, or set the mode to DEFAULT";
+    case cudaErrorMemoryAllocation:
+      return "; `nvidia-smi` lists who holds memory of the GPU";
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchFailure:
+    case cudaErrorExternalDevice:
+    case cudaErrorUnknown:
+      return "; the GPU or a kernel on it has failed, and this process cannot use it any more: the kernel's "
+             "log "
+             "(`dmesg | grep Xid`) says what happened, `nvidia-smi` whether the GPU still answers";
+    default:
+      return "";
   }
 }
 
@@ -107,7 +138,7 @@ void check(const Library& api, cudaError_t result, const std::string& what) {
   if (result == cudaErrorMemoryAllocation) code = ErrorCode::out_of_memory;
   if (result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver) code = ErrorCode::unsupported;
   throw Error(code, what + " failed: CUDA error " + std::to_string(static_cast<int>(result)) + ", " +
-                        api.cudaGetErrorString(result));
+                        api.cudaGetErrorString(result) + std::string(advice(result)));
 }
 
 }  // namespace muster::nccl

@@ -71,6 +71,9 @@ constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
   X(cudaMemsetAsync, (void*, int, std::size_t, cudaStream_t))                         \
   X(cudaPointerGetAttributes, (cudaPointerAttributes*, const void*))
 
+// For notes alone.
+#define MUSTER_CUDA_OPTIONAL(X) X(cudaDeviceGetAttribute, (int*, cudaDeviceAttr, int))
+
 /// Never called: gives the type of a function that is declared with just these arguments.
 template <typename Function>
 Function* declared(Function* function);
@@ -84,6 +87,7 @@ struct Library {
   MUSTER_NCCL_REQUIRED(MUSTER_NCCL_MEMBER)
   MUSTER_NCCL_OPTIONAL(MUSTER_NCCL_MEMBER)
   MUSTER_CUDA_REQUIRED(MUSTER_CUDA_MEMBER)
+  MUSTER_CUDA_OPTIONAL(MUSTER_CUDA_MEMBER)
   const char* (*ncclGetErrorString)(ncclResult_t) = nullptr;
   const char* (*ncclGetLastError)(ncclComm_t) = nullptr;
   const char* (*cudaGetErrorString)(cudaError_t) = nullptr;
@@ -100,8 +104,8 @@ const Library& library();
 /// "2.28.9".
 std::string version_text(int version);
 
-/// Throws Error (unsupported, out_of_memory or backend) unless `result` is cudaSuccess. `what` is what was
-/// tried: "cudaMalloc of 5 bytes on device 1".
+/// Throws Error (unsupported, out_of_memory or backend), which says what to do next, unless `result` is
+/// cudaSuccess. `what` is what was tried: "cudaMalloc of 5 bytes on device 1".
 void check(const Library& api, cudaError_t result, const std::string& what);
 
 }  // namespace muster::nccl
