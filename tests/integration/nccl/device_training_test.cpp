@@ -155,6 +155,7 @@ TEST_CASE("a rank that ends while recorded steps wait for it is named, and nothi
     });
   });
   test::check_failed({results[0]}, ErrorCode::peer_lost, {"rank 1"});
+  CHECK(fakes.violations() == "");
 }
 
 }  // namespace muster

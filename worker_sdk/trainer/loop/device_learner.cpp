@@ -101,6 +101,8 @@ nn::gpu::SessionOptions DeviceLearner::session_options(const LearnerTask& task) 
   options.average_decay = learner.ema_decay;
   // Sums through the host wait for the device, so such steps are not recorded.
   options.graphs = is_alone() || (sums_on_device_ && !buckets_on_host_);
+  // A recorded sum of a group that has failed would never end.
+  if (sums_on_device_) options.launch = [this](const std::function<void()>& work) { group_->launch(work); };
   if (learner.sync_batch_norm && !is_alone())
     options.sum_statistics = [this](double* data, std::size_t count, void* stream) {
       sum(data, count, DataType::f64, stream);

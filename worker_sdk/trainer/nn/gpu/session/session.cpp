@@ -345,7 +345,11 @@ void Session::step(std::size_t position, std::span<const std::size_t> counts, fl
       continue;
     }
     if (!steps.graph) steps.graph = ops_.capture([&] { put_part(part); });
-    steps.graph->launch();
+    const auto launch = [&steps] { steps.graph->launch(); };
+    if (options_.launch)
+      options_.launch(launch);
+    else
+      launch();
   }
 }
 

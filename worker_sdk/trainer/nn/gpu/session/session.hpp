@@ -47,6 +47,8 @@ struct SessionOptions {
   double average_decay = 0;
   /// The sum for batch norm over all ranks; empty: over this rank alone.
   DeviceSum sum_statistics;
+  /// Called to launch a recorded step, with what launches it; empty: that is called at once.
+  std::function<void(const std::function<void()>& work)> launch;
   /// Whether steps are recorded and replayed; off for looking at single kernels.
   bool graphs = true;
 };
