@@ -242,13 +242,13 @@ class Group {
   void abort(const std::string& reason) { detail::check(muster_group_abort(handle_, reason.c_str())); }
 
  private:
-  template <Element T, class Allocate>
-  std::span<T> allocated(Allocate allocate, std::size_t count) {
+  template <Element T, class Call>
+  std::span<T> allocated(Call call, std::size_t count) {
     if (count > SIZE_MAX / sizeof(T))
       throw Error(ErrorCode::invalid_argument,
                   "allocate: " + std::to_string(count) + " elements are too many");
     void* memory = nullptr;
-    detail::check(allocate(handle_, count * sizeof(T), &memory));
+    detail::check(call(handle_, count * sizeof(T), &memory));
     return {static_cast<T*>(memory), count};
   }
 
