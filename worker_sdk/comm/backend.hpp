@@ -26,8 +26,8 @@ class Completion {
 /// One group of ranks on one transport. ProcessGroup (process_group.hpp) has checked the arguments and
 /// numbered the calls; a backend makes sure that all ranks make the same call *before* any buffer is written,
 /// moves the data, and keeps the deadline of the group. After an Error other than invalid_argument the group
-/// is dead and run() is not called again. run(), allocate() and launch() are called by one thread at a time;
-/// abort() by any, at any time.
+/// is dead and run() is not called again. run() and allocate() are called by one thread at a time; launch()
+/// by any beside them, abort() by any, at any time.
 class Backend {
  public:
   Backend() = default;

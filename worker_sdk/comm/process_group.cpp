@@ -141,18 +141,22 @@ void ProcessGroup::run(std::vector<Operation> batch) {
   run_numbered(batch);
 }
 
+/// `order_` is held. A call that was refused was none: the next one gets the number behind `before`.
+void ProcessGroup::execute_numbered(std::span<const Operation> batch, std::uint64_t before) {
+  try {
+    execute(batch);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::invalid_argument) sequence_ = before;
+    throw;
+  }
+}
+
 /// `order_` is held.
 void ProcessGroup::run_numbered(std::span<Operation> batch) {
   const std::uint64_t before = sequence_;
   const MemoryKind memory = number(batch);
   if (queue_) queue_->drain();
-  try {
-    execute(batch);
-  } catch (const Error& error) {
-    // A call that was refused was none.
-    if (error.code() == ErrorCode::invalid_argument) sequence_ = before;
-    throw;
-  }
+  execute_numbered(batch, before);
   if (memory == MemoryKind::device && batch.back().stream == nullptr) wait_for_device(batch);
   completed(batch);
 }
@@ -171,9 +175,10 @@ void ProcessGroup::wait_for_device(std::span<const Operation> batch) {
 std::shared_ptr<Work> ProcessGroup::start(std::vector<Operation> batch) {
   if (batch.empty()) return make_finished_work();
   const std::lock_guard lock(order_);
+  const std::uint64_t before = sequence_;
   if (number(batch) == MemoryKind::host) return queue().push(std::move(batch));
   if (queue_) queue_->drain();
-  execute(batch);
+  execute_numbered(batch, before);
   completed(batch);
   return make_device_work(backend_->last_run(), describe(batch.front().call));
 }

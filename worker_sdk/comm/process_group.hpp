@@ -175,6 +175,7 @@ class ProcessGroup {
   void check_alive();
   void fail(const Call& call, const Error& error);
   void execute(std::span<const Operation> batch);
+  void execute_numbered(std::span<const Operation> batch, std::uint64_t before);
   void wait_for_device(std::span<const Operation> batch);
   void completed(std::span<const Operation> batch);
   CallQueue& queue();

@@ -15,7 +15,7 @@ Batch::~Batch() {
   // The stream of the calls may be gone. What is cut off, and so never seen to be done, is freed with the
   // device.
   for (void* memory : scratch_) {
-    if (events_.empty())
+    if (marked_ && events_.empty())
       device_->free(memory);
     else
       device_->free_at_end(memory);
@@ -41,6 +41,7 @@ void Batch::mark(std::span<const cudaStream_t> streams) {
     events_.push_back(event);
     check(api, api.cudaEventRecord(event, stream), "recording an event");
   }
+  marked_ = true;
   done_ = events_.empty();
 }
 

@@ -48,6 +48,7 @@ class Batch {
   std::atomic<bool> confirmed_{false};
   std::mutex mutex_;  ///< of what follows
   std::vector<cudaEvent_t> events_;
+  bool marked_ = false;  ///< the calls are on their streams, with an event behind them
   std::vector<void*> scratch_;
 };
 

@@ -17,6 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+/// For freeing by force, which waits for nobody but graphs.
+constexpr milliseconds kAbortTime{1500};
+
 /// The one thing that groups of a process share, as NCCL's rule about threads demands.
 std::mutex& mutex_of(int device) {
   static std::array<std::mutex, 64> mutexes;
@@ -58,6 +61,13 @@ bool run_apart(milliseconds limit, std::function<void()> work) {
   else
     thread.detach();
   return done;
+}
+
+/// Whether `lock` could be taken before `end`.
+bool taken(std::unique_lock<std::mutex>& lock, Clock::time_point end) {
+  for (Pause pause; !lock.try_lock(); pause.take())
+    if (Clock::now() >= end) return false;
+  return true;
 }
 
 }  // namespace
@@ -106,10 +116,14 @@ void Communicator::check_working() const {
 }
 
 /// NCCL resets its abort flag when it has revoked (2.28.9, init.cc): a recorded call that is launched then
-/// waits on the device without end.
+/// waits on the device without end. A launch waits where the device's queue is full, so it holds nothing that
+/// an abort needs.
 void Communicator::launch(const std::function<void()>& work) {
-  const std::lock_guard lock(mutex_);
-  check_working();
+  const std::lock_guard gate(gate_);
+  {
+    const std::lock_guard lock(mutex_);
+    check_working();
+  }
   work();
 }
 
@@ -183,12 +197,14 @@ ncclResult_t Communicator::wait_for_state(Clock::time_point end, const Patience&
 
 /// Whether there is nothing left to revoke, or NCCL has begun to.
 bool Communicator::begin_revoke(Clock::time_point end) {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  for (Pause pause; !lock && Clock::now() < end; pause.take()) (void)lock.try_lock();
-  if (!lock) return false;
+  std::unique_lock gate(gate_, std::defer_lock);
+  const bool nothing_launches = taken(gate, Clock::now() + (end - Clock::now()) / 2);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (!taken(lock, end)) return false;
   if (comm_ == nullptr || state_ == State::revoked) return true;
-  // What has not come up has nothing on the device, and can only be aborted.
-  const bool can_revoke = state_ != State::starting && api_.ncclCommRevoke != nullptr;
+  // What has not come up has nothing on the device, and can only be aborted; so is what is launched right
+  // now, because an abort keeps its flag.
+  const bool can_revoke = nothing_launches && state_ != State::starting && api_.ncclCommRevoke != nullptr;
   state_ = State::broken;
   if (!can_revoke) return false;
   const ncclResult_t result = api_.ncclCommRevoke(comm_, NCCL_REVOKE_DEFAULT);
@@ -197,10 +213,13 @@ bool Communicator::begin_revoke(Clock::time_point end) {
 
 bool Communicator::revoke(milliseconds limit) {
   const auto end = Clock::now() + limit;
-  // Whatever follows ncclInProgress says that it has ended: an error that the proxy found stays reported.
-  if (!begin_revoke(end) || wait_for_state(end, [] {}) == ncclInProgress) return free(limit, true);
+  if (!begin_revoke(end)) return free(limit, true);
+  const ncclResult_t after = wait_for_state(end, [] {});
+  if (after == ncclInProgress) return free(limit, true);
+  // Whatever follows ncclInProgress says that it has ended. An error that the proxy found stays reported, and
+  // ncclCommDestroy() refuses such a communicator.
   const std::lock_guard lock(mutex_);
-  state_ = State::revoked;
+  state_ = after == ncclSuccess ? State::revoked : State::broken;
   return true;
 }
 
@@ -208,13 +227,15 @@ bool Communicator::revoke(milliseconds limit) {
 bool Communicator::free(milliseconds limit, bool by_force) {
   ncclComm_t comm = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (!taken(lock, Clock::now() + limit)) return false;
     comm = std::exchange(comm_, nullptr);
   }
-  if (comm == nullptr) return true;
-  return run_apart(limit, [&api = api_, comm, by_force] {
+  if (comm == nullptr) return !thread_left_;
+  thread_left_ = !run_apart(limit, [&api = api_, comm, by_force] {
     (void)(by_force ? api.ncclCommAbort(comm) : api.ncclCommDestroy(comm));
   });
+  return !thread_left_;
 }
 
 bool Communicator::close(milliseconds limit, const Patience& patience) {
@@ -232,7 +253,7 @@ bool Communicator::close(milliseconds limit, const Patience& patience) {
   // Destroying waits for what is on the device, so only a communicator that has nothing there is destroyed.
   const bool quiet = finalized || state_ == State::revoked;
   const auto left = std::max(milliseconds(500), std::chrono::duration_cast<milliseconds>(end - Clock::now()));
-  return free(left, !quiet);
+  return free(quiet ? left : std::min(left, kAbortTime), !quiet);
 }
 
 }  // namespace muster::nccl

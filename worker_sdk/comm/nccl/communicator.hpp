@@ -4,6 +4,7 @@
 
 #include "worker_sdk/comm/nccl/library.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -37,8 +38,8 @@ class Communicator {
   /// The same for one call that NCCL does not allow in a group. Returns when what it gives is there.
   void run_alone(const char* what, const Calls& call, const Patience& patience);
 
-  /// Calls `work`, which launches recorded calls, while nobody can revoke the communicator. Throws Error
-  /// (aborted) when it has been.
+  /// Calls `work`, which launches recorded calls and calls no group, while nobody can revoke the
+  /// communicator. Throws Error (aborted) when it has been. Any thread.
   void launch(const std::function<void()>& work);
 
   /// What NCCL says went wrong since; empty when nothing did, or when another thread is in NCCL.
@@ -69,10 +70,13 @@ class Communicator {
   ncclResult_t state_of_comm();
 
   const Library& api_;
+  /// Held while recorded calls are launched; taken before mutex_.
+  std::mutex gate_;
   std::mutex& mutex_;
   std::string group_;
   ncclComm_t comm_ = nullptr;
   State state_ = State::none;
+  std::atomic<bool> thread_left_ = false;  ///< NCCL has not come back from freeing
 };
 
 }  // namespace muster::nccl

@@ -102,9 +102,11 @@ Device::~Device() {
 
 cudaMemoryType Device::type_of(const void* memory) const {
   cudaPointerAttributes attributes{};
-  if (api_.cudaPointerGetAttributes(&attributes, memory) == cudaSuccess) return attributes.type;
-  // Runtimes before CUDA 11 answered so for memory they do not know.
+  const cudaError_t asked = api_.cudaPointerGetAttributes(&attributes, memory);
+  if (asked == cudaSuccess) return attributes.type;
   (void)api_.cudaGetLastError();
+  // Runtimes before CUDA 11 answered so for memory they do not know. A device that is lost knows of none.
+  if (asked != cudaErrorInvalidValue) check(api_, asked, "asking whose memory a buffer is" + on(index_));
   return cudaMemoryTypeUnregistered;
 }
 

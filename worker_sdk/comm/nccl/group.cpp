@@ -12,10 +12,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// For what a group that has failed leaves behind, and for peers that are gone.
+/// For what a group that has failed leaves behind, and for peers that are gone or do not leave, too.
 constexpr auto kLeaveTime = milliseconds(1500);
-/// For a group that works: NCCL frees what it shares with each of its peers, of which some come later.
+/// For a group whose ranks all leave: NCCL frees what each shares with its peers.
 constexpr auto kFreeTime = milliseconds(15000);
+/// How often a rank that leaves looks whether the others do.
+constexpr auto kLeavingPeriod = milliseconds(100);
 /// Longer than the watchdog looks for the cause of an error.
 constexpr auto kExplainTime = milliseconds(2000);
 
@@ -61,19 +63,25 @@ Group::~Group() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  const auto patience = patience_to_leave();
+  const bool works = !failed_.load();
   try {
-    const auto patience = patience_to_leave();
-    const bool works = !failed_.load();
     if (works) {
       board_.leave();
       deregister_regions(patience);
     } else if (!revoked_) {
       (void)communicator_.revoke(kLeaveTime);
     }
-    if (!communicator_.close(works ? kFreeTime : kLeaveTime, patience))
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the store is gone, or another rank
+  }
+  try {
+    if (!communicator_.close(works ? kFreeTime : kLeaveTime, patience)) {
       host_.log(here() +
                 ": NCCL did not come back from freeing its communicator, and a thread is left in it; "
                 "destroy graphs with its calls before the group");
+      // Freeing memory would wait for what is on the device.
+      return;
+    }
     const DeviceGuard guard(api_, device_->index());
     for (const Region& region : regions_)
       if (region.memory != nullptr) (void)api_.ncclMemFree(region.memory);
@@ -126,12 +134,26 @@ Communicator::Patience Group::patience(const Call& call) {
   };
 }
 
-/// Of a group that works: until another rank has failed or ended without a word.
+bool Group::have_all_left() const {
+  for (int peer = 0; peer < place_.size; ++peer) {
+    if (peer == place_.rank) continue;
+    const auto record = board_.read(peer);
+    if (!record || !record->left) return false;
+  }
+  return true;
+}
+
+/// Of a group that works: not long where another rank has failed, has ended without a word, or makes calls
+/// yet.
 Communicator::Patience Group::patience_to_leave() {
-  return [this, end = Clock::now() + kFreeTime, gone_at = std::optional<Clock::time_point>()]() mutable {
+  const auto begin = Clock::now();
+  return [this, end = begin + kFreeTime, look_at = begin + kLeavingPeriod, alone_since = begin]() mutable {
     const auto now = Clock::now();
-    if (!gone_at && (host_.aborted() || peers_->find_gone())) gone_at = now;
-    if (now >= end || (gone_at && now - *gone_at >= kLeaveTime))
+    if (now < look_at) return;
+    look_at = now + kLeavingPeriod;
+    const bool is_alone = host_.aborted() || peers_->find_gone() || !have_all_left();
+    if (!is_alone) alone_since = now;
+    if (now >= end || now - alone_since >= kLeaveTime)
       throw Error(ErrorCode::deadline, here() + " waits too long to leave");
   };
 }

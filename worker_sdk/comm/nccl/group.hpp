@@ -65,6 +65,7 @@ class Group final : public plugin::Group {
   Operation prepared(Operation operation, Batch& batch);
   void register_region(Region& region, std::size_t bytes, const Call& call);
   void deregister_regions(const Communicator::Patience& patience);
+  bool have_all_left() const;
   Communicator::Patience patience_to_leave();
   [[noreturn]] void refuse(const Call& call, const Error& error);
   /// Fails the group on all ranks, unless it has failed, and throws the failure it has.

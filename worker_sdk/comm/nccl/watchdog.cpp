@@ -64,7 +64,10 @@ void Group::look(Clock::time_point now) {
     // First the kernels of every group of the process are ended like this one's, each by its watchdog; memory
     // is freed later, in destroy(): freeing waits for kernels of other groups, too.
     if (!communicator_.revoke(kRevokeTime))
-      host_.log(here() + ": NCCL has not ended its calls on the device; end the process");
+      host_.log(
+          here() +
+          ": NCCL has not freed its communicator yet; destroy graphs with its calls, and where the device "
+          "still waits then, end the process");
     oldest_.reset();
     return;
   }

@@ -2,6 +2,7 @@
 #include "worker_sdk/comm/plugin/device_and_host.hpp"
 
 #include <utility>
+#include <vector>
 
 namespace muster {
 
@@ -20,8 +21,8 @@ std::optional<MemoryKind> DeviceAndHost::memory_of(const Operation& operation) {
     return device_->is_host(memory) ? MemoryKind::host : MemoryKind::device;
   };
   if (is_point_to_point(operation.call.collective)) {
-    const void* const buffer = operation.call.collective == Collective::send ? operation.in : operation.out;
-    return buffer == nullptr ? std::nullopt : std::optional(kind(buffer));
+    if (operation.call.count == 0) return std::nullopt;
+    return kind(operation.call.collective == Collective::send ? operation.in : operation.out);
   }
   std::optional<MemoryKind> in;
   std::optional<MemoryKind> out;
@@ -49,7 +50,13 @@ MemoryKind DeviceAndHost::memory_of(std::span<const Operation> batch) {
   return all.value_or(MemoryKind::host);
 }
 
-void DeviceAndHost::run(std::span<const Operation> batch) {
+/// A message of no bytes says nothing of its memory, so that its two ranks might go two ways: it is none.
+void DeviceAndHost::run(std::span<const Operation> all) {
+  std::vector<Operation> batch(all.begin(), all.end());
+  std::erase_if(batch, [](const Operation& each) {
+    return is_point_to_point(each.call.collective) && each.call.count == 0;
+  });
+  if (batch.empty()) return;
   if (batch.front().call.memory == MemoryKind::device) return device_->run(batch);
   // Messages have tags there, so that their order says nothing; the backend compares them itself.
   for (const Operation& operation : batch)
