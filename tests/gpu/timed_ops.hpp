@@ -48,13 +48,9 @@ class TimedOps final : public Ops {
   void convolve(const ConvolutionCall& call) override;
   void launch(KernelNumber number, const void* kernel, const Grid& grid) override;
 
-  void* allocate(std::size_t bytes, const char* what) override {
-    return device_.allocate(bytes, what);
-  }
+  void* allocate(std::size_t bytes, const char* what) override { return device_.allocate(bytes, what); }
 
-  void clear(void* memory, std::size_t bytes) override {
-    device_.clear(memory, bytes);
-  }
+  void clear(void* memory, std::size_t bytes) override { device_.clear(memory, bytes); }
 
   void to_device(void* to, const void* from, std::size_t bytes) override {
     device_.to_device(to, from, bytes);
@@ -64,26 +60,18 @@ class TimedOps final : public Ops {
     device_.from_device(to, from, bytes);
   }
 
-  void on_side(const std::function<void(void*)>& work) override {
-    work(device_.stream());
-  }
+  void on_side(const std::function<void(void*)>& work) override { work(device_.stream()); }
 
   void join_side() override {}
 
   /// Throws Error (invalid_argument).
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override;
 
-  void synchronize() override {
-    device_.synchronize();
-  }
+  void synchronize() override { device_.synchronize(); }
 
-  void* stream() override {
-    return device_.stream();
-  }
+  void* stream() override { return device_.stream(); }
 
-  std::size_t allocated() const override {
-    return device_.allocated();
-  }
+  std::size_t allocated() const override { return device_.allocated(); }
 
  private:
   struct Call {
