@@ -19,6 +19,7 @@ TRAINS = {
     "falling": "--lr-per-256 0.5 --momentum 0.8 --nesterov --schedule step --lr-step-epochs 1 --lr-gamma 0.5 --epochs 2",
     "warm": "--schedule cosine --lr-min 0.001 --warmup-epochs 0.5 --warmup-start 0.2 --clip-norm 0.1",
     "one cycle": "--schedule one-cycle --lr-peak-share 0.4 --time-limit 1000",
+    "plain": "--momentum 0 --ema 0.8 --epochs 2",  # the export is the average
     "buckets": "--bucket-mib 0.1 --first-bucket-mib 0.01",
     "fixed": "--deterministic-world --micro-batches 2",
     "bf16": "--compress bf16",

@@ -241,14 +241,16 @@ void Session::step_range(std::size_t begin, std::size_t end) {
                           decays_,
                           step_values_};
   const auto decay = static_cast<float>(o.weight_decay);
-  if (o.kind == "sgd")
-    ops_.run(SgdStep{part, states_.empty() ? nullptr : states_[0], static_cast<float>(o.momentum), decay,
-                     o.nesterov});
-  else
+  if (o.kind == "sgd") {
+    // Without momentum the first state, where there is one, is the average of weights.
+    float* const velocity = o.momentum > 0 ? states_[0] : nullptr;
+    ops_.run(SgdStep{part, velocity, static_cast<float>(o.momentum), decay, o.nesterov});
+  } else {
     ops_.run(AdamStep{part, states_[0], states_[1], static_cast<float>(o.beta1),
                       static_cast<float>(1 - o.beta1), static_cast<float>(o.beta2),
                       static_cast<float>(1 - o.beta2), static_cast<float>(o.epsilon), decay,
                       o.kind == "adamw"});
+  }
   if (average_ != nullptr) ops_.run(MoveAverage{{part.begin, part.end}, values_, step_values_, average_});
 }
 

@@ -140,6 +140,36 @@ TEST_CASE("recorded steps train as the CPU does, over epochs and batches of two 
   CHECK(session.take_score().images == 0);
 }
 
+TEST_CASE("the average of weights follows them, with momentum and without", "[gpu]") {
+  const data::ImageData data = some_data();
+  SessionOptions options = small_options();
+  options.optimizer.kind = "sgd";
+  options.optimizer.momentum = GENERATE(0.0, 0.9);
+  CAPTURE(options.optimizer.momentum);
+  options.average_decay = 0.8;
+  HostOps ops;
+  Session session(options, ops, data.train, data.test, {});
+  start_as(Reference(options), session);
+  const std::vector<std::uint32_t> order = {3, 9, 27, 1, 0, 39};
+  session.begin_epoch(order, 0);
+  const std::size_t floats = session.layout().elements;
+  std::vector<float> values(floats);
+  std::vector<float> wanted(floats);
+  for (const std::size_t position : {std::size_t{0}, std::size_t{3}}) {
+    session.step(position, 3, 0.05F);
+    session.read_values(values.data());
+    for (std::size_t i = 0; i < floats; ++i)
+      wanted[i] = position == 0 ? values[i] : wanted[i] + 0.2F * (values[i] - wanted[i]);
+  }
+  REQUIRE(session.state_names().back() == "ema");
+  std::vector<float> average(floats);
+  session.read_state(session.state_names().size() - 1, average.data());
+  double difference = 0;
+  for (std::size_t i = 0; i < floats; ++i)
+    difference = std::max(difference, std::abs(static_cast<double>(average[i] - wanted[i])));
+  CHECK(difference < 1e-6);
+}
+
 TEST_CASE("a gradient is the sum over ranks divided by the samples of all", "[gpu]") {
   const data::ImageData data = some_data();
   SessionOptions options = small_options();
