@@ -121,7 +121,8 @@ void require_finite_loss(ProcessGroup* group, std::int64_t step, double own, dou
   if (!find_layer) throw diverged(step, rank, "");
   // Longer than any layer's name; what is behind it is zero.
   std::array<char, 128> name = {};
-  if (alone || rank == group->rank()) find_layer().copy(name.data(), name.size() - 1);
+  const std::string layer = find_layer();
+  if (alone || rank == group->rank()) layer.copy(name.data(), name.size() - 1);
   if (!alone) group->broadcast(name.data(), name.size(), rank);
   throw diverged(step, rank, name.data());
 }

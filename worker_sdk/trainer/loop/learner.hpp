@@ -197,8 +197,9 @@ class Learner {
 Error diverged(std::int64_t step, int rank, const std::string& layer);
 
 /// Throws diverged() on all ranks, which name the same one, where `sum` is no number: it is that of all
-/// ranks' losses, `own` is this rank's. `find_layer` is asked on the rank that is named; empty: the layer is
-/// not known. `group` may be null: a world of one. A collective call where it throws.
+/// ranks' losses, `own` is this rank's. `find_layer` is asked on all ranks, so it may be a collective call,
+/// and the answer of the rank that is named counts; empty: the layer is not known. `group` may be null: a
+/// world of one. A collective call where it throws.
 void require_finite_loss(ProcessGroup* group, std::int64_t step, double own, double sum,
                          const std::function<std::string()>& find_layer = {});
 

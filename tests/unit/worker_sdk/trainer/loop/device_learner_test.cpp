@@ -106,6 +106,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("A layer is named also where batch norm is over all ranks, of which one lacks a micro-batch") {
+  const auto data = seven_images();
+  const auto errors = muster::test::run_shm_ranks(2, [&](ProcessGroup& group) {
+    HostOps ops;
+    TrainerOptions options;
+    options.device = &ops;
+    options.learner.model = "resnet18-imagenet-stem";
+    options.learner.sync_batch_norm = true;
+    options.batch_size = 1;
+    options.accumulation = 4;
+    if (group.rank() == 0) options.loader.normalization = {{0, 0, 0}, {0, 0, 0}};
+    Trainer trainer(data, &group, options);
+    Score score;
+    (void)trainer.train_epoch({}, score);
+  });
+  for (const std::string& error : errors)
+    CHECK(error.find("step 1: the loss of rank 0 is no longer a number, first in layer conv1;") == 0);
+}
+
 TEST_CASE("Test images whose loss is no number on one rank's device are an error of all ranks") {
   const auto data = seven_images();
   const auto errors = muster::test::run_shm_ranks(2, [&](ProcessGroup& group) {

@@ -356,17 +356,19 @@ void Session::step(std::size_t position, std::span<const std::size_t> counts, fl
 }
 
 std::string Session::first_not_finite(std::size_t position, std::span<const std::size_t> counts) {
-  if (options_.sum_statistics) return "";
   network_->parameters_changed();
+  std::string name;
   for (const std::size_t count : counts) {
-    if (count == 0) continue;
+    const auto images = static_cast<std::int64_t>(count);
     set_values(position, epoch_, true, 0);
-    gather(train_, indices_, static_cast<std::int64_t>(count));
-    (void)network_->forward(images_, static_cast<std::int64_t>(count), Mode::train);
-    if (std::string name = network_->first_not_finite(); !name.empty()) return name;
+    if (images > 0) gather(train_, indices_, images);
+    (void)network_->forward(images_, images, Mode::train);
+    if (images > 0 && name.empty()) name = network_->first_not_finite();
+    // Statistics of all ranks are summed in every micro-batch of each: no rank may leave before the others.
+    if (!name.empty() && !options_.sum_statistics) break;
     position += count;
   }
-  return "";
+  return name;
 }
 
 bool Session::is_recorded(std::size_t count) const {

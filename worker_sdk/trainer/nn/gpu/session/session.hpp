@@ -123,8 +123,8 @@ class Session {
             std::size_t shape = 0);
 
   /// Name of the first layer whose result is not finite in a step that step() made of these images, and whose
-  /// loss was no number, so that it changed no parameters. "" where there is none, and with statistics of all
-  /// ranks, which this rank cannot sum alone. Slow; moves the running statistics.
+  /// loss was no number, so that it changed no parameters. "" where there is none. With statistics of all
+  /// ranks a collective call, with as many micro-batches on each. Slow; moves the running statistics.
   std::string first_not_finite(std::size_t position, std::span<const std::size_t> counts);
 
   /// What the network holds.
