@@ -157,6 +157,10 @@ def test_what_cannot_be():
     if not REAL:
         result = train(*quick, "--device", "cuda", ranks=2, check=False, MUSTER_TEST_GPUS="1")
         assert result.returncode != 0 and "there is no device 1" in result.stderr, result
+        result = train(*quick, "--device", "cuda", "--precision", "tf32", check=False, MUSTER_TEST_OLD_GPU="1")
+        assert result.returncode == 1 and "has no TF32 (compute capability 8.0 and later); use --precision fp32" in result.stderr, result
+    result = train(*quick, "--device", "cuda", "--deterministic-world", check=False, MUSTER_CUDA_AUTOTUNE="1")
+    assert result.returncode == 1 and "unset MUSTER_CUDA_AUTOTUNE" in result.stderr, result
     # Without a GPU in sight nobody looks for the plug-in.
     if not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg"):
         result = train(*quick, MUSTER_PLUGIN_PATH="/nonexistent")

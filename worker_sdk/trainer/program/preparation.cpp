@@ -30,6 +30,27 @@ bool all_can(bool can, World& world) {
   return all != 0;
 }
 
+/// Why a device does not do what the flags ask for; "" where it does.
+std::string reason_in_flags(const TrainOptions& options, const nn::gpu::DeviceUsability& device) {
+  // It has TF32 where it has bf16; an older one would compute in 32 bits without a word.
+  if (options.run.trainer.learner.precision == nn::Precision::tf32 && !device.bf16)
+    return "GPU " + device.name + " has no TF32 (compute capability 8.0 and later); use --precision fp32";
+  return "";
+}
+
+/// Plans that are chosen by their time differ from run to run, and from rank to rank.
+void refuse_autotune(const TrainOptions& options) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  const char* const wish = std::getenv("MUSTER_CUDA_AUTOTUNE");
+  if (wish == nullptr || std::string(wish) != "1" ||
+      options.run.trainer.learner.reducer.deterministic_micro_batches == 0)
+    return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      "MUSTER_CUDA_AUTOTUNE=1 chooses cuDNN's plans by their time, and --deterministic-world needs the "
+      "same ones in every run; unset MUSTER_CUDA_AUTOTUNE, or leave --deterministic-world out");
+}
+
 std::string first_differing_line(const std::string& first, const std::string& other, int rank) {
   std::istringstream ours(first);
   std::istringstream theirs(other);
@@ -110,6 +131,7 @@ ChosenDevice choose_device(TrainOptions& options, World& world) {
   nn::gpu::DeviceUsability found = {"", "", false};
   if (must || has_driver()) {
     found = nn::gpu::probe_device(kPlugin, local_rank);
+    if (found.reason_against.empty()) found.reason_against = reason_in_flags(options, found);
     chosen.note = found.reason_against;
   } else {
     found.reason_against = "there is no driver of a GPU";
@@ -119,6 +141,7 @@ ChosenDevice choose_device(TrainOptions& options, World& world) {
     if (found.reason_against.empty()) chosen.note = "another rank cannot use one";
     return chosen;
   }
+  refuse_autotune(options);
   chosen.ops = nn::gpu::open_device(kPlugin, local_rank);
   chosen.name = found.name;
   options.run.trainer.device = chosen.ops.get();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libmuster_cuda.so whose "GPU" is the host: what a program does with a device is tested whole, through the
-// plug-in's table, where there is none. MUSTER_TEST_GPUS (1) is how many it pretends to have.
+// plug-in's table, where there is none. MUSTER_TEST_GPUS (1) is how many it pretends to have,
+// MUSTER_TEST_OLD_GPU makes them old ones, without bf16 and TF32.
 #include "muster/error.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
 #include "worker_sdk/trainer/nn/gpu/plugin/serve.hpp"
@@ -18,7 +19,7 @@ void require_device(int local_rank) {
 
 constexpr DeviceMaker kMaker = {[](int local_rank, bool& bf16) {
                                   require_device(local_rank);
-                                  bf16 = true;
+                                  bf16 = std::getenv("MUSTER_TEST_OLD_GPU") == nullptr;
                                   return std::string("the host");
                                 },
                                 [](int local_rank) -> std::unique_ptr<Ops> {
