@@ -125,11 +125,6 @@ class Ops {
  public:
   virtual ~Ops() = default;
 
-  /// Whether networks may have 32-bit floats rounded to TF32 in their products; at first they may not.
-  void allow_tf32(bool allowed) { tf32_ = allowed; }
-
-  bool allows_tf32() const { return tf32_; }
-
   /// Gives zeroed memory, which is freed with the object. `what` it is for goes into the error.
   virtual void* allocate(std::size_t bytes, const char* what) = 0;
   virtual void clear(void* memory, std::size_t bytes) = 0;
@@ -163,9 +158,6 @@ class Ops {
   virtual void* stream() = 0;
   /// Bytes of the device that this object holds.
   virtual std::size_t allocated() const = 0;
-
- private:
-  bool tf32_ = false;
 };
 
 }  // namespace muster::nn::gpu

@@ -75,8 +75,7 @@ class Convolution {
 
  private:
   void convolve(Direction direction, std::int64_t batch, const T* a, const T* b, T* result) {
-    room_.ops.convolve(
-        {direction, shape_, batch, sizeof(T) == 2, a, b, result, sizeof(T) == 4 && room_.ops.allows_tf32()});
+    room_.ops.convolve({direction, shape_, batch, sizeof(T) == 2, a, b, result, room_.allows_tf32()});
   }
 
   Room& room_;

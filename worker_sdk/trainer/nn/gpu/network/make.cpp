@@ -16,7 +16,6 @@ std::unique_ptr<Network> make_device_network(std::string_view model, Precision p
   if (classes > kMostChannels)
     throw Error(ErrorCode::unsupported, "on a GPU a model tells at most " + std::to_string(kMostChannels) +
                                             " classes apart, not " + std::to_string(classes));
-  ops.allow_tf32(precision == Precision::tf32);
   const RoomOptions options = {ops, capacity, precision, std::move(sum)};
   return precision == Precision::bf16 ? make_model<Layers<Bf16>>(model, classes, options)
                                       : make_model<Layers<float>>(model, classes, options);

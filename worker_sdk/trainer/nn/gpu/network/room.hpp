@@ -33,8 +33,11 @@ class Room {
       : ops(options.ops),
         sum(options.sum),
         capacity_(options.capacity),
-        bf16_(options.precision == Precision::bf16) {
-    constexpr std::size_t kBytes = 2 * kMaxSumBlocks * kMostChannels * sizeof(float);
+        bf16_(options.precision == Precision::bf16),
+        tf32_(options.precision == Precision::tf32) {
+    // The most that partial_floats() is: groups of kSumChannels channels share the blocks.
+    constexpr std::size_t kBytes =
+        (kSumCounters + std::size_t{2} * kSumChannels * kMaxSumBlocks) * sizeof(float);
     partials = static_cast<float*>(take(kBytes, "partial sums", &MemoryUse::workspace));
   }
 
@@ -61,6 +64,9 @@ class Room {
 
   ImageFormat image_format() const { return {kPack, bf16_ ? Precision::bf16 : Precision::f32}; }
 
+  /// Whether 32-bit floats may be rounded to TF32 in products.
+  bool allows_tf32() const { return tf32_; }
+
   std::size_t element_bytes() const { return bf16_ ? sizeof(Bf16) : sizeof(float); }
 
   std::size_t map_bytes(const MapExtent& extent) const { return extent.elements() * element_bytes(); }
@@ -84,6 +90,7 @@ class Room {
   std::deque<void*> places_;
   const std::int64_t capacity_;
   const bool bf16_;
+  const bool tf32_;
 };
 
 template <typename T>
