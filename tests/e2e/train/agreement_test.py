@@ -91,7 +91,7 @@ def test_checkpoint_of_another_computation(folder):
     if ", bf16, " not in job(*TASK, "--precision", "auto").stdout:
         return  # this machine has no bf16 to choose
     result = job(*task, "--precision", "auto")
-    assert result.returncode == 1 and "is of a run in fp32, and --precision auto is bf16 here; give --precision fp32" \
+    assert result.returncode == 1 and "is of a run in fp32, and this machine's own choice is bf16; give --precision fp32" \
         in result.stderr, result
     result = job(*task, "--max-steps", "3", "--precision", "bf16")
     assert result.returncode == 0 and "with precision fp32, this run has bf16" in result.stdout, result

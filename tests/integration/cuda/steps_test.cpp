@@ -105,7 +105,7 @@ TEST_CASE("what does not fit into the memory of a device is an error that says h
   fakes.set("FAKE_CUDA_MEMORY", std::to_string((256 << 20) + (64 << 10)));
   const std::string text =
       test::error_of([] { (void)train_on_plugin(Precision::f32); }, ErrorCode::out_of_memory);
-  CHECK_THAT(text, Contains("taking ") && Contains(" bytes for ") && Contains("--batch"));
+  CHECK_THAT(text, Contains("taking ") && Contains(" bytes for ") && Contains("--batch-size"));
 }
 
 }  // namespace muster

@@ -69,8 +69,8 @@ std::vector<std::string> compare_provenance(const std::string& path, const check
     if (!theirs.has(name) || theirs.text(name) == value) continue;
     if (std::string(name) == "precision" && ours.precision_is_a_choice)
       throw Error(ErrorCode::invalid_argument, "checkpoint " + path + " is of a run in " + theirs.text(name) +
-                                                   ", and --precision auto is " + value +
-                                                   " here; give --precision " + theirs.text(name) +
+                                                   ", and this machine's own choice is " + value +
+                                                   "; give --precision " + theirs.text(name) +
                                                    " to go on in it, or " + value + " to change");
     notes.push_back("the checkpoint was made with " + std::string(name) + " " + theirs.text(name) +
                     ", this run has " + value + ": its bits are those of neither");

@@ -111,7 +111,8 @@ void CudaOps::load_kernels() {
 void* CudaOps::allocate(std::size_t bytes, const char* what) {
   void* memory = nullptr;
   check(api_, api_.cudaMalloc(&memory, bytes),
-        "taking " + std::to_string(bytes) + " bytes for " + what + " (a smaller --batch takes less)");
+        "taking " + std::to_string(bytes) + " bytes for " + what +
+            " (a smaller --batch-size takes less; --accumulate keeps the step)");
   memory_.push_back(memory);
   allocated_ += bytes;
   clear(memory, bytes);
