@@ -2,6 +2,7 @@
 // muster-train: data-parallel training of a CNN, from the command line to the last line.
 #include "muster/error.hpp"
 #include "rendezvous/base/text.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/loop/run.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
@@ -47,6 +48,16 @@ void write(const std::string& text) {
   std::fflush(stdout);
 }
 
+/// Why gradients of several GPUs do not stay on them; "" where they do.
+std::string reason_to_sum_on_host(const TrainOptions& options, muster::World& world) {
+  if (world.group().backend() != "nccl")
+    return "the backend is " + std::string(world.group().backend()) + ", not nccl";
+  const muster::ReducerOptions& reducer = options.run.trainer.learner.reducer;
+  if (reducer.deterministic_micro_batches > 0) return "--deterministic-world sums them there";
+  if (reducer.hook != nullptr && !reducer.hook->wire_type()) return "--compress powersgd works there";
+  return "";
+}
+
 void introduce(const TrainOptions& options, const muster::data::ImageData& data, muster::World& world,
                int threads, const muster::examples::ChosenDevice& device) {
   const int ranks = world.info().size;
@@ -56,9 +67,9 @@ void introduce(const TrainOptions& options, const muster::data::ImageData& data,
   write(data.description + "\n" + std::to_string(ranks) + (ranks == 1 ? " rank, " : " ranks, ") + where +
         ", " + std::to_string(options.run.trainer.batch_size) + " images per step and rank\n");
   if (!device.note.empty()) write("no GPU is used: " + device.note + "\n");
-  if (device.ops && ranks > 1 && world.group().backend() != "nccl")
-    write("gradients are summed through the memory of the host, which is slow: the backend is " +
-          std::string(world.group().backend()) + ", not nccl\n");
+  const std::string detour = device.ops && ranks > 1 ? reason_to_sum_on_host(options, world) : "";
+  if (!detour.empty())
+    write("gradients are summed through the memory of the host, which is slow: " + detour + "\n");
   for (const std::string& note : options.notes) write("note: " + note + "\n");
 }
 

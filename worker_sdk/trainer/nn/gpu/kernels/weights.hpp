@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between the weights that leave the process (32-bit floats, out x in x height x width) and those that
 // convolutions read (out x height x width x in, in the type of the maps, inputs and outputs padded with
-// zeros). A linear layer is a convolution of 1 x 1; one that reads a flattened map, a convolution of the
-// map's size.
+// zeros). A linear layer is a convolution of 1 x 1.
 #pragma once
 
 #include "worker_sdk/trainer/nn/gpu/kernels/pack.hpp"
