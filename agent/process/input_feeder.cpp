@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/input_feeder.hpp"
 
+#include "agent/core/link_message.hpp"
 #include "rendezvous/base/posix.hpp"
 
 #include <boost/asio/write.hpp>
@@ -110,9 +111,10 @@ void InputFeeder::take_from(std::shared_ptr<rendezvous::Channel> channel) {
   handlers.data = [weak = std::weak_ptr<State>(state_)](std::string_view bytes) {
     if (const auto state = weak.lock()) state->feed(bytes);
   };
-  handlers.closed = [weak = std::weak_ptr<State>(state_)](const std::string&) {
+  handlers.closed = [weak = std::weak_ptr<State>(state_)](const std::string& reason) {
     const auto state = weak.lock();
-    if (!state) return;
+    // Any other reason is no end of the launcher's stdin: another worker reads it now, or the link is gone.
+    if (!state || reason != kAllWasSent) return;
     state->at_end = true;
     state->close_at_end();
   };

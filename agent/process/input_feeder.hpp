@@ -25,8 +25,9 @@ class InputFeeder {
   int open();
   /// The worker has its end.
   void started();
-  /// What comes through `channel` is the worker's, and its end that of stdin. Bytes are given back when the
-  /// worker's pipe has taken them, or when nobody will read them any more. Another channel is refused.
+  /// What comes through `channel` is the worker's, and stdin ends with it when everything was sent
+  /// (kAllWasSent). Bytes are given back when the worker's pipe has taken them, or when nobody will read them
+  /// any more. Another channel is refused.
   void take_from(std::shared_ptr<rendezvous::Channel> channel);
 
  private:
