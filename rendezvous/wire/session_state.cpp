@@ -10,7 +10,8 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Credit is given in pieces of this size: a sender sees within seconds that a slow reader takes something.
+/// Bytes dealt with are given back together from this many on: few frames beside those with the bytes, and
+/// still a small part of the window, so that a sender does not wait long for a slow reader's credit.
 constexpr std::size_t kCreditPiece = kChannelCreditBytes / 16;
 
 std::string channel_text(const Frame& frame) {

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -16,7 +15,8 @@ namespace muster::agent {
 
 namespace {
 
-/// A blocking write returns when everything is taken: larger ones would hide that somebody reads slowly.
+/// Bytes that are written at once, and taken for that. A blocking write returns when everything is taken, and
+/// who waits for room gets some after each: more at once would hide that somebody reads slowly.
 constexpr std::size_t kWriteAtMost = std::size_t{32} << 10;
 
 /// The reader is gone for good, as against a condition that may pass (a full disk).
@@ -31,6 +31,10 @@ struct ConsoleWriter::State : HelperState {
       : fd(borrowed_fd), name(std::move(stream_name)), wake_up(std::move(signal)) {}
 
   void run();
+
+  std::size_t waiting() const { return pending.size() - begin; }
+
+  void take(std::string& writing);
   void write(std::string_view bytes);
   void left(std::size_t bytes);
   bool is_abandoned();
@@ -41,6 +45,8 @@ struct ConsoleWriter::State : HelperState {
   const std::shared_ptr<WakeUp> wake_up;
 
   std::string pending;
+  /// Bytes of `pending` that have been taken for a write.
+  std::size_t begin = 0;
   /// Bytes of the write that is under way.
   std::size_t writing_left = 0;
   /// Somebody has seen full() and waits for it to change.
@@ -53,14 +59,13 @@ void ConsoleWriter::State::run() {
   std::string writing;
   std::unique_lock lock(mutex);
   for (;;) {
-    changed.wait(lock, [this] { return stopping || !pending.empty(); });
-    if (pending.empty() || abandoned) break;
-    std::swap(pending, writing);
+    changed.wait(lock, [this] { return stopping || waiting() > 0; });
+    if (waiting() == 0 || abandoned) break;
+    take(writing);
     writing_left = writing.size();
-    if (std::exchange(room_wanted, false)) wake_up->signal();
+    if (waiting() < kQueueBytes && std::exchange(room_wanted, false)) wake_up->signal();
     lock.unlock();
     write(writing);
-    writing.clear();
     lock.lock();
     writing_left = 0;
   }
@@ -69,10 +74,19 @@ void ConsoleWriter::State::run() {
   wake_up->signal();
 }
 
+void ConsoleWriter::State::take(std::string& writing) {
+  writing.assign(pending, begin, kWriteAtMost);
+  begin += writing.size();
+  // Not at each turn: what stays is moved.
+  if (begin < pending.size() / 2) return;
+  pending.erase(0, begin);
+  begin = 0;
+}
+
 void ConsoleWriter::State::write(std::string_view bytes) {
   static constexpr int kPollMs = 200;
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), kWriteAtMost));
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(written));
       left(bytes.size());
@@ -136,6 +150,7 @@ void ConsoleWriter::append(std::string_view bytes) {
     const std::scoped_lock lock(state_->mutex);
     state_->closed = true;
     state_->pending.clear();
+    state_->begin = 0;
     state_->notes.push_back(std::string("cannot start a thread for our ") + state_->name + " (" +
                             error.what() + "; raise ulimit -u): the workers' output there is dropped");
     log_warning(state_->notes.back());
@@ -144,7 +159,7 @@ void ConsoleWriter::append(std::string_view bytes) {
 
 bool ConsoleWriter::full() const {
   const std::scoped_lock lock(state_->mutex);
-  if (state_->closed || state_->pending.size() < kQueueBytes) return false;
+  if (state_->closed || state_->waiting() < kQueueBytes) return false;
   state_->room_wanted = true;
   return true;
 }
@@ -161,7 +176,7 @@ bool ConsoleWriter::ended() const {
 
 std::size_t ConsoleWriter::unwritten() const {
   const std::scoped_lock lock(state_->mutex);
-  return state_->pending.size() + state_->writing_left;
+  return state_->waiting() + state_->writing_left;
 }
 
 std::vector<std::string> ConsoleWriter::notes() const {

@@ -19,8 +19,8 @@ namespace muster::agent {
 /// All calls from one thread. `wake_up` is signalled when full() or ended() may have changed.
 class ConsoleWriter final : public ConsoleSink {
  public:
-  /// Bytes that may wait; as many again may be in the write that is under way. Callers stop when full() says
-  /// so, and what they append nevertheless is taken.
+  /// Bytes that may wait, besides the small piece whose write is under way. Callers stop when full() says so,
+  /// and what they append nevertheless is taken.
   static constexpr std::size_t kQueueBytes = std::size_t{512} << 10;
 
   /// `fd` is borrowed; `name` ("stdout") is for notes.

@@ -16,6 +16,8 @@ struct LinkConsole::Stream {
   /// Bytes of `pending` that have been sent.
   std::size_t begin = 0;
   bool stopped = false;
+  /// The other side has closed the channel, or the link is over: nobody takes anything any more.
+  bool closed = false;
   /// Bytes that nobody will take any more.
   std::size_t dropped = 0;
 
@@ -78,6 +80,13 @@ std::unique_ptr<ConsoleSink> LinkConsole::make_sink(std::string what, std::funct
     const auto its = weak_stream.lock();
     if (self && its) self->pump(*its);
   };
+  handlers.closed = [weak = weak_from_this(), weak_stream = std::weak_ptr<Stream>(stream)](const auto&) {
+    const auto self = weak.lock();
+    const auto its = weak_stream.lock();
+    if (!self || !its) return;
+    its->closed = true;
+    self->pump(*its);
+  };
   stream->channel->handle(std::move(handlers));
   std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
   streams_.push_back(stream);
@@ -99,7 +108,8 @@ std::size_t LinkConsole::waiting() const {
 
 void LinkConsole::pump(Stream& stream) {
   if (stream.rest().empty()) return;
-  while (!given_up_ && !stream.rest().empty()) {
+  const bool gone = given_up_ || stream.closed;
+  while (!gone && !stream.rest().empty()) {
     const std::string_view piece = next_piece(stream.rest());
     if (piece.size() > stream.channel->writable()) return;
     stream.channel->send(piece);
@@ -109,7 +119,7 @@ void LinkConsole::pump(Stream& stream) {
   stream.dropped += stream.rest().size();
   stream.pending.clear();
   stream.begin = 0;
-  if (stream.stopped && !given_up_) stream.channel->close(std::string(kAllWasSent));
+  if (stream.stopped && !gone) stream.channel->close(std::string(kAllWasSent));
   stream.emptied();
 }
 

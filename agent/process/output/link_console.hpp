@@ -25,7 +25,8 @@ class LinkConsole : public std::enable_shared_from_this<LinkConsole> {
   explicit LinkConsole(OpenChannel open) : open_(std::move(open)) {}
 
   /// A sink for what one channel carries: `what` is kStdoutChannel, kStderrChannel, or kFileChannel with a
-  /// name. `emptied` is called each time when all that was appended has been sent, or is dropped.
+  /// name. `emptied` is called each time when all that was appended has been sent, or is dropped. What
+  /// the other side closes drops all that is appended, and the sink's notes count it.
   std::unique_ptr<ConsoleSink> make_sink(std::string what, std::function<void()> emptied);
 
   /// Nobody will take anything any more: all that waits is dropped, and what comes is dropped too.
