@@ -30,7 +30,7 @@ Value parsed(const std::string& text, const char* what) {
 }  // namespace
 
 std::string link_greeting(std::string_view version) {
-  return std::string(kLinkGreetingStart) + std::string(version) + "\n";
+  return "\nmuster-agent " + std::to_string(kLinkProtocol) + " " + std::string(version) + "\n";
 }
 
 std::string to_json(const NodeHello& hello) {

@@ -12,8 +12,9 @@ namespace muster::agent {
 /// The line that `muster agent` writes before its first frame, after a newline of its own; what a noisy shell
 /// printed before it is no part of the link.
 std::string link_greeting(std::string_view version);
-/// "muster-agent 1 " without a version: what to look for.
-inline constexpr std::string_view kLinkGreetingStart = "\nmuster-agent 1 ";
+/// The number in it: what both ends say to each other. It grows when a kind of message or of frame goes, or
+/// means something else.
+inline constexpr int kLinkProtocol = 2;
 
 /// What a node says of itself.
 struct NodeHello {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/start/node_connection.hpp"
 
+#include "agent/core/link_text.hpp"
 #include "launcher/start/core/greeting.hpp"
 
 #include <boost/asio/buffer.hpp>
@@ -101,7 +102,13 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
     ends.first_bytes = rest;
     out_ended();
     const auto callback = std::move(events.greeted);
-    if (callback) callback(reader.version(), std::move(ends));
+    if (callback) callback(version_there(), std::move(ends));
+  }
+
+  std::string version_there() const {
+    if (reader.protocol() == agent::kLinkProtocol) return reader.version();
+    return reader.version() + " (it speaks link protocol " + std::to_string(reader.protocol()) +
+           ", we speak " + std::to_string(agent::kLinkProtocol) + ")";
   }
 
   void out_ended() {

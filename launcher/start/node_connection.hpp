@@ -27,7 +27,8 @@ struct LinkEnds {
 class NodeConnection {
  public:
   struct Events {
-    /// The agent has greeted. Its version is checked by the receiver.
+    /// The agent has greeted. Its version is checked by the receiver; that of an agent which speaks another
+    /// protocol on the link has both numbers behind it, so that it is none of ours.
     std::function<void(const std::string& version, LinkEnds)> greeted;
     /// So many bytes of the copy that the host asked for are on their way.
     std::function<void(std::uint64_t bytes, std::uint64_t of)> pushed;

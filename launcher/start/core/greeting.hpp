@@ -9,7 +9,7 @@
 
 namespace muster::launcher {
 
-/// A login shell's start-up files may print whatever they like before the agent says "\nmuster-agent 1
+/// A login shell's start-up files may print whatever they like before the agent says "\nmuster-agent 2
 /// VERSION\n". What they print is kept for error texts.
 class GreetingReader {
  public:

@@ -130,7 +130,7 @@ def login_lost_while_others_start():
 def hosts_without_muster():
     with Hosts(2) as hosts:
         refused_start(hosts, "muster", "not found|no such|missing", flags=["--remote-muster", "/nonexistent/muster"], host="n0")
-        hosts.write("n01", "/tmp/muster-test", "#!/bin/sh\nprintf '\\nmuster-agent 1 0.0.1-other\\n'\nexec cat\n", 0o755)
+        hosts.write("n01", "/tmp/muster-test", "#!/bin/sh\nprintf '\\nmuster-agent 2 0.0.1-other\\n'\nexec cat\n", 0o755)
         hosts.run("n00", ["ln", "-s", MUSTER, "/tmp/muster-test"])
         refused_start(hosts, r"0\.0\.1-other", "same version|upgrade|install", flags=["--remote-muster", "/tmp/muster-test"],
                       bound=promised("other-version"))
