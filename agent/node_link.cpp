@@ -14,7 +14,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace muster::agent {
@@ -44,6 +47,10 @@ constexpr std::chrono::seconds kNoProgress{5};
 constexpr std::chrono::hours kFlushAtMost{24 * 365};
 constexpr std::chrono::milliseconds kFlushLocal{5000};
 constexpr std::chrono::milliseconds kFlushWhenKilled{50};
+
+std::string errno_text() {
+  return std::generic_category().message(errno);
+}
 
 }  // namespace
 
@@ -252,22 +259,34 @@ awaitable<void> NodeSession::gather_logs() {
     std::string path = file.string();
     std::string name = spec_.node.name + "/" + fs::relative(file, folder, error).string();
     co_await gather_file(std::move(path), std::move(name));
+    // Small files fit into the window, and many of them would let nobody else have a turn.
+    co_await asio::post(executor_, asio::use_awaitable);
   }
   progress_timer_.cancel();
 }
 
 awaitable<void> NodeSession::gather_file(std::string path, std::string name) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file) {
+    log_warning("the log file " + path + " is not sent: it cannot be opened (" + errno_text() + ")");
+    co_return;
+  }
   const auto sink = link_console_->make_sink(std::string(kFileChannel) + name, [this] { room_.set(); });
   std::string buffer(kLinkPieceBytes, '\0');
-  ssize_t got = 0;
-  while (file && (got = ::read(file.get(), buffer.data(), buffer.size())) > 0) {
+  for (;;) {
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      log_warning("the log file " + path + " is sent in part only: it cannot be read (" + errno_text() +
+                  "); the whole one stays there");
+    if (got <= 0) break;
     sink->append(std::string_view(buffer).substr(0, static_cast<std::size_t>(got)));
     while (sink->full()) {
       room_.reset();
       co_await room_.wait();
     }
-    if (link_console_->given_up()) co_return;
+    // What the sink has to say is that the launcher takes no more.
+    if (link_console_->given_up() || !sink->notes().empty()) co_return;
   }
   sink->stop();
 }
@@ -277,7 +296,7 @@ awaitable<void> NodeSession::gather_file(std::string path, std::string name) {
 awaitable<void> NodeSession::send_report(const NodeReport& report) {
   LinkMessage message;
   message.kind = Kind::report;
-  message.body = to_json_within(report, kLinkBodyMax);
+  message.body = to_json_within(report, kLinkReportMax);
   link_->send(message, [this] { report_settled_.set(); });
   if (launcher_ == Launcher::gone) co_return;
   const bool settled =

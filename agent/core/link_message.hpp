@@ -47,6 +47,10 @@ LinkMessage decode_link_message(std::string_view payload);
 
 /// Most bytes of a body; kind and number need the rest of a frame.
 inline constexpr std::size_t kLinkBodyMax = rendezvous::kMaxControlFrameBytes - 64;
+/// Most bytes of a report: output and log files that are not acknowledged yet are kept beside it, and a
+/// session that keeps too much ends.
+inline constexpr std::size_t kLinkReportMax = rendezvous::kMaxUnacknowledgedBytes / 2;
+static_assert(kLinkReportMax <= kLinkBodyMax, "a report is one message");
 
 /// What a channel of a link is for, as its opener says: the launcher for the worker that reads stdin, an
 /// agent for what its workers print, and for one log file after the other, whose name below the log directory
