@@ -117,8 +117,8 @@ TEST_CASE("bandwidth") {
     INFO(result.text);
     CHECK_FALSE(result.code.has_value());
     CHECK(std::count(result.text.begin(), result.text.end(), '\n') == lines);
-    // A hundredth of what any link of a GPU carries.
-    if (is_real) CHECK(result.text.find(" 0.00 GB/s") == std::string::npos);
+    // A hundredth of what any link of a GPU carries; ranks that share a GPU meet through sockets of the host.
+    if (test::real_gpus() >= size) CHECK(result.text.find(" 0.00 GB/s") == std::string::npos);
   }
   if (is_real) std::printf("%d ranks on %d GPUs\n%s", size, test::real_gpus(), results[0].text.c_str());
   CHECK(fakes.violations() == "");

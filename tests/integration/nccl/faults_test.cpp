@@ -96,8 +96,9 @@ void wait_for_end(pid_t pid) {
 TEST_CASE("a rank that is killed is named on all others", "[gpu]") {
   std::vector<double> took;
   for (int attempt = 0; attempt < 3; ++attempt) kill_one(took);
-  // The watchdog's look at it, ten times a second, and one at NCCL.
-  CHECK(test::late("nccl: a rank is killed", 0.12, took) == "");
+  // The watchdog's look at it, ten times a second, and one at NCCL. A real rank ends later than it is killed,
+  // once the driver has ended its context, and those that are left free their communicator before they tell.
+  CHECK(test::late("nccl: a rank is killed", 0.12, took, test::real_gpus() > 0 ? 2.5 : 0) == "");
 }
 
 TEST_CASE("a rank that never comes is named at the deadline", "[gpu]") {
