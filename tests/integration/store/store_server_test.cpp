@@ -290,3 +290,18 @@ TEST_CASE("it listens on IPv6 and on names, and refuses what it must not listen 
   options.host = "0.0.0.0";
   CHECK_THROWS_AS(Served(options), std::runtime_error);
 }
+
+TEST_CASE("the memory cap closes the writer and keeps what was there") {
+  StoreServerOptions options = quick();
+  options.max_store_bytes = 1U << 20U;
+  Served served(options);
+  RawClient reader(served.address());
+  reader.handshake();
+  set_and_get(reader, "/k", "v");
+  RawClient writer(served.address());
+  writer.handshake();
+  writer.ask.set("/big", std::string(2U << 20U, 'v'));
+  writer.send();
+  CHECK(writer.closed_by_server());
+  set_and_get(reader, "/k", "w");
+}
