@@ -21,7 +21,8 @@ std::size_t large_count(const muster::ProcessGroup& group) {
   return (group.backend() == "nccl" ? std::size_t{1} : std::size_t{8}) << 20;
 }
 
-/// `count` ones; over nccl zeros in memory of the device, since memory of the host goes another way there.
+/// `count` ones; over nccl memory of the device with whatever it holds, since memory of the host goes another
+/// way there. tests/integration/nccl checks results there, this program does not.
 /// Kept: a call that has failed may still be on the device.
 float* memory_for(const muster::ProcessGroup& group, std::size_t count) {
   if (group.backend() != "nccl") return (new std::vector<float>(count, 1.0F))->data();

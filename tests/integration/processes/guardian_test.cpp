@@ -126,13 +126,13 @@ TEST_CASE("an agent that stays stopped is killed") {
 
 TEST_CASE("an agent that goes on in time is not killed") {
   GuardianOptions options = with_grace(std::chrono::hours(1));
-  options.stopped_at_most = std::chrono::milliseconds(1500);
+  options.stopped_at_most = std::chrono::milliseconds(2500);
   Guarded node(options);
   node.signal_agent(SIGSTOP);
   node.said_until("was stopped");
   node.signal_agent(SIGCONT);
   CHECK(contains(node.said_until("goes on"), "goes on"));
-  CHECK_FALSE(node.ends_within(2000));
+  CHECK_FALSE(node.ends_within(3000));
 }
 
 TEST_CASE("a store process that stays stopped is killed, and the agent is not") {

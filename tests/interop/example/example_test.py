@@ -78,7 +78,7 @@ def check_lines(text):
     assert f"subset: {IMAGES} of 50,000 training images, {TEST_IMAGES} test images" in text, text
     assert re.search(r"fc\.weight.*\[10, 512\].*\[1000, 512\]", text), text  # the head that was replaced, with both shapes
     assert "resnet18-imagenet-stem, 11,181,642 parameters, fp32, sgd at rate 0.1 (constant), 768 images per step" in text, text
-    lines = re.findall(r"^epoch 1/10  step (\d+)/\d+  loss \S+  accuracy \S+ %  \d+ images/s  batch (\S+) s", text, re.M)
+    lines = re.findall(rf"^epoch 1/10  step (\d+)/{STEPS}  loss \S+  accuracy \S+ %  \d+ images/s  batch (\S+) s", text, re.M)
     assert [step for step, _ in lines] == [str(STEPS)], text
     seconds = float(re.search(r"^epoch 1/10  loss .*  (\d+\.\d) s$", text, re.M)[1])
     # The batches make the epoch: nothing is left out of them.
