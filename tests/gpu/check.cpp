@@ -111,7 +111,8 @@ bool compare(const std::string& model, nn::Precision precision) {
   bool passed = same && loss < (bf16 ? 0.02 : 1e-4);
   std::printf("%s, %s: loss off by %.1e, %s\n", model.c_str(), bf16 ? "bf16" : "f32", loss,
               same ? "same bits twice" : "OTHER BITS THE SECOND TIME");
-  if (allowed.empty()) std::printf("  gradients not judged: this processor has no bf16 to compare with\n");
+  if (allowed.empty())
+    std::printf("skipped: gradients of %s in bf16: this processor has none to compare with\n", model.c_str());
   for (std::size_t i = 0; i < allowed.size(); ++i) {
     const double off = test::apart(wanted.gradients[i], got.gradients[i]);
     if (off <= allowed[i]) continue;

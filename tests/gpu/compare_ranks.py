@@ -82,7 +82,7 @@ def train(rate, options, ranks, export):
         command.append("--sync-batch-norm")  # else each rank has statistics of its own
     environment = {}
     if ranks > 1:
-        launch = [MUSTER, "run", "--nproc-per-node", str(ranks), "--no-python"]
+        launch = [MUSTER, "run", "--nproc-per-node", str(ranks), "--no-python", "--shutdown-timeout", "2"]
         if options.device == "cuda":
             environment["MUSTER_BACKEND"] = "nccl"
         if options.share_gpu:
