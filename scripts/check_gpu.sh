@@ -7,15 +7,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/check_gpu.sh [--prebuilt DIR] [--report DIR] [--part N|all] [--part-seconds S]
+usage: scripts/check_gpu.sh [--prebuilt DIR] [--report DIR] [--part N[,N]...|all] [--part-seconds S]
        scripts/check_gpu.sh --build
 
   --prebuilt DIR     an unpacked archive of scripts/pack_gpu_check.sh: nothing is compiled or fetched. The machine needs a
                      driver, Python 3, and NVIDIA's libraries, for example those that PyTorch's packages bring. Without
                      this flag everything is built here first, from what is installed if nothing can be fetched.
   --report DIR       where gpu-report.json, .md and .log are written; a part adds to what lies there (gpu-report)
-  --part N|all       one of the parts 1 to 8, each of at most eight minutes, or all, one after the other (all)
-  --part-seconds S   what a part may take (465)
+  --part LIST|all    parts of 1 to 8, such as 1,7, in at most eight minutes together, or all, each in as much (all)
+  --part-seconds S   what a part, or a list of them, may take (465)
   --build            only builds what the checks need; no GPU is needed
 
 MUSTER_TORCH_PYTHON names a Python with PyTorch (build/venv/bin/python, else python3). Exit code: 0 passed, 1 a check failed or

@@ -11,7 +11,7 @@ usage() {
 usage: scripts/pack_gpu_check.sh [--output DIR]
 
 Builds what the checks need and writes DIR/muster-gpu-check.tar.xz (build/gpu-check), at most 40 MB. There:
-  tar -xJf muster-gpu-check.tar.xz && muster-gpu-check/scripts/check_gpu.sh --prebuilt muster-gpu-check --part 1
+  python3 -m tarfile -e muster-gpu-check.tar.xz . && muster-gpu-check/scripts/check_gpu.sh --prebuilt muster-gpu-check --part 1
 TEXT
 }
 

@@ -2,6 +2,7 @@
 """The checks of a machine with GPUs, in parts that take at most eight minutes each. tests/gpu/run_checks.py runs them."""
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ PARTS = {
     1: "Right results on one GPU",
     2: "Memory and races, by compute-sanitizer",
     3: "Speed on one GPU",
-    4: "PyTorch's speed, compiled",
+    4: "PyTorch's speed, eager and compiled",
     5: "PyTorch's speed with max-autotune and CUDA graphs, large batches",
     6: "PyTorch's speed with max-autotune and CUDA graphs, small batches",
     7: "Two ranks on one GPU, over NCCL",
@@ -64,6 +65,7 @@ class Check:
     environment: dict = dataclasses.field(default_factory=dict)
     needs: tuple = ()  # files without which it is skipped
     skip: str = ""  # why it cannot be run here
+    skip_if: str = ""  # words of its output by which it says that it cannot be done here
     expect: str = ""  # a regular expression that its output must have
     table: str = ""  # what rows of a table in its output are: "rates", "calls"
     rate: tuple = ()  # (model, batch, program): a row of rates, whose images/s are those of muster-train's last epoch
@@ -95,12 +97,19 @@ def correctness(place):
     checks += [
         Check("cuDNN takes what the networks describe", 1, 60, [tests, "[cudnn]"], needs=(tests,)),
         Check("steps beside those of the CPU", 1, 180, [checker, "steps"], needs=(checker,), show=True),
-        Check("muster-train on a GPU beside the CPU, whole runs", 1, 180,
-              [sys.executable, place.source("integration/train/muster_train_device_test.py")],
-              {"CUDA_VISIBLE_DEVICES": "0", "MUSTER_TEST_REAL_GPU": "1", "MUSTER_TEST_DEVICE_PLUGIN": os.path.dirname(place.plugin("cuda"))},
-              needs=(place.bin("muster"), place.plugin("cuda"))),
     ]
-    return checks
+    return checks + whole_runs(place)
+
+
+def whole_runs(place):
+    """A check for each test of the file, so that one that is slow or fails hides none of the others."""
+    script = place.source("integration/train/muster_train_device_test.py")
+    with open(script, encoding="utf-8") as file:
+        tests = re.findall(r"^def (test_\w+)", file.read(), re.M)
+    environment = {"CUDA_VISIBLE_DEVICES": "0", "MUSTER_TEST_REAL_GPU": "1", "MUSTER_TEST_DEVICE_PLUGIN": os.path.dirname(place.plugin("cuda"))}
+    return [Check("muster-train on a GPU beside the CPU: " + test.removeprefix("test_").replace("_", " "), 1, 120,
+                  [sys.executable, script, test], environment, needs=(place.bin("muster"), place.plugin("cuda")))
+            for test in tests]
 
 
 def sanitized(place):
@@ -112,7 +121,8 @@ def sanitized(place):
             checks.append(Check(
                 f"{tool}: {model}", 2, 230,
                 [place.sanitizer, "--tool", tool, "--error-exitcode", "9", *more, checker, "eager", model, "8"],
-                needs=(checker,), skip="" if place.sanitizer else "there is no compute-sanitizer",
+                needs=(checker,), skip="" if place.sanitizer else "there is no compute-sanitizer that starts",
+                skip_if="Device not supported",
                 expect=r"(ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards)"))
     return checks
 
@@ -135,12 +145,13 @@ def speed(place):
 
 
 def pytorch(place):
+    """What is compiled needs a C compiler on the machine; eager always gives a figure."""
     script = place.source("gpu/torch_rate.py")
+    runs = ((4, "eager", 60, (768, 4096, 128, 16)), (4, "default", 120, (768, 4096, 128, 16)), (5, "max-autotune", 235, (768, 4096)),
+            (6, "max-autotune", 235, (128, 16)))
     return [Check(f"PyTorch, {mode}, at batch {batch}", part, limit_s, [place.python, script, "resnet18", str(batch), mode], table="rates",
                   libraries=False)
-            for part, mode, limit_s, batches in ((4, "default", 120, (768, 4096, 128, 16)), (5, "max-autotune", 235, (768, 4096)),
-                                                 (6, "max-autotune", 235, (128, 16)))
-            for batch in batches]
+            for part, mode, limit_s, batches in runs for batch in batches]
 
 
 def nccl_tests(place, part, gpus, environment):

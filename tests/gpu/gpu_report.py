@@ -6,8 +6,8 @@ import os
 from check_list import PARTS
 
 SCHEMA = 1
-# What two runs must have in common to be one report.
-IDENTITY = ("commit", "clean", "gpus", "driver")
+# What two runs must have in common to be one report. Machines of one kind may differ in their drivers, which each result names.
+IDENTITY = ("commit", "clean", "gpus")
 
 
 def paths(folder):
@@ -38,6 +38,21 @@ def add(report, result):
     report["checks"].append(result)
 
 
+def merge(folders, folder):
+    """Adds the reports of `folders` to the one in `folder`, or to a new one; a later result takes the place of an earlier one. Raises
+    OSError where there is no report, and ValueError where they are not of one commit and kind of machine."""
+    for other in folders:
+        with open(paths(other)[0], encoding="utf-8") as file:
+            added = json.load(file)
+        report = load(folder, added["about"])
+        known = {check["name"] for check in report["checks"]}
+        for check in added["checks"]:
+            if check["status"] != "not run" or check["name"] not in known:
+                add(report, check)
+        save(report, folder)
+    return report
+
+
 def verdict(report):
     counts = {status: sum(check["status"] == status for check in report["checks"]) for status in ("passed", "failed", "skipped", "not run")}
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
@@ -53,6 +68,11 @@ def save(report, folder):
         with open(path + ".new", "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(path + ".new", path)
+
+
+def drivers(report):
+    """Those that the results were got with."""
+    return sorted({check["driver"] for check in report["checks"] if check.get("driver")} or {report["about"]["driver"]})
 
 
 def rates(report):
@@ -75,7 +95,7 @@ def markdown(report):
     about = report["about"]
     lines = ["# Checks on a GPU", "", f"**{report['verdict']}**", "", row("", ""), "|---|---|",
              row("commit", about["commit"] + ("" if about["clean"] else ", with changes that are not committed")),
-             row("GPUs", ", ".join(about["gpus"])), row("driver", about["driver"]), row("machine", about["machine"]),
+             row("GPUs", ", ".join(about["gpus"])), row("driver", ", ".join(drivers(report))), row("machine", about["machine"]),
              *(row(name, version) for name, version in about["versions"].items())]
     lines += rates_markdown(report["rates"])
     for number, title in PARTS.items():

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the checks of tests/gpu/check_list.py on this machine's GPUs and adds their results to a report. Standard library only.
 
-usage: run_checks.py --programs DIR --report DIR [--part N|all] [--part-seconds S]
+usage: run_checks.py --programs DIR --report DIR [--part N[,N]...|all] [--part-seconds S]
+       run_checks.py --merge DIR... --report DIR     adds the reports of other folders, runs nothing
 
 --programs: a build tree, or an unpacked kit of scripts/pack_gpu_check.sh (kit.json names its commit). Exits 77 without a GPU, 1 if a
 check of this run failed or was not run, 2 where the report cannot be added to.
@@ -26,7 +27,9 @@ TREE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 EPOCH = re.compile(r"^epoch (\d+)/\1  .*?  (\d+) images/s", re.M)
 LAST_LINES = 40
 # A check that has less time left than this would show nothing.
-LEAST_SECONDS = 2
+LEAST_SECONDS = 0.5
+# What a process may take to end after it was told to.
+END_SECONDS = 5
 # Libraries that are loaded by these names, and what says their version.
 VERSIONS = """
 import ctypes, sys
@@ -100,11 +103,10 @@ def environment_of(programs, python):
 
 
 def find_sanitizer(programs):
-    own = os.path.join(programs, "sanitizer", "compute-sanitizer")
-    if os.access(own, os.X_OK):
-        return own
-    installed = "/usr/local/cuda/bin/compute-sanitizer"
-    return shutil.which("compute-sanitizer") or (installed if os.access(installed, os.X_OK) else "")
+    """The first that starts, of the kit's and the machine's; "" where none does."""
+    places = (os.path.join(programs, "sanitizer", "compute-sanitizer"), shutil.which("compute-sanitizer"),
+              "/usr/local/cuda/bin/compute-sanitizer")
+    return next((path for path in places if path and output_of([path, "--version"]).strip()), "")
 
 
 def versions(place):
@@ -142,17 +144,27 @@ def describe(place):
 
 
 def end_group(process):
-    """Ends what a check has started; muster's own guardian ends its workers."""
+    """Ends what a check has started, also what outlives its first process; muster's own guardian ends its workers."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:
-            pass
-        try:
-            process.wait(5)
             return
-        except subprocess.TimeoutExpired:
-            continue
+        if group_ends(process):
+            return
+
+
+def group_ends(process):
+    """Whether nobody is left of the process group within END_SECONDS."""
+    end = time.monotonic() + END_SECONDS
+    while time.monotonic() < end:
+        process.poll()  # the first process belongs to the group until its end is known here
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def execute(check, place, limit_s):
@@ -181,6 +193,9 @@ def judge(check, code, text, limit_s):
     if code is None:
         return "failed", f"it took longer than its {check.limit_s} s"
     reasons = [line.removeprefix("skipped: ") for line in text.splitlines() if line.startswith("skipped: ")]
+    refusal = next((line for line in text.splitlines() if check.skip_if and check.skip_if in line), "")
+    if refusal:
+        return "skipped", refusal.strip("= ")
     if code == 77:
         return "skipped", (reasons or ["no reason given"])[-1]
     if code < 0:
@@ -220,14 +235,13 @@ def run(check, place, left_s):
             "output": lines if check.show and status == "passed" else lines[-LAST_LINES:] if status in ("failed", "not run") else []}, text
 
 
-def run_part(number, checks, place, report, options):
-    """Runs a part and adds it to the report; those that failed or were not run."""
-    end = time.monotonic() + options.part_seconds
+def run_part(number, checks, place, report, options, end):
+    """Runs a part, which may go on until `end`, and adds it to the report; those that failed or were not run."""
     print(f"\n== Part {number}: {PARTS[number]}", flush=True)
     bad = []
     for check in checks:
         result, text = run(check, place, end - time.monotonic())
-        gpu_report.add(report, result)
+        gpu_report.add(report, {**result, "driver": report["about"]["driver"]})
         gpu_report.save(report, options.report)
         with open(os.path.join(options.report, "gpu-report.log"), "a", encoding="utf-8") as log:
             log.write(f"== {check.name}: {result['status']} {result['reason']}\n{text}\n")
@@ -238,17 +252,43 @@ def run_part(number, checks, place, report, options):
     return bad
 
 
+def groups_of(text):
+    """The parts that --part names, in groups that share --part-seconds: a list is one group; of `all`, each part is one."""
+    if text == "all":
+        return [[number] for number in PARTS]
+    known = {str(number): number for number in PARTS}
+    words = text.split(",")
+    if not set(words) <= set(known):
+        raise argparse.ArgumentTypeError(f"'{text}' is no part; give one of 1 to {max(PARTS)}, a list such as 1,7, or all")
+    return [[known[word] for word in dict.fromkeys(words)]]
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--programs")
+    what.add_argument("--merge", nargs="+", metavar="DIR")
     parser.add_argument("--report", required=True)
-    parser.add_argument("--part", default="all", choices=[*map(str, PARTS), "all"])
+    parser.add_argument("--part", default="all", type=groups_of)
     parser.add_argument("--part-seconds", type=float, default=PART_SECONDS)
     return parser.parse_args()
 
 
+def merge(options):
+    os.makedirs(options.report, exist_ok=True)
+    try:
+        report = gpu_report.merge(options.merge, options.report)
+    except (OSError, ValueError) as error:
+        print(f"run_checks.py: {error}", file=sys.stderr)
+        return 2
+    print(f"{report['verdict']}: {gpu_report.paths(options.report)[1]}")
+    return 0
+
+
 def main():
     options = parse()
+    if options.merge:
+        return merge(options)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     gpus = query_gpus("index")
     if not gpus:
@@ -269,9 +309,10 @@ def main():
             gpu_report.add(report, {"name": check.name, "part": check.part, "status": "not run", "reason": f"part {check.part} was not run yet",
                                     "seconds": 0, "table": "", "rows": [], "output": []})
     bad = []
-    for number in PARTS:
-        if options.part in ("all", str(number)):
-            bad += run_part(number, [check for check in checks if check.part == number], place, report, options)
+    for group in options.part:
+        end = time.monotonic() + options.part_seconds
+        for number in group:
+            bad += run_part(number, [check for check in checks if check.part == number], place, report, options, end)
     print(f"\n{report['verdict']}: {gpu_report.paths(options.report)[1]}")
     if bad:
         print("failed or not run: " + "; ".join(bad))

@@ -80,7 +80,7 @@ class CheckGpu(unittest.TestCase):
             shutil.copy(os.path.join(ROOT, path), os.path.join(self.kit, path))
         for path in WHOLE_RUNS:
             self.assertTrue(os.path.exists(os.path.join(self.kit, path)), f"{path} is not packed")
-            write(os.path.join(self.kit, path), "print('whole runs of a stub')\n", program=False)
+            write(os.path.join(self.kit, path), "def test_whole(): pass\ndef test_stopped(): pass\n", program=False)
         self.set_commit("abc")
         write(os.path.join(self.folder, "bin", "nvidia-smi"), SMI)
         write(os.path.join(self.folder, "bin", "torch-python"), TORCH)
@@ -134,7 +134,7 @@ class CheckGpu(unittest.TestCase):
         self.assertEqual({check["reason"] for check in report["checks"] if check["part"] == PARTS}, {"this machine has one GPU"})
         self.assertEqual(report["about"]["gpus"], ["Stub GPU, 1 MiB"])
         for line in ("| commit | abc |", "| driver | 999.1 |", "| resnet18 | 768 | muster, autotuned | 40000 | 2.00 |",
-                     "| resnet18 | 4096 | PyTorch 0, max-autotune | 20000 |  |", "| moments_bf16 | 12.5 |",
+                     "| resnet18 | 4096 | PyTorch 0, max-autotune | 20000 |  |", "| resnet18 | 4096 | PyTorch 0, eager | 20000 |  |", "| moments_bf16 | 12.5 |",
                      "| resnet18 | 768 | muster-train, whole epochs | 6000 | 0.30 |", "all_reduce busbw 1.00 GB/s"):
             self.assertIn(line + "\n", page)
 
@@ -170,13 +170,41 @@ class CheckGpu(unittest.TestCase):
         self.assertRegex(said, "passed .* steps beside those of the CPU: without a part: no bf16 here\n")
         self.assertIn("skipped     0.0 s  contract on 1 GPU: there is no lib/muster/libmuster_nccl.so", self.part("7"))
 
-    def test_a_part_without_time_names_what_it_did_not_run(self):
-        said = self.part("7", "--part-seconds", "3", code=1, STUB_HANGS="1")
+    def test_parts_without_time_name_what_they_did_not_run(self):
+        said = self.part("7,1", "--part-seconds", "5", code=1, STUB_HANGS="1")
+        self.assertRegex(said, "(?s)== Part 7.*== Part 1")
         self.assertRegex(said, r"not run .*contract on 1 GPU: the part's time ended \d s after this check began")
         self.assertIn("bandwidth on 1 GPU: the part's time had ended", said)
-        self.assertEqual(self.status_of("contract on 1 GPU", "faults on 1 GPU", "gradients of 2 ranks through NCCL: small-cnn"),
-                         ["not run", "not run", "passed"])
+        self.assertEqual(self.status_of("contract on 1 GPU", "faults on 1 GPU", "gradients of 2 ranks through NCCL: small-cnn",
+                                        "the programs start"), ["not run", "not run", "passed", "not run"])
         self.assertTrue(self.read()[0]["verdict"].startswith("INCOMPLETE"))
+
+    def test_each_whole_run_is_a_check(self):
+        self.part("1")
+        name = "muster-train on a GPU beside the CPU: "
+        self.assertEqual(self.status_of(name + "whole", name + "stopped"), ["passed", "passed"])
+
+    def test_a_sanitizer_that_cannot_be_used_is_skipped(self):
+        write(os.path.join(self.kit, "sanitizer", "compute-sanitizer"), "exit 1\n")
+        write(os.path.join(self.folder, "bin", "compute-sanitizer"), "echo '========= Error: Device not supported.'\nexit 9\n")
+        self.assertRegex(self.part("2"), "skipped .*memcheck: resnet18: there is no compute-sanitizer that starts\n")
+        write(os.path.join(self.folder, "bin", "compute-sanitizer"),
+              "[ $1 != --version ] || exec echo Version 1\necho '========= Error: Device not supported.'\nexit 9\n")
+        self.assertRegex(self.part("2"), r"skipped .*memcheck: resnet18: Error: Device not supported\.\n")
+        self.assertEqual(self.read()[0]["about"]["versions"]["compute-sanitizer"], "1")
+
+    def test_reports_of_several_machines_become_one(self):
+        for number, folder in ((1, "report"), (8, "other")):
+            write(os.path.join(self.folder, "bin", "nvidia-smi"), SMI.replace("999.1", f"999.{number}"))
+            self.check("--prebuilt", "kit", "--report", folder, "--part", str(number), code=0)
+        merge = [sys.executable, os.path.join(self.kit, "tests", "gpu", "run_checks.py"), "--report", "report", "--merge"]
+        result = subprocess.run([*merge, "other"], cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(result.stdout.startswith("INCOMPLETE"), result.stdout)
+        self.assertEqual(self.status_of("the programs start", "contract on 2 GPUs", "contract on 1 GPU"), ["passed", "skipped", "not run"])
+        self.assertIn("| driver | 999.1, 999.8 |\n", self.read()[1])
+        result = subprocess.run([*merge, "nowhere"], cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 2, result.stdout)
 
     def test_a_report_of_another_commit_is_left_alone(self):
         self.part("8")
@@ -187,15 +215,51 @@ class CheckGpu(unittest.TestCase):
     def test_wrong_use_is_refused(self):
         self.assertIn("it has no kit.json", self.check("--prebuilt", "bin", code=2))
         self.assertIn("unknown argument '--fast'", self.check("--fast", code=2))
+        for wrong in ("9", "1,", "1,all", ""):
+            self.assertIn("is no part; give one of 1 to 8", self.part(wrong, code=2))
+
+
+def module_of(name):
+    """A program of tests/gpu as a module."""
+    sys.path[:0] = [os.path.join(ROOT, "tests", folder) for folder in ("support", "gpu")]
+    spec = importlib.util.spec_from_file_location(name, os.path.join(ROOT, "tests", "gpu", name + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class RunChecks(unittest.TestCase):
+    def test_what_outlives_a_check_is_ended(self):
+        module = module_of("run_checks")
+        module.END_SECONDS = 0.3
+        with subprocess.Popen(["sh", "-c", "trap '' TERM; sleep 100 >&- & echo $!"], stdout=subprocess.PIPE, text=True,
+                              start_new_session=True) as process:
+            pid = process.stdout.read().strip()
+            process.wait(30)
+            module.end_group(process)
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                self.assertEqual(file.read().rsplit(")", 1)[1].split()[0], "Z")
+        except FileNotFoundError:
+            pass  # somebody has taken note of its end
+
+
+class TorchRate(unittest.TestCase):
+    def test_what_compiling_lacks_is_told_from_other_errors(self):
+        lacking = module_of("torch_rate").lacking
+        with tempfile.NamedTemporaryFile() as present:
+            absent, failed = present.name + ".h", "CalledProcessError: Command '['gcc']' returned non-zero exit status 1."
+            self.assertEqual(lacking(RuntimeError("backend:\nFailed to find C compiler. Set CC.\nmore"), present.name),
+                             "Failed to find C compiler. Set CC.")
+            self.assertEqual(lacking(RuntimeError(failed), absent), f"there is no {absent}")
+            self.assertEqual(lacking(RuntimeError(failed), present.name), "")
+            self.assertEqual(lacking(RuntimeError("CUDA out of memory"), absent), "")
 
 
 class CompareRanks(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
-        spec = importlib.util.spec_from_file_location("compare_ranks", os.path.join(ROOT, "tests", "gpu", "compare_ranks.py"))
-        cls.module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(cls.module)
+        cls.module = module_of("compare_ranks")
 
     def differences(self, first, one, many):
         wrap = lambda values: {"fc.weight": array.array("f", values)}
