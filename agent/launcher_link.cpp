@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/launcher_link.hpp"
 
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/wire/wire_session.hpp"
 
 #include <string.h>
@@ -28,18 +29,9 @@ struct LauncherLink::State : std::enable_shared_from_this<State> {
 
   void open(std::unique_ptr<ByteStream> stream, std::string first_bytes) {
     WireSession::Handlers handlers;
-    const std::weak_ptr<State> weak = weak_from_this();
-    handlers.message = [weak](std::string_view payload) {
-      if (const auto self = weak.lock()) self->take(payload);
-    };
-    if (events.opened)
-      handlers.channel_opened = [weak](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
-        const auto self = weak.lock();
-        if (self && !self->closed) judged([&] { self->events.opened(what, std::move(channel)); });
-      };
-    handlers.ended = [weak](const rendezvous::ConnectionEnd& end) {
-      if (const auto self = weak.lock()) self->on_ended(end);
-    };
+    handlers.message = while_alive(weak_from_this(), &State::take);
+    if (events.opened) handlers.channel_opened = while_alive(weak_from_this(), &State::take_channel);
+    handlers.ended = while_alive(weak_from_this(), &State::on_ended);
     session = std::make_shared<WireSession>(executor, std::move(handlers), resumable, is_agent);
     const auto connection = connect(std::move(stream));
     session->carry(connection, 0);
@@ -67,6 +59,10 @@ struct LauncherLink::State : std::enable_shared_from_this<State> {
         session->acknowledge();
       events.message(std::move(message));
     });
+  }
+
+  void take_channel(std::string_view what, std::shared_ptr<rendezvous::Channel> channel) const {
+    if (!closed) judged([&] { events.opened(what, std::move(channel)); });
   }
 
   /// Whatever `use` finds wrong with what came ends the link.

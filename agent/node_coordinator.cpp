@@ -33,12 +33,8 @@ awaitable<std::unique_ptr<rendezvous::ByteStream>> NodeSession::dial(rendezvous:
   rendezvous::Endpoint where;
   where.host = spec_.node.coordinator_host;
   where.port = spec_.node.coordinator_port;
-  rendezvous::PeerIdentity identity;
-  identity.role = rendezvous::PeerIdentity::Role::agent;
-  identity.job = spec_.run_id;
-  identity.node = spec_.node.name;
-  identity.incarnation = spec_.node.incarnation;
-  rendezvous::Secret key = options_.key->copy();
+  rendezvous::PeerIdentity identity = identity_of(spec_);
+  rendezvous::Secret key = options_.node.key->copy();
   std::string local_address = spec_.node.local_addr;
   std::string credential = !started() && as_peer().munge ? munge_credential(identity, key) : std::string();
   const auto began = std::chrono::steady_clock::now();
@@ -142,7 +138,7 @@ rendezvous::ClientOptions NodeSession::client_options() const {
   client.run_id = spec_.run_id;
   client.node = spec_.node.name;
   client.host = spec_.host;
-  client.version = options_.version;
+  client.version = options_.node.version;
   if (options_.control_fd < 0) client.lost_after = rendezvous::kDeadAfter;
   if (std::holds_alternative<PeerNode>(spec_.node.form)) client.limits = limits_of(spec_);
   return client;

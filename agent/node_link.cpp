@@ -66,7 +66,8 @@ void NodeSession::open_link() {
     if (!reported()) launcher_gone("the link to the launcher was given up: " + what);
   };
   const auto mode = started() ? LauncherLink::Mode::agent : LauncherLink::Mode::plain;
-  link_.emplace(executor_, rendezvous::make_descriptor_stream(executor_, options_.link_in, options_.link_out),
+  link_.emplace(executor_,
+                rendezvous::make_descriptor_stream(executor_, options_.node.link_in, options_.node.link_out),
                 mode, std::move(events));
   if (!started()) return;
   link_console_ =
@@ -84,11 +85,7 @@ void NodeSession::open_link() {
 }
 
 void NodeSession::tell(Kind kind, std::int64_t number, std::string body) {
-  LinkMessage message;
-  message.kind = kind;
-  message.number = number;
-  message.body = std::move(body);
-  link_->send(message);
+  link_->send({kind, number, std::move(body)});
 }
 
 void NodeSession::on_message(LinkMessage message) {
@@ -294,9 +291,7 @@ awaitable<void> NodeSession::gather_file(std::string path, std::string name) {
 /// A report that is lost would leave the launcher with a guess: it waits for a link that is just being moved,
 /// or will be when the launcher finds out that it is dead.
 awaitable<void> NodeSession::send_report(const NodeReport& report) {
-  LinkMessage message;
-  message.kind = Kind::report;
-  message.body = to_json_within(report, kLinkReportMax);
+  const LinkMessage message{Kind::report, 0, to_json_within(report, kLinkReportMax)};
   link_->send(message, [this] { report_settled_.set(); });
   if (launcher_ == Launcher::gone) co_return;
   const bool settled =

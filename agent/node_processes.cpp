@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node_processes.hpp"
 
-#include "agent/node_agent.hpp"
 #include "agent/process/guardian.hpp"
 #include "agent/process/job_mark.hpp"
 #include "agent/process/link_frames.hpp"
@@ -117,11 +116,7 @@ std::function<void(const std::string&, bool)> notice_of_guardian(int link_out) {
     const auto deadline = std::chrono::steady_clock::now() + kNoticeTimeout;
     try {
       if (!agent_gone) return write_bytes(STDERR_FILENO, "muster: warning: " + text + "\n", deadline);
-      LinkMessage last_words;
-      last_words.kind = LinkMessage::Kind::notice;
-      last_words.number = 1;
-      last_words.body = text;
-      write_link_message(link_out, last_words, deadline);
+      write_link_message(link_out, {LinkMessage::Kind::notice, 1, text}, deadline);
     } catch (const std::exception&) {
       // Nobody listens; the coordinator tells by itself that this node is gone.
     }
@@ -143,12 +138,7 @@ void drop_keys(NodeProcesses& node, const Secret* keep) {
 
 std::shared_ptr<const Secret> key_of(const NodeProcesses& node) {
   if (node.key) return node.key;
-  rendezvous::PeerIdentity identity;
-  identity.role = rendezvous::PeerIdentity::Role::agent;
-  identity.job = node.spec.run_id;
-  identity.node = node.spec.node.name;
-  identity.incarnation = node.spec.node.incarnation;
-  return std::make_shared<const Secret>(derive_key(*node.job_secret, identity));
+  return std::make_shared<const Secret>(derive_key(*node.job_secret, identity_of(node.spec)));
 }
 
 GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
@@ -213,18 +203,10 @@ int run_node_processes(NodeProcesses node) {
     if (!alone) rendezvous::guard_process(rendezvous::ProcessFiles::shared);
     listener.fd.reset();
     close_all({go_on[0], node.launcher_pidfd});
-    NodeAgentOptions agent;
-    agent.spec = node.spec;
-    agent.version = node.version;
-    agent.link_in = node.link_in;
-    agent.link_out = node.link_out;
-    agent.control_fd = control_fd;
-    agent.guardian_pidfd = guardian_pidfd;
-    agent.go_on_fd = go_on[1];
-    if (control_fd < 0) agent.key = key_of(node);
-    agent.signals = node.signals;
-    drop_keys(node, agent.key.get());
-    return run_node_agent(agent);
+    const std::shared_ptr<const Secret> key = control_fd < 0 ? key_of(node) : nullptr;
+    drop_keys(node, key.get());
+    node.key = key;
+    return run_node_agent({node, control_fd, guardian_pidfd, go_on[1]});
   };
   const auto after_start = [&] {
     listener.fd.reset();
@@ -240,6 +222,10 @@ int run_node_processes(NodeProcesses node) {
   const int code = run_guardian(options, run_daemon, run_agent, after_start);
   tidy_logs(node.spec);
   return code;
+}
+
+rendezvous::PeerIdentity identity_of(const AgentSpec& spec) {
+  return {rendezvous::PeerIdentity::Role::agent, spec.run_id, spec.node.name, spec.node.incarnation};
 }
 
 Environment process_environment() {

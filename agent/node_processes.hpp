@@ -7,6 +7,7 @@
 #include "agent/core/worker_environment.hpp"
 #include "agent/process/signal_state.hpp"
 #include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
 #include "rendezvous/tls/secret.hpp"
 
 #include <functional>
@@ -32,6 +33,7 @@ struct NodeProcesses {
   std::shared_ptr<const rendezvous::Secret> job_secret;
   /// This node's key in the form `started`; made of job_secret otherwise.
   std::shared_ptr<const rendezvous::Secret> key;
+  /// The signals and limits that workers start with.
   SignalState signals;
   /// Called on the coordinator's node, before anything is forked, with the place where it listens. May be
   /// empty.
@@ -43,6 +45,25 @@ struct NodeProcesses {
 /// a client), forks the others, and returns the exit code when no process below it is left. Throws
 /// std::exception if the socket cannot be had.
 int run_node_processes(NodeProcesses node);
+
+/// The agent of one node: takes its orders from the launcher, joins rounds, runs workers, reports.
+struct NodeAgentOptions {
+  /// The agent takes the link over; it has no job secret, and a key unless control_fd is given.
+  NodeProcesses node;
+  /// Connected to the daemon on this node; -1: the coordinator is elsewhere. Taken over.
+  int control_fd = -1;
+  /// Readable when the guardian is gone. Taken over.
+  int guardian_pidfd = -1;
+  /// A byte here tells the guardian that the launcher lives though its link is cut. Taken over; -1: none.
+  int go_on_fd = -1;
+};
+
+/// Body of the agent process; call it from its only thread, after a fork. Returns when no process of the job
+/// is left below it and the report has reached the launcher: 0, or 1 if there was no launcher any more.
+int run_node_agent(const NodeAgentOptions& options);
+
+/// Whom the key of the spec's node is for.
+rendezvous::PeerIdentity identity_of(const AgentSpec& spec);
 
 /// This process's own environment, which workers inherit.
 Environment process_environment();

@@ -53,7 +53,7 @@ rendezvous::RoundOutcome outcome_for_coordinator(RoundOutcome outcome) {
 NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentOptions& options)
     : executor_(executor),
       options_(options),
-      spec_(options_.spec),
+      spec_(options_.node.spec),
       inherited_(process_environment()),
       guardian_(executor, options.guardian_pidfd, alone() ? "" : " of " + name_in_texts()),
       end_signals_(executor),
@@ -71,7 +71,7 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
 }
 
 awaitable<void> NodeSession::run() {
-  for (const int signal : stop_signals_of_agent(options_.signals)) end_signals_.add(signal);
+  for (const int signal : stop_signals_of_agent(options_.node.signals)) end_signals_.add(signal);
   watch_signals();
   guardian_.start([this] {
     fail("the guardian process of " + spec_.host + " was killed");
@@ -274,21 +274,10 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
   round_over_.reset();
   RoundRunner::Events events;
   events.over = [this] { round_over_.set(); };
-  events.failed = [this](const FirstFailure& failure) {
-    rendezvous::FailRound told;
-    told.round = place_.round;
-    told.text = failure.text;
-    told.exit_code = failure.exit_code;
-    told.host = spec_.host;
-    told.rank = failure.rank;
-    told.signal = failure.signal;
-    told.error_line = failure.error_line;
-    told.stepped = failure.stepped;
-    coordinator_->fail_round(std::move(told));
-  };
+  events.failed = [this](const rendezvous::FailRound& failure) { coordinator_->fail_round(failure); };
   if (spec_.stdin_rank >= 0)
     events.standard_input = [this](int local_rank) { return standard_input(local_rank); };
-  runner_.emplace(executor_, spec_, *output_, options_.signals, binding_, std::move(events));
+  runner_.emplace(executor_, spec_, *output_, options_.node.signals, binding_, std::move(events));
   life_.run();
   runner_->start(place, place.restarts, inherited);
   if (input_) input_->started();
@@ -305,7 +294,7 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
   rendezvous::LeaveRound request;
   request.round = place.round;
   request.outcome = outcome_for_coordinator(runner_->outcome());
-  const FirstFailure& failure = runner_->first_failure();
+  const rendezvous::FailRound& failure = runner_->first_failure();
   if (!failure.text.empty()) {
     request.exit_code = failure.exit_code;
     request.text = failure.text;

@@ -6,7 +6,7 @@
 #include "agent/core/node_report.hpp"
 #include "agent/guardian_watch.hpp"
 #include "agent/launcher_link.hpp"
-#include "agent/node_agent.hpp"
+#include "agent/node_processes.hpp"
 #include "agent/process/input_feeder.hpp"
 #include "agent/process/output/link_console.hpp"
 #include "agent/process/vouch.hpp"

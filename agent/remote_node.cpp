@@ -107,12 +107,9 @@ NodeHello describe_this_node(const std::string& version) {
 }
 
 void greet(int fd, const std::string& version) {
-  LinkMessage hello;
-  hello.kind = LinkMessage::Kind::hello;
-  hello.body = to_json(describe_this_node(version));
   const auto deadline = Clock::now() + kWriteTimeout;
   write_bytes(fd, link_greeting(version), deadline);
-  write_link_message(fd, hello, deadline);
+  write_link_message(fd, {LinkMessage::Kind::hello, 0, to_json(describe_this_node(version))}, deadline);
 }
 
 LinkMessage expect(int fd, LinkMessage::Kind kind, std::string_view what) {
@@ -167,10 +164,8 @@ int serve(const RemoteNodeOptions& options, int in, int out) {
   node.link_out = out;
   node.signals = options.signals;
   node.listening = [out](const LinkEndpoint& endpoint) {
-    LinkMessage message;
-    message.kind = LinkMessage::Kind::listening;
-    message.body = to_json(endpoint);
-    write_link_message(out, message, Clock::now() + kWriteTimeout);
+    write_link_message(out, {LinkMessage::Kind::listening, 0, to_json(endpoint)},
+                       Clock::now() + kWriteTimeout);
   };
   return run_node_processes(std::move(node));
 }
@@ -187,12 +182,8 @@ int run_remote_node(const RemoteNodeOptions& options) {
     out = link_out;
     return serve(options, link_in, link_out);
   } catch (const std::exception& error) {
-    LinkMessage notice;
-    notice.kind = LinkMessage::Kind::notice;
-    notice.number = 1;
-    notice.body = error.what();
     try {
-      write_link_message(out, notice, Clock::now() + kWriteTimeout);
+      write_link_message(out, {LinkMessage::Kind::notice, 1, error.what()}, Clock::now() + kWriteTimeout);
     } catch (const std::exception&) {
       // Nobody listens any more.
     }

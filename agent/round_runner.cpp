@@ -185,6 +185,8 @@ void RoundRunner::start_failed(int local_rank, int exit_code, const std::string&
 
 void RoundRunner::tell_failure(int local_rank, const ExitStatus& status, const std::string& cause) {
   if (!group_.running() || !first_failure_.text.empty()) return;
+  first_failure_.round = place_.round;
+  first_failure_.host = spec_.host;
   first_failure_.rank = place_.first_rank + local_rank;
   first_failure_.exit_code = status.exit_code();
   first_failure_.text =
@@ -359,7 +361,7 @@ void RoundRunner::end_leftovers() {
 /// one that was told has ended and left it to us. What one that was told starts to clean up stays its own.
 void RoundRunner::tell_leftovers() {
   const bool first = told_.empty();
-  for (const ProcessInfo& process : descendants_of(::getpid())) {
+  for (const ProcessStat& process : descendants_of(::getpid())) {
     if (!first && process.parent != ::getpid()) continue;
     if (!told_.emplace(process.pid, process.start_time).second) continue;
     leftovers_.push_back(std::to_string(process.pid) + " " + process.name);

@@ -29,18 +29,6 @@
 
 namespace muster::agent {
 
-/// What a node says at once when a worker has failed, long before its report.
-struct FirstFailure {
-  int rank = 0;
-  int exit_code = 1;
-  /// "rank 3 on n1 failed (exit code 1)".
-  std::string text;
-  /// For the restart policy, as in rendezvous::FailRound.
-  int signal = 0;
-  std::string error_line;
-  bool stepped = false;
-};
-
 /// The workers of one round. The process must be a subreaper, so that it adopts what workers leave behind;
 /// all of its children belong to the round. Used from the executor's one thread. Destroy only after `over`
 /// was called.
@@ -49,8 +37,9 @@ class RoundRunner {
   struct Events {
     /// Called once, when no process of the round is left.
     std::function<void()> over;
-    /// The first failure of the round on this node, before anything is stopped for it. May be empty.
-    std::function<void(const FirstFailure&)> failed;
+    /// The first failure of the round on this node, before anything is stopped for it, and long before the
+    /// node's report: "rank 3 on n1 failed (exit code 1)". May be empty.
+    std::function<void(const rendezvous::FailRound&)> failed;
     /// The stdin of this local rank; -1: as usual. May be empty; may throw as WorkerOutput::open does.
     std::function<int(int local_rank)> standard_input;
   };
@@ -74,7 +63,7 @@ class RoundRunner {
   std::vector<WorkerReport> reports() const;
 
   /// The failure that `failed` was told; its text is empty if no worker failed by itself.
-  const FirstFailure& first_failure() const { return first_failure_; }
+  const rendezvous::FailRound& first_failure() const { return first_failure_; }
 
   /// Who waited for whom when the round began to end badly; empty after a success.
   const std::vector<std::string>& calls() const { return calls_.lines; }
@@ -146,7 +135,7 @@ class RoundRunner {
   std::unique_ptr<Watchdog> watchdog_;
   /// Says why there is no watchdog although a program asked for one.
   std::string watchdog_error_;
-  FirstFailure first_failure_;
+  rendezvous::FailRound first_failure_;
   bool kill_announced_ = false;
   std::vector<std::string> leftovers_;
   /// Pids and start times of the leftovers that got SIGTERM.

@@ -31,10 +31,10 @@ void RoundRunner::timer_expired(const ExpiredTimer& timer) {
     Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
     if (!alive(local_rank)) continue;
     const bool itself = worker.pid == timer.pid;
-    std::vector<ProcessInfo> below;
+    std::vector<ProcessStat> below;
     if (!itself) below = descendants_of(worker.pid);
     const auto process = std::find_if(below.begin(), below.end(),
-                                      [&timer](const ProcessInfo& one) { return one.pid == timer.pid; });
+                                      [&timer](const ProcessStat& one) { return one.pid == timer.pid; });
     if (!itself && process == below.end()) continue;
     const std::string text = describe(timer, place_.first_rank + local_rank, itself);
     log_warning(text + (timer.signal != 0 ? "; it gets " + signal_name(timer.signal)

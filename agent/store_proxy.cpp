@@ -2,6 +2,7 @@
 #include "agent/store_proxy.hpp"
 
 #include "agent/process/vouch.hpp"
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/server/refusals.hpp"
 
@@ -36,17 +37,10 @@ class Relay : public std::enable_shared_from_this<Relay> {
 
   void start(std::function<void()> ended) {
     ended_ = std::move(ended);
-    const std::weak_ptr<Relay> weak = weak_from_this();
     Channel::Handlers handlers;
-    handlers.data = [weak](std::string_view bytes) {
-      if (const auto self = weak.lock()) self->to_worker(bytes);
-    };
-    handlers.writable = [weak] {
-      if (const auto self = weak.lock()) self->read();
-    };
-    handlers.closed = [weak](const std::string&) {
-      if (const auto self = weak.lock()) self->finish();
-    };
+    handlers.data = while_alive(weak_from_this(), &Relay::to_worker);
+    handlers.writable = while_alive(weak_from_this(), &Relay::read);
+    handlers.closed = while_alive(weak_from_this(), [](Relay& self, const std::string&) { self.finish(); });
     channel_->handle(std::move(handlers));
     read();
   }

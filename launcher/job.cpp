@@ -7,9 +7,8 @@
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/peer/peer_node.hpp"
-#include "launcher/slurm/srun_starter.hpp"
 #include "launcher/start/local_node.hpp"
-#include "launcher/start/ssh_starter.hpp"
+#include "launcher/start/node_starter.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 
@@ -140,7 +139,7 @@ std::vector<pid_t> children_at_start() {
   std::vector<pid_t> children;
   siginfo_t info{};
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return children;
-  for (const agent::ProcessInfo& process : agent::descendants_of(::getpid()))
+  for (const ProcessStat& process : agent::descendants_of(::getpid()))
     if (process.parent == ::getpid()) children.push_back(process.pid);
   return children;
 }
@@ -148,9 +147,8 @@ std::vector<pid_t> children_at_start() {
 /// Null: the job has no nodes but this launcher's own.
 std::unique_ptr<NodeStarter> starter_of(const JobSpec& spec, const agent::SignalState& signals) {
   if (spec.nodes.empty()) return nullptr;
-  if (spec.form == StartForm::slurm)
-    return std::make_unique<SrunStarter>(spec.nodes, spec.remote, MUSTER_VERSION, signals);
-  return std::make_unique<SshStarter>(spec.nodes, spec.remote, MUSTER_VERSION, signals);
+  const auto make = spec.form == StartForm::slurm ? make_srun_starter : make_ssh_starter;
+  return make(spec.nodes, spec.remote, MUSTER_VERSION, signals);
 }
 
 /// The nodes of this host, by their places. Of a job without JobSpec::nodes it is `own`, whose key the

@@ -5,6 +5,7 @@
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
 #include "agent/process/watchdog.hpp"
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/terminal_text.hpp"
@@ -130,7 +131,7 @@ class Guardian {
                          {launcher_lost_ ? -1 : options_.launcher_pidfd, POLLIN, 0},
                          {lifeline_lost_ ? -1 : options_.lifeline_fd, POLLRDHUP, 0},
                          {options_.go_on_fd, POLLIN, 0}};
-    if (::poll(watched, 5, time_left_ms()) < 0 && errno != EINTR) throw_errno("poll");
+    if (::poll(watched, 5, poll_time(next_kill())) < 0 && errno != EINTR) throw_errno("poll");
     // The agent sees the same by the end of its link and stops the workers; we only make sure that it does.
     if (watched[2].revents != 0) {
       launcher_lost_ = true;
@@ -190,12 +191,6 @@ class Guardian {
     for (const auto& at : {kill_agent_at_, agent_.stop_ends_at, store_.stop_ends_at})
       if (at && (!next || *at < *next)) next = at;
     return next;
-  }
-
-  int time_left_ms() const {
-    if (!next_kill()) return -1;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next_kill() - Clock::now());
-    return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
   }
 
   /// Whether somebody told us to stop.
@@ -307,8 +302,7 @@ class Guardian {
     while (store_.pid > 0 && store && !told && Clock::now() < until) {
       pollfd watched[2] = {{store.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
       const auto next = std::min(until, store_.stop_ends_at.value_or(until));
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
-      ::poll(watched, 2, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+      ::poll(watched, 2, poll_time(next));
       if (watched[1].revents != 0) told = read_signals();
       if (watched[0].revents != 0) reap_store();
       kill_if_it_stays_stopped(store_, Clock::now());

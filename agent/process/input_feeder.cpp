@@ -3,6 +3,7 @@
 
 #include "agent/core/link_message.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/while_alive.hpp"
 
 #include <boost/asio/write.hpp>
 #include <fcntl.h>
@@ -108,16 +109,14 @@ void InputFeeder::started() {
 void InputFeeder::take_from(std::shared_ptr<rendezvous::Channel> channel) {
   if (state_->channel) return channel->close("stdin has a channel already");
   rendezvous::Channel::Handlers handlers;
-  handlers.data = [weak = std::weak_ptr<State>(state_)](std::string_view bytes) {
-    if (const auto state = weak.lock()) state->feed(bytes);
-  };
-  handlers.closed = [weak = std::weak_ptr<State>(state_)](const std::string& reason) {
-    const auto state = weak.lock();
+  const std::weak_ptr<State> weak = state_;
+  handlers.data = while_alive(weak, &State::feed);
+  handlers.closed = while_alive(weak, [](State& state, const std::string& reason) {
     // Any other reason is no end of the launcher's stdin: another worker reads it now, or the link is gone.
-    if (!state || reason != kAllWasSent) return;
-    state->at_end = true;
-    state->close_at_end();
-  };
+    if (reason != kAllWasSent) return;
+    state.at_end = true;
+    state.close_at_end();
+  });
   channel->handle(std::move(handlers));
   state_->channel = std::move(channel);
 }

@@ -4,14 +4,12 @@
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
 
-#include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <set>
 
@@ -19,7 +17,7 @@ namespace muster::agent {
 namespace {
 
 std::string name_of(pid_t pid) {
-  const auto process = process_info(pid);
+  const auto process = read_process_stat(pid);
   return std::to_string(pid) + "." + std::to_string(process ? process->start_time : 0);
 }
 
@@ -36,13 +34,13 @@ std::optional<std::uint64_t> take_number(std::string_view& text, char separator)
 }
 
 bool is_alive(std::uint64_t pid, std::uint64_t start_time) {
-  const auto process = process_info(static_cast<pid_t>(pid));
-  return process && !process->zombie && process->start_time == start_time;
+  const auto process = read_process_stat(static_cast<pid_t>(pid));
+  return process && !process->has_ended() && process->start_time == start_time;
 }
 
 /// Empty for a process of somebody else, or that has ended.
-std::string mark_of(const std::string& pid) {
-  const std::string text = read_file("/proc/" + pid + "/environ").value_or("");
+std::string mark_of(pid_t pid) {
+  const std::string text = read_file("/proc/" + std::to_string(pid) + "/environ").value_or("");
   const std::string wanted = std::string(kJobMarkVariable) + "=";
   std::size_t begin = 0;
   while (begin < text.size()) {
@@ -57,9 +55,9 @@ std::string mark_of(const std::string& pid) {
 /// This process, those above it and those below it.
 std::set<pid_t> own_family() {
   std::set<pid_t> family{::getpid()};
-  for (const ProcessInfo& process : descendants_of(::getpid())) family.insert(process.pid);
-  for (auto process = process_info(::getpid()); process && process->parent > 0;
-       process = process_info(process->parent))
+  for (const ProcessStat& process : descendants_of(::getpid())) family.insert(process.pid);
+  for (auto process = read_process_stat(::getpid()); process && process->parent > 0;
+       process = read_process_stat(process->parent))
     family.insert(process->parent);
   return family;
 }
@@ -81,21 +79,16 @@ bool is_orphaned_mark(std::string_view mark) {
   return !is_alive(*guardian, *guardian_start) && !is_alive(*agent, *agent_start);
 }
 
-std::vector<ProcessInfo> end_orphans() {
-  std::vector<ProcessInfo> ended;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (!proc) return ended;
+std::vector<ProcessStat> end_orphans() {
+  std::vector<ProcessStat> ended;
   std::optional<std::set<pid_t>> family;
-  while (const dirent* entry = ::readdir(proc.get())) {
-    const std::string name = entry->d_name;
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const auto process = process_info(static_cast<pid_t>(std::stol(name)));
-    // Pinned by its start time before its mark is read.
-    if (!process || process->zombie) continue;
-    const std::string mark = mark_of(name);
+  // Each is pinned by its start time before its mark is read.
+  for (const ProcessStat& process : all_processes()) {
+    if (process.has_ended()) continue;
+    const std::string mark = mark_of(process.pid);
     if (mark.empty() || !is_orphaned_mark(mark)) continue;
     if (!family) family = own_family();
-    if (!family->contains(process->pid) && signal_process(*process, SIGKILL)) ended.push_back(*process);
+    if (!family->contains(process.pid) && signal_process(process, SIGKILL)) ended.push_back(process);
   }
   return ended;
 }

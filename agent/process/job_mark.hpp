@@ -24,6 +24,6 @@ bool is_orphaned_mark(std::string_view mark);
 /// Kills every process of our user whose job's guardian and agent have both been killed: as long as one of
 /// them lives it ends them itself. This process, those above and those below it are left alone. Returns what
 /// was killed. Reads the environment of all our processes: some milliseconds.
-std::vector<ProcessInfo> end_orphans();
+std::vector<ProcessStat> end_orphans();
 
 }  // namespace muster::agent

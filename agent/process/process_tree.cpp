@@ -2,10 +2,8 @@
 #include "agent/process/process_tree.hpp"
 
 #include "rendezvous/base/posix.hpp"
-#include "rendezvous/base/process_stat.hpp"
 #include "rendezvous/base/text.hpp"
 
-#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,42 +14,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <memory>
-#include <optional>
 #include <set>
 #include <string>
 
 namespace muster::agent {
-namespace {
-
-std::optional<ProcessInfo> read_process(pid_t pid) {
-  auto stat = read_process_stat(pid);
-  if (!stat) return std::nullopt;
-  ProcessInfo info;
-  info.pid = pid;
-  info.parent = stat->parent;
-  info.name = std::move(stat->name);
-  info.start_time = stat->start_time;
-  // A process whose main thread has ended shows as a zombie too, but its other threads live and can be
-  // killed.
-  info.zombie = stat->is_zombie() && stat->threads <= 1;
-  return info;
-}
-
-std::vector<ProcessInfo> all_processes() {
-  std::vector<ProcessInfo> processes;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (!proc) return processes;
-  while (const dirent* entry = ::readdir(proc.get())) {
-    const auto pid = parse_number<pid_t>(entry->d_name);
-    if (!pid) continue;
-    if (auto info = read_process(*pid)) processes.push_back(std::move(*info));
-  }
-  return processes;
-}
-
-}  // namespace
-
 std::string proc_trouble() {
   char target[32] = {};
   const bool there = ::readlink("/proc/self", target, sizeof target - 1) > 0;
@@ -62,56 +28,52 @@ std::string proc_trouble() {
          "/proc' (unshare --pid: add --mount-proc)";
 }
 
-std::optional<ProcessInfo> process_info(pid_t pid) {
-  return read_process(pid);
-}
-
-std::vector<ProcessInfo> descendants_of(pid_t root, const std::vector<pid_t>& except) {
-  const std::vector<ProcessInfo> all = all_processes();
-  std::vector<ProcessInfo> found;
+std::vector<ProcessStat> descendants_of(pid_t root, const std::vector<pid_t>& except) {
+  const std::vector<ProcessStat> all = all_processes();
+  std::vector<ProcessStat> found;
   std::vector<pid_t> parents{root};
   while (!parents.empty()) {
     const pid_t parent = parents.back();
     parents.pop_back();
-    for (const ProcessInfo& process : all) {
+    for (const ProcessStat& process : all) {
       if (process.parent != parent || std::find(except.begin(), except.end(), process.pid) != except.end())
         continue;
       parents.push_back(process.pid);
-      if (!process.zombie) found.push_back(process);
+      if (!process.has_ended()) found.push_back(process);
     }
   }
   return found;
 }
 
-std::string list_processes(const std::vector<ProcessInfo>& processes) {
+std::string list_processes(const std::vector<ProcessStat>& processes) {
   return joined_by(processes,
-                   [](const ProcessInfo& one) { return std::to_string(one.pid) + " " + one.name; });
+                   [](const ProcessStat& one) { return std::to_string(one.pid) + " " + one.name; });
 }
 
-bool signal_process(const ProcessInfo& process, int signal) {
+bool signal_process(const ProcessStat& process, int signal) {
   // The pidfd pins the process; only then is its start time compared, so the pid cannot change hands in
   // between.
   const UniqueFd pidfd = open_pidfd(process.pid);
   if (!pidfd) return false;
-  const auto current = read_process(process.pid);
+  const auto current = read_process_stat(process.pid);
   if (!current || current->start_time != process.start_time) return false;
   return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
 }
 
-std::vector<ProcessInfo> kill_descendants(const std::vector<pid_t>& except) {
-  std::vector<ProcessInfo> stopped;
+std::vector<ProcessStat> kill_descendants(const std::vector<pid_t>& except) {
+  std::vector<ProcessStat> stopped;
   std::set<pid_t> known;
   constexpr int kEnumerationsMax = 64;  // a fork bomb is frozen a generation per pass
   for (int pass = 0; pass < kEnumerationsMax; ++pass) {
     bool found_new = false;
-    for (ProcessInfo& process : descendants_of(::getpid(), except)) {
+    for (ProcessStat& process : descendants_of(::getpid(), except)) {
       if (!known.insert(process.pid).second) continue;
       found_new = true;
       if (signal_process(process, SIGSTOP)) stopped.push_back(std::move(process));
     }
     if (!found_new) break;
   }
-  for (const ProcessInfo& process : stopped) signal_process(process, SIGKILL);
+  for (const ProcessStat& process : stopped) signal_process(process, SIGKILL);
   return stopped;
 }
 
@@ -124,7 +86,7 @@ bool reap_children(const std::vector<pid_t>& keep) {
     return pid == 0;
   }
   bool any_left = false;
-  for (const ProcessInfo& process : all_processes()) {
+  for (const ProcessStat& process : all_processes()) {
     if (process.parent != ::getpid() || kept(process.pid)) continue;
     if (::waitpid(process.pid, nullptr, WNOHANG) == 0) any_left = true;
   }

@@ -2,44 +2,33 @@
 // All processes below one of ours, and how to end them so that none escapes.
 #pragma once
 
+#include "rendezvous/base/process_stat.hpp"
+
 #include <sys/types.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace muster::agent {
 
-/// One process. `start_time` (clock ticks since boot) tells it from a later one with the same pid.
-struct ProcessInfo {
-  pid_t pid = 0;
-  pid_t parent = 0;
-  unsigned long long start_time = 0;
-  bool zombie = false;
-  std::string name;
-};
-
 /// Why the processes of a job cannot be found from here, and what to do about it; empty if they can. They are
 /// looked for in /proc, which may be missing (in a chroot), or show another PID namespace than our own.
 std::string proc_trouble();
 
-/// What /proc says of one process; nothing if there is none.
-std::optional<ProcessInfo> process_info(pid_t pid);
-
 /// Every living descendant of `root`, from /proc; `root` itself, zombies and everything below the pids in
 /// `except` are left out. Empty if /proc cannot be read.
-std::vector<ProcessInfo> descendants_of(pid_t root, const std::vector<pid_t>& except = {});
+std::vector<ProcessStat> descendants_of(pid_t root, const std::vector<pid_t>& except = {});
 
 /// "4711 python, 4712 sleep".
-std::string list_processes(const std::vector<ProcessInfo>& processes);
+std::string list_processes(const std::vector<ProcessStat>& processes);
 
 /// Sends `signal` if the process is still the same one; returns whether it was sent.
-bool signal_process(const ProcessInfo& process, int signal);
+bool signal_process(const ProcessStat& process, int signal);
 
 /// Stops, then kills every descendant of this process except those under `except`: SIGSTOP until an
 /// enumeration finds nothing new (a stopped process cannot fork), then SIGKILL. Returns what was signalled.
 /// Call again until has_children() is false: what was adopted meanwhile may have descendants of its own.
-std::vector<ProcessInfo> kill_descendants(const std::vector<pid_t>& except = {});
+std::vector<ProcessStat> kill_descendants(const std::vector<pid_t>& except = {});
 
 /// Reaps every ended child that is not in `keep`. Returns whether any child, ended or not, is left besides
 /// `keep`.

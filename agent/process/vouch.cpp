@@ -85,7 +85,7 @@ bool Voucher::held_by_descendant(unsigned long long inode) {
   const std::vector<pid_t> children = own_children();
   for (const pid_t child : children) add_sockets(child, held_);
   if (held_.count(inode) > 0) return true;
-  for (const ProcessInfo& process : descendants_of(::getpid()))
+  for (const ProcessStat& process : descendants_of(::getpid()))
     if (std::find(children.begin(), children.end(), process.pid) == children.end())
       add_sockets(process.pid, held_);
   return held_.count(inode) > 0;

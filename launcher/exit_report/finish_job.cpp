@@ -26,22 +26,10 @@ std::string words(int error) {
   return strerrordesc_np(error);
 }
 
-/// Empty on success.
-std::string write_all(int fd, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = write(fd, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return words(errno);
-    done += static_cast<std::size_t>(count);
-  }
-  return "";
-}
-
 std::string write_directly(const std::string& path, const std::string& text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) return words(errno);
-  const std::string failure = write_all(fd, text);
+  const std::string failure = write_all(fd, text) ? "" : words(errno);
   close(fd);
   return failure;
 }
@@ -62,7 +50,7 @@ std::string write_file(const std::string& path, const std::string& text) {
   std::string temporary = path + ".XXXXXX";
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return words(errno);
-  std::string failure = write_all(fd, text);
+  std::string failure = write_all(fd, text) ? "" : words(errno);
   if (fchmod(fd, default_mode()) != 0 && failure.empty()) failure = words(errno);
   if (close(fd) != 0 && failure.empty()) failure = words(errno);
   if (failure.empty() && rename(temporary.c_str(), path.c_str()) != 0) failure = words(errno);
@@ -151,16 +139,6 @@ void write_report(const JobSpec& spec, const ExitReport& report) {
   if (!failure.empty()) log_error("--report=" + spec.report_file + " cannot be written: " + failure);
 }
 
-/// One write: the lines must not mix with what others print.
-void print(const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t count = write(STDERR_FILENO, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    done += static_cast<std::size_t>(count);
-  }
-}
-
 }  // namespace
 
 int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& reports, const JobEnd& end) {
@@ -169,7 +147,8 @@ int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& report
   gather_logs(spec, report);
   tidy_log_directory(spec, report);
   write_report(spec, report);
-  print(to_text(report));
+  // One write: the lines must not mix with what others print.
+  (void)write_all(STDERR_FILENO, to_text(report));
   return report.exit_code;
 }
 

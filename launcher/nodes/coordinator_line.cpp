@@ -2,6 +2,7 @@
 #include "launcher/nodes/coordinator_line.hpp"
 
 #include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/errc.hpp"
@@ -58,23 +59,18 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
     client_options.version = options.version;
     client_options.lost_after = rendezvous::kDeadAfter;
     rendezvous::ClientEvents events;
-    events.lost = [weak = weak_from_this()](const std::string& reason) {
-      const auto self = weak.lock();
-      if (!self || !std::exchange(self->usable, false)) return;
+    events.lost = while_alive(weak_from_this(), [](State& self, const std::string& reason) {
+      if (!std::exchange(self.usable, false)) return;
       log_info("the launcher's connection to the coordinator has ended: " + reason);
-      if (self->options.lost) self->options.lost();
-    };
-    events.job_closed = [weak = weak_from_this()](const rendezvous::JobClosed& verdict) {
-      const auto self = weak.lock();
-      if (self && self->options.job_closed)
-        self->options.job_closed(verdict.node, is_lost(verdict), verdict.reason);
-    };
-    events.round_ended = [weak = weak_from_this()](const rendezvous::RoundEnd& end) {
-      const auto self = weak.lock();
-      const bool lost = end.cause == rendezvous::RoundEndCause::node_lost;
-      if (self && lost && self->options.node_lost)
-        self->options.node_lost(end.node, cause_text(end), end.decision_is_cause);
-    };
+      self.options.lost();
+    });
+    events.job_closed = while_alive(weak_from_this(), [](State& self, const rendezvous::JobClosed& verdict) {
+      self.options.job_closed(verdict.node, is_lost(verdict), verdict.reason);
+    });
+    events.round_ended = while_alive(weak_from_this(), [](State& self, const rendezvous::RoundEnd& end) {
+      if (end.cause == rendezvous::RoundEndCause::node_lost)
+        self.options.node_lost(end.node, cause_text(end), end.decision_is_cause);
+    });
     const auto deadline = std::chrono::steady_clock::now() + kReachWithin;
     client.emplace(
         executor, [this](rendezvous::TimePoint until) { return dial(until); }, deadline,

@@ -4,6 +4,7 @@
 #include "launcher/nodes/core/node_words.hpp"
 #include "launcher/nodes/node_fleet.hpp"
 #include "rendezvous/base/exit_code.hpp"
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/protocol/limits.hpp"
@@ -45,26 +46,22 @@ constexpr std::chrono::milliseconds kAskForRelayEvery{100};
 
 void NodeFleet::open_link(std::size_t index, LinkEnds ends) {
   agent::LauncherLink::Events link_events;
-  const std::weak_ptr<NodeFleet> weak = weak_from_this();
-  link_events.message = [weak, index](LinkMessage message) {
-    if (const auto self = weak.lock()) self->message(index, std::move(message));
-  };
-  link_events.opened = [weak, index](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
-    const auto self = weak.lock();
-    if (!self || self->nodes_[index].contact.broken() || !self->nodes_[index].contact.instructed()) return;
-    self->events_.opened(index, what, std::move(channel));
-  };
-  link_events.closed = [weak, index](const std::string&) {
-    if (const auto self = weak.lock()) self->link_closed(index);
-  };
-  link_events.broken = [weak, index](const std::string& what) {
-    if (const auto self = weak.lock()) self->misbehaved(index, what);
-  };
+  link_events.message = while_alive(weak_from_this(), &NodeFleet::message, index);
+  link_events.opened = while_alive(weak_from_this(), &NodeFleet::opened, index);
+  link_events.closed = while_alive(weak_from_this(),
+                                   [index](NodeFleet& self, const std::string&) { self.link_closed(index); });
+  link_events.broken = while_alive(weak_from_this(), &NodeFleet::misbehaved, index);
   const int in = ends.in.release();
   const int out = ends.out ? ends.out.release() : in;
   nodes_[index].link.emplace(executor_, rendezvous::make_descriptor_stream(executor_, in, out),
                              agent::LauncherLink::Mode::launcher, std::move(link_events),
                              std::move(ends.first_bytes));
+}
+
+void NodeFleet::opened(std::size_t index, std::string_view what,
+                       std::shared_ptr<rendezvous::Channel> channel) {
+  const NodeContact& contact = nodes_[index].contact;
+  if (!contact.broken() && contact.instructed()) events_.opened(index, what, std::move(channel));
 }
 
 /// Of a node that has not got its part of the job.
@@ -93,15 +90,10 @@ void NodeFleet::send_spec(std::size_t index) {
   if (!node.link) return;
   try {
     Instructions orders = instruct_(index, hellos_);
-    LinkMessage key;
-    key.kind = Kind::key;
-    key.number = orders.key_count;
-    key.body = std::move(orders.keys);
+    LinkMessage key{Kind::key, orders.key_count, std::move(orders.keys)};
     node.link->send_aside(key);
     rendezvous::cleanse(key.body.data(), key.body.size());
-    LinkMessage spec;
-    spec.kind = Kind::spec;
-    spec.body = agent::to_json(orders.spec);
+    const LinkMessage spec{Kind::spec, 0, agent::to_json(orders.spec)};
     if (spec.body.size() > agent::kLinkBodyMax)
       throw std::length_error("its part of the job has " + std::to_string(spec.body.size()) + " bytes, and " +
                               std::to_string(agent::kLinkBodyMax) +
@@ -198,10 +190,7 @@ void NodeFleet::tell_left_out(std::size_t index, bool at_the_end) {
 
 void NodeFleet::tell(std::size_t index, Kind kind, std::int64_t number, std::string body) {
   Node& node = nodes_[index];
-  LinkMessage message;
-  message.kind = kind;
-  message.number = number;
-  message.body = std::move(body);
+  LinkMessage message{kind, number, std::move(body)};
   if (node.link && node.contact.instructed())
     node.link->send(message);
   else if (!node.contact.instructed())
@@ -306,15 +295,12 @@ bool NodeFleet::go_on_by_relay(std::size_t index) {
   node.said.clear();
   node.link->move_to(std::move(way));
   // Whether there is anybody at that end shows when this is acknowledged.
-  LinkMessage probe;
-  probe.kind = Kind::status;
-  node.link->send(probe, [weak = weak_from_this(), index] {
-    const auto self = weak.lock();
-    if (!self || !self->nodes_[index].link || !self->nodes_[index].link->connected()) return;
-    self->nodes_[index].contact.relay_carries();
-    log_warning(self->job_.nodes[index].name +
-                ": the connection to it was lost; going on through the coordinator");
-  });
+  node.link->send({Kind::status, 0, {}}, while_alive(weak_from_this(), [index](NodeFleet& self) {
+                    if (!self.nodes_[index].link || !self.nodes_[index].link->connected()) return;
+                    self.nodes_[index].contact.relay_carries();
+                    log_warning(self.job_.nodes[index].name +
+                                ": the connection to it was lost; going on through the coordinator");
+                  }));
   return true;
 }
 

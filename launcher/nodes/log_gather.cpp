@@ -2,6 +2,7 @@
 #include "launcher/nodes/log_gather.hpp"
 
 #include "agent/core/link_message.hpp"
+#include "rendezvous/base/posix.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -79,12 +80,7 @@ bool LogGather::within_limits(Node& node) {
 void LogGather::write(Node& node, std::string_view bytes) {
   node.bytes += bytes.size();
   if (!within_limits(node)) return;
-  while (node.fd && !bytes.empty()) {
-    const ssize_t written = ::write(node.fd.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return give_up(node, std::generic_category().message(errno));
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (node.fd && !write_all(node.fd.get(), bytes)) give_up(node, std::generic_category().message(errno));
 }
 
 void LogGather::receive(std::size_t index, const std::string& name, std::string_view file,

@@ -7,6 +7,7 @@
 #include "agent/process/output/terminal.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/wake_up.hpp"
+#include "rendezvous/base/while_alive.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -209,9 +210,7 @@ void NodeConsole::receive(std::size_t node, bool is_error, std::shared_ptr<rende
   std::shared_ptr<rendezvous::Channel>& place = state_->nodes[node].channels[is_error ? 1 : 0];
   if (place) throw std::invalid_argument("a second channel for what its workers print");
   rendezvous::Channel::Handlers handlers;
-  handlers.data = [weak = std::weak_ptr<State>(state_), node, is_error](std::string_view bytes) {
-    if (const auto state = weak.lock()) state->take(node, is_error, bytes);
-  };
+  handlers.data = while_alive(std::weak_ptr<State>(state_), &State::take, node, is_error);
   channel->handle(std::move(handlers));
   place = std::move(channel);
 }

@@ -4,6 +4,7 @@
 
 #include "launcher/start/core/start_queue.hpp"
 #include "rendezvous/base/random.hpp"
+#include "rendezvous/base/while_alive.hpp"
 
 #include <boost/asio/post.hpp>
 
@@ -90,19 +91,10 @@ void NodeFleet::start_node(std::size_t index) {
     }
   }
   NodeConnection::Events connection_events;
-  const std::weak_ptr<NodeFleet> weak = weak_from_this();
-  connection_events.greeted = [weak, index](const std::string& there, LinkEnds ends) {
-    if (const auto self = weak.lock()) self->greeted(index, there, std::move(ends));
-  };
-  connection_events.pushed = [weak, index](std::uint64_t bytes, std::uint64_t of) {
-    if (const auto self = weak.lock()) self->pushed(index, bytes, of);
-  };
-  connection_events.said = [weak, index](const std::string& line) {
-    if (const auto self = weak.lock()) self->said(index, line);
-  };
-  connection_events.ended = [weak, index](const StartEnd& end, bool had_greeting) {
-    if (const auto self = weak.lock()) self->process_ended(index, end, had_greeting);
-  };
+  connection_events.greeted = while_alive(weak_from_this(), &NodeFleet::greeted, index);
+  connection_events.pushed = while_alive(weak_from_this(), &NodeFleet::pushed, index);
+  connection_events.said = while_alive(weak_from_this(), &NodeFleet::said, index);
+  connection_events.ended = while_alive(weak_from_this(), &NodeFleet::process_ended, index);
   nodes_[index].greet_by =
       now +
       (job_.nodes[index].local ? kForkLateAfter : greeting_limit(job_.remote.login_timeout, nodes_.size()));
@@ -182,10 +174,8 @@ void NodeFleet::say_waiting(TimePoint now) {
   if (now < say_waiting_at_) return;
   say_waiting_at_ = now + kSayWaitingEvery;
   // A node that has no orders yet takes us for dead after 30 s of silence.
-  LinkMessage alive;
-  alive.kind = LinkMessage::Kind::status;
   for (Node& node : nodes_)
-    if (node.link && !node.contact.instructed()) node.link->send_aside(alive);
+    if (node.link && !node.contact.instructed()) node.link->send_aside({Kind::status, 0, {}});
   const std::string text = board_.waiting_text(now);
   if (!text.empty() && !board_.stopping() && events_.waiting) events_.waiting(text);
 }

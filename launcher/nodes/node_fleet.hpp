@@ -153,6 +153,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of);
   void start_failed(std::size_t index, const StartFailure& failure);
   void open_link(std::size_t index, LinkEnds ends);
+  void opened(std::size_t index, std::string_view what, std::shared_ptr<rendezvous::Channel> channel);
   void opening_message(std::size_t index, const agent::LinkMessage& message);
   void send_spec(std::size_t index);
   void message(std::size_t index, agent::LinkMessage message);

@@ -3,6 +3,7 @@
 
 #include "agent/core/link_message.hpp"
 #include "agent/process/output/worker_output.hpp"
+#include "rendezvous/base/while_alive.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
@@ -96,9 +97,7 @@ void StdinFeed::feed(std::shared_ptr<rendezvous::Channel> reader) {
   if (!state_->reader) return;
   if (state_->ended) return state_->end();
   rendezvous::Channel::Handlers handlers;
-  handlers.writable = [weak = std::weak_ptr<State>(state_)] {
-    if (const auto state = weak.lock()) state->wait();
-  };
+  handlers.writable = while_alive(std::weak_ptr<State>(state_), &State::wait);
   state_->reader->handle(std::move(handlers));
   state_->wait();
 }

@@ -43,6 +43,7 @@ void trim(std::string& image) {
   std::memcpy(image.data(), &header, sizeof header);
 }
 
+/// Tells one build from another; nobody has to be kept from making a second one of the same mark.
 std::string mark_of(const std::string& image) {
   const std::uint64_t hash = fnv1a(image);
   std::string mark;
@@ -50,27 +51,19 @@ std::string mark_of(const std::string& image) {
   return mark;
 }
 
-}  // namespace
-
-PushImage make_push_image(const std::string& path) {
-  std::string image = read_file(path).value_or("");
+/// Throws std::runtime_error if our executable cannot be read or is none of this machine.
+void make_image(RemoteStart& start, RemoteProgram& program, const std::string& version) {
+  std::string image = read_file(program.own_path).value_or("");
   if (image.empty()) throw std::runtime_error("it cannot be read");
   trim(image);
-  PushImage made;
-  made.bytes = image.size();
-  made.mark = mark_of(image);
-  made.fd.reset(::memfd_create("muster-push", MFD_CLOEXEC));
-  std::size_t done = 0;
-  while (made.fd && done < image.size()) {
-    const ssize_t written = ::write(made.fd.get(), image.data() + done, image.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) made.fd.reset();
-    done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
-  }
-  if (!made.fd) throw_errno("no memory for a copy of it");
-  return made;
+  start.image.reset(::memfd_create("muster-push", MFD_CLOEXEC));
+  if (!start.image || !write_all(start.image.get(), image)) throw_errno("no memory for a copy of it");
+  start.push_file = "/proc/self/fd/" + std::to_string(start.image.get());
+  program.push_bytes = image.size();
+  program.push_name = "muster-" + version + "-" + mark_of(image);
 }
 
+/// Empty if it cannot be told.
 std::string own_executable() {
   char path[PATH_MAX];
   const ssize_t size = ::readlink("/proc/self/exe", path, sizeof path);
@@ -79,6 +72,8 @@ std::string own_executable() {
              : std::string();
 }
 
+}  // namespace
+
 RemoteStart remote_start(const RemoteOptions& options, const std::string& version, bool shell_stays) {
   RemoteStart start;
   RemoteProgram program;
@@ -86,14 +81,11 @@ RemoteStart remote_start(const RemoteOptions& options, const std::string& versio
   program.own_path = own_executable();
   if (options.push) {
     try {
-      start.image = make_push_image(program.own_path);
+      make_image(start, program, version);
     } catch (const std::runtime_error& error) {
       throw UsageError("--push: our own executable '" + program.own_path + "': " + error.what() +
                        "; install muster on the hosts instead");
     }
-    start.push_file = "/proc/self/fd/" + std::to_string(start.image.fd.get());
-    program.push_bytes = start.image.bytes;
-    program.push_name = "muster-" + version + "-" + start.image.mark;
   }
   try {
     program.shell_stays = shell_stays;

@@ -4,6 +4,7 @@
 #include "agent/process/child_process.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -58,16 +59,10 @@ struct Child {
 /// Returns the child's pid, or -1 with errno set. Not inlined: nothing of the caller may live in registers
 /// that the child overwrites.
 [[gnu::noinline]] pid_t run(Child& child) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
   // A handler of ours must not run in the child, which shares our memory.
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   const pid_t pid = ::vfork();
   if (pid == 0) become(child);
-  const int error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  errno = error;
   return pid;
 }
 

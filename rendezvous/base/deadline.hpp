@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left of a deadline, for calls that take a length of time.
+// The clock of all deadlines, and what is left of one, for calls that take a length of time.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,14 @@
 
 namespace muster {
 
+inline std::chrono::steady_clock::time_point steady_now() {
+  return std::chrono::steady_clock::now();
+}
+
 /// The time until `deadline`, rounded up, so that no wait ends before it; 0 once it has passed.
 inline std::chrono::milliseconds left_until(std::chrono::steady_clock::time_point deadline) {
   using std::chrono::milliseconds;
-  return std::max(milliseconds(0),
-                  std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()));
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - steady_now()));
 }
 
 /// The same for poll(), whose int holds an hour at most here; without a deadline -1, which waits for ever.

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace muster {
 
@@ -24,6 +25,9 @@ inline constexpr const char* kNoPidfd = "pidfd_open (Linux 5.4 or newer is neede
 
 /// This host's name as the kernel has it; "localhost" if it has none.
 std::string host_name();
+
+/// Writes all of `bytes` to a descriptor that blocks. False, with errno, if it takes no more.
+bool write_all(int fd, std::string_view bytes);
 
 /// The next bytes of a descriptor up to its end, at most `limit`. nullopt, with errno, if they cannot be
 /// read.

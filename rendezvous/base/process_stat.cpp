@@ -2,10 +2,14 @@
 #include "rendezvous/base/process_stat.hpp"
 
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/text.hpp"
 
+#include <dirent.h>
 #include <sys/stat.h>
 
 #include <cstdio>
+#include <memory>
+#include <utility>
 
 namespace muster {
 
@@ -31,9 +35,24 @@ std::optional<ProcessStat> read_process_stat(pid_t pid) {
   constexpr std::size_t kMostBytes = 4096;
   const auto text = read_file("/proc/" + std::to_string(pid) + "/stat", kMostBytes);
   if (!text) return std::nullopt;
-  const auto stat = parse_process_stat(*text);
-  if (!stat) errno = EINVAL;
+  auto stat = parse_process_stat(*text);
+  if (stat)
+    stat->pid = pid;
+  else
+    errno = EINVAL;
   return stat;
+}
+
+std::vector<ProcessStat> all_processes() {
+  std::vector<ProcessStat> processes;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  if (!proc) return processes;
+  while (const dirent* entry = ::readdir(proc.get())) {
+    const auto pid = parse_number<pid_t>(entry->d_name);
+    if (!pid) continue;
+    if (auto process = read_process_stat(*pid)) processes.push_back(std::move(*process));
+  }
+  return processes;
 }
 
 std::uint64_t start_time_of(pid_t pid) {

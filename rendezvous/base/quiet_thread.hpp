@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of the SDK, on which no signal handler of the program runs: one that takes its signals with
-// sigwait() or signalfd() has blocked them in its own threads only.
+// Threads of ours, on which no signal handler of the program runs: one that takes its signals with sigwait()
+// or signalfd() has blocked them in its own threads only.
 #pragma once
 
 #include <pthread.h>
@@ -11,7 +11,8 @@
 
 namespace muster {
 
-/// Blocks all signals of the calling thread, and so of the threads that it starts meanwhile.
+/// Blocks all signals of the calling thread, and so of the threads that it starts meanwhile. Leaves errno
+/// alone.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -32,6 +32,15 @@ constexpr std::size_t kMostNodes = 1 << 20;
 
 }  // namespace
 
+std::optional<std::int64_t> leading_number(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\n\v\f\r"), text.size()));
+  if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
+  std::int64_t number = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (result.ec != std::errc{}) return std::nullopt;
+  return number;
+}
+
 std::optional<std::vector<int>> parse_task_counts(std::string_view text) {
   std::vector<int> counts;
   while (true) {

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -58,6 +59,10 @@ std::optional<Number> parse_number(std::string_view text, int base = 10) {
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
 }
+
+/// The number at the beginning of `text` as C's strtoll reads it: after white space, with a sign. nullopt
+/// without digits or out of range.
+std::optional<std::int64_t> leading_number(std::string_view text);
 
 /// Tasks of each node as Slurm writes them: "2(x3),1" is 2, 2, 2, 1. nullopt for what no Slurm writes, more
 /// than 2^20 nodes or tasks of a node among it.

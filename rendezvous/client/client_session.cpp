@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/client/client_session.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/random.hpp"
+#include "rendezvous/base/while_alive.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/redirect_error.hpp>
@@ -35,10 +37,6 @@ BackoffOptions reconnect_backoff() {
   return options;
 }
 
-TimePoint steady_now() {
-  return std::chrono::steady_clock::now();
-}
-
 }  // namespace
 
 ClientSession::ClientSession(asio::any_io_executor executor, ClientOptions options, Handlers handlers)
@@ -59,21 +57,11 @@ ClientSession::ClientSession(asio::any_io_executor executor, ClientOptions optio
 
 void ClientSession::make_session(bool resumable) {
   WireSession::Handlers handlers;
-  const std::weak_ptr<ClientSession> weak = weak_from_this();
-  handlers.message = [weak](std::string_view text) {
-    if (const auto self = weak.lock()) self->on_message(text);
-  };
-  handlers.heard = [weak] {
-    if (const auto self = weak.lock()) self->last_heard_ = steady_now();
-  };
-  handlers.channel_opened = [weak](std::string_view payload, std::shared_ptr<Channel> channel) {
-    const auto self = weak.lock();
-    if (self && !self->gone_ && self->handlers_.channel_opened)
-      self->handlers_.channel_opened(channel_open_from(payload, self->version_), std::move(channel));
-  };
-  handlers.ended = [weak](const ConnectionEnd& end) {
-    if (const auto self = weak.lock()) self->on_ended(end);
-  };
+  handlers.message = while_alive(weak_from_this(), &ClientSession::on_message);
+  handlers.heard =
+      while_alive(weak_from_this(), [](ClientSession& self) { self.last_heard_ = steady_now(); });
+  handlers.channel_opened = while_alive(weak_from_this(), &ClientSession::on_channel);
+  handlers.ended = while_alive(weak_from_this(), &ClientSession::on_ended);
   session_ = std::make_shared<WireSession>(executor_, std::move(handlers), resumable, true);
 }
 
@@ -142,20 +130,14 @@ asio::awaitable<std::unique_ptr<ByteStream>> ClientSession::dial(TimePoint deadl
 asio::awaitable<bool> ClientSession::greet(std::unique_ptr<ByteStream> stream, TimePoint deadline) {
   if (gone_) co_return false;
   local_address_ = stream->local_address();
-  const std::weak_ptr<ClientSession> weak = weak_from_this();
   greeting_ = std::make_shared<Connection>(executor_, std::move(stream), Connection::Handlers{});
   Connection::Handlers handlers;
-  handlers.frame = [weak, connection = std::weak_ptr(greeting_)](std::string_view body) {
-    const auto self = weak.lock();
-    if (self) self->greeting_message(connection.lock(), message_from_json(body));
-  };
-  handlers.ended = [weak](const ConnectionEnd& end) {
-    const auto self = weak.lock();
-    if (!self) return;
-    self->last_trouble_ = end.reason;
-    if (end.code != Errc::lost) self->lose(end.code, end.reason);
-    self->connect_timer_.cancel();
-  };
+  handlers.frame = while_alive(weak_from_this(), &ClientSession::greeting_message, std::weak_ptr(greeting_));
+  handlers.ended = while_alive(weak_from_this(), [](ClientSession& self, const ConnectionEnd& end) {
+    self.last_trouble_ = end.reason;
+    if (end.code != Errc::lost) self.lose(end.code, end.reason);
+    self.connect_timer_.cancel();
+  });
   greeting_->handle(std::move(handlers));
   Hello hello = hello_;
   hello.received = session_->received_count();
@@ -174,8 +156,9 @@ asio::awaitable<void> ClientSession::pause(TimePoint until) {
   co_await connect_timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
-void ClientSession::greeting_message(const std::shared_ptr<Connection>& connection, const Message& message) {
-  if (gone_ || !connection || connection != greeting_) return;
+void ClientSession::greeting_message(const std::weak_ptr<Connection>& connection, std::string_view body) {
+  const Message message = message_from_json(body);
+  if (gone_ || !greeting_ || connection.lock() != greeting_) return;
   if (const auto* error = std::get_if<ErrorReply>(&message)) throw CoordinatorError(error->code, error->text);
   const auto* hello = std::get_if<HelloOk>(&message);
   if (hello == nullptr)
@@ -212,6 +195,11 @@ void ClientSession::on_message(std::string_view text) {
   if (std::holds_alternative<Heartbeat>(message)) return;
   if (const auto* hello = std::get_if<HelloOk>(&message)) accept(*hello);
   handlers_.message(message);
+}
+
+void ClientSession::on_channel(std::string_view payload, std::shared_ptr<Channel> channel) {
+  if (!gone_ && handlers_.channel_opened)
+    handlers_.channel_opened(channel_open_from(payload, version_), std::move(channel));
 }
 
 void ClientSession::on_ended(const ConnectionEnd& end) {

@@ -60,9 +60,10 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   boost::asio::awaitable<bool> greet(std::unique_ptr<ByteStream> stream, TimePoint deadline);
   boost::asio::awaitable<void> pause(TimePoint until);
   void reconnect(const std::string& reason);
-  void greeting_message(const std::shared_ptr<Connection>& connection, const Message& message);
+  void greeting_message(const std::weak_ptr<Connection>& connection, std::string_view body);
   void accept(const HelloOk& hello);
   void on_message(std::string_view text);
+  void on_channel(std::string_view payload, std::shared_ptr<Channel> channel);
   void on_ended(const ConnectionEnd& end);
   void lose(Errc code, const std::string& reason);
   void beat();

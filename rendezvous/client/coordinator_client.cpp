@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/client/coordinator_client.hpp"
 
+#include "rendezvous/base/deadline.hpp"
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/client/client_session.hpp"
 
 #include <boost/asio/as_tuple.hpp>
@@ -18,10 +20,6 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr auto kAsTuple = asio::as_tuple(asio::use_awaitable);
-
-TimePoint steady_now() {
-  return std::chrono::steady_clock::now();
-}
 
 /// A request whose answer is awaited. Its timer is the deadline and, cancelled early, the wake-up.
 struct Call {
@@ -54,6 +52,15 @@ class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
   /// is sent for it, if anything.
   static asio::awaitable<Message> perform(std::shared_ptr<Impl> self, Call& call,
                                           std::optional<Message> request, TimePoint deadline);
+
+  template <typename Answer>
+  static asio::awaitable<Answer> ask(std::shared_ptr<Impl> self, Call& call, Message request,
+                                     TimePoint deadline) {
+    std::optional<Message> message = std::move(request);
+    const Message answer = co_await perform(self, call, std::move(message), deadline);
+    co_return std::get<Answer>(answer);
+  }
+
   static asio::awaitable<void> wait_for_hello(std::shared_ptr<Impl> self, TimePoint deadline);
 
   Call& join_call() { return join_; }
@@ -97,26 +104,12 @@ class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 void CoordinatorClient::Impl::make_session(ClientOptions options) {
-  const std::weak_ptr<Impl> weak = weak_from_this();
   ClientSession::Handlers handlers;
-  handlers.message = [weak](const Message& message) {
-    if (const auto self = weak.lock()) self->on_message(message);
-  };
-  handlers.lost = [weak](Errc code, const std::string& reason) {
-    if (const auto self = weak.lock()) self->lose(code, reason);
-  };
-  handlers.channel_opened = [weak](const ChannelOpen& open, std::shared_ptr<Channel> channel) {
-    const auto self = weak.lock();
-    if (self && self->events_.channel_opened) self->events_.channel_opened(open, std::move(channel));
-  };
-  handlers.interrupted = [weak](const std::string& reason) {
-    const auto self = weak.lock();
-    if (self && self->events_.interrupted) self->events_.interrupted(reason);
-  };
-  handlers.resumed = [weak] {
-    const auto self = weak.lock();
-    if (self && self->events_.resumed) self->events_.resumed();
-  };
+  handlers.message = while_alive(weak_from_this(), &Impl::on_message);
+  handlers.lost = while_alive(weak_from_this(), &Impl::lose);
+  handlers.channel_opened = events_.channel_opened;
+  handlers.interrupted = events_.interrupted;
+  handlers.resumed = events_.resumed;
   session_ = std::make_shared<ClientSession>(executor_, std::move(options), std::move(handlers));
 }
 
@@ -282,10 +275,7 @@ asio::awaitable<void> CoordinatorClient::connected(TimePoint deadline) {
 }
 
 asio::awaitable<RoundResult> CoordinatorClient::join(Join request, TimePoint deadline) {
-  const auto impl = impl_;
-  std::optional<Message> message = std::move(request);
-  const Message answer = co_await Impl::perform(impl, impl->join_call(), std::move(message), deadline);
-  co_return std::get<RoundResult>(answer);
+  return Impl::ask<RoundResult>(impl_, impl_->join_call(), std::move(request), deadline);
 }
 
 void CoordinatorClient::fail_round(FailRound failure) {
@@ -293,18 +283,12 @@ void CoordinatorClient::fail_round(FailRound failure) {
 }
 
 asio::awaitable<Left> CoordinatorClient::leave_round(LeaveRound request, TimePoint deadline) {
-  const auto impl = impl_;
-  impl->leave_call().round = request.round;
-  std::optional<Message> message = std::move(request);
-  const Message answer = co_await Impl::perform(impl, impl->leave_call(), std::move(message), deadline);
-  co_return std::get<Left>(answer);
+  impl_->leave_call().round = request.round;
+  return Impl::ask<Left>(impl_, impl_->leave_call(), std::move(request), deadline);
 }
 
 asio::awaitable<LauncherState> CoordinatorClient::launcher_state(TimePoint deadline) {
-  const auto impl = impl_;
-  std::optional<Message> message = LauncherState();
-  const Message answer = co_await Impl::perform(impl, impl->launcher_call(), std::move(message), deadline);
-  co_return std::get<LauncherState>(answer);
+  return Impl::ask<LauncherState>(impl_, impl_->launcher_call(), LauncherState(), deadline);
 }
 
 void CoordinatorClient::vouched(Vouched answer) {

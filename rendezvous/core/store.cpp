@@ -2,8 +2,8 @@
 #include "rendezvous/core/store.hpp"
 
 #include "rendezvous/base/invariant.hpp"
+#include "rendezvous/base/text.hpp"
 
-#include <charconv>
 #include <utility>
 
 namespace muster::rendezvous {
@@ -14,18 +14,6 @@ constexpr std::size_t kPerQueueBytes = kPerEntryBytes + 768;
 
 // A replaced value gives memory back when it keeps more than this and more than four times what it needs.
 constexpr std::size_t kSpareBytes = 1024;
-
-// Leading white space, a sign and digits, as C's strtoll reads them; nullopt without digits or out of range.
-std::optional<std::int64_t> leading_number(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || (text.front() >= '\t' && text.front() <= '\r'))) {
-    text.remove_prefix(1);
-  }
-  if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
-  std::int64_t number = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (result.ec != std::errc{}) return std::nullopt;
-  return number;
-}
 
 std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/control_port.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/random.hpp"
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/admission.hpp"
@@ -50,10 +52,6 @@ constexpr Milliseconds kPatience{1000};
 
 constexpr const char* kTooMany = "there are too many connections that have not said yet who they are";
 
-TimePoint steady_now() {
-  return std::chrono::steady_clock::now();
-}
-
 }  // namespace
 
 class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl> {
@@ -80,10 +78,9 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
 
   void watch() {
     listener_.async_wait(asio::posix::stream_descriptor::wait_read,
-                         [weak = weak_from_this()](boost::system::error_code error) {
-                           const auto self = weak.lock();
-                           if (self && !error && !self->closed_) self->accept_some();
-                         });
+                         while_alive(weak_from_this(), [](Impl& self, boost::system::error_code error) {
+                           if (!error && !self.closed_) self.accept_some();
+                         }));
   }
 
   /// When the thread for strangers is at its end.
@@ -210,10 +207,9 @@ Milliseconds ControlPort::Impl::accept_in_turn() {
 
 void ControlPort::Impl::accept_later(Milliseconds pause) {
   pause_.expires_after(pause);
-  pause_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
-    const auto self = weak.lock();
-    if (self && !error && !self->closed_) self->watch();
-  });
+  pause_.async_wait(while_alive(weak_from_this(), [](Impl& self, boost::system::error_code error) {
+    if (!error && !self.closed_) self.watch();
+  }));
 }
 
 int ControlPort::Impl::accept_from_kernel(sockaddr* address, socklen_t* size) {
@@ -372,9 +368,7 @@ asio::awaitable<void> ControlPort::Impl::receive_store_client(std::shared_ptr<Vi
     refuse(visitor->peer, why);
     co_return;
   }
-  asio::post(main_, [weak = weak_from_this(), visitor, local, here] {
-    if (const auto impl = weak.lock()) impl->ask_whose(visitor, local, here);
-  });
+  asio::post(main_, while_alive(weak_from_this(), &Impl::ask_whose, visitor, local, here));
 }
 
 void ControlPort::Impl::ask_whose(const std::shared_ptr<Visitor>& visitor, const SocketAddress& local,
@@ -420,9 +414,7 @@ ControlPort::ControlPort(asio::any_io_executor executor, UniqueFd listener, std:
           [](const std::string& what) { log_error("at the job's port on the network: " + what); })),
       impl_(std::make_shared<Impl>(thread_->executor(), std::move(executor), std::move(listener),
                                    std::move(secret), std::move(options), service)) {
-  asio::post(thread_->executor(), [weak = std::weak_ptr(impl_)] {
-    if (const auto impl = weak.lock()) impl->watch();
-  });
+  asio::post(thread_->executor(), while_alive(std::weak_ptr(impl_), &Impl::watch));
 }
 
 ControlPort::~ControlPort() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/control_session.hpp"
 
+#include "rendezvous/base/while_alive.hpp"
+
 #include <utility>
 
 namespace muster::rendezvous {
@@ -14,28 +16,24 @@ Newcomer::Newcomer(boost::asio::any_io_executor executor, std::unique_ptr<ByteSt
 
 void Newcomer::start() {
   Connection::Handlers handlers;
-  const std::weak_ptr<Newcomer> weak = weak_from_this();
-  handlers.frame = [weak](std::string_view body) {
+  handlers.frame = while_alive(weak_from_this(), [](Newcomer& self, std::string_view body) {
     const Message message = message_from_json(body);
-    if (const auto self = weak.lock()) self->settle(&message);
-  };
-  handlers.ended = [weak](const ConnectionEnd& end) {
-    const auto self = weak.lock();
-    if (!self) return;
-    self->trouble_ = end.reason;
-    if (end.code != Errc::lost) self->refuse({end.code, "", end.reason});
-    self->settle(nullptr);
-  };
+    self.settle(&message);
+  });
+  handlers.ended = while_alive(weak_from_this(), [](Newcomer& self, const ConnectionEnd& end) {
+    self.trouble_ = end.reason;
+    if (end.code != Errc::lost) self.refuse({end.code, "", end.reason});
+    self.settle(nullptr);
+  });
   connection_->handle(std::move(handlers));
   connection_->start(kMaxHelloFrameBytes);
   timer_.expires_after(kHelloTimeout);
-  timer_.async_wait([weak](boost::system::error_code error) {
-    const auto self = weak.lock();
-    if (error || !self || !self->first_message_) return;
-    self->trouble_ = "no hello within " + std::to_string(kHelloTimeout.count()) + " ms";
-    self->refuse({Errc::mend, "", self->trouble_});
-    self->settle(nullptr);
-  });
+  timer_.async_wait(while_alive(weak_from_this(), [](Newcomer& self, boost::system::error_code error) {
+    if (error || !self.first_message_) return;
+    self.trouble_ = "no hello within " + std::to_string(kHelloTimeout.count()) + " ms";
+    self.refuse({Errc::mend, "", self.trouble_});
+    self.settle(nullptr);
+  }));
 }
 
 void Newcomer::refuse(const ErrorReply& error) {

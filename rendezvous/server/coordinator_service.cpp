@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/coordinator_service.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/wire/channel.hpp"
 
@@ -24,10 +25,6 @@ bool refuses(const Effects& effects, SessionId session) {
     const auto* send = std::get_if<effect::Send>(&one);
     return send != nullptr && send->session == session && std::holds_alternative<ErrorReply>(send->message);
   });
-}
-
-TimePoint steady_now() {
-  return std::chrono::steady_clock::now();
 }
 
 }  // namespace

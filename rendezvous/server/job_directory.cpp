@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/job_directory.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/client/control_message.hpp"
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/log/log.hpp"
@@ -18,10 +19,6 @@ namespace {
 
 /// How often is looked whether the nodes of a job are back, or are judged to be lost.
 constexpr Milliseconds kLookInterval{100};
-
-TimePoint steady_now() {
-  return std::chrono::steady_clock::now();
-}
 
 std::uint64_t seconds_since(TimePoint time) {
   const auto passed = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - time);

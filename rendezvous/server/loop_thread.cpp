@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/loop_thread.hpp"
 
-#include <pthread.h>
-#include <signal.h>
+#include "rendezvous/base/quiet_thread.hpp"
+
 #include <sys/resource.h>
 
 #include <exception>
@@ -18,17 +18,7 @@ constexpr int kNicer = 5;
 LoopThread::LoopThread(std::function<void(const std::string&)> failed)
     : busy_(context_.get_executor()), failed_(std::move(failed)) {
   // Signals are the business of the thread that was there before.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = quiet_thread([this] { run(); });
 }
 
 LoopThread::~LoopThread() {

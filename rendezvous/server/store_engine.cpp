@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/store_engine.hpp"
 
-#include "rendezvous/server/admission.hpp"
-#include "rendezvous/server/connection_set.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/listen_socket.hpp"
-#include "rendezvous/server/refusals.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -24,66 +19,6 @@
 namespace muster::rendezvous {
 
 using Clock = std::chrono::steady_clock;
-
-// Enough for 64 busy clients in one system call.
-static constexpr int kEventsPerTurn = 128;
-
-class StoreEngine::Impl final : private StoreBudget {
- public:
-  explicit Impl(StoreServerOptions options);
-  void turn();
-  void adopt(UniqueFd fd, const SocketAddress& peer);
-  void cut_overdue(TimePoint now);
-  void close();
-  StoreServerCounters counters() const;
-
-  const SocketAddress& endpoint() const { return listener_.address; }
-
-  int descriptor() const { return epoll_.get(); }
-
-  std::size_t connections() const { return connections_.size(); }
-
-  std::optional<TimePoint> next_deadline() const { return connections_.next_deadline(); }
-
- private:
-  int handle_events(TimePoint until);
-  bool handle(StoreConnection& connection, std::uint32_t events);
-  bool fetch_events();
-  void bury();
-  void flush_woken();
-  void flush(StoreConnection& connection);
-  void accept_some();
-  bool accept_one();
-  void take_in(UniqueFd fd, const SocketAddress& peer);
-  bool is_full(const SocketAddress& peer);
-  void serve(UniqueFd fd, const SocketAddress& peer);
-  void make_room_for(const SocketAddress& peer);
-  void refuse(const SocketAddress& peer, const std::string& why);
-  void cut(StoreConnection& connection, const std::string& why);
-  void complain(const SocketAddress& peer, const std::string& text);
-  bool update_interest(StoreConnection& connection);
-  void account(StoreConnection& connection, std::size_t bytes);
-  bool room_for(StoreConnection& asker, std::size_t bytes) override;
-  void cut_heaviest();
-  void remove(StoreConnection& connection);
-
-  StoreServerOptions options_;
-  ListenSocket listener_;
-  UniqueFd epoll_;
-  bool closed_ = false;
-  AdmissionRules admission_;
-  PeerLog peer_log_;
-  SpareDescriptor spare_;
-  StoreServerCounters counters_;
-  std::size_t under_way_ = 0;
-  Store store_;
-  ConnectionSet connections_;
-  // Of the events that were fetched, those from next_event_ on wait for their turn.
-  std::array<epoll_event, kEventsPerTurn> events_{};
-  int event_count_ = 0;
-  int next_event_ = 0;
-  bool knock_ = false;
-};
 
 namespace {
 
@@ -132,7 +67,7 @@ std::size_t connection_limit(std::size_t wanted) {
 
 }  // namespace
 
-StoreEngine::Impl::Impl(StoreServerOptions options)
+StoreEngine::StoreEngine(StoreServerOptions options)
     : options_(std::move(options)),
       listener_(listener_for(options_)),
       epoll_(make_epoll()),
@@ -145,7 +80,7 @@ StoreEngine::Impl::Impl(StoreServerOptions options)
   }
 }
 
-void StoreEngine::Impl::turn() {
+void StoreEngine::turn() {
   if (closed_) return;
   const auto began = Clock::now();
   const auto until = began + kTurnAtMost;
@@ -164,7 +99,7 @@ void StoreEngine::Impl::turn() {
   }
 }
 
-int StoreEngine::Impl::handle_events(TimePoint until) {
+int StoreEngine::handle_events(TimePoint until) {
   if (next_event_ == event_count_ && !fetch_events()) return 0;
   const int first = next_event_;
   while (next_event_ < event_count_) {
@@ -186,19 +121,19 @@ int StoreEngine::Impl::handle_events(TimePoint until) {
 }
 
 /// False: there are none.
-bool StoreEngine::Impl::fetch_events() {
+bool StoreEngine::fetch_events() {
   next_event_ = 0;
   event_count_ = std::max(0, ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0));
   return event_count_ > 0;
 }
 
 /// Events that still wait may be of connections that were removed.
-void StoreEngine::Impl::bury() {
+void StoreEngine::bury() {
   if (next_event_ == event_count_) connections_.bury();
 }
 
 /// True: it may have taken long.
-bool StoreEngine::Impl::handle(StoreConnection& connection, std::uint32_t events) {
+bool StoreEngine::handle(StoreConnection& connection, std::uint32_t events) {
   if (connection.dead) return false;
   std::size_t memory = connection.session().memory();
   if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
@@ -223,7 +158,7 @@ bool StoreEngine::Impl::handle(StoreConnection& connection, std::uint32_t events
   return memory > kKeptBufferBytes;
 }
 
-void StoreEngine::Impl::flush_woken() {
+void StoreEngine::flush_woken() {
   auto& woken = connections_.woken();
   while (!woken.empty()) {
     StoreConnection& connection = *woken.back();
@@ -232,7 +167,7 @@ void StoreEngine::Impl::flush_woken() {
   }
 }
 
-void StoreEngine::Impl::flush(StoreConnection& connection) {
+void StoreEngine::flush(StoreConnection& connection) {
   const bool has_work = connection.has_output() || connection.wants_write;
   if (has_work && (connection.flush() != StoreConnection::Result::good || !update_interest(connection)))
     return remove(connection);
@@ -240,7 +175,7 @@ void StoreEngine::Impl::flush(StoreConnection& connection) {
   while (under_way_ > options_.max_bytes_under_way) cut_heaviest();
 }
 
-bool StoreEngine::Impl::room_for(StoreConnection& asker, std::size_t bytes) {
+bool StoreEngine::room_for(StoreConnection& asker, std::size_t bytes) {
   account(asker, asker.session().memory());
   const std::size_t most = options_.max_bytes_under_way;
   while (bytes > most || under_way_ > most - bytes) {
@@ -252,7 +187,7 @@ bool StoreEngine::Impl::room_for(StoreConnection& asker, std::size_t bytes) {
 }
 
 /// Not the one that comes last: a client with little would pay for others.
-void StoreEngine::Impl::cut_heaviest() {
+void StoreEngine::cut_heaviest() {
   ++counters_.cut_for_error;
   cut(*connections_.heaviest(), "the clients of this store have more than " +
                                     std::to_string(options_.max_bytes_under_way) +
@@ -260,29 +195,29 @@ void StoreEngine::Impl::cut_heaviest() {
 }
 
 /// So much of the budget is this connection's from now on.
-void StoreEngine::Impl::account(StoreConnection& connection, std::size_t bytes) {
+void StoreEngine::account(StoreConnection& connection, std::size_t bytes) {
   under_way_ += bytes - std::exchange(connection.bytes_counted, bytes);
 }
 
-void StoreEngine::Impl::remove(StoreConnection& connection) {
+void StoreEngine::remove(StoreConnection& connection) {
   account(connection, 0);
   connections_.remove(connection);
 }
 
-bool StoreEngine::Impl::update_interest(StoreConnection& connection) {
+bool StoreEngine::update_interest(StoreConnection& connection) {
   if (connection.has_output() == connection.wants_write) return true;
   connection.wants_write = !connection.wants_write;
   const std::uint32_t events = connection.wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN;
   return watch_descriptor(epoll_.get(), EPOLL_CTL_MOD, connection.fd(), events, &connection);
 }
 
-void StoreEngine::Impl::accept_some() {
+void StoreEngine::accept_some() {
   for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
     if (!accept_one()) break;
   }
 }
 
-bool StoreEngine::Impl::accept_one() {
+bool StoreEngine::accept_one() {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   void* address = &storage;
@@ -302,7 +237,7 @@ bool StoreEngine::Impl::accept_one() {
   return true;
 }
 
-void StoreEngine::Impl::take_in(UniqueFd fd, const SocketAddress& peer) {
+void StoreEngine::take_in(UniqueFd fd, const SocketAddress& peer) {
   if (is_full(peer)) return;
   const SocketAddress local = local_end(fd.get());
   if (local.family() == AF_UNSPEC) return;
@@ -313,18 +248,18 @@ void StoreEngine::Impl::take_in(UniqueFd fd, const SocketAddress& peer) {
   serve(std::move(fd), peer);
 }
 
-void StoreEngine::Impl::adopt(UniqueFd fd, const SocketAddress& peer) {
+void StoreEngine::adopt(UniqueFd fd, const SocketAddress& peer) {
   if (!closed_ && !is_full(peer)) serve(std::move(fd), peer);
 }
 
-bool StoreEngine::Impl::is_full(const SocketAddress& peer) {
+bool StoreEngine::is_full(const SocketAddress& peer) {
   if (connections_.size() < options_.max_connections) return false;
   refuse(peer,
          "there are already " + std::to_string(connections_.size()) + " connections, all that are allowed");
   return true;
 }
 
-void StoreEngine::Impl::serve(UniqueFd fd, const SocketAddress& peer) {
+void StoreEngine::serve(UniqueFd fd, const SocketAddress& peer) {
   const int on = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   StoreConnection& connection =
@@ -337,7 +272,7 @@ void StoreEngine::Impl::serve(UniqueFd fd, const SocketAddress& peer) {
 }
 
 /// A host that floods loses its own connections first.
-void StoreEngine::Impl::make_room_for(const SocketAddress& peer) {
+void StoreEngine::make_room_for(const SocketAddress& peer) {
   const auto silent_for_long = Clock::now() + options_.handshake_timeout - kPendingBurst;
   StoreConnection* oldest =
       connections_.oldest_pending_from(peer, kMaxPendingHandshakesPerAddress, silent_for_long);
@@ -348,17 +283,17 @@ void StoreEngine::Impl::make_room_for(const SocketAddress& peer) {
   cut(*oldest, "too many connections have sent no first message, and it is the oldest of them");
 }
 
-void StoreEngine::Impl::refuse(const SocketAddress& peer, const std::string& why) {
+void StoreEngine::refuse(const SocketAddress& peer, const std::string& why) {
   ++counters_.refused;
   complain(peer, "refused a connection: " + why);
 }
 
-void StoreEngine::Impl::cut(StoreConnection& connection, const std::string& why) {
+void StoreEngine::cut(StoreConnection& connection, const std::string& why) {
   complain(connection.peer(), "closed a connection: " + why);
   remove(connection);
 }
 
-void StoreEngine::Impl::complain(const SocketAddress& peer, const std::string& text) {
+void StoreEngine::complain(const SocketAddress& peer, const std::string& text) {
   const std::string host = peer.host();
   if (!peer_log_.due(host, Clock::now())) return;
   const std::size_t suppressed = peer_log_.take_suppressed(host);
@@ -368,7 +303,7 @@ void StoreEngine::Impl::complain(const SocketAddress& peer, const std::string& t
     options_.warn("store " + listener_.address.text() + ", peer " + peer.text() + ": " + text + more);
 }
 
-void StoreEngine::Impl::cut_overdue(TimePoint now) {
+void StoreEngine::cut_overdue(TimePoint now) {
   if (closed_) return;
   while (StoreConnection* connection = connections_.take_overdue(now)) {
     ++counters_.cut_silent;
@@ -378,7 +313,7 @@ void StoreEngine::Impl::cut_overdue(TimePoint now) {
   bury();
 }
 
-void StoreEngine::Impl::close() {
+void StoreEngine::close() {
   if (closed_) return;
   closed_ = true;
   under_way_ = 0;
@@ -389,51 +324,11 @@ void StoreEngine::Impl::close() {
   store_.clear();
 }
 
-StoreServerCounters StoreEngine::Impl::counters() const {
+StoreServerCounters StoreEngine::counters() const {
   StoreServerCounters counters = counters_;
   counters.connections = connections_.size();
   counters.store_bytes = store_.memory();
   return counters;
-}
-
-StoreEngine::StoreEngine(StoreServerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
-
-StoreEngine::~StoreEngine() = default;
-
-const SocketAddress& StoreEngine::endpoint() const {
-  return impl_->endpoint();
-}
-
-int StoreEngine::descriptor() const {
-  return impl_->descriptor();
-}
-
-void StoreEngine::turn() {
-  impl_->turn();
-}
-
-std::optional<StoreEngine::TimePoint> StoreEngine::next_deadline() const {
-  return impl_->next_deadline();
-}
-
-void StoreEngine::adopt(UniqueFd fd, const SocketAddress& peer) {
-  impl_->adopt(std::move(fd), peer);
-}
-
-void StoreEngine::cut_overdue(TimePoint now) {
-  impl_->cut_overdue(now);
-}
-
-void StoreEngine::close() {
-  impl_->close();
-}
-
-StoreServerCounters StoreEngine::counters() const {
-  return impl_->counters();
-}
-
-std::size_t StoreEngine::connections() const {
-  return impl_->connections();
 }
 
 }  // namespace muster::rendezvous

@@ -10,12 +10,19 @@
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/admission.hpp"
+#include "rendezvous/server/connection_set.hpp"
+#include "rendezvous/server/descriptor_limit.hpp"
+#include "rendezvous/server/listen_socket.hpp"
+#include "rendezvous/server/refusals.hpp"
 
+#include <sys/epoll.h>
+
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,25 +68,28 @@ struct StoreServerCounters {
 
 /// The store of one round, listening on one address. One thread at a time. Throws std::runtime_error if it
 /// cannot listen; the text names host, port, who holds a busy port, and what to do.
-class StoreEngine {
+class StoreEngine final : private StoreBudget {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
   explicit StoreEngine(StoreServerOptions options);
-  ~StoreEngine();
   StoreEngine(const StoreEngine&) = delete;
   StoreEngine& operator=(const StoreEngine&) = delete;
 
   /// The address on which it listens: numeric host, real port. Stays valid after close().
-  const SocketAddress& endpoint() const;
+  const SocketAddress& endpoint() const { return listener_.address; }
+
   /// Readable when turn() has something to do.
-  int descriptor() const;
+  int descriptor() const { return epoll_.get(); }
+
   /// Carries out what is there, and returns soon: after about 5 ms and the request that is being carried out
   /// then. Is there more, descriptor() is readable still.
   void turn();
+
   /// The time at which cut_overdue() is due, because a connection owes its first message. May change with
   /// every turn().
-  std::optional<TimePoint> next_deadline() const;
+  std::optional<TimePoint> next_deadline() const { return connections_.next_deadline(); }
+
   void cut_overdue(TimePoint now);
 
   /// Serves a connection that was accepted and admitted elsewhere.
@@ -90,12 +100,51 @@ class StoreEngine {
   void close();
 
   StoreServerCounters counters() const;
+
   /// As in the counters.
-  std::size_t connections() const;
+  std::size_t connections() const { return connections_.size(); }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  /// Enough for 64 busy clients in one system call.
+  static constexpr int kEventsPerTurn = 128;
+
+  int handle_events(TimePoint until);
+  bool handle(StoreConnection& connection, std::uint32_t events);
+  bool fetch_events();
+  void bury();
+  void flush_woken();
+  void flush(StoreConnection& connection);
+  void accept_some();
+  bool accept_one();
+  void take_in(UniqueFd fd, const SocketAddress& peer);
+  bool is_full(const SocketAddress& peer);
+  void serve(UniqueFd fd, const SocketAddress& peer);
+  void make_room_for(const SocketAddress& peer);
+  void refuse(const SocketAddress& peer, const std::string& why);
+  void cut(StoreConnection& connection, const std::string& why);
+  void complain(const SocketAddress& peer, const std::string& text);
+  bool update_interest(StoreConnection& connection);
+  void account(StoreConnection& connection, std::size_t bytes);
+  bool room_for(StoreConnection& asker, std::size_t bytes) override;
+  void cut_heaviest();
+  void remove(StoreConnection& connection);
+
+  StoreServerOptions options_;
+  ListenSocket listener_;
+  UniqueFd epoll_;
+  bool closed_ = false;
+  AdmissionRules admission_;
+  PeerLog peer_log_;
+  SpareDescriptor spare_;
+  StoreServerCounters counters_;
+  std::size_t under_way_ = 0;
+  Store store_;
+  ConnectionSet connections_;
+  // Of the events that were fetched, those from next_event_ on wait for their turn.
+  std::array<epoll_event, kEventsPerTurn> events_{};
+  int event_count_ = 0;
+  int next_event_ = 0;
+  bool knock_ = false;
 };
 
 }  // namespace muster::rendezvous

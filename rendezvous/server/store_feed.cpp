@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/store_feed.hpp"
 
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/c10d/session.hpp"
 
 #include <algorithm>
@@ -17,16 +18,9 @@ class FedStore::Client final : private c10d::Session::Owner, public std::enable_
 
   void start() {
     Channel::Handlers handlers;
-    const std::weak_ptr<Client> weak = weak_from_this();
-    handlers.data = [weak](std::string_view bytes) {
-      if (const auto self = weak.lock()) self->on_data(bytes);
-    };
-    handlers.writable = [weak] {
-      if (const auto self = weak.lock()) self->flush();
-    };
-    handlers.closed = [weak](const std::string&) {
-      if (const auto self = weak.lock()) self->end("");
-    };
+    handlers.data = while_alive(weak_from_this(), &Client::on_data);
+    handlers.writable = while_alive(weak_from_this(), &Client::flush);
+    handlers.closed = while_alive(weak_from_this(), [](Client& self, const std::string&) { self.end(""); });
     channel_->handle(std::move(handlers));
   }
 

@@ -4,7 +4,10 @@
 #include "rendezvous/server/store_engine.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 
+#include <atomic>
 #include <memory>
 
 namespace muster::rendezvous {
@@ -16,13 +19,15 @@ namespace muster::rendezvous {
 /// to do.
 class StoreServer {
  public:
-  StoreServer(boost::asio::any_io_executor executor, StoreServerOptions options);
-  ~StoreServer();
+  StoreServer(const boost::asio::any_io_executor& executor, StoreServerOptions options);
+
+  ~StoreServer() { close(); }
+
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
   /// The address on which it listens: numeric host, real port. Stays valid after close().
-  const SocketAddress& endpoint() const;
+  const SocketAddress& endpoint() const { return engine_.endpoint(); }
 
   /// Serves a connection that was accepted and admitted elsewhere.
   void adopt(UniqueFd fd, const SocketAddress& peer);
@@ -31,14 +36,24 @@ class StoreServer {
   /// away. Calling it again does nothing.
   void close();
 
-  StoreServerCounters counters() const;
+  StoreServerCounters counters() const { return engine_.counters(); }
 
   /// Open now, or a moment ago. Any thread.
-  std::size_t connections() const;
+  std::size_t connections() const { return connections_.load(std::memory_order_relaxed); }
 
  private:
-  class Impl;
-  std::shared_ptr<Impl> impl_;
+  void watch();
+  void arm_deadline();
+
+  void count() { connections_.store(engine_.connections(), std::memory_order_relaxed); }
+
+  StoreEngine engine_;
+  boost::asio::posix::stream_descriptor watched_;  ///< a duplicate of the engine's, owned by Asio
+  boost::asio::steady_timer deadline_;
+  bool deadline_armed_ = false;
+  bool closed_ = false;
+  std::atomic<std::size_t> connections_ = 0;
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 
 }  // namespace muster::rendezvous

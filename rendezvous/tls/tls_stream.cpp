@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/tls/tls_stream.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/net/name_lookup.hpp"
 #include "rendezvous/protocol/errc.hpp"
@@ -24,10 +25,6 @@ namespace asio = boost::asio;
 #ifndef IP_BIND_ADDRESS_NO_PORT
 #define IP_BIND_ADDRESS_NO_PORT 24
 #endif
-
-TimePoint steady_now() {
-  return std::chrono::steady_clock::now();
-}
 
 /// A non-blocking socket on its way to `target`; on failure errno is in `error`.
 UniqueFd begin_to_connect(const SocketAddress& target, const std::string& local_address, int& error) {
@@ -152,45 +149,6 @@ asio::awaitable<std::unique_ptr<ByteStream>> connect_tls(asio::any_io_executor e
   throw_as(trouble, *last);
 }
 
-class TlsAcceptor::Impl {
- public:
-  Impl(Secret job_secret, std::optional<std::string> job, ClientResolver others)
-      : keys_(std::move(job_secret), std::move(job), std::move(others)) {}
-
-  asio::awaitable<AcceptedTls> accept(asio::any_io_executor executor, UniqueFd fd, TimePoint deadline,
-                                      std::function<bool()> key_shown) {
-    set_tcp_options(fd.get());
-    int family = AF_INET;
-    socklen_t size = sizeof(family);
-    ::getsockopt(fd.get(), SOL_SOCKET, SO_DOMAIN, &family, &size);
-    auto socket = std::make_unique<TlsSocket>(executor, std::move(fd), family);
-    std::optional<PeerIdentity> identity;
-    std::string why;
-    SslHandle ssl = keys_.new_server_ssl(socket->fd(), identity);
-    // A wrong key fails in the call that reads the client's first message, so a wait after it means a right
-    // one.
-    bool shown = false;
-    const std::function<bool()> on_wait = [this, raw = ssl.get(), &identity, &key_shown, &shown] {
-      if (!identity || std::exchange(shown, true)) return true;
-      return keys_.is_first_time(raw) && (!key_shown || key_shown());
-    };
-    const TlsSocket::Outcome outcome = co_await socket->shake_hands(std::move(ssl), deadline, why, on_wait);
-    if (outcome == TlsSocket::Outcome::late)
-      throw CoordinatorError(Errc::deadline, "no TLS handshake within the time for it");
-    if (outcome == TlsSocket::Outcome::ended)
-      throw CoordinatorError(Errc::lost, "it broke off the TLS handshake: " + why);
-    if (outcome == TlsSocket::Outcome::refused || !identity)
-      throw CoordinatorError(Errc::mend, "it does not have the key of a node of this job (" + why + ")");
-    AcceptedTls accepted;
-    accepted.stream = std::move(socket);
-    accepted.peer = *identity;
-    co_return accepted;
-  }
-
- private:
-  ServerKeys keys_;
-};
-
 void detach(AcceptedTls& accepted) {
   static_cast<TlsSocket&>(*accepted.stream).detach();
 }
@@ -200,13 +158,38 @@ void attach(AcceptedTls& accepted, const asio::any_io_executor& executor) {
 }
 
 TlsAcceptor::TlsAcceptor(Secret job_secret, std::optional<std::string> job, ClientResolver others)
-    : impl_(std::make_unique<Impl>(std::move(job_secret), std::move(job), std::move(others))) {}
+    : keys_(std::make_unique<ServerKeys>(std::move(job_secret), std::move(job), std::move(others))) {}
 
 TlsAcceptor::~TlsAcceptor() = default;
 
 asio::awaitable<AcceptedTls> TlsAcceptor::accept(asio::any_io_executor executor, UniqueFd fd,
                                                  TimePoint deadline, std::function<bool()> key_shown) {
-  return impl_->accept(std::move(executor), std::move(fd), deadline, std::move(key_shown));
+  set_tcp_options(fd.get());
+  int family = AF_INET;
+  socklen_t size = sizeof(family);
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_DOMAIN, &family, &size);
+  auto socket = std::make_unique<TlsSocket>(executor, std::move(fd), family);
+  std::optional<PeerIdentity> identity;
+  std::string why;
+  SslHandle ssl = keys_->new_server_ssl(socket->fd(), identity);
+  // A wrong key fails in the call that reads the client's first message, so a wait after it means a right
+  // one.
+  bool shown = false;
+  const std::function<bool()> on_wait = [this, raw = ssl.get(), &identity, &key_shown, &shown] {
+    if (!identity || std::exchange(shown, true)) return true;
+    return keys_->is_first_time(raw) && (!key_shown || key_shown());
+  };
+  const TlsSocket::Outcome outcome = co_await socket->shake_hands(std::move(ssl), deadline, why, on_wait);
+  if (outcome == TlsSocket::Outcome::late)
+    throw CoordinatorError(Errc::deadline, "no TLS handshake within the time for it");
+  if (outcome == TlsSocket::Outcome::ended)
+    throw CoordinatorError(Errc::lost, "it broke off the TLS handshake: " + why);
+  if (outcome == TlsSocket::Outcome::refused || !identity)
+    throw CoordinatorError(Errc::mend, "it does not have the key of a node of this job (" + why + ")");
+  AcceptedTls accepted;
+  accepted.stream = std::move(socket);
+  accepted.peer = *identity;
+  co_return accepted;
 }
 
 }  // namespace muster::rendezvous

@@ -20,6 +20,8 @@
 
 namespace muster::rendezvous {
 
+class ServerKeys;
+
 /// Something took the connection and then did not answer as a coordinator does: it said nothing, or hung up.
 /// Another program, or a coordinator with too much to do.
 class NoAnswerError : public CoordinatorError {
@@ -80,8 +82,7 @@ class TlsAcceptor {
                                              TimePoint deadline, std::function<bool()> key_shown = {});
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<ServerKeys> keys_;
 };
 
 }  // namespace muster::rendezvous

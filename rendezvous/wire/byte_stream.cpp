@@ -2,6 +2,7 @@
 #include "rendezvous/wire/byte_stream.hpp"
 
 #include "rendezvous/base/unique_fd.hpp"
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/wire/channel.hpp"
 #include "rendezvous/wire/event.hpp"
@@ -33,18 +34,12 @@ class ChannelStream final : public ByteStream {
       : state_(std::make_shared<State>(executor, std::move(channel))) {
     const std::weak_ptr<State> weak = state_;
     Channel::Handlers handlers;
-    handlers.data = [weak](std::string_view bytes) {
-      const auto state = weak.lock();
-      if (!state) return;
-      state->arrived += bytes;
-      state->readable.set();
-    };
-    handlers.writable = [weak] {
-      if (const auto state = weak.lock()) state->writable.set();
-    };
-    handlers.closed = [weak](const std::string&) {
-      if (const auto state = weak.lock()) state->end();
-    };
+    handlers.data = while_alive(weak, [](State& state, std::string_view bytes) {
+      state.arrived += bytes;
+      state.readable.set();
+    });
+    handlers.writable = while_alive(weak, [](State& state) { state.writable.set(); });
+    handlers.closed = while_alive(weak, [](State& state, const std::string&) { state.end(); });
     state_->channel->handle(std::move(handlers));
   }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/wire/wire_session.hpp"
 
+#include "rendezvous/base/while_alive.hpp"
+
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
@@ -140,9 +142,7 @@ void WireSession::move_to(std::shared_ptr<Connection> connection) {
   put_down();
   arriving_ = std::move(connection);
   Connection::Handlers handlers = connection_handlers();
-  handlers.frame = [weak = weak_from_this()](std::string_view body) {
-    if (const auto self = weak.lock()) self->on_resume(body);
-  };
+  handlers.frame = while_alive(weak_from_this(), &WireSession::on_resume);
   arriving_->handle(std::move(handlers));
   arriving_->send(encode_frame(count_of(FrameKind::resume, state_.tell_received())));
 }
@@ -156,19 +156,13 @@ void WireSession::on_resume(std::string_view body) {
 
 Connection::Handlers WireSession::connection_handlers() {
   Connection::Handlers handlers;
-  const std::weak_ptr<WireSession> weak = weak_from_this();
-  handlers.frame = [weak](std::string_view body) {
-    if (const auto self = weak.lock()) self->on_frame(body);
-  };
-  handlers.drained = [weak] {
-    const auto self = weak.lock();
-    if (!self || self->resumable_) return;
-    self->settle(true);
-    self->tell_writable();
-  };
-  handlers.ended = [weak](const ConnectionEnd& end) {
-    if (const auto self = weak.lock()) self->on_ended(end);
-  };
+  handlers.frame = while_alive(weak_from_this(), &WireSession::on_frame);
+  handlers.drained = while_alive(weak_from_this(), [](WireSession& self) {
+    if (self.resumable_) return;
+    self.settle(true);
+    self.tell_writable();
+  });
+  handlers.ended = while_alive(weak_from_this(), &WireSession::on_ended);
   return handlers;
 }
 
@@ -226,12 +220,10 @@ void WireSession::acknowledge() {
 void WireSession::acknowledge_later() {
   if (finished_ || std::exchange(ack_armed_, true)) return;
   ack_timer_.expires_after(kAckDelay);
-  ack_timer_.async_wait([weak = weak_from_this()](boost::system::error_code error) {
-    const auto self = weak.lock();
-    if (!self) return;
-    self->ack_armed_ = false;
-    if (!error) self->acknowledge();
-  });
+  ack_timer_.async_wait(while_alive(weak_from_this(), [](WireSession& self, boost::system::error_code error) {
+    self.ack_armed_ = false;
+    if (!error) self.acknowledge();
+  }));
 }
 
 /// Of messages that the peer has, or of all.
@@ -252,9 +244,8 @@ std::shared_ptr<Channel> WireSession::open_channel(std::string_view payload) {
   const std::uint32_t number = state_.open_channel();
   const auto line = std::make_shared<Line>(weak_from_this(), number);
   if (finished_) {
-    asio::post(executor_, [weak = std::weak_ptr<Line>(line)] {
-      if (const auto self = weak.lock()) self->on_closed("the session is over");
-    });
+    asio::post(executor_,
+               while_alive(std::weak_ptr<Line>(line), &Line::on_closed, std::string("the session is over")));
     return line;
   }
   channels_[number] = line;

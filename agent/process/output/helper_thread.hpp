@@ -2,8 +2,9 @@
 // Starts and ends the threads that may block in a write.
 #pragma once
 
+#include "rendezvous/base/quiet_thread.hpp"
+
 #include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -18,18 +19,7 @@ namespace muster::agent {
 /// SIGPIPE is directed at the thread that wrote.)
 template <typename Function>
 std::thread start_helper_thread(const char* name, Function function) {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(function));
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  std::thread thread = quiet_thread(std::move(function));
   ::pthread_setname_np(thread.native_handle(), name);
   return thread;
 }

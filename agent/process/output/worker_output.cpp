@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/output/worker_output.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/log/log.hpp"
 
 #include <boost/asio/post.hpp>
@@ -85,14 +87,13 @@ void WorkerOutput::stall(const std::shared_ptr<Stream>& stream) {
   stream->stalled = true;
   if (!stream->stall_timer) stream->stall_timer = std::make_unique<asio::steady_timer>(executor_);
   stream->stall_timer->expires_after(kLongestStall);
-  const std::weak_ptr<WorkerOutput> weak = weak_from_this();
-  stream->stall_timer->async_wait([weak, stream](const boost::system::error_code& error) {
-    const auto self = weak.lock();
-    if (error || !self || !stream->stalled || !self->logs_ || !stream->log) return;
-    stream->stalled = false;
-    if (self->logs_->full(*stream->log)) self->logs_->drop_until_room(*stream->log);
-    stream->pump->resume();
-  });
+  stream->stall_timer->async_wait(
+      while_alive(weak_from_this(), [stream](WorkerOutput& self, const boost::system::error_code& error) {
+        if (error || !stream->stalled || !self.logs_ || !stream->log) return;
+        stream->stalled = false;
+        if (self.logs_->full(*stream->log)) self.logs_->drop_until_room(*stream->log);
+        stream->pump->resume();
+      }));
 }
 
 void WorkerOutput::closed(Stream& stream) {
@@ -150,14 +151,12 @@ void WorkerOutput::watch() {
     wake_stream_.assign(copy);
   }
   watching_ = true;
-  const std::weak_ptr<WorkerOutput> weak = weak_from_this();
-  wake_stream_.async_wait(asio::posix::stream_descriptor::wait_read,
-                          [weak](const boost::system::error_code& error) {
-                            const auto self = weak.lock();
-                            if (!self) return;
-                            self->watching_ = false;
-                            if (!error) self->on_wake();
-                          });
+  wake_stream_.async_wait(
+      asio::posix::stream_descriptor::wait_read,
+      while_alive(weak_from_this(), [](WorkerOutput& self, const boost::system::error_code& error) {
+        self.watching_ = false;
+        if (!error) self.on_wake();
+      }));
 }
 
 void WorkerOutput::on_wake() {
@@ -194,27 +193,21 @@ void WorkerOutput::start_drain(milliseconds at_most, bool every_stream, std::fun
   waiting->every_stream = every_stream;
   drains_.push_back(waiting);
   waiting->timer.expires_after(drained(every_stream) ? milliseconds(0) : at_most);
-  const std::weak_ptr<WorkerOutput> weak = weak_from_this();
   // Cancelled means drained.
-  waiting->timer.async_wait([weak, waiting, done = std::move(done)](const boost::system::error_code&) {
-    const auto self = weak.lock();
-    if (!self) return;
-    std::erase(self->drains_, waiting);
-    done();
-  });
+  waiting->timer.async_wait(
+      while_alive(weak_from_this(), [waiting, done = std::move(done)](WorkerOutput& self, const auto&) {
+        std::erase(self.drains_, waiting);
+        done();
+      }));
 }
 
 void WorkerOutput::finish(milliseconds at_most, std::function<void()> done) {
   const auto deadline = std::chrono::steady_clock::now() + at_most;
   // What has been read by then still needs a moment to be written.
   const auto reserve = std::min(at_most / 4, milliseconds(250));
-  const std::weak_ptr<WorkerOutput> weak = weak_from_this();
-  const auto then = [weak, deadline, done = std::move(done)] {
-    const auto self = weak.lock();
-    if (!self) return;
-    const auto left = deadline - std::chrono::steady_clock::now();
-    self->stop_writers(std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(left)), done);
-  };
+  const auto then = while_alive(weak_from_this(), [deadline, done = std::move(done)](WorkerOutput& self) {
+    self.stop_writers(left_until(deadline), done);
+  });
   start_drain(at_most - reserve, true, then);
 }
 
@@ -225,16 +218,14 @@ void WorkerOutput::stop_writers(milliseconds at_most, std::function<void()> done
   if (logs_) logs_->stop();
   finish_timer_ = std::make_unique<asio::steady_timer>(executor_);
   finish_timer_->expires_after(writers_ended() ? milliseconds(0) : at_most);
-  const std::weak_ptr<WorkerOutput> weak = weak_from_this();
-  finish_timer_->async_wait([weak, done = std::move(done)](const boost::system::error_code&) {
-    const auto self = weak.lock();
-    if (!self) return;
-    if (!self->writers_ended())
-      self->note("some output was dropped at the end: console or log disk did not take it");
-    self->notes_ = self->notes();
-    self->abandon();
-    done();
-  });
+  finish_timer_->async_wait(
+      while_alive(weak_from_this(), [done = std::move(done)](WorkerOutput& self, const auto&) {
+        if (!self.writers_ended())
+          self.note("some output was dropped at the end: console or log disk did not take it");
+        self.notes_ = self.notes();
+        self.abandon();
+        done();
+      }));
 }
 
 bool WorkerOutput::writers_ended() const {
