@@ -93,6 +93,20 @@ muster_rc muster_group_get_info(muster_group* group, muster_group_info* info) {
   });
 }
 
+muster_rc muster_group_get_traffic(muster_group* group, muster_traffic* traffic) {
+  return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
+    require(traffic, "the place for the traffic");
+    const muster::Traffic moved = node.group.traffic();
+    muster_traffic known = {};
+    known.payload_bytes = moved.payload;
+    known.wire_bytes = moved.wire.bytes;
+    known.wire_messages = moved.wire.messages;
+    known.control_bytes = moved.wire.control_bytes;
+    known.control_messages = moved.wire.control_messages;
+    write_result(traffic, known, "muster_traffic");
+  });
+}
+
 muster_rc muster_group_abort(muster_group* group, const char* reason) {
   return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
     node.failed = true;

@@ -4,6 +4,7 @@
 
 #include "muster/error.hpp"
 #include "worker_sdk/comm/call.hpp"
+#include "worker_sdk/comm/traffic.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -61,6 +62,9 @@ class Backend {
   /// of this rank, and of the kind that `call` names, its fingerprint. All ranks call it alike. Lives as long
   /// as the backend.
   virtual void* allocate(const Call& call) = 0;
+
+  /// What this rank has sent over connections of ours. Any thread.
+  virtual Wire wire() const { return {}; }
 
   /// Calls `work`, which puts recorded calls of this group on a stream, unless the group has failed: that
   /// throws Error. The group does not fail meanwhile.

@@ -7,6 +7,8 @@
 namespace muster {
 namespace {
 
+constexpr std::string_view kAlgorithms[] = {"direct", "ring", "tree"};
+
 /// "4.0 kB".
 std::string readable_bytes(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
@@ -43,15 +45,28 @@ std::string_view name_of(Collective collective) {
   return index < std::size(kNames) ? kNames[index] : "unknown call";
 }
 
+std::string_view name_of(Algorithm algorithm) {
+  const auto index = static_cast<std::size_t>(algorithm);
+  return index < std::size(kAlgorithms) ? kAlgorithms[index] : "unknown algorithm";
+}
+
+std::optional<Algorithm> algorithm_named(std::string_view name) {
+  for (std::size_t index = 0; index < std::size(kAlgorithms); ++index)
+    if (kAlgorithms[index] == name) return static_cast<Algorithm>(index);
+  return std::nullopt;
+}
+
 bool same_call(const Call& a, const Call& b) {
   return a.sequence == b.sequence && a.count == b.count && a.signature == b.signature && a.root == b.root &&
          a.tag == b.tag && a.collective == b.collective && a.type == b.type && a.op == b.op &&
-         a.memory == b.memory;
+         a.memory == b.memory && a.algorithm == b.algorithm;
 }
 
 std::string describe(const Call& call) {
   return "call " + std::to_string(call.sequence) + ": " + std::string(name_of(call.collective)) +
-         details(call) + (call.memory == MemoryKind::device ? ", on the device" : "");
+         details(call) + (call.memory == MemoryKind::device ? ", on the device" : "") +
+         (call.algorithm == Algorithm::direct ? ""
+                                              : ", MUSTER_ALGORITHM=" + std::string(name_of(call.algorithm)));
 }
 
 std::string brief(const Call& call) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -47,6 +48,17 @@ constexpr bool is_reduction(Collective collective) {
          collective == Collective::reduce_scatter;
 }
 
+/// How a backend that sends messages combines or spreads large buffers (docs/sdk.md has what each costs).
+enum class Algorithm : std::uint8_t {
+  direct,  ///< each rank combines a slice of all inputs, in rank order, and gives it to all
+  ring,    ///< slices go from rank to rank, combined on the way, and once more round complete
+  tree,    ///< inputs go up a binomial tree, combined on the way, the result down
+};
+
+/// What MUSTER_ALGORITHM calls it.
+std::string_view name_of(Algorithm algorithm);
+std::optional<Algorithm> algorithm_named(std::string_view name);
+
 /// Whose memory it is.
 enum class MemoryKind : std::uint8_t {
   host,    ///< the program can touch it
@@ -73,14 +85,17 @@ struct Call {
   ReduceOp op = ReduceOp::sum;
   /// Of the buffers, the same on all ranks; of a call without any, of what it waits for.
   MemoryKind memory = MemoryKind::host;
+  /// Of the group, for every call but send and recv: ranks that differ in it would wait for each other.
+  Algorithm algorithm = Algorithm::direct;
   /// A call lies in memory shared with others, and goes over the network, as it is.
-  std::array<std::uint8_t, 4> unused{};
+  std::array<std::uint8_t, 3> unused{};
 };
 
 /// Whether two ranks make the same collective call.
 bool same_call(const Call& a, const Call& b);
 
-/// "call 7: all_reduce of 1000 x f32 (4.0 kB), sum", and ", on the device" where its memory is.
+/// "call 7: all_reduce of 1000 x f32 (4.0 kB), sum", and ", on the device" where its memory is,
+/// ", MUSTER_ALGORITHM=ring" where that is not the default.
 std::string describe(const Call& call);
 
 /// "all_reduce #7 (4.0 kB)".

@@ -62,7 +62,9 @@ MemoryKind ProcessGroup::number(std::span<Operation> batch) {
   for (Operation& operation : batch) {
     Call& call = operation.call;
     if (!has_root(call.collective) && !is_point_to_point(call.collective)) call.root = 0;
-    if (!is_point_to_point(call.collective)) call.tag = 0;
+    const bool is_collective = !is_point_to_point(call.collective);
+    if (is_collective) call.tag = 0;
+    call.algorithm = is_collective ? plan_.options.algorithm : Algorithm::direct;
     if (!is_reduction(call.collective)) call.op = ReduceOp::sum;
     if (call.collective == Collective::barrier) {
       call.type = DataType::u8;
@@ -84,6 +86,17 @@ MemoryKind ProcessGroup::number(std::span<Operation> batch) {
   return memory;
 }
 
+void ProcessGroup::count(std::span<const Operation> batch) {
+  std::uint64_t sum = 0;
+  for (const Operation& operation : batch) sum += payload_times_size(operation, rank(), size());
+  payload_times_size_.fetch_add(sum, std::memory_order_relaxed);
+}
+
+Traffic ProcessGroup::traffic() const {
+  const std::uint64_t parts = payload_times_size_.load(std::memory_order_relaxed);
+  return {parts / static_cast<std::uint64_t>(size()), backend_->wire()};
+}
+
 void ProcessGroup::execute(std::span<const Operation> batch) {
   check_alive();
   const Operation* current = batch.data();
@@ -94,6 +107,7 @@ void ProcessGroup::execute(std::span<const Operation> batch) {
         observer_->entering(operation.call);
       }
     }
+    count(batch);
     backend_->run(batch);
   } catch (const std::exception& thrown) {
     const Error error = as_error(thrown, current->call, *this);
@@ -210,6 +224,7 @@ void* ProcessGroup::allocate(std::size_t bytes, MemoryKind memory) {
   call.collective = Collective::allocate;
   call.count = bytes;
   call.memory = memory;
+  call.algorithm = plan_.options.algorithm;
   call.sequence = ++sequence_;
   check_alive();
   try {

@@ -37,6 +37,8 @@ struct ProcessGroupOptions {
   /// Restarts of the job so far (WorkerEnv::restart_count). It keeps a restarted job from the keys of its
   /// earlier rounds where the store outlives them, as under torchrun. Default: 0.
   int round = 0;
+  /// How messages combine and spread large buffers; the same on all ranks. Default: direct.
+  Algorithm algorithm = Algorithm::direct;
 
   std::chrono::milliseconds join_limit() const { return join_timeout.count() > 0 ? join_timeout : timeout; }
 };
@@ -147,8 +149,8 @@ class ProcessGroup {
   /// the same order with the same size and kind. Lives as long as the group.
   void* allocate(std::size_t bytes, MemoryKind memory = MemoryKind::host);
 
-  /// This group, which takes calls on memory of the host whatever its backend is.
-  ProcessGroup& host_group() { return *this; }
+  /// What the calls of this rank have moved that were started so far. Any thread.
+  Traffic traffic() const;
 
   /// Calls `work`, which puts a graph with calls of this group that were captured in it on a stream. Throws
   /// Error without calling it when the group has failed: such a call would wait on the device without end.
@@ -169,6 +171,7 @@ class ProcessGroup {
   friend class CallQueue;
 
   MemoryKind number(std::span<Operation> batch);
+  void count(std::span<const Operation> batch);
   void run_numbered(std::span<Operation> batch);
   std::unique_ptr<ProcessGroup> make_child(int color, int key, std::span<const int> ranks);
   [[noreturn]] void refuse_lists(std::span<const int> ranks, int other);
@@ -188,6 +191,7 @@ class ProcessGroup {
   std::mutex order_;  ///< held while a call is numbered and given its place; the queue's own lock is inner
   std::uint64_t sequence_ = 0;
   std::uint64_t children_ = 0;
+  std::atomic<std::uint64_t> payload_times_size_{0};
   std::atomic<bool> has_failed_{false};
   std::mutex failure_mutex_;
   std::optional<Error> failure_;  ///< the Error that later calls throw

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/store/store_client.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -21,11 +21,7 @@ struct Values {
 
 /// The number at the beginning, as every store of this protocol reads it.
 std::int64_t number_of(std::string_view key, std::string_view value) {
-  const std::size_t begin = std::min(value.find_first_not_of(" \t\n\v\f\r"), value.size());
-  value.remove_prefix(begin);
-  if (value.size() > 1 && value.front() == '+' && value[1] != '-') value.remove_prefix(1);
-  std::int64_t number = 0;
-  if (std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) return number;
+  if (const auto number = leading_number(value)) return *number;
   throw Error(ErrorCode::store, "add at the store of a world of one: the value of '" + std::string(key) +
                                     "' is no number; add to keys that only add() writes");
 }

@@ -3,11 +3,11 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/process_stat.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/env/variable_reader.hpp"
 #include "worker_sdk/world/spawn_keeper.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -17,7 +17,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 namespace muster {
@@ -33,14 +32,10 @@ constexpr int kMostSpawned = 1024;
 /// How often the threads are counted before they are taken for alive, 1 ms apart.
 constexpr int kMostLooks = 50;
 
-/// 0 when /proc does not say.
+/// 0 when /proc does not say. It may show another PID namespace, where our number is another process's.
 int count_threads() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/task"), &::closedir);
-  if (folder == nullptr) return 0;
-  int count = 0;
-  while (const dirent* entry = ::readdir(folder.get()))
-    if (entry->d_name[0] != '.') ++count;
-  return count;
+  const auto self = parse_process_stat(read_file("/proc/self/stat").value_or(""));
+  return self ? static_cast<int>(self->threads) : 0;
 }
 
 void check(int size, const SpawnOptions& options) {

@@ -37,17 +37,6 @@ constexpr std::size_t kLongestText = 32768;
 /// Longest time until killed processes are gone; only one stuck in the kernel takes longer.
 constexpr std::chrono::seconds kSweepLimit{10};
 
-void write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    } else if (errno != EINTR) {
-      return;
-    }
-  }
-}
-
 struct Rank {
   pid_t pid = 0;
   UniqueFd process;  ///< pidfd; closed once the process is reaped

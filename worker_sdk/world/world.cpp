@@ -47,7 +47,7 @@ void place_on_hosts(WorldInfo& info, const Place& place, const std::vector<Proce
 
 class JoinedWorld final : public World {
  public:
-  JoinedWorld(const WorldOptions& options, const StoreRequest& request)
+  JoinedWorld(const WorldOptions& options, const StoreRequest& request, Algorithm algorithm)
       : process_(getpid()), timeout_(options.timeout), leave_timeout_(options.leave_timeout) {
     describe(request);
     status_ = open_status(options);
@@ -59,7 +59,7 @@ class JoinedWorld final : public World {
       if (access_.client() != nullptr)
         group_store_ = std::make_unique<PrefixStore>(access_.client()->clone(), roll_.prefix);
       if (info_.size > 1 && !status_->has_agent()) status_->watch_peers(*group_store_);
-      make_group(options);
+      make_group(options, algorithm);
     } catch (...) {
       close();
       throw;
@@ -198,7 +198,7 @@ class JoinedWorld final : public World {
     roll_ = call_roll(*access_.client(), request.self, call);
   }
 
-  void make_group(const WorldOptions& options) {
+  void make_group(const WorldOptions& options, Algorithm algorithm) {
     status_->at(status::Phase::agree);
     SelectOptions select;
     select.backend = options.backend;
@@ -217,6 +217,7 @@ class JoinedWorld final : public World {
     select.group.join_timeout = options.join_timeout;
     select.group.report_after = options.report_after;
     select.group.round = info_.restart_count;
+    select.group.algorithm = algorithm;
     group_ = make_world_group(status_->observe(make_group_factory(group_store_.get(), select)), select);
   }
 
@@ -282,6 +283,13 @@ void check_options(const WorldOptions& options) {
   require("leave_timeout", options.leave_timeout, milliseconds(0));
 }
 
+Algorithm read_algorithm(const Lookup& lookup) {
+  const std::string name = lookup("MUSTER_ALGORITHM").value_or("direct");
+  if (const auto algorithm = algorithm_named(name)) return *algorithm;
+  throw Error(ErrorCode::invalid_argument,
+              "MUSTER_ALGORITHM is '" + name + "'; set it to direct, ring or tree, alike on all ranks");
+}
+
 /// A folder of this user's own where there is one, for the files of steps.
 std::string private_folder(const Lookup& lookup) {
   const std::string folder = lookup("XDG_RUNTIME_DIR").value_or("");
@@ -318,8 +326,9 @@ std::unique_ptr<World> World::init(const WorldOptions& given) {
   const Lookup lookup = process_environment();
   WorldOptions options = given;
   if (options.backend.empty()) options.backend = lookup("MUSTER_BACKEND").value_or("auto");
+  const Algorithm algorithm = read_algorithm(lookup);
   const StoreRequest request = make_request(options, lookup);
-  return std::make_unique<JoinedWorld>(options, request);
+  return std::make_unique<JoinedWorld>(options, request, algorithm);
 }
 
 }  // namespace muster

@@ -2,6 +2,7 @@
 #include "worker_sdk/comm/gloo/gloo_transport.hpp"
 
 #include "rendezvous/base/deadline.hpp"
+#include "rendezvous/base/quiet_thread.hpp"
 
 #include <gloo/common/error.h>
 
@@ -17,6 +18,10 @@ using message::Key;
 using message::PeerLost;
 
 constexpr int kKindBits = 8;
+/// Of the watch's receives: no kind of message has it.
+constexpr std::uint64_t kProbeSlot = ~std::uint64_t{0};
+/// How often the watch looks whether one wait has lasted since it last looked.
+constexpr auto kWatchInterval = std::chrono::milliseconds(250);
 
 std::uint64_t slot_of(Key key) {
   return static_cast<std::uint64_t>(key.kind) << (64 - kKindBits) |
@@ -79,9 +84,61 @@ class GlooTransport::Buffer final : public message::Transfer {
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
 };
 
-GlooTransport::GlooTransport(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+GlooTransport::GlooTransport(std::shared_ptr<gloo::Context> context)
+    : context_(std::move(context)), watch_(quiet_thread([this] { watch(); })) {}
 
-GlooTransport::~GlooTransport() = default;
+GlooTransport::~GlooTransport() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
+  watch_.join();
+}
+
+/// When a connection ends, Gloo tells the transfers that have not begun, but not those of which a part was
+/// sent or received: they would wait until their deadline. So a wait that lasts is ended here when its peer
+/// is lost. Whatever completes does so before Gloo notes the loss; a wait that goes on a whole interval after
+/// that was seen never completes.
+void GlooTransport::watch() {
+  std::uint64_t before = 0;    // the wait of the last look; 0: none
+  std::uint64_t hopeless = 0;  // the wait whose peer was lost then
+  std::unique_lock lock(mutex_);
+  while (!stopped_.wait_for(lock, kWatchInterval, [this] { return stop_; })) {
+    const std::uint64_t now = waiting_ == nullptr ? 0 : waits_;
+    const bool lasts = now != 0 && now == std::exchange(before, now);
+    if (!lasts) continue;
+    const int peer = waiting_->peer();
+    lock.unlock();
+    const std::optional<std::string> loss = loss_of(peer);
+    lock.lock();
+    if (!loss || waiting_ == nullptr || waits_ != now) continue;
+    if (std::exchange(hopeless, now) != now) continue;
+    lost_.emplace(peer, *loss);
+    waiting_->interrupt();
+  }
+}
+
+/// The reason if the connection to `peer` has ended. A receive that waits for a message says so; the first
+/// question starts one.
+std::optional<std::string> GlooTransport::loss_of(int peer) {
+  auto& probe = probes_[peer];
+  try {
+    if (!probe) {
+      probe = context_->createUnboundBuffer(nullptr, 0);
+      probe->recv(peer, kProbeSlot);
+    }
+    // So that the wait ends at once.
+    probe->abortWaitRecv();
+    probe->waitRecv(std::chrono::minutes(1));
+  } catch (const gloo::IoException& error) {
+    probe.reset();  // a new one meets the same error at once
+    return words_of(error);
+  } catch (const std::exception&) {
+    probe.reset();  // nothing is known; asked again
+  }
+  return {};
+}
 
 std::unique_ptr<message::Transfer> GlooTransport::receive(int peer, Key key, void* data, std::size_t bytes) {
   auto buffer = std::make_unique<Buffer>(*this, peer, false, data, bytes);
@@ -102,6 +159,7 @@ bool GlooTransport::wait(Buffer& buffer, Clock::time_point deadline) {
     const std::lock_guard lock(mutex_);
     if (interruption_) throw *interruption_;
     waiting_ = &buffer;
+    ++waits_;
   }
   // 0 would be no time at all to look.
   const auto left = std::max(left_until(deadline), std::chrono::milliseconds(1));
@@ -123,6 +181,7 @@ bool GlooTransport::wait(Buffer& buffer, Clock::time_point deadline) {
   if (interruption_ && !done) throw *interruption_;
   if (failure) throw *failure;
   if (lost) throw *lost;
+  if (lost_ && !done && !late) throw *lost_;
   return done && !late;
 }
 

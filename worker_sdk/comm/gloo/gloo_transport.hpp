@@ -9,10 +9,14 @@
 #include <gloo/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <condition_variable>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 namespace muster::gloo_backend {
 
@@ -32,11 +36,20 @@ class GlooTransport final : public message::Transport {
   class Buffer;
 
   bool wait(Buffer& buffer, message::Clock::time_point deadline);
+  void watch();
+  std::optional<std::string> loss_of(int peer);
 
   std::shared_ptr<gloo::Context> context_;
+  /// The watch's own receives, of the peers for which a wait was long; nothing is sent to them.
+  std::map<int, std::unique_ptr<gloo::transport::UnboundBuffer>> probes_;
   std::mutex mutex_;  ///< of what follows
+  std::condition_variable stopped_;
+  bool stop_ = false;
   std::optional<Error> interruption_;
+  std::optional<message::PeerLost> lost_;  ///< what the watch saw
   Buffer* waiting_ = nullptr;
+  std::uint64_t waits_ = 0;
+  std::thread watch_;  ///< last: it uses all of the above
 };
 
 /// Connects this rank to all others over TCP, by way of the store. It listens on one address only: loopback

@@ -144,7 +144,10 @@ void HierarchicalBackend::run_local(Collective collective, const void* in, void*
 void HierarchicalBackend::run_leaders(Collective collective, const void* in, void* out, std::size_t count,
                                       DataType type, ReduceOp op, int root) {
   phase_ = Phase::between_hosts;
-  run_part(*parts_.leaders, leader_calls_, operation_of(collective, count, type, in, out), op, root);
+  Operation operation = operation_of(collective, count, type, in, out);
+  // What compares the hosts' calls is the same whatever these are.
+  if (collective != Collective::all_gather) operation.call.algorithm = current_.algorithm;
+  run_part(*parts_.leaders, leader_calls_, operation, op, root);
   phase_ = Phase::back_on_host;
 }
 
@@ -174,6 +177,12 @@ void* HierarchicalBackend::allocate(const Call& call) {
     memory = parts_.local->allocate(local);
   });
   return memory;
+}
+
+Wire HierarchicalBackend::wire() const {
+  Wire wire = parts_.all->wire();
+  if (parts_.leaders) wire += parts_.leaders->wire();
+  return wire;
 }
 
 void HierarchicalBackend::collective(const Operation& operation) {

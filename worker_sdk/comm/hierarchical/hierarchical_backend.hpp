@@ -43,6 +43,7 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
 
   void run(std::span<const Operation> batch) override;
   void* allocate(const Call& call) override;
+  Wire wire() const override;
   void abort(ErrorCode code, const std::string& text) noexcept override;
 
  private:

@@ -119,6 +119,7 @@ void MessageGroup::broadcast(const Operation& operation) {
   const Call& call = operation.call;
   const std::size_t bytes = call.count * size_of(call.type);
   const bool root = call.root == info_.rank;
+  if (call.algorithm == Algorithm::tree && bytes > kInlineBytes) return run_tree(operation);
   // With two or three ranks the root's sends are all there is; with more it would send as often as there are
   // ranks.
   if (info_.size > 3 && bytes > kCutFrom) return broadcast_cut(operation);
@@ -174,6 +175,10 @@ void MessageGroup::all_gather(const Operation& operation) {
     const bool uneven = call.collective == Collective::all_gather_v;
     begins[rank + 1] = begins[rank] + (uneven ? operation.counts[rank] : call.count) * width;
   }
+  std::size_t largest = 0;
+  for (std::size_t rank = 0; rank + 1 < begins.size(); ++rank)
+    largest = std::max(largest, begins[rank + 1] - begins[rank]);
+  if (call.algorithm == Algorithm::ring && largest > kInlineBytes) return all_gather_ring(operation, begins);
   const auto self = static_cast<std::size_t>(info_.rank);
   const std::size_t bytes = begins[self + 1] - begins[self];
   std::byte* const out = bytes_of(operation.out);

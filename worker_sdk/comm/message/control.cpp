@@ -8,8 +8,8 @@
 
 namespace muster::message {
 
-ControlStreams::ControlStreams(Transport& transport, const GroupInfo& info)
-    : transport_(transport), info_(info), streams_(static_cast<std::size_t>(info.size)) {
+ControlStreams::ControlStreams(Transport& transport, const GroupInfo& info, WireCount& wire)
+    : transport_(transport), info_(info), wire_(wire), streams_(static_cast<std::size_t>(info.size)) {
   for (int peer = 0; peer < info.size; ++peer) {
     if (peer == info.rank) continue;
     for (Slot& slot : streams_[static_cast<std::size_t>(peer)].slots) start(peer, slot);
@@ -36,6 +36,7 @@ void ControlStreams::send(int peer, Control control, std::span<const std::byte> 
   message.transfer =
       transport_.send(peer, {Key::Kind::control, 0}, message.memory.data(), message.memory.size());
   outgoing_.push_back(std::move(message));
+  wire_.add_control(sizeof(Control), payload.size());
 }
 
 void ControlStreams::flush(Clock::time_point deadline) {

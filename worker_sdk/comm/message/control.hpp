@@ -5,6 +5,7 @@
 
 #include "worker_sdk/comm/call.hpp"
 #include "worker_sdk/comm/message/transport.hpp"
+#include "worker_sdk/comm/traffic.hpp"
 
 #include <array>
 #include <atomic>
@@ -45,11 +46,38 @@ struct GroupInfo {
   std::vector<std::string> peers;
 };
 
+/// Counts what a rank sends: one thread writes, any reads.
+class WireCount {
+ public:
+  void add_data(std::size_t bytes) {
+    add(messages_, 1);
+    add(bytes_, bytes);
+  }
+
+  void add_control(std::size_t head, std::size_t payload) {
+    add(control_messages_, 1);
+    add(control_bytes_, head);
+    add(bytes_, payload);
+  }
+
+  Wire read() const { return {messages_, bytes_, control_messages_, control_bytes_}; }
+
+ private:
+  using Count = std::atomic<std::uint64_t>;
+
+  static void add(Count& count, std::uint64_t more) { count.fetch_add(more, std::memory_order_relaxed); }
+
+  Count messages_{0};
+  Count bytes_{0};
+  Count control_messages_{0};
+  Count control_bytes_{0};
+};
+
 /// One thread at a time, except missing().
 class ControlStreams {
  public:
-  /// Both must outlive it.
-  ControlStreams(Transport& transport, const GroupInfo& info);
+  /// All must outlive it.
+  ControlStreams(Transport& transport, const GroupInfo& info, WireCount& wire);
 
   /// Starts to send; `payload` is copied.
   void send(int peer, Control control, std::span<const std::byte> payload);
@@ -91,6 +119,7 @@ class ControlStreams {
 
   Transport& transport_;
   const GroupInfo& info_;
+  WireCount& wire_;
   std::vector<Stream> streams_;
   std::vector<Outgoing> outgoing_;
   std::vector<std::vector<std::byte>> spare_;

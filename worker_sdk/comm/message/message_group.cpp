@@ -24,7 +24,7 @@ std::string listed(const std::vector<int>& peers, const GroupInfo& info) {
 MessageGroup::MessageGroup(std::unique_ptr<Transport> transport, GroupInfo info)
     : transport_(std::move(transport)),
       info_(std::move(info)),
-      control_(*transport_, info_),
+      control_(*transport_, info_, wire_),
       offers_(static_cast<std::size_t>(info_.size)),
       sent_(static_cast<std::size_t>(info_.size)),
       awaited_(std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(info_.size))) {}
@@ -179,11 +179,14 @@ void MessageGroup::late(const Call& call, const std::vector<int>& absent, bool a
   for (int rank = 0; rank < info_.size; ++rank)
     if (std::find(absent.begin(), absent.end(), rank) == absent.end()) waiting.push_back(rank);
   const bool with_others = all_known && waiting.size() > 1 && !is_point_to_point(call.collective);
+  // Data comes from neighbours there, which may lack that of others.
+  const bool by_neighbours = !all_known && call.algorithm != Algorithm::direct;
   throw Error(ErrorCode::deadline,
               name_of(info_.rank) + " waited " + std::to_string(info_.timeout.count()) +
                   " ms in the group '" + info_.name + "' (" + describe(call) + ") for " +
                   listed(absent, info_) +
                   (with_others ? "; these wait: " + listed(waiting, info_) : std::string()) +
+                  (by_neighbours ? ", which may wait for another rank itself" : "") +
                   "; see what is wrong there, or raise the group's timeout");
 }
 
@@ -200,6 +203,7 @@ Key MessageGroup::data_key(const Call& call, std::uint64_t phase) const {
   hash = mixed(hash, call.count);
   hash = mixed(hash, call.signature);
   hash = mixed(hash, static_cast<std::uint64_t>(call.root) << 32 |
+                         static_cast<std::uint64_t>(call.algorithm) << 24 |
                          static_cast<std::uint64_t>(call.collective) << 16 |
                          static_cast<std::uint64_t>(call.type) << 8 | static_cast<std::uint64_t>(call.op));
   constexpr int kPhaseBits = 2;
@@ -211,7 +215,9 @@ void MessageGroup::receive(Transfers& transfers, int peer, Key key, std::byte* d
 }
 
 void MessageGroup::send(Transfers& transfers, int peer, Key key, const std::byte* data, std::size_t bytes) {
-  if (bytes > 0) transfers.emplace_back(peer, transport_->send(peer, key, data, bytes));
+  if (bytes == 0) return;
+  transfers.emplace_back(peer, transport_->send(peer, key, data, bytes));
+  wire_.add_data(bytes);
 }
 
 std::byte* MessageGroup::staging(std::size_t bytes) {

@@ -3,7 +3,7 @@
 // rank, small data with it; larger data follows on its own once all fingerprints are equal, or is sent at
 // once under a number made of the fingerprint, so that data of different calls never meets. Reductions go in
 // rank order, in the same arithmetic as in shared memory: the same inputs give the same bits over any
-// transport.
+// transport. Only the algorithms ring and tree have an order of their own, which is fixed, too.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -41,6 +41,9 @@ class MessageGroup {
 
   Transport& transport() { return *transport_; }
 
+  /// Any thread: what this rank has sent.
+  Wire wire() const { return wire_.read(); }
+
  private:
   struct Part {
     const std::byte* data = nullptr;
@@ -63,6 +66,9 @@ class MessageGroup {
   };
 
   class Reduction;
+  class RingGather;
+  class RingReduction;
+  class Tree;
 
   // message_group.cpp: fingerprints and failures
   void collective(const Operation& operation);
@@ -98,6 +104,13 @@ class MessageGroup {
   void reduce_inline(const Operation& operation);
   void reduce_cut(const Operation& operation);
 
+  // ring.cpp
+  void reduce_ring(const Operation& operation);
+  void all_gather_ring(const Operation& operation, const std::vector<std::size_t>& begins);
+
+  // tree.cpp
+  void run_tree(const Operation& operation);
+
   // sends_and_receives.cpp
   void begin_sends(std::span<const Operation> batch);
   void finish_sends_and_receives(std::span<const Operation> batch);
@@ -111,6 +124,7 @@ class MessageGroup {
 
   std::unique_ptr<Transport> transport_;
   GroupInfo info_;
+  WireCount wire_;
   ControlStreams control_;
   Clock::time_point deadline_;
   std::uint64_t round_ = 0;  ///< collectives so far

@@ -99,6 +99,8 @@ class PluginGroup final : public plugin::Group {
 
   std::string missing() const override { return messages_->missing(); }
 
+  Wire wire() const override { return messages_->wire(); }
+
  private:
   std::unique_ptr<MessageGroup> messages_;
   std::atomic<bool> failed_{false};

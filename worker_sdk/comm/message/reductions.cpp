@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce, reduce and reduce_scatter: each rank gets a slice of the inputs of all others, combines them in
-// rank order, and gives the result to those who want it. The bytes on the wire are those of a ring; the steps
-// are two, however many ranks there are.
+// all_reduce, reduce and reduce_scatter, directly: each rank gets a slice of the inputs of all others,
+// combines them in rank order, and gives the result to those who want it. The bytes on the wire are those of
+// a ring; the steps are two, however many ranks there are.
 #include "worker_sdk/comm/message/cut.hpp"
 #include "worker_sdk/comm/message/message_group.hpp"
 #include "worker_sdk/comm/reduce.hpp"
@@ -28,7 +28,12 @@ void MessageGroup::reduce_all(const Operation& operation) {
   const std::size_t bytes = call.count * size_of(call.type);
   const bool to_all = call.collective == Collective::all_reduce;
   const std::size_t received = to_all ? bytes * static_cast<std::size_t>(info_.size - 1) : bytes;
+  // Every rank tells every other its call whatever the algorithm: what fits goes along at once.
   if (bytes <= kInlineBytes && received <= kInlineTotal) return reduce_inline(operation);
+  if (call.algorithm == Algorithm::ring) return reduce_ring(operation);
+  // A tree would carry the slices of all ranks to one.
+  const bool scattered = call.collective == Collective::reduce_scatter;
+  if (call.algorithm == Algorithm::tree && !scattered) return run_tree(operation);
   reduce_cut(operation);
 }
 

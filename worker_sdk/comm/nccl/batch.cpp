@@ -48,6 +48,7 @@ void Batch::mark(std::span<const cudaStream_t> streams) {
 bool Batch::is_done() {
   if (done_.load(std::memory_order_acquire)) return true;
   const std::lock_guard lock(mutex_);
+  const DeviceGuard on_device = device_->make_current();
   const CaptureGuard guard(device_->api());
   while (!events_.empty()) {
     const cudaError_t result = device_->api().cudaEventQuery(events_.back());

@@ -37,7 +37,8 @@ std::uint64_t hash_of(std::uint64_t before, const Call& call) {
   hash = mix(hash, call.signature);
   hash = mix(hash, static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32 |
                        static_cast<std::uint32_t>(call.tag));
-  return mix(hash, static_cast<std::uint64_t>(call.memory) << 24 |
+  return mix(hash, static_cast<std::uint64_t>(call.algorithm) << 32 |
+                       static_cast<std::uint64_t>(call.memory) << 24 |
                        static_cast<std::uint64_t>(call.collective) << 16 |
                        static_cast<std::uint64_t>(call.type) << 8 | static_cast<std::uint64_t>(call.op));
 }

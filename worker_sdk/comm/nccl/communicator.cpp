@@ -127,25 +127,15 @@ void Communicator::launch(const std::function<void()>& work) {
   work();
 }
 
-void Communicator::start(const char* what, const Calls& calls, bool grouped) {
-  const std::lock_guard lock(mutex_);
-  check_working();
-  if (grouped) (void)api_.ncclGroupStart();
-  const ncclResult_t result = calls(comm_);
-  const ncclResult_t ended = grouped ? api_.ncclGroupEnd() : result;
-  for (const ncclResult_t each : {result, ended})
-    if (each != ncclSuccess && each != ncclInProgress) fail(what, each);
-}
-
-void Communicator::run(const char* what, const Calls& calls, const Patience& patience) {
-  start(what, calls, true);
-  settle(what, patience);
-}
-
 /// ncclCommWindowRegister() of 2.28.9 and 2.30 returns ncclSuccess while it is still at work, so no result
-/// but the communicator's state tells that it has ended.
-void Communicator::run_alone(const char* what, const Calls& call, const Patience& patience) {
-  start(what, call, false);
+/// but the communicator's state tells that calls have ended.
+void Communicator::run(const char* what, const Calls& calls, const Patience& patience) {
+  {
+    const std::lock_guard lock(mutex_);
+    check_working();
+    const ncclResult_t result = calls(comm_);
+    if (result != ncclSuccess && result != ncclInProgress) fail(what, result);
+  }
   settle(what, patience);
 }
 

@@ -20,7 +20,7 @@ class Communicator {
  public:
   /// Called while NCCL is at work; throws to give up.
   using Patience = std::function<void()>;
-  /// NCCL calls on the communicator that it is given, none of which waits for another.
+  /// NCCL calls on the communicator that it is given, one, or several as one NCCL group.
   using Calls = std::function<ncclResult_t(ncclComm_t)>;
 
   Communicator(const Library& api, int device, std::string group);
@@ -32,11 +32,9 @@ class Communicator {
   /// Returns when all ranks have come.
   void init(const ncclUniqueId& id, int rank, int size, const Patience& patience);
 
-  /// Runs `calls` as one NCCL group and returns when they are on their streams. Throws Error (backend) with
+  /// Returns when the calls are on their streams, and what they give is there. Throws Error (backend) with
   /// NCCL's words.
   void run(const char* what, const Calls& calls, const Patience& patience);
-  /// The same for one call that NCCL does not allow in a group. Returns when what it gives is there.
-  void run_alone(const char* what, const Calls& call, const Patience& patience);
 
   /// Calls `work`, which launches recorded calls and calls no group, while nobody can revoke the
   /// communicator. Throws Error (aborted) when it has been. Any thread.
@@ -59,7 +57,6 @@ class Communicator {
   enum class State { none, starting, working, revoked, broken };
 
   void check_working() const;
-  void start(const char* what, const Calls& calls, bool grouped);
   void settle(const char* what, const Patience& patience);
   [[noreturn]] void fail(const char* what, ncclResult_t result);
 

@@ -3,8 +3,6 @@
 
 #include "muster/error.hpp"
 
-#include <cstdlib>
-
 namespace muster::nccl {
 namespace {
 
@@ -12,9 +10,24 @@ std::string on(int device) {
   return " on device " + std::to_string(device);
 }
 
-bool sees_chosen_devices() {
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
-  return visible != nullptr && *visible != '\0';
+/// Errors of the driver have the numbers of the runtime's.
+void check(const Library& api, CUresult result, const std::string& what) {
+  nccl::check(api, static_cast<cudaError_t>(result), what);
+}
+
+/// The context that the runtime has on a device, made where there is none yet.
+CUcontext context_of(const Library& api, int device) {
+  if (api.cuInit == nullptr)
+    throw Error(
+        ErrorCode::unsupported,
+        "libcuda.so.1, which comes with NVIDIA's driver, cannot be loaded; install the driver, or use "
+        "another backend");
+  CUdevice handle = 0;
+  CUcontext context = nullptr;
+  check(api, api.cuInit(0), "cuInit");
+  check(api, api.cuDeviceGet(&handle, device), "cuDeviceGet" + on(device));
+  check(api, api.cuDevicePrimaryCtxRetain(&context, handle), "making a context" + on(device));
+  return context;
 }
 
 }  // namespace
@@ -23,8 +36,7 @@ int choose_device(const Library& api, int local_rank, int wanted) {
   int count = 0;
   check(api, api.cudaGetDeviceCount(&count), "looking for GPUs");
   if (count == 0) throw Error(ErrorCode::unsupported, "this process sees no GPU; use another backend");
-  int device = wanted >= 0 ? wanted : local_rank;
-  if (wanted < 0 && count == 1 && sees_chosen_devices()) device = 0;
+  const int device = wanted >= 0 ? wanted : plugin::device_of(local_rank, count);
   if (device >= count)
     throw Error(ErrorCode::unsupported, "local rank " + std::to_string(local_rank) + " would use device " +
                                             std::to_string(device) + ", but this process sees " +
@@ -52,16 +64,13 @@ std::string kind_of(const Library& api, int device) {
          std::to_string(processors) + " multiprocessors";
 }
 
-DeviceGuard::DeviceGuard(const Library& api, int device) : api_(api) {
-  int current = -1;
-  check(api, api.cudaGetDevice(&current), "asking for the thread's device");
-  if (current == device) return;
-  check(api, api.cudaSetDevice(device), "cudaSetDevice" + on(device));
-  former_ = current;
+DeviceGuard::DeviceGuard(const Library& api, CUcontext context) : api_(api) {
+  check(api, api.cuCtxPushCurrent_v2(context), "cuCtxPushCurrent");
 }
 
 DeviceGuard::~DeviceGuard() {
-  if (former_ >= 0) (void)api_.cudaSetDevice(former_);
+  CUcontext context = nullptr;
+  (void)api_.cuCtxPopCurrent_v2(&context);
 }
 
 CaptureGuard::CaptureGuard(const Library& api) : api_(api) {
@@ -72,8 +81,8 @@ CaptureGuard::~CaptureGuard() {
   (void)api_.cudaThreadExchangeStreamCaptureMode(&former_);
 }
 
-Device::Device(const Library& api, int index) : api_(api), index_(index) {
-  const DeviceGuard guard(api, index);
+Device::Device(const Library& api, int index) : api_(api), index_(index), context_(context_of(api, index)) {
+  const DeviceGuard guard = make_current();
   int least = 0;
   int greatest = 0;
   check(api, api.cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities" + on(index));
@@ -89,7 +98,7 @@ Device::Device(const Library& api, int index) : api_(api), index_(index) {
 
 Device::~Device() {
   try {
-    const DeviceGuard guard(api_, index_);
+    const DeviceGuard guard = make_current();
     for (cudaEvent_t event : events_) (void)api_.cudaEventDestroy(event);
     left_.push_back(word_);
     for (void* memory : left_)
@@ -101,6 +110,7 @@ Device::~Device() {
 }
 
 cudaMemoryType Device::type_of(const void* memory) const {
+  const DeviceGuard guard = make_current();
   cudaPointerAttributes attributes{};
   const cudaError_t asked = api_.cudaPointerGetAttributes(&attributes, memory);
   if (asked == cudaSuccess) return attributes.type;
@@ -119,8 +129,12 @@ bool Device::is_reachable(const void* memory) const {
   return type_of(memory) != cudaMemoryTypeUnregistered;
 }
 
-void Device::free(void* memory) {
-  (void)api_.cudaFreeAsync(memory, stream_);
+void Device::free(void* memory) noexcept {
+  try {
+    const DeviceGuard guard = make_current();
+    (void)api_.cudaFreeAsync(memory, stream_);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) a device that is gone has nothing to free
+  }
 }
 
 void Device::free_at_end(void* memory) {

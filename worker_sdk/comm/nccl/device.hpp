@@ -20,17 +20,19 @@ std::string bus_id_of(const Library& api, int device);
 /// "compute capability 9.0, 132 multiprocessors"; "" where that cannot be asked.
 std::string kind_of(const Library& api, int device);
 
-/// Makes `device` the calling thread's, and the thread's former one again at the end.
+/// The calling thread is on a device while this lives, and where it was before afterwards. By the driver: the
+/// runtime makes a context on the first GPU, some hundred MB of it, when a thread that never chose one asks
+/// it about memory or events, or goes back by cudaSetDevice() to the device that it never chose
+/// (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER.html).
 class DeviceGuard {
  public:
-  DeviceGuard(const Library& api, int device);
+  DeviceGuard(const Library& api, CUcontext context);
   ~DeviceGuard();
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
   const Library& api_;
-  int former_ = -1;
 };
 
 /// Lets the calling thread query events while any thread captures a graph in the global mode, which such a
@@ -61,6 +63,9 @@ class Device {
 
   int index() const { return index_; }
 
+  /// For calls of the runtime and of NCCL.
+  DeviceGuard make_current() const { return {api_, context_}; }
+
   /// For calls without a stream of the user's: of the highest priority, and independent of the default
   /// stream.
   cudaStream_t stream() const { return stream_; }
@@ -77,9 +82,11 @@ class Device {
   bool is_reachable(const void* memory) const;
 
   /// Frees memory of cudaMallocAsync() that nothing on the device uses any more.
-  void free(void* memory);
+  void free(void* memory) noexcept;
   /// Frees it in the destructor.
   void free_at_end(void* memory);
+
+  // On a thread that is on the device.
 
   bool is_capturing(cudaStream_t stream) const;
 
@@ -92,6 +99,7 @@ class Device {
 
   const Library& api_;
   int index_;
+  CUcontext context_;  ///< the runtime's own; kept to the end of the process, as the runtime keeps it
   cudaStream_t stream_ = nullptr;
   cudaStream_t clearing_ = nullptr;
   void* word_ = nullptr;

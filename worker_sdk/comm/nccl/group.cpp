@@ -40,7 +40,7 @@ Group::Group(const Library& api, const muster_plugin_group_options& options, con
   });
   const std::vector<int> world_ranks(options.world_ranks, options.world_ranks + options.size);
   peers_ = std::make_unique<Peers>(joined.members, place_.rank, world_ranks);
-  const DeviceGuard guard(api, device_->index());
+  const DeviceGuard guard = device_->make_current();
   communicator_.init(joined.id, place_.rank, place_.size, [&] {
     if (const auto aborted = host_.aborted()) throw *aborted;
     if (const auto gone = peers_->find_gone())
@@ -66,6 +66,7 @@ Group::~Group() {
   const auto patience = patience_to_leave();
   const bool works = !failed_.load();
   try {
+    const DeviceGuard guard = device_->make_current();
     if (works) {
       board_.leave();
       deregister_regions(patience);
@@ -75,6 +76,7 @@ Group::~Group() {
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the store is gone, or another rank
   }
   try {
+    const DeviceGuard guard = device_->make_current();
     if (!communicator_.close(works ? kFreeTime : kLeaveTime, patience)) {
       host_.log(here() +
                 ": NCCL did not come back from freeing its communicator, and a thread is left in it; "
@@ -82,7 +84,6 @@ Group::~Group() {
       // Freeing memory would wait for what is on the device.
       return;
     }
-    const DeviceGuard guard(api_, device_->index());
     for (const Region& region : regions_)
       if (region.memory != nullptr) (void)api_.ncclMemFree(region.memory);
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the store is gone, or the device
@@ -213,12 +214,12 @@ void Group::run_group(std::vector<Operation> calls) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
   }
   const auto issue_all = [&](ncclComm_t comm) {
-    ncclResult_t result = ncclSuccess;
-    for (const Operation& operation : calls) {
-      result = issue(api_, comm, operation, place_, device_->word());
-      if (result != ncclSuccess && result != ncclInProgress) break;
-    }
-    return result;
+    ncclResult_t result = api_.ncclGroupStart();
+    for (const Operation& operation : calls)
+      if (result == ncclSuccess || result == ncclInProgress)
+        result = issue(api_, comm, operation, place_, device_->word());
+    const ncclResult_t ended = api_.ncclGroupEnd();
+    return result == ncclSuccess || result == ncclInProgress ? ended : result;
   };
   try {
     communicator_.run("it", issue_all, patience(calls.front().call));
@@ -238,7 +239,7 @@ void Group::run_group(std::vector<Operation> calls) {
 
 void Group::run(std::span<const Operation> batch) {
   check_failure();
-  const DeviceGuard guard(api_, device_->index());
+  const DeviceGuard guard = device_->make_current();
   for (const Operation& operation : batch) check_buffers(operation);
   auto groups = groups_of(batch);
   for (const auto& calls : groups)
@@ -290,7 +291,7 @@ void Group::launch(const std::function<void()>& work) {
 
 void* Group::allocate(const Call& call) {
   check_failure();
-  const DeviceGuard guard(api_, device_->index());
+  const DeviceGuard guard = device_->make_current();
   board_.record(call);
   // Windows begin and end at NCCL's pages.
   constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
@@ -313,7 +314,7 @@ void Group::register_region(Region& region, std::size_t bytes, const Call& call)
   try {
     const auto wait = patience(call);
     if (api_.ncclCommWindowRegister != nullptr)
-      communicator_.run_alone(
+      communicator_.run(
           "ncclCommWindowRegister",
           [&](ncclComm_t comm) {
             return api_.ncclCommWindowRegister(comm, region.memory, bytes, &region.window,
@@ -322,7 +323,7 @@ void Group::register_region(Region& region, std::size_t bytes, const Call& call)
           wait);
     // Where the machine has no symmetric memory there is no window; the older registration then helps.
     if (region.window == nullptr)
-      communicator_.run_alone(
+      communicator_.run(
           "ncclCommRegister",
           [&](ncclComm_t comm) { return api_.ncclCommRegister(comm, region.memory, bytes, &region.handle); },
           wait);
@@ -334,11 +335,11 @@ void Group::register_region(Region& region, std::size_t bytes, const Call& call)
 void Group::deregister_regions(const Communicator::Patience& patience) {
   for (Region& region : regions_) {
     if (region.window != nullptr)
-      communicator_.run_alone(
+      communicator_.run(
           "ncclCommWindowDeregister",
           [&](ncclComm_t comm) { return api_.ncclCommWindowDeregister(comm, region.window); }, patience);
     if (region.handle != nullptr)
-      communicator_.run_alone(
+      communicator_.run(
           "ncclCommDeregister", [&](ncclComm_t comm) { return api_.ncclCommDeregister(comm, region.handle); },
           patience);
   }

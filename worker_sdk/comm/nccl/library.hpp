@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL and the CUDA runtime as tables of function pointers, found when the plug-in is first used: it links
-// neither, so it can be installed anywhere, and tests put fakes in their place.
+// NCCL, the CUDA runtime and its driver as tables of function pointers.
 #pragma once
 
+#include "worker_sdk/comm/plugin/nvidia_library.hpp"
+
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -49,8 +51,6 @@ constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
 
 #define MUSTER_CUDA_REQUIRED(X)                                                       \
   X(cudaGetDeviceCount, (int*))                                                       \
-  X(cudaGetDevice, (int*))                                                            \
-  X(cudaSetDevice, (int))                                                             \
   X(cudaDeviceGetPCIBusId, (char*, int, int))                                         \
   X(cudaGetLastError, ())                                                             \
   X(cudaDeviceGetStreamPriorityRange, (int*, int*))                                   \
@@ -74,13 +74,21 @@ constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
 // For notes alone.
 #define MUSTER_CUDA_OPTIONAL(X) X(cudaDeviceGetAttribute, (int*, cudaDeviceAttr, int))
 
-/// Never called: gives the type of a function that is declared with just these arguments.
-template <typename Function>
-Function* declared(Function* function);
+// Of libcuda.so.1, which comes with the driver: null where there is none.
+#define MUSTER_DRIVER_CALLS(X)                        \
+  X(cuInit, (unsigned))                               \
+  X(cuDeviceGet, (CUdevice*, int))                    \
+  X(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice)) \
+  X(cuCtxPushCurrent_v2, (CUcontext))                 \
+  X(cuCtxPopCurrent_v2, (CUcontext*))
+
+using plugin::check;
+using plugin::declared;
 
 #define MUSTER_NCCL_MEMBER(name, arguments) \
   decltype(declared<ncclResult_t arguments>(&::name)) name = nullptr;
 #define MUSTER_CUDA_MEMBER(name, arguments) decltype(declared<cudaError_t arguments>(&::name)) name = nullptr;
+#define MUSTER_DRIVER_MEMBER(name, arguments) decltype(declared<CUresult arguments>(&::name)) name = nullptr;
 
 /// Plain tables; copied where they are needed.
 struct Library {
@@ -88,6 +96,7 @@ struct Library {
   MUSTER_NCCL_OPTIONAL(MUSTER_NCCL_MEMBER)
   MUSTER_CUDA_REQUIRED(MUSTER_CUDA_MEMBER)
   MUSTER_CUDA_OPTIONAL(MUSTER_CUDA_MEMBER)
+  MUSTER_DRIVER_CALLS(MUSTER_DRIVER_MEMBER)
   const char* (*ncclGetErrorString)(ncclResult_t) = nullptr;
   const char* (*ncclGetLastError)(ncclComm_t) = nullptr;
   const char* (*cudaGetErrorString)(cudaError_t) = nullptr;
@@ -96,6 +105,7 @@ struct Library {
 
 #undef MUSTER_NCCL_MEMBER
 #undef MUSTER_CUDA_MEMBER
+#undef MUSTER_DRIVER_MEMBER
 
 /// The libraries of this machine, loaded once in the life of the process. Throws Error (unsupported) that
 /// names what is missing. MUSTER_NCCL_LIBRARY and MUSTER_CUDART_LIBRARY name other files.
@@ -103,9 +113,5 @@ const Library& library();
 
 /// "2.28.9".
 std::string version_text(int version);
-
-/// Throws Error (unsupported, out_of_memory or backend), which says what to do next, unless `result` is
-/// cudaSuccess. `what` is what was tried: "cudaMalloc of 5 bytes on device 1".
-void check(const Library& api, cudaError_t result, const std::string& what);
 
 }  // namespace muster::nccl

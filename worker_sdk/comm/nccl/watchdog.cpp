@@ -33,7 +33,7 @@ long long ms(std::chrono::steady_clock::duration time) {
 
 void Group::watch() noexcept {
   try {
-    const DeviceGuard device(api_, device_->index());
+    const DeviceGuard device = device_->make_current();
     const CaptureGuard capture(api_);
     std::unique_lock lock(mutex_);
     while (!stop_) {

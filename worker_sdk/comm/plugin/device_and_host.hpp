@@ -34,6 +34,9 @@ class DeviceAndHost final : public Backend {
 
   void* allocate(const Call& call) override;
 
+  /// Of the calls on memory of the host: NCCL does not tell.
+  Wire wire() const override { return host_->wire(); }
+
   void launch(const std::function<void()>& work) override { device_->launch(work); }
 
   void abort(ErrorCode code, const std::string& text) noexcept override;

@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdlib>
 #include <sstream>
+#include <vector>
 
 namespace muster::plugin {
 namespace {
@@ -33,32 +34,13 @@ bool is_plain_name(const std::string& name) {
   return name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
 }
 
-/// The handle stays open for ever: dlopen counts, so a second call is cheap and gives the same object.
-void* open_object(const std::string& name) {
-  if (!is_plain_name(name)) throw cannot_load(name, "that is no name of a backend");
-  const std::string file = "libmuster_" + name + ".so";
-  std::string tried;
-  for (const std::string& folder : plugin_folders()) {
-    const std::string path = folder + "/" + file;
-    if (access(path.c_str(), F_OK) != 0) {
-      tried += (tried.empty() ? "" : ", ") + path;
-      continue;
-    }
-    void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) throw cannot_load(name, dlerror());
-    return handle;
-  }
-  throw cannot_load(name, "there is no " + tried);
-}
-
-}  // namespace
-
+/// The folders that are searched, in their order.
 std::vector<std::string> plugin_folders() {
   const char* const given = secure_getenv("MUSTER_PLUGIN_PATH");
   if (given != nullptr && *given != '\0') return {given};
   Dl_info info{};
   std::string object;
-  if (dladdr(reinterpret_cast<void*>(&plugin_folders), &info) != 0 && info.dli_fname != nullptr)
+  if (dladdr(reinterpret_cast<void*>(&load_plugin), &info) != 0 && info.dli_fname != nullptr)
     object = info.dli_fname;
   // A program is named as it was called, which may be no path; a shared object by its path.
   if (object.find('/') == std::string::npos || access(object.c_str(), F_OK) != 0) object = "/proc/self/exe";
@@ -70,6 +52,33 @@ std::vector<std::string> plugin_folders() {
   for (std::string library; std::getline(libraries, library, ':');)
     folders.push_back(folder + "/" + library + "/muster");
   return folders;
+}
+
+void* open_object(const std::string& name) {
+  if (!is_plain_name(name)) throw cannot_load(name, "that is no name of a backend");
+  std::string reason;
+  void* const handle = open_plugin(name, reason);
+  if (handle == nullptr) throw cannot_load(name, reason);
+  return handle;
+}
+
+}  // namespace
+
+/// The handle stays open for ever: dlopen counts, so a second call is cheap and gives the same object.
+void* open_plugin(const std::string& name, std::string& reason) {
+  std::string tried;
+  for (const std::string& folder : plugin_folders()) {
+    const std::string path = folder + "/libmuster_" + name + ".so";
+    if (access(path.c_str(), F_OK) != 0) {
+      tried += (tried.empty() ? "" : ", ") + path;
+      continue;
+    }
+    void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) reason = dlerror();
+    return handle;
+  }
+  reason = "there is no " + tried;
+  return nullptr;
 }
 
 const muster_plugin& load_plugin(const std::string& name) {

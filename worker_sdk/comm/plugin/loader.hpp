@@ -4,7 +4,6 @@
 #include "worker_sdk/comm/plugin/table.hpp"
 
 #include <string>
-#include <vector>
 
 namespace muster::plugin {
 
@@ -26,7 +25,7 @@ Usability probe_plugin(const std::string& name, int local_rank);
 /// Another function of a loaded plug-in; throws Error (unsupported) when it has none of that name.
 void* plugin_function(const std::string& name, const char* function);
 
-/// The folders that are searched, in their order.
-std::vector<std::string> plugin_folders();
+/// libmuster_<name>.so of the same places, for any purpose. Null, and `reason`, where it cannot be loaded.
+void* open_plugin(const std::string& name, std::string& reason);
 
 }  // namespace muster::plugin

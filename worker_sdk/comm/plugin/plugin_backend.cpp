@@ -359,6 +359,12 @@ void* PluginBackend::allocate(const Call& call) {
   return memory;
 }
 
+Wire PluginBackend::wire() const {
+  Wire wire;
+  plugin_.wire(group_, &wire);
+  return wire;
+}
+
 class PluginBackend::Token final : public Completion {
  public:
   Token(PluginBackend& backend, void* token) : backend_(backend), token_(token) {}

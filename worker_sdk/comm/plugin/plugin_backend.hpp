@@ -54,6 +54,7 @@ class PluginBackend final : public Backend, private FailureListener {
 
   std::unique_ptr<Completion> last_run() override;
   void* allocate(const Call& call) override;
+  Wire wire() const override;
   void launch(const std::function<void()>& work) override;
   void abort(ErrorCode code, const std::string& text) noexcept override;
 

@@ -80,6 +80,9 @@ class Group {
   /// What run() waits for; any thread.
   virtual std::string missing() const { return ""; }
 
+  /// What this rank has sent; any thread.
+  virtual Wire wire() const { return {}; }
+
   /// Device backends only; never null there.
   virtual std::unique_ptr<Completion> last_run() { return nullptr; }
 
@@ -143,6 +146,7 @@ constexpr muster_plugin table_of() {
   table.describe_wait = [](void* group, char* text, std::size_t capacity) noexcept {
     copy_text(static_cast<Group*>(group)->missing(), text, capacity);
   };
+  table.wire = [](void* group, Wire* wire) noexcept { *wire = static_cast<Group*>(group)->wire(); };
   table.abort = [](void* group, std::int32_t code, const char* text) noexcept {
     static_cast<Group*>(group)->abort(static_cast<ErrorCode>(code), text);
   };

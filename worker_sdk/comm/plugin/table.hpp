@@ -7,15 +7,17 @@
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
+#include "worker_sdk/comm/traffic.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace muster::plugin {
 
-inline constexpr std::uint32_t kTableVersion = 9;
+inline constexpr std::uint32_t kTableVersion = 10;
 static_assert(sizeof(Call) == 40 && sizeof(Operation) == 72 && static_cast<int>(Collective::allocate) == 12 &&
-                  static_cast<int>(DataType::f64) == 6 && static_cast<int>(ReduceOp::bxor) == 7,
+                  static_cast<int>(DataType::f64) == 6 && static_cast<int>(ReduceOp::bxor) == 7 &&
+                  static_cast<int>(Algorithm::tree) == 2,
               "a call crosses as it is: raise kTableVersion with its layout, or with its enums");
 /// Name of the one exported function, of type muster_plugin_entry_fn.
 inline constexpr const char* kTableEntry = "muster_plugin_entry";
@@ -112,6 +114,8 @@ struct muster_plugin {
   /// Any thread while run() is in progress: what it waits for, for the report after report_after_ms, such as
   /// "rank 3 (host b)"; "" when unknown.
   void (*describe_wait)(void* group, char* text, std::size_t capacity);
+  /// Any thread: what this rank has sent in the group so far.
+  void (*wire)(void* group, muster::Wire* wire);
   /// Any thread: the present run() and later ones end soon with this error; must not wait. Comes once, and
   /// not before create() has returned: create() watches aborted().
   void (*abort)(void* group, std::int32_t code, const char* text);

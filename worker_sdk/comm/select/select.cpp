@@ -75,6 +75,11 @@ const char* backend_for_hosts(std::size_t hosts) {
   return hosts == 1 ? "shm" : "hierarchical";
 }
 
+/// Where a rank looks for its device: the option goes before the local rank.
+int device_place(const SelectOptions& options) {
+  return options.device >= 0 ? options.device : options.local_rank;
+}
+
 /// Whether "auto" may be nccl, which costs a context on the GPU. A lone rank has nobody to exchange data
 /// with; it wants a GPU where it names one.
 bool may_be_nccl(const SelectOptions& options) {
@@ -137,7 +142,7 @@ void require_plugin(select::Agreement& agreement, const Choice& choice, const Se
   if (choice.backend == "shm") return;
   const std::string name = choice.backend == "hierarchical" ? "gloo" : choice.backend;
   const auto answers =
-      agreement.gather("plugin", plugin::probe_plugin(name, options.local_rank).reason_against);
+      agreement.gather("plugin", plugin::probe_plugin(name, device_place(options)).reason_against);
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
     if (!answers[rank].empty())
       throw Error(ErrorCode::unsupported, "rank " + std::to_string(rank) + " (host " + choice.hosts[rank] +
@@ -296,7 +301,7 @@ class WorldGroups final : public GroupFactory {
                                 options_.look_for_lost);
     Profile mine{one_line(options_.host), one_line(options_.backend), {kNotWanted, ""}};
     if (may_be_nccl(options_)) {
-      mine.nccl = plugin::probe_plugin("nccl", options_.local_rank);
+      mine.nccl = plugin::probe_plugin("nccl", device_place(options_));
       mine.nccl.reason_against = one_line(mine.nccl.reason_against);
     }
     std::vector<Profile> ranks;

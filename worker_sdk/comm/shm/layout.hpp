@@ -54,7 +54,7 @@ inline Fingerprint fingerprint_of(const Call& call) {
   return {static_cast<std::uint32_t>(call.sequence), static_cast<std::uint32_t>(call.count),
           static_cast<std::uint32_t>(call.count >> 32), static_cast<std::uint32_t>(call.root),
           static_cast<std::uint32_t>(call.collective) | static_cast<std::uint32_t>(call.type) << 8 |
-              static_cast<std::uint32_t>(call.op) << 16};
+              static_cast<std::uint32_t>(call.op) << 16 | static_cast<std::uint32_t>(call.algorithm) << 24};
 }
 
 /// `near` is a sequence within 2^31 of it.
@@ -67,6 +67,7 @@ inline Call call_of(const Fingerprint& print, std::uint64_t near) {
   call.collective = static_cast<Collective>(print[4] & 0xFF);
   call.type = static_cast<DataType>(print[4] >> 8 & 0xFF);
   call.op = static_cast<ReduceOp>(print[4] >> 16 & 0xFF);
+  call.algorithm = static_cast<Algorithm>(print[4] >> 24);
   return call;
 }
 

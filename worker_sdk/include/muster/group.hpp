@@ -51,6 +51,14 @@ class Group {
   /// The rank in the world of each rank of the group. Valid as long as the group.
   std::span<const std::int32_t> ranks() const { return {info().ranks, static_cast<std::size_t>(size_)}; }
 
+  /// What the calls of this rank have moved so far: payload, and what was sent. Any thread.
+  muster_traffic traffic() const {
+    muster_traffic moved = {};
+    moved.size = sizeof moved;
+    detail::check(muster_group_get_traffic(handle_, &moved));
+    return moved;
+  }
+
   muster_group* handle() const { return handle_; }
 
   /// Puts the calls that follow on a CUDA stream (nccl). Null: they wait for the device. Default: null.

@@ -38,6 +38,24 @@ MUSTER_API muster_rc muster_group_new(muster_group* parent, const int32_t* ranks
 /* Fills info->size bytes of *info. Any thread. */
 MUSTER_API muster_rc muster_group_get_info(muster_group* group, muster_group_info* info);
 
+/* What the calls of this rank in a group have moved so far. The payload follows from the calls alone: of a
+ * buffer of n bytes over p ranks 2 n (p - 1) / p bytes in all_reduce, n (p - 1) / p in broadcast and reduce,
+ * and what goes from this rank to other ranks in all others, which for n bytes of all ranks together is
+ * n (p - 1) / p in all_gather and reduce_scatter. What was sent to move it depends on backend and
+ * MUSTER_ALGORITHM; it is 0 over shared memory, and over NCCL, which does not tell. */
+typedef struct muster_traffic {
+  uint32_t size;             /* sizeof(muster_traffic), set by the caller */
+  uint32_t reserved;         /* 0 */
+  uint64_t payload_bytes;    /* by the calls */
+  uint64_t wire_bytes;       /* sent over connections of ours: data, */
+  uint64_t wire_messages;    /* messages of data alone, */
+  uint64_t control_bytes;    /* and fingerprints, */
+  uint64_t control_messages; /* with which small data travels */
+} muster_traffic;
+
+/* Fills traffic->size bytes of *traffic. Any thread. */
+MUSTER_API muster_rc muster_group_get_traffic(muster_group* group, muster_traffic* traffic);
+
 /* Makes the present and every later call of every rank of the group fail with MUSTER_E_ABORTED and `reason`
  * (NULL: "no reason given"). Any thread, at any time. Waits for no other rank; over gloo, mpi and nccl until
  * the store has taken the reason, at most 2 seconds. */
