@@ -2,53 +2,42 @@
 #include "worker_sdk/parallel/accumulator.hpp"
 
 #include "rendezvous/base/invariant.hpp"
-#include "worker_sdk/comm/reduce.hpp"
 
-#include <algorithm>
-#include <array>
 #include <bit>
-#include <new>
 
 namespace muster::parallel {
 
-Floats::Floats(std::size_t count) : memory_(new (std::align_val_t{64}) float[count]()) {}
+Accumulator::Accumulator(Memory& memory, std::size_t elements, SumOrder order, const char* what)
+    : memory_(memory), elements_(elements), order_(order), what_(what) {}
 
-void Floats::Delete::operator()(float* memory) const {
-  ::operator delete[](memory, std::align_val_t{64});
+void Accumulator::reserve(int micro_batches) {
+  const auto last = static_cast<unsigned>(micro_batches - 1);
+  take_levels(order_ == SumOrder::tree ? static_cast<std::size_t>(std::bit_width(last)) : (last > 0 ? 1 : 0));
 }
 
-void add_floats(const float* a, const float* b, float* result, std::size_t count) {
-  const std::array<const std::byte*, 2> sources = {reinterpret_cast<const std::byte*>(a),
-                                                   reinterpret_cast<const std::byte*>(b)};
-  const std::array<std::byte*, 1> results = {reinterpret_cast<std::byte*>(result)};
-  reduce(sources, results, count, DataType::f32, ReduceOp::sum);
+void Accumulator::take_levels(std::size_t count) {
+  while (levels_.size() < count) levels_.push_back(memory_.allocate(elements_, what_));
 }
 
-void Accumulator::add(const float* gradients, std::size_t offset, std::size_t count) {
+void Accumulator::add(unsigned place, const float* values, std::size_t offset, std::size_t count) {
   MUSTER_ASSERT(offset + count <= elements_, "a micro-batch adds within the arena");
-  const unsigned free_level =
-      order_ == SumOrder::tree ? static_cast<unsigned>(std::countr_one(micro_batches_)) : 0U;
-  while (levels_.size() <= free_level) levels_.emplace_back(elements_);
-  float* target = levels_[free_level].data() + offset;
-  const float* sum = gradients + offset;
-  if (order_ == SumOrder::sequence) {
-    if (micro_batches_ > 0) return add_floats(target, sum, target, count);
-  }
+  const unsigned free_level = order_ == SumOrder::tree ? static_cast<unsigned>(std::countr_one(place)) : 0U;
+  take_levels(free_level + 1);
+  float* const target = levels_[free_level] + offset;
+  const float* sum = values + offset;
+  if (order_ == SumOrder::sequence && place > 0) return memory_.add(target, sum, target, count);
   for (unsigned level = 0; level < free_level; ++level) {
-    add_floats(levels_[level].data() + offset, sum, target, count);
+    memory_.add(levels_[level] + offset, sum, target, count);
     sum = target;
   }
-  if (sum != target) std::copy_n(sum, count, target);
+  if (sum != target) memory_.copy(target, sum, count);
 }
 
-void Accumulator::count_micro_batch() {
-  ++micro_batches_;
-}
-
-void Accumulator::fold_into(float* gradients, std::size_t offset, std::size_t count) const {
-  float* sum = gradients + offset;
+void Accumulator::fold_into(unsigned place, float* values, std::size_t offset, std::size_t count) const {
+  const unsigned occupied = order_ == SumOrder::tree ? place : (place > 0 ? 1U : 0U);
+  float* const sum = values + offset;
   for (unsigned level = 0; level < levels_.size(); ++level)
-    if ((occupied() >> level & 1U) != 0) add_floats(levels_[level].data() + offset, sum, sum, count);
+    if ((occupied >> level & 1U) != 0) memory_.add(levels_[level] + offset, sum, sum, count);
 }
 
 }  // namespace muster::parallel

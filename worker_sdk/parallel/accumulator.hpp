@@ -1,66 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of micro-batches that wait for the last one of their step.
+// Floats of micro-batches that wait for the last one of their step.
 #pragma once
+
+#include "worker_sdk/parallel/memory.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 namespace muster::parallel {
-
-/// An array of floats, zero and aligned to 64 bytes.
-class Floats {
- public:
-  Floats() = default;
-  explicit Floats(std::size_t count);
-
-  float* data() const { return memory_.get(); }
-
- private:
-  struct Delete {
-    void operator()(float* memory) const;
-  };
-
-  std::unique_ptr<float[], Delete> memory_;
-};
 
 enum class SumOrder : std::uint8_t {
   sequence,  ///< (g0 + g1) + g2 + ...: one arena
   tree,      ///< ((g0 + g1) + (g2 + g3)) + ...: a binary counter of arenas, one for each of its digits
 };
 
-/// Sums arenas, one range at a time: a range is worked on while it is still in the processor's cache. Memory
-/// is taken when it is first needed. One thread.
+/// Sums arenas, one range at a time: on a host a range is worked on while it is still in the processor's
+/// cache. It remembers nothing of the step: a recorded step is replayed without it. One thread.
 class Accumulator {
  public:
-  Accumulator(std::size_t elements, SumOrder order) : elements_(elements), order_(order) {}
+  /// `memory`, which outlives it, holds what waits; it is taken when it is first needed, or by reserve().
+  /// `what` it is goes into an error.
+  Accumulator(Memory& memory, std::size_t elements, SumOrder order, const char* what);
 
-  /// Gradients of the micro-batch that is being computed: each range once, then count_micro_batch().
-  void add(const float* gradients, std::size_t offset, std::size_t count);
-  void count_micro_batch();
+  /// Takes the memory for steps of so many micro-batches.
+  void reserve(int micro_batches);
 
-  /// Adds what waits to the last micro-batch's gradients of this range. Each range once, then clear().
-  void fold_into(float* gradients, std::size_t offset, std::size_t count) const;
+  /// A range of the arena `values` of micro-batch `place` (0 is the first of a step), which is not the last.
+  void add(unsigned place, const float* values, std::size_t offset, std::size_t count);
 
-  void clear() { micro_batches_ = 0; }
+  /// Adds what waits to the same range of the last micro-batch's arena, which is number `place`.
+  void fold_into(unsigned place, float* values, std::size_t offset, std::size_t count) const;
 
-  unsigned micro_batches() const { return micro_batches_; }
+  std::size_t bytes() const { return levels_.size() * elements_ * sizeof(float); }
 
  private:
+  void take_levels(std::size_t count);
+
+  Memory& memory_;
   const std::size_t elements_;
   const SumOrder order_;
-  /// Level i holds the sum of 2^i micro-batches while digit i of `micro_batches_` is one (order tree); level
-  /// 0 holds all (order sequence).
-  std::vector<Floats> levels_;
-  unsigned micro_batches_ = 0;
-
-  unsigned occupied() const {
-    return order_ == SumOrder::tree ? micro_batches_ : (micro_batches_ > 0 ? 1U : 0U);
-  }
+  const char* const what_;
+  /// Level i holds the sum of 2^i micro-batches while digit i of their number is one (order tree); level 0
+  /// holds all (order sequence).
+  std::vector<float*> levels_;
 };
-
-/// result[i] = a[i] + b[i]; the result may be either.
-void add_floats(const float* a, const float* b, float* result, std::size_t count);
 
 }  // namespace muster::parallel

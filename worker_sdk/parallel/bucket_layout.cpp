@@ -4,6 +4,7 @@
 #include "muster/error.hpp"
 #include "rendezvous/base/text.hpp"
 
+#include <algorithm>
 #include <sstream>
 
 namespace muster::parallel {
@@ -49,6 +50,19 @@ std::size_t begin_of_last_bucket(const std::vector<ParameterSpec>& parameters, s
   return 0;
 }
 
+/// Buckets hold the parameters in reverse order, so the blocks of each are a range.
+void plan_norm_blocks(const std::vector<ParameterSpec>& parameters, BucketLayout& layout) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    Bucket& bucket = layout.buckets[layout.bucket_of[i]];
+    if (i == bucket.parameters.back()) bucket.norm_begin = layout.norm_blocks.size();
+    const std::size_t elements = parameters[i].elements();
+    for (std::size_t begin = 0; begin < elements; begin += kNormBlockFloats)
+      layout.norm_blocks.push_back({static_cast<std::int64_t>(layout.offsets[i] + begin),
+                                    static_cast<std::int64_t>(std::min(kNormBlockFloats, elements - begin))});
+    bucket.norm_end = layout.norm_blocks.size();
+  }
+}
+
 }  // namespace
 
 BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options) {
@@ -57,21 +71,24 @@ BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const Re
   BucketLayout layout;
   layout.offsets.resize(parameters.size());
   layout.bucket_of.resize(parameters.size());
+  layout.sizes.resize(parameters.size());
   for (std::size_t i = parameters.size(); i-- > 0;) {
     require_valid(parameters[i]);
     const std::size_t cap = layout.buckets.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes;
     if (layout.buckets.empty() || layout.buckets.back().elements * sizeof(float) >= cap || i + 1 == last)
       layout.buckets.push_back({layout.elements, 0, {}});
     Bucket& bucket = layout.buckets.back();
+    const std::size_t size = layout.sizes[i] = aligned(parameters[i].elements());
     layout.offsets[i] = layout.elements;
     layout.bucket_of[i] = layout.buckets.size() - 1;
     bucket.parameters.push_back(i);
-    bucket.elements += aligned(parameters[i].elements());
-    layout.elements += aligned(parameters[i].elements());
+    bucket.elements += size;
+    layout.elements += size;
     if (layout.elements > kMaxElements)
       throw Error(ErrorCode::invalid_argument,
                   "the model has more than 2^34 parameters, more than a reducer holds");
   }
+  plan_norm_blocks(parameters, layout);
   return layout;
 }
 
@@ -86,17 +103,6 @@ std::string describe_layout(const std::vector<ParameterSpec>& parameters, const 
   if (options.deterministic_micro_batches > 0)
     text += "; " + std::to_string(options.deterministic_micro_batches) + " micro-batches";
   return text + "\n";
-}
-
-void ReadyBuckets::begin() {
-  for (std::size_t b = 0; b < missing_.size(); ++b) missing_[b] = layout_.buckets[b].parameters.size();
-  count_ = 0;
-}
-
-std::size_t ReadyBuckets::add(std::size_t parameter) {
-  --missing_[layout_.bucket_of[parameter]];
-  while (count_ < missing_.size() && missing_[count_] == 0) ++count_;
-  return count_;
 }
 
 std::string first_difference(const std::string& mine, int my_rank, const std::string& theirs,

@@ -6,6 +6,7 @@
 #include "worker_sdk/parallel/parameter.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,6 +40,9 @@ struct ReducerOptions {
   /// known when all buckets are reduced, so `bucket_step` is then called for all of them in finish_step(), by
   /// its caller. Without a `bucket_step` it is the caller's to apply clip_scale(). 0: no clipping.
   double max_norm = 0;
+  /// Before the first bucket of a step the ranks wait for each other in an all_reduce of 4 bytes, so that the
+  /// wait for late ranks is told apart from the sums (StepTiming::met). Alike on all ranks.
+  bool meet_first = false;
   /// Micro-batches into which a step of all ranks is cut, for the same bits on every world size; see
   /// deterministic.hpp. 0: not wanted.
   int deterministic_micro_batches = 0;
@@ -55,7 +59,20 @@ struct Bucket {
   std::size_t elements = 0;
   /// Indices of its parameters, in the order in which they lie.
   std::vector<std::size_t> parameters;
+  /// Its range of BucketLayout::norm_blocks.
+  std::size_t norm_begin = 0;
+  std::size_t norm_end = 0;
 };
+
+/// A part of one parameter's gradient whose squares are summed on their own. The sums of all blocks, added in
+/// their order, are the square of the norm: the same bits whatever the buckets.
+struct NormBlock {
+  std::int64_t offset = 0;  ///< in the arena
+  std::int64_t count = 0;
+};
+
+/// Floats of a NormBlock; the last one of a parameter has fewer.
+inline constexpr std::size_t kNormBlockFloats = 4096;
 
 struct BucketLayout {
   /// The buckets in the order in which they are reduced: the model's last parameters first.
@@ -63,6 +80,10 @@ struct BucketLayout {
   /// The first element and the bucket of each parameter.
   std::vector<std::size_t> offsets;
   std::vector<std::size_t> bucket_of;
+  /// Floats of each parameter, with the gap behind it.
+  std::vector<std::size_t> sizes;
+  /// The blocks of all parameters, the model's first parameter first.
+  std::vector<NormBlock> norm_blocks;
   /// Number of floats in parameters and gaps.
   std::size_t elements = 0;
 };
@@ -79,28 +100,6 @@ BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const Re
 
 /// The model and the bucket sizes as text, one line per parameter: equal text means equal layout.
 std::string describe_layout(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options);
-
-/// Which buckets of a step are complete. They are reduced strictly in order, the same on all ranks. One
-/// thread.
-class ReadyBuckets {
- public:
-  /// `layout` outlives it.
-  explicit ReadyBuckets(const BucketLayout& layout) : layout_(layout), missing_(layout.buckets.size()) {}
-
-  /// A step begins: no gradient stands.
-  void begin();
-
-  /// The gradient of `parameter` stands, said once in a step. Returns count().
-  std::size_t add(std::size_t parameter);
-
-  /// Number of buckets, from the first on, that are complete.
-  std::size_t count() const { return count_; }
-
- private:
-  const BucketLayout& layout_;
-  std::vector<std::size_t> missing_;  ///< gradients that each bucket waits for
-  std::size_t count_ = 0;
-};
 
 /// A sentence about the first line in which two descriptions differ.
 std::string first_difference(const std::string& mine, int my_rank, const std::string& theirs, int their_rank);

@@ -13,8 +13,6 @@
 namespace muster::parallel {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// The sum of squares, in f64, in eight interleaved sums: a fixed order, so the same bits whoever computes
 /// it.
 double sum_of_squares(const float* values, std::size_t count) {
@@ -32,14 +30,12 @@ double sum_of_squares(const float* values, std::size_t count) {
 
 }  // namespace
 
-BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, float* header,
-                               std::unique_ptr<BucketSum> sum, ProcessGroup* group)
-    : buckets_(layout.buckets),
-      options_(options),
-      header_(header),
+BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
+                               float* header, std::unique_ptr<BucketSum> sum, ProcessGroup* group)
+    : BucketReducer(layout, options, memory, header, group != nullptr, Fold::parameter),
       sum_(std::move(sum)),
       group_(group),
-      squares_(layout.buckets.size()),
+      squares_(layout.norm_blocks.size()),
       norm_(std::numeric_limits<double>::quiet_NaN()),
       launched_(layout.buckets.size()),
       done_(layout.buckets.size()) {
@@ -60,15 +56,15 @@ BucketPipeline::~BucketPipeline() {
   thread_.join();
 }
 
-void BucketPipeline::begin() {
-  timing_.began = Clock::now();
+void BucketPipeline::open() {
+  timing_.began = timing_.meeting = timing_.met = Clock::now();
   const std::lock_guard lock(mutex_);
   open_ = true;
   launched_ = done_ = 0;
 }
 
 void BucketPipeline::launch(std::size_t buckets) {
-  MUSTER_ASSERT(buckets <= buckets_.size(), "a step has no more buckets than the layout");
+  MUSTER_ASSERT(buckets <= layout_.buckets.size(), "a step has no more buckets than the layout");
   const auto now = Clock::now();
   if (group_ == nullptr) {
     launch_alone(buckets, now);
@@ -78,8 +74,8 @@ void BucketPipeline::launch(std::size_t buckets) {
     const std::lock_guard lock(mutex_);
     for (; launched_ < buckets; ++launched_) timing_.buckets[launched_].ready = now;
   }
-  // With the last one nothing is left to compute: finish() comes next and does it.
-  if (buckets < buckets_.size()) wake_.notify_all();
+  // With the last one nothing is left to compute: close() comes next and does it.
+  if (buckets < layout_.buckets.size()) wake_.notify_all();
 }
 
 void BucketPipeline::launch_alone(std::size_t buckets, Clock::time_point now) {
@@ -87,18 +83,18 @@ void BucketPipeline::launch_alone(std::size_t buckets, Clock::time_point now) {
   try {
     for (; done_ < buckets; ++done_) {
       timing_.buckets[done_].ready = now;
-      process(done_);
+      reduce(done_);
     }
   } catch (...) {
-    error_ = std::current_exception();  // comes out of finish(), as in a world of several
+    error_ = std::current_exception();  // comes out of close(), as in a world of several
   }
 }
 
-void BucketPipeline::finish() {
+void BucketPipeline::close() {
   timing_.waited = Clock::now();
   {
     std::unique_lock lock(mutex_);
-    while (done_ < buckets_.size() && error_ == nullptr) {
+    while (done_ < layout_.buckets.size() && error_ == nullptr) {
       if (busy_)
         wake_.wait(lock);
       else
@@ -107,7 +103,7 @@ void BucketPipeline::finish() {
     if (error_ != nullptr) std::rethrow_exception(error_);
     open_ = false;
   }
-  if (options_.max_norm > 0) clip();
+  if (clips()) clip();
   timing_.finished = Clock::now();
 }
 
@@ -133,7 +129,7 @@ void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   std::exception_ptr error;
   try {
-    process(bucket);
+    reduce(bucket);
   } catch (const std::exception& failure) {
     error = std::current_exception();
     // A hook or an optimizer failed, here alone: the other ranks would wait for this one.
@@ -153,37 +149,66 @@ void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
   wake_.notify_all();
 }
 
-void BucketPipeline::process(std::size_t bucket) {
+void BucketPipeline::meet() {
+  std::int32_t here = 1;
+  group_->all_reduce(&here, 1, DataType::i32, ReduceOp::sum);
+}
+
+void BucketPipeline::sum(std::size_t bucket) {
+  sum_->sum(bucket);
+}
+
+void BucketPipeline::mark(Moment moment, std::size_t bucket) {
   BucketTiming& timing = timing_.buckets[bucket];
-  const Bucket& range = buckets_[bucket];
-  timing.started = Clock::now();
-  if (sum_ != nullptr) sum_->sum(bucket);
-  timing.reduced = Clock::now();
-  if (options_.max_norm > 0) squares_[bucket] = sum_of_squares(arena() + range.offset, range.elements);
-  if (steps_early()) step(range, 1.0F);
-  timing.stepped = steps_early() ? Clock::now() : timing.reduced;
+  const auto now = Clock::now();
+  switch (moment) {
+    case Moment::meeting:
+      timing_.meeting = now;
+      return;
+    case Moment::met:
+      timing_.met = now;
+      return;
+    case Moment::started:
+      timing.started = now;
+      return;
+    case Moment::reduced:
+      timing.reduced = now;
+      if (!shared_) timing.started = now;
+      return;
+    case Moment::stepped:
+      timing.stepped = options_.bucket_step && !clips() ? now : timing.reduced;
+      return;
+  }
+}
+
+void BucketPipeline::measure(const Bucket& bucket) {
+  for (std::size_t i = bucket.norm_begin; i < bucket.norm_end; ++i) {
+    const NormBlock& block = layout_.norm_blocks[i];
+    squares_[i] = sum_of_squares(gradients() + block.offset, static_cast<std::size_t>(block.count));
+  }
 }
 
 void BucketPipeline::clip() {
   double squares = 0;
-  for (const double bucket : squares_) squares += bucket;
+  for (const double block : squares_) squares += block;
   const auto count = static_cast<double>(samples());
   norm_ = count > 0 ? std::sqrt(squares) / count : 0;
   const double scale = options_.max_norm / (norm_ + 1e-6);
   clip_scale_ = scale < 1 ? static_cast<float>(scale) : 1.0F;
   if (!options_.bucket_step) return;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
     // Timed from the end of the bucket before, so that each bucket's own share shows.
     BucketTiming& timing = timing_.buckets[b];
     const auto began = Clock::now();
-    step(buckets_[b], clip_scale_);
+    step(layout_.buckets[b]);
     timing.stepped = timing.reduced + (Clock::now() - began);
   }
 }
 
-void BucketPipeline::step(const Bucket& bucket, float clip) {
-  if (samples() == 0) return;
-  options_.bucket_step(bucket.offset, bucket.offset + bucket.elements, clip / static_cast<float>(samples()));
+void BucketPipeline::step(const Bucket& bucket) {
+  if (!options_.bucket_step || samples() == 0) return;
+  options_.bucket_step(bucket.offset, bucket.offset + bucket.elements,
+                       clip_scale_ / static_cast<float>(samples()));
 }
 
 }  // namespace muster::parallel

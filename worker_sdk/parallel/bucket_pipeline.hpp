@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a bucket once its gradients stand: summed over the ranks, measured, stepped.
+// The order of a step's buckets, on a host.
 #pragma once
 
-#include "worker_sdk/parallel/bucket_layout.hpp"
+#include "worker_sdk/parallel/bucket_reducer.hpp"
 #include "worker_sdk/parallel/bucket_sum.hpp"
 
 #include <chrono>
@@ -15,65 +15,18 @@
 #include <thread>
 #include <vector>
 
-namespace muster {
+namespace muster::parallel {
 
-/// The times at which the last step worked on one bucket. Steady clock, which all processes of a host share.
-struct BucketTiming {
-  using Time = std::chrono::steady_clock::time_point;
-  Time ready;    ///< the last gradient of the bucket stood
-  Time started;  ///< the sum over the ranks began
-  Time reduced;  ///< the sum over the ranks ended
-  Time stepped;  ///< the optimizer's step ended; equal to `reduced` without one
-};
-
-/// The times of the last step's reduction.
-struct StepTiming {
-  std::vector<BucketTiming> buckets;
-  std::chrono::steady_clock::time_point began;     ///< begin_step()
-  std::chrono::steady_clock::time_point waited;    ///< finish_step() was called
-  std::chrono::steady_clock::time_point finished;  ///< it returned
-
-  /// Summed over the buckets, hidden behind backward or not. Includes the wait for ranks that are late.
-  std::chrono::nanoseconds communication() const {
-    std::chrono::nanoseconds sum{};
-    for (const BucketTiming& bucket : buckets) sum += bucket.reduced - bucket.started;
-    return sum;
-  }
-
-  /// The time of the optimizer, as far as it ran per bucket.
-  std::chrono::nanoseconds optimizer() const {
-    std::chrono::nanoseconds sum{};
-    for (const BucketTiming& bucket : buckets) sum += bucket.stepped - bucket.reduced;
-    return sum;
-  }
-
-  /// The time that finish_step() took: reduction and steps of buckets that backward did not hide, and the
-  /// wait for ranks whose backward ended later. So the smallest value of all ranks, that of the rank that
-  /// came last, is what communication cost.
-  std::chrono::nanoseconds exposed() const { return finished - waited; }
-};
-
-namespace parallel {
-
-/// Works on the buckets of a step strictly in order, so that every rank issues the same calls: where there
-/// are other ranks, on a thread of its own, and in finish() on those that nobody has begun; otherwise in
-/// launch(). Used by one thread.
-class BucketPipeline {
+/// Works on the buckets of a step where there are other ranks, on a thread of its own, and in end() on those
+/// that nobody has begun; otherwise in ready(). end() waits for all buckets. Used by one thread.
+class BucketPipeline final : public BucketReducer {
  public:
-  /// `layout`, `options` and `group` outlive it; `header` is where header and arena begin. `sum` and `group`,
-  /// which is aborted where a step fails, are null in a world of one.
-  BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, float* header,
+  /// `layout`, `options`, `memory` and `group` outlive it; `header` is where header and arena begin. `sum`
+  /// and `group`, which is aborted where a step fails, are null in a world of one.
+  BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory, float* header,
                  std::unique_ptr<BucketSum> sum, ProcessGroup* group);
   /// Aborts the group in the middle of a step.
-  ~BucketPipeline();
-  BucketPipeline(const BucketPipeline&) = delete;
-  BucketPipeline& operator=(const BucketPipeline&) = delete;
-
-  void begin();
-  /// The first `buckets` buckets of the step stand. Never waits for other ranks.
-  void launch(std::size_t buckets);
-  /// Waits for the end of all buckets, which have been launched. Throws what ended the step.
-  void finish();
+  ~BucketPipeline() override;
 
   bool has_failed() const;
 
@@ -84,26 +37,27 @@ class BucketPipeline {
   float clip_scale() const { return clip_scale_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  void open() override;
+  void launch(std::size_t buckets) override;
+  void close() override;
+  void meet() override;
+  void sum(std::size_t bucket) override;
+  void measure(const Bucket& bucket) override;
+  void step(const Bucket& bucket) override;
+  void mark(Moment moment, std::size_t bucket) override;
+
   void run();
   void work_on_next(std::unique_lock<std::mutex>& lock);
-  void launch_alone(std::size_t buckets, std::chrono::steady_clock::time_point now);
-  void process(std::size_t bucket);
+  void launch_alone(std::size_t buckets, Clock::time_point now);
   void clip();
-
-  bool steps_early() const { return options_.bucket_step && options_.max_norm <= 0; }
-
-  float* arena() const { return header_ + kHeaderFloats; }
 
   std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
 
-  void step(const Bucket& bucket, float clip);
-
-  const std::vector<Bucket>& buckets_;
-  const ReducerOptions& options_;
-  float* const header_;
   const std::unique_ptr<BucketSum> sum_;
   ProcessGroup* const group_;
-  std::vector<double> squares_;  ///< the sum of squares of each bucket's reduced gradients
+  std::vector<double> squares_;  ///< the sum of squares of each block of the reduced gradients
   StepTiming timing_;
   double norm_;
   float clip_scale_ = 1;
@@ -120,5 +74,4 @@ class BucketPipeline {
   std::exception_ptr error_;
 };
 
-}  // namespace parallel
-}  // namespace muster
+}  // namespace muster::parallel

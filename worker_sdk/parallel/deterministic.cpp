@@ -2,6 +2,7 @@
 #include "worker_sdk/parallel/deterministic.hpp"
 
 #include "muster/error.hpp"
+#include "worker_sdk/parallel/memory.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +12,6 @@ namespace muster {
 namespace {
 
 using parallel::add_floats;
-using parallel::SumOrder;
 
 /// The subtree of `parts` (a power of two) parts of `count` floats each, one after the other, into the first.
 void sum_parts(float* parts, std::size_t number, std::size_t count) {
@@ -92,49 +92,6 @@ ReducerOptions parallel::with_tree(ReducerOptions options) {
                                                  " has another; leave out one of the two");
   options.hook = make_tree_hook();
   return options;
-}
-
-TreeSum::TreeSum(const MicroBatches& plan, std::size_t elements, ProcessGroup* group)
-    : count_(static_cast<unsigned>(plan.count)),
-      elements_(elements),
-      group_(group != nullptr && group->size() > 1 ? group : nullptr),
-      waiting_(elements, SumOrder::tree),
-      sum_(elements),
-      tree_(make_tree_hook()) {
-  const BucketView all = view();
-  if (group_ != nullptr) tree_->prepare(*group_, std::span(&all, 1));
-}
-
-BucketView TreeSum::view() const {
-  BucketView all;
-  all.elements = elements_;
-  all.gradients = sum_.data();
-  return all;
-}
-
-void TreeSum::add(std::span<const float> values) {
-  if (values.size() != elements_ || added_ == count_)
-    throw Error(ErrorCode::invalid_argument,
-                "a tree of " + std::to_string(count_) + " micro-batches with " + std::to_string(elements_) +
-                    " values each was given one more, or " + std::to_string(values.size()) + " values");
-  // The last one is not stored but carried up through all levels.
-  if (++added_ < count_) {
-    waiting_.add(values.data(), 0, elements_);
-    waiting_.count_micro_batch();
-  } else {
-    std::copy(values.begin(), values.end(), sum_.data());
-    waiting_.fold_into(sum_.data(), 0, elements_);
-  }
-}
-
-void TreeSum::finish(std::span<float> sum) {
-  if (added_ != count_ || sum.size() != elements_)
-    throw Error(ErrorCode::invalid_argument, "a tree sum was finished after " + std::to_string(added_) +
-                                                 " of " + std::to_string(count_) + " micro-batches");
-  if (group_ != nullptr) tree_->reduce(*group_, view());
-  std::copy_n(sum_.data(), elements_, sum.begin());
-  waiting_.clear();
-  added_ = 0;
 }
 
 }  // namespace muster

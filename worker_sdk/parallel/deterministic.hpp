@@ -11,7 +11,6 @@
 #include "worker_sdk/parallel/bucket_layout.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -57,30 +56,5 @@ inline SumOrder sum_order(const ReducerOptions& options) {
 }
 
 }  // namespace parallel
-
-/// Sums values outside the reducer by the same tree, such as the running statistics of batch norm: each
-/// micro-batch starts from the same ones, and their mean over the micro-batches is what the step leaves. One
-/// thread.
-class TreeSum {
- public:
-  /// `group` (null: a world of one) outlives it. All ranks make it alike.
-  TreeSum(const MicroBatches& plan, std::size_t elements, ProcessGroup* group);
-
-  /// The values of this rank's next micro-batch, in their order, each once per step.
-  void add(std::span<const float> values);
-  /// Gives the sum over all micro-batches of all ranks, after the last micro-batch. A collective call.
-  void finish(std::span<float> sum);
-
- private:
-  BucketView view() const;
-
-  const unsigned count_;
-  const std::size_t elements_;
-  ProcessGroup* const group_;  ///< null in a world of one
-  unsigned added_ = 0;
-  parallel::Accumulator waiting_;
-  parallel::Floats sum_;
-  std::unique_ptr<BucketHook> tree_;
-};
 
 }  // namespace muster

@@ -16,21 +16,14 @@ ProcessGroup* if_shared(ProcessGroup* group) {
   return group != nullptr && group->size() > 1 ? group : nullptr;
 }
 
-/// Gradients are memory of the host.
-ProcessGroup* on_host(ProcessGroup* group) {
-  return group == nullptr ? nullptr : &group->host_group();
-}
-
 }  // namespace
 
 Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options)
     : parameters_(std::move(parameters)),
       options_(parallel::with_tree(options)),
       layout_(parallel::plan_buckets(parameters_, options_)),
-      group_(on_host(if_shared(group))),
-      is_ready_(parameters_.size(), true),
-      complete_(layout_),
-      waiting_(layout_.elements, parallel::sum_order(options_)) {
+      group_(if_shared(group)),
+      is_ready_(parameters_.size(), true) {
   if (options_.deterministic_micro_batches > 0)
     plan_ = share_micro_batches(options_.deterministic_micro_batches, group_);
   const std::size_t floats = parallel::kHeaderFloats + layout_.elements;
@@ -38,13 +31,12 @@ Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, con
     parallel::require_same_layout(*group_, options_.store, parallel::describe_layout(parameters_, options_));
     header_ = static_cast<float*>(group_->allocate(floats * sizeof(float)));
   } else {
-    own_ = parallel::Floats(floats);
-    header_ = own_.data();
+    header_ = memory_.allocate(floats, "gradients");
   }
   std::unique_ptr<parallel::BucketSum> sum;
   if (group_ != nullptr)
     sum = std::make_unique<parallel::BucketSum>(layout_, parameters_, options_.hook.get(), header_, *group_);
-  pipeline_.emplace(layout_, options_, header_, std::move(sum), if_shared(group));
+  pipeline_.emplace(layout_, options_, memory_, header_, std::move(sum), if_shared(group));
 }
 
 void Reducer::broadcast(float* values) {
@@ -54,26 +46,27 @@ void Reducer::broadcast(float* values) {
 void Reducer::begin_micro_batch(std::int64_t samples) {
   open(samples, Phase::micro_batch);
   samples_ += samples;
+  pipeline_->begin(micro_batches_, false);
 }
 
 void Reducer::finish_micro_batch() {
   require_all_ready(Phase::micro_batch);
-  waiting_.count_micro_batch();
+  pipeline_->end();
+  ++micro_batches_;
   phase_ = Phase::idle;
 }
 
 void Reducer::begin_step(std::int64_t samples) {
-  if (plan_ && waiting_.micro_batches() + 1 != static_cast<unsigned>(plan_->count))
+  if (plan_ && micro_batches_ + 1 != static_cast<unsigned>(plan_->count))
     throw Error(ErrorCode::invalid_argument,
                 "a step of this deterministic world has " + std::to_string(plan_->count) +
                     " micro-batches on each rank; begin_step() comes with the last of them, and " +
-                    std::to_string(waiting_.micro_batches()) + " came before");
+                    std::to_string(micro_batches_) + " came before");
   open(samples, Phase::step);
   header_[0] = static_cast<float>(samples_ + samples);
   std::copy(tallies_.begin(), tallies_.end(), header_ + 1);
   tallies_ = {};
-  complete_.begin();
-  pipeline_->begin();
+  pipeline_->begin(micro_batches_, true);
 }
 
 void Reducer::gradient_ready(std::size_t parameter) {
@@ -82,12 +75,7 @@ void Reducer::gradient_ready(std::size_t parameter) {
                 "gradient_ready(" + std::to_string(parameter) +
                     ") outside a step, for no parameter, or for the second time in one step");
   is_ready_[parameter] = true;
-  const std::size_t offset = layout_.offsets[parameter];
-  const std::size_t count = parameters_[parameter].elements();
-  if (phase_ == Phase::micro_batch) return waiting_.add(gradients(), offset, count);
-  if (waiting_.micro_batches() > 0) waiting_.fold_into(gradients(), offset, count);
-  const std::size_t before = complete_.count();
-  if (complete_.add(parameter) != before) pipeline_->launch(complete_.count());
+  pipeline_->ready(parameter);
 }
 
 void Reducer::mark_unused(std::size_t parameter) {
@@ -98,15 +86,15 @@ void Reducer::mark_unused(std::size_t parameter) {
 
 std::int64_t Reducer::finish_step() {
   require_all_ready(Phase::step);
-  if (complete_.count() != buckets())
+  if (pipeline_->ready_buckets() != buckets())
     throw Error(
         ErrorCode::state,
         "gradient_ready() was called by several threads at once; a reducer takes one thread at a time");
-  pipeline_->finish();
+  pipeline_->end();
   phase_ = Phase::idle;
-  waiting_.clear();
+  micro_batches_ = 0;
   samples_ = 0;
-  return static_cast<std::int64_t>(header_[0]);
+  return this->samples();
 }
 
 void Reducer::set_tally(std::size_t i, float value) {
@@ -114,7 +102,7 @@ void Reducer::set_tally(std::size_t i, float value) {
     throw Error(ErrorCode::invalid_argument,
                 "tally " + std::to_string(i) + "; there are 0 to " + std::to_string(kTallies - 1));
   if (phase_ == Phase::step) {
-    if (complete_.count() > 0)
+    if (pipeline_->ready_buckets() > 0)
       throw Error(ErrorCode::invalid_argument,
                   "a tally after the first bucket was launched; set it before backward");
     header_[1 + i] = value;

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
-#include "worker_sdk/parallel/accumulator.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
 #include "worker_sdk/parallel/bucket_pipeline.hpp"
 #include "worker_sdk/parallel/deterministic.hpp"
+#include "worker_sdk/parallel/memory.hpp"
 #include "worker_sdk/parallel/parameter.hpp"
 
 #include <array>
@@ -55,6 +55,8 @@ class Reducer {
 
   float* gradients() const { return header_ + parallel::kHeaderFloats; }
 
+  const parallel::BucketLayout& layout() const { return layout_; }
+
   float* gradient(std::size_t parameter) const { return gradients() + offset(parameter); }
 
   /// Number of buckets, in the order in which they are reduced.
@@ -80,6 +82,9 @@ class Reducer {
   /// carries the deadline of the group, so this ends.
   std::int64_t finish_step();
 
+  /// The samples of all ranks in the last step.
+  std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
+
   /// Number of figures that travel with a step.
   static constexpr std::size_t kTallies = 8;
   /// A figure of this rank (loss, correct answers), to be summed over the ranks in f32 at no cost. Before the
@@ -104,6 +109,9 @@ class Reducer {
   /// Whether a step has failed on this rank, so that the group is dead and no step follows.
   bool has_failed() const { return pipeline_->has_failed(); }
 
+  /// Bytes of gradients of micro-batches that wait for the end of their step.
+  std::size_t waiting_bytes() const { return pipeline_->waiting_bytes(); }
+
   /// The times of the last step.
   const StepTiming& timing() const { return pipeline_->timing(); }
 
@@ -119,14 +127,13 @@ class Reducer {
   const parallel::BucketLayout layout_;
   ProcessGroup* const group_;  ///< null in a world of one
   std::optional<MicroBatches> plan_;
-  parallel::Floats own_;
+  parallel::HostMemory memory_;
   float* header_ = nullptr;
 
   Phase phase_ = Phase::idle;
   std::vector<bool> is_ready_;
-  parallel::ReadyBuckets complete_;
-  parallel::Accumulator waiting_;
-  std::int64_t samples_ = 0;  ///< of the micro-batches before the step
+  unsigned micro_batches_ = 0;  ///< before the step
+  std::int64_t samples_ = 0;    ///< of those
   std::array<float, kTallies> tallies_ = {};
   std::optional<parallel::BucketPipeline> pipeline_;  ///< last: its thread uses the rest
 };

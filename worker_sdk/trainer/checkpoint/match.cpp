@@ -54,7 +54,6 @@ class InitPlan {
   }
 
   std::vector<std::pair<const StoredTensor*, const Destination*>> copies;
-  std::vector<std::string> replaced;
   std::string replaced_text;
   std::vector<std::string> differences;
 
@@ -70,7 +69,6 @@ class InitPlan {
       return;
     }
     if (in_head && (from == nullptr || differ_in_classes_only(from->shape, to.shape))) {
-      replaced.push_back(to.name);
       replaced_text +=
           "; " + mine + " starts anew, the file has " + (from == nullptr ? "none" : text_of(from->shape));
       return;
@@ -113,15 +111,14 @@ void fill(const SafetensorsFile& file, std::span<const Destination> to) {
   read_all(file, to);
 }
 
-InitReport init_from(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head) {
+std::string init_from(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head) {
   const InitPlan plan(file, to, head);
   if (!plan.differences.empty())
     refuse("the weights in " + file.path() + " are of another model: " + joined(plan.differences, "; ") +
            "; give weights of this model, or another --model");
   for (const auto& [tensor, destination] : plan.copies)
     file.read_floats(*tensor, {destination->values, elements(*destination)});
-  return {plan.copies.size(), plan.replaced,
-          std::to_string(plan.copies.size()) + " tensors from " + file.path() + plan.replaced_text};
+  return std::to_string(plan.copies.size()) + " tensors from " + file.path() + plan.replaced_text;
 }
 
 std::string layer_of(const std::string& parameter) {

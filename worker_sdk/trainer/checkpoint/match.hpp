@@ -18,21 +18,12 @@ void restore(const SafetensorsFile& file, std::span<const Destination> to, const
 /// Fills every destination, or none, from a file that may have other tensors, too. Throws as restore().
 void fill(const SafetensorsFile& file, std::span<const Destination> to);
 
-/// The outcome of --init-from.
-struct InitReport {
-  std::size_t loaded = 0;
-  /// Tensors of the head whose number of classes differs: left as they are.
-  std::vector<std::string> replaced;
-
-  /// "60 tensors from FILE; fc.weight [10, 512] starts anew, the file has [1000, 512]; ..." in one line.
-  std::string text;
-};
-
 /// Fills the destinations from weights of another training, in torchvision's names; types of floats are
 /// converted. "num_batches_tracked" is ignored. Tensors whose names begin with `head` ("fc.") may differ in
-/// their first extent, the classes, or be missing: they keep their values. All others must match. Throws
-/// Error (invalid_argument) that names every difference, before anything is written.
-InitReport init_from(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head);
+/// their first extent, the classes, or be missing: they keep their values. All others must match. Returns a
+/// line for people: "60 tensors from FILE; fc.weight [10, 512] starts anew, the file has [1000, 512]; ...".
+/// Throws Error (invalid_argument) that names every difference, before anything is written.
+std::string init_from(const SafetensorsFile& file, std::span<const Destination> to, const std::string& head);
 
 /// The part of a name up to its last dot, with it: "fc." for "fc.weight".
 std::string layer_of(const std::string& parameter);

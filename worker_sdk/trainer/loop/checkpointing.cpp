@@ -197,8 +197,7 @@ std::vector<std::string> Checkpointing::read(bool& resumed) {
     const nn::ModelSpec& spec = trainer_.learner().spec();
     const checkpoint::SafetensorsFile file(options_.init_from);
     notes.push_back(checkpoint::init_from(file, destinations(trainer_.learner().model_tensors()),
-                                          checkpoint::layer_of(spec.parameters.back().name))
-                        .text);
+                                          checkpoint::layer_of(spec.parameters.back().name)));
   }
   return notes;
 }

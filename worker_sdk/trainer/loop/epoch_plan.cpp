@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/loop/epoch_plan.hpp"
 
+#include "rendezvous/base/philox.hpp"
+
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace muster::train {
 namespace {
 
 using Indices = std::vector<std::uint32_t>;
+
+/// Keeps the streams of epochs apart from those of other users of the same seed.
+constexpr std::uint64_t kEpochStreams = std::uint64_t{0x5A} << 56;
 
 /// Every rank takes the images at its rank, its rank + ranks, ... of a step, in micro-batches one after the
 /// other.
@@ -29,6 +36,15 @@ void append_fixed(std::span<const std::uint32_t> step, const MicroBatches& fixed
 }
 
 }  // namespace
+
+Indices epoch_order(std::size_t images, std::uint64_t seed, int epoch) {
+  Indices order(images);
+  std::iota(order.begin(), order.end(), 0U);
+  RandomStream random(seed, kEpochStreams | static_cast<std::uint64_t>(epoch));
+  for (std::size_t i = images; i > 1; --i)
+    std::swap(order[i - 1], order[random.below(static_cast<std::uint32_t>(i))]);
+  return order;
+}
 
 std::vector<Indices> plan_epoch(std::span<const std::uint32_t> order, const StepShape& shape) {
   std::vector<Indices> batches;

@@ -38,6 +38,10 @@ inline std::size_t steps_for(std::size_t images, std::size_t global_batch) {
   return (images + global_batch - 1) / global_batch;
 }
 
+/// The images in the order in which all ranks together go through them in `epoch` (0 or more): a permutation
+/// that depends on the arguments alone. At most 2^32 images.
+std::vector<std::uint32_t> epoch_order(std::size_t images, std::uint64_t seed, int epoch);
+
 /// The batches of this rank for the images `order` of all ranks, micro_batches() for each step. Step k has
 /// the images [k * global_batch(), ...) of the order, so an epoch can go on from any step on any number of
 /// ranks.

@@ -8,10 +8,6 @@
 
 namespace muster::train {
 
-std::string json_number(double value) {
-  return std::isfinite(value) ? format("%.9g", value) : "null";
-}
-
 JsonLine& JsonLine::add(std::string_view name, std::string_view value) {
   key(name);
   text_ += json_text(value);
@@ -20,7 +16,7 @@ JsonLine& JsonLine::add(std::string_view name, std::string_view value) {
 
 JsonLine& JsonLine::add(std::string_view name, double value) {
   key(name);
-  text_ += json_number(value);
+  text_ += std::isfinite(value) ? format("%.9g", value) : "null";
   return *this;
 }
 

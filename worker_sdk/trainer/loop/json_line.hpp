@@ -7,9 +7,6 @@
 
 namespace muster::train {
 
-/// A number that reads back as the same float; null for what is not finite.
-std::string json_number(double value);
-
 /// Builds one JSON object on one line, its members in the order in which they are added.
 class JsonLine {
  public:
@@ -17,6 +14,7 @@ class JsonLine {
 
   JsonLine& add(std::string_view name, const char* value) { return add(name, std::string_view(value)); }
 
+  /// A number that reads back as the same float; null for what is not finite.
   JsonLine& add(std::string_view name, double value);
   JsonLine& add(std::string_view name, std::int64_t value);
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/loop/learner.hpp"
 
+#include "muster/error.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
+#include "worker_sdk/trainer/loop/machine.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -10,6 +13,18 @@
 
 namespace muster::train {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// The part of [begin, end) that lies in [from, to).
+Clock::duration overlap(Clock::time_point begin, Clock::time_point end, Clock::time_point from,
+                        Clock::time_point to) {
+  return std::max(Clock::duration::zero(), std::min(end, to) - std::max(begin, from));
+}
 
 /// The micro-batches of this rank in a deterministic world; empty where none is wanted.
 std::optional<MicroBatches> fixed_micro_batches(const LearnerOptions& options, const ProcessGroup* group) {
@@ -21,6 +36,12 @@ std::optional<MicroBatches> fixed_micro_batches(const LearnerOptions& options, c
   return share_micro_batches(options.reducer.deterministic_micro_batches, group);
 }
 
+std::vector<std::size_t> sizes_of(const BatchPlan& batches) {
+  std::vector<std::size_t> sizes;
+  for (const auto& batch : batches) sizes.push_back(batch.size());
+  return sizes;
+}
+
 }  // namespace
 
 std::size_t NamedTensor::elements() const {
@@ -29,24 +50,255 @@ std::size_t NamedTensor::elements() const {
   return count;
 }
 
-Learner::Learner(const LearnerTask& task, ProcessGroup* group)
-    : options_(task.options), group_(group), plan_(fixed_micro_batches(task.options, group)) {}
+/// Running statistics in a deterministic world: every micro-batch starts from those before the step, and
+/// their mean is what the step leaves, so that they do not depend on which rank computed which micro-batch.
+class Learner::MeanStatistics {
+ public:
+  MeanStatistics(const MicroBatches& plan, Machine& machine, ProcessGroup* group)
+      : memory_(machine.memory()),
+        count_(machine.running_floats()),
+        running_(machine.running()),
+        before_(memory_.allocate(count_, "running statistics")),
+        waiting_(memory_, count_, parallel::SumOrder::tree, "running statistics"),
+        share_(1.0F / static_cast<float>(plan.total)),
+        group_(group),
+        tree_(make_tree_hook()) {
+    waiting_.reserve(plan.count);
+    view_.elements = count_;
+    if (group_ != nullptr) tree_->prepare(*group_, {&view_, 1});
+  }
 
-void Learner::set_up(const std::vector<std::size_t>& offsets, std::vector<Arena> arenas) {
-  offsets_ = offsets;
-  arenas_ = std::move(arenas);
-  for (const std::size_t offset : offsets_)
-    slots_.push_back({arenas_.front().values.data() + offset, nullptr});
-  std::size_t elements = 0;
-  for (const ParameterSpec& buffer : spec().buffers) elements += buffer.elements();
-  running_.resize(elements);
-  float* next = running_.data();
+  void begin(unsigned place) {
+    if (place == 0)
+      memory_.copy(before_, running_, count_);
+    else
+      memory_.copy(running_, before_, count_);
+  }
+
+  /// Behind the last one they are the sum over this rank's.
+  void end(unsigned place, bool last) {
+    if (last)
+      waiting_.fold_into(place, running_, 0, count_);
+    else
+      waiting_.add(place, running_, 0, count_);
+  }
+
+  /// Makes the mean over all ranks of those sums. A collective call.
+  void finish(std::span<float> sums) {
+    view_.gradients = sums.data();
+    if (group_ != nullptr) tree_->reduce(*group_, view_);
+    for (float& value : sums) value *= share_;
+  }
+
+ private:
+  parallel::Memory& memory_;
+  const std::size_t count_;
+  float* const running_;
+  float* const before_;
+  parallel::Accumulator waiting_;
+  const float share_;
+  ProcessGroup* const group_;  ///< null in a world of one
+  const std::unique_ptr<BucketHook> tree_;
+  BucketView view_;
+};
+
+Learner::Mirror::Mirror(std::string of, float* values, std::size_t count, Machine& machine)
+    : name(std::move(of)), place(values), copy(machine.memory().is_on_host() ? 0 : count) {
+  floats = copy.empty() ? std::span(place, count) : std::span(copy);
+}
+
+Learner::Learner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group,
+                 nn::gpu::Ops* device)
+    : options_(task.options),
+      group_(group),
+      plan_(fixed_micro_batches(task.options, group)),
+      most_parts_(plan_ ? plan_->count : task.accumulation),
+      machine_(device == nullptr ? make_host_machine(task, data, group)
+                                 : make_device_machine(task, data, group, plan_, *device)),
+      running_("", machine_->running(), machine_->running_floats(), *machine_) {
+  const std::size_t elements = machine_->layout().elements;
+  arenas_.reserve(1 + machine_->states().size());
+  arenas_.emplace_back("", machine_->values(), elements, *machine_);
+  for (const Machine::State& state : machine_->states())
+    arenas_.emplace_back(state.name, state.values, elements, *machine_);
+  for (const std::size_t offset : machine_->layout().offsets)
+    slots_.push_back({arenas_.front().floats.data() + offset, nullptr});
+  float* next = running_.floats.data();
   for (const ParameterSpec& buffer : spec().buffers) {
     buffers_.push_back(next);
     next += buffer.elements();
   }
   nn::initialize(spec(), slots_, options_.seed);
   nn::initialize_buffers(spec(), buffers_);
+  if (plan_ && !running_.floats.empty())
+    statistics_ = std::make_unique<MeanStatistics>(*plan_, *machine_, is_alone() ? nullptr : group);
+  share_state();
+}
+
+Learner::~Learner() = default;
+
+const nn::ModelSpec& Learner::spec() const {
+  return machine_->network().spec();
+}
+
+void Learner::begin_epoch(BatchPlan batches, int epoch) {
+  sizes_ = sizes_of(batches);
+  next_ = position_ = 0;
+  machine_->begin_epoch(batches, epoch);
+}
+
+StepResult Learner::step(const StepRequest& request) {
+  const Clock::time_point start = Clock::now();
+  const auto parts = static_cast<unsigned>(request.micro_batches);
+  if (parts < 1 || request.micro_batches > most_parts_ || parts > sizes_.size() - next_)
+    throw Error(ErrorCode::invalid_argument, "a step of " + std::to_string(request.micro_batches) +
+                                                 " micro-batches, where " + std::to_string(most_parts_) +
+                                                 " are the most, and the epoch has " +
+                                                 std::to_string(sizes_.size() - next_) + " left");
+  fetched_ = false;
+  changed_ = true;
+  machine_->begin_step(++steps_, request);
+  for (unsigned place = 0; place < parts; ++place) {
+    const Part part = {position_, sizes_[next_], place, place + 1 == parts, request.images};
+    position_ += sizes_[next_++];
+    machine_->run(part, [this, &part] { learn(part); });
+  }
+  if (statistics_) {
+    fetch(Piece::statistics);
+    statistics_->finish(running_.floats);
+    put(Piece::statistics);
+  }
+  StepResult result = machine_->finish_step();
+  account(parts, result.times);
+  result.times.total = seconds(Clock::now() - start);
+  return result;
+}
+
+/// A micro-batch, in the one order for all. Nothing here may depend on anything but the part; see Machine.
+void Learner::learn(const Part& part) {
+  Machine& machine = *machine_;
+  nn::Network& network = machine.network();
+  machine.mark(part.place, Moment::asked);
+  const void* const images = machine.images(part);
+  machine.mark(part.place, Moment::begun);
+  machine.open(part);
+  if (part.place == 0) network.parameters_changed();
+  if (statistics_) statistics_->begin(part.place);
+  const float* const logits =
+      network.forward(images, static_cast<std::int64_t>(part.images), nn::Mode::train);
+  if (statistics_) statistics_->end(part.place, part.last);
+  const float* const gradient = machine.loss(part, logits);
+  machine.mark(part.place, Moment::turned);
+  network.backward(gradient, [&machine](std::size_t parameter) { machine.ready(parameter); });
+  machine.mark(part.place, Moment::ended);
+  machine.close(part);
+}
+
+void Learner::account(unsigned parts, StepTimes& times) {
+  for (unsigned place = 0; place < parts; ++place) {
+    const auto time = [&](Moment moment) { return machine_->time_of(place, moment); };
+    const Clock::time_point asked = time(Moment::asked);
+    const Clock::time_point begun = time(Moment::begun);
+    const Clock::time_point turned = time(Moment::turned);
+    const Clock::time_point ended = time(Moment::ended);
+    times.data_wait += seconds(begun - asked);
+    times.forward += seconds(turned - begun);
+    times.backward += seconds(ended - turned);
+    if (recorder_ == nullptr) continue;
+    recorder_->span("data wait", Lane::compute, asked, begun, steps_);
+    recorder_->span("forward", Lane::compute, begun, turned, steps_);
+    recorder_->span("backward", Lane::compute, turned, ended, steps_);
+  }
+  const StepTiming& timing = machine_->timing();
+  account_buckets(timing, times);
+  if (recorder_ == nullptr) return;
+  recorder_->buckets(timing, steps_);
+  recorder_->span("wait for gradients", Lane::compute, timing.waited, timing.finished, steps_);
+  recorder_->arrival(timing.buckets.back().reduced - timing.buckets.back().ready);
+}
+
+void Learner::account_buckets(const StepTiming& timing, StepTimes& times) const {
+  if (!machine_->works_aside()) {
+    // There is no other thread: buckets were stepped in the middle of backward. With clipping they are
+    // stepped behind it, and that time is already in exposed().
+    Clock::duration stepping{};
+    if (options_.reducer.max_norm <= 0)
+      for (const BucketTiming& bucket : timing.buckets)
+        stepping += overlap(bucket.reduced, bucket.stepped, timing.began, timing.waited);
+    times.backward -= seconds(stepping);
+    times.optimizer = seconds(stepping) + seconds(timing.exposed());
+    return;
+  }
+  Clock::duration exposed{};
+  for (const BucketTiming& bucket : timing.buckets)
+    exposed += overlap(bucket.started, bucket.reduced, timing.waited, timing.finished);
+  const Clock::duration late = overlap(timing.meeting, timing.met, timing.waited, timing.finished);
+  times.late = seconds(late);
+  times.exposed = seconds(exposed);
+  times.communication = seconds(timing.communication() + (timing.met - timing.meeting));
+  times.optimizer = seconds(timing.exposed() - exposed - late);
+}
+
+void Learner::begin_evaluation(BatchPlan batches) {
+  share_statistics();
+  sizes_ = sizes_of(batches);
+  next_ = 0;
+  machine_->begin_test(std::move(batches));
+  swap_average();
+}
+
+nn::BatchScore Learner::score() {
+  if (next_ == sizes_.size())
+    throw Error(ErrorCode::invalid_argument, "a batch of test images behind the last one");
+  if (std::exchange(changed_, false)) machine_->network().parameters_changed();
+  nn::BatchScore sum;
+  std::size_t left = sizes_[next_++];
+  do {
+    const std::size_t count = std::min(left, machine_->capacity());
+    const void* const images = machine_->test_images(count);
+    if (count == 0) break;
+    const float* const logits =
+        machine_->network().forward(images, static_cast<std::int64_t>(count), nn::Mode::evaluate);
+    const nn::BatchScore score = machine_->score(logits, count);
+    sum.loss += score.loss;
+    sum.correct += score.correct;
+    left -= count;
+  } while (left > 0);
+  return sum;
+}
+
+void Learner::end_evaluation() {
+  swap_average();
+}
+
+void Learner::swap_average() {
+  if (options_.ema_decay <= 0 || steps_ == 0) return;
+  machine_->swap_average();
+  changed_ = true;
+}
+
+void Learner::read(Mirror& mirror) {
+  if (!mirror.copy.empty()) machine_->memory().read(mirror.copy.data(), mirror.place, mirror.copy.size());
+}
+
+void Learner::write(const Mirror& mirror) {
+  if (!mirror.copy.empty()) machine_->memory().write(mirror.place, mirror.copy.data(), mirror.copy.size());
+}
+
+void Learner::fetch(Piece piece) {
+  if (piece == Piece::parameters) return read(arenas_.front());
+  if (fetched_) return;
+  read(running_);
+  if (piece == Piece::statistics) return;
+  for (Mirror& arena : arenas_) read(arena);
+  fetched_ = true;
+}
+
+void Learner::put(Piece piece) {
+  write(running_);
+  if (piece == Piece::statistics) return;
+  for (const Mirror& arena : arenas_) write(arena);
+  changed_ = true;
 }
 
 void Learner::broadcast(std::span<float> values) {
@@ -55,15 +307,15 @@ void Learner::broadcast(std::span<float> values) {
 
 void Learner::share_state() {
   fetch(Piece::everything);
-  for (const Arena& arena : arenas_) broadcast(arena.values);
-  broadcast(running_);
+  for (const Mirror& arena : arenas_) broadcast(arena.floats);
+  broadcast(running_.floats);
   put(Piece::everything);
 }
 
 void Learner::share_statistics() {
-  if (is_alone() || running_.empty()) return;
+  if (is_alone() || running_.floats.empty()) return;
   fetch(Piece::statistics);
-  broadcast(running_);
+  broadcast(running_.floats);
   put(Piece::statistics);
 }
 
@@ -71,19 +323,20 @@ std::uint64_t Learner::parameter_hash() {
   fetch(Piece::parameters);
   std::vector<const float*> values;
   for (const nn::ParameterSlot& slot : slots_) values.push_back(slot.value);
-  return require_same_parameters(group_, spec().parameters, values, steps());
+  return require_same_parameters(group_, spec().parameters, values, steps_);
 }
 
-void Learner::append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Arena& arena) const {
+void Learner::append(std::vector<NamedTensor>& tensors, const std::string& prefix,
+                     const Mirror& arena) const {
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)
-    tensors.push_back(
-        {prefix + spec().parameters[i].name, spec().parameters[i].shape, arena.values.data() + offsets_[i]});
+    tensors.push_back({prefix + spec().parameters[i].name, spec().parameters[i].shape,
+                       arena.floats.data() + machine_->layout().offsets[i]});
 }
 
 std::vector<NamedTensor> Learner::model_tensors(bool averaged) {
   fetch(Piece::everything);
   std::vector<NamedTensor> tensors;
-  const bool average = averaged && options_.ema_decay > 0 && steps() > 0;
+  const bool average = averaged && options_.ema_decay > 0 && steps_ > 0;
   append(tensors, "", average ? arenas_.back() : arenas_.front());
   for (std::size_t i = 0; i < buffers_.size(); ++i)
     tensors.push_back({spec().buffers[i].name, spec().buffers[i].shape, buffers_[i]});
@@ -97,9 +350,27 @@ std::vector<NamedTensor> Learner::state_tensors() {
   return tensors;
 }
 
+std::vector<float> Learner::gradient(std::size_t parameter) {
+  std::vector<float> values(spec().parameters.at(parameter).elements());
+  machine_->memory().read(values.data(), machine_->gradients() + machine_->layout().offsets[parameter],
+                          values.size());
+  return values;
+}
+
 std::vector<HookState> Learner::hook_state() const {
   const bool remembers = !is_alone() && options_.reducer.hook != nullptr;
   return remembers ? options_.reducer.hook->state() : std::vector<HookState>();
+}
+
+MemoryTable Learner::memory() const {
+  const std::size_t arena = machine_->layout().elements * sizeof(float);
+  MemoryTable table;
+  table.parameters = arena + machine_->running_floats() * sizeof(float);
+  table.gradients = arena;
+  table.average = options_.ema_decay > 0 ? arena : 0;
+  table.optimizer_state = machine_->states().size() * arena - table.average;
+  machine_->add_memory(table);
+  return table;
 }
 
 Error diverged(std::int64_t step, int rank, const std::string& layer) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's copy of a model and everything that changes it. What of it leaves the process is told here, for
-// all; cpu_learner.hpp computes on this machine's processors, device_learner.hpp on a device.
+// One rank's copy of a model and everything that changes it; what of it leaves the process.
 #pragma once
 
 #include "muster/error.hpp"
 #include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/bucket_layout.hpp"
 #include "worker_sdk/parallel/deterministic.hpp"
-#include "worker_sdk/parallel/reducer.hpp"
 #include "worker_sdk/trainer/data/batch_loader.hpp"
 #include "worker_sdk/trainer/loop/step_profile.hpp"
 #include "worker_sdk/trainer/loop/trace.hpp"
@@ -15,10 +14,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+namespace muster::nn::gpu {
+class Ops;
+}
 
 namespace muster::train {
 
@@ -40,41 +44,6 @@ struct LearnerOptions {
   ReducerOptions reducer;
 };
 
-/// Reasons for which a rank would like all ranks to stop; they learn of them with the step's gradients.
-struct Votes {
-  bool time_is_up = false;
-  bool told_to_stop = false;  ///< a signal: preemption
-
-  bool any() const { return time_is_up || told_to_stop; }
-};
-
-/// One step, summed over all ranks and alike on all of them; `times` are this rank's.
-struct StepResult {
-  double loss = 0;
-  double correct = 0;
-  std::int64_t samples = 0;
-  Votes votes;
-  StepTimes times;
-};
-
-/// A named part of a checkpoint: float tensors of this process.
-struct NamedTensor {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  float* values = nullptr;
-
-  std::size_t elements() const;
-};
-
-/// Describes the next step.
-struct StepRequest {
-  int micro_batches = 1;  ///< micro-batches of this rank
-  float learning_rate = 0;
-  /// Images of all ranks in the step: ranks record steps of equal size together.
-  std::size_t images = 0;
-  Votes votes;
-};
-
 /// Describes the work of a learner.
 struct LearnerTask {
   LearnerOptions options;
@@ -89,28 +58,71 @@ struct LearnerTask {
 /// Images of this rank: a list of them for each batch.
 using BatchPlan = std::vector<std::vector<std::uint32_t>>;
 
-/// One rank's copy of a model on a processor or a device. One thread.
+/// Reasons for which a rank would like all ranks to stop; they learn of them with the step's gradients.
+struct Votes {
+  bool time_is_up = false;
+  bool told_to_stop = false;  ///< a signal: preemption
+
+  bool any() const { return time_is_up || told_to_stop; }
+};
+
+/// Describes the next step.
+struct StepRequest {
+  int micro_batches = 1;  ///< micro-batches of this rank
+  float learning_rate = 0;
+  /// Images of all ranks in the step: ranks record steps of equal size together.
+  std::size_t images = 0;
+  Votes votes;
+};
+
+/// One step, summed over all ranks and alike on all of them; `times` are this rank's.
+struct StepResult {
+  double loss = 0;
+  double correct = 0;
+  std::int64_t samples = 0;
+  Votes votes;
+  StepTimes times;
+};
+
+class Machine;
+struct Part;
+
+/// A named part of a checkpoint: float tensors of this process.
+struct NamedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  float* values = nullptr;
+
+  std::size_t elements() const;
+};
+
+/// One rank's copy of a model. The order of a step is written here, for processors and devices. One thread.
 class Learner {
  public:
-  virtual ~Learner() = default;
+  /// `data`, `group` (null: a world of one) and `device` (null: this machine's processors) outlive it. A
+  /// collective call; every rank starts with rank 0's parameters. Throws Error (invalid_argument) for a
+  /// deterministic world that cannot be.
+  Learner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group,
+          nn::gpu::Ops* device = nullptr);
+  ~Learner();
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
 
   /// The micro-batches of the coming steps; `epoch` decides about crops and flips. What was left of a pass
   /// before is dropped.
-  virtual void begin_epoch(BatchPlan batches, int epoch) = 0;
+  void begin_epoch(BatchPlan batches, int epoch);
   /// Takes the next micro-batches and makes one step of all ranks. In a deterministic world these
   /// are micro_batch_plan().count. Throws Error (invalid_argument) when the loss is no longer a number,
   /// naming rank and step, and the layer where that is known.
-  virtual StepResult step(const StepRequest& request) = 0;
+  StepResult step(const StepRequest& request);
 
   /// Gives all ranks rank 0's running statistics and puts the average of weights, where there is one, in the
   /// place of the weights, up to end_evaluation(). A collective call. `batches` are of test images.
-  virtual void begin_evaluation(BatchPlan batches) = 0;
+  void begin_evaluation(BatchPlan batches);
   /// Scores the next of them with the running statistics. May throw as step(), or leave it to who has the sum
   /// over all ranks.
-  virtual nn::BatchScore score() = 0;
-  virtual void end_evaluation() = 0;
+  nn::BatchScore score();
+  void end_evaluation();
 
   /// Gives all ranks rank 0's parameters, running statistics and optimizer state, as its tensors hold them:
   /// after rank 0 read a checkpoint into them. A collective call.
@@ -129,67 +141,74 @@ class Learner {
   /// "ema/conv1.weight". As model_tensors().
   std::vector<NamedTensor> state_tensors();
 
+  /// The gradient of a parameter in the last step: summed over samples and ranks.
+  std::vector<float> gradient(std::size_t parameter);
+
   /// The tensors that the hook of the gradients' sums remembers; none in a world of one.
   std::vector<HookState> hook_state() const;
 
-  virtual std::int64_t steps() const = 0;
-  virtual void set_steps(std::int64_t steps) = 0;
+  std::int64_t steps() const { return steps_; }
+
+  void set_steps(std::int64_t steps) { steps_ = steps; }
 
   const char* optimizer_kind() const { return options_.optimizer.kind.c_str(); }
 
-  virtual const nn::ModelSpec& spec() const = 0;
+  const nn::ModelSpec& spec() const;
 
   /// This rank's micro-batches in a deterministic world; empty elsewhere.
   const std::optional<MicroBatches>& micro_batch_plan() const { return plan_; }
 
-  virtual MemoryTable memory() const = 0;
+  MemoryTable memory() const;
 
   /// Records the steps from now on; null: no more.
   void record(TraceRecorder* recorder) { recorder_ = recorder; }
 
- protected:
-  /// Throws Error (invalid_argument) for a deterministic world that cannot be.
-  Learner(const LearnerTask& task, ProcessGroup* group);
+ private:
+  class MeanStatistics;
 
-  /// An arena of floats in memory of the host, which has the parameters' offsets.
-  using Arena = optim::StateArena;
+  /// An arena of the machine, and where this process reads and writes it.
+  struct Mirror {
+    Mirror(std::string of, float* values, std::size_t count, Machine& machine);
+
+    std::string name;
+    float* place;
+    std::vector<float> copy;  ///< empty where the machine's memory is the host's
+    std::span<float> floats;
+  };
 
   /// What of a learner is brought to memory of the host, or back.
   enum class Piece : std::uint8_t { parameters, statistics, everything };
 
-  /// Makes room for the running statistics, and first values for them and the parameters. `arenas` are the
-  /// parameters, then the states of the optimizer, then the average of weights where there is one. Give all
-  /// ranks rank 0's afterwards, by share_state().
-  void set_up(const std::vector<std::size_t>& offsets, std::vector<Arena> arenas);
-
-  /// Brings a piece to the arenas and to running(), where the learner has it elsewhere.
-  virtual void fetch(Piece) {}
-
-  /// What is there counts from now on.
-  virtual void put(Piece) = 0;
-
-  std::span<float> running() { return running_; }
-
-  std::size_t running_floats() const { return running_.size(); }
-
-  std::span<float* const> buffers() const { return buffers_; }
-
   bool is_alone() const { return group_ == nullptr || group_->size() == 1; }
+
+  void learn(const Part& part);
+  void account(unsigned parts, StepTimes& times);
+  void account_buckets(const StepTiming& timing, StepTimes& times) const;
+  void swap_average();
+  void read(Mirror& mirror);
+  void write(const Mirror& mirror);
+  void fetch(Piece piece);
+  void put(Piece piece);
+  void broadcast(std::span<float> values);
+  void append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Mirror& arena) const;
 
   const LearnerOptions options_;
   ProcessGroup* const group_;
   const std::optional<MicroBatches> plan_;
-  TraceRecorder* recorder_ = nullptr;
-
- private:
-  void append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Arena& arena) const;
-  void broadcast(std::span<float> values);
-
-  std::vector<std::size_t> offsets_;
-  std::vector<Arena> arenas_;
-  std::vector<float> running_;  ///< the running statistics, one after the other
-  std::vector<float*> buffers_;
+  const int most_parts_;  ///< micro-batches of a step
+  const std::unique_ptr<Machine> machine_;
+  std::vector<Mirror> arenas_;  ///< the parameters, then each state
+  Mirror running_;
+  std::vector<float*> buffers_;           ///< parts of the running statistics
   std::vector<nn::ParameterSlot> slots_;  ///< values alone
+  bool fetched_ = true;                   ///< the mirrors are those of this step
+  bool changed_ = true;                   ///< the network has not been told of the values as they are now
+  std::unique_ptr<MeanStatistics> statistics_;  ///< deterministic world only
+  std::vector<std::size_t> sizes_;              ///< images of each batch of a pass
+  std::size_t next_ = 0;                        ///< batch of the pass
+  std::size_t position_ = 0;                    ///< images before it
+  std::int64_t steps_ = 0;
+  TraceRecorder* recorder_ = nullptr;
 };
 
 /// An Error (invalid_argument) that names step and rank, the first layer with such a value where it is known

@@ -15,8 +15,10 @@ ProcessGroup* group_of(World& world) {
 }
 
 /// Models are compared over the store: it answers before any rank waits for another one's gradients.
-TrainerOptions over_store(TrainerOptions options, World& world) {
+TrainerOptions trainer_options(const RunOptions& run, World& world) {
+  TrainerOptions options = run.trainer;
   if (world.info().size > 1) options.learner.reducer.store = &world.store();
+  options.learner.reducer.meet_first = !run.profile.empty();
   return options;
 }
 
@@ -50,7 +52,7 @@ Run::Run(const RunOptions& options, const data::ImageData& data, World& world, c
       group_(group_of(world)),
       stop_(stop),
       write_(std::move(write)),
-      trainer_(data, group_, over_store(options.trainer, world)),
+      trainer_(data, group_, trainer_options(options, world)),
       checkpoints_(options.checkpoints, options.trainer, trainer_, group_) {
   if (world.info().rank == 0) log_.emplace(options.log, write_);
   trainer_.max_steps = options.max_steps;

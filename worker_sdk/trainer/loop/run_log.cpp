@@ -27,7 +27,7 @@ std::array<Part, 7> parts_of(const Window& window) {
            {"forward_ms", t.forward * scale},
            {"backward_ms", t.backward * scale},
            {"communication_ms", t.communication * scale},
-           {"exposed_communication_ms", t.exposed * scale},
+           {"exposed_communication_ms", (t.exposed + t.late) * scale},
            {"optimizer_ms", t.optimizer * scale},
            {"step_ms", t.total * scale}}};
 }

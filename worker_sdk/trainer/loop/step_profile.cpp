@@ -15,10 +15,9 @@ namespace {
 /// Steps whose exposure is kept: 4 MB, and more than enough for a mean.
 constexpr std::size_t kKeptSteps = std::size_t{1} << 20;
 
-constexpr std::array kParts = {&StepTimes::data_wait,     &StepTimes::forward,   &StepTimes::backward,
-                               &StepTimes::exposed,       &StepTimes::optimizer, &StepTimes::total,
-                               &StepTimes::communication, &StepTimes::device,    &StepTimes::late,
-                               &StepTimes::between};
+constexpr std::array kParts = {&StepTimes::data_wait, &StepTimes::forward,       &StepTimes::backward,
+                               &StepTimes::late,      &StepTimes::exposed,       &StepTimes::optimizer,
+                               &StepTimes::total,     &StepTimes::communication, &StepTimes::between};
 
 StepTimes divided(StepTimes times, double by) {
   for (const auto part : kParts) times.*part /= by;
@@ -53,8 +52,9 @@ StepTimes StepProfile::mean(ProcessGroup* group) const {
   double more = 0;
   for (std::size_t i = 0; i < smallest.size(); ++i)
     more += static_cast<double>(exposed_[i]) - static_cast<double>(smallest[i]);
-  times.late = more / static_cast<double>(exposed_.size());
-  times.exposed -= times.late;
+  more /= static_cast<double>(exposed_.size());
+  times.late += more;
+  times.exposed -= more;
   std::array<double, kParts.size()> sums;
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = times.*kParts[i];
   group->all_reduce(sums.data(), sums.size(), DataType::f64, ReduceOp::sum);
@@ -70,21 +70,16 @@ std::string time_table(const StepTimes& mean, std::int64_t steps, int ranks) {
     text += format("  %-24s %10.3f ms  %5.1f %%\n", name, 1000 * seconds,
                    mean.total > 0 ? 100 * seconds / mean.total : 0.0);
   };
-  const bool on_device = mean.device > 0;
-  if (on_device) {
-    row("on the device", mean.device);
-  } else {
-    row("waiting for data", mean.data_wait);
-    row("forward", mean.forward);
-    row("backward", mean.backward);
-    if (ranks > 1) row("waiting for late ranks", mean.late);
-    if (ranks > 1) row("exposed communication", mean.exposed);
-    row("optimizer", mean.optimizer);
-  }
-  row("rest", mean.total - mean.device - mean.data_wait - mean.forward - mean.backward - mean.late -
-                  mean.exposed - mean.optimizer);
+  row("waiting for data", mean.data_wait);
+  row("forward", mean.forward);
+  row("backward", mean.backward);
+  if (ranks > 1) row("waiting for late ranks", mean.late);
+  if (ranks > 1) row("exposed communication", mean.exposed);
+  row("optimizer", mean.optimizer);
+  row("rest",
+      mean.total - mean.data_wait - mean.forward - mean.backward - mean.late - mean.exposed - mean.optimizer);
   row("step", mean.total);
-  if (ranks > 1 && !on_device)
+  if (ranks > 1)
     text += format("  %-24s %10.3f ms  hidden behind backward or not\n", "communication",
                    1000 * mean.communication);
   text += format("  %-24s %10.3f ms  logs, checkpoints, comparisons\n", "between steps", 1000 * mean.between);

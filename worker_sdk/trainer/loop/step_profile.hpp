@@ -18,10 +18,9 @@ struct StepTimes {
   double data_wait = 0;  ///< waiting until the batch was there
   double forward = 0;    ///< the network forward, with the loss
   double backward = 0;
-  double late = 0;       ///< waiting for ranks that came later; known only of many steps, see StepProfile
+  double late = 0;       ///< waiting for ranks that came later: of one step only what they met for
   double exposed = 0;    ///< communication that backward did not hide: the step waited for it
   double optimizer = 0;  ///< the part that nothing hid
-  double device = 0;     ///< a whole step on a device, whose parts are not told apart
   double total = 0;
   double communication = 0;  ///< all of it, hidden or not, with the wait for late ranks
   double between = 0;        ///< time after the step, up to the next step of the epoch; not in `total`
@@ -55,7 +54,7 @@ class StepProfile {
 
   /// Means of a step over all ranks, in seconds; null or a group of one: of this rank. What a rank was
   /// exposed to is divided: the rank that comes last waits for nobody, so the smallest of all ranks in a step
-  /// is communication, and what the others have more is `late`. A collective call.
+  /// is communication, and what the others have more is `late`, too. A collective call.
   StepTimes mean(ProcessGroup* group) const;
 
   std::int64_t steps() const { return steps_; }

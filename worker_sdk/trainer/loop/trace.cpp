@@ -66,6 +66,8 @@ void TraceRecorder::span(const char* name, Lane lane, Time begin, Time end, std:
 }
 
 void TraceRecorder::buckets(const StepTiming& timing, std::int64_t step) {
+  if (timing.met > timing.meeting)
+    span("wait for late ranks", Lane::communication, timing.meeting, timing.met, step);
   for (const BucketTiming& bucket : timing.buckets) {
     span("all_reduce", Lane::communication, bucket.started, bucket.reduced, step);
     if (bucket.stepped > bucket.reduced)
@@ -113,8 +115,7 @@ Straggler find_straggler(const std::vector<std::vector<double>>& waits) {
 
 std::string describe(const Straggler& straggler, int ranks) {
   if (ranks == 1) return "one rank, which waits for no other";
-  if (straggler.of == 0)
-    return "which rank arrives last is not known: no wait for gradients was measured, and on a GPU none is";
+  if (straggler.of == 0) return "which rank arrives last is not known: no wait for gradients was measured";
   return format("rank %d arrives last in %lld of %lld steps, %.3f ms after the first on average",
                 straggler.rank, static_cast<long long>(straggler.steps), static_cast<long long>(straggler.of),
                 1000 * straggler.lateness);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
-#include "worker_sdk/parallel/bucket_pipeline.hpp"
+#include "worker_sdk/parallel/bucket_reducer.hpp"
 
 #include <chrono>
 #include <cstdint>

@@ -2,38 +2,22 @@
 #include "worker_sdk/trainer/loop/trainer.hpp"
 
 #include "muster/error.hpp"
-#include "worker_sdk/trainer/loop/cpu_learner.hpp"
-#include "worker_sdk/trainer/loop/device_learner.hpp"
 #include "worker_sdk/trainer/loop/learner.hpp"
+#include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
 namespace muster::train {
 namespace {
 
-/// One order for all ranks; plan_epoch() gives each its part.
-SamplerOptions whole_order(std::uint64_t seed) {
-  SamplerOptions options;
-  options.remainder = Remainder::keep;
-  options.seed = seed;
-  return options;
-}
-
-std::unique_ptr<Learner> make_learner(const TrainerOptions& options, const data::ImageData& data,
-                                      ProcessGroup* group) {
-  const LearnerTask task = {options.learner, options.loader, options.batch_size, options.accumulation};
-  if (options.device != nullptr) return std::make_unique<DeviceLearner>(task, data, group, *options.device);
-  return std::make_unique<CpuLearner>(task, data, group);
-}
-
-/// What is computed on CPUs is summed in memory of the host.
-ProcessGroup* group_for(ProcessGroup* group, const TrainerOptions& options) {
-  return group == nullptr || options.device != nullptr ? group : &group->host_group();
+LearnerTask task_of(const TrainerOptions& options) {
+  return {options.learner, options.loader, options.batch_size, options.accumulation};
 }
 
 StepShape shape_of(const TrainerOptions& options, ProcessGroup* group, const Learner& learner) {
@@ -106,13 +90,12 @@ Score StepReport::epoch_score() const {
 
 Trainer::Trainer(const data::ImageData& data, ProcessGroup* group, const TrainerOptions& options)
     : data_(data),
-      group_(group_for(group, options)),
+      group_(group),
       options_(checked(options, data, group)),
-      learner_(make_learner(options_, data, group_)),
-      shape_(shape_of(options, group_, *learner_)),
+      learner_(task_of(options_), data, group_, options_.device),
+      shape_(shape_of(options, group_, learner_)),
       schedule_(make_schedule(options.recipe, options.epochs, static_cast<std::int64_t>(steps_per_epoch()),
-                              static_cast<std::int64_t>(shape_.global_batch()))),
-      order_(data.train.size(), whole_order(options.seed)) {}
+                              static_cast<std::int64_t>(shape_.global_batch()))) {}
 
 std::size_t Trainer::images_per_epoch() const {
   const std::size_t images = data_.train.size();
@@ -140,29 +123,53 @@ Stop Trainer::after_step(const StepResult& step) const {
   return max_steps > 0 && position_.step >= max_steps ? Stop::enough_steps : Stop::none;
 }
 
+/// What fails on this rank's device, in its own words. It fails the group, too: on the other ranks it is a
+/// consequence, of which that rank has more to say.
+Error Trainer::explained(const Error& error, const std::string& when) const {
+  if (options_.device == nullptr) return error;
+  try {
+    options_.device->require_working();
+  } catch (const Error& own) {
+    return {own.code(), when + ": " + own.what()};
+  }
+  if (error.code() != ErrorCode::backend && error.code() != ErrorCode::out_of_memory) return error;
+  try {
+    if (group_ != nullptr) group_->launch([] {});  // throws where the group has failed
+  } catch (const Error&) {
+    return {ErrorCode::aborted, error.what()};
+  }
+  const bool is_full = error.code() == ErrorCode::out_of_memory;
+  return {error.code(), when + ": " + error.what() + (is_full ? "; a smaller --batch-size takes less" : "")};
+}
+
 Stop Trainer::train_epoch(const std::function<void(const StepReport&)>& on_step, Score& score) {
   const auto began = std::chrono::steady_clock::now();
   double in_steps = 0;
-  order_.begin_epoch(position_.epoch, position_.sample);
-  const auto to_do = order_.order().first(images_left());
+  const auto order = epoch_order(data_.train.size(), options_.seed, position_.epoch);
+  const auto to_do = std::span(order).last(data_.train.size() - position_.sample).first(images_left());
   const std::size_t steps = steps_for(to_do.size(), shape_.global_batch());
-  learner_->begin_epoch(plan_epoch(to_do, shape_), position_.epoch);
+  learner_.begin_epoch(plan_epoch(to_do, shape_), position_.epoch);
   StepReport report;
   report.epoch_steps = steps_for(position_.sample, shape_.global_batch()) + steps;
   Stop stop = max_steps > 0 && position_.step >= max_steps ? Stop::enough_steps : Stop::none;
   for (std::size_t left = steps; left > 0 && stop == Stop::none; --left) {
     report.learning_rate = schedule_.at(schedule_step());
     const std::size_t done = (steps - left) * shape_.global_batch();
-    report.step =
-        learner_->step({shape_.micro_batches(), report.learning_rate,
-                        std::min(shape_.global_batch(), to_do.size() - done), votes ? votes() : Votes{}});
+    const StepRequest request = {shape_.micro_batches(), report.learning_rate,
+                                 std::min(shape_.global_batch(), to_do.size() - done),
+                                 votes ? votes() : Votes{}};
+    try {
+      report.step = learner_.step(request);
+    } catch (const Error& error) {
+      throw explained(error, "step " + std::to_string(position_.step + 1));
+    }
     profile_.add(report.step.times);
     in_steps += report.step.times.total;
     ++position_.step;
     position_.sample += static_cast<std::size_t>(report.step.samples);
     position_.loss += report.step.loss;
     position_.correct += report.step.correct;
-    if (options_.check_every > 0 && position_.step % options_.check_every == 0) learner_->parameter_hash();
+    if (options_.check_every > 0 && position_.step % options_.check_every == 0) learner_.parameter_hash();
     report.position = position_;
     report.epoch_step = report.epoch_steps - left + 1;
     if (on_step) on_step(report);
@@ -188,32 +195,40 @@ bool Trainer::all_told_to_stop() {
 }
 
 Stop Trainer::evaluate(Score& score) {
+  try {
+    return score_test_images(score);
+  } catch (const Error& error) {
+    throw explained(error, "the evaluation after step " + std::to_string(position_.step));
+  }
+}
+
+Stop Trainer::score_test_images(Score& score) {
   auto plan = plan_evaluation(data_.test.size(), shape_);
   const std::size_t batches = plan.size();
   double samples = 0;
   for (const auto& batch : plan) samples += static_cast<double>(batch.size());
-  learner_->begin_evaluation(std::move(plan));
+  learner_.begin_evaluation(std::move(plan));
   std::array<double, 3> sums = {0, 0, samples};  // loss, correct answers, samples
   for (std::size_t i = 0; i < batches; ++i) {
     if (all_told_to_stop()) {
-      learner_->end_evaluation();
+      learner_.end_evaluation();
       return Stop::told_to_stop;
     }
-    const nn::BatchScore batch_score = learner_->score();
+    const nn::BatchScore batch_score = learner_.score();
     sums[0] += batch_score.loss;
     sums[1] += static_cast<double>(batch_score.correct);
   }
-  learner_->end_evaluation();
+  learner_.end_evaluation();
   const double own = sums[0];
   if (group_ != nullptr && group_->size() > 1)
     group_->all_reduce(sums.data(), sums.size(), DataType::f64, ReduceOp::sum);
-  require_finite_loss(group_, learner_->steps(), own, sums[0]);
+  require_finite_loss(group_, learner_.steps(), own, sums[0]);
   score = score_of(sums[0], sums[1], static_cast<std::int64_t>(sums[2]));
   return Stop::none;
 }
 
 MemoryTable Trainer::memory() const {
-  MemoryTable table = learner_->memory();
+  MemoryTable table = learner_.memory();
   table.peak_resident = peak_resident_bytes();
   return table;
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/trainer/data/sampler.hpp"
 #include "worker_sdk/trainer/loop/epoch_plan.hpp"
 #include "worker_sdk/trainer/loop/learner.hpp"
 #include "worker_sdk/trainer/optim/schedule.hpp"
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 
 namespace muster::nn::gpu {
 class Ops;
@@ -125,7 +123,7 @@ class Trainer {
   /// Moves to the next epoch, after the last step of one.
   void next_epoch();
 
-  Learner& learner() { return *learner_; }
+  Learner& learner() { return learner_; }
 
   const StepShape& shape() const { return shape_; }
 
@@ -144,16 +142,17 @@ class Trainer {
   /// The step at which the schedule stands. It counts epochs and images, so the schedule reaches its end
   /// whatever sizes steps had.
   std::int64_t schedule_step() const;
+  Stop score_test_images(Score& score);
+  Error explained(const Error& error, const std::string& when) const;
   bool all_told_to_stop();
   Stop after_step(const StepResult& step) const;
 
   const data::ImageData& data_;
   ProcessGroup* const group_;
   const TrainerOptions options_;
-  const std::unique_ptr<Learner> learner_;
+  Learner learner_;
   StepShape shape_;
   optim::Schedule schedule_;
-  DistributedSampler order_;
   Position position_;
   StepProfile profile_;
 };

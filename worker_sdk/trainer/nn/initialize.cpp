@@ -12,13 +12,7 @@ namespace {
 /// Keeps these streams apart from those of other users of the same seed.
 constexpr std::uint64_t kParameterStreams = std::uint64_t{0x4E} << 56;
 
-/// The number of inputs that each unit of a weight has.
-std::size_t inputs_of(const ParameterSpec& weight) {
-  return weight.elements() / static_cast<std::size_t>(weight.shape[0]);
-}
-
-void fill_uniform(RandomStream& random, std::size_t inputs, float* values, std::size_t count) {
-  const float bound = 1.0F / std::sqrt(static_cast<float>(inputs));
+void fill_uniform(RandomStream& random, float bound, float* values, std::size_t count) {
   for (std::size_t k = 0; k < count; ++k) values[k] = (2.0F * random.unit() - 1.0F) * bound;
 }
 
@@ -35,21 +29,21 @@ void fill_normal(RandomStream& random, double deviation, float* values, std::siz
 }  // namespace
 
 void initialize(const ModelSpec& spec, std::span<const ParameterSlot> slots, std::uint64_t seed) {
-  const bool small = spec.buffers.empty();  // no batch norm: PyTorch's defaults hold for every layer
   for (std::size_t i = 0; i < spec.parameters.size(); ++i) {
-    const ParameterSpec& parameter = spec.parameters[i];
-    const std::size_t count = parameter.elements();
+    const FirstValues& first = spec.first_values[i];
+    const std::size_t count = spec.parameters[i].elements();
     float* values = slots[i].value;
     RandomStream random(seed, kParameterStreams | i);
-    if (parameter.shape.size() == 4 && !small) {
-      const auto fan_out = static_cast<double>(parameter.shape[0] * parameter.shape[2] * parameter.shape[3]);
-      fill_normal(random, std::sqrt(2.0 / fan_out), values, count);
-    } else if (parameter.shape.size() >= 2) {
-      fill_uniform(random, inputs_of(parameter), values, count);
-    } else if (spec.parameters[i - 1].shape.size() >= 2 && (small || parameter.name == "fc.bias")) {
-      fill_uniform(random, inputs_of(spec.parameters[i - 1]), values, count);
-    } else {
-      std::fill_n(values, count, parameter.name.ends_with(".weight") ? 1.0F : 0.0F);
+    switch (first.kind) {
+      case FirstValues::Kind::constant:
+        std::fill_n(values, count, static_cast<float>(first.scale));
+        break;
+      case FirstValues::Kind::uniform:
+        fill_uniform(random, static_cast<float>(first.scale), values, count);
+        break;
+      case FirstValues::Kind::normal:
+        fill_normal(random, first.scale, values, count);
+        break;
     }
   }
 }

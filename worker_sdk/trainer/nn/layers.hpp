@@ -3,6 +3,7 @@
 // computes them on this machine's processors, gpu::Layers (nn/gpu/network/layers.hpp) on a device.
 #pragma once
 
+#include "worker_sdk/trainer/nn/description.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <concepts>
@@ -23,15 +24,18 @@ struct MapExtent {
   std::size_t elements() const { return static_cast<std::size_t>(channels * side * side); }
 };
 
-/// A convolution without bias over square maps, zero-padded by kernel / 2.
+/// A convolution without bias over square maps, padded with zeros.
 struct ConvolutionSize {
-  std::int64_t in = 0;  ///< channels; kColours: its input are the images, whose gradient nobody wants
+  std::int64_t in = 0;  ///< channels
   std::int64_t out = 0;
   std::int64_t side = 0;  ///< height and width of the input
   std::int64_t kernel = 3;
   std::int64_t stride = 1;
+  std::int64_t padding = kernel / 2;
+  /// Whether its input are the images, whose gradient nobody wants.
+  bool of_images = in == kColours;
 
-  MapExtent result() const { return {out, (side - 1) / stride + 1}; }
+  MapExtent result() const { return {out, (side + 2 * padding - kernel) / stride + 1}; }
 
   /// Floating-point operations for an image, a multiplication and an addition counted as two.
   double operations() const {
@@ -49,19 +53,22 @@ using MemoryKind = std::size_t MemoryUse::*;
 /// What all layers of one model share. It is made first and outlives them.
 template <class R>
 concept LayerRoom = requires(R& room, const R& fixed, std::int64_t batch, float* values, const void* data,
-                             std::size_t bytes, MemoryKind kind, const MapExtent& extent,
-                             std::vector<char>& copy) {
+                             std::size_t bytes, MemoryKind kind, const MapExtent& extent, const Input& input,
+                             const DropoutKey& key, std::vector<char>& copy) {
   /// Memory of `bytes` for each image of a batch: where it is now (see Memory).
   { room.add(bytes, kind) } -> std::same_as<void* const&>;
   /// Before each forward(): from now on there is memory for `batch` images. Its contents may be lost.
   room.begin(batch);
-  /// The form of the images that the first convolution reads.
-  { fixed.image_format() } -> std::same_as<ImageFormat>;
+  /// The form of the samples that the first layer reads.
+  { fixed.image_format(input) } -> std::same_as<ImageFormat>;
   /// Bytes of an element of a map, and of the maps of an image.
   { fixed.element_bytes() } -> std::same_as<std::size_t>;
   { fixed.map_bytes(extent) } -> std::same_as<std::size_t>;
-  /// What the layers have taken so far.
+  /// What the layers have taken so far, and what add() was asked for in all.
   { fixed.memory() } -> std::same_as<MemoryUse>;
+  { fixed.bytes_per_image(kind) } -> std::same_as<std::size_t>;
+  /// What dropout draws from: for calls that are recorded, from where they read it when they are launched.
+  room.set_dropout_key(key);
   /// Writes zeros.
   fixed.clear(values, bytes);
   /// `data` where the host can read it: itself, or copied to `copy`, which waits for the device.

@@ -34,4 +34,20 @@ BatchScore softmax_cross_entropy(const float* logits, const std::uint8_t* labels
   return score;
 }
 
+BatchScore mean_squared_error(const float* results, const float* targets, std::size_t samples,
+                              std::size_t width, float* gradient) {
+  BatchScore score;
+  const double share = 1.0 / static_cast<double>(width);
+  for (std::size_t n = 0; n < samples; ++n) {
+    double sum = 0;
+    for (std::size_t i = n * width; i < (n + 1) * width; ++i) {
+      const double distance = static_cast<double>(results[i]) - static_cast<double>(targets[i]);
+      sum += distance * distance;
+      if (gradient != nullptr) gradient[i] = static_cast<float>(2 * share * distance);
+    }
+    score.loss += sum * share;
+  }
+  return score;
+}
+
 }  // namespace muster::nn

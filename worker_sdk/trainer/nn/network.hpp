@@ -5,6 +5,7 @@
 
 #include "worker_sdk/parallel/parameter.hpp"
 #include "worker_sdk/parallel/statistics_exchange.hpp"
+#include "worker_sdk/trainer/nn/draw_bits.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,18 +18,31 @@
 
 namespace muster::nn {
 
+struct Description;
+
 /// The places of one parameter and its gradient: floats in the canonical order of its shape.
 struct ParameterSlot {
   float* value = nullptr;
   float* gradient = nullptr;
 };
 
-/// Everything of a model that leaves the process. Names and order are those of PyTorch's state_dict() (the
-/// ResNets: torchvision's), so that checkpoints and exports are the same tensors.
+/// How the first values of a parameter are drawn.
+struct FirstValues {
+  enum class Kind : std::uint8_t { constant, uniform, normal };
+
+  Kind kind = Kind::constant;
+  /// The constant; uniform: the numbers are from -scale to scale; normal: the deviation, around 0.
+  double scale = 0;
+};
+
+/// Everything of a model that leaves the process. Names are those of PyTorch's state_dict() (the ResNets:
+/// torchvision's), so that checkpoints and exports are the same tensors; the order is that of forward().
 struct ModelSpec {
   std::string name;
   /// Convolutions are out x in x height x width, linear layers out x in.
   std::vector<ParameterSpec> parameters;
+  /// One for each parameter.
+  std::vector<FirstValues> first_values;
   /// running_mean and running_var of each batch norm, in turn. PyTorch's num_batches_tracked is a matter of
   /// the export only.
   std::vector<ParameterSpec> buffers;
@@ -64,23 +78,31 @@ struct MemoryUse {
   std::size_t workspace = 0;  ///< weights in the kernels' layout, scratch
 };
 
+/// What a step of a network keeps from forward to backward.
+struct StepMemory {
+  std::string name;  ///< of its first layer
+  std::size_t bytes_per_image = 0;
+};
+
 /// Told the number of a parameter.
 using Ready = std::function<void(std::size_t)>;
 
-/// How a network wants its images to lie: one after the other, each 32 x 32 pixels of `channels` values, the
-/// three colours first and zeros behind them.
+/// How a network wants its samples to lie, one after the other: images as side x side pixels of `channels`
+/// values, the colours first and zeros behind them; features as one such pixel; numbers of tokens as
+/// `channels` 32-bit integers.
 struct ImageFormat {
   std::int64_t channels = 3;
   Precision type = Precision::f32;
+  std::int64_t side = 32;
 
-  /// Bytes of one image.
+  /// Bytes of one sample.
   std::size_t bytes() const {
-    return static_cast<std::size_t>(32 * 32 * channels) * (type == Precision::bf16 ? 2 : 4);
+    return static_cast<std::size_t>(side * side * channels) * (type == Precision::bf16 ? 2 : 4);
   }
 };
 
 /// One model on this machine's processors (make_network()) or on a device
-/// (nn/gpu/network/device_network.hpp), for 32 x 32 colour images. On a device all pointers are to its
+/// (nn/gpu/network/device_network.hpp). On a device all pointers are to its
 /// memory, and calls go onto its main stream and return at once, so that they can be recorded in a graph; on
 /// a host they are done when they return. One thread at a time.
 class Network {
@@ -102,6 +124,11 @@ class Network {
   /// recorded). To be called behind the change and before the next forward(); once for all the micro-batches
   /// of a step.
   virtual void parameters_changed() = 0;
+
+  /// What dropout draws from in the next forward() in Mode::train and its backward(); `layer` is not looked
+  /// at. On a device not while calls are recorded; those that were recorded after the first set_draws() draw
+  /// from the latest one.
+  virtual void set_draws(const DropoutKey& draws) = 0;
 
   /// `batch` images in image_format() -> batch x classes logits, valid until the next call; null for a batch
   /// of 0. `images` hold until backward() returns (in a graph: wherever it is launched). A batch of 0 is
@@ -128,17 +155,23 @@ class Network {
 
   virtual MemoryUse memory() const = 0;
 
-  /// Floating-point operations of the convolutions and linear layers, forward and backward, a multiplication
-  /// and an addition counted as two.
+  /// What memory().activations is made of, for each image of a batch, in the order of forward().
+  virtual std::vector<StepMemory> memory_by_step() const = 0;
+
+  /// Floating-point operations of the convolutions, linear layers and products of attention, forward and
+  /// backward, a multiplication and an addition counted as two.
   virtual double flops_per_image() const = 0;
 };
 
-/// The names of the models: "resnet18", "resnet18-imagenet-stem", "small-cnn".
+/// The names of the built-in models, such as "resnet18".
 std::vector<std::string> model_names();
 
 /// Throws Error (invalid_argument) for an unknown model, naming the known ones, and for classes below 2;
 /// Error (unsupported) where this machine cannot compute in the precision wanted (see supports()).
 std::unique_ptr<Network> make_network(std::string_view model, const NetworkOptions& options);
+
+/// A network of one's own; `options.classes` is not looked at. Throws also as plan_of() (plan.hpp) does.
+std::unique_ptr<Network> make_network(const Description& description, const NetworkOptions& options);
 
 /// The tensors of a model without building it. Throws as make_network().
 ModelSpec model_spec(std::string_view model, std::int64_t classes = 10);
@@ -157,9 +190,11 @@ bool supports(Precision precision);
 /// Whether it is also worth its while: not slower than f32.
 bool is_fast(Precision precision);
 
-/// Fills the values of all slots. ResNets as torchvision: convolutions He-normal by fan-out (He et al.,
-/// "Delving Deep into Rectifiers", 2015), batch norm 1 and 0, linear uniform within 1 / sqrt(inputs);
-/// small-cnn as PyTorch's defaults. A function of model and `seed` alone: the same bits for every world size.
+/// Fills the values of all slots. Convolutions without a bias, which a batch norm follows, as torchvision:
+/// He-normal by fan-out (He et al., "Delving Deep into Rectifiers", 2015). All else as PyTorch's defaults:
+/// weights and biases uniform within 1 / sqrt(inputs), norms 1 and 0, the first projection of attention
+/// uniform by Glorot and Bengio, 2010, its biases 0. Positions are normal with a deviation of 0.02.
+/// A function of model and `seed` alone: the same bits for every world size.
 void initialize(const ModelSpec& spec, std::span<const ParameterSlot> slots, std::uint64_t seed);
 
 /// Fills the buffers: means 0, variances 1.
@@ -176,5 +211,11 @@ struct BatchScore {
 /// PyTorch's label_smoothing (Szegedy et al., "Rethinking the Inception Architecture", 2015). Any thread.
 BatchScore softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std::size_t samples,
                                  std::size_t classes, float* gradient, double smoothing = 0);
+
+/// The mean squared error of each of `samples` results of `width` values, summed over the samples: divided by
+/// their number it is PyTorch's mse_loss. `gradient` as above, and may be where the results are. Nothing
+/// counts as correct. Any thread.
+BatchScore mean_squared_error(const float* results, const float* targets, std::size_t samples,
+                              std::size_t width, float* gradient);
 
 }  // namespace muster::nn

@@ -3,34 +3,33 @@
 
 #include "worker_sdk/trainer/optim/optimizer.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 namespace muster::optim {
 
 /// Exponential moving average of parameters, for evaluation and export (Polyak & Juditsky 1992; the form of
-/// torch.optim.swa_utils.get_ema_multi_avg_fn): average += (1 - decay) * (value - average). The first update
+/// torch.optim.swa_utils.get_ema_multi_avg_fn): average += (1 - decay) * (value - average). The first step
 /// copies. One thread.
 class Ema {
  public:
   /// `decay` in [0, 1), for example 0.999.
   Ema(std::size_t elements, double decay);
 
-  void update(std::span<const float> values);
-  /// Exchanges the average with `values`: before an evaluation, and again after it. Does nothing before the
-  /// first update.
+  /// Moves the floats [begin, end) of the average towards those of the arena `values`, behind step number
+  /// `step`, of which 1 is the first. Every element once in a step, in any cut: the same bits. Uses the
+  /// calling thread's OpenMP threads.
+  void update(const float* values, std::size_t begin, std::size_t end, std::int64_t step);
+  /// Exchanges the average with `values`: before an evaluation, and again after it.
   void swap(std::span<float> values);
 
-  /// The average, for a checkpoint, together with updates().
+  /// The average, for a checkpoint.
   StateArena state() { return {"ema", average_}; }
 
-  std::int64_t updates() const { return updates_; }
-
-  void set_updates(std::int64_t updates) { updates_ = updates; }
-
  private:
-  const float step_;
-  std::int64_t updates_ = 0;
+  const float share_;
   std::vector<float> average_;
 };
 

@@ -90,8 +90,6 @@ class Sgd final : public Optimizer {
     return {{"momentum", velocity_}};
   }
 
-  const char* kind() const override { return "sgd"; }
-
  private:
   const OptimizerOptions options_;
   const Arena arena_;
@@ -161,8 +159,6 @@ class Adam final : public Optimizer {
   }
 
   std::vector<StateArena> state() override { return {{"exp_avg", mean_}, {"exp_avg_sq", square_}}; }
-
-  const char* kind() const override { return decoupled_ ? "adamw" : "adam"; }
 
  private:
   const OptimizerOptions options_;

@@ -52,8 +52,6 @@ class Optimizer {
   /// The arenas that a checkpoint holds beside the parameters and steps(); they are written to when one is
   /// read.
   virtual std::vector<StateArena> state() = 0;
-  /// The kind of the optimizer: "sgd", "adam", "adamw". A checkpoint of another kind is refused.
-  virtual const char* kind() const = 0;
 
   /// Steps begun so far; Adam's bias correction depends on it.
   std::int64_t steps() const { return steps_; }

@@ -78,8 +78,7 @@ std::vector<ConfigEntry> parse_config(const std::string& text, const std::string
                 "--config " + path + " holds no object; write {\"model\": \"resnet18\", ...}");
   std::vector<ConfigEntry> entries;
   for (const auto& [name, value] : content.items())
-    entries.push_back(
-        {name, value_text(value, "--config " + path + ": \"" + name + "\""), value.is_boolean()});
+    entries.push_back({name, value_text(value, "--config " + path + ": \"" + name + "\"")});
   return entries;
 }
 

@@ -63,9 +63,10 @@ void add_model_flags(CLI::App& app, TrainOptions& options, Words& words) {
   train::LearnerOptions& learner = options.run.trainer.learner;
   CLI::App& group = in_group(app, "Model");
   add(group, "--model", learner.model,
-      "Network: small-cnn (two convolutions, two linear layers, 545,098 parameters), resnet18 (3x3 stem, for "
-      "32x32 images), resnet18-imagenet-stem (7x7 stem and maximum pool, as torchvision has it; 15 times "
-      "fewer operations)",
+      "Network: small-cnn (two convolutions, two linear layers, 545,098 parameters), resnet18 and resnet50 "
+      "(3x3 "
+      "stem, for 32x32 images), resnet18-imagenet-stem (7x7 stem and maximum pool, as torchvision has it; 15 "
+      "times fewer operations), mlp and mlp-8 (linear layers on grey images), vit-tiny (vision transformer)",
       CLI::IsMember(nn::model_names()));
   add(group, "--precision", words.precision,
       "fp32; tf32: fp32 but for what is multiplied, which GPUs round to 10 bits; bf16: computes in bf16 with "

@@ -71,6 +71,12 @@ bool is_consequence(const std::exception& error) {
   return ours != nullptr && ours->code() == ErrorCode::aborted;
 }
 
+/// The rank that spoke ends first, so that a launcher names it as the cause, and then ends this one.
+void wait_to_be_ended() {
+  (void)signal(SIGTERM, SIG_DFL);
+  if (!told_to_stop) std::this_thread::sleep_for(kPatience);
+}
+
 void tell_the_others(World& world) {
   try {
     world.store().set(kTold, "1");
@@ -118,6 +124,7 @@ void report(const std::exception& error, const std::string& error_file, World* w
   if (speaks) std::fprintf(stderr, "muster-train: rank %s: %s\n", rank.c_str(), error.what());
   if (!train::write_error_file(error_file, train::describe(error), std::time(nullptr)))
     std::fprintf(stderr, "muster-train: cannot write the error file %s\n", error_file.c_str());
+  if (told && !error_file.empty()) wait_to_be_ended();
   if (!several || told) return;
   if (speaks)
     tell_the_others(*world);

@@ -27,8 +27,8 @@ const std::atomic<bool>& catch_stop_signal();
 [[noreturn]] void end_by_signal();
 
 /// One line on stderr, and the error file for the agent's report. With a world of several ranks only the
-/// first that comes writes the line; the others come back when it has. Before there is a world (null), each
-/// rank speaks for itself.
+/// first that comes writes the line; the others come back when it has, under a launcher some seconds after
+/// that, which is time for it to end them. Before there is a world (null), each rank speaks for itself.
 void report(const std::exception& error, const std::string& error_file, World* world);
 
 /// Reports a wrong command line on stderr, and returns the exit code. The ranks of a host have the same one:

@@ -63,7 +63,6 @@ std::string flags_to_agree_on(const CLI::App& app);
 struct ConfigEntry {
   std::string name;
   std::string value;
-  bool is_switch = false;  ///< true or false: a flag without a value
 };
 
 /// Reads a JSON object of flags: {"model": "resnet18", "batch-size": 128, "flip": true}. Throws Error (io) or

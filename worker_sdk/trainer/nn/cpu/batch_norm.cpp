@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/nn/cpu/batch_norm.hpp"
 
+#include "worker_sdk/trainer/nn/cpu/planes.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -9,15 +11,6 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 constexpr double kMomentum = 0.1;
-
-/// Element `at` of a map of unknown type.
-const void* element(const void* map, std::size_t at, std::size_t bytes) {
-  return map == nullptr ? nullptr : static_cast<const char*>(map) + at * bytes;
-}
-
-void* element(void* map, std::size_t at, std::size_t bytes) {
-  return map == nullptr ? nullptr : static_cast<char*>(map) + at * bytes;
-}
 
 /// Calls body(number, first channel, first element) for each strip, on all threads.
 template <typename Body>

@@ -38,10 +38,9 @@ Desc plain_weights(const ConvolutionShape& s) {
 /// 3 x 3 kernel on a map of one pixel that is the middle one, a ninth of the work and of the weights.
 struct Taps {
   explicit Taps(const ConvolutionShape& s) {
-    const std::int64_t padding = s.kernel / 2;
-    first = std::max<std::int64_t>(0, padding - (s.out_side() - 1) * s.stride);
-    count = std::min(s.kernel, padding + s.side) - first;
-    before = padding - first;
+    first = std::max<std::int64_t>(0, s.padding - (s.out_side() - 1) * s.stride);
+    count = std::min(s.kernel, s.padding + s.side) - first;
+    before = s.padding - first;
     after = (s.out_side() - 1) * s.stride + count - s.side - before;
   }
 
@@ -99,7 +98,8 @@ struct Descs {
 
 /// Winograd's method pays where its 4 x 4 tiles of results are not mostly padding.
 bool wants_winograd(const ConvolutionShape& s) {
-  return !s.format.bf16 && s.format.blocked && !s.of_images && s.kernel == 3 && s.stride == 1 && s.side >= 4;
+  return !s.format.bf16 && s.format.blocked && !s.of_images && s.kernel == 3 && s.stride == 1 &&
+         s.padding == 1 && s.side >= 4;
 }
 
 }  // namespace

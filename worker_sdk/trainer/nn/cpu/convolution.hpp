@@ -10,7 +10,7 @@
 
 namespace muster::nn::cpu {
 
-/// A convolution without bias over square maps, zero-padded by kernel / 2.
+/// A convolution without bias over square maps, padded with zeros.
 struct ConvolutionShape {
   std::int64_t in_channels = 0;
   std::int64_t out_channels = 0;
@@ -20,8 +20,9 @@ struct ConvolutionShape {
   MapFormat format;
   /// Whether the input is the batch of images: f32, nhwc, and nobody wants its gradient.
   bool of_images = false;
+  std::int64_t padding = kernel / 2;
 
-  std::int64_t out_side() const { return (side - 1) / stride + 1; }
+  std::int64_t out_side() const { return (side + 2 * padding - kernel) / stride + 1; }
 };
 
 /// Runs one convolution and its two gradients through oneDNN, by Winograd's method where it is offered (f32,

@@ -2,11 +2,17 @@
 // The layers of models (nn/layers.hpp) on this machine's processors.
 #pragma once
 
+#include "worker_sdk/trainer/nn/cpu/attention.hpp"
 #include "worker_sdk/trainer/nn/cpu/batch_norm.hpp"
 #include "worker_sdk/trainer/nn/cpu/convolution.hpp"
+#include "worker_sdk/trainer/nn/cpu/embedding.hpp"
+#include "worker_sdk/trainer/nn/cpu/layer_norm.hpp"
 #include "worker_sdk/trainer/nn/cpu/linear.hpp"
+#include "worker_sdk/trainer/nn/cpu/map_rows.hpp"
 #include "worker_sdk/trainer/nn/cpu/pool.hpp"
 #include "worker_sdk/trainer/nn/cpu/room.hpp"
+#include "worker_sdk/trainer/nn/cpu/rows.hpp"
+#include "worker_sdk/trainer/nn/row_layers.hpp"
 
 #include <cstdint>
 
@@ -22,11 +28,24 @@ struct Layers {
   using MaxPool = cpu::MaxPool;
   using AveragePool = cpu::AveragePool;
   using BiasPool = cpu::BiasPool;
+  using MapBias = cpu::MapBias;
+  using Flatten = cpu::Flatten;
+  using Tokens = cpu::Tokens;
+  using Grey = cpu::Grey;
+  using Relu = cpu::Relu;
+  using Gelu = cpu::Gelu;
+  using LayerNorm = cpu::LayerNorm;
+  using Attention = cpu::Attention;
+  using Positions = cpu::Positions;
+  using Embedding = cpu::Embedding;
+  using Dropout = cpu::Dropout;
+  using TokenMean = cpu::TokenMean;
+  using Sum = cpu::Sum;
 
   struct Convolution : cpu::Convolution {
     Convolution(Room& room, const ConvolutionSize& size)
         : cpu::Convolution(room.runtime(), {size.in, size.out, size.side, size.kernel, size.stride,
-                                            room.format(), size.in == kColours}) {
+                                            room.format(), size.of_images, size.padding}) {
       room.add(*this);
     }
   };
@@ -39,11 +58,16 @@ struct Layers {
     Hidden(const Room& room, std::int64_t in, std::int64_t out) : HiddenLinear(room.runtime(), {in, out}) {}
   };
 
+  struct Linear : cpu::Linear {
+    Linear(const Room& room, std::int64_t in, std::int64_t out, bool bias)
+        : cpu::Linear(room.runtime(), {in, out, bias}) {}
+  };
+
   struct Head : Linear {
-    Head(const Room& room, std::int64_t in, std::int64_t out) : Linear(room.runtime(), {in, out}) {}
+    Head(const Room& room, std::int64_t in, std::int64_t out) : Linear(room, in, out, true) {}
   };
 };
 
-static_assert(LayerSet<Layers>);
+static_assert(RowLayerSet<Layers>);
 
 }  // namespace muster::nn::cpu

@@ -2,8 +2,11 @@
 #include "worker_sdk/trainer/nn/cpu/linear.hpp"
 
 #include "worker_sdk/trainer/nn/cpu/layer.hpp"
+#include "worker_sdk/trainer/nn/cpu/pieces.hpp"
+#include "worker_sdk/trainer/nn/cpu/row_kernels.hpp"
 
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 namespace muster::nn::cpu {
@@ -29,13 +32,13 @@ Linear::Plan::Plan(const Runtime& rt, const LinearShape& shape, const ParameterS
                    const ParameterSlot& bias_slot, std::int64_t batch)
     : src_desc({batch, shape.in}, kFloat, Tag::ab),
       weights_desc({shape.out, shape.in}, kFloat, Tag::ab),
-      bias_desc({shape.out}, kFloat, Tag::a),
+      bias_desc(shape.bias ? Desc({shape.out}, kFloat, Tag::a) : Desc()),
       dst_desc({batch, shape.out}, kFloat, Tag::ab),
       multiply_desc(inner_product_forward(rt, src_desc, weights_desc, bias_desc, dst_desc)),
       multiply(dnnl::inner_product_forward(multiply_desc)),
       src(view(src_desc, rt, nullptr)),
       weights(view(weights_desc, rt, weight.value)),
-      bias(view(bias_desc, rt, bias_slot.value)),
+      bias(shape.bias ? view(bias_desc, rt, bias_slot.value) : dnnl::memory()),
       dst(view(dst_desc, rt, nullptr)) {}
 
 void Linear::Plan::build_backward(const Runtime& rt, const ParameterSlot& weight,
@@ -46,7 +49,7 @@ void Linear::Plan::build_backward(const Runtime& rt, const ParameterSlot& weight
       inner_product_backward_data(rt, src_desc, weights_desc, dst_desc, multiply_desc));
   dst_gradient = view(dst_desc, rt, nullptr);
   weights_gradient = view(weights_desc, rt, weight.gradient);
-  bias_gradient = view(bias_desc, rt, bias_slot.gradient);
+  if (bias) bias_gradient = view(bias_desc, rt, bias_slot.gradient);
   src_gradient = view(src_desc, rt, nullptr);
 }
 
@@ -69,18 +72,64 @@ Linear::Plan& Linear::plan_for(std::int64_t batch) {
   return *plan;
 }
 
+namespace {
+
+/// Whether the weights are so many that reading them takes most of the time. oneDNN copies them first, which
+/// for few samples takes longer than the product itself, and divides such long sums among its threads, so
+/// that results depend on their number.
+bool in_panels(const LinearShape& shape) {
+  return shape.in >= 1024 && shape.in * shape.out >= std::int64_t{1} << 20;
+}
+
+}  // namespace
+
+void Linear::forward_in_panels(const float* x, std::size_t batch, float* y) {
+  const auto in = static_cast<std::size_t>(shape_.in), out = static_cast<std::size_t>(shape_.out);
+  const std::size_t groups = (batch + kPanelSamples - 1) / kPanelSamples;
+  const auto samples_of = [&](std::size_t group) {
+    return std::min(kPanelSamples, batch - group * kPanelSamples);
+  };
+  turned_.reserve(groups * kPanelSamples * in * sizeof(float));
+  auto* const turned = turned_.data<float>();
+  // Parts of the inputs are turned for all samples of a group.
+  constexpr std::size_t kPart = 256;
+  const std::size_t parts = (in + kPart - 1) / kPart;
+  each(groups * parts, [&](std::size_t task) {
+    const std::size_t group = task / parts, first = task % parts * kPart, samples = samples_of(group);
+    const std::size_t padded = (samples + kLanes - 1) / kLanes * kLanes;
+    row_kernels().turn(x + group * kPanelSamples * in + first, in, samples, std::min(kPart, in - first),
+                       padded, turned + group * kPanelSamples * in + first * padded);
+  });
+  each((out + kPanelOutputs - 1) / kPanelOutputs * groups, [&](std::size_t task) {
+    const std::size_t group = task % groups, first = task / groups * kPanelOutputs;
+    PanelProduct panel;
+    panel.outputs = std::min(kPanelOutputs, out - first);
+    panel.samples = samples_of(group);
+    panel.depth = in;
+    panel.weights = weight_.value + first * in;
+    panel.bias = shape_.bias ? bias_.value + first : nullptr;
+    panel.turned = turned + group * kPanelSamples * in;
+    panel.y = y + group * kPanelSamples * out + first;
+    panel.pitch = out;
+    row_kernels().panel_product(panel);
+  });
+}
+
 void Linear::forward(const float* x, std::int64_t batch, float* y) {
+  if (batch == 0) return;
+  if (in_panels(shape_)) return forward_in_panels(x, static_cast<std::size_t>(batch), y);
   const Runtime& rt = *runtime_;
   Plan& plan = plan_for(batch);
   plan.src.set_data_handle(handle(x));
   plan.dst.set_data_handle(y);
-  plan.multiply.execute(rt.stream, {{DNNL_ARG_SRC, plan.src},
-                                    {DNNL_ARG_WEIGHTS, plan.weights},
-                                    {DNNL_ARG_BIAS, plan.bias},
-                                    {DNNL_ARG_DST, plan.dst}});
+  std::unordered_map<int, dnnl::memory> arguments = {
+      {DNNL_ARG_SRC, plan.src}, {DNNL_ARG_WEIGHTS, plan.weights}, {DNNL_ARG_DST, plan.dst}};
+  if (shape_.bias) arguments.insert({DNNL_ARG_BIAS, plan.bias});
+  plan.multiply.execute(rt.stream, arguments);
 }
 
 void Linear::backward(const float* x, const float* dy, std::int64_t batch, float* dx) {
+  if (batch == 0) return;
   const Runtime& rt = *runtime_;
   Plan& plan = plan_for(batch);
   if (!plan.weight_gradient)
@@ -90,11 +139,13 @@ void Linear::backward(const float* x, const float* dy, std::int64_t batch, float
     });
   plan.src.set_data_handle(handle(x));
   plan.dst_gradient.set_data_handle(handle(dy));
+  std::unordered_map<int, dnnl::memory> arguments = {{DNNL_ARG_SRC, plan.src},
+                                                     {DNNL_ARG_DIFF_DST, plan.dst_gradient},
+                                                     {DNNL_ARG_DIFF_WEIGHTS, plan.weights_gradient}};
+  if (shape_.bias) arguments.insert({DNNL_ARG_DIFF_BIAS, plan.bias_gradient});
+  plan.weight_gradient.execute(rt.stream, arguments);
+  if (dx == nullptr) return;
   plan.src_gradient.set_data_handle(dx);
-  plan.weight_gradient.execute(rt.stream, {{DNNL_ARG_SRC, plan.src},
-                                           {DNNL_ARG_DIFF_DST, plan.dst_gradient},
-                                           {DNNL_ARG_DIFF_WEIGHTS, plan.weights_gradient},
-                                           {DNNL_ARG_DIFF_BIAS, plan.bias_gradient}});
   plan.input_gradient.execute(rt.stream, {{DNNL_ARG_DIFF_DST, plan.dst_gradient},
                                           {DNNL_ARG_WEIGHTS, plan.weights},
                                           {DNNL_ARG_DIFF_SRC, plan.src_gradient}});
@@ -106,13 +157,14 @@ HiddenLinear::HiddenLinear(std::shared_ptr<const Runtime> runtime, const LinearS
 void HiddenLinear::forward(const float* x, std::int64_t batch, float* y) {
   linear_.forward(x, batch, y);
   // Not oneDNN's ReLU, which makes 0 of what is not a number and so hides it from the loss.
-  const std::int64_t count = batch * linear_.shape().out;
-  for (std::int64_t i = 0; i < count; ++i) y[i] = y[i] <= 0 ? 0 : y[i];
+  each_piece(static_cast<std::size_t>(batch * linear_.shape().out),
+             [&](std::size_t at, std::size_t count) { row_kernels().relu(y + at, count, y + at); });
 }
 
 void HiddenLinear::backward(const float* x, const float* y, float* dy, std::int64_t batch, float* dx) {
-  const std::int64_t count = batch * linear_.shape().out;
-  for (std::int64_t i = 0; i < count; ++i) dy[i] = y[i] > 0 ? dy[i] : 0;
+  each_piece(static_cast<std::size_t>(batch * linear_.shape().out), [&](std::size_t at, std::size_t count) {
+    row_kernels().relu_backward(y + at, dy + at, count, dy + at);
+  });
   linear_.backward(x, dy, batch, dx);
 }
 

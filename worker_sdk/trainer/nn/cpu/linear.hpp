@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "worker_sdk/trainer/nn/cpu/map.hpp"
 #include "worker_sdk/trainer/nn/cpu/onednn.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
@@ -13,10 +14,11 @@ namespace muster::nn::cpu {
 struct LinearShape {
   std::int64_t in = 0;
   std::int64_t out = 0;
+  bool bias = true;
 };
 
-/// result = input * weight^T + bias, with weight out x in, as PyTorch's. Weights and gradients are used in
-/// place, in the plain layout. Primitives are kept for each batch size met. One thread.
+/// result = input * weight^T + bias (where there is one), with weight out x in, as PyTorch's. Weights and
+/// gradients are used in place, in the plain layout. Primitives are kept for each batch size met. One thread.
 class Linear {
  public:
   Linear(std::shared_ptr<const Runtime> runtime, const LinearShape& shape);
@@ -26,6 +28,7 @@ class Linear {
 
   const LinearShape& shape() const { return shape_; }
 
+  /// `bias` is not used where the shape has none.
   void bind(const ParameterSlot& weight, const ParameterSlot& bias);
 
   void weights_changed() {}
@@ -33,17 +36,19 @@ class Linear {
   /// batch x in -> batch x out.
   void forward(const float* x, std::int64_t batch, float* y);
   /// Writes the gradients of the parameters, summed over the batch, and that of the input to `dx`, which may
-  /// be where x is. `dy` is that of the result.
+  /// be where x is, or null: it is not wanted. `dy` is that of the result, and is left as it is.
   void backward(const float* x, const float* dy, std::int64_t batch, float* dx);
 
  private:
   struct Plan;
   Plan& plan_for(std::int64_t batch);
+  void forward_in_panels(const float* x, std::size_t batch, float* y);
 
   std::shared_ptr<const Runtime> runtime_;
   const LinearShape shape_;
   ParameterSlot weight_, bias_;
   std::map<std::int64_t, std::unique_ptr<Plan>> plans_;
+  Buffer turned_;  ///< the samples as columns, for forward_in_panels()
 };
 
 /// A linear layer, then max(0, y).

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/nn/cpu/machine.hpp"
 
+#include "worker_sdk/trainer/nn/cpu/row_kernels.hpp"
+
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -23,13 +25,49 @@ MapFormat map_format(Precision precision) {
   return format;
 }
 
-const MapKernels& map_kernels(bool bf16) {
+namespace {
+
+enum class Instructions { base, avx2, avx512 };
+
+Instructions instructions() {
 #ifdef __x86_64__
   // Not by the processor alone: runs whose instructions are bounded and compared have these in them.
-  if (at_least(dnnl::cpu_isa::avx512_core)) return kernels::avx512(bf16);
-  if (at_least(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma")) return kernels::avx2(bf16);
+  if (at_least(dnnl::cpu_isa::avx512_core)) return Instructions::avx512;
+  if (at_least(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma")) return Instructions::avx2;
 #endif
-  return kernels::base(bf16);
+  return Instructions::base;
+}
+
+}  // namespace
+
+const MapKernels& map_kernels(bool bf16) {
+  switch (instructions()) {
+#ifdef __x86_64__
+    case Instructions::avx512:
+      return kernels::avx512(bf16);
+    case Instructions::avx2:
+      return kernels::avx2(bf16);
+#endif
+    default:
+      return kernels::base(bf16);
+  }
+}
+
+const RowKernels& row_kernels() {
+  // They are asked for with each piece of a row.
+  static const RowKernels& best = []() -> const RowKernels& {
+    switch (instructions()) {
+#ifdef __x86_64__
+      case Instructions::avx512:
+        return kernels::avx512_rows();
+      case Instructions::avx2:
+        return kernels::avx2_rows();
+#endif
+      default:
+        return kernels::base_rows();
+    }
+  }();
+  return best;
 }
 
 }  // namespace muster::nn::cpu

@@ -67,6 +67,26 @@ struct PoolKernels {
   void (*spread)(std::size_t pixels, std::size_t pitch, const float* means, void* dx);
 };
 
+/// A channel group of one image: `pixels` of kLanes channels, `pitch` elements apart.
+struct GroupPlane {
+  std::size_t pixels = 0;
+  std::size_t pitch = 0;
+};
+
+/// What stands between maps and rows of floats.
+struct GroupKernels {
+  /// y = x + bias; y may be x.
+  void (*add_bias)(const GroupPlane&, const void* x, const float* bias, void* y);
+  /// The sums over the pixels.
+  void (*sum)(const GroupPlane&, const void* x, float* sums);
+  /// Pixel after pixel, `row_pitch` floats apart, and back.
+  void (*to_rows)(const GroupPlane&, const void* x, std::size_t row_pitch, float* rows);
+  void (*from_rows)(const GroupPlane&, const float* rows, std::size_t row_pitch, void* x);
+  /// Channel after channel, and back.
+  void (*to_channels)(const GroupPlane&, const void* x, float* channels);
+  void (*from_channels)(const GroupPlane&, const float* channels, void* x);
+};
+
 struct MapKernels {
   /// Computes for each channel the sum, and the sum of squared distances from the strip's own mean (in this
   /// way nothing cancels).
@@ -81,6 +101,7 @@ struct MapKernels {
   void (*backward)(const Strip&, const BackwardArgs&, const float* by_gradient, const float* by_x,
                    const float* constant, void* dx);
   PoolKernels pool;
+  GroupKernels group;
 };
 
 /// The kernels for maps of 32-bit floats or of bf16, with the best instructions that may be used here

@@ -2,6 +2,7 @@
 // The bodies of the map kernels, for the instruction set of the including file.
 #pragma once
 
+#include "worker_sdk/trainer/nn/cpu/group_loops.hpp"
 #include "worker_sdk/trainer/nn/cpu/map_kernels.hpp"
 #include "worker_sdk/trainer/nn/cpu/map_vectors.hpp"
 #include "worker_sdk/trainer/nn/cpu/pool_loops.hpp"
@@ -176,7 +177,8 @@ struct Entry {
                                                                            constant, dx);
   }
 
-  static constexpr MapKernels kTable = {statistics, forward, backward_sums, backward, kPoolKernels<Stored>};
+  static constexpr MapKernels kTable = {
+      statistics, forward, backward_sums, backward, kPoolKernels<Stored>, kGroupKernels<Stored>};
 };
 
 }  // namespace

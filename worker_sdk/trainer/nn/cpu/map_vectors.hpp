@@ -64,7 +64,7 @@ struct Brain {
 }
 
 [[gnu::always_inline]] inline Floats all(float value) {
-  return Floats{} + value;
+  return value - Floats{};
 }
 
 [[gnu::always_inline]] inline Words words(std::uint32_t value) {

@@ -35,6 +35,13 @@ MemoryUse Room::memory() const {
   return use;
 }
 
+std::size_t Room::bytes_per_image(MemoryKind kind) const {
+  std::size_t sum = 0;
+  for (const Place& place : places_)
+    if (place.kind == kind) sum += place.bytes_per_image;
+  return sum;
+}
+
 void Room::clear(void* memory, std::size_t bytes) const {
   std::memset(memory, 0, bytes);
 }

@@ -39,13 +39,19 @@ class Room {
 
   void begin(std::int64_t batch);
 
-  ImageFormat image_format() const { return {}; }
+  void set_dropout_key(const DropoutKey&) {}  ///< layers get it with each call
+
+  ImageFormat image_format(const Input& input) const {
+    return {input.channels, Precision::f32, input.kind == InputKind::images ? input.side : 1};
+  }
 
   std::size_t element_bytes() const { return format_.element_bytes(); }
 
   std::size_t map_bytes(const MapExtent& extent) const { return shape(extent).bytes(1); }
 
   MemoryUse memory() const;
+
+  std::size_t bytes_per_image(MemoryKind kind) const;
   void clear(void* memory, std::size_t bytes) const;
 
   const void* on_host(const void* data, std::size_t, std::vector<char>&) const { return data; }

@@ -6,13 +6,22 @@
 #include "worker_sdk/trainer/nn/gpu/kernels/arena_sums.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/batch_norm.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/channel_sums.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/dropout.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/embedding.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/gather.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/half_wire.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/layer_norm.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/loss.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/map_rows.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/multiply.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/optimizer.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/pool.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/row_maps.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/row_sums.hpp"
+#include "worker_sdk/trainer/nn/gpu/kernels/softmax.hpp"
 #include "worker_sdk/trainer/nn/gpu/kernels/weights.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +29,10 @@
 #include <type_traits>
 
 namespace muster::nn::gpu {
+
+using MultiplyFloats = MultiplyMatrices<float, float>;
+using MultiplyBf16 = MultiplyMatrices<Bf16, Bf16>;
+using MultiplyBf16ToFloats = MultiplyMatrices<Bf16, float>;
 
 /// Every kernel with its name in the compiled object.
 #define MUSTER_GPU_KERNELS_OF(X, T, suffix)             \
@@ -37,28 +50,49 @@ namespace muster::nn::gpu {
   X(FinishLogits<T>, finish_logits_##suffix)            \
   X(PadGradient<T>, pad_gradient_##suffix)              \
   X(PackWeights<T>, pack_weights_##suffix)              \
-  X(UnpackGradient<T>, unpack_gradient_##suffix)
+  X(UnpackGradient<T>, unpack_gradient_##suffix)        \
+  X(ReluForward<T>, relu_##suffix)                      \
+  X(ReluBackward<T>, relu_back_##suffix)                \
+  X(GeluForward<T>, gelu_##suffix)                      \
+  X(GeluBackward<T>, gelu_back_##suffix)                \
+  X(AddRows<T>, add_rows_##suffix)                      \
+  X(AddRepeated<T>, add_repeated_##suffix)              \
+  X(CopyRows<T>, copy_rows_##suffix)                    \
+  X(RowSums<T>, row_sums_##suffix)                      \
+  X(LayerNormForward<T>, layer_norm_##suffix)           \
+  X(LayerNormBackward<T>, layer_norm_back_##suffix)     \
+  X(SoftmaxForward<T>, softmax_##suffix)                \
+  X(SoftmaxBackward<T>, softmax_back_##suffix)          \
+  X(EmbeddingForward<T>, embedding_##suffix)            \
+  X(EmbeddingBackward<T>, embedding_back_##suffix)      \
+  X(DropoutRows<T>, dropout_##suffix)                   \
+  X(TransposeImages<T>, transpose_images_##suffix)      \
+  X(GreyPixels<T>, grey_##suffix)
 
-#define MUSTER_GPU_KERNELS(X)          \
-  MUSTER_GPU_KERNELS_OF(X, float, f32) \
-  MUSTER_GPU_KERNELS_OF(X, Bf16, bf16) \
-  X(NormRunning, norm_running)         \
-  X(NormGradients, norm_gradients)     \
-  X(BiasGradient, bias_gradient)       \
-  X(CrossEntropy, cross_entropy)       \
-  X(AddScore, add_score)               \
-  X(SetValues, set_values)             \
-  X(SetSamples, set_samples)           \
-  X(SetTally, set_tally)               \
-  X(AddGradients, add_gradients)       \
-  X(SquareSums, square_sums)           \
-  X(ClipFactor, clip_factor)           \
-  X(MoveAverage, move_average)         \
-  X(SwapArenas, swap_arenas)           \
-  X(PackHalf, pack_half)               \
-  X(SumHalf, sum_half)                 \
-  X(UnpackHalf, unpack_half)           \
-  X(SgdStep, sgd_step)                 \
+#define MUSTER_GPU_KERNELS(X)                   \
+  MUSTER_GPU_KERNELS_OF(X, float, f32)          \
+  MUSTER_GPU_KERNELS_OF(X, Bf16, bf16)          \
+  X(MultiplyFloats, multiply_f32)               \
+  X(MultiplyBf16, multiply_bf16)                \
+  X(MultiplyBf16ToFloats, multiply_bf16_to_f32) \
+  X(SetDropoutKey, set_dropout_key)             \
+  X(NormRunning, norm_running)                  \
+  X(NormGradients, norm_gradients)              \
+  X(BiasGradient, bias_gradient)                \
+  X(CrossEntropy, cross_entropy)                \
+  X(AddScore, add_score)                        \
+  X(SetValues, set_values)                      \
+  X(SetSamples, set_samples)                    \
+  X(SetTally, set_tally)                        \
+  X(AddGradients, add_gradients)                \
+  X(SquareSums, square_sums)                    \
+  X(ClipFactor, clip_factor)                    \
+  X(MoveAverage, move_average)                  \
+  X(SwapArenas, swap_arenas)                    \
+  X(PackHalf, pack_half)                        \
+  X(SumHalf, sum_half)                          \
+  X(UnpackHalf, unpack_half)                    \
+  X(SgdStep, sgd_step)                          \
   X(AdamStep, adam_step)
 
 /// The place of every kernel in that list, and how many there are.
@@ -93,8 +127,7 @@ struct ConvolutionShape {
 
 /// forward: a = x, b = weights, result = y; input_gradient: a = dy, b = weights, result = dx;
 /// weight_gradient: a = x, b = dy, result = dw, summed over the images. Maps are images x height x width x
-/// channels, weights out x height x width x in, all of one type; sums are 32-bit floats. A linear layer is a
-/// convolution of images of one pixel.
+/// channels, weights out x height x width x in, all of one type; sums are 32-bit floats.
 struct ConvolutionCall {
   Direction direction;
   ConvolutionShape shape;
@@ -104,6 +137,24 @@ struct ConvolutionCall {
   const void* b;
   void* result;
   bool tf32 = false;  ///< 32-bit floats may be rounded to TF32 before they are multiplied
+};
+
+/// result = a * b for each of `batches`: a is m x k, b is k x n, and the result m x n, whose rows are
+/// `result_row` elements apart and whose columns lie side by side. All extents are positive; sums are 32-bit
+/// floats. Of one batch the distances of batches do not matter. The result overlaps neither a nor b.
+struct MultiplyCall {
+  std::int64_t batches = 1;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  Matrix a;
+  Matrix b;
+  void* result = nullptr;
+  std::int64_t result_row = 0;
+  std::int64_t result_batch = 0;
+  bool bf16 = false;         ///< a and b are bf16, else 32-bit floats
+  bool bf16_result = false;  ///< the result is bf16, as it may only be where a and b are
+  bool tf32 = false;         ///< 32-bit floats may be rounded to TF32 before they are multiplied
 };
 
 /// How many blocks and threads of each run a kernel.
@@ -133,6 +184,7 @@ class Ops {
   virtual void from_device(void* to, const void* from, std::size_t bytes) = 0;
 
   virtual void convolve(const ConvolutionCall& call) = 0;
+  virtual void multiply(const MultiplyCall& call) = 0;
 
   /// Runs a kernel of the list.
   template <typename Kernel>
@@ -154,10 +206,35 @@ class Ops {
   virtual std::unique_ptr<Graph> capture(const std::function<void()>& work) = 0;
   virtual void synchronize() = 0;
 
+  /// Puts a mark onto the stream that calls go onto; a recorded one is put anew by each launch. `number`: a
+  /// small one, which may be used again.
+  virtual void mark(std::size_t number) = 0;
+  /// The time that the device took from one mark to another, both of which it has passed.
+  virtual std::chrono::nanoseconds between(std::size_t from, std::size_t to) = 0;
+
+  /// Whether calls can be recorded; else capture() throws.
+  virtual bool records() const { return true; }
+
+  /// Throws Error (backend) when the device has failed, and does not wait for it.
+  virtual void require_working() {}
+
   /// The main stream (a cudaStream_t), for calls of others that are to be in its order.
   virtual void* stream() = 0;
   /// Bytes of the device that this object holds.
   virtual std::size_t allocated() const = 0;
 };
+
+/// A product by our own kernel, which takes every layout.
+inline void multiply_by_kernel(Ops& ops, const MultiplyCall& call) {
+  const auto run = [&]<typename T, typename Result>(MultiplyMatrices<T, Result> kernel) {
+    kernel = {
+        call.batches,    call.m,           call.n, call.k, call.a, call.b, static_cast<Result*>(call.result),
+        call.result_row, call.result_batch};
+    ops.run(kernel);
+  };
+  if (!call.bf16) return run(MultiplyFloats{});
+  if (call.bf16_result) return run(MultiplyBf16{});
+  run(MultiplyBf16ToFloats{});
+}
 
 }  // namespace muster::nn::gpu

@@ -4,13 +4,14 @@
 #include "muster/error.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 
 namespace muster::nn::gpu {
 namespace {
 
-/// Of convolutions, which run one after the other.
+/// Of convolutions and products, which run one after the other.
 constexpr std::size_t kWorkspaceBytes = std::size_t{256} << 20;
 
 constexpr const char* kNames[] = {
@@ -80,11 +81,13 @@ void Streams::free_all() {
 }
 
 CudaOps::CudaOps(int device, bool autotune)
-    : api_(on_device(device)), streams_(api_, device), stream_(streams_.main) {
+    : api_(on_device(device)), device_(device), streams_(api_, device), stream_(streams_.main) {
   try {
     load_kernels();
     void* workspace = allocate(kWorkspaceBytes, "workspace");
-    convolutions_ = std::make_unique<Convolutions>(api_, streams_.main, workspace, kWorkspaceBytes, autotune);
+    plans_ = std::make_unique<Plans>(api_, streams_.main, workspace, kWorkspaceBytes, autotune);
+    convolutions_ = std::make_unique<Convolutions>(*plans_);
+    multiplications_ = std::make_unique<Multiplications>(*plans_);
   } catch (...) {
     for (void* piece : memory_) (void)api_.cudaFree(piece);
     if (kernels_ != nullptr) (void)api_.cudaLibraryUnload(kernels_);
@@ -95,7 +98,11 @@ CudaOps::CudaOps(int device, bool autotune)
 CudaOps::~CudaOps() {
   (void)api_.cudaStreamSynchronize(streams_.side);
   (void)api_.cudaStreamSynchronize(streams_.main);
+  for (const cudaEvent_t mark : marks_)
+    if (mark != nullptr) (void)api_.cudaEventDestroy(mark);
+  multiplications_.reset();
   convolutions_.reset();
+  plans_.reset();
   for (void* piece : memory_) (void)api_.cudaFree(piece);
   (void)api_.cudaLibraryUnload(kernels_);
 }
@@ -137,6 +144,15 @@ void CudaOps::convolve(const ConvolutionCall& call) {
   convolutions_->run(call);
 }
 
+/// cuDNN's engines for products are made for tensor cores, so exact 32-bit floats, and matrices that are not
+/// aligned, may have no plan. Those for convolutions have others.
+void CudaOps::multiply(const MultiplyCall& call) {
+  if (multiplications_->try_run(call)) return;
+  const std::optional<ConvolutionCall> convolution = as_convolution(call);
+  if (convolution && convolutions_->try_run(*convolution)) return;
+  multiply_by_kernel(*this, call);
+}
+
 void CudaOps::launch(KernelNumber number, const void* kernel, const Grid& grid) {
   const auto place = static_cast<std::size_t>(number);
   void* arguments[] = {const_cast<void*>(kernel)};
@@ -168,9 +184,12 @@ std::unique_ptr<Graph> CudaOps::capture(const std::function<void()>& work) {
   check(api_, api_.cudaStreamBeginCapture(streams_.main, cudaStreamCaptureModeThreadLocal),
         "beginning to record a step");
   cudaGraph_t graph = nullptr;
+  recording_ = true;
   try {
     work();
+    recording_ = false;
   } catch (...) {
+    recording_ = false;
     (void)api_.cudaStreamEndCapture(streams_.main, &graph);
     if (graph != nullptr) (void)api_.cudaGraphDestroy(graph);
     (void)api_.cudaGetLastError();
@@ -180,8 +199,30 @@ std::unique_ptr<Graph> CudaOps::capture(const std::function<void()>& work) {
   return std::make_unique<CudaGraph>(api_, graph, streams_.main);
 }
 
+void CudaOps::mark(std::size_t number) {
+  if (number >= marks_.size()) marks_.resize(number + 1);
+  cudaEvent_t& event = marks_[number];
+  if (event == nullptr)
+    check(api_, api_.cudaEventCreateWithFlags(&event, cudaEventDefault), "making an event");
+  // Without the flag the event would be a dependency within the graph, which no launch records.
+  check(api_, api_.cudaEventRecordWithFlags(event, stream_, recording_ ? cudaEventRecordExternal : 0U),
+        "recording an event");
+}
+
+std::chrono::nanoseconds CudaOps::between(std::size_t from, std::size_t to) {
+  float milliseconds = 0;
+  check(api_, api_.cudaEventElapsedTime(&milliseconds, marks_.at(from), marks_.at(to)),
+        "asking for the time between two events");
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6));
+}
+
 void CudaOps::synchronize() {
   check(api_, api_.cudaStreamSynchronize(stream_), "waiting for the GPU");
+}
+
+void CudaOps::require_working() {
+  const cudaError_t state = api_.cudaStreamQuery(streams_.main);
+  if (state != cudaErrorNotReady) check(api_, state, "device " + std::to_string(device_));
 }
 
 }  // namespace muster::nn::gpu

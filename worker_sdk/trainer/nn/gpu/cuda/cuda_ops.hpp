@@ -3,6 +3,8 @@
 
 #include "worker_sdk/trainer/nn/gpu/cuda/convolutions.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/multiplications.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/plans.hpp"
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <array>
@@ -35,7 +37,7 @@ class Streams {
 /// Ops on a GPU. One thread, whose device it sets.
 class CudaOps final : public Ops {
  public:
-  /// Throws as library() and require_device(). `autotune`: see Convolutions.
+  /// Throws as library() and require_device(). `autotune`: see Plans.
   CudaOps(int device, bool autotune);
   ~CudaOps() override;
   CudaOps(const CudaOps&) = delete;
@@ -46,11 +48,15 @@ class CudaOps final : public Ops {
   void to_device(void* to, const void* from, std::size_t bytes) override;
   void from_device(void* to, const void* from, std::size_t bytes) override;
   void convolve(const ConvolutionCall& call) override;
+  void multiply(const MultiplyCall& call) override;
   void launch(KernelNumber number, const void* kernel, const Grid& grid) override;
   void on_side(const std::function<void(void*)>& work) override;
   void join_side() override;
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override;
   void synchronize() override;
+  void mark(std::size_t number) override;
+  std::chrono::nanoseconds between(std::size_t from, std::size_t to) override;
+  void require_working() override;
 
   void* stream() override { return streams_.main; }
 
@@ -60,13 +66,18 @@ class CudaOps final : public Ops {
   void load_kernels();
 
   const Library& api_;
+  const int device_;
   Streams streams_;
   cudaStream_t stream_;  ///< the stream onto which calls go now
+  bool recording_ = false;
+  std::vector<cudaEvent_t> marks_;  ///< made when they are first put
   cudaLibrary_t kernels_ = nullptr;
   std::array<cudaKernel_t, static_cast<std::size_t>(KernelNumber::count)> entries_{};
   std::vector<void*> memory_;
   std::size_t allocated_ = 0;
+  std::unique_ptr<Plans> plans_;
   std::unique_ptr<Convolutions> convolutions_;
+  std::unique_ptr<Multiplications> multiplications_;
 };
 
 }  // namespace muster::nn::gpu

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime and cuDNN as tables of function pointers, found when the plug-in is first used: it links
-// neither of them. cuDNN is used through its backend descriptors alone; its calls for single layers are
-// marked as deprecated.
+// The CUDA runtime and cuDNN as tables of function pointers. cuDNN is used through its backend descriptors
+// alone; its calls for single layers are marked as deprecated.
 #pragma once
+
+#include "worker_sdk/comm/plugin/nvidia_library.hpp"
 
 #include <cuda_runtime_api.h>
 #include <cudnn_graph.h>
@@ -29,6 +30,7 @@ namespace muster::nn::gpu {
   X(cudaStreamCreateWithPriority, (cudaStream_t*, unsigned, int))                                          \
   X(cudaStreamDestroy, (cudaStream_t))                                                                     \
   X(cudaStreamSynchronize, (cudaStream_t))                                                                 \
+  X(cudaStreamQuery, (cudaStream_t))                                                                       \
   X(cudaStreamWaitEvent, (cudaStream_t, cudaEvent_t, unsigned))                                            \
   X(cudaStreamBeginCapture, (cudaStream_t, cudaStreamCaptureMode))                                         \
   X(cudaStreamEndCapture, (cudaStream_t, cudaGraph_t*))                                                    \
@@ -39,6 +41,7 @@ namespace muster::nn::gpu {
   X(cudaEventCreateWithFlags, (cudaEvent_t*, unsigned))                                                    \
   X(cudaEventDestroy, (cudaEvent_t))                                                                       \
   X(cudaEventRecord, (cudaEvent_t, cudaStream_t))                                                          \
+  X(cudaEventRecordWithFlags, (cudaEvent_t, cudaStream_t, unsigned))                                       \
   X(cudaEventSynchronize, (cudaEvent_t))                                                                   \
   X(cudaEventElapsedTime, (float*, cudaEvent_t, cudaEvent_t))                                              \
   X(cudaLibraryLoadData,                                                                                   \
@@ -60,9 +63,8 @@ namespace muster::nn::gpu {
                                cudnnBackendAttributeType_t, std::int64_t, std::int64_t*, void*)) \
   X(cudnnBackendExecute, (cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t))
 
-/// Never called: gives the type of a function that is declared with just these arguments.
-template <typename Function>
-Function* declared(Function* function);
+using plugin::check;
+using plugin::declared;
 
 /// The functions of the libraries, as plain tables.
 struct Library {
@@ -95,8 +97,7 @@ void require_device(const Library& api, int device);
 /// What cuDNN says about the last of its calls that failed, behind ": "; "" where it says nothing.
 std::string last_words(const Library& api);
 
-/// Throw Error (backend, out_of_memory, unsupported) unless the result is a success. `what` was tried.
-void check(const Library& api, cudaError_t result, const std::string& what);
+/// Throws Error (backend) unless the result is a success. `what` was tried.
 void check(const Library& api, cudnnStatus_t result, const std::string& what);
 
 /// The compiled kernels (kernels.cu) for all architectures, embedded in this object.

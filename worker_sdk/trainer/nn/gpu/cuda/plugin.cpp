@@ -9,14 +9,10 @@
 namespace muster::nn::gpu {
 namespace {
 
-/// As the backend on NCCL chooses it.
 int device_of(const Library& api, int local_rank) {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe) before any thread of ours
-  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   int count = 0;
-  const bool alone = api.cudaGetDeviceCount(&count) == cudaSuccess && count == 1;
-  (void)api.cudaGetLastError();
-  return alone && visible != nullptr && *visible != '\0' ? 0 : local_rank;
+  if (api.cudaGetDeviceCount(&count) != cudaSuccess) (void)api.cudaGetLastError();
+  return muster::plugin::device_of(local_rank, count);
 }
 
 bool wants_autotune() {

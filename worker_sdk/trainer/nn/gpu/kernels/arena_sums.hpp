@@ -34,24 +34,33 @@ struct AddGradients {
   }
 };
 
-/// Squares of a range, summed by each block in a fixed order.
+/// A part of one parameter's gradient, as parallel::NormBlock.
+struct NormBlock {
+  std::int64_t offset;
+  std::int64_t count;
+};
+
+/// The sum of squares of each block, in a fixed order.
 struct SquareSums {
   using Shared = BlockSums<1>;
   static constexpr int kPhases = Shared::kSteps + 2;
-  static constexpr int kMostBlocks = 512;
 
-  ArenaRange range;
+  int count;  ///< number of blocks
+  const NormBlock* norm_blocks;
   const float* gradients;
   double* partials;  ///< one for each block
 
-  constexpr int blocks() const { return range.blocks() < kMostBlocks ? range.blocks() : kMostBlocks; }
+  constexpr int blocks() const { return count > 0 ? count : 1; }
 
   MUSTER_HD void phase(int p, const Place& place, Shared& shared) const {
+    if (place.block >= count) return;
     if (p == 0) {
+      const NormBlock block = norm_blocks[place.block];
       double sum = 0;
-      const std::int64_t stride = std::int64_t{blocks()} * kBlockThreads;
-      for (std::int64_t i = range.begin + number_of(place); i < range.end; i += stride)
-        sum += static_cast<double>(gradients[i]) * static_cast<double>(gradients[i]);
+      for (std::int64_t i = place.thread; i < block.count; i += kBlockThreads) {
+        const auto value = static_cast<double>(gradients[block.offset + i]);
+        sum += value * value;
+      }
       shared.sums[0][place.thread] = sum;
       return;
     }

@@ -11,7 +11,8 @@
 namespace muster::nn::gpu {
 
 /// A map in memory: `rows` pixels of all images of a batch, one after the other, `channels` of each side by
-/// side. Channels are a power of two from 8 to 2048.
+/// side. Channels are a power of two from 8 to 2048 in kernels of maps; sums are also made of other multiples
+/// of 64.
 struct MapSize {
   std::int64_t rows = 0;
   int channels = 0;
@@ -21,11 +22,12 @@ struct MapSize {
 
 /// Channels that a block sums: of each pixel it reads what the memory moves at once, 128 bytes of bf16.
 constexpr int kSumChannels = 64;
-/// Counters of blocks that are done, at the front of the partial sums: one for each group of channels.
-constexpr int kSumCounters = 32;
 /// Blocks that a map is shared among: two for each of the 132 multiprocessors of an H100 or H200. Other
 /// devices get as many, so that bits do not depend on their size.
 constexpr int kMaxSumBlocks = 264;
+/// Counters of blocks that are done, at the front of the partial sums: one for each group of channels that
+/// more than one block shares.
+constexpr int kSumCounters = kMaxSumBlocks / 2;
 
 /// How a map is shared out.
 struct SumShape {
@@ -37,7 +39,7 @@ struct SumShape {
 constexpr SumShape sum_shape(const MapSize& map) {
   const int width = map.channels < kSumChannels ? map.channels : kSumChannels;
   const int groups = map.channels / width;
-  const int most = kMaxSumBlocks / groups;
+  const int most = groups < kMaxSumBlocks ? kMaxSumBlocks / groups : 1;
   const std::int64_t rows_of_block = std::int64_t{8} * kBlockThreads * kPack / width;
   const std::int64_t wanted = (map.rows + rows_of_block - 1) / rows_of_block;
   return {width, groups, wanted < 1 ? 1 : wanted > most ? most : static_cast<int>(wanted)};

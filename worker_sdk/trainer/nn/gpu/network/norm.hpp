@@ -21,7 +21,7 @@ template <typename T>
 class Norm {
  public:
   Norm(Room& room, const MapExtent& extent)
-      : room_(room), extent_(extent), channels_(static_cast<int>(extent.channels)) {
+      : room_(room), extent_(extent), channels_(map_channels(extent.channels, "batch norm of width")) {
     auto* p = allocate<float>(room, 7 * channels_, "batch norm");
     const auto next = [&] { return p += channels_, p - channels_; };
     state_ = {next(), next(), next(), next(), next(), next(), next()};

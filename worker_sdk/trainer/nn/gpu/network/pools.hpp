@@ -11,7 +11,8 @@ class WindowMaximum {
  public:
   WindowMaximum(Room& room, const MapExtent& extent, int kernel = 3, int padding = 1)
       : room_(room),
-        shape_{static_cast<int>(extent.channels), static_cast<int>(extent.side), kernel, 2, padding},
+        shape_{whole_packs(extent.channels, "maximum over windows of width"), static_cast<int>(extent.side),
+               kernel, 2, padding},
         winners_(room, MapExtent{extent.channels, shape_.out_side()}.elements()) {}
 
   void forward(const T* x, std::int64_t batch, Mode, T* y) const {
@@ -35,7 +36,7 @@ class MeanPool {
   MeanPool(Room& room, const MapExtent& extent)
       : room_(room),
         pixels_(static_cast<int>(extent.side * extent.side)),
-        channels_(static_cast<int>(extent.channels)) {}
+        channels_(whole_packs(extent.channels, "mean over a map of width")) {}
 
   void forward(const T* x, std::int64_t batch, T* means) const {
     room_.ops.run(AveragePool<T>{batch, pixels_, channels_, x, means});
@@ -57,7 +58,7 @@ class BiasPool {
  public:
   BiasPool(Room& room, const MapExtent& extent, PooledTo)
       : room_(room),
-        extent_(extent),
+        extent_{map_channels(extent.channels, "bias with a pool of width"), extent.side},
         pool_(room, extent, 2, 0),
         positive_(room, room.map_bytes(extent)),
         signs_(room, extent.elements() / kPack) {}

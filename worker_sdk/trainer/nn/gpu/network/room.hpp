@@ -15,8 +15,13 @@
 
 namespace muster::nn::gpu {
 
-/// The widest map that kernels take (MapSize), and so the most classes.
+/// The widest map that kernels of maps take (MapSize).
 constexpr std::int64_t kMostChannels = 2048;
+
+/// The width that kernels and tensor cores like.
+constexpr int padded(std::int64_t channels) {
+  return static_cast<int>((channels + kPack - 1) / kPack) * kPack;
+}
 
 struct RoomOptions {
   Ops& ops;
@@ -51,6 +56,7 @@ class Room {
   }
 
   void* const& add(std::size_t bytes_per_image, MemoryKind kind) {
+    per_image_.*kind += bytes_per_image;
     return places_.emplace_back(take(static_cast<std::size_t>(capacity_) * bytes_per_image, "maps", kind));
   }
 
@@ -62,16 +68,41 @@ class Room {
                       std::to_string(capacity_));
   }
 
-  ImageFormat image_format() const { return {kPack, bf16_ ? Precision::bf16 : Precision::f32}; }
+  ImageFormat image_format(const Input& input) const {
+    const Precision type = bf16_ ? Precision::bf16 : Precision::f32;
+    switch (input.kind) {
+      case InputKind::images:
+        return {padded(input.channels), type, input.side};
+      case InputKind::features:
+        return {input.channels, type, 1};
+      default:
+        return {input.channels, Precision::f32, 1};
+    }
+  }
+
+  /// The key of the steps from now on, for dropout in steps that are recorded. Not while one is recorded.
+  void set_dropout_key(const DropoutKey& key) {
+    if (dropout_key_ == nullptr)
+      dropout_key_ = static_cast<DropoutKey*>(take(sizeof(key), "a dropout key", &MemoryUse::workspace));
+    ops.run(SetDropoutKey{key, dropout_key_});
+  }
+
+  /// On the device; null before the first one is set.
+  const DropoutKey* dropout_key() const { return dropout_key_; }
 
   /// Whether 32-bit floats may be rounded to TF32 in products.
   bool allows_tf32() const { return tf32_; }
 
   std::size_t element_bytes() const { return bf16_ ? sizeof(Bf16) : sizeof(float); }
 
-  std::size_t map_bytes(const MapExtent& extent) const { return extent.elements() * element_bytes(); }
+  /// Maps have padded() channels in memory; extents say the channels that there are without.
+  std::size_t map_bytes(const MapExtent& extent) const {
+    return MapExtent{padded(extent.channels), extent.side}.elements() * element_bytes();
+  }
 
   MemoryUse memory() const { return use_; }
+
+  std::size_t bytes_per_image(MemoryKind kind) const { return per_image_.*kind; }
 
   void clear(void* memory, std::size_t bytes) const { ops.clear(memory, bytes); }
 
@@ -87,7 +118,9 @@ class Room {
 
  private:
   MemoryUse use_;
+  MemoryUse per_image_;
   std::deque<void*> places_;
+  DropoutKey* dropout_key_ = nullptr;
   const std::int64_t capacity_;
   const bool bf16_;
   const bool tf32_;
@@ -98,9 +131,24 @@ T* allocate(Room& room, std::int64_t count, const char* what) {
   return static_cast<T*>(room.take(static_cast<std::size_t>(count) * sizeof(T), what, &MemoryUse::workspace));
 }
 
-/// The width that kernels and tensor cores like.
-constexpr int padded(std::int64_t channels) {
-  return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(channels < kPack ? kPack : channels)));
+[[noreturn]] inline void refuse_width(std::int64_t width, const char* what, const std::string& wanted) {
+  throw Error(ErrorCode::unsupported, "on a GPU there is no " + std::string(what) + " " +
+                                          std::to_string(width) + "; give " + wanted +
+                                          ", or train on the CPU");
+}
+
+/// `channels` of a layer whose kernels move eight at once. `what` is the layer, as "a bias of width".
+inline int whole_packs(std::int64_t channels, const char* what) {
+  if (channels < kPack || channels % kPack != 0) refuse_width(channels, what, "a multiple of 8");
+  return static_cast<int>(channels);
+}
+
+/// `channels` of a layer of maps.
+inline int map_channels(std::int64_t channels, const char* what) {
+  if (channels < kPack || channels > kMostChannels ||
+      !std::has_single_bit(static_cast<std::uint64_t>(channels)))
+    refuse_width(channels, what, "a power of two from 8 to " + std::to_string(kMostChannels));
+  return static_cast<int>(channels);
 }
 
 inline MapSize size_of(const MapExtent& extent, std::int64_t batch) {

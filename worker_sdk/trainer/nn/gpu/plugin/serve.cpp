@@ -2,6 +2,7 @@
 #include "worker_sdk/trainer/nn/gpu/plugin/serve.hpp"
 
 #include "muster/error.hpp"
+#include "worker_sdk/comm/plugin/border.hpp"
 
 #include <cstdio>
 #include <utility>
@@ -9,27 +10,16 @@
 namespace muster::nn::gpu::detail {
 namespace {
 
-/// The caller's side has an exception of its own to go on with.
-class GivenUp final : public Error {
- public:
-  GivenUp() : Error(ErrorCode::aborted, "given up") {}
-};
+constexpr muster::plugin::Words kWords{"no memory of the host is left for a call of the device", ""};
 
 template <typename Body>
 std::int32_t guarded(TableError* error, const Body& body) noexcept {
-  const auto fail = [error](ErrorCode code, const char* text) {
-    error->code = static_cast<std::int32_t>(code);
-    (void)std::snprintf(error->text, sizeof(error->text), "%s", text);
-    return error->code;
-  };
-  try {
-    body();
-    return 0;
-  } catch (const Error& failure) {
-    return fail(failure.code(), failure.what());
-  } catch (const std::exception& failure) {
-    return fail(ErrorCode::backend, failure.what());
-  }
+  return muster::plugin::guarded(error, kWords, body);
+}
+
+/// The caller's side has an exception of its own to go on with.
+void give_up_unless(std::int32_t result) {
+  if (result != 0) throw Error(ErrorCode::aborted, "given up");
 }
 
 Ops& ops_of(void* ops) {
@@ -37,19 +27,13 @@ Ops& ops_of(void* ops) {
 }
 
 std::int32_t on_side(void* ops, TableWork work, void* context, TableError* error) {
-  return guarded(error, [&] {
-    ops_of(ops).on_side([&](void* stream) {
-      if (work(context, stream) != 0) throw GivenUp();
-    });
-  });
+  return guarded(error,
+                 [&] { ops_of(ops).on_side([&](void* stream) { give_up_unless(work(context, stream)); }); });
 }
 
 std::int32_t capture(void* ops, TableWork work, void* context, void** graph, TableError* error) {
   return guarded(error, [&] {
-    auto made = ops_of(ops).capture([&] {
-      if (work(context, nullptr) != 0) throw GivenUp();
-    });
-    *graph = made.release();
+    *graph = ops_of(ops).capture([&] { give_up_unless(work(context, nullptr)); }).release();
   });
 }
 
@@ -89,6 +73,9 @@ DeviceTable table_without_maker() {
   table.convolve = [](void* ops, const ConvolutionCall* call, TableError* error) {
     return guarded(error, [&] { ops_of(ops).convolve(*call); });
   };
+  table.multiply = [](void* ops, const MultiplyCall* call, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).multiply(*call); });
+  };
   table.run = [](void* ops, std::uint32_t number, const void* kernel, const Grid* grid, TableError* error) {
     return guarded(error, [&] { ops_of(ops).launch(static_cast<KernelNumber>(number), kernel, *grid); });
   };
@@ -103,6 +90,16 @@ DeviceTable table_without_maker() {
   table.free_graph = [](void* graph) { delete static_cast<Graph*>(graph); };
   table.synchronize = [](void* ops, TableError* error) {
     return guarded(error, [&] { ops_of(ops).synchronize(); });
+  };
+  table.mark = [](void* ops, std::size_t number, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).mark(number); });
+  };
+  table.between = [](void* ops, std::size_t from, std::size_t to, std::int64_t* nanoseconds,
+                     TableError* error) {
+    return guarded(error, [&] { *nanoseconds = ops_of(ops).between(from, to).count(); });
+  };
+  table.require_working = [](void* ops, TableError* error) {
+    return guarded(error, [&] { ops_of(ops).require_working(); });
   };
   table.stream = [](void* ops) { return ops_of(ops).stream(); };
   table.allocated = [](void* ops) { return ops_of(ops).allocated(); };

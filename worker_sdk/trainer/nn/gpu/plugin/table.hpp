@@ -13,7 +13,7 @@
 
 namespace muster::nn::gpu {
 
-inline constexpr std::uint32_t kTableVersion = 2;
+inline constexpr std::uint32_t kTableVersion = 3;
 /// Name of the one exported function, of type TableEntry.
 inline constexpr const char* kTableEntry = "muster_device_entry";
 /// Bytes for the name of a device, the final 0 included.
@@ -27,7 +27,7 @@ constexpr std::uint64_t table_layout() {
            MUSTER_GPU_KERNELS(MUSTER_GPU_SIZE)
 #undef MUSTER_GPU_SIZE
                sizeof(ConvolutionCall),
-           sizeof(Grid)})
+           sizeof(MultiplyCall), sizeof(Grid)})
     hash = fnv1a_step(hash, size);
   return hash;
 }
@@ -52,6 +52,7 @@ struct DeviceTable {
   std::int32_t (*to_device)(void* ops, void* to, const void* from, std::size_t bytes, TableError* error);
   std::int32_t (*from_device)(void* ops, void* to, const void* from, std::size_t bytes, TableError* error);
   std::int32_t (*convolve)(void* ops, const ConvolutionCall* call, TableError* error);
+  std::int32_t (*multiply)(void* ops, const MultiplyCall* call, TableError* error);
   std::int32_t (*run)(void* ops, std::uint32_t number, const void* kernel, const Grid* grid,
                       TableError* error);
   std::int32_t (*on_side)(void* ops, TableWork work, void* context, TableError* error);
@@ -60,6 +61,10 @@ struct DeviceTable {
   std::int32_t (*launch)(void* graph, TableError* error);
   void (*free_graph)(void* graph);
   std::int32_t (*synchronize)(void* ops, TableError* error);
+  std::int32_t (*mark)(void* ops, std::size_t number, TableError* error);
+  std::int32_t (*between)(void* ops, std::size_t from, std::size_t to, std::int64_t* nanoseconds,
+                          TableError* error);
+  std::int32_t (*require_working)(void* ops, TableError* error);
   void* (*stream)(void* ops);
   std::size_t (*allocated)(void* ops);
 };

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/reducer.hpp"
+#include "worker_sdk/parallel/statistics_exchange.hpp"
+#include "worker_sdk/trainer/loop/machine.hpp"
+#include "worker_sdk/trainer/optim/ema.hpp"
+#include "worker_sdk/trainer/optim/optimizer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace muster::train {
+namespace {
+
+/// Places of the figures that travel with a step.
+enum Tally : std::size_t { kLoss, kCorrect, kTimeIsUp, kToldToStop };
+
+data::LoaderOptions for_evaluation(data::LoaderOptions options) {
+  options.augmentation = {};
+  return options;
+}
+
+/// The images, and the batches of training images that are prepared.
+std::size_t bytes_of_loader(const LearnerTask& task, const data::ImageData& data) {
+  const auto batches = static_cast<std::size_t>(task.loader.prefetch + 1);
+  return data.train.pixels.size() + data.test.pixels.size() +
+         batches * std::min(task.batch_size, data.train.size()) * data::kImageBytes * sizeof(float);
+}
+
+/// Everything in this process's memory.
+class HostMachine final : public Machine {
+ public:
+  HostMachine(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group)
+      : options_(task.options),
+        group_(group),
+        data_bytes_(bytes_of_loader(task, data)),
+        train_(data.train, task.loader),
+        test_(data.test, for_evaluation(task.loader)) {
+    nn::NetworkOptions network;
+    network.precision = options_.precision;
+    if (options_.sync_batch_norm) {
+      exchange_ = make_group_statistics(group);
+      network.sync_batch_norm = exchange_.get();
+    }
+    network_ = nn::make_network(options_.model, network);
+    const std::vector<ParameterSpec>& specs = network_->spec().parameters;
+    reducer_.emplace(specs, group, reducer_options());
+    make_arenas(memory_, reducer_->layout(), reducer_->gradients());
+    optim::Arena arena{values(), reducer_->gradients(), reducer_->elements(), {}};
+    // Ascending: the last parameter lies first.
+    for (std::size_t i = specs.size(); i-- > 0;)
+      if (specs[i].decay)
+        arena.decay.push_back({reducer_->offset(i), reducer_->offset(i) + specs[i].elements()});
+    optimizer_ = optim::make_optimizer(options_.optimizer, std::move(arena));
+    for (const optim::StateArena& state : optimizer_->state())
+      states_.push_back({state.name, state.values.data()});
+    if (options_.ema_decay <= 0) return;
+    average_.emplace(reducer_->elements(), options_.ema_decay);
+    states_.push_back({average_->state().name, average_->state().values.data()});
+  }
+
+  void begin_epoch(const BatchPlan& batches, int epoch) override { train_.begin(batches, epoch); }
+
+  void begin_step(std::int64_t number, const StepRequest& request) override {
+    number_ = number;
+    request_ = request;
+    score_ = {};
+    optimizer_->set_steps(number - 1);
+    optimizer_->begin_step();
+  }
+
+  void run(const Part&, const std::function<void()>& work) override { work(); }
+
+  const void* images(const Part&) override {
+    batch_ = train_.next();
+    return batch_.images;
+  }
+
+  void open(const Part& part) override {
+    const auto samples = static_cast<std::int64_t>(part.images);
+    part.last ? reducer_->begin_step(samples) : reducer_->begin_micro_batch(samples);
+  }
+
+  const float* loss(const Part& part, const float* logits) override {
+    const auto classes = static_cast<std::size_t>(network_->spec().classes);
+    // Grows only. A batch of none still needs a place to point to.
+    logits_gradient_.resize(std::max(logits_gradient_.size(), (part.images + 1) * classes));
+    const nn::BatchScore score = nn::softmax_cross_entropy(logits, batch_.labels, part.images, classes,
+                                                           logits_gradient_.data(), options_.label_smoothing);
+    require_finite(score.loss);
+    score_.loss += score.loss;
+    score_.correct += score.correct;
+    if (part.last) {
+      reducer_->set_tally(kLoss, static_cast<float>(score_.loss));
+      reducer_->set_tally(kCorrect, static_cast<float>(score_.correct));
+      reducer_->set_tally(kTimeIsUp, request_.votes.time_is_up ? 1.0F : 0.0F);
+      reducer_->set_tally(kToldToStop, request_.votes.told_to_stop ? 1.0F : 0.0F);
+    }
+    return logits_gradient_.data();
+  }
+
+  void ready(std::size_t parameter) override { reducer_->gradient_ready(parameter); }
+
+  void close(const Part& part) override {
+    if (part.last)
+      (void)reducer_->finish_step();
+    else
+      reducer_->finish_micro_batch();
+  }
+
+  void mark(unsigned place, Moment moment) override {
+    if (place >= times_.size()) times_.resize(place + 1);
+    times_[place][static_cast<std::size_t>(moment)] = std::chrono::steady_clock::now();
+  }
+
+  StepResult finish_step() override {
+    const auto tally = [this](Tally i) { return static_cast<double>(reducer_->tally(i)); };
+    return {tally(kLoss),
+            tally(kCorrect),
+            reducer_->samples(),
+            {tally(kTimeIsUp) > 0, tally(kToldToStop) > 0},
+            {}};
+  }
+
+  const StepTiming& timing() override { return reducer_->timing(); }
+
+  Time time_of(unsigned place, Moment moment) override {
+    return times_.at(place)[static_cast<std::size_t>(moment)];
+  }
+
+  bool works_aside() const override { return group_ != nullptr && group_->size() > 1; }
+
+  void begin_test(BatchPlan batches) override { test_.begin(std::move(batches), 0); }
+
+  const void* test_images(std::size_t) override {
+    batch_ = test_.next();
+    return batch_.images;
+  }
+
+  nn::BatchScore score(const float* logits, std::size_t count) override {
+    const auto classes = static_cast<std::size_t>(network_->spec().classes);
+    const nn::BatchScore score = nn::softmax_cross_entropy(logits, batch_.labels, count, classes, nullptr);
+    require_finite(score.loss);
+    return score;
+  }
+
+  void swap_average() override { average_->swap({values(), layout().elements}); }
+
+  void add_memory(MemoryTable& table) const override {
+    const nn::MemoryUse network = network_->memory();
+    table.gradients += reducer_->waiting_bytes();
+    table.activations = network.activations;
+    table.workspace = network.workspace;
+    table.data = data_bytes_;
+  }
+
+ private:
+  ReducerOptions reducer_options() {
+    ReducerOptions options = options_.reducer;
+    options.bucket_step = [this](std::size_t begin, std::size_t end, float scale) {
+      // On the reducer's thread a second team of threads would only disturb the one that computes.
+      if (std::this_thread::get_id() != own_thread_) nn::set_threads(1);
+      optimizer_->step(begin, end, request_.learning_rate, scale);
+      if (average_) average_->update(values(), begin, end, number_);
+    };
+    return options;
+  }
+
+  void require_finite(double loss) const {
+    if (std::isfinite(loss)) return;
+    throw diverged(number_, group_ == nullptr ? 0 : group_->rank(), network_->first_not_finite());
+  }
+
+  const LearnerOptions options_;
+  ProcessGroup* const group_;
+  const std::size_t data_bytes_;
+  data::BatchLoader train_;
+  data::BatchLoader test_;
+  data::Batch batch_;
+  parallel::HostMemory memory_;
+  const std::thread::id own_thread_ = std::this_thread::get_id();
+  std::unique_ptr<StatisticsExchange> exchange_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::Ema> average_;
+  std::vector<float> logits_gradient_;
+  std::vector<std::array<Time, kMoments>> times_;
+  std::int64_t number_ = 0;  ///< of the step
+  StepRequest request_;
+  nn::BatchScore score_;            ///< of the step's micro-batches so far
+  std::optional<Reducer> reducer_;  ///< last: its thread uses the rest
+};
+
+}  // namespace
+
+std::unique_ptr<Machine> make_host_machine(const LearnerTask& task, const data::ImageData& data,
+                                           ProcessGroup* group) {
+  return std::make_unique<HostMachine>(task, data, group);
+}
+
+}  // namespace muster::train

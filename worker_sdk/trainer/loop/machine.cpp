@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/trainer/loop/machine.hpp"
+
+namespace muster::train {
+
+void Machine::make_arenas(parallel::Memory& memory, const parallel::BucketLayout& layout, float* gradients) {
+  memory_ = &memory;
+  layout_ = &layout;
+  gradients_ = gradients;
+  const nn::ModelSpec& spec = network_->spec();
+  values_ = memory.allocate(layout.elements, "parameters");
+  std::vector<nn::ParameterSlot> slots;
+  for (const std::size_t offset : layout.offsets) slots.push_back({values_ + offset, gradients + offset});
+  for (const ParameterSpec& buffer : spec.buffers) running_floats_ += buffer.elements();
+  running_ = memory.allocate(running_floats_, "running statistics");
+  std::vector<float*> buffers;
+  float* next = running_;
+  for (const ParameterSpec& buffer : spec.buffers) {
+    buffers.push_back(next);
+    next += buffer.elements();
+  }
+  network_->bind(slots, buffers);
+}
+
+}  // namespace muster::train

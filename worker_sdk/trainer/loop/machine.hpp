@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a learner computes on: this machine's processors (make_host_machine()) or a device
+// (make_device_machine()).
+#pragma once
+
+#include "worker_sdk/parallel/bucket_reducer.hpp"
+#include "worker_sdk/parallel/memory.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::train {
+
+/// A micro-batch of a step.
+struct Part {
+  std::size_t first = 0;   ///< place of its first image among those of the epoch
+  std::size_t images = 0;  ///< none is allowed
+  unsigned place = 0;      ///< number in the step
+  bool last = true;
+  std::size_t shape = 0;  ///< images of all ranks in the step
+};
+
+/// Points in time of a micro-batch.
+enum class Moment : std::uint8_t {
+  asked,   ///< its images are wanted
+  begun,   ///< they are there, forward begins
+  turned,  ///< backward begins
+  ended,   ///< backward has ended
+};
+
+inline constexpr std::size_t kMoments = 4;
+
+/// A network, its arenas, its images, and what is done with them. What run() is given calls open() to close()
+/// of that part, and nothing of it may depend on anything but the part: a device records it when it is made
+/// for the second time, and only replays it from then on. One thread.
+class Machine {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// A state of the optimizer, or the average of the weights ("ema"), which is the last: an arena.
+  struct State {
+    std::string name;
+    float* values;
+  };
+
+  virtual ~Machine() = default;
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  nn::Network& network() const { return *network_; }
+
+  /// In which all arenas lie.
+  parallel::Memory& memory() const { return *memory_; }
+
+  /// The places of the parameters in an arena.
+  const parallel::BucketLayout& layout() const { return *layout_; }
+
+  float* values() const { return values_; }
+
+  /// Those of the last step, summed over samples and ranks.
+  const float* gradients() const { return gradients_; }
+
+  const std::vector<State>& states() const { return states_; }
+
+  /// All running statistics, one after the other.
+  float* running() const { return running_; }
+
+  std::size_t running_floats() const { return running_floats_; }
+
+  /// Images of the coming steps, batch after batch; what was left of a pass before is dropped. Throws Error
+  /// (invalid_argument) for images or batches that cannot be.
+  virtual void begin_epoch(const BatchPlan& batches, int epoch) = 0;
+
+  /// Step number `number` (1 is the first) begins.
+  virtual void begin_step(std::int64_t number, const StepRequest& request) = 0;
+  virtual void run(const Part& part, const std::function<void()>& work) = 0;
+  /// The images of the part, in the network's format.
+  virtual const void* images(const Part& part) = 0;
+  /// The reducer begins with the part.
+  virtual void open(const Part& part) = 0;
+  /// Scores the logits; gives the gradient of the summed loss. May throw Error (invalid_argument) for a loss
+  /// that is no number, or leave it to finish_step().
+  virtual const float* loss(const Part& part, const float* logits) = 0;
+  /// The gradient of a parameter stands.
+  virtual void ready(std::size_t parameter) = 0;
+  /// Behind all gradients: the part waits, or the step is made.
+  virtual void close(const Part& part) = 0;
+  virtual void mark(unsigned place, Moment moment) = 0;
+
+  /// The step is done; its times are the learner's. Throws Error (invalid_argument) where a loss was no
+  /// number.
+  virtual StepResult finish_step() = 0;
+  /// Times of the last step; that of a micro-batch's moment.
+  virtual const StepTiming& timing() = 0;
+  virtual Time time_of(unsigned place, Moment moment) = 0;
+  /// Whether buckets are worked on beside backward, and not in the middle of it.
+  virtual bool works_aside() const = 0;
+
+  /// Test images that are scored next, batch after batch.
+  virtual void begin_test(BatchPlan batches) = 0;
+
+  /// Most images of a batch of test images at once.
+  virtual std::size_t capacity() const { return std::numeric_limits<std::size_t>::max(); }
+
+  virtual const void* test_images(std::size_t count) = 0;
+  virtual nn::BatchScore score(const float* logits, std::size_t count) = 0;
+  /// Exchanges weights and their average, which there is.
+  virtual void swap_average() = 0;
+
+  /// Fills in what the arenas do not hold.
+  virtual void add_memory(MemoryTable& table) const = 0;
+
+ protected:
+  Machine() = default;
+
+  /// Makes the arenas of the values and the running statistics, and gives the network its places. All outlive
+  /// this object's use.
+  void make_arenas(parallel::Memory& memory, const parallel::BucketLayout& layout, float* gradients);
+
+  std::unique_ptr<nn::Network> network_;
+  std::vector<State> states_;
+
+ private:
+  parallel::Memory* memory_ = nullptr;
+  const parallel::BucketLayout* layout_ = nullptr;
+  float* values_ = nullptr;
+  const float* gradients_ = nullptr;
+  float* running_ = nullptr;
+  std::size_t running_floats_ = 0;
+};
+
+/// `data` and `group` (null: a world of one) outlive it. A collective call.
+std::unique_ptr<Machine> make_host_machine(const LearnerTask& task, const data::ImageData& data,
+                                           ProcessGroup* group);
+/// `ops`, too; `plan` is that of a deterministic world. The first part of a size is put on the device call by
+/// call and chooses plans, the second is recorded, all behind it are one launch each. Calls return before the
+/// device is done; finish_step() waits.
+std::unique_ptr<Machine> make_device_machine(const LearnerTask& task, const data::ImageData& data,
+                                             ProcessGroup* group, const std::optional<MicroBatches>& plan,
+                                             nn::gpu::Ops& ops);
+
+}  // namespace muster::train

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// How cuDNN computes one operation: descriptors of its backend, the plans that it proposes, which of them may
+// be taken, and running them.
+#pragma once
+
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/nn/gpu/cuda/library.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::nn::gpu {
+
+/// One descriptor of cuDNN's backend, destroyed with the object.
+class Descriptor {
+ public:
+  Descriptor(const Library& api, cudnnBackendDescriptorType_t type);
+  ~Descriptor();
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+           const void* values);
+  void set(cudnnBackendAttributeName_t name, const Descriptor& value);
+  void finalize(const char* what);
+
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+
+ private:
+  const Library& api_;
+  cudnnBackendDescriptor_t descriptor_ = nullptr;
+};
+
+/// The bytes that the address of each tensor is a multiple of.
+inline constexpr std::int64_t kTensorAlignment = 16;
+
+/// `extents` and `strides`, in elements, are of one length.
+void describe_tensor(Descriptor& tensor, std::int64_t id, bool bf16, std::span<const std::int64_t> extents,
+                     std::span<const std::int64_t> strides);
+
+/// The types of an operation's numbers.
+struct Numbers {
+  bool bf16 = false;
+  bool tf32 = false;  ///< 32-bit floats may be rounded to TF32
+};
+
+/// Whether a plan of cuDNN's with these notes may compute with such numbers: not one whose result differs
+/// from run to run; for 32-bit floats, none that rounds them first, which those on tensor cores do (to TF32,
+/// unless that is allowed). Pure.
+bool is_wanted(const Numbers& numbers, std::span<const cudnnBackendNumericalNote_t> notes);
+
+/// The tensors of an operation by their numbers, and where they lie.
+struct TensorPlaces {
+  std::array<std::int64_t, 3> ids;
+  std::array<const void*, 3> places;
+};
+
+/// Plans on one stream with one workspace. One thread.
+class Plans {
+ public:
+  using Plan = std::unique_ptr<Descriptor>;
+  /// Names an operation, for an error.
+  using Text = std::function<std::string()>;
+
+  /// `autotune`: the fastest of the plans that heuristics propose, by measurement; else their first, which
+  /// gives the same bits in every run on one kind of device. Calls use `workspace`.
+  Plans(const Library& api, cudaStream_t stream, void* workspace, std::size_t workspace_bytes, bool autotune);
+  ~Plans();
+  Plans(const Plans&) = delete;
+  Plans& operator=(const Plans&) = delete;
+
+  /// A plan for the Operation of a call, or null where cuDNN has none, or does not take the description.
+  /// Measuring runs it. Not while a step is captured.
+  template <typename Operation, typename Call>
+  Plan choose_for(const Call& call, const TensorPlaces& tensors, const Text& text) const {
+    std::optional<Operation> operation;
+    try {
+      operation.emplace(api_, call);
+    } catch (const Error&) {
+      return nullptr;
+    }
+    return choose(operation->get(), {call.bf16, call.tf32}, tensors, text);
+  }
+
+  void execute(const Descriptor& plan, const TensorPlaces& tensors, const Text& text) const;
+
+  const Library& api() const { return api_; }
+
+ private:
+  Plan choose(cudnnBackendDescriptor_t operation, const Numbers& numbers, const TensorPlaces& tensors,
+              const Text& text) const;
+  std::vector<Plan> propose(const Descriptor& graph, cudnnBackendHeurMode_t mode) const;
+  Plan make_plan(cudnnBackendDescriptor_t config, const Numbers& numbers) const;
+  float milliseconds(const Descriptor& plan, const TensorPlaces& tensors, const Text& text) const;
+
+  const Library& api_;
+  const cudaStream_t stream_;
+  void* const workspace_;
+  const std::size_t workspace_bytes_;
+  const bool autotune_;
+  cudnnHandle_t handle_ = nullptr;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+};
+
+}  // namespace muster::nn::gpu

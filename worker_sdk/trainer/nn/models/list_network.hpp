@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network over a set of layers: the steps of its plan.
+#pragma once
+
+#include "muster/error.hpp"
+#include "worker_sdk/trainer/nn/models/edge_steps.hpp"
+#include "worker_sdk/trainer/nn/models/map_steps.hpp"
+#include "worker_sdk/trainer/nn/models/row_steps.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace muster::nn {
+
+/// Whether none of them is an infinity or not a number. Elements of two bytes are bf16, others floats.
+inline bool all_finite(const void* values, std::size_t count, std::size_t element_bytes) {
+  if (element_bytes == sizeof(float)) {
+    const auto* floats = static_cast<const float*>(values);
+    return std::all_of(floats, floats + count, [](float v) { return std::isfinite(v); });
+  }
+  // An exponent of all ones is an infinity or not a number.
+  const auto* bits = static_cast<const std::uint16_t*>(values);
+  return std::all_of(bits, bits + count, [](std::uint16_t b) { return (b & 0x7F80U) != 0x7F80U; });
+}
+
+template <LayerSet Layers>
+std::unique_ptr<Step> make_step(const Shared<Layers>& shared, const PlannedStep& step, const Step* previous);
+
+/// The steps of a list, each with the memory that it takes in `memory`, where that is not null.
+template <LayerSet Layers>
+Chain<Layers> make_chain(const Shared<Layers>& shared, std::span<const PlannedStep> steps,
+                         std::vector<StepMemory>* memory = nullptr) {
+  Chain<Layers> chain(shared);
+  for (const PlannedStep& step : steps) {
+    const std::size_t before = shared.room.bytes_per_image(&MemoryUse::activations);
+    chain.add(make_step(shared, step, chain.last()), step.reads_result());
+    const std::size_t after = shared.room.bytes_per_image(&MemoryUse::activations);
+    if (memory != nullptr) memory->push_back({step.name, after - before});
+  }
+  return chain;
+}
+
+template <LayerSet Layers>
+std::unique_ptr<Step> make_row_step(const Shared<Layers>& shared, const PlannedStep& step,
+                                    const Step* previous) {
+  switch (step.kind) {
+    case StepKind::convolution:
+      return std::make_unique<ConvolutionStep<Layers>>(shared.room, step);
+    case StepKind::flatten:
+      return std::make_unique<MapToRowsStep<Layers, typename Layers::Flatten>>(shared, step);
+    case StepKind::tokens:
+      return std::make_unique<MapToRowsStep<Layers, typename Layers::Tokens>>(shared, step);
+    case StepKind::grey:
+      return std::make_unique<GreyStep<Layers>>(shared, step);
+    case StepKind::linear:
+      return std::make_unique<LinearStep<Layers>>(shared, step);
+    case StepKind::relu:
+      return std::make_unique<ReluStep<Layers>>(shared, step, previous);
+    case StepKind::gelu:
+      return std::make_unique<GeluStep<Layers>>(shared, step);
+    case StepKind::layer_norm:
+      return std::make_unique<LayerNormStep<Layers>>(shared, step);
+    case StepKind::attention:
+      return std::make_unique<AttentionStep<Layers>>(shared, step);
+    case StepKind::positions:
+      return std::make_unique<PositionsStep<Layers>>(shared, step, previous);
+    case StepKind::token_mean:
+      return std::make_unique<TokenMeanStep<Layers>>(shared, step);
+    case StepKind::residual_rows:
+      return std::make_unique<ResidualRowsStep<Layers>>(
+          shared, step, make_chain(shared, std::span<const PlannedStep>(step.body)),
+          make_chain(shared, std::span<const PlannedStep>(step.shortcut)));
+    case StepKind::embedding:
+      return std::make_unique<EmbeddingStep<Layers>>(shared, step);
+    default:
+      return std::make_unique<DropoutStep<Layers>>(shared, step, previous);
+  }
+}
+
+/// Steps of maps, and those of rows that every set of layers has.
+template <LayerSet Layers>
+std::unique_ptr<Step> make_step(const Shared<Layers>& shared, const PlannedStep& step, const Step* previous) {
+  switch (step.kind) {
+    case StepKind::convolution_norm:
+      return std::make_unique<ConvolutionNormStep<Layers>>(shared.room, step);
+    case StepKind::residual_maps: {
+      const std::span<const PlannedStep> body = step.body;
+      return std::make_unique<ResidualMapsStep<Layers>>(shared, step,
+                                                        make_chain(shared, body.first(body.size() - 1)));
+    }
+    case StepKind::convolution_pool:
+      return std::make_unique<ConvolutionPoolStep<Layers>>(shared.room, step);
+    case StepKind::max_pool:
+      return std::make_unique<MaxPoolStep<Layers>>(shared.room, step);
+    case StepKind::average_pool:
+      return std::make_unique<MapToRowsStep<Layers, typename Layers::AveragePool>>(shared, step);
+    case StepKind::hidden:
+      return std::make_unique<HiddenStep<Layers>>(shared, step);
+    case StepKind::head:
+      return std::make_unique<HeadStep<Layers>>(shared, step);
+    default:
+      if constexpr (RowLayerSet<Layers>)
+        return make_row_step(shared, step, previous);
+      else
+        throw Error(ErrorCode::unsupported, "layer " + step.name + " has no step");
+  }
+}
+
+/// backward() keeps no values of its own: the gradient of a value is written where the value was, once nobody
+/// reads it any more.
+template <LayerSet Layers>
+class ListNetwork final : public Network {
+ public:
+  ListNetwork(Plan plan, const typename Layers::Options& options)
+      : plan_(std::move(plan)),
+        room_(options),
+        shared_(room_, plan_),
+        chain_(make_chain(shared_, std::span<const PlannedStep>(plan_.steps), &memory_)),
+        first_trained_(first_trained(plan_.steps)) {}
+
+  const ModelSpec& spec() const override { return plan_.spec; }
+
+  ImageFormat image_format() const override { return room_.image_format(plan_.input); }
+
+  MemoryUse memory() const override { return room_.memory(); }
+
+  std::vector<StepMemory> memory_by_step() const override { return memory_; }
+
+  double flops_per_image() const override { return plan_.flops_per_image(); }
+
+  void bind(std::span<const ParameterSlot> parameters, std::span<float* const> buffers) override {
+    const ModelSpec& spec = plan_.spec;
+    if (parameters.size() != spec.parameters.size() || buffers.size() != spec.buffers.size())
+      throw Error(ErrorCode::invalid_argument, spec.name + " has " + std::to_string(spec.parameters.size()) +
+                                                   " parameters and " + std::to_string(spec.buffers.size()) +
+                                                   " buffers, but " + std::to_string(parameters.size()) +
+                                                   " and " + std::to_string(buffers.size()) +
+                                                   " were bound; pass one place for each entry of spec()");
+    slots_.assign(parameters.begin(), parameters.end());
+    chain_.bind(parameters, buffers);
+  }
+
+  void parameters_changed() override { chain_.weights_changed(); }
+
+  void set_draws(const DropoutKey& draws) override {
+    pass_.draws = draws;
+    room_.set_dropout_key(draws);
+  }
+
+  const float* forward(const void* images, std::int64_t batch, Mode mode) override {
+    room_.begin(batch);
+    images_ = images;
+    pass_.batch = batch;
+    pass_.mode = mode;
+    const void* const logits = chain_.forward(images, pass_);
+    return batch > 0 ? static_cast<const float*>(logits) : nullptr;
+  }
+
+  /// Without samples the steps are gone through nevertheless: other ranks wait for what their norms exchange.
+  void backward(const float* logits_gradient, const Ready& ready) override {
+    if (pass_.batch == 0)
+      for (std::size_t i = 0; i < slots_.size(); ++i)
+        room_.clear(slots_[i].gradient, plan_.spec.parameters[i].elements() * sizeof(float));
+    chain_.backward({logits_gradient, nullptr}, images_, nullptr, pass_, ready, first_trained_);
+  }
+
+  std::string first_not_finite() const override {
+    std::string name;
+    std::vector<char> copy;
+    chain_.each_result([&](const WatchedResult& result) {
+      if (!name.empty()) return;
+      const std::size_t count = static_cast<std::size_t>(pass_.batch) * result.per_image;
+      const void* const values = room_.on_host(result.data, count * result.element_bytes, copy);
+      if (!all_finite(values, count, result.element_bytes)) name = result.layer;
+    });
+    return name;
+  }
+
+ private:
+  const Plan plan_;
+  typename Layers::Room room_;
+  const Shared<Layers> shared_;
+  std::vector<StepMemory> memory_;
+  Chain<Layers> chain_;
+  const std::size_t first_trained_;
+  std::vector<ParameterSlot> slots_;
+  const void* images_ = nullptr;
+  Pass pass_;
+};
+
+}  // namespace muster::nn
