@@ -147,6 +147,25 @@ void rough_values(Rank& rank) {
   }
 }
 
+/// Where an element lies does not matter to the order in which it is summed.
+void rough_slices(Rank& rank) {
+  constexpr std::size_t kCount = 20'003;
+  for (const DataType type : {DataType::bf16, DataType::f32}) {
+    if (!rank.supports(type, ReduceOp::sum)) continue;
+    const Values values{type, ReduceOp::sum, rank.size(), 13};
+    const auto in = rank.buffer(rough(values, rank.rank(), kCount * rank.ranks()));
+    const Bytes all = rough_reduced(values, kCount * rank.ranks());
+    const std::size_t bytes = kCount * size_of(type);
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank.index() * bytes);
+    const Bytes expected(begin, begin + static_cast<std::ptrdiff_t>(bytes));
+    const auto out = rank.buffer(bytes);
+    rank.group().run(reduction(Collective::reduce_scatter, values, kCount, in->data(), out->data()));
+    const std::string what = "rough slices of " + text_of(values, kCount);
+    rank.expect(far_apart(type, out->read(), expected) == 0, what + " are far from the sum");
+    if (rank.options().rank_order) rank.expect_bytes(*out, expected, what + ", in rank order");
+  }
+}
+
 constexpr Case kReductionCases[] = {
     {"all_reduce of every type and operation", all_reduce_combinations},
     {"all_reduce of every size", all_reduce_sizes},
@@ -155,6 +174,7 @@ constexpr Case kReductionCases[] = {
     {"reduce", reduce_roots},
     {"reduce_scatter", reduce_scatter_all},
     {"the same bits on all ranks and in every run", rough_values},
+    {"the same bits of slices as of the whole", rough_slices},
 };
 
 }  // namespace

@@ -40,7 +40,9 @@ class Stream {
 
 class Event {
  public:
-  Event() { REQUIRE(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming) == cudaSuccess); }
+  explicit Event(unsigned flags = cudaEventDisableTiming) {
+    REQUIRE(cudaEventCreateWithFlags(&event_, flags) == cudaSuccess);
+  }
 
   ~Event() { (void)cudaEventDestroy(event_); }
 
@@ -306,6 +308,33 @@ TEST_CASE("rule: a capture waits for nothing outside of it, and the other way ro
   CHECK(cudaEventRecord(event, main) == cudaSuccess);
   CHECK(end_capture(main) == cudaSuccess);
   CHECK(cudaStreamWaitEvent(side, event, 0) == cudaErrorCapturedEvent);
+}
+
+TEST_CASE("rule: each launch of a graph records its external events, and no others") {
+  const Stream stream;
+  const Event before(cudaEventDefault);
+  const Event inside(cudaEventDefault);
+  const Event dependency(cudaEventDefault);
+  CHECK(cudaEventRecordWithFlags(inside, stream, cudaEventRecordExternal) == cudaErrorInvalidValue);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  begin_capture(stream);
+  stream.put([] {});
+  CHECK(cudaEventRecordWithFlags(inside, stream, cudaEventRecordExternal) == cudaSuccess);
+  CHECK(cudaEventRecord(dependency, stream) == cudaSuccess);
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+  float milliseconds = -1;
+  for (int i = 0; i < 2; ++i) {
+    CHECK(cudaEventRecordWithFlags(before, stream, cudaEventRecordDefault) == cudaSuccess);
+    CHECK(cudaGraphLaunch(exec, stream) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&milliseconds, before, inside) == cudaSuccess);
+    CHECK(milliseconds >= 0);
+    CHECK(cudaEventElapsedTime(&milliseconds, before, dependency) == cudaErrorInvalidResourceHandle);
+  }
+  CHECK(cudaGraphExecDestroy(exec) == cudaSuccess);
 }
 
 TEST_CASE("rule: the lanes of a graph run side by side, ordered by their events alone") {

@@ -4,8 +4,10 @@
 #include "muster/error.hpp"
 #include "tests/gpu/measure.hpp"
 #include "tests/gpu/random_start.hpp"
+#include "tests/gpu/row_check.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
@@ -32,7 +34,9 @@ constexpr const char* kUsage =
     "compute-sanitizer\n"
     "       muster-gpu-check measure MODEL BATCH    prints images a second in bf16, plain and autotuned\n"
     "       muster-gpu-check kernels MODEL BATCH    prints time, bytes and GB/s of each call of a step in "
-    "bf16\n";
+    "bf16\n"
+    "       muster-gpu-check rows                   compares every layer of rows with the host's kernels\n"
+    "       muster-gpu-check row-kernels BATCH      prints the same as kernels for every layer of rows\n";
 
 /// The gradients of one step, parameter by parameter, and the loss.
 struct Step {
@@ -40,17 +44,28 @@ struct Step {
   double loss = 0;
 };
 
-Step on_cpu(const SessionOptions& options, nn::Precision precision, const data::Images& images,
+train::LearnerTask task_of(const std::string& model, nn::Precision precision, std::size_t batch) {
+  train::LearnerTask task;
+  task.batch_size = batch;
+  task.loader.augmentation = {4, true, 9};
+  task.options.model = model;
+  task.options.precision = precision;
+  task.options.seed = 1;
+  return task;
+}
+
+Step on_cpu(const train::LearnerTask& task, nn::Precision precision, const data::Images& images,
             std::span<const std::uint32_t> batch) {
   nn::NetworkOptions how;
   how.precision = precision;
-  const auto network = nn::make_network(options.model, how);
-  test::ModelTensors tensors(network->spec(), 1);
+  const auto network = nn::make_network(task.options.model, how);
+  test::ModelTensors tensors(network->spec(), task.options.seed);
   network->bind(tensors.slots, tensors.places);
   std::vector<float> input(batch.size() * data::kImageBytes);
   std::vector<std::uint8_t> labels(batch.size());
   std::vector<float> gradient(batch.size() * 10);
-  data::gather(images, batch, options.normalization, options.augmentation, 3, input.data(), labels.data());
+  data::gather(images, batch, task.loader.normalization, task.loader.augmentation, 3, input.data(),
+               labels.data());
   const float* logits =
       network->forward(input.data(), static_cast<std::int64_t>(batch.size()), nn::Mode::train);
   Step step;
@@ -61,49 +76,42 @@ Step on_cpu(const SessionOptions& options, nn::Precision precision, const data::
 }
 
 /// The second of two equal steps (a rate of zero), which is a recorded one.
-Step on_gpu(const SessionOptions& options, const data::Images& images, std::span<const std::uint32_t> batch) {
+Step on_gpu(const train::LearnerTask& task, const data::ImageData& data,
+            const std::vector<std::uint32_t>& batch) {
   CudaOps ops(0, false);
-  Session session(options, ops, images, random_images(10), {});
-  start(session, 1);
-  session.begin_epoch(batch, 3);
-  for (int i = 0; i < 2; ++i) session.step(0, batch.size(), 0);
+  train::Learner learner(task, data, nullptr, &ops);
+  learner.begin_epoch({batch, batch}, 3);
   Step step;
-  for (std::size_t i = 0; i < session.spec().parameters.size(); ++i) {
-    step.gradients.emplace_back(session.spec().parameters[i].elements());
-    session.read_gradient(i, step.gradients.back().data());
-  }
-  step.loss = session.take_score().loss / 2;
+  for (int i = 0; i < 2; ++i) step.loss = learner.step({1, 0, batch.size(), {}}).loss;
+  for (std::size_t i = 0; i < learner.spec().parameters.size(); ++i)
+    step.gradients.push_back(learner.gradient(i));
   return step;
 }
 
 /// How far each gradient may be from the CPU's in f32, as a share of its length. In bf16 that is twice what
 /// the CPU's own bf16 is off, so that rounding is allowed what rounding does here; empty where this processor
 /// has no instructions for bf16 to compare with.
-std::vector<double> bounds(const SessionOptions& options, const data::Images& images,
+std::vector<double> bounds(const train::LearnerTask& task, const data::Images& images,
                            std::span<const std::uint32_t> batch, const Step& wanted) {
   constexpr double kLastBits = 0.01;
   std::vector<double> result(wanted.gradients.size(), kLastBits);
-  if (options.precision != nn::Precision::bf16) return result;
+  if (task.options.precision != nn::Precision::bf16) return result;
   if (!nn::supports(nn::Precision::bf16)) return {};
-  const Step rounded = on_cpu(options, nn::Precision::bf16, images, batch);
+  const Step rounded = on_cpu(task, nn::Precision::bf16, images, batch);
   for (std::size_t i = 0; i < result.size(); ++i)
     result[i] += 2 * test::apart(wanted.gradients[i], rounded.gradients[i]);
   return result;
 }
 
 bool compare(const std::string& model, nn::Precision precision) {
-  SessionOptions options;
-  options.model = model;
-  options.precision = precision;
-  options.batch = kBatch;
-  options.augmentation = {4, true, 9};
-  const data::Images images = random_images(200);
+  const train::LearnerTask task = task_of(model, precision, kBatch);
+  const data::ImageData data = {random_images(200), random_images(10), ""};
   std::vector<std::uint32_t> batch(kBatch);
   std::iota(batch.begin(), batch.end(), 40U);
-  const Step wanted = on_cpu(options, nn::Precision::f32, images, batch);
-  const std::vector<double> allowed = bounds(options, images, batch, wanted);
-  const Step got = on_gpu(options, images, batch);
-  const Step again = on_gpu(options, images, batch);
+  const Step wanted = on_cpu(task, nn::Precision::f32, data.train, batch);
+  const std::vector<double> allowed = bounds(task, data.train, batch, wanted);
+  const Step got = on_gpu(task, data, batch);
+  const Step again = on_gpu(task, data, batch);
   const nn::ModelSpec spec = nn::model_spec(model);
   const bool bf16 = precision == nn::Precision::bf16;
   const bool same = got.gradients == again.gradients && got.loss == again.loss;
@@ -133,13 +141,10 @@ int check_steps() {
 }
 
 /// What training takes by default, with crops and flips.
-SessionOptions usual_options(const std::string& model, long batch) {
-  SessionOptions options;
-  options.model = model;
-  options.batch = batch;
-  options.augmentation = {4, true, 9};
-  options.optimizer.weight_decay = 5e-4;
-  return options;
+train::LearnerTask usual_task(const std::string& model, long batch) {
+  train::LearnerTask task = task_of(model, nn::Precision::bf16, static_cast<std::size_t>(batch));
+  task.options.optimizer.weight_decay = 5e-4;
+  return task;
 }
 
 bool print_eager_step(const std::string& model, long batch, nn::Precision precision) {
@@ -161,7 +166,7 @@ int check_eager(const std::string& model, long batch) {
 int measure(const std::string& model, long batch) {
   for (const bool autotune : {false, true})
     std::printf("| %s | %ld | muster%s | %.0f |\n", model.c_str(), batch, autotune ? ", autotuned" : "",
-                images_per_second(usual_options(model, batch), autotune));
+                images_per_second(usual_task(model, batch), autotune));
   return 0;
 }
 
@@ -173,12 +178,10 @@ std::string per_second(double amount, double seconds, double unit) {
   return text;
 }
 
-int print_kernels(const std::string& model, long batch) {
-  const std::vector<CallTime> times = call_times(usual_options(model, batch), 5);
+int print_calls(const std::string& title, const std::vector<CallTime>& times) {
   double all = 0;
   for (const CallTime& time : times) all += time.seconds;
-  std::printf("%s, %ld images, bf16: %.3f ms for the calls of a step, one after the other\n", model.c_str(),
-              batch, all * 1e3);
+  std::printf("%s, bf16: %.3f ms for the calls of a step, one after the other\n", title.c_str(), all * 1e3);
   std::printf("| call | calls a step | us a step | share | MB a step | GB/s | TFLOP/s |\n");
   std::printf("|---|---|---|---|---|---|---|\n");
   for (const CallTime& time : times)
@@ -207,7 +210,18 @@ int main(int argc, char** argv) {
     if (what == "steps") return check_steps();
     if (what == "eager" && argc == 4) return check_eager(argv[2], batch_of(argv[3]));
     if (what == "measure" && argc == 4) return measure(argv[2], batch_of(argv[3]));
-    if (what == "kernels" && argc == 4) return print_kernels(argv[2], batch_of(argv[3]));
+    if (what == "kernels" && argc == 4) {
+      const long batch = batch_of(argv[3]);
+      return print_calls(argv[2] + (", " + std::to_string(batch) + " images"),
+                         call_times(usual_task(argv[2], batch), 5));
+    }
+    if (what == "rows") {
+      CudaOps ops(0, false);
+      return check_rows(ops) ? 0 : 1;
+    }
+    if (what == "row-kernels" && argc == 3)
+      return print_calls("layers of rows, " + std::string(argv[2]) + " images",
+                         row_call_times(batch_of(argv[2]), 5));
     std::fputs(kUsage, stderr);
     return 2;
   } catch (const std::exception& error) {

@@ -18,7 +18,7 @@ PARTS = {
     7: "Two ranks on one GPU, over NCCL",
     8: "All GPUs of the machine, over NCCL",
 }
-MODELS = ("small-cnn", "resnet18", "resnet18-imagenet-stem")
+MODELS = ("small-cnn", "resnet18", "resnet18-imagenet-stem", "resnet50", "mlp", "mlp-8", "vit-tiny")
 # Two ranks on one GPU meet through the loopback interface.
 SHARED_GPU = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0"}
 
@@ -96,6 +96,7 @@ def correctness(place):
                for model in MODELS for precision in place.precisions()]
     checks += [
         Check("cuDNN takes what the networks describe", 1, 60, [tests, "[cudnn]"], needs=(tests,)),
+        Check("layers of rows beside the host's", 1, 60, [checker, "rows"], needs=(checker,), show=True),
         Check("steps beside those of the CPU", 1, 180, [checker, "steps"], needs=(checker,), show=True),
     ]
     return checks + whole_runs(place)
@@ -117,7 +118,7 @@ def sanitized(place):
     for in our own kernels alone."""
     checker, checks = place.test("muster-gpu-check"), []
     for tool, more in (("memcheck", ["--report-api-errors", "no"]), ("racecheck", ["--kernel-name", "kns=muster_"])):
-        for model in ("small-cnn", "resnet18"):
+        for model in ("small-cnn", "resnet18", "vit-tiny"):
             checks.append(Check(
                 f"{tool}: {model}", 2, 230,
                 [place.sanitizer, "--tool", tool, "--error-exitcode", "9", *more, checker, "eager", model, "8"],
@@ -138,8 +139,9 @@ def speed(place):
     checker = place.test("muster-gpu-check")
     checks = [Check(f"images/s at batch {batch}", 3, 90, [checker, "measure", "resnet18", str(batch)], needs=(checker,), table="rates")
               for batch in (768, 4096, 128, 16)]
-    checks += [Check(f"calls of a step at batch {batch}", 3, 60, [checker, "kernels", "resnet18", str(batch)], needs=(checker,), table="calls")
-               for batch in (768, 4096)]
+    checks += [Check(f"calls of a step at batch {batch}: {model}", 3, 60, [checker, "kernels", model, str(batch)], needs=(checker,), table="calls")
+               for model, batch in (("resnet18", 768), ("resnet18", 4096), ("vit-tiny", 768))]
+    checks += [Check("calls of layers of rows at batch 768", 3, 60, [checker, "row-kernels", "768"], needs=(checker,), table="calls")]
     checks += [epochs(place, f"epochs of muster-train at batch {batch}", 3, batch) for batch in (768, 4096, 128)]
     return checks
 

@@ -2,6 +2,7 @@
 // The bytes that a kernel has to move: what it reads and what it writes, each element once.
 #pragma once
 
+#include "worker_sdk/parallel/bucket_layout.hpp"
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <cstddef>
@@ -138,8 +139,9 @@ inline double bytes_of(const AddGradients& kernel) {
   return bytes_of(kernel.range.end - kernel.range.begin, (kernel.add ? 3 : 2) * sizeof(float));
 }
 
+/// As if all blocks were as long as most are.
 inline double bytes_of(const SquareSums& kernel) {
-  return bytes_of(kernel.range.end - kernel.range.begin, sizeof(float));
+  return bytes_of(kernel.count * static_cast<std::int64_t>(parallel::kNormBlockFloats), sizeof(float));
 }
 
 inline double bytes_of(const MoveAverage& kernel) {
@@ -159,6 +161,100 @@ inline double bytes_of(const AdamStep& kernel) {
   return bytes_of(kernel.part.end - kernel.part.begin, 7 * sizeof(float));
 }
 
+template <typename T, typename Result>
+double bytes_of(const MultiplyMatrices<T, Result>& kernel) {
+  return bytes_of(kernel.batches * (kernel.m + kernel.n) * kernel.k, sizeof(T)) +
+         bytes_of(kernel.batches * kernel.m * kernel.n, sizeof(Result));
+}
+
+/// Kernels of rows: as many lists of elements as they read and write.
+template <typename T>
+double bytes_of(const ReluForward<T>& kernel) {
+  return bytes_of(2 * kernel.count, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const ReluBackward<T>& kernel) {
+  return bytes_of(3 * kernel.count, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const GeluForward<T>& kernel) {
+  return bytes_of(2 * kernel.count, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const GeluBackward<T>& kernel) {
+  return bytes_of(3 * kernel.count, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const AddRows<T>& kernel) {
+  return bytes_of(3 * kernel.count, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const AddRepeated<T>& kernel) {
+  return bytes_of(2 * kernel.count, sizeof(T)) + bytes_of(kernel.period, sizeof(float));
+}
+
+template <typename T>
+double bytes_of(const CopyRows<T>& kernel) {
+  return bytes_of(2 * kernel.rows * kernel.width, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const RowSums<T>& kernel) {
+  return bytes_of((kernel.x == nullptr ? 1 : 2) * kernel.rows * kernel.width, sizeof(T)) +
+         2 * partial_bytes(kernel.map());
+}
+
+template <typename T>
+double bytes_of(const LayerNormForward<T>& kernel) {
+  return bytes_of(2 * kernel.rows * kernel.width, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const LayerNormBackward<T>& kernel) {
+  return bytes_of(3 * kernel.rows * kernel.width, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const SoftmaxForward<T>& kernel) {
+  return bytes_of(2 * kernel.rows * kernel.width, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const SoftmaxBackward<T>& kernel) {
+  return bytes_of(3 * kernel.rows * kernel.width, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const EmbeddingForward<T>& kernel) {
+  return bytes_of(kernel.shape.rows * kernel.shape.width, sizeof(float) + sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const EmbeddingBackward<T>& kernel) {
+  return bytes_of(kernel.shape.rows * kernel.shape.width, sizeof(T)) +
+         bytes_of(kernel.shape.vocabulary * kernel.shape.width, sizeof(float));
+}
+
+template <typename T>
+double bytes_of(const DropoutRows<T>& kernel) {
+  return bytes_of(2 * kernel.samples * kernel.elements, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const TransposeImages<T>& kernel) {
+  return bytes_of(2 * kernel.images * kernel.rows * kernel.columns, sizeof(T));
+}
+
+template <typename T>
+double bytes_of(const GreyPixels<T>& kernel) {
+  return bytes_of(kernel.pixels * (kPack + 1), sizeof(T));
+}
+
 /// Two maps and the weights, whichever of the three is the result.
 inline double bytes_of(const ConvolutionCall& call) {
   const ConvolutionShape& shape = call.shape;
@@ -173,6 +269,17 @@ inline double operations_of(const ConvolutionCall& call) {
   const ConvolutionShape& shape = call.shape;
   return 2.0 * static_cast<double>(call.images * shape.out_side() * shape.out_side()) *
          static_cast<double>(std::int64_t{shape.kernel} * shape.kernel * shape.in * shape.out);
+}
+
+/// Both matrices and the result.
+inline double bytes_of(const MultiplyCall& call) {
+  const std::size_t element = call.bf16 ? sizeof(Bf16) : sizeof(float);
+  return bytes_of(call.batches * (call.m + call.n) * call.k, element) +
+         bytes_of(call.batches * call.m * call.n, call.bf16_result ? sizeof(Bf16) : sizeof(float));
+}
+
+inline double operations_of(const MultiplyCall& call) {
+  return 2.0 * static_cast<double>(call.batches * call.m) * static_cast<double>(call.n * call.k);
 }
 
 }  // namespace muster::nn::gpu

@@ -2,6 +2,8 @@
 #include "tests/gpu/measure.hpp"
 
 #include "tests/gpu/random_start.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/gpu/row_block.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
 #include "worker_sdk/trainer/nn/gpu/cuda/cuda_ops.hpp"
 
 #include <algorithm>
@@ -52,49 +54,30 @@ class EventMarks final : public Marks {
   std::size_t used_ = 0;
 };
 
-/// Steps over the images again and again.
-void make_steps(Session& session, std::size_t batch, std::size_t count) {
-  const std::size_t in_an_epoch = kImages / batch;
-  for (std::size_t i = 0; i < count; ++i) session.step(i % in_an_epoch * batch, batch, 0.01F);
-}
+/// A learner of random images, which it goes over again and again.
+class Training {
+ public:
+  Training(const train::LearnerTask& task, Ops& ops)
+      : batches_(some_batches(kImages / task.batch_size, task.batch_size)),
+        data_({random_images(kImages), random_images(10), ""}),
+        learner_(task, data_, nullptr, &ops) {}
 
-}  // namespace
+  void make_steps(std::size_t count) {
+    for (; count > 0; --count, ++next_) {
+      if (next_ % batches_.size() == 0) learner_.begin_epoch(batches_, 0);
+      (void)learner_.step({1, 0.01F, batches_[0].size(), {}});
+    }
+  }
 
-double images_per_second(const SessionOptions& options, bool autotune) {
-  CudaOps ops(0, autotune);
-  Session session(options, ops, random_images(kImages), random_images(10), {});
-  start(session, 1);
-  begin_epoch(session, kImages);
-  const auto batch = static_cast<std::size_t>(options.batch);
-  const auto seconds_of = [&](std::size_t steps) {
-    const auto begin = std::chrono::steady_clock::now();
-    make_steps(session, batch, steps);
-    ops.synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
-  constexpr std::size_t kFew = 20;
-  (void)seconds_of(kFew);  // plans are chosen, and the step is recorded
-  const double wanted = static_cast<double>(kFew) / seconds_of(kFew);
-  const auto steps = static_cast<std::size_t>(std::clamp(wanted, 10.0, 20'000.0));
-  std::array<double, 5> rates{};
-  for (double& rate : rates) rate = static_cast<double>(steps * batch) / seconds_of(steps);
-  std::nth_element(rates.begin(), rates.begin() + 2, rates.end());
-  return rates[2];
-}
+ private:
+  const train::BatchPlan batches_;
+  const data::ImageData data_;
+  train::Learner learner_;
+  std::size_t next_ = 0;
+};
 
-std::vector<CallTime> call_times(SessionOptions options, std::size_t steps) {
-  options.graphs = false;
-  CudaOps ops(0, false);
-  EventMarks marks;
-  TimedOps timed(ops, marks);
-  Session session(options, timed, random_images(kImages), random_images(10), {});
-  start(session, 1);
-  begin_epoch(session, kImages);
-  const auto batch = static_cast<std::size_t>(options.batch);
-  make_steps(session, batch, 3);  // plans are chosen, and kernels are loaded
-  (void)timed.take();
-  make_steps(session, batch, steps);
-  std::vector<CallTime> times = timed.take();
+/// What was timed in `steps` of them, for one.
+std::vector<CallTime> for_one(std::vector<CallTime> times, std::size_t steps) {
   for (CallTime& time : times) {
     time.calls /= steps;
     time.seconds /= static_cast<double>(steps);
@@ -102,6 +85,48 @@ std::vector<CallTime> call_times(SessionOptions options, std::size_t steps) {
     time.operations /= static_cast<double>(steps);
   }
   return times;
+}
+
+}  // namespace
+
+double images_per_second(const train::LearnerTask& task, bool autotune) {
+  CudaOps ops(0, autotune);
+  Training training(task, ops);
+  const auto seconds_of = [&](std::size_t steps) {
+    const auto begin = std::chrono::steady_clock::now();
+    training.make_steps(steps);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  constexpr std::size_t kFew = 20;
+  (void)seconds_of(kFew);  // plans are chosen, and the step is recorded
+  const double wanted = static_cast<double>(kFew) / seconds_of(kFew);
+  const auto steps = static_cast<std::size_t>(std::clamp(wanted, 10.0, 20'000.0));
+  std::array<double, 5> rates{};
+  for (double& rate : rates) rate = static_cast<double>(steps * task.batch_size) / seconds_of(steps);
+  std::nth_element(rates.begin(), rates.begin() + 2, rates.end());
+  return rates[2];
+}
+
+std::vector<CallTime> call_times(const train::LearnerTask& task, std::size_t steps) {
+  CudaOps ops(0, false);
+  EventMarks marks;
+  TimedOps timed(ops, marks);
+  Training training(task, timed);
+  training.make_steps(3);  // plans are chosen, and kernels are loaded
+  (void)timed.take();
+  training.make_steps(steps);
+  return for_one(timed.take(), steps);
+}
+
+std::vector<CallTime> row_call_times(std::int64_t batch, std::size_t steps) {
+  CudaOps ops(0, false);
+  EventMarks marks;
+  TimedOps timed(ops, marks);
+  test::RowBlock<Bf16> block(timed, {batch, 64, 192, 4}, Precision::bf16);
+  block.run();
+  (void)timed.take();
+  for (std::size_t i = 0; i < steps; ++i) block.run();
+  return for_one(timed.take(), steps);
 }
 
 }  // namespace muster::nn::gpu

@@ -2,10 +2,7 @@
 #include "tests/gpu/random_start.hpp"
 
 #include "rendezvous/base/philox.hpp"
-#include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
 
-#include <array>
-#include <numeric>
 #include <vector>
 
 namespace muster::nn::gpu {
@@ -20,43 +17,38 @@ data::Images random_images(std::size_t count) {
   return images;
 }
 
-void start(Session& session, std::uint64_t seed) {
-  const test::ModelTensors first(session.spec(), seed);
-  for (std::size_t i = 0; i < first.values.size(); ++i) session.write_parameter(i, first.values[i].data());
-  for (std::size_t i = 0; i < first.buffers.size(); ++i) session.write_buffer(i, first.buffers[i].data());
-}
-
-void begin_epoch(Session& session, std::size_t images) {
-  std::vector<std::uint32_t> order(images);
-  std::iota(order.begin(), order.end(), 0U);
-  session.begin_epoch(order, 0);
+train::BatchPlan some_batches(std::size_t count, std::size_t images) {
+  train::BatchPlan batches(count, std::vector<std::uint32_t>(images));
+  std::uint32_t next = 0;
+  for (auto& batch : batches)
+    for (std::uint32_t& image : batch) image = next++;
+  return batches;
 }
 
 EagerLosses make_eager_step(Ops& ops, const std::string& model, std::int64_t batch, Precision precision) {
   const bool bf16 = precision == Precision::bf16;
-  SessionOptions options;
-  options.model = model;
-  options.precision = precision;
-  options.batch = batch;
-  options.augmentation = {4, true, 9};
-  options.optimizer.kind = bf16 ? "adamw" : "sgd";
-  options.optimizer.weight_decay = 5e-4;
-  options.label_smoothing = 0.1F;
-  options.micro_batches = 2;
-  options.reducer.max_norm = 1;
-  options.average_decay = 0.9;
-  if (bf16) options.sum_statistics = [](double*, std::size_t, void*) {};
-  options.graphs = false;
   const auto images = static_cast<std::size_t>(batch);
-  const std::array<std::size_t, 2> parts = {images, images};
-  Session session(options, ops, random_images(2 * images), random_images(images), {});
-  start(session, 1);
-  begin_epoch(session, 2 * images);
-  session.step(0, parts, 0.01F);
+  train::LearnerTask task;
+  task.batch_size = images;
+  task.accumulation = 2;
+  task.loader.augmentation = {4, true, 9};
+  task.options.model = model;
+  task.options.precision = precision;
+  task.options.optimizer.kind = bf16 ? "adamw" : "sgd";
+  task.options.optimizer.weight_decay = 5e-4;
+  task.options.label_smoothing = 0.1;
+  task.options.reducer.max_norm = 1;
+  task.options.ema_decay = 0.9;
+  task.options.sync_batch_norm = bf16;
+  const data::ImageData data = {random_images(2 * images), random_images(images), ""};
+  train::Learner learner(task, data, nullptr, &ops);
+  learner.begin_epoch(some_batches(2, images), 0);
   EagerLosses losses;
-  losses.trained = session.take_score().loss / static_cast<double>(2 * images);
-  session.swap_average();
-  losses.tested = session.evaluate(0, images).loss / static_cast<double>(images);
+  // The first step of a size is not recorded.
+  losses.trained = learner.step({2, 0.01F, 2 * images, {}}).loss / static_cast<double>(2 * images);
+  learner.begin_evaluation(some_batches(1, images));
+  losses.tested = learner.score().loss / static_cast<double>(images);
+  learner.end_evaluation();
   return losses;
 }
 

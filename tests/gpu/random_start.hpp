@@ -2,7 +2,8 @@
 #pragma once
 
 #include "worker_sdk/trainer/data/images.hpp"
-#include "worker_sdk/trainer/nn/gpu/session/session.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
+#include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +14,8 @@ namespace muster::nn::gpu {
 /// Random images and labels, as many as asked for.
 data::Images random_images(std::size_t count);
 
-/// Gives a session on a device the first parameters of `seed`.
-void start(Session& session, std::uint64_t seed);
-
-/// Begins an epoch of the first `images` images, in their order.
-void begin_epoch(Session& session, std::size_t images);
+/// `count` batches of so many images each, in their order.
+train::BatchPlan some_batches(std::size_t count, std::size_t images);
 
 /// Mean losses of the images of a step, and of a test after it.
 struct EagerLosses {
@@ -25,7 +23,7 @@ struct EagerLosses {
   double tested = 0;
 };
 
-/// A step of two micro-batches of `batch` images and a test, call by call, with all that a session can be
+/// A step of two micro-batches of `batch` images and a test, call by call, with all that a learner can be
 /// asked for, so that each kernel of the model runs: clipping, the average of the weights, SGD in f32, AdamW
 /// and batch norm over all ranks (of which there is one) in bf16.
 EagerLosses make_eager_step(Ops& ops, const std::string& model, std::int64_t batch, Precision precision);

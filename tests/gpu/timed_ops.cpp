@@ -22,6 +22,13 @@ std::string name_of(const ConvolutionCall& call) {
          text(shape.stride);
 }
 
+std::string name_of(const MultiplyCall& call) {
+  const auto text = [](std::int64_t number) { return std::to_string(number); };
+  const std::string sizes =
+      text(call.m) + " x " + text(call.k) + " by " + text(call.k) + " x " + text(call.n);
+  return call.batches == 1 ? "product, " + sizes : text(call.batches) + " products, " + sizes;
+}
+
 }  // namespace
 
 void TimedOps::timed(std::string name, double bytes, double operations, const std::function<void()>& call) {
@@ -32,6 +39,10 @@ void TimedOps::timed(std::string name, double bytes, double operations, const st
 
 void TimedOps::convolve(const ConvolutionCall& call) {
   timed(name_of(call), bytes_of(call), operations_of(call), [&] { device_.convolve(call); });
+}
+
+void TimedOps::multiply(const MultiplyCall& call) {
+  timed(name_of(call), bytes_of(call), operations_of(call), [&] { device_.multiply(call); });
 }
 
 void TimedOps::launch(KernelNumber number, const void* kernel, const Grid& grid) {
@@ -48,8 +59,7 @@ void TimedOps::launch(KernelNumber number, const void* kernel, const Grid& grid)
 }
 
 std::unique_ptr<Graph> TimedOps::capture(const std::function<void()>&) {
-  throw Error(ErrorCode::invalid_argument,
-              "calls that are timed one by one cannot be recorded; turn SessionOptions::graphs off");
+  throw Error(ErrorCode::invalid_argument, "calls that are timed one by one cannot be recorded");
 }
 
 std::vector<CallTime> TimedOps::take() {

@@ -31,12 +31,12 @@ struct CallTime {
   std::size_t calls = 0;
   double seconds = 0;
   double bytes = 0;       ///< bytes that have to be read and written; 0: next to none
-  double operations = 0;  ///< of convolutions
+  double operations = 0;  ///< of convolutions and products
 };
 
 /// Calls go to another object, between two marks each. All of them go onto the main stream, those for the
 /// side stream too: on two streams the time of a call would hold a share of its neighbour's. Nothing is
-/// captured: a session over it has SessionOptions::graphs off. One thread.
+/// recorded. One thread.
 class TimedOps final : public Ops {
  public:
   /// Both outlive this object.
@@ -46,6 +46,7 @@ class TimedOps final : public Ops {
   std::vector<CallTime> take();
 
   void convolve(const ConvolutionCall& call) override;
+  void multiply(const MultiplyCall& call) override;
   void launch(KernelNumber number, const void* kernel, const Grid& grid) override;
 
   void* allocate(std::size_t bytes, const char* what) override { return device_.allocate(bytes, what); }
@@ -68,6 +69,14 @@ class TimedOps final : public Ops {
   std::unique_ptr<Graph> capture(const std::function<void()>& work) override;
 
   void synchronize() override { device_.synchronize(); }
+
+  void mark(std::size_t number) override { device_.mark(number); }
+
+  std::chrono::nanoseconds between(std::size_t from, std::size_t to) override {
+    return device_.between(from, to);
+  }
+
+  bool records() const override { return false; }
 
   void* stream() override { return device_.stream(); }
 

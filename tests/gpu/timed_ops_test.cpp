@@ -30,24 +30,16 @@ class Seconds final : public Marks {
   std::size_t marks_ = 0;
 };
 
-SessionOptions eager_options() {
-  SessionOptions options;
-  options.model = "small-cnn";
-  options.batch = 2;
-  options.graphs = false;
-  return options;
-}
-
 /// The gradient of the first parameter of an eager step.
 std::vector<float> gradient_of_a_step(Ops& ops) {
-  const data::Images images = random_images(2);
-  Session session(eager_options(), ops, images, images, {});
-  start(session, 1);
-  begin_epoch(session, 2);
-  session.step(0, 2, 0.01F);
-  std::vector<float> gradient(session.spec().parameters[0].elements());
-  session.read_gradient(0, gradient.data());
-  return gradient;
+  const data::ImageData data = {random_images(2), random_images(2), ""};
+  train::LearnerTask task;
+  task.options.precision = Precision::bf16;
+  task.batch_size = 2;
+  train::Learner learner(task, data, nullptr, &ops);
+  learner.begin_epoch(some_batches(1, 2), 0);
+  (void)learner.step({1, 0.01F, 2, {}});
+  return learner.gradient(0);
 }
 
 const CallTime& find(const std::vector<CallTime>& times, const std::string& name) {
@@ -119,7 +111,7 @@ TEST_CASE("what is timed cannot be recorded") {
   Seconds marks;
   TimedOps timed(device, marks);
   const std::string text = test::error_of([&] { (void)timed.capture([] {}); }, ErrorCode::invalid_argument);
-  CHECK(text.find("SessionOptions::graphs") != std::string::npos);
+  CHECK(text.find("cannot be recorded") != std::string::npos);
 }
 
 }  // namespace muster::nn::gpu

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python tests share: where our programs and PyTorch are, running a command to its end (on a terminal, too), a store,
 running a file's tests, skipping."""
+import array
 import inspect
 import json
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -82,6 +84,19 @@ def muster_run(arguments, *, python=TORCH_PYTHON, **keywords):
 
 def torchrun(arguments, **keywords):
     return run([TORCHRUN, *arguments], **keywords)
+
+
+def float_tensors(path):
+    """The tensors of a safetensors file that hold 32-bit floats."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        begin = file.tell()
+        result = {}
+        for name, entry in header.items():
+            if name != "__metadata__" and entry["dtype"] == "F32":
+                file.seek(begin + entry["data_offsets"][0])
+                result[name] = array.array("f", file.read(entry["data_offsets"][1] - entry["data_offsets"][0]))
+        return result
 
 
 class Rendezvous:

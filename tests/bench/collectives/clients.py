@@ -5,6 +5,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN_SECONDS = 120
@@ -25,22 +26,24 @@ class Clients:
     def under_mpirun(self, ranks):
         return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(ranks)]
 
-    def ours(self, ranks, name, backend, group="world", memory="any"):
+    def ours(self, ranks, name, backend, group="world", memory="any", algorithm="direct"):
         start = self.under_mpirun(ranks) if backend == "mpi" else self.under_muster(ranks)
-        return ["env", f"MUSTER_BACKEND={backend}", *start, self.program("collectives_muster"), name, group, memory]
+        return ["env", f"MUSTER_BACKEND={backend}", f"MUSTER_ALGORITHM={algorithm}", *start, self.program("collectives_muster"), name, group, memory]
 
-    def command(self, client, ranks):
-        """The words before "BUDGET_MS OP:BYTES...", or None where this machine has no such library."""
+    def command(self, client, ranks, meeting):
+        """The words before "BUDGET_MS OP:BYTES...", or None where this machine has no such library. meeting: an empty folder."""
         if client == "shm":
             return self.ours(ranks, client, "shm", memory="both")
         if client in ("our-gloo", "our-mpi"):
             return self.ours(ranks, client, client.removeprefix("our-"))
+        if client in ("gloo-ring", "gloo-tree"):
+            return self.ours(ranks, client, "gloo", algorithm=client.removeprefix("gloo-"))
         if client == "hierarchical":
             return self.ours(ranks, client, "hierarchical", group="hosts")
         if client in ("inside", "between"):
             return self.ours(ranks, client, "hierarchical", group=client)
         if client == "gloo" and os.access(self.program("all_reduce_gloo"), os.X_OK):
-            return [self.program("all_reduce_gloo"), str(ranks)]
+            return [*self.under_muster(ranks), self.program("all_reduce_gloo"), meeting]
         if client == "openmpi" and os.access(self.program("collectives_mpi"), os.X_OK) and shutil.which("mpirun"):
             return [*self.under_mpirun(ranks), self.program("collectives_mpi")]
         if client == "torch" and self.torch_python and os.access(self.torch_python, os.X_OK):
@@ -49,7 +52,10 @@ class Clients:
 
     def run(self, client, ranks, budget_ms, cases):
         """{(client's row, op, bytes): microseconds}; empty where it cannot run here, which is said once."""
-        command = self.command(client, ranks)
+        with tempfile.TemporaryDirectory() as meeting:
+            return self.times_of(client, ranks, self.command(client, ranks, meeting), budget_ms, cases)
+
+    def times_of(self, client, ranks, command, budget_ms, cases):
         if command is None or client in self.left_out:
             return {}
         command += [str(budget_ms), *(f"{op}:{size}" for op, size in cases)]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ours, by muster.h, started by `muster run` or mpirun; MUSTER_BACKEND says which backend.
 // Arguments: NAME GROUP MEMORY BUDGET_MS OP:BYTES...
+// Where messages travel it also prints what rank 0 sends in one call: "NAME OP.messages BYTES COUNT" and
+// "NAME OP.sent BYTES BYTES".
 // MEMORY: "any", or "both": then NAME-allocated is measured in memory of muster_alloc() and NAME in any.
 // GROUP: "world"; "hosts": as if the machine were two hosts, hierarchical; "inside", "between": the parts of
 // that, one host's group and the group of the hosts' first ranks.
@@ -75,6 +77,20 @@ class Muster : public muster::bench::Client {
   std::byte* second_;
 };
 
+void report_sent(Muster& client, muster_group* group, const std::string& name, const Case& one) {
+  muster_traffic before{};
+  muster_traffic after{};
+  before.size = after.size = sizeof(before);
+  check(muster_group_get_traffic(group, &before));
+  if (!client.call(one, 0)) return;
+  check(muster_group_get_traffic(group, &after));
+  if (after.wire_messages == before.wire_messages) return;
+  report(client, name, {one.op + ".messages", one.bytes},
+         static_cast<double>(after.wire_messages - before.wire_messages));
+  report(client, name, {one.op + ".sent", one.bytes},
+         static_cast<double>(after.wire_bytes - before.wire_bytes));
+}
+
 /// The rank and the number of ranks before any library has been asked.
 int variable(const char* name) {
   const char* const text = std::getenv(name);
@@ -103,6 +119,7 @@ void measure(muster_group* group, const std::string& name, const std::string& me
   std::vector<std::byte> other(bytes);
   Muster plain(group, any.data(), other.data());
   run(plain, name, plan);
+  for (const Case& one : plan.cases) report_sent(plain, group, name, one);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the clients share: their command line, their loop and how they report.
 //
-// Arguments: BUDGET_MS OP:BYTES... Each case takes about the budget and prints one line on rank 0:
-// "NAME OP BYTES MICROSECONDS". BYTES: the buffer of all_reduce and broadcast; what one rank gives to
-// all_gather, gets from reduce_scatter, sends to one other rank in all_to_all or ping_pong.
+// Arguments: BUDGET_MS OP:BYTES... Each case takes about the budget and prints on rank 0
+// "NAME OP BYTES MICROSECONDS", the time of a call, and from 1 MiB on "NAME OP.processor BYTES MICROSECONDS",
+// the processor time of a call on all ranks together. BYTES: the buffer of all_reduce and broadcast; what one
+// rank gives to all_gather, gets from reduce_scatter, sends to one other rank in all_to_all or ping_pong.
 #pragma once
+
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -59,6 +62,13 @@ inline std::size_t most_bytes(const Plan& plan, int ranks) {
 
 using Clock = std::chrono::steady_clock;
 
+/// Of all threads of this process, in microseconds.
+inline double processor_time() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
+}
+
 inline double since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
@@ -80,12 +90,16 @@ class Client {
 /// The buffer is written anew before each large call, as a program does; smaller ones stay as they are.
 constexpr std::size_t kFillFrom = std::size_t{1} << 20;
 
-/// Median time of one call on this rank, in microseconds; negative where the library has no such call.
-inline double measure(Client& client, const Case& one, double budget_us) {
+struct Figures {
+  double median = -1;    ///< time of one call on this rank; negative where the library has no such call
+  double processor = 0;  ///< mean over the calls, of all ranks together; 0 where buffers are small
+};
+
+inline Figures measure(Client& client, const Case& one, double budget_us) {
   const bool fills = one.bytes >= kFillFrom;
   int turn = 0;
   for (; turn < (fills ? 1 : 5); ++turn)
-    if (!client.call(one, turn)) return -1;
+    if (!client.call(one, turn)) return {};
   const auto start = Clock::now();
   const int trials = fills ? 1 : 5;
   for (int i = 0; i < trials; ++i) client.call(one, turn++);
@@ -96,18 +110,26 @@ inline double measure(Client& client, const Case& one, double budget_us) {
   const int calls = fills ? 1 : std::clamp(static_cast<int>(20 / each), 1, 50);
   const int samples = std::clamp(static_cast<int>(budget_us / (each * calls)), 5, 1001);
   std::vector<double> times;
+  double processor = 0;
   for (int i = 0; i < samples; ++i) {
     if (fills) {
       std::memset(client.first(), 0, one.bytes);
       client.barrier();
     }
+    const double spent = processor_time();
     const auto begin = Clock::now();
     for (int k = 0; k < calls; ++k) client.call(one, turn++);
     times.push_back(since(begin) / calls);
+    processor += processor_time() - spent;
   }
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
-  return one.op == "ping_pong" ? *middle / 2 : *middle;
+  Figures figures{one.op == "ping_pong" ? *middle / 2 : *middle, 0};
+  if (!fills) return figures;
+  float sum = static_cast<float>(processor / samples);
+  client.all_reduce(&sum, 1);
+  figures.processor = static_cast<double>(sum);
+  return figures;
 }
 
 inline void report(const Client& client, const std::string& name, const Case& one, double microseconds) {
@@ -117,7 +139,11 @@ inline void report(const Client& client, const std::string& name, const Case& on
 }
 
 inline void run(Client& client, const std::string& name, const Plan& plan) {
-  for (const Case& one : plan.cases) report(client, name, one, measure(client, one, plan.budget_us));
+  for (const Case& one : plan.cases) {
+    const Figures figures = measure(client, one, plan.budget_us);
+    report(client, name, one, figures.median);
+    if (figures.processor > 0) report(client, name, {one.op + ".processor", one.bytes}, figures.processor);
+  }
 }
 
 /// The mean over the ranks of how long it took to join the job.

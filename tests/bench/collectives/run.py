@@ -12,7 +12,7 @@ import facts
 import tables
 from clients import Clients
 
-SECTIONS = ("all_reduce", "others", "cost", "kernels", "start", "installed")
+SECTIONS = ("all_reduce", "algorithms", "others", "cost", "kernels", "start", "installed")
 
 
 def measure_all_reduce(clients, ranks, rounds, budget):
@@ -26,6 +26,11 @@ def measure_all_reduce(clients, ranks, rounds, budget):
     tables.print_all_reduce(ranks, times)
     tables.print_parts(ranks, times)
     return times
+
+
+def measure_algorithms(clients, ranks, rounds, budget):
+    cases = [("all_reduce", size) for size in tables.ALGORITHM_SIZES]
+    return clients.measure({client: rounds for client in tables.ALGORITHMS}, ranks, budget, cases)
 
 
 def main():
@@ -43,11 +48,15 @@ def main():
     print(f"{os.cpu_count()} cores, all ranks on this machine, f32 sum in place. Every client runs up to {arguments.rounds} times, in "
           "turn with the others; a figure is the median over the runs of the median time of one call on rank 0. Buffers of 1 MiB and "
           "more are written anew before each call. Open MPI chooses its algorithm; Gloo is Debian's, ring, over TCP on the loopback "
-          "device; PyTorch uses its own Gloo. `shm`, `our gloo`, `hierarchical` (as if on two hosts) and `our mpi` are Muster's "
-          "backends, called through `muster.h`.\n")
+          "device, started by `muster run` as ours are; PyTorch uses its own Gloo. `shm`, `our gloo`, `hierarchical` (as if on two "
+          "hosts) and `our mpi` are Muster's backends, called through `muster.h`.\n")
     if "all_reduce" in arguments.only:
         by_ranks = {ranks: measure_all_reduce(clients, ranks, arguments.rounds, arguments.budget) for ranks in arguments.ranks}
         tables.compare_all_reduce(goals, by_ranks)
+    if "algorithms" in arguments.only:
+        by_ranks = {ranks: measure_algorithms(clients, ranks, arguments.rounds, arguments.budget) for ranks in arguments.ranks}
+        tables.print_algorithms(by_ranks)
+        tables.compare_algorithms(goals, by_ranks)
     if "others" in arguments.only:
         tables.print_others(clients.measure({"shm": arguments.rounds, "openmpi": arguments.rounds}, 2, arguments.budget, tables.OTHERS))
     if "cost" in arguments.only:

@@ -8,6 +8,8 @@ SIZE_NAMES = {4: "4 B", 64: "64 B", KIB: "1 KiB", 4 * KIB: "4 KiB", 64 * KIB: "6
               25 * MIB: "25 MiB", RESNET18: "44.7 MB", 0: ""}
 ROWS = {"shm-allocated": "shm, `muster_alloc`", "shm": "shm, any memory", "our-gloo": "our gloo",
         "hierarchical": "hierarchical", "our-mpi": "our mpi", "gloo": "Gloo", "openmpi": "Open MPI", "torch": "PyTorch"}
+ALGORITHMS = {"our-gloo": "direct", "gloo-ring": "ring", "gloo-tree": "tree", "gloo": "Gloo's ring"}
+ALGORITHM_SIZES = (64 * KIB, MIB, 25 * MIB, RESNET18)
 OTHERS = (("broadcast", KIB), ("broadcast", 4 * MIB), ("all_gather", KIB), ("all_gather", 4 * MIB), ("reduce_scatter", KIB),
           ("reduce_scatter", 4 * MIB), ("all_to_all", KIB), ("all_to_all", 4 * MIB), ("barrier", 0), ("ping_pong", KIB),
           ("ping_pong", 4 * MIB))
@@ -63,6 +65,33 @@ def against_parts(times, size, together=max):
     parts = [times.get((row, "all_reduce", size)) for row in ("inside", "between")]
     whole = times.get(("hierarchical", "all_reduce", size))
     return None if whole is None or None in parts else whole / together(parts)
+
+
+def print_algorithms(by_ranks):
+    """Times of each MUSTER_ALGORITHM over Gloo, and what it takes: processor time of all ranks, and what rank 0 sends."""
+    print("### all_reduce over our gloo by `MUSTER_ALGORITHM`, beside Gloo's ring\n")
+    print("Processor time is that of a call on all ranks together. Messages and bytes are what rank 0 sends, counted in one call: the "
+          "root of the tree, which sends most there.\n")
+    rows = []
+    for ranks, times in by_ranks.items():
+        for size in ALGORITHM_SIZES:
+            for client, name in ALGORITHMS.items():
+                value = times.get((client, "all_reduce", size))
+                if value is None:
+                    continue
+                processor = times.get((client, "all_reduce.processor", size))
+                messages, sent = (times.get((client, f"all_reduce.{what}", size)) for what in ("messages", "sent"))
+                rows.append([str(ranks), SIZE_NAMES[size], name, text_of(value),
+                             ratio_text(ratio(times, client, "gloo", "all_reduce", size)), text_of(processor),
+                             "" if messages is None else f"{messages:.0f}", "" if sent is None else f"{sent / 1e6:.2f} MB"])
+    print_table(["ranks", "buffer", "algorithm", "time", "/ Gloo's ring", "processor time", "messages", "sent"], rows)
+
+
+def compare_algorithms(goals, by_ranks):
+    for ranks, times in by_ranks.items():
+        if ranks > 2:
+            goals.at_most(f"{ranks} ranks, our gloo as it is by default, from 25 MiB on: no slower than Gloo's ring",
+                          {SIZE_NAMES[size]: ratio(times, "our-gloo", "gloo", "all_reduce", size) for size in (25 * MIB, RESNET18)}, 1)
 
 
 def print_others(times):

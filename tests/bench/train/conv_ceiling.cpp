@@ -3,7 +3,7 @@
 // convolutions, each by oneDNN's direct method on nhwc maps in the layout of weights that it likes best.
 #include "worker_sdk/trainer/nn/cpu/layer.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
-#include "worker_sdk/trainer/nn/resnet_spec.hpp"
+#include "worker_sdk/trainer/nn/plan.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -40,14 +40,14 @@ double best_seconds(const Runtime& rt, const dnnl::primitive& primitive,
 
 double seconds(const Runtime& rt, const ConvolutionSize& unit, std::int64_t batch, bool bf16) {
   const auto type = bf16 ? dnnl::memory::data_type::bf16 : kFloat;
-  const bool of_images = unit.in == 3;
+  const bool of_images = unit.of_images;
   const std::int64_t in = of_images && bf16 ? 4 : unit.in;  // for three channels there is only the definition
-  const std::int64_t out_side = (unit.side - 1) / unit.stride + 1;
+  const std::int64_t out_side = unit.result().side;
   const Desc src({batch, in, unit.side, unit.side}, type, Tag::nhwc);
   const Desc weights({unit.out, in, unit.kernel, unit.kernel}, type, Tag::any);
   const Desc weights_gradient({unit.out, in, unit.kernel, unit.kernel}, kFloat, Tag::any);
   const Desc dst({batch, unit.out, out_side, out_side}, type, Tag::nhwc);
-  const std::int64_t pad = unit.kernel / 2;
+  const std::int64_t pad = unit.padding;
   const ConvolutionForm form = {
       dnnl::algorithm::convolution_direct, {unit.stride, unit.stride}, {pad, pad}, {pad, pad}};
   const auto forward = convolution_forward(rt, form, src, weights, dst);
@@ -69,17 +69,11 @@ double seconds(const Runtime& rt, const ConvolutionSize& unit, std::int64_t batc
 }
 
 std::vector<ConvolutionSize> convolutions(const std::string& model) {
-  if (model == "small-cnn") {
-    return {{3, 32, 32, 3, 1}, {32, 64, 16, 3, 1}};
-  }
-  const ResNetPlan plan = plan_resnet18(model != "resnet18", 10);
-  std::vector<ConvolutionSize> units = {plan.stem};
-  for (const ResNetBlock& block : plan.blocks) {
-    units.push_back(block.first);
-    units.push_back(block.second);
-    if (block.has_shortcut) units.push_back(block.shortcut);
-  }
-  return units;
+  std::vector<ConvolutionSize> sizes;
+  each_step(plan_of(built_in(model, 10)).steps, [&](const PlannedStep& step) {
+    if (step.convolution.out > 0) sizes.push_back(step.convolution);
+  });
+  return sizes;
 }
 
 }  // namespace

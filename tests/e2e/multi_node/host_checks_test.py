@@ -98,9 +98,7 @@ def slow_login_shell():
     with Hosts(2) as hosts:
         hosts.write("n01", "~/.bashrc", "sleep 3\n")
         job = Job(hosts, worker=["dash", "-c", "echo fine $RANK"])
-        job.end()
-        job.expect(0, "fine 0", "fine 1")
-        job.nothing_left()
+        job.expect_clean(0, "fine 0", "fine 1")
 
 
 def noisy_login_shell():
@@ -108,7 +106,6 @@ def noisy_login_shell():
     with Hosts(2) as hosts:
         hosts.write("n01", "~/.bashrc", "echo Welcome to n01; echo and beware >&2; printf 'no newline'\n")
         job = Job(hosts, worker=["dash", "-c", "echo fine $RANK"])  # bash would read that file itself
-        job.end()
         job.expect(0, "fine 0", "fine 1")
         check("Welcome" not in job.out, "the shell's words are among the workers'", job.shown())
         job.nothing_left()
@@ -122,9 +119,7 @@ def login_lost_while_others_start():
         job.wait_for(r"1 of 2 nodes have answered; waiting for n01", name="err")
         hosts.run("n00", ["pkill", "-KILL", "sshd"], check=False)
         hosts.servers.pop("n00").wait()
-        job.end()
-        job.expect(125, r"error: .*n00: .*(onnection|closed|reset|exit code 255)")
-        job.nothing_left(directories=True)
+        job.expect_clean(125, r"error: .*n00: .*(onnection|closed|reset|exit code 255)", directories=True)
 
 
 def hosts_without_muster():
@@ -168,17 +163,13 @@ def full_disk():
         for folder in ("/tmp", "/dev/shm"):
             hosts.run("n01", ["dash", "-c", f"cat /dev/zero >{folder}/muster-test-full"], check=False)
         job = Job(hosts, "--log-dir", "/tmp/muster-test-logs", "--redirects", "3", worker=["dash", "-c", "echo words of $RANK"])
-        job.end()
-        job.expect(0, "(?i)n01.*(space|full)")
-        job.nothing_left()
+        job.expect_clean(0, "(?i)n01.*(space|full)")
 
 
 def duplicate_host():
     with Hosts(2) as hosts:
         job = Job(hosts, at="n00,n01,n01")
-        job.end()
-        job.expect(2, "n01", "twice|more than once|again|already")
-        job.nothing_left()
+        job.expect_clean(2, "n01", "twice|more than once|again|already")
 
 
 def resolver_that_does_not_answer():
@@ -197,8 +188,7 @@ def resolver_that_does_not_answer():
                 else:
                     job.send(signal.SIGINT)
                 took = job.ended(begin)
-                job.expect(130, "interrupted by SIGINT")
-                job.nothing_left()
+                job.expect_clean(130, "interrupted by SIGINT")
                 kept(f"Ctrl-C {'in a terminal ' if terminal else ''}while a name is looked up", took=[took],
                      **promised("ctrl-c-on-many-hosts", "lookup"))
 
@@ -232,8 +222,7 @@ def server_that_lets_in_few():
         hosts.write(LAUNCHER, "~/.ssh/config", "Host a*\n  HostName n00\n  HostKeyAlias n00\n")
         job = Job(hosts, at="a[00-11]", worker=["bash", "-c", "echo ready $RANK"])
         job.end(90)
-        job.expect(0)
-        job.nothing_left()
+        job.expect_clean(0)
 
 
 def sixteen_hosts():

@@ -37,7 +37,6 @@ def ssh_cut_after_the_start():
             kept("ssh is cut: seen", took=[time.monotonic() - begin], **promised("ssh-cut", "seen"))
             for name in hosts.names:
                 hosts.write(name, GO, "")
-            job.end()
             job.expect(0)
             counted = {rank: int(count) for rank, count in re.findall(r"rank (\d) counted (\d+)\n", job.out)}
             check(sorted(counted) == ["0", "1"], "a rank did not come to its end", job.shown()[-4000:])
@@ -54,9 +53,7 @@ def lives_on(job):
     time.sleep(8)
     for name in job.hosts.names:
         job.hosts.write(name, GO, "")
-    job.end()
-    job.expect(0, "done 0", "done 1")
-    job.nothing_left()
+    job.expect_clean(0, "done 0", "done 1")
 
 
 def kill_ssh_clients(job, *names):
@@ -84,9 +81,7 @@ def worker_fails_without_ssh():
         job = Job(hosts, worker=["bash", "-c", worker]).ready(2)
         kill_ssh_clients(job, "n01")
         hosts.write("n01", GO, "")
-        job.end()
-        job.expect(5, "rank 1", "the cause")
-        job.nothing_left()
+        job.expect_clean(5, "rank 1", "the cause")
 
 
 def launcher_killed_without_ssh():
@@ -116,7 +111,6 @@ def goes_on(seconds, fault, count=2):
     with Hosts(count) as hosts:
         job = Job(hosts, worker=counting(seconds)).ready(count)
         fault(hosts, job)
-        job.end()
         job.expect(0)
         all_lines_came(job, dict.fromkeys(range(count), 4 * seconds))
         job.nothing_left()
@@ -172,9 +166,7 @@ def connections_reset():
 def loss_while_it_starts():
     with Hosts(2) as hosts, hosts.drop_percent("n01", 5):
         job = Job(hosts, worker=["bash", "-c", "echo ready $RANK"])
-        job.end()
-        job.expect(0, "ready 0", "ready 1")
-        job.nothing_left()
+        job.expect_clean(0, "ready 0", "ready 1")
 
 
 def slow_link():
@@ -183,7 +175,6 @@ def slow_link():
         hosts.rate_limit("n01", 2000)
         job = Job(hosts, worker=["bash", "-c", "echo ready $RANK; [ $RANK = 0 ] || head -c 2000000 /dev/zero | tr '\\0' x | fold; "
                                                "echo; echo end $RANK"])
-        job.end()
         job.expect(0, "end 0", "end 1")
         check(job.out.count("x") >= 2_000_000, f"{job.out.count('x')} of 2,000,000 bytes came")
         job.nothing_left()
@@ -232,7 +223,6 @@ def control_is_reset_while_workers_use_the_store(*flags):
             time.sleep(0.2)
         for name in hosts.names:
             hosts.write(name, GO, "")
-        job.end()
         job.expect(0, r"done 0 after \d\d", r"done 1 after \d\d")
         check("lost" not in job.err, "a line about what is healed", job.shown())
         job.nothing_left()
@@ -253,8 +243,7 @@ def host_vanishes():
         begin = time.monotonic()
         hosts.kill_host("n01")
         took = job.ended(begin)
-        job.expect(125, r"node n01 is lost: silent for 5000 ms")
-        job.nothing_left()
+        job.expect_clean(125, r"node n01 is lost: silent for 5000 ms")
         kept("a host vanishes: the job has ended", took=[took], **promised("host-vanishes"))
 
 
@@ -263,9 +252,7 @@ def host_dies():
     with Hosts(2) as hosts:
         job = Job(hosts).ready(2)
         hosts.kill_host("n01", silent=False)
-        job.end()
-        job.expect(125, "n01")
-        job.nothing_left(directories=True)
+        job.expect_clean(125, "n01", directories=True)
 
 
 def host_of_the_coordinator_vanishes():
@@ -275,8 +262,7 @@ def host_of_the_coordinator_vanishes():
         begin = time.monotonic()
         hosts.kill_host("n00")
         took = job.ended(begin)
-        job.expect(125, r"n00: .*[Tt]imeout, server n00 not responding")
-        job.nothing_left()
+        job.expect_clean(125, r"n00: .*[Tt]imeout, server n00 not responding")
         # The launcher hears of it from ssh alone.
         kept("node 0 vanishes: the job has ended", took=[took], **promised("node-0-vanishes"))
 
@@ -359,8 +345,7 @@ def launcher_loses_the_coordinator_only():
         (_, port), = [e for e in hosts.listeners("n00") if e[1] != 22 and not e[0].startswith("127.")]
         with hosts.fault([f"ip saddr {hosts.hosts['login'].ipv4} tcp dport {port} drop"]):
             job.end()
-        job.expect(0, "done 0", "done 1")
-        job.nothing_left()
+        job.expect_clean(0, "done 0", "done 1")
 
 
 def ssh_cut_at_the_end(name):

@@ -120,12 +120,18 @@ class Job:
         return begin
 
     def expect(self, code, *words, names=("out", "err")):
-        """The exit code, and what the texts must say (regular expressions, all of them)."""
+        """Its end: the exit code, and what the texts must say (regular expressions, all of them)."""
+        self.end()
         text = "".join(self.text(name) for name in names)
         check(self.process.returncode in ([code] if isinstance(code, int) else code),
               f"exit code {self.process.returncode}, not {code}", self.shown())
         for word in words:
             check(re.search(word, text), f"nothing says '{word}'", self.shown())
+
+    def expect_clean(self, code, *words, directories=False):
+        """The same, and that nothing is left."""
+        self.expect(code, *words)
+        self.nothing_left(directories=directories)
 
     def nothing_left(self, timeout=PATIENCE_S, directories=False):
         """No process on any host, and no file in /tmp or /dev/shm but those of tests. With `directories`, empty ones may be

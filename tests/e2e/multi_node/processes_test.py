@@ -44,8 +44,7 @@ def agent_killed_while_it_starts():
             time.sleep(moment)
             job.hit("n01", AGENT)
             check(job.end() != 0, "success without an agent", job.shown())
-            job.expect(125, r"n01")
-            job.nothing_left()
+            job.expect_clean(125, r"n01")
 
 
 def agent_stopped_for_a_moment():
@@ -54,9 +53,7 @@ def agent_stopped_for_a_moment():
         job.hit("n01", AGENT, signal.SIGSTOP)
         time.sleep(2)
         job.hit("n01", AGENT, signal.SIGCONT)
-        job.end()
-        job.expect(0)
-        job.nothing_left()
+        job.expect_clean(0)
 
 
 def agent_stopped():
@@ -66,8 +63,7 @@ def agent_stopped():
         job.wait_for(r"n01 was stopped \(SIGSTOP\)", name="err")
         said = time.monotonic() - begin
         took = job.ended(begin)
-        job.expect(125, r"n01", r"stayed stopped|silent for 5000 ms")
-        job.nothing_left()
+        job.expect_clean(125, r"n01", r"stayed stopped|silent for 5000 ms")
         kept("a node's agent is stopped: said", took=[said], **promised("node-agent-stopped", "said"))
         kept("a node's agent is stopped: the job has ended", took=[took], **promised("node-agent-stopped"))
 
@@ -79,9 +75,7 @@ def agent_stopped_and_resumed_too_late():
         time.sleep(10)
         for pid in job.pids("n01", AGENT):
             hosts.signal("n01", pid, signal.SIGCONT)
-        job.end()
-        job.expect(125, r"n01")
-        job.nothing_left()
+        job.expect_clean(125, r"n01")
 
 
 def guardian_killed():
@@ -138,9 +132,7 @@ def guardian_and_agent_killed_and_the_job_goes_on():
             job.wait_for("ready 0 of 1")
             took = time.monotonic() - begin
             job.send(signal.SIGTERM)
-            job.end()
-            job.expect(143)
-            job.nothing_left(directories=True)
+            job.expect_clean(143, directories=True)
             return took
 
         promise("a node's guardian and agent are killed, and the job goes on without it", once=once,
@@ -154,13 +146,10 @@ def what_a_killed_pair_left():
         job.hit("n01", GUARDIAN, signal.SIGSTOP)
         job.hit("n01", AGENT)
         job.hit("n01", GUARDIAN)
-        job.end()
         job.expect(125, "n01")
         wait_until(lambda: [process["comm"] for process in hosts.processes("n01")] == ["sleep"], "the end of all but one")
         job = Job(hosts, at="n01", worker=["true"])
-        job.end()
-        job.expect(0)
-        job.nothing_left(directories=True)
+        job.expect_clean(0, directories=True)
 
 
 def store_killed():
@@ -168,7 +157,6 @@ def store_killed():
     with Hosts(2) as hosts:
         job = Job(hosts).ready(2)
         job.hit("n00", STORE)
-        job.end()
         job.expect(125, r"the store process of n00 was lost \(killed by SIGKILL\)")
         errors = [node["error"] for node in job.report()["nodes"]]
         check(len(errors) == 2 and all("lost the coordinator" in error for error in errors), f"other errors: {errors}", job.shown())
@@ -208,8 +196,7 @@ def interrupted_twice():
         time.sleep(1)
         check(job.process.poll() is None and len(job.pids("n01", "bash")) == 2, "the workers did not get their time", job.shown())
         took = job.ended(job.send(signal.SIGINT))
-        job.expect((130, 137))
-        job.nothing_left()
+        job.expect_clean((130, 137))
         kept("Ctrl-C a second time", took=[took], **promised("ctrl-c-on-many-hosts", "twice"))
 
 
@@ -220,8 +207,7 @@ def interrupted_thrice():
         interrupt_until_it_ends(job.process)
         job.end()
         took = time.monotonic() - begin
-        job.expect((130, 137))
-        job.nothing_left()
+        job.expect_clean((130, 137))
         kept("Ctrl-C again and again", took=[took], **promised("ctrl-c-on-many-hosts", "thrice"))
 
 
@@ -249,8 +235,7 @@ def interrupted_while_ssh_connects():
         job = Job(hosts)
         wait_until(lambda: len([p for p in hosts.processes("login") if p["comm"] == "ssh"]) == 2, "both clients of ssh")
         took = job.ended(job.send(signal.SIGINT))
-        job.expect(130)
-        job.nothing_left()
+        job.expect_clean(130)
         kept("Ctrl-C while ssh connects", took=[took], **promised("ctrl-c-on-many-hosts", "connecting"))
 
 
@@ -272,13 +257,10 @@ def temporary_logs():
     """They go after success, and stay on their hosts after a failure."""
     with Hosts(2) as hosts:
         job = Job(hosts, "--tee", "3", worker=["bash", "-c", "echo ready $RANK"])
-        job.end()
-        job.expect(0, "ready 0", "ready 1")
-        job.nothing_left()
+        job.expect_clean(0, "ready 0", "ready 1")
         job = Job(hosts, "--tee", "3", worker=["bash", "-c", "echo ready $RANK; until [ -e /tmp/muster-test-go ]; do sleep 0.1; done; "
                                                       "[ $RANK = 0 ] || exit 3; exec sleep 1000"]).ready(2)
         hosts.write("n01", "/tmp/muster-test-go", "")
-        job.end()
         job.expect(3)
         for host in hosts.names:
             kept = [f for f in hosts.files(host) if f.endswith("/stdout.log")]
@@ -305,9 +287,7 @@ def store_stopped_and_terminated():
         job.hit("n00", STORE, signal.SIGSTOP)
         job.wait_for(r"the store process of n00 was stopped", name="err")
         job.send(signal.SIGTERM)
-        job.end()
-        job.expect(143)
-        job.nothing_left()
+        job.expect_clean(143)
 
 
 def guardian_stopped(host):
@@ -318,9 +298,7 @@ def guardian_stopped(host):
         job.wait_for(rf"the guardian process of {host} is stopped", name="err")
         for each in ("n00", "n01"):
             hosts.write(each, "/tmp/muster-test-go", "")
-        job.end()
-        job.expect(0)
-        job.nothing_left()
+        job.expect_clean(0)
 
 
 def guardian_of_the_coordinator_stopped():
@@ -343,7 +321,6 @@ def open_files():
         agent = hosts.run("n01", ["grep", "open files", f"/proc/{min(job.pids('n01', AGENT))}/limits"]).stdout.split()[3:5]
         check(agent == [str(hard)] * 2, f"an agent's limit is {agent}", job.shown())
         job.send(signal.SIGTERM)
-        job.end()
         job.expect(143, rf"ready \d with {soft}")
 
 
@@ -378,8 +355,7 @@ def told_to_stop_before_the_round():
                     job = Job(hosts, "--rdzv-conf", "join_timeout=100")
                     wait_until(lambda: all(job.pids(host, AGENT) for host in hosts.names), "an agent on each host", pause_s=0.002)
                     took.append(job.ended(job.hit(name, comm, number)))
-                job.expect(125, rf"the {word} process of {name} was told to stop by {signal.Signals(number).name}")
-                job.nothing_left()
+                job.expect_clean(125, rf"the {word} process of {name} was told to stop by {signal.Signals(number).name}")
             kept(f"the {word} of {name} is told to stop before its round: the job has ended", took=took, **promised("node-told-to-stop"))
 
 

@@ -27,7 +27,6 @@ def worker_crashes():
     with Hosts(2) as hosts:
         job = Job(hosts, "--max-restarts", "2", at="n00:2,n01:2", worker=["dash", "-c", crash]).ready(4)
         let_go(hosts, "n01")
-        job.end()
         job.expect(0, r"round 0 ended: rank 3 on n01.*SIGSEGV.*restart 1 of 2")
         for attempt in (0, 1):
             for rank in range(4):
@@ -41,7 +40,6 @@ def worker_crashes_once_too_often():
     """The failure after the last restart is the job's, with its code."""
     with Hosts(2) as hosts:
         job = Job(hosts, "--max-restarts", "1", worker=["dash", "-c", f"{READY}; [ $RANK = 0 ] || exit 9; exec sleep 1000"])
-        job.end()
         job.expect(9, r"restart 1 of 1", r"rank 1 on n01", r"exit code 9")
         check(job.out.count("ready 1 of 2") == 2, "not two rounds", job.shown())
         job.nothing_left()
@@ -53,7 +51,6 @@ def goes_on_with_two(hosts, job, reason, since, what, bound):
     seconds = time.monotonic() - since
     kept(f"{what}: the next round", took=[seconds], **bound)
     let_go(hosts, "n00", "n01")
-    job.end()
     job.expect(0, r"all workers start again", "done 0 of 2", "done 1 of 2", rf"(?m)^muster: warning: .*n02.*{reason}.*; 2 of 3 nodes are left",
                rf"the job ended without n02.*{reason}")
     check(not re.search(r"done \d of 3", job.out), "a worker of the round that was over went on", job.shown())
@@ -97,10 +94,8 @@ def node_that_cannot_start_its_workers():
             hosts.run(name, ["mkdir", "/tmp/muster-test-there"])
         job = Job(hosts, *THREE, "--wdir", "/tmp/muster-test-there",
                   worker=["dash", "-c", READY])
-        job.end()
-        job.expect(0, "ready 0 of 2", "ready 1 of 2", r"(?m)^muster: warning: n02.*/tmp/muster-test-there.*; 2 of 3 nodes are left",
-                   r"the job ended without n02.*/tmp/muster-test-there")
-        job.nothing_left()
+        job.expect_clean(0, "ready 0 of 2", "ready 1 of 2", r"(?m)^muster: warning: n02.*/tmp/muster-test-there.*; 2 of 3 nodes are left",
+                         r"the job ended without n02.*/tmp/muster-test-there")
 
 
 def too_few_are_left():
@@ -108,9 +103,7 @@ def too_few_are_left():
     with Hosts(2) as hosts:
         job = Job(hosts, "--nnodes", "2:3", "-H", "n00,n01", "--max-restarts", "3", worker=UNTIL_TOLD).ready(2)
         job.hit("n01", GUARDIAN)
-        job.end()
-        job.expect(125, "n01", "guardian")
-        job.nothing_left(directories=True)
+        job.expect_clean(125, "n01", "guardian", directories=True)
 
 
 # A worker that asks the store of its round again and again, and writes down every answer. It keeps the connection of its
@@ -181,9 +174,7 @@ def worker_of_an_earlier_round():
         let_go(hosts, "n00", "n01")
         # The agent lets its guardian go on, too, which may have ended before it is told here.
         hosts.run("n02", ["/bin/kill", "-CONT", *(str(pid) for comm in (AGENT, GUARDIAN) for pid in job.pids("n02", comm))], check=False)
-        job.end()
-        job.expect(0, r"done 0 of 2 others [12]\n", r"done 1 of 2 others [12]\n", "the job ended without n02")
-        job.nothing_left(directories=True)
+        job.expect_clean(0, r"done 0 of 2 others [12]\n", r"done 1 of 2 others [12]\n", "the job ended without n02", directories=True)
 
 
 def lost_without_a_restart():
@@ -192,7 +183,6 @@ def lost_without_a_restart():
         job = Job(hosts, "--nnodes", "2:3", "-H", "n00,n01,n02", "--max-restarts", "0", "--restart-policy", "torchrun",
                   worker=UNTIL_TOLD).ready(3)
         job.hit("n02", AGENT)
-        job.end()
         job.expect(125, r"(?m)^muster: warning: .*n02.*; a round that has begun ends the job, for no restart is left",
                    r"(?m)^muster: error: .*n02.*no restart is left \(--max-restarts 0\)")
         check("no restart is left" in job.report()["cause"], "the report does not say so", job.shown())

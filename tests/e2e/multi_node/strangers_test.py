@@ -111,7 +111,6 @@ def strangers_at_the_port_of_a_job():
         for name in ("n00", "n01"):
             hosts.write(name, "/tmp/go", "")
         begin = time.monotonic()
-        job.end()
         job.expect(0, "done 0", "done 1")
         for name in ("n00", "n01"):
             hosts.run(name, ["rm", "/tmp/go"])
@@ -128,7 +127,6 @@ def strangers_while_nodes_are_missing():
         (address, port), = [e for e in hosts.listeners("n00") if e[1] == 29400]
         strangers_get_nothing(hosts, "n01", address, port, 32)
         job.send(signal.SIGINT)
-        job.end()
         job.expect(130)
         check(not hosts.leftovers(), "left behind")
 

@@ -86,8 +86,7 @@ def pytorch(hosts, world, *flags, at):
     before = hosts.veth_bytes("n01")[0]
     job = Job(hosts, *flags, at=at, worker=[DDP], python=True, env={"PYTHON_EXEC": interop.TORCH_PYTHON, "OMP_NUM_THREADS": "1"})
     job.end(LONG_S)
-    job.expect(0, rf"after 10 steps of {world} ranks")
-    job.nothing_left()
+    job.expect_clean(0, rf"after 10 steps of {world} ranks")
     count, digest = re.search(r"(\d+) parameters ([0-9a-f]{64})", job.out).groups()
     received = hosts.veth_bytes("n01")[0] - before
     check(not at or received > 10 * int(count) * 4 * 0.9, f"only {received} bytes crossed to n01: not the gradients")

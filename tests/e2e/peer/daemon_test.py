@@ -85,7 +85,7 @@ class DaemonTest(unittest.TestCase):
 
     def end(self, launchers, code=0):
         for launcher in launchers:
-            self.assertEqual(launcher.end(), code, launcher.text())
+            launcher.ends(code)
 
 
 class HostingDaemon(DaemonTest):
@@ -153,7 +153,7 @@ class HostingDaemon(DaemonTest):
                                   (None, (), "--rdzv-id NAME")):
             with self.subTest(job=job, flags=flags):
                 refused = self.node(job, *flags)
-                self.assertEqual(refused.end(), 125, refused.text())
+                refused.ends(125)
                 self.assertRegex(refused.error(), words)
         said = subprocess.run([interop.MUSTER, "rendezvous", "--status", self.endpoint, "--secret-file", key], capture_output=True,
                               text=True, check=False, timeout=30, env=interop.clean_environment(HOME=self.home))
@@ -161,7 +161,7 @@ class HostingDaemon(DaemonTest):
         self.assertIn(f"asked for the status of the daemon at {self.endpoint}", said.stderr)
         self.assertIn("1 job,", self.status().stdout)
         first.stop()
-        self.assertEqual(first.end(), 143, first.text())
+        first.ends(143)
 
     def test_options_that_would_let_strangers_in(self):
         for flags in (["--listen", "0.0.0.0:0"], ["--listen", "0.0.0.0:0", "--listen-any", "--insecure-no-secret"],
@@ -180,8 +180,7 @@ class HostingDaemon(DaemonTest):
         self.daemon = self.start_daemon()
         self.here.home = self.home
         refused = self.node("A")
-        self.assertEqual(refused.end(), 125, refused.text())
-        self.assertIn("takes no nodes: this daemon has no key, and hosts no jobs; its own first lines say why", refused.error())
+        refused.ends(125, "takes no nodes: this daemon has no key, and hosts no jobs; its own first lines say why")
         self.assertNotIn("another program", refused.error())
 
     def test_a_key_that_must_not_be_used_is_an_error(self):
@@ -211,7 +210,7 @@ class DaemonEnds(DaemonTest):
         self.daemon.send_signal(number)
         host, port = self.endpoint.split(":")
         for launcher in [*jobs["A"], *jobs["B"], waiting]:
-            self.assertEqual(launcher.end(), 125, launcher.text())
+            launcher.ends(125)
             self.assertRegex(launcher.error(), words.format(host=host, port=port))
             kept("the daemon has ended: its jobs have, too", took=[launcher.ended - since], **promised("daemon-ended"))
         self.daemon.wait(10)

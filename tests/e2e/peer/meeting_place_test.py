@@ -114,7 +114,7 @@ class MeetingPlace(unittest.TestCase):
             server.kill()
             server.wait()
             self.start("n00", c10d(f"n00:{port}", 2))
-            self.assertEqual(launcher.end(60), 0, launcher.text())
+            launcher.ends(0, timeout=60)
 
     def patient(self, address):
         """Nodes that go on although a program takes their connections: it hangs up, or the user said how long to wait."""
@@ -145,7 +145,7 @@ class MeetingPlace(unittest.TestCase):
         self.addCleanup(self.hosts.write, "n01", "/etc/hosts", names)
         self.hosts.write("n01", "/etc/hosts", f"{names}\n{self.hosts.hosts['n00'].ipv4} later\n")
         self.start("n00", c10d("n00:29400", 2, "--rdzv-conf", "is_host=1,join_timeout=300"))
-        self.assertEqual(launcher.end(60), 0, launcher.text())
+        launcher.ends(0, timeout=60)
 
     def test_two_hosts_that_take_themselves_for_the_first(self):
         flags = ["--nnodes", "2", "--node-rank", "0", "--master-addr", "n00", "--master-port", "29444"]
@@ -156,7 +156,7 @@ class MeetingPlace(unittest.TestCase):
         self.assertNotIn("--node-rank", first.error())
         for launcher in (first, second):
             launcher.stop()
-            self.assertEqual(launcher.end(), 143, launcher.text())
+            launcher.ends(143)
 
     def silent_name_server(self, *names):
         """Whoever asks for a name there gets no answer."""

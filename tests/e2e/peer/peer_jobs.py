@@ -78,6 +78,14 @@ class Launcher:
             reader.join(10)
         return code
 
+    def ends(self, code, *words, timeout=LIMIT_S):
+        """It ends with this code, and its stderr says all of these texts."""
+        if self.end(timeout) != code:
+            raise AssertionError(f"exit code {self.process.returncode}, not {code}\n{self.text()}")
+        for word in words:
+            if word not in self.error():
+                raise AssertionError(f"nothing says '{word}'\n{self.text()}")
+
     def close(self):
         if self.process.poll() is None:
             self.process.kill()

@@ -46,7 +46,7 @@ class PeerTest(unittest.TestCase):
 
     def end_all(self, code=0):
         for launcher in self.launchers:
-            self.assertEqual(launcher.end(), code, launcher.text())
+            launcher.ends(code)
 
     def check_world(self, launchers, nodes, per_node=1):
         """Every worker of a world, as its launchers saw them, in order of rank."""
@@ -124,14 +124,14 @@ class Elastic(PeerTest):
         left.stop()
         workers = self.check_world(launchers, 3)
         self.assertEqual({worker["host"] for worker in workers}, {"n00", "n02", "n03"})
-        self.assertEqual(left.end(), 143, left.text())
+        left.ends(143)
         said = launchers[0].wait_for(1, lambda line: "n01 was told to stop" in line, "why the round ended")
         self.assertTrue(said[0].endswith("n01 was told to stop; all workers start again"), said)
         for launcher in launchers:
             self.assertNotRegex(launcher.error(), r"n0\d:\d+-")  # names for machines
         self.let_go()
         for launcher in launchers:
-            self.assertEqual(launcher.end(), 0, launcher.text())
+            launcher.ends(0)
 
     def test_a_node_dies(self):
         do = f"wait:{self.go}"
@@ -144,7 +144,7 @@ class Elastic(PeerTest):
         self.assertEqual({worker["TORCHELASTIC_RESTART_COUNT"] for worker in workers}, {"0"})
         self.let_go()
         for launcher in launchers[:2]:
-            self.assertEqual(launcher.end(), 0, launcher.text())
+            launcher.ends(0)
 
 
 class Failure(PeerTest):
@@ -160,26 +160,21 @@ class Failure(PeerTest):
     def test_contradicting_flags_are_named_with_both_values_and_hosts(self):
         first = self.c10d("n00", 2, "--max-restarts", "1")
         second = self.c10d("n01", 2, "--max-restarts", "2")
-        self.assertEqual(second.end(), 125, second.text())
-        for part in ("--max-restarts", "n00", "n01", "1", "2"):
-            self.assertIn(part, second.error())
+        second.ends(125, "--max-restarts", "n00", "n01", "1", "2")
         first.stop()
         first.end()
 
     def test_nobody_comes(self):
         launcher = self.c10d("n01", 2, "--rdzv-conf", "join_timeout=2")
-        self.assertEqual(launcher.end(20), 125, launcher.text())
-        self.assertIn(f"n00 port {self.port}", launcher.error())
+        launcher.ends(125, f"n00 port {self.port}", timeout=20)
         alone = self.c10d("n00", 2, "--rdzv-conf", "join_timeout=2")
-        self.assertEqual(alone.end(20), 125, alone.text())
-        self.assertIn("1 of 2 nodes joined", alone.error())
+        alone.ends(125, "1 of 2 nodes joined", timeout=20)
 
     def test_a_launcher_that_is_killed_is_named(self):
         launchers = [self.c10d(host, 2, do=f"wait:{self.go}") for host in ("n00", "n01")]
         self.check_world(launchers, 2)
         launchers[1].process.kill()
-        self.assertEqual(launchers[0].end(), 125, launchers[0].text())
-        self.assertIn("the launcher on n01 is gone", launchers[0].error())
+        launchers[0].ends(125, "the launcher on n01 is gone")
 
     def test_a_program_at_the_port_that_says_nothing(self):
         address = self.hosts.hosts["n00"].ipv4
@@ -194,14 +189,14 @@ class Failure(PeerTest):
             if name == "silent":
                 for flags in ((), ("--rdzv-conf", "is_host=1")):
                     launcher = self.c10d("n00", 2, *flags)
-                    self.assertEqual(launcher.end(20), 125, launcher.text())
+                    launcher.ends(125, timeout=20)
                     self.assertRegex(launcher.error(), rf"{words} \d+ \(silent\)")
                     self.assertIn(str(self.port), launcher.error())
             else:  # it could be a launcher of the same job
                 launcher = self.c10d("n00", 2)
                 launcher.wait_for(1, lambda line: "waiting for" in line and words in line, "what is at the port")
                 launcher.stop()
-                self.assertEqual(launcher.end(), 143, launcher.text())
+                launcher.ends(143)
             server.kill()
             wait_until(lambda: self.hosts.listeners("n00") == [], "the server's end")
 
@@ -221,8 +216,7 @@ class Failure(PeerTest):
         wait_until(lambda: self.hosts.listeners("n00"), "the next run")
         # The agent lets its guardian go on, too, which may have ended before it is told here.
         self.hosts.run("n01", ["/bin/kill", "-CONT", str(agent), str(guardian)], check=False)
-        self.assertEqual(launchers[1].end(20), 125, launchers[1].text())
-        self.assertIn("earlier run", launchers[1].error())
+        launchers[1].ends(125, "earlier run", timeout=20)
         self.assertEqual(again.process.poll(), None)
         again.stop()
         again.end()
@@ -256,22 +250,18 @@ class Secrets(PeerTest):
     def test_keys_that_differ(self):
         first = self.c10d("n00", 2)
         second = self.c10d("n01", 2)
-        self.assertEqual(second.end(20), 125, second.text())
-        for part in (f"n00 port {self.port}", "/.config/muster/key", "copy"):
-            self.assertIn(part, second.error())
+        second.ends(125, f"n00 port {self.port}", "/.config/muster/key", "copy", timeout=20)
         first.wait_for(1, lambda line: self.hosts.hosts["n01"].ipv4 in line, "who was refused")
         first.stop()
         first.end()
 
     def test_a_key_that_others_can_read(self):
         launcher = self.c10d("n00", 2, *self.key("n00", "ab" * 32, 0o644))
-        self.assertEqual(launcher.end(), 2)
-        self.assertIn(f"chmod 600 '/tmp/key{self.port}'", launcher.error())
+        launcher.ends(2, f"chmod 600 '/tmp/key{self.port}'")
 
     def test_without_a_key_only_by_a_flag_and_loudly(self):
         refused = self.c10d("n01", 2, "--insecure-no-secret")
-        self.assertEqual(refused.end(), 2)
-        self.assertIn("is not a loopback address", refused.error())
+        refused.ends(2, "is not a loopback address")
         self.launchers.clear()
         launchers = [self.c10d("n00", 2, "--insecure-no-secret", at="127.0.0.1") for _ in range(2)]
         self.check_world(launchers, 2)

@@ -202,6 +202,8 @@ FAKE_EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* g
 }
 
 FAKE_EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  const cudaError_t fault = fake::fault_at("graph", fake::current_device(), fake::Moment::call);
+  if (fault != cudaSuccess) return fake::say(fault);
   *exec = new CUgraphExec_st{graph->nodes, {}, 0};
   count_graph(graph->nodes, 1);
   return cudaSuccess;

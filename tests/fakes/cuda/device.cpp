@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,9 @@
 namespace {
 
 thread_local int chosen_device = 0;
+/// What the driver has made current meanwhile.
+thread_local std::vector<int> pushed_devices;
+std::atomic<std::uint64_t> contexts{0};  ///< a bit for each device
 thread_local cudaError_t last_error = cudaSuccess;
 
 int number(const char* variable, int otherwise) {
@@ -62,7 +66,28 @@ void violate(const char* rule, const std::string& what) {
 }
 
 int current_device() {
-  return chosen_device;
+  const int device = pushed_devices.empty() ? chosen_device : pushed_devices.back();
+  make_context(device);
+  return device;
+}
+
+void make_context(int device) {
+  contexts.fetch_or(std::uint64_t{1} << static_cast<unsigned>(device));
+}
+
+bool has_context(int device) {
+  return (contexts.load() >> static_cast<unsigned>(device) & 1U) != 0;
+}
+
+void push_device(int device) {
+  pushed_devices.push_back(device);
+}
+
+int pop_device() {
+  if (pushed_devices.empty()) return -1;
+  const int device = pushed_devices.back();
+  pushed_devices.pop_back();
+  return device;
 }
 
 std::string bus_id(int device) {
@@ -98,13 +123,14 @@ FAKE_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 FAKE_EXPORT cudaError_t cudaGetDevice(int* device) {
-  *device = chosen_device;
+  *device = pushed_devices.empty() ? chosen_device : pushed_devices.back();
   return cudaSuccess;
 }
 
 FAKE_EXPORT cudaError_t cudaSetDevice(int device) {
   if (!is_device(device)) return fake::say(cudaErrorInvalidDevice);
-  chosen_device = device;
+  (pushed_devices.empty() ? chosen_device : pushed_devices.back()) = device;
+  fake::make_context(device);
   return cudaSuccess;
 }
 
@@ -152,8 +178,9 @@ FAKE_EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greate
 
 FAKE_EXPORT cudaError_t cudaDeviceSynchronize() {
   if (fake::breaks_capture("cudaDeviceSynchronize")) return fake::say(cudaErrorStreamCaptureUnsupported);
-  fake::drain_device(chosen_device);
-  return fake::say(fake::trouble(chosen_device));
+  const int device = fake::current_device();
+  fake::drain_device(device);
+  return fake::say(fake::trouble(device));
 }
 
 FAKE_EXPORT cudaError_t cudaGetLastError() {
@@ -170,6 +197,10 @@ FAKE_EXPORT const char* cudaGetErrorString(cudaError_t error) {
       return "no CUDA-capable device is detected";
     case cudaErrorInsufficientDriver:
       return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorECCUncorrectable:
+      return "uncorrectable ECC error encountered";
+    case cudaErrorUnknown:
+      return "unknown error";
     case cudaErrorIllegalAddress:
       return "an illegal memory access was encountered";
     case cudaErrorInvalidResourceHandle:

@@ -14,6 +14,11 @@
 //   FAKE_CUDA_RUNTIME      the version that this library says it has (that of the headers)
 //   FAKE_CUDA_CAPABILITY   compute capability (90)
 //   FAKE_CUDA_MEMORY       bytes of each device (16 GiB)
+//   FAKE_CUDA_FAULT        ERROR@PLACE#NUMBER:DEVICE: the NUMBERth kernel of that name
+//   ("muster_cross_entropy"), or
+//                          instantiation of a graph ("graph"), of the device fails. cudaErrorMemoryAllocation
+//                          (2) is what the call gives; with any other number the device is lost when it comes
+//                          to it
 //   FAKE_CUDA_SEED         a number: every other queue is delayed at random, which of them depends on it
 // The rest is what the fakes of NCCL and cuDNN use besides.
 #pragma once
@@ -37,6 +42,9 @@ FAKE_EXPORT int fake_cuda_live_graphs();
 }  // extern "C"
 
 namespace fake {
+
+/// What a device that is lost answers to everything.
+FAKE_EXPORT cudaError_t trouble(int device);
 
 /// Notes a broken rule; `rule` is its name, followed by where it is written.
 FAKE_EXPORT void violate(const char* rule, const std::string& what);
@@ -62,7 +70,14 @@ FAKE_EXPORT int live_graphs(const void* tag);
 /// For calls that must not be made while a graph is captured: whether one is now spoilt, which is noted.
 FAKE_EXPORT bool breaks_capture(const char* function);
 
+/// The device of the calling thread, for a call that needs its context: the runtime makes one where there is
+/// none.
 FAKE_EXPORT int current_device();
+FAKE_EXPORT void make_context(int device);
+FAKE_EXPORT bool has_context(int device);
+/// The driver's stack of contexts of the calling thread; -1 where there is none to pop.
+FAKE_EXPORT void push_device(int device);
+FAKE_EXPORT int pop_device();
 FAKE_EXPORT std::string bus_id(int device);
 /// FAKE_GPU_DIR, which must be set.
 FAKE_EXPORT std::string folder();

@@ -36,6 +36,7 @@ class Queue {
   void push(Work work);
   /// Waits until there is nothing to do.
   void drain();
+  bool is_idle();
   void close();
 
  private:
@@ -119,8 +120,13 @@ CUstream_st* find(cudaStream_t stream);
 void leave_capture(const std::shared_ptr<Capture>& capture);
 /// Waits until all streams of a device have nothing to do.
 void drain_device(int device);
-/// What a device that is lost answers to everything.
-cudaError_t trouble(int device);
+/// From now on the device answers everything with an error.
+void lose_device(int device, cudaError_t error);
+
+/// When what fails does so: in the call, or when its device comes to it.
+enum class Moment { call, execution };
+/// The error of FAKE_CUDA_FAULT, where this is the place and the time that it names.
+cudaError_t fault_at(const std::string& place, int device, Moment moment);
 
 /// Memory of a device, or of the host where `device` is kHost, as its process must map it.
 struct Piece {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <string>
 
 struct CUlib_st {
   int device = 0;
@@ -14,6 +15,7 @@ struct CUlib_st {
 
 struct CUkern_st {
   cudaLibrary_t library = nullptr;
+  std::string name;
   std::uint32_t number = 0;
   std::uint32_t bytes = 0;
 };
@@ -73,7 +75,7 @@ FAKE_EXPORT cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t
   fake::Answer answer;
   const cudaError_t found = fake::ask_device(library->device, request, answer);
   if (found != cudaSuccess) return fake::say(found);
-  *kernel = new CUkern_st{library, answer.kernel, answer.bytes};
+  *kernel = new CUkern_st{library, name, answer.kernel, answer.bytes};
   libraries().kernels.insert(*kernel);
   return cudaSuccess;
 }
@@ -86,17 +88,26 @@ FAKE_EXPORT cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 b
   if (grid.x == 0 || grid.y != 1 || grid.z != 1 || block.x == 0 || block.y != 1 || block.z != 1)
     return fake::say(cudaErrorInvalidConfiguration);
   fake::Request request(fake::Order::launch);
+  std::string name;
   {
     const std::lock_guard lock(libraries().mutex);
     auto* const kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
     if (!libraries().kernels.contains(kernel)) return fake::say(cudaErrorInvalidDeviceFunction);
     request.kernel = kernel->number;
+    name = kernel->name;
     std::memcpy(request.argument, arguments[0], kernel->bytes);
   }
   request.blocks = grid.x;
   request.threads = block.x;
-  fake::enqueue(stream,
-                [device, request] { return [device, request] { (void)fake::ask_device(device, request); }; });
+  if (const cudaError_t fault = fake::fault_at(name, device, fake::Moment::call); fault != cudaSuccess)
+    return fake::say(fault);
+  fake::enqueue(stream, [device, request, name] {
+    return [device, request, name] {
+      const cudaError_t fault = fake::fault_at(name, device, fake::Moment::execution);
+      if (fault != cudaSuccess) fake::lose_device(device, fault);
+      (void)fake::ask_device(device, request);
+    };
+  });
   return cudaSuccess;
 }
 

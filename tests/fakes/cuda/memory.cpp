@@ -193,6 +193,7 @@ FAKE_EXPORT cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 /// Waits for everything on the device, as the real one does.
 FAKE_EXPORT cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  (void)fake::current_device();
   if (fake::breaks_capture("cudaFree")) return fake::say(cudaErrorStreamCaptureUnsupported);
   const int device = fake::device_of(memory);
   if (device < 0) return fake::say(cudaErrorInvalidValue);
@@ -270,6 +271,7 @@ FAKE_EXPORT cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t byt
 
 FAKE_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
   *attributes = {};
+  (void)fake::current_device();
   const int device = piece_at(memory).device;
   attributes->type = device == -1            ? cudaMemoryTypeUnregistered
                      : device == fake::kHost ? cudaMemoryTypeHost

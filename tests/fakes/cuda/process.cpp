@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -123,6 +124,24 @@ void each_running(int device, const Body& body) {
 
 cudaError_t trouble(int device) {
   return device < 0 ? cudaSuccess : device_at(device).error.load();
+}
+
+void lose_device(int device, cudaError_t error) {
+  device_at(device).error = error;
+}
+
+cudaError_t fault_at(const std::string& place, int device, Moment moment) {
+  static std::atomic<int> calls{0};
+  const char* const text = std::getenv("FAKE_CUDA_FAULT");
+  if (text == nullptr) return cudaSuccess;
+  int error = 0;
+  char name[64];
+  int number = 0;
+  int on_device = 0;
+  if (std::sscanf(text, "%d@%63[^#]#%d:%d", &error, name, &number, &on_device) != 4) std::abort();
+  const bool at_call = error == cudaErrorMemoryAllocation;
+  if (place != name || device != on_device || at_call != (moment == Moment::call)) return cudaSuccess;
+  return ++calls == number ? static_cast<cudaError_t>(error) : cudaSuccess;
 }
 
 cudaError_t start_device(int number) {

@@ -59,6 +59,11 @@ void Queue::drain() {
   changed_.wait(lock, [this] { return works_.empty() && !working_; });
 }
 
+bool Queue::is_idle() {
+  const std::lock_guard lock(mutex_);
+  return works_.empty() && !working_;
+}
+
 void Queue::close() {
   {
     const std::lock_guard lock(mutex_);

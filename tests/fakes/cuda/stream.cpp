@@ -69,6 +69,7 @@ Events& events() {
 }
 
 bool is_event(cudaEvent_t event) {
+  (void)fake::current_device();
   const std::lock_guard lock(events().mutex);
   return events().living.contains(event);
 }
@@ -78,10 +79,11 @@ bool is_event(cudaEvent_t event) {
 namespace fake {
 
 CUstream_st* find(cudaStream_t stream) {
+  const int device = current_device();
   const std::lock_guard lock(streams().mutex);
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
-    CUstream_st*& own = streams().defaults[current_device()];
-    if (own == nullptr) own = make_stream(current_device(), false);
+    CUstream_st*& own = streams().defaults[device];
+    if (own == nullptr) own = make_stream(device, false);
     return own;
   }
   return streams().living.contains(stream) ? stream : nullptr;
@@ -160,6 +162,14 @@ FAKE_EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return fake::say(fake::trouble(own->device));
 }
 
+FAKE_EXPORT cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  CUstream_st* const own = fake::find(stream);
+  if (own == nullptr) return fake::say(cudaErrorInvalidResourceHandle);
+  if (fake::breaks_capture("cudaStreamQuery")) return fake::say(cudaErrorStreamCaptureUnsupported);
+  if (fake::trouble(own->device) != cudaSuccess) return fake::say(fake::trouble(own->device));
+  return own->queue->is_idle() ? cudaSuccess : cudaErrorNotReady;
+}
+
 FAKE_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
   (*event)->device = fake::current_device();
@@ -189,6 +199,27 @@ FAKE_EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) 
     if (own->capture != nullptr) return cudaSuccess;
   }
   fake::enqueue(stream, [mark] { return [mark] { mark->reach(); }; });
+  return fake::say(fake::trouble(own->device));
+}
+
+/// In a capture the event is external: each launch of the graph records it anew, and streams that wait for it
+/// do not join the capture (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html).
+FAKE_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags == cudaEventRecordDefault) return cudaEventRecord(event, stream);
+  CUstream_st* const own = fake::find(stream);
+  if (own == nullptr || !is_event(event) || own->device != event->device)
+    return fake::say(cudaErrorInvalidResourceHandle);
+  {
+    const std::lock_guard lock(fake::captures_mutex());
+    if (flags != cudaEventRecordExternal || own->capture == nullptr) return fake::say(cudaErrorInvalidValue);
+  }
+  fake::enqueue(stream, [event]() -> fake::Work {
+    auto mark = std::make_shared<fake::Mark>();
+    const std::lock_guard lock(fake::captures_mutex());
+    event->mark = mark;
+    event->capture.reset();
+    return [mark] { mark->reach(); };
+  });
   return fake::say(fake::trouble(own->device));
 }
 

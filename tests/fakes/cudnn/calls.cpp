@@ -3,6 +3,7 @@
 #include "tests/fakes/cudnn/descriptor.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -68,8 +69,7 @@ Convolution shape_of(const Descriptor& operation) {
   result.stride = number(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
   result.padding = number(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
   result.images = extent(*parts.x, 0);
-  const auto type = *parts.x->get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
-  result.bf16 = type == CUDNN_DATA_BFLOAT16 ? 1 : 0;
+  result.bf16 = is_bf16(*parts.x) ? 1 : 0;
   switch (operation.type) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
       result.result = Convolution::Result::output;
@@ -84,10 +84,30 @@ Convolution shape_of(const Descriptor& operation) {
   return result;
 }
 
+Product::Matrix matrix_of(const Descriptor& tensor) {
+  // One matrix is multiplied with each of the other's.
+  return {nullptr, stride(tensor, 1), stride(tensor, 2), extent(tensor, 0) == 1 ? 0 : stride(tensor, 0)};
+}
+
+Product product_of(const ProductParts& parts) {
+  Product result{};
+  result.batches = extent(*parts.c, 0);
+  result.m = extent(*parts.c, 1);
+  result.n = extent(*parts.c, 2);
+  result.k = extent(*parts.a, 2);
+  result.a = matrix_of(*parts.a);
+  result.b = matrix_of(*parts.b);
+  result.c = matrix_of(*parts.c);
+  result.bf16 = is_bf16(*parts.a) ? 1 : 0;
+  result.bf16_result = is_bf16(*parts.c) ? 1 : 0;
+  return result;
+}
+
+/// From the first to the last element.
 Tensor tensor_of(const Descriptor& tensor) {
-  const bool bf16 = *tensor.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16;
-  std::size_t bytes = bf16 ? 2 : 4;
-  for (std::size_t i = 0; i < 4; ++i) bytes *= static_cast<std::size_t>(extent(tensor, i));
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < rank(tensor); ++i) last += (extent(tensor, i) - 1) * stride(tensor, i);
+  const std::size_t bytes = static_cast<std::size_t>(last + 1) * (is_bf16(tensor) ? 2 : 4);
   return {*tensor.get<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID),
           *tensor.get<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT), bytes};
 }
@@ -95,8 +115,14 @@ Tensor tensor_of(const Descriptor& tensor) {
 void take_shape(Descriptor& plan) {
   const auto* const config = plan.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   const auto* const operation = config->graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  const Operation parts = parts_of(*operation);
   plan.engine = config->engine;
+  if (operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) {
+    const ProductParts parts = product_parts_of(*operation);
+    plan.shape = product_of(parts);
+    plan.tensors = {tensor_of(*parts.a), tensor_of(*parts.b), tensor_of(*parts.c)};
+    return;
+  }
+  const Operation parts = parts_of(*operation);
   plan.shape = shape_of(*operation);
   plan.tensors = {tensor_of(*parts.x), tensor_of(*parts.w), tensor_of(*parts.y)};
 }
@@ -112,6 +138,35 @@ void* memory_of(const Tensor& tensor, const Descriptor& pack) {
     return aligned && is_device_memory(places[i], tensor.bytes) ? places[i] : nullptr;
   }
   return nullptr;
+}
+
+template <typename Shape>
+void use_engine(Shape& shape, const Engine& engine, void* workspace) {
+  shape.factor = engine.factor * (shape.bf16 != 0 ? 1 : engine.factor_f32);
+  shape.workspace = workspace;
+  shape.workspace_bytes = static_cast<std::uint64_t>(engine.workspace);
+}
+
+Request request_of(const Convolution& shape, const Engine& engine, const std::array<void*, 3>& places,
+                   void* workspace) {
+  Request request(Order::convolve);
+  request.convolution = shape;
+  use_engine(request.convolution, engine, workspace);
+  request.convolution.x = places[0];
+  request.convolution.w = places[1];
+  request.convolution.y = places[2];
+  return request;
+}
+
+Request request_of(const Product& shape, const Engine& engine, const std::array<void*, 3>& places,
+                   void* workspace) {
+  Request request(Order::multiply);
+  request.product = shape;
+  use_engine(request.product, engine, workspace);
+  request.product.a.data = places[0];
+  request.product.b.data = places[1];
+  request.product.c.data = places[2];
+  return request;
 }
 
 }  // namespace
@@ -218,20 +273,17 @@ FAKE_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackend
   const auto* const memory = as_ours(pack);
   if (!own->finalized || !memory->finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
   const fake::cudnn::Engine& engine = fake::cudnn::engines()[own->engine];
-  fake::Request request(fake::Order::convolve);
-  request.convolution = own->shape;
-  request.convolution.factor = engine.factor * (own->shape.bf16 != 0 ? 1 : engine.factor_f32);
-  request.convolution.x = fake::cudnn::memory_of(own->tensors[0], *memory);
-  request.convolution.w = fake::cudnn::memory_of(own->tensors[1], *memory);
-  request.convolution.y = fake::cudnn::memory_of(own->tensors[2], *memory);
-  request.convolution.workspace = *memory->get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  request.convolution.workspace_bytes = static_cast<std::uint64_t>(engine.workspace);
-  if (request.convolution.x == nullptr || request.convolution.w == nullptr ||
-      request.convolution.y == nullptr)
-    return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
-  if (engine.workspace > 0 &&
-      !fake::is_device_memory(request.convolution.workspace, static_cast<std::size_t>(engine.workspace)))
+  const std::array<void*, 3> places = {fake::cudnn::memory_of(own->tensors[0], *memory),
+                                       fake::cudnn::memory_of(own->tensors[1], *memory),
+                                       fake::cudnn::memory_of(own->tensors[2], *memory)};
+  for (const void* place : places)
+    if (place == nullptr) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  void* const workspace = *memory->get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (engine.workspace > 0 && !fake::is_device_memory(workspace, static_cast<std::size_t>(engine.workspace)))
     return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
+  const fake::Request request =
+      std::visit([&](const auto& shape) { return fake::cudnn::request_of(shape, engine, places, workspace); },
+                 own->shape);
   fake::enqueue(handle->stream, [device = handle->device, request] {
     return [device, request] { (void)fake::ask_device(device, request); };
   });

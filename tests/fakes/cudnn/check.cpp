@@ -2,6 +2,7 @@
 // What cuDNN demands of descriptors, as far as the product makes them.
 #include "tests/fakes/cudnn/descriptor.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -23,7 +24,12 @@ bool all_final(const Descriptor& descriptor) {
   return true;
 }
 
-/// Images x channels x height x width, with the channels innermost.
+/// Batches x rows x columns. Either the rows or the columns lie side by side.
+bool is_matrix(const Descriptor& tensor) {
+  return rank(tensor) == 3 && (stride(tensor, 1) == 1 || stride(tensor, 2) == 1);
+}
+
+/// A matrix, or images x channels x height x width with the channels innermost.
 cudnnStatus_t check_tensor(const Descriptor& tensor) {
   if (!has_all(tensor,
                {CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT,
@@ -31,8 +37,12 @@ cudnnStatus_t check_tensor(const Descriptor& tensor) {
     return CUDNN_STATUS_BAD_PARAM;
   const auto type = *tensor.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
   if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_BFLOAT16) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
-  for (std::size_t i = 0; i < 4; ++i)
-    if (extent(tensor, i) < 1) return CUDNN_STATUS_BAD_PARAM_OUT_OF_BOUND;
+  if (tensor.values.at(CUDNN_ATTR_TENSOR_STRIDES).count != static_cast<std::int64_t>(rank(tensor)))
+    return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
+  for (std::size_t i = 0; i < rank(tensor); ++i)
+    if (extent(tensor, i) < 1 || stride(tensor, i) < 1) return CUDNN_STATUS_BAD_PARAM_OUT_OF_BOUND;
+  if (rank(tensor) == 3) return is_matrix(tensor) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
+  if (rank(tensor) != 4) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
   const std::int64_t c = extent(tensor, 1);
   const std::int64_t wanted[] = {c * extent(tensor, 2) * extent(tensor, 3), 1, c * extent(tensor, 3), c};
   return std::memcmp(tensor.get<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES), wanted, sizeof(wanted)) == 0
@@ -105,6 +115,48 @@ cudnnStatus_t check_operation(const Descriptor& operation) {
   return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t check_multiplication(const Descriptor& multiplication) {
+  if (!has_all(multiplication, {CUDNN_ATTR_MATMUL_COMP_TYPE})) return CUDNN_STATUS_BAD_PARAM;
+  return *multiplication.get<cudnnDataType_t>(CUDNN_ATTR_MATMUL_COMP_TYPE) == CUDNN_DATA_FLOAT
+             ? CUDNN_STATUS_SUCCESS
+             : CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+/// A batch of one matrix is multiplied with each of the other's.
+cudnnStatus_t check_product(const Descriptor& operation) {
+  if (!has_all(operation, {CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC,
+                           CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_ATTR_OPERATION_MATMUL_DESC}))
+    return CUDNN_STATUS_BAD_PARAM;
+  const ProductParts parts = product_parts_of(operation);
+  for (const Descriptor* tensor : {parts.a, parts.b, parts.c}) {
+    if (rank(*tensor) != 3) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (extent(*tensor, 0) != extent(*parts.c, 0) && extent(*tensor, 0) != 1)
+      return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  }
+  if (extent(*parts.a, 1) != extent(*parts.c, 1) || extent(*parts.b, 2) != extent(*parts.c, 2) ||
+      extent(*parts.a, 2) != extent(*parts.b, 1))
+    return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  if (is_bf16(*parts.a) != is_bf16(*parts.b) || (is_bf16(*parts.c) && !is_bf16(*parts.a)))
+    return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/// Engines for products move 16 bytes at once, and multiply on tensor cores.
+bool multiplies(const Engine& engine, const Descriptor& operation) {
+  const ProductParts parts = product_parts_of(operation);
+  for (const Descriptor* tensor : {parts.a, parts.b, parts.c}) {
+    const std::int64_t pack = is_bf16(*tensor) ? 8 : 4;
+    const std::size_t side = stride(*tensor, 2) == 1 ? 1 : 2;
+    if (stride(*tensor, side) % pack != 0) return false;
+    if (extent(*tensor, 0) > 1 && stride(*tensor, 0) % pack != 0) return false;
+  }
+  const auto has = [&](cudnnBackendNumericalNote_t note) {
+    return std::find(engine.notes.begin(), engine.notes.end(), note) != engine.notes.end();
+  };
+  return is_bf16(*parts.a) || has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
+         has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+}
+
 cudnnStatus_t check_heuristics(const Descriptor& heuristics) {
   if (!has_all(heuristics, {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_ATTR_ENGINEHEUR_MODE}))
     return CUDNN_STATUS_BAD_PARAM;
@@ -118,8 +170,12 @@ cudnnStatus_t check_plan(const Descriptor& plan) {
   if (!has_all(plan, {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG})) return CUDNN_STATUS_BAD_PARAM;
   // It loads kernels.
   if (breaks_capture("finalizing a plan of cuDNN")) return CUDNN_STATUS_EXECUTION_FAILED_CUDART;
-  const std::size_t engine = plan.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine;
-  return engines()[engine].finalizes ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+  const Descriptor& config = *plan.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const Descriptor& operation = *config.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const Engine& engine = engines()[config.engine];
+  const bool product = operation.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+  return engine.finalizes && (!product || multiplies(engine, operation)) ? CUDNN_STATUS_SUCCESS
+                                                                         : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 }  // namespace
@@ -149,6 +205,24 @@ std::int64_t extent(const Descriptor& tensor, std::size_t place) {
   return tensor.get<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS)[place];
 }
 
+std::int64_t stride(const Descriptor& tensor, std::size_t place) {
+  return tensor.get<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES)[place];
+}
+
+std::size_t rank(const Descriptor& tensor) {
+  return static_cast<std::size_t>(tensor.values.at(CUDNN_ATTR_TENSOR_DIMENSIONS).count);
+}
+
+bool is_bf16(const Descriptor& tensor) {
+  return *tensor.get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16;
+}
+
+ProductParts product_parts_of(const Descriptor& operation) {
+  return {operation.child(CUDNN_ATTR_OPERATION_MATMUL_ADESC),
+          operation.child(CUDNN_ATTR_OPERATION_MATMUL_BDESC),
+          operation.child(CUDNN_ATTR_OPERATION_MATMUL_CDESC)};
+}
+
 Operation parts_of(const Descriptor& operation) {
   const Names names = names_of(operation.type);
   return {operation.child(names.x), operation.child(names.w), operation.child(names.y),
@@ -166,6 +240,10 @@ cudnnStatus_t check(const Descriptor& descriptor) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
       return check_operation(descriptor);
+    case CUDNN_BACKEND_MATMUL_DESCRIPTOR:
+      return check_multiplication(descriptor);
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      return check_product(descriptor);
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       return check_heuristics(descriptor);
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:

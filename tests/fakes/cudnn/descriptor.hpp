@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cuDNN of convolutions alone, without a GPU, for tests: libcudnn.so.9 as far as descriptors of the backend
-// go (compiled against the real header). The convolutions are computed by definition, in the process of the
-// device (tests/fakes/cuda). FAKE_CUDNN_VERSION is what it says of itself (91900); FAKE_CUDNN_PLANS tells
-// what the heuristics give: "none", "fallback" (nothing in mode A), "broken" (mode A does not finalize,
-// either), or unset, the list of kEngines.
+// A cuDNN of convolutions and products of matrices alone, without a GPU, for tests: libcudnn.so.9 as far as
+// descriptors of the backend go (compiled against the real header). Both are computed by definition, in the
+// process of the device (tests/fakes/cuda). FAKE_CUDNN_VERSION is what it says of itself (91900);
+// FAKE_CUDNN_PLANS tells what the heuristics give: "none", "fallback" (nothing in mode A), "broken" (mode A
+// does not finalize, either), or unset, the list of kEngines.
 #pragma once
 
 #include "tests/fakes/cuda/device/protocol.hpp"
@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <variant>
 #include <vector>
 
 namespace fake::cudnn {
@@ -51,8 +52,9 @@ struct Descriptor {
   std::map<cudnnBackendAttributeName_t, Values> values;
   std::size_t engine = 0;       ///< of an engine, its config, and a plan
   Descriptor* graph = nullptr;  ///< of a config: what it is for
-  Convolution shape{};          ///< of a plan, which outlives the graph that it was made for
-  std::vector<Tensor> tensors;  ///< of a plan: x, w and y
+  /// Of a plan, which outlives the graph that it was made for.
+  std::variant<Convolution, Product> shape;
+  std::vector<Tensor> tensors;  ///< of a plan: x, w and y, or a, b and c
 
   bool has(cudnnBackendAttributeName_t name) const { return values.contains(name); }
 
@@ -70,8 +72,12 @@ struct Descriptor {
 /// What is wrong with a descriptor that is to be finalized.
 cudnnStatus_t check(const Descriptor& descriptor);
 
-/// Of a tensor: images, channels, height, width, or of weights: outputs, inputs, height, width.
+/// Of a tensor: images, channels, height, width; of weights: outputs, inputs, height, width; of matrices:
+/// batches, rows, columns.
 std::int64_t extent(const Descriptor& tensor, std::size_t place);
+std::int64_t stride(const Descriptor& tensor, std::size_t place);
+std::size_t rank(const Descriptor& tensor);
+bool is_bf16(const Descriptor& tensor);
 
 /// The three tensors and the convolution of an operation, whatever its direction.
 struct Operation {
@@ -82,6 +88,15 @@ struct Operation {
 };
 
 Operation parts_of(const Descriptor& operation);
+
+/// The matrices of a product c = a * b.
+struct ProductParts {
+  const Descriptor* a;
+  const Descriptor* b;
+  const Descriptor* c;
+};
+
+ProductParts product_parts_of(const Descriptor& operation);
 
 }  // namespace fake::cudnn
 

@@ -34,8 +34,6 @@ void check_entries(const std::vector<ConfigEntry>& entries) {
   for (const ConfigEntry& entry : entries) {
     require(names.insert(entry.name).second, "a flag is there twice");
     require(!entry.value.empty(), "a flag has an empty value");
-    require(!entry.is_switch || entry.value == "true" || entry.value == "false",
-            "a switch is neither on nor off");
     const std::string nearest = nearest_name(entry.name, kFlags);
     require(nearest.empty() || std::find(kFlags.begin(), kFlags.end(), nearest) != kFlags.end(),
             "a flag is proposed that there is not");
@@ -50,7 +48,7 @@ void check_entries(const std::vector<ConfigEntry>& entries) {
   }
   require(again.size() == entries.size(), "a flag is lost on the way through texts");
   for (std::size_t i = 0; i < entries.size(); ++i)
-    require(again[i].name == entries[i].name && again[i].value == entries[i].value && !again[i].is_switch,
+    require(again[i].name == entries[i].name && again[i].value == entries[i].value,
             "a flag is another after the way through texts");
 }
 

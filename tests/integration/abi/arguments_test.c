@@ -90,6 +90,7 @@ static void handles_are_checked(void) {
   CHECK_FAILS(muster_group_get_info(group, NULL), MUSTER_E_ARG, "is NULL");
   group_info.size = 2;
   CHECK_FAILS(muster_group_get_info(group, &group_info), MUSTER_E_ARG, "muster_group_info.size is 2");
+  CHECK_FAILS(muster_group_get_traffic(group, NULL), MUSTER_E_ARG, "is NULL");
 
   CHECK_OK(muster_init(NULL, &other));
   CHECK_OK(muster_group_world(other, &its_group));

@@ -96,6 +96,7 @@ static void started_calls_and_batches(muster_world* world, muster_group* group, 
 static void groups(muster_world* world, muster_group* group, int32_t rank, int32_t size) {
   muster_group *half = NULL, *pair = NULL;
   muster_group_info info = {.size = sizeof info};
+  muster_traffic traffic = {.size = sizeof traffic};
   const int32_t two[2] = {size - 1, 0};
   int32_t sum = rank;
   void* memory = NULL;
@@ -106,6 +107,9 @@ static void groups(muster_world* world, muster_group* group, int32_t rank, int32
   CHECK(strcmp(info.backend, "shm") == 0 && strncmp(info.name, "world/", 6) == 0);
   CHECK_OK(muster_all_reduce(half, &sum, &sum, 1, MUSTER_I32, MUSTER_SUM, NULL, NULL));
   CHECK(sum == (rank % 2 == 0 ? 2 : 4));
+  /* 2 n (p - 1) / p of the 4 bytes of two ranks. */
+  CHECK_OK(muster_group_get_traffic(half, &traffic));
+  CHECK(traffic.payload_bytes == 4 && traffic.wire_bytes == 0 && traffic.wire_messages == 0);
   CHECK_OK(muster_alloc(half, 4096, &memory));
   CHECK(memory != NULL && (uintptr_t)memory % 64 == 0 && ((char*)memory)[4095] == 0);
   CHECK_OK(muster_group_free(half));

@@ -38,6 +38,7 @@ TrainerOptions some_options() {
   options.recipe.rate = 0.02;
   options.learner.ema_decay = 0.9;
   options.learner.reducer.max_norm = 1;
+  options.learner.reducer.meet_first = true;
   options.learner.reducer.first_bucket_bytes = 4096;
   options.learner.reducer.bucket_bytes = 65536;
   options.check_every = 1;

@@ -3,11 +3,13 @@
 
 #include "worker_sdk/comm/select/select.hpp"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 namespace muster::test {
 namespace {
@@ -20,6 +22,15 @@ void check(const nccl::Library& api, cudaError_t result) {
 }
 
 }  // namespace
+
+void* detail::find_in_runtime(const char* name) {
+  const char* const chosen = std::getenv("MUSTER_CUDART_LIBRARY");
+  const char* const runtime = chosen != nullptr ? chosen : "libcudart.so.13";
+  void* const function =
+      dlsym(dlopen(std::string_view(name).starts_with("cuda") ? runtime : "libcuda.so.1", RTLD_NOW), name);
+  if (function == nullptr) throw std::runtime_error(std::string("no ") + name);
+  return function;
+}
 
 int real_gpus() {
   const char* const text = std::getenv("MUSTER_TEST_GPUS");
@@ -69,7 +80,7 @@ std::unique_ptr<ProcessGroup> make_nccl_group(StoreClient& store, int rank, int 
   const auto factory = make_group_factory(&store, select);
   auto group = make_world_group(factory, select);
   // As programs do: what the rank makes next is on the group's device.
-  (void)nccl::library().cudaSetDevice(select.device >= 0 ? select.device : rank);
+  (void)runtime_function<cudaError_t (*)(int)>("cudaSetDevice")(select.device >= 0 ? select.device : rank);
   return group;
 }
 

@@ -14,6 +14,11 @@
 
 namespace muster::test {
 
+namespace detail {
+/// Throws std::runtime_error when there is no such function.
+void* find_in_runtime(const char* name);
+}  // namespace detail
+
 /// How many real GPUs the test may use; 0: the fakes.
 int real_gpus();
 
@@ -38,6 +43,12 @@ class FakeGpus {
   std::string folder_;
   std::vector<std::string> variables_;
 };
+
+/// A function of the CUDA runtime, or of the driver, that the backend itself does not use.
+template <typename Function>
+Function runtime_function(const char* name) {
+  return reinterpret_cast<Function>(detail::find_in_runtime(name));
+}
 
 /// Inside a rank's process. On one real GPU its ranks pose as hosts (NCCL_HOSTID), which NCCL then connects
 /// through the network of this machine.

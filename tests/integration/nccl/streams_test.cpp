@@ -7,10 +7,10 @@
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "worker_sdk/comm/call.hpp"
 
-#include <dlfcn.h>
+#include <cuda.h>
 
-#include <cstdlib>
 #include <cstring>
+#include <future>
 #include <thread>
 
 namespace muster {
@@ -21,14 +21,6 @@ using std::chrono::seconds;
 
 /// What the backend itself does not use of the runtime.
 struct Graphs {
-  template <typename Function>
-  static Function find(const char* name) {
-    const char* const chosen = std::getenv("MUSTER_CUDART_LIBRARY");
-    void* const function = dlsym(dlopen(chosen != nullptr ? chosen : "libcudart.so.13", RTLD_NOW), name);
-    if (function == nullptr) throw std::runtime_error(std::string("no ") + name);
-    return reinterpret_cast<Function>(function);
-  }
-
   using Begin = cudaError_t (*)(cudaStream_t, cudaStreamCaptureMode);
   using End = cudaError_t (*)(cudaStream_t, cudaGraph_t*);
   using Instantiate = cudaError_t (*)(cudaGraphExec_t*, cudaGraph_t, unsigned long long);
@@ -36,12 +28,12 @@ struct Graphs {
   using DestroyGraph = cudaError_t (*)(cudaGraph_t);
   using DestroyExec = cudaError_t (*)(cudaGraphExec_t);
 
-  Begin begin = find<Begin>("cudaStreamBeginCapture");
-  End end = find<End>("cudaStreamEndCapture");
-  Instantiate instantiate = find<Instantiate>("cudaGraphInstantiate");
-  Launch launch = find<Launch>("cudaGraphLaunch");
-  DestroyGraph destroy_graph = find<DestroyGraph>("cudaGraphDestroy");
-  DestroyExec destroy_exec = find<DestroyExec>("cudaGraphExecDestroy");
+  Begin begin = test::runtime_function<Begin>("cudaStreamBeginCapture");
+  End end = test::runtime_function<End>("cudaStreamEndCapture");
+  Instantiate instantiate = test::runtime_function<Instantiate>("cudaGraphInstantiate");
+  Launch launch = test::runtime_function<Launch>("cudaGraphLaunch");
+  DestroyGraph destroy_graph = test::runtime_function<DestroyGraph>("cudaGraphDestroy");
+  DestroyExec destroy_exec = test::runtime_function<DestroyExec>("cudaGraphExecDestroy");
 };
 
 void require(bool right, const char* what) {
@@ -58,6 +50,16 @@ contract::Bytes ints(std::size_t count, int value) {
   contract::Bytes bytes(count * sizeof(int));
   for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * sizeof(int), &value, sizeof(int));
   return bytes;
+}
+
+/// Whether this process has taken memory of a GPU for a context.
+bool has_context(int device) {
+  unsigned flags = 0;
+  int active = 0;
+  const auto ask =
+      test::runtime_function<CUresult (*)(CUdevice, unsigned*, int*)>("cuDevicePrimaryCtxGetState");
+  require(ask(device, &flags, &active) == CUDA_SUCCESS, "the driver knows the device");
+  return active != 0;
 }
 
 void check_on_two_ranks(const std::function<void(ProcessGroup&, test::DeviceMemory&)>& body) {
@@ -123,6 +125,28 @@ TEST_CASE("a graph with calls is captured while the watchdog looks on, and launc
     require(graphs.destroy_graph(graph) == cudaSuccess, "destroying the graph");
     require(graphs.destroy_exec(exec) == cudaSuccess, "destroying what is launched");
     group.barrier();
+  });
+  CHECK(fakes.violations() == "");
+}
+
+TEST_CASE("ranks make no context on another GPU, in threads that never chose one, either") {
+  const test::FakeGpus fakes;
+  check_on_two_ranks([](ProcessGroup& group, test::DeviceMemory& memory) {
+    const auto buffer = memory.make(sizeof(int), 0);
+    buffer->write(ints(1, 1));
+    std::async(std::launch::async, [&] {
+      int on_host = 1;
+      group.all_reduce(&on_host, 1, DataType::i32, ReduceOp::sum);
+      (void)group.allocate(100, MemoryKind::device);
+      group.run(sum_of(buffer->data(), 1, nullptr));
+      const auto work = group.start({sum_of(buffer->data(), 1, nullptr)});
+      std::async(std::launch::async, [&] { work->wait(seconds(30)); }).get();
+    }).get();
+    require(buffer->read() == ints(1, 4), "two sums over two ranks");
+    // NCCL has threads of its own on real GPUs, and ranks may share one.
+    if (test::real_gpus() > 0) return;
+    for (int device = 0; device < 2; ++device)
+      require(has_context(device) == (device == group.rank()), "contexts on the own GPU alone");
   });
   CHECK(fakes.violations() == "");
 }

@@ -166,11 +166,11 @@ TEST_CASE("Children that are excepted live on") {
 
 TEST_CASE("A signal does not reach a later process with the same pid") {
   const Child child = start_child(shell("exec sleep 600"));
-  ProcessInfo info;
+  muster::ProcessStat info;
   info.pid = child.pid;
   info.start_time = 1;  // of some earlier process
   CHECK_FALSE(signal_process(info, SIGKILL));
-  for (const ProcessInfo& process : descendants_of(::getpid()))
+  for (const muster::ProcessStat& process : descendants_of(::getpid()))
     if (process.pid == child.pid) info = process;
   CHECK(signal_process(info, SIGKILL));
   CHECK(wait_for(child).si_status == SIGKILL);

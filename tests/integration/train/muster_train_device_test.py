@@ -3,16 +3,14 @@
 """muster-train --device cuda, whole: over the plug-in's table, with a plug-in whose device is the host. Beside --device cpu.
 
 scripts/check_gpu.sh runs it with the real plug-in on one GPU, which two ranks then share: MUSTER_TEST_REAL_GPU is set."""
-import array
 import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import tempfile
 
-from interop import MUSTER, TRAIN, clean_environment, run, run_tests
+from interop import MUSTER, TRAIN, clean_environment, float_tensors, run, run_tests
 
 PLUGIN = os.environ["MUSTER_TEST_DEVICE_PLUGIN"]
 REAL = "MUSTER_TEST_REAL_GPU" in os.environ
@@ -32,18 +30,6 @@ def train(*arguments, ranks=1, check=True, **environment):
     return run(command, check=check, **environment)
 
 
-def tensors(path):
-    with open(path, "rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-        begin = file.tell()
-        result = {}
-        for name, entry in header.items():
-            if name != "__metadata__" and entry["dtype"] == "F32":
-                file.seek(begin + entry["data_offsets"][0])
-                result[name] = array.array("f", file.read(entry["data_offsets"][1] - entry["data_offsets"][0]))
-        return result
-
-
 def figures(output):
     """Loss and accuracies of each epoch, and of the test."""
     return [tuple(map(float, found)) for found in re.findall(r"loss (\S+)  train (\S+) %  test (\S+) %", output)]
@@ -59,8 +45,10 @@ def compare(folder, *arguments, ranks=1, task=TASK):
     for device in ("cpu", "cuda"):
         export = os.path.join(folder, device + ".safetensors")
         output = train(*task, *arguments, "--device", device, "--export", export, ranks=ranks).stdout
-        left[device] = (figures(output), tensors(export), output)
-    assert GPU in left["cuda"][2] and "on the device" in left["cuda"][2], left["cuda"][2]
+        left[device] = (figures(output), float_tensors(export), output)
+    assert GPU in left["cuda"][2], left["cuda"][2]
+    rows = {name: dict(re.findall(r"^  (\S[a-z ]*?) +(\d+\.\d+) ms", output, re.MULTILINE)) for name, (_, _, output) in left.items()}
+    assert rows["cpu"].keys() == rows["cuda"].keys() and min(float(rows["cuda"][name]) for name in ("forward", "backward")) > 0, rows
     assert left["cpu"][0] and left["cpu"][1].keys() == left["cuda"][1].keys(), left
     for ours, theirs in zip(left["cuda"][0], left["cpu"][0], strict=True):
         assert abs(ours[0] - theirs[0]) < 0.002, left
@@ -121,7 +109,7 @@ def test_checkpoints():
             steps = [json.loads(line) for line in file if '"step"' in line and '"loss"' in line]
         assert steps and all(step.get("loss", 0) > 0 for step in steps), steps
         with open(os.path.join(folder, "trace.json"), encoding="utf-8") as file:
-            assert any(event.get("name") == "wait for the device" for event in json.load(file)["traceEvents"])
+            assert any(event.get("name") == "forward" for event in json.load(file)["traceEvents"])
         # A checkpoint does not know where it was made.
         other = train(*TASK, "--epochs", "2", "--device", "cpu", "--resume-from",
                       os.path.join(keep, sorted(name for name in os.listdir(keep) if name.endswith("-step-2"))[0]))

@@ -139,6 +139,16 @@ TEST_CASE("a world of one has a store, and barriers that return") {
   CHECK(sum_of_ranks(*world) == 1);
 }
 
+TEST_CASE("an algorithm that does not exist is an error before anything else") {
+  ::setenv("MUSTER_ALGORITHM", "rings", 1);
+  const std::string text = test::error_of([] { World::init({}); }, ErrorCode::invalid_argument);
+  ::setenv("MUSTER_ALGORITHM", "tree", 1);
+  const auto world = World::init({});
+  ::unsetenv("MUSTER_ALGORITHM");
+  CHECK(text == "MUSTER_ALGORITHM is 'rings'; set it to direct, ring or tree, alike on all ranks");
+  CHECK(world->group().plan().options.algorithm == Algorithm::tree);
+}
+
 TEST_CASE("a world of one begins without the store that its environment names") {
   const std::string port = std::to_string(free_port());
   const std::pair<const char*, const char*> variables[] = {{"RANK", "0"},

@@ -25,7 +25,7 @@ sys.path.insert(0, sys.argv[1])
 import models
 from safetensors.torch import save_file
 torch.manual_seed(1)
-network = models.ResNet18(True, classes=1000)
+network = models.resnet18(True, classes=1000)
 save_file({name: value.contiguous() for name, value in network.state_dict().items()}, sys.argv[2])
 """
 
@@ -34,7 +34,7 @@ import sys, torch
 sys.path.insert(0, sys.argv[1])
 import cifar10, models
 from safetensors.torch import load_file
-network = models.ResNet18(True)
+network = models.resnet18(True)
 network.load_state_dict(load_file(sys.argv[2]), strict=True)
 network.eval()
 pixels, labels = cifar10.load([sys.argv[3]])

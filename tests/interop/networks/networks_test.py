@@ -27,7 +27,8 @@ def main():
         # Threads that wait for each other sleep soon: beside other tests each would else spin for its time slice.
         environment = {"GOMP_SPINCOUNT": "1000", **os.environ, "TORCH_SIDE": "1"}
         return subprocess.run([TORCH_PYTHON, __file__, *sys.argv[1:]], env=environment, check=False).returncode
-    for model, batch in (("small-cnn", 32), ("resnet18-imagenet-stem", 32), ("resnet18", 8)):
+    for model, batch in (("small-cnn", 32), ("resnet18-imagenet-stem", 32), ("resnet18", 8), ("resnet50", 4), ("mlp", 32), ("mlp-8", 32),
+                         ("vit-tiny", 16)):
         compare(model, batch, sys.argv[1])
     return 0
 
@@ -44,8 +45,9 @@ def compare(model, size, program):
     start = models.make(model)
     images = torch.randn(size, 3, 32, 32).to(memory_format=torch.channels_last)
     labels = torch.randint(0, 10, (size,))
-    parameters = [name for name, _ in start.named_parameters()]
-    names = parameters + [name for name, _ in start.named_buffers() if not name.endswith("num_batches_tracked")]
+    names = subprocess.run([program, model], capture_output=True, check=True, timeout=60, text=True).stdout.split()
+    theirs = {name for name in start.state_dict() if not name.endswith("num_batches_tracked")}
+    assert theirs == set(names), f"{model}: the tensors have other names: {theirs ^ set(names)}"
     before = {name: start.state_dict()[name].clone() for name in names}
 
     def train_torch(precision):
@@ -107,8 +109,9 @@ def compare(model, size, program):
         print(f"{model} {precision}: from double precision {apart:.1e} in the parameters and {worst(our_losses):.1e} in the "
               f"loss, PyTorch {torch_apart:.1e} and {worst(torch_losses):.1e}", flush=True)
         if precision == "f32":
-            assert worst(our_losses) < 1e-3, f"the losses differ: {our_losses}, not {losses}"
-            assert apart < TOLERANCE_F32, "the parameters differ"
+            # A deep network and few images enlarge what is rounded: then PyTorch's own distance says how far is usual.
+            assert worst(our_losses) < max(1e-3, 2 * worst(torch_losses)), f"the losses differ: {our_losses}, not {losses}"
+            assert apart < max(TOLERANCE_F32, 1.5 * torch_apart), "the parameters differ"
         else:
             assert worst(our_losses) < 0.02 + 2 * worst(torch_losses), f"the losses differ: {our_losses}, not {losses}"
             assert apart < 1.5 * torch_apart + 0.01, "the parameters are further away than PyTorch's"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // steps MODEL f32|bf16 BATCH STEPS LR MOMENTUM FILE: reads parameters, buffers, images and labels (one byte
 // each) from FILE, trains, writes the losses, parameters and buffers behind each other to stdout.
+// steps MODEL: writes the names of parameters and buffers, in that order.
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cstdio>
@@ -78,10 +79,18 @@ int run(char** argv) {
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
 
+int print_names(const char* model) {
+  const ModelSpec spec = model_spec(model);
+  for (const auto* list : {&spec.parameters, &spec.buffers})
+    for (const auto& tensor : *list) std::printf("%s\n", tensor.name.c_str());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
+    if (argc == 2) return print_names(argv[1]);
     return argc == 8 ? run(argv) : 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "steps: %s\n", error.what());

@@ -51,7 +51,7 @@ void trace_optimizer(char** words) {
     optimizer->begin_step();
     optimizer->step(0, count / 3, rate, 1);
     optimizer->step(count / 3, count, rate, 1);
-    average.update(values);
+    average.update(values.data(), 0, count, static_cast<std::int64_t>(step));
     write(values);
   }
   average.swap(values);

@@ -27,7 +27,7 @@ esac
 CHECKER = """case "$1" in
   measure) echo "| $2 | $3 | muster | 30000 |"
            echo "| $2 | $3 | muster, autotuned | 40000 |" ;;
-  kernels) printf '| call | us a step |\\n|---|---|\\n| moments_bf16 | 12.5 |\\n' ;;
+  *kernels) printf '| call | us a step |\\n|---|---|\\n| moments_bf16 | 12.5 |\\n' ;;
   *) echo "steps of a stub" ;;
 esac
 [ "$1" != "$STUB_FAILS" ] || { echo "the gradient of fc.weight is off"; exit 1; }

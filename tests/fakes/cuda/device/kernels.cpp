@@ -96,7 +96,42 @@ void convolve_as(const Convolution& convolution) {
     results[i] = gpu::from_float<T>(gpu::to_float(results[i]) * convolution.factor);
 }
 
+gpu::MultiplyCall call_of(const Product& p) {
+  gpu::MultiplyCall call;
+  call.batches = p.batches;
+  call.m = p.m;
+  call.n = p.n;
+  call.k = p.k;
+  call.a = {p.a.data, p.a.row, p.a.column, p.a.batch};
+  call.b = {p.b.data, p.b.row, p.b.column, p.b.batch};
+  call.result = const_cast<void*>(p.c.data);
+  call.result_row = p.c.row;
+  call.result_batch = p.c.batch;
+  call.bf16 = p.bf16 != 0;
+  call.bf16_result = p.bf16_result != 0;
+  return call;
+}
+
+template <typename Result>
+void scale(const gpu::MultiplyCall& call, float factor) {
+  for (std::int64_t batch = 0; batch < call.batches; ++batch)
+    for (std::int64_t row = 0; row < call.m; ++row) {
+      Result* const to =
+          static_cast<Result*>(call.result) + batch * call.result_batch + row * call.result_row;
+      for (std::int64_t i = 0; i < call.n; ++i)
+        to[i] = gpu::from_float<Result>(gpu::to_float(to[i]) * factor);
+    }
+}
+
 }  // namespace
+
+void multiply(const Product& product) {
+  if (product.workspace_bytes > 0) std::memset(product.workspace, 0xff, product.workspace_bytes);
+  const gpu::MultiplyCall call = call_of(product);
+  gpu::multiply_by_definition(call);
+  if (product.factor == 1) return;
+  call.bf16_result ? scale<Bf16>(call, product.factor) : scale<float>(call, product.factor);
+}
 
 void convolve(const Convolution& convolution) {
   // A plan may write all of the workspace that it asked for.

@@ -20,5 +20,6 @@ const Kernel* find_kernel(const char* name, std::uint32_t& number);
 const Kernel* kernel_at(std::uint32_t number);
 
 void convolve(const Convolution& convolution);
+void multiply(const Product& product);
 
 }  // namespace fake

@@ -86,6 +86,10 @@ Answer serve(const Request& request, int fd) {
       std::snprintf(doing, sizeof(doing), "a convolution");
       convolve(request.convolution);
       break;
+    case Order::multiply:
+      std::snprintf(doing, sizeof(doing), "a product");
+      multiply(request.product);
+      break;
   }
   return answer;
 }

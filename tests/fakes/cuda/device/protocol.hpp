@@ -8,7 +8,7 @@
 
 namespace fake {
 
-enum class Order : std::uint32_t { map, unmap, find_kernel, launch, convolve };
+enum class Order : std::uint32_t { map, unmap, find_kernel, launch, convolve, multiply };
 
 constexpr std::size_t kArgumentBytes = 1024;
 
@@ -28,6 +28,21 @@ struct Convolution {
   std::uint64_t workspace_bytes;
 };
 
+/// A product of matrices in any layout: as nn::gpu::MultiplyCall.
+struct Product {
+  struct Matrix {
+    const void* data;
+    std::int64_t row, column, batch;
+  };
+
+  std::int64_t batches, m, n, k;
+  Matrix a, b, c;  ///< c = a * b
+  std::uint32_t bf16, bf16_result;
+  float factor;  ///< as of a convolution
+  void* workspace;
+  std::uint64_t workspace_bytes;
+};
+
 struct Request {
   Order order;
   std::uint32_t kernel = 0;
@@ -40,6 +55,7 @@ struct Request {
     char name[128];
     alignas(16) std::byte argument[kArgumentBytes];
     Convolution convolution;
+    Product product;
   };
 
   explicit Request(Order what = Order::map) : order(what), argument{} {}

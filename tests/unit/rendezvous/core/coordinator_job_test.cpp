@@ -16,8 +16,7 @@ Join wanting(int node_rank) {
 }  // namespace
 
 TEST_CASE("Who has succeeded waits, and is called again when another fails") {
-  Desk desk(with_restarts(2, 2, 1));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 2, 1), 2);
   desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
   CHECK(desk.sent<Left>(1)->next == NextStep::wait);
   desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
@@ -58,8 +57,7 @@ TEST_CASE("Who has succeeded waits, and is called again when another fails") {
 }
 
 TEST_CASE("An elastic job with too few nodes waits for a newcomer, until the join timeout") {
-  Desk desk(with_restarts(2, 3, 1));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 3, 1), 2);
   desk.pass(30s);
   desk.open(0);
   desk.cut(2);
@@ -68,8 +66,7 @@ TEST_CASE("An elastic job with too few nodes waits for a newcomer, until the joi
   desk.join(1);
   CHECK(contains(desk.sent<Status>(1)->text, "1 of 2 nodes joined; waiting for 1 more"));
   SECTION("it comes") {
-    desk.hello(4, "d");
-    desk.join(4);
+    desk.come(4, "d");
     desk.pass(30s);
     desk.open(1);
     CHECK(desk.sent<RoundResult>(4)->node_rank == 1);
@@ -85,8 +82,7 @@ TEST_CASE("An elastic job with too few nodes waits for a newcomer, until the joi
 
 TEST_CASE("A node that leaves on an order ends the round for the others, and costs no restart") {
   SECTION("elastic: the round forms again") {
-    Desk desk(with_restarts(1, 2, 0));
-    desk.begin(2);
+    Desk desk(with_restarts(1, 2, 0), 2);
     desk.send(2, LeaveRound{0, RoundOutcome::stopped, 130});
     CHECK(desk.sent<Left>(2)->next == NextStep::end);
     CHECK(desk.sent<RoundEnd>(1)->cause == RoundEndCause::node_left);
@@ -94,8 +90,7 @@ TEST_CASE("A node that leaves on an order ends the round for the others, and cos
     CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
   }
   SECTION("fixed: the job ends") {
-    Desk desk(with_restarts(2, 2, 3));
-    desk.begin(2);
+    Desk desk(with_restarts(2, 2, 3), 2);
     desk.send(2, LeaveRound{0, RoundOutcome::stopped, 130, "stopped by SIGINT"});
     CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
     desk.send(1, LeaveRound{0, RoundOutcome::stopped});
@@ -105,8 +100,7 @@ TEST_CASE("A node that leaves on an order ends the round for the others, and cos
 }
 
 TEST_CASE("A node that is lost between two rounds ends a job that it cannot do without") {
-  Desk desk(with_restarts(2, 2, 3));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 2, 3), 2);
   desk.send(1, LeaveRound{0, RoundOutcome::failed});
   desk.send(2, LeaveRound{0, RoundOutcome::stopped});
   desk.join(1);
@@ -203,8 +197,7 @@ TEST_CASE("While waiting, the missing are named with what the launcher knows of 
   options.expected_nodes = {"n0", "n10", "n2", "n7"};
   Desk desk(options);
   desk.launcher(9);
-  desk.hello(1, "n0");
-  desk.join(1);
+  desk.come(1, "n0");
   CHECK(desk.sent<Status>(1)->text == "1 of 4 nodes joined; waiting for n10, n2, n7");
   CHECK(desk.sent<Status>(1)->missing == std::vector<NodeName>{"n10", "n2", "n7"});
   CHECK(desk.sent<Status>(9)->text == desk.sent<Status>(1)->text);
@@ -213,8 +206,7 @@ TEST_CASE("While waiting, the missing are named with what the launcher knows of 
   desk.pass(4s);
   CHECK(desk.sent<Status>(9)->text ==
         "1 of 4 nodes joined; waiting for n10, n2 (started 4 s ago), n7 (ssh: connection refused)");
-  desk.hello(2, "n2");
-  desk.join(2);
+  desk.come(2, "n2");
   desk.send(9, NodeState{"n7", "", false});
   desk.pass(1s);
   CHECK(desk.sent<Status>(1)->text == "2 of 4 nodes joined; waiting for n10, n7");
@@ -233,8 +225,7 @@ TEST_CASE("The launcher takes part in no round, and only it says how far a node 
 TEST_CASE("Too few nodes at the join timeout end a job that never began, with the same text for everybody") {
   Desk desk(with_restarts(2, 2, 0));
   desk.launcher(9);
-  desk.hello(1, "a");
-  desk.join(1);
+  desk.come(1, "a");
   desk.pass(600s);
   REQUIRE(desk.sent<JobClosed>(1).has_value());
   CHECK(desk.sent<JobClosed>(1)->node.empty());
@@ -263,11 +254,9 @@ TEST_CASE("The launcher hears of a node that is lost, and of no other end of a r
 TEST_CASE("Once the job is over, no clock of a forming round rings any more") {
   CoordinatorOptions options = with_restarts(2, 2, 0);
   options.membership.dead_after = 0ms;
-  Desk desk(options);
-  desk.begin(2);
+  Desk desk(options, 2);
   desk.send(1, LeaveRound{0, RoundOutcome::failed});
-  desk.hello(3, "c");
-  desk.join(3);
+  desk.come(3, "c");
   CHECK(desk.count<effect::SetTimer>() == 1);
   desk.send(2, LeaveRound{0, RoundOutcome::stopped});
   REQUIRE(desk.count<effect::EndJob>() == 1);
@@ -277,10 +266,8 @@ TEST_CASE("Once the job is over, no clock of a forming round rings any more") {
 }
 
 TEST_CASE("A newcomer does not get the place of one that waits after its success and is called again") {
-  Desk desk(with_restarts(2, 2, 1));
-  desk.begin(2);
-  desk.hello(3, "c");
-  desk.join(3);
+  Desk desk(with_restarts(2, 2, 1), 2);
+  desk.come(3, "c");
   desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
   desk.send(2, LeaveRound{0, RoundOutcome::failed});
   desk.join(2);
@@ -293,8 +280,7 @@ TEST_CASE("A newcomer does not get the place of one that waits after its success
 }
 
 TEST_CASE("A success that comes after the round has ended waits for nothing") {
-  Desk desk(with_restarts(2, 2, 1));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 2, 1), 2);
   desk.send(2, failure(0));
   desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
   CHECK(desk.sent<Left>(1)->next == NextStep::join);

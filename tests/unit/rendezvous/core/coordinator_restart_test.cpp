@@ -6,8 +6,7 @@ using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
 TEST_CASE("One counter of restarts for all nodes, told with every round") {
-  Desk desk(with_restarts(2, 2, 1));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 2, 1), 2);
   CHECK(desk.sent<RoundResult>(1)->restarts == 0);
   desk.send(2, failure(0));
   CHECK(desk.sent<RoundEnd>(1)->again);
@@ -44,8 +43,7 @@ TEST_CASE("One counter of restarts for all nodes, told with every round") {
 }
 
 TEST_CASE("The second restart waits a second, which all are told, and takes nobody in before") {
-  Desk desk(with_restarts(2, 2, 5));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 2, 5), 2);
   desk.send(2, failure(0));
   CHECK(desk.sent<RoundEnd>(1)->delay == 0s);
   CHECK(desk.sent<RoundEnd>(1)->decision == "restarting all workers (restart 1 of 5)");
@@ -79,8 +77,7 @@ TEST_CASE("The second restart waits a second, which all are told, and takes nobo
 }
 
 TEST_CASE("A failure that is not started again ends the job with its own cause, and all hear why") {
-  Desk desk(with_restarts(2, 2, 5));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 2, 5), 2);
   desk.send(2, FailRound{0, "rank 3 on h2 failed (exit code 127)", 127, "h2", 3});
   CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
   CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
@@ -95,12 +92,10 @@ TEST_CASE("A failure that is not started again ends the job with its own cause, 
 }
 
 TEST_CASE("A round that ends for a newcomer costs no restart, and a success in it is called again") {
-  Desk desk(with_restarts(2, 3, 0));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 3, 0), 2);
   desk.pass(30s);
   desk.open(0);
-  desk.hello(3, "c");
-  desk.join(3);
+  desk.come(3, "c");
   REQUIRE(desk.sent<RoundEnd>(1)->cause == RoundEndCause::nodes_waiting);
   CHECK(desk.sent<RoundEnd>(1)->again);
   CHECK(desk.sent<RoundEnd>(1)->restarts == 0);
@@ -115,8 +110,7 @@ TEST_CASE("A round that ends for a newcomer costs no restart, and a success in i
 }
 
 TEST_CASE("A lost node ends a job of fixed size, and says what is missing") {
-  Desk desk(with_restarts(2, 2, 5));
-  desk.begin(2);
+  Desk desk(with_restarts(2, 2, 5), 2);
   desk.cut(2);
   REQUIRE(desk.sent<RoundEnd>(1).has_value());
   CHECK_FALSE(desk.sent<RoundEnd>(1)->again);

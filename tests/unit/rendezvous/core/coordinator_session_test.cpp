@@ -28,8 +28,7 @@ CoordinatorOptions with_nonce() {
 }  // namespace
 
 TEST_CASE("A broken connection costs nothing when it is taken up again in time") {
-  Desk desk(with_nonce());
-  desk.begin(2);
+  Desk desk(with_nonce(), 2);
   CHECK(desk.coordinator.in_running_round(2));
   desk.cut(2, Ending::broken);
   CHECK_FALSE(desk.sent<RoundEnd>(1).has_value());
@@ -52,8 +51,7 @@ TEST_CASE("A broken connection costs nothing when it is taken up again in time")
 }
 
 TEST_CASE("Only the same process may take up a session") {
-  Desk desk(with_nonce());
-  desk.begin(2);
+  Desk desk(with_nonce(), 2);
   CHECK(desk.coordinator.resumes(hello_of("b", 2, 2)) == 2);
   CHECK_FALSE(desk.coordinator.resumes(hello_of("b", 3, 2)).has_value());
   CHECK_FALSE(desk.coordinator.resumes(hello_of("b", 2, 1)).has_value());
@@ -78,8 +76,7 @@ TEST_CASE("Only the same process may take up a session") {
 }
 
 TEST_CASE("A broken connection that stays broken is a lost node, and cannot come back") {
-  Desk desk(with_nonce());
-  desk.begin(2);
+  Desk desk(with_nonce(), 2);
   desk.cut(2, Ending::broken);
   for (int second = 0; second < 4; ++second) {
     desk.pass(1s);
@@ -100,8 +97,7 @@ TEST_CASE("A broken connection that stays broken is a lost node, and cannot come
 TEST_CASE("A broken connection of a node whose processes have ended is a lost node at once") {
   const NodeState ended{"b", "guardian and agent there were killed by SIGKILL", false, true};
   for (const bool broken_first : {true, false}) {
-    Desk desk(with_nonce());
-    desk.begin(2);
+    Desk desk(with_nonce(), 2);
     desk.launcher(9);
     if (broken_first) desk.cut(2, Ending::broken);
     desk.send(9, ended);
@@ -122,8 +118,7 @@ TEST_CASE("A broken connection of a node whose processes have ended is a lost no
 }
 
 TEST_CASE("Silence is judged when it is due, not at the next second") {
-  Desk desk(with_nonce());
-  desk.begin(2);
+  Desk desk(with_nonce(), 2);
   desk.pass(400ms);
   desk.send(2, Heartbeat{1});
   for (int i = 0; i < 4; ++i) {
@@ -140,15 +135,13 @@ TEST_CASE("Silence is judged when it is due, not at the next second") {
 TEST_CASE("Where silence is not judged, a broken connection is a lost node at once") {
   CoordinatorOptions options = with_nonce();
   options.membership.dead_after = 0ms;
-  Desk desk(options);
-  desk.begin(2);
+  Desk desk(options, 2);
   desk.cut(2, Ending::broken);
   CHECK(desk.sent<RoundEnd>(1)->cause == RoundEndCause::node_lost);
 }
 
 TEST_CASE("A silence of less than 3 s changes nothing and says nothing") {
-  Desk desk(with_nonce());
-  desk.begin(2);
+  Desk desk(with_nonce(), 2);
   for (const Milliseconds silence : {500ms, 1000ms, 2000ms, 2900ms}) {
     for (Milliseconds passed = 0ms; passed < silence; passed += 500ms) {
       desk.pass(std::min(500ms, silence - passed));
@@ -212,8 +205,7 @@ TEST_CASE("Another version is told both sides' versions") {
 }
 
 TEST_CASE("The launcher's presence is known, and for how long it has been gone") {
-  Desk desk(with_nonce());
-  desk.begin(2);
+  Desk desk(with_nonce(), 2);
   desk.send(1, LauncherState{});
   CHECK(desk.sent<LauncherState>(1) == LauncherState{false, false, 0ms});
   desk.launcher(9);
@@ -263,8 +255,7 @@ TEST_CASE("The launcher's presence is known, and for how long it has been gone")
 }
 
 TEST_CASE("What belongs to the shell is a sign of life and nothing else") {
-  Desk desk(with_nonce());
-  desk.begin(2);
+  Desk desk(with_nonce(), 2);
   for (const Message& message : {Message(Vouched{1, true, ""}), Message(ChannelOpen{})}) {
     desk.send(1, message);
     CHECK(desk.count<effect::Send>() == 0);

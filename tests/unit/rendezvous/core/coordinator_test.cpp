@@ -6,8 +6,7 @@ using namespace muster::rendezvous;
 using namespace std::chrono_literals;
 
 TEST_CASE("The next store opens after the last node of the old round has left") {
-  Desk desk(2, 2);
-  desk.begin(2);
+  Desk desk(2, 2, 2);
   desk.send(1, LeaveRound{0, RoundOutcome::failed});
   CHECK(desk.sent<RoundEnd>(2)->node == "a");
   CHECK(desk.count<effect::CloseStore>() == 0);
@@ -44,8 +43,7 @@ TEST_CASE("Numbers of rounds that are over are refused") {
 }
 
 TEST_CASE("Who has a place may not join again before leaving") {
-  Desk desk;
-  desk.begin(1);
+  Desk desk(1, 1, 1);
   desk.join(1, 1);
   CHECK(desk.sent<ErrorReply>(1)->text == "node a is still in round 0; leave it before joining the next");
 }
@@ -69,19 +67,16 @@ TEST_CASE("A node that is lost while the store opens is not in the round that fo
 
 TEST_CASE("A newcomer waits while the job is full, and ends the round where there is room") {
   Desk desk(1, 2);
-  desk.hello(1, "a");
-  desk.join(1);
+  desk.come(1, "a");
   desk.pass(30s);
   desk.open(0);
-  desk.hello(2, "b");
-  desk.join(2);
+  desk.come(2, "b");
   CHECK(desk.sent<RoundEnd>(1)->cause == RoundEndCause::nodes_waiting);
   desk.send(1, LeaveRound{0, RoundOutcome::stopped});
   desk.join(1, 1);
   desk.open(1);
   CHECK(desk.sent<RoundResult>(1)->node_rank == 0);
-  desk.hello(3, "c");
-  desk.join(3);
+  desk.come(3, "c");
   CHECK_FALSE(desk.sent<RoundEnd>(1).has_value());
   CHECK(desk.sent<Status>(3)->text.find("waiting for room") != std::string::npos);
 }

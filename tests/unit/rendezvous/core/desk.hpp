@@ -17,9 +17,13 @@ inline TimePoint at(Milliseconds time) {
 
 /// A coordinator and what it has decided last.
 struct Desk {
-  explicit Desk(int min_nodes = 1, int max_nodes = 1) : coordinator(options(min_nodes, max_nodes)) {}
+  /// `nodes`: so many begin() the first round; 0: nobody is there.
+  explicit Desk(int min_nodes = 1, int max_nodes = 1, int nodes = 0)
+      : Desk(options(min_nodes, max_nodes), nodes) {}
 
-  explicit Desk(CoordinatorOptions options) : coordinator(std::move(options)) {}
+  explicit Desk(CoordinatorOptions options, int nodes = 0) : coordinator(std::move(options)) {
+    if (nodes > 0) begin(nodes);
+  }
 
   static CoordinatorOptions options(int min_nodes, int max_nodes) {
     CoordinatorOptions options;
@@ -29,21 +33,22 @@ struct Desk {
     return options;
   }
 
-  void hello(SessionId session, const std::string& node, const std::string& run_id = "job") {
+  void hello(SessionId session, const std::string& node, const std::string& run_id = "job",
+             Role role = Role::node) {
     Hello hello;
     hello.run_id = run_id;
+    hello.role = role;
     hello.node = node;
     hello.incarnation = session;
     effects = coordinator.on_message(session, hello, now);
   }
 
-  void launcher(SessionId session) {
-    Hello hello;
-    hello.run_id = "job";
-    hello.role = Role::launcher;
-    hello.node = "launcher";
-    hello.incarnation = session;
-    effects = coordinator.on_message(session, hello, now);
+  void launcher(SessionId session) { hello(session, "launcher", "job", Role::launcher); }
+
+  /// Says hello and wants to be in the next round.
+  void come(SessionId session, const std::string& node) {
+    hello(session, node);
+    join(session);
   }
 
   /// Nodes a, b, ... with sessions 1, 2, ... take their places in the next round.

@@ -140,8 +140,7 @@ TEST_CASE("No more jobs than the bound, but the nodes of those that are there") 
 }
 
 TEST_CASE("A job that is ended from outside tells everybody, once") {
-  Desk desk(2, 2);
-  desk.begin(2);
+  Desk desk(2, 2, 2);
   CHECK(desk.coordinator.status(desk.now).text == "round 0 runs on 2 nodes: host, host");
   desk.effects = desk.coordinator.close("the daemon was ended", desk.now);
   for (const SessionId session : {SessionId{1}, SessionId{2}}) {
@@ -164,8 +163,7 @@ TEST_CASE("A job that is ended from outside tells everybody, once") {
 }
 
 TEST_CASE("A broken connection is not counted as a connected node") {
-  Desk desk(2, 2);
-  desk.begin(2);
+  Desk desk(2, 2, 2);
   CHECK(desk.coordinator.connected_nodes() == 2);
   desk.cut(2, Ending::broken);
   CHECK(desk.coordinator.connected_nodes() == 1);

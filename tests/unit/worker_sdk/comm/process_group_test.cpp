@@ -45,6 +45,50 @@ TEST_CASE("what does not matter to a call may differ") {
   }));
 }
 
+TEST_CASE("the payload of a call is what a rank has to send") {
+  // Bytes that ranks 1 and 0 of 4 have to send, with 10 elements of f32 to a rank; 3, 1, 4 and 2 of different
+  // counts. Root is rank 0.
+  const std::uint64_t counts[] = {3, 1, 4, 2};
+  const std::map<Collective, std::pair<double, double>> wanted = {{Collective::barrier, {0, 0}},
+                                                                  {Collective::broadcast, {30, 30}},
+                                                                  {Collective::all_reduce, {60, 60}},
+                                                                  {Collective::reduce, {30, 30}},
+                                                                  {Collective::all_gather, {120, 120}},
+                                                                  {Collective::all_gather_v, {12, 36}},
+                                                                  {Collective::gather, {40, 0}},
+                                                                  {Collective::scatter, {0, 120}},
+                                                                  {Collective::reduce_scatter, {120, 120}},
+                                                                  {Collective::all_to_all, {120, 120}},
+                                                                  {Collective::send, {40, 40}},
+                                                                  {Collective::recv, {0, 0}},
+                                                                  {Collective::allocate, {0, 0}}};
+  for (const auto& [collective, bytes] : wanted) {
+    Operation operation = operation_of(collective, 10, DataType::f32, nullptr, nullptr);
+    operation.counts = counts;
+    INFO(name_of(collective));
+    CHECK(static_cast<double>(payload_times_size(operation, 1, 4)) == 4 * bytes.first);
+    CHECK(static_cast<double>(payload_times_size(operation, 0, 4)) == 4 * bytes.second);
+  }
+}
+
+TEST_CASE("a group adds up the payload of its calls, and no call rounds it") {
+  check_well(run_world(3, [](ProcessGroup& group) {
+    std::uint8_t data[1] = {};
+    for (int call = 0; call < 3; ++call) group.all_reduce(data, 1, DataType::u8, ReduceOp::sum);
+    group.start({operation_of(Collective::barrier, 0, DataType::u8, nullptr, nullptr)})->wait();
+    // Three times 4/3 of a byte.
+    if (group.traffic().payload != 4) throw Error(ErrorCode::state, "wrong payload");
+    if (group.traffic().wire.control_messages != 0) throw Error(ErrorCode::state, "shared memory has a wire");
+  }));
+}
+
+TEST_CASE("algorithms have the names that MUSTER_ALGORITHM takes") {
+  for (const Algorithm each : {Algorithm::direct, Algorithm::ring, Algorithm::tree})
+    CHECK(algorithm_named(name_of(each)) == each);
+  CHECK_FALSE(algorithm_named("Ring").has_value());
+  CHECK_FALSE(algorithm_named("").has_value());
+}
+
 TEST_CASE("started calls run in their order, and the counts are copied") {
   std::atomic<int> wrong{0};
   check_well(run_world(3, [&](ProcessGroup& group) {

@@ -20,16 +20,16 @@ float by_tree(unsigned first, unsigned count) {
 }
 
 float summed(SumOrder order, unsigned count) {
-  Accumulator waiting(3, order);
+  muster::parallel::HostMemory memory;
+  Accumulator waiting(memory, 3, order, "a sum");
   std::vector<float> gradients(3);
   for (unsigned k = 0; k < count; ++k) {
     gradients.assign(3, part(k));
     if (k + 1 == count) {
-      for (std::size_t i = 0; i < 3; ++i) waiting.fold_into(gradients.data(), i, 1);
+      for (std::size_t i = 0; i < 3; ++i) waiting.fold_into(k, gradients.data(), i, 1);
     } else {
-      waiting.add(gradients.data(), 0, 2);
-      waiting.add(gradients.data(), 2, 1);
-      waiting.count_micro_batch();
+      waiting.add(k, gradients.data(), 0, 2);
+      waiting.add(k, gradients.data(), 2, 1);
     }
   }
   CHECK(gradients[0] == gradients[2]);
@@ -53,19 +53,15 @@ TEST_CASE("Micro-batches are summed one after the other") {
 
 TEST_CASE("A step begins with nothing") {
   for (const SumOrder order : {SumOrder::tree, SumOrder::sequence}) {
-    Accumulator waiting(1, order);
+    muster::parallel::HostMemory memory;
+    Accumulator waiting(memory, 1, order, "a sum");
     float value = 5;
-    for (int k = 0; k < 3; ++k) {
-      waiting.add(&value, 0, 1);
-      waiting.count_micro_batch();
-    }
-    waiting.clear();
+    for (unsigned k = 0; k < 3; ++k) waiting.add(k, &value, 0, 1);
     float gradient = 2;
-    waiting.fold_into(&gradient, 0, 1);
+    waiting.fold_into(0, &gradient, 0, 1);
     CHECK(gradient == 2);
-    waiting.add(&value, 0, 1);
-    waiting.count_micro_batch();
-    waiting.fold_into(&gradient, 0, 1);
+    waiting.add(0, &value, 0, 1);
+    waiting.fold_into(1, &gradient, 0, 1);
     CHECK(gradient == 7);
   }
 }

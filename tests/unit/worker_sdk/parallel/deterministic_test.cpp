@@ -98,15 +98,24 @@ TEST_CASE("Values beside the gradients are summed by the same tree") {
     std::vector<std::vector<float>> found(static_cast<std::size_t>(ranks), std::vector<float>(elements));
     const auto errors = run_shm_ranks(ranks, [&](ProcessGroup& group) {
       const auto plan = muster::share_micro_batches(8, &group);
-      muster::TreeSum tree(plan, elements, &group);
+      muster::parallel::HostMemory memory;
+      muster::parallel::Accumulator waiting(memory, elements, muster::parallel::SumOrder::tree, "a sum");
+      const auto tree = muster::make_tree_hook();
+      muster::BucketView view;
+      view.elements = elements;
+      tree->prepare(group, {&view, 1});
       auto& sum = found[static_cast<std::size_t>(group.rank())];
       for (int repeat = 0; repeat < 2; ++repeat) {
         for (int k = plan.first; k < plan.first + plan.count; ++k) {
-          std::vector<float> values(elements);
-          for (std::size_t i = 0; i < elements; ++i) values[i] = value(k, i);
-          tree.add(values);
+          for (std::size_t i = 0; i < elements; ++i) sum[i] = value(k, i);
+          const auto place = static_cast<unsigned>(k - plan.first);
+          if (k + 1 < plan.first + plan.count)
+            waiting.add(place, sum.data(), 0, elements);
+          else
+            waiting.fold_into(place, sum.data(), 0, elements);
         }
-        tree.finish(sum);
+        view.gradients = sum.data();
+        tree->reduce(group, view);
       }
     });
     REQUIRE(errors == std::vector<std::string>(static_cast<std::size_t>(ranks)));

@@ -181,6 +181,47 @@ TEST_CASE("The norm is that of the mean gradient over all ranks, and steps are s
   }
 }
 
+TEST_CASE("The norm has the same bits whatever the buckets") {
+  const std::vector<ParameterSpec> model = {{"a", {5000}}, {"b", {40}}, {"c", {9000}}, {"d", {7, 11}}};
+  const auto norm = [&](std::size_t bucket_bytes) {
+    ReducerOptions options;
+    options.first_bucket_bytes = options.bucket_bytes = bucket_bytes;
+    options.max_norm = 1;
+    Reducer reducer(model, nullptr, options);
+    reducer.begin_step(3);
+    for (std::size_t i = model.size(); i-- > 0;) {
+      for (std::size_t k = 0; k < model[i].elements(); ++k)
+        reducer.gradient(i)[k] = 1.0F / static_cast<float>(1 + 7 * i + k);
+      reducer.gradient_ready(i);
+    }
+    reducer.finish_step();
+    return reducer.gradient_norm();
+  };
+  const double wanted = norm(4);
+  CHECK(wanted > 0);
+  for (const std::size_t bucket_bytes : {std::size_t{400}, std::size_t{30'000}, std::size_t{1} << 20})
+    CHECK(norm(bucket_bytes) == wanted);
+}
+
+TEST_CASE("Ranks that meet before the first sum are timed apart from it, and sum the same") {
+  const std::vector<float> wanted = alone(0, 10);
+  const auto errors = run_shm_ranks(2, [&](ProcessGroup& group) {
+    ReducerOptions options = small_buckets();
+    options.meet_first = true;
+    Reducer reducer(kModel, &group, options);
+    const bool first = group.rank() == 0;
+    reducer.begin_step(first ? 7 : 3);
+    backward(reducer, first ? 0 : 7, first ? 7 : 10);
+    reducer.finish_step();
+    if (arena_of(reducer) != wanted) throw std::runtime_error("sums");
+    const muster::StepTiming& timing = reducer.timing();
+    if (timing.began > timing.meeting || timing.meeting >= timing.met ||
+        timing.met > timing.buckets[0].started)
+      throw std::runtime_error("out of order");
+  });
+  CHECK(errors == std::vector<std::string>(2));
+}
+
 TEST_CASE("Tallies of all ranks arrive with the step") {
   const auto errors = run_ranks(3, [](ThreadGroup& group) {
     Reducer reducer(kModel, &group, small_buckets());

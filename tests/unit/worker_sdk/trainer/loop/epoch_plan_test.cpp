@@ -2,11 +2,14 @@
 #include "worker_sdk/trainer/loop/epoch_plan.hpp"
 
 #include "catch.hpp"
+#include "rendezvous/base/philox.hpp"
 #include "worker_sdk/trainer/loop/trainer.hpp"
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
+using muster::train::epoch_order;
 using muster::train::plan_epoch;
 using muster::train::plan_evaluation;
 using muster::train::Recipe;
@@ -32,6 +35,41 @@ StepShape shape(int rank, int ranks, std::size_t batch, int accumulation = 1) {
 }
 
 }  // namespace
+
+TEST_CASE("An epoch's order is a permutation that depends on seed and epoch alone") {
+  Indices order = epoch_order(100, 5, 1);
+  CHECK(order == epoch_order(100, 5, 1));
+  CHECK(order != epoch_order(100, 5, 2));
+  CHECK(order != epoch_order(100, 6, 1));
+  std::sort(order.begin(), order.end());
+  CHECK(order == numbered(100));
+  CHECK(epoch_order(0, 5, 1).empty());
+  // Of an earlier version: a run that goes on from its checkpoint goes on in its order.
+  CHECK(epoch_order(8, 5, 1) == Indices{2, 7, 6, 0, 1, 3, 5, 4});
+}
+
+TEST_CASE("An epoch that is interrupted any number of times, on other worlds, sees each image exactly once") {
+  muster::RandomStream random(11, 3);
+  for (int trial = 0; trial < 300; ++trial) {
+    const std::size_t images = 1 + random.below(200);
+    const Indices order = epoch_order(images, 7, trial);
+    std::vector<int> seen(images);
+    for (std::size_t position = 0; position < images;) {
+      const int ranks = 1 + static_cast<int>(random.below(9));
+      const std::size_t batch = 1 + random.below(12);
+      const std::size_t steps = random.below(6);
+      const auto left = std::span(order).subspan(position);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto plan = plan_epoch(left, shape(rank, ranks, batch));
+        for (std::size_t step = 0; step < std::min(steps, plan.size()); ++step)
+          for (const std::uint32_t image : plan[step]) ++seen[image];
+      }
+      position = std::min(position + steps * batch * static_cast<std::size_t>(ranks), images);
+    }
+    INFO("trial " << trial);
+    REQUIRE(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
+  }
+}
 
 TEST_CASE("A step's images are shared among the ranks, each once, and cut into batches") {
   const Indices order = numbered(50);

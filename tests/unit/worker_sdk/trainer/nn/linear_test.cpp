@@ -97,6 +97,21 @@ TEST_CASE("A linear layer: result and gradients") {
   }
 }
 
+TEST_CASE("A linear layer without bias, whose input's gradient nobody wants") {
+  Setup s(24 * 40, 24, 5 * 40);
+  const std::vector<float> none(24, 0);
+  cpu::Linear layer(std::make_shared<cpu::Runtime>(), {40, 24, false});
+  layer.bind({s.weight.data(), s.weight_gradient.data()}, {});
+  std::vector<float> result(5 * 24, 1e30F);
+  layer.forward(s.input.data(), 5, result.data());
+  const auto definition = [&] { return reference_linear(s.input, s.weight, none, false); };
+  CHECK(distance(definition(), result) < 1e-4);
+  const std::vector<float> pull = random_floats(result.size(), 4);
+  layer.backward(s.input.data(), pull.data(), 5, nullptr);
+  check_gradient(
+      s.weight_gradient.data(), s.weight, [&] { return weighted(definition(), pull); }, "weight");
+}
+
 TEST_CASE("A linear layer changes between batch sizes and sees changed weights") {
   Setup s(24 * 3, 3, 4 * 24);
   cpu::Linear layer(std::make_shared<cpu::Runtime>(), {24, 3});

@@ -55,3 +55,17 @@ TEST_CASE("Smoothed targets give the loss and the slope of PyTorch's label_smoot
   for (std::size_t i = 0; i < 3; ++i)
     CHECK(static_cast<double>(gradient[i]) == Approx(muster::test::slope(logits, i, loss)).margin(1e-5));
 }
+
+TEST_CASE("The mean squared error of known results, and its slope") {
+  std::vector<float> results = {1, 2, 3, -1, 0, 0.5F};
+  const std::vector<float> targets = {0, 2, 5, -1, 1, 0.5F};
+  std::vector<float> gradient(6);
+  const auto loss = [&] {
+    return muster::nn::mean_squared_error(results.data(), targets.data(), 2, 3, nullptr).loss;
+  };
+  const auto score = muster::nn::mean_squared_error(results.data(), targets.data(), 2, 3, gradient.data());
+  CHECK(score.loss == Approx(5.0 / 3 + 1.0 / 3));
+  CHECK(score.correct == 0);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    CHECK(static_cast<double>(gradient[i]) == Approx(muster::test::slope(results, i, loss)).margin(1e-5));
+}

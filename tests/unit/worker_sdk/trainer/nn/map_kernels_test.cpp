@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/maps.hpp"
+#include "worker_sdk/trainer/nn/cpu/row_kernels.hpp"
 
 #include <cstdlib>
 #include <string>
@@ -58,6 +59,47 @@ void compare(const MapKernels& kernels, const MapKernels& base, bool bf16) {
   }
 }
 
+/// Everything that a table of row kernels computes, one behind the other.
+std::vector<float> run(const RowKernels& kernels, std::size_t width) {
+  const std::vector<float> x = random_floats(3 * kRows * width, 1), dy = random_floats(x.size(), 2),
+                           scale = random_floats(width, 3), shift = random_floats(width, 4);
+  const std::size_t count = kRows * width;
+  std::vector<float> results;
+  const auto keep = [&](std::size_t values, const auto& call) {
+    results.resize(results.size() + values);
+    call(results.data() + results.size() - values);
+  };
+  keep(count, [&](float* to) { kernels.relu(x.data(), count, to); });
+  keep(count, [&](float* to) { kernels.relu_backward(x.data(), dy.data(), count, to); });
+  keep(count, [&](float* to) { kernels.gelu(x.data(), count, to); });
+  keep(count, [&](float* to) { kernels.gelu_backward(x.data(), dy.data(), count, to); });
+  keep(count, [&](float* to) { kernels.add(x.data(), dy.data(), count, to); });
+  keep(width, [&](float* to) { kernels.sum_rows(x.data(), kRows, width, 3 * width, 0.5F, to); });
+  keep(count, [&](float* to) { kernels.repeat_row(x.data(), kRows, width, 0.5F, to); });
+  const NormRows norm = {kRows, width, scale.data(), shift.data()};
+  std::vector<float> moments(2 * kRows), sums(2 * width);
+  keep(count, [&](float* to) { kernels.norm(norm, x.data(), to, moments.data()); });
+  keep(count, [&](float* to) {
+    kernels.norm_backward(norm, x.data(), dy.data(), moments.data(), to, sums.data(), &sums[width]);
+  });
+  results.insert(results.end(), sums.begin(), sums.end());
+  const HeadRows head = {kRows, width, width, 3 * width, 0.3F};
+  std::vector<float> levels(kRows), scratch(kernels.attention_scratch(head));
+  keep(count, [&](float* to) { kernels.attend(head, x.data(), to, levels.data(), scratch.data()); });
+  keep(3 * count, [&](float* to) {
+    kernels.attend_backward(head, x.data(), dy.data(), levels.data(), to, scratch.data());
+  });
+  return results;
+}
+
+void compare(const RowKernels& kernels) {
+  for (const std::size_t width : {3U, 16U, 50U, 112U}) {
+    CAPTURE(width);
+    const std::vector<float> wanted = run(kernels::base_rows(), width);
+    CHECK(distance(Doubles(wanted.begin(), wanted.end()), run(kernels, width)) < 1e-4);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("kernels of all instruction sets agree") {
@@ -65,10 +107,12 @@ TEST_CASE("kernels of all instruction sets agree") {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     compare(kernels::avx2(false), kernels::base(false), false);
     compare(kernels::avx2(true), kernels::base(true), true);
+    compare(kernels::avx2_rows());
   }
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) {
     compare(kernels::avx512(false), kernels::base(false), false);
     compare(kernels::avx512(true), kernels::base(true), true);
+    compare(kernels::avx512_rows());
   }
 #endif
   CHECK(map_kernels(false).forward != nullptr);
@@ -85,6 +129,8 @@ TEST_CASE("kernels have the instructions that convolutions have", "[instructions
     CHECK((&map_kernels(bf16) == &best) == used.starts_with("avx512_core"));
     CHECK((&map_kernels(bf16) == &second) == used.starts_with("avx2"));
   }
+  CHECK((&row_kernels() == &kernels::avx512_rows()) == used.starts_with("avx512_core"));
+  CHECK((&row_kernels() == &kernels::avx2_rows()) == used.starts_with("avx2"));
   const char* const bound = std::getenv("ONEDNN_MAX_CPU_ISA");
   if (bound != nullptr && std::string(bound) == "AVX2") CHECK_FALSE(used.starts_with("avx512"));
 }

@@ -7,6 +7,8 @@
 #include "tests/support/error_of.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/maps.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/small_lists.hpp"
+#include "worker_sdk/trainer/nn/plan.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -30,19 +32,24 @@ constexpr const char* kAnyModel = "resnet18-imagenet-stem";
 class Model : public ModelTensors {
  public:
   explicit Model(std::string_view name, std::int64_t batch, const NetworkOptions& options = {})
-      : ModelTensors(model_spec(name), 3),
-        network(make_network(name, options)),
-        images(random_floats(static_cast<std::size_t>(batch) * 3072, 7)),
+      : Model(built_in(name, 10), batch, options) {}
+
+  explicit Model(const Description& description, std::int64_t batch, const NetworkOptions& options = {})
+      : ModelTensors(plan_of(description).spec, 3),
+        network(make_network(description, options)),
+        images(samples_of(description.input, batch, 7)),
         batch_(batch) {
     network->bind(slots, places);
-    for (std::int64_t n = 0; n < batch; ++n) labels_.push_back(static_cast<std::uint8_t>(n % 10));
+    for (std::int64_t n = 0; n < batch; ++n) labels_.push_back(static_cast<std::uint8_t>(n % spec.classes));
   }
 
   double loss(Mode mode = Mode::train) {
     network->parameters_changed();
     const float* logits = network->forward(images.data(), batch_, mode);
-    logits_gradient_.resize(labels_.size() * 10);
-    return softmax_cross_entropy(logits, labels_.data(), labels_.size(), 10, logits_gradient_.data()).loss;
+    const auto classes = static_cast<std::size_t>(spec.classes);
+    logits_gradient_.resize(labels_.size() * classes);
+    return softmax_cross_entropy(logits, labels_.data(), labels_.size(), classes, logits_gradient_.data())
+        .loss;
   }
 
   /// The parameters whose gradients were said to be ready, in order.
@@ -132,6 +139,49 @@ TEST_CASE("gradients of a whole network are slopes of its loss") {
   }
 }
 
+TEST_CASE("gradients of every kind of layer are slopes of a network's loss") {
+  for (const Description& description : small_lists()) {
+    CAPTURE(description.name);
+    Model model(description, 6);
+    model.network->set_draws({5, 1, 0, 0});
+    check_gradients(model);
+  }
+}
+
+TEST_CASE("a network holds for each image what its steps say") {
+  std::vector<Description> descriptions = small_lists();
+  descriptions.push_back(built_in(kAnyModel, 10));
+  for (const Description& description : descriptions) {
+    CAPTURE(description.name);
+    constexpr std::int64_t kBatch = 8;
+    Model model(description, kBatch);
+    model.one_step();
+    const std::vector<StepMemory> steps = model.network->memory_by_step();
+    std::size_t sum = 0;
+    for (const StepMemory& step : steps) sum += kBatch * step.bytes_per_image;
+    // Each piece of memory is whole pages. No step of these has more than 16 pieces.
+    const std::size_t held = model.network->memory().activations;
+    CHECK(held >= sum);
+    CHECK(held < sum + steps.size() * 16 * 4096);
+  }
+}
+
+TEST_CASE("dropout draws by the key, and not at all in an evaluation") {
+  const Description description = small_lists()[1];
+  REQUIRE(description.name == "rows");
+  Model model(description, 6);
+  const double evaluated = model.loss(Mode::evaluate);
+  const auto loss_of = [&](std::uint64_t step) {
+    model.network->set_draws({5, step, 0, 0});
+    return model.loss();
+  };
+  const double first = loss_of(1);
+  CHECK(first != evaluated);
+  CHECK(loss_of(2) != first);
+  CHECK(loss_of(1) == first);
+  CHECK(model.loss(Mode::evaluate) == evaluated);
+}
+
 TEST_CASE("every gradient is announced once, last layers first, in the same order also without images") {
   for (const char* name : {"small-cnn", kAnyModel}) {
     CAPTURE(name);
@@ -172,7 +222,8 @@ TEST_CASE("parameters may change from the moment on when their gradients are rea
     CHECK(seen == model.gradients);
     return seen;
   };
-  for (const std::string& name : model_names())
+  // The other models have the same steps, and more of them.
+  for (const std::string name : {"small-cnn", "resnet18-imagenet-stem", "vit-tiny"})
     for (const Precision precision : {Precision::f32, Precision::bf16}) {
       if (!supports(precision)) continue;
       INFO(name);
@@ -238,7 +289,7 @@ TEST_CASE("the layer where a number is lost is named") {
 }
 
 TEST_CASE("a wrong model, number of classes or number of tensors is refused in a sentence") {
-  CHECK(contains(error_of([] { make_network("resnet50", {}); }), "resnet18-imagenet-stem"));
+  CHECK(contains(error_of([] { make_network("vgg", {}); }), "resnet18-imagenet-stem"));
   CHECK(contains(error_of([] { model_spec("resnet18", 1); }), "at least 2"));
   CHECK(contains(error_of([] { make_network("resnet18", {})->bind({}, {}); }), "62 parameters"));
   CHECK(contains(error_of([] { make_network("resnet18", {Precision::tf32}); }), "train on a GPU"));

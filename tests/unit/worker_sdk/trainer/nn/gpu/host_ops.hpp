@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A "device" on the host: kernels by loops over their bodies, convolutions as their definition says, in
-// double. What is not allocated from it, or is read beyond its end, is found by the address
+// A "device" on the host: kernels by loops over their bodies, convolutions and products as their
+// definition says. What is not allocated from it, or is read beyond its end, is found by the address
 // sanitizer: every piece is a vector of its own.
 #pragma once
 
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_arithmetic.hpp"
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
+#include <chrono>
 #include <cstring>
 #include <list>
 #include <utility>
@@ -32,6 +33,10 @@ class HostOps : public Ops {
 
   void convolve(const ConvolutionCall& call) override {
     put([=] { call.bf16 ? convolve_as<Bf16>(call) : convolve_as<float>(call); });
+  }
+
+  void multiply(const MultiplyCall& call) override {
+    put([=] { multiply_by_definition(call); });
   }
 
   void launch(KernelNumber number, const void* kernel, const Grid&) override {
@@ -65,6 +70,15 @@ class HostOps : public Ops {
   }
 
   void synchronize() override {}
+
+  void mark(std::size_t number) override {
+    if (number >= marks_.size()) marks_.resize(number + 1);
+    put([this, number] { marks_[number] = std::chrono::steady_clock::now(); });
+  }
+
+  std::chrono::nanoseconds between(std::size_t from, std::size_t to) override {
+    return marks_.at(to) - marks_.at(from);
+  }
 
   void* stream() override {
     return nullptr;
@@ -111,6 +125,7 @@ class HostOps : public Ops {
 
   std::list<std::vector<std::uint64_t>> pieces_;
   std::vector<std::function<void()>> recorded_;
+  std::vector<std::chrono::steady_clock::time_point> marks_;
   bool recording_ = false;
   std::size_t allocated_ = 0;
   int captures_ = 0;

@@ -6,8 +6,11 @@
 #include "tests/unit/worker_sdk/trainer/nn/gpu/values.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/model_tensors.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/reference.hpp"
+#include "tests/unit/worker_sdk/trainer/nn/small_lists.hpp"
 #include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
+#include "worker_sdk/trainer/nn/plan.hpp"
 
+#include <cstring>
 #include <limits>
 #include <set>
 #include <string>
@@ -43,6 +46,28 @@ Result run_cpu(ModelTensors& tensors, const std::vector<float>& images, std::int
   const auto network = make_network(tensors.spec.name, {});
   network->bind(tensors.slots, tensors.places);
   return run(*network, tensors, images.data(), batch, mode);
+}
+
+/// Samples of a network on the CPU as one on a device wants them.
+template <typename T>
+void copy_samples(const Input& input, const ImageFormat& format, const std::vector<float>& samples, T* to) {
+  const auto from = static_cast<std::size_t>(input.channels);
+  const auto wide = static_cast<std::size_t>(format.channels);
+  for (std::size_t i = 0; i < samples.size() / from * wide; ++i)
+    to[i] = from_float<T>(i % wide < from ? samples[i / wide * from + i % wide] : 0.0F);
+}
+
+void* given(HostOps& ops, const Network& network, const Input& input, const std::vector<float>& samples,
+            std::int64_t batch) {
+  const ImageFormat format = network.image_format();
+  void* const place = ops.allocate(static_cast<std::size_t>(batch) * format.bytes(), "samples");
+  if (input.kind == InputKind::ids)
+    std::memcpy(place, samples.data(), samples.size() * sizeof(float));
+  else if (format.type == Precision::bf16)
+    copy_samples(input, format, samples, static_cast<Bf16*>(place));
+  else
+    copy_samples(input, format, samples, static_cast<float*>(place));
+  return place;
 }
 
 /// The images as a network on a device wants them.
@@ -97,6 +122,40 @@ TEST_CASE("a network on a device computes what the CPU's does", "[gpu]") {
     CHECK(apart(cpu.buffers[i], device.buffers[i]) < 1e-4);
   }
   CHECK(got.order == wanted.order);
+}
+
+TEST_CASE("a network of any layers on a device computes what the CPU's does", "[gpu]") {
+  const std::int64_t batch = 5;
+  for (const Description& description : test::small_lists()) {
+    CAPTURE(description.name);
+    const auto samples = test::samples_of(description.input, batch, 56);
+    const ModelSpec spec = plan_of(description).spec;
+    ModelTensors on_cpu(spec, 7), on_device(spec, 7);
+    const auto cpu = make_network(description, {});
+    cpu->bind(on_cpu.slots, on_cpu.places);
+    cpu->set_draws({5, 2, 0, 0});
+    const Result wanted = run(*cpu, on_cpu, samples.data(), batch, Mode::train);
+    HostOps ops;
+    const auto network = make_device_network(description, Precision::f32, batch, ops);
+    network->bind(on_device.slots, on_device.places);
+    network->set_draws({5, 2, 0, 0});
+    const void* const input = given(ops, *network, description.input, samples, batch);
+    const Result got = run(*network, on_device, input, batch, Mode::train);
+    CHECK(apart(wanted.logits, got.logits) < 1e-4);
+    for (std::size_t i = 0; i < spec.parameters.size(); ++i) {
+      CAPTURE(spec.parameters[i].name);
+      CHECK(apart(on_cpu.gradients[i], on_device.gradients[i]) < 1e-3);
+    }
+    CHECK(got.order == wanted.order);
+    CHECK(network->first_not_finite().empty());
+
+    HostOps halves;
+    const auto rough = make_device_network(description, Precision::bf16, batch, halves);
+    rough->bind(on_device.slots, on_device.places);
+    rough->set_draws({5, 2, 0, 0});
+    const void* const rounded = given(halves, *rough, description.input, samples, batch);
+    CHECK(apart(wanted.logits, run(*rough, on_device, rounded, batch, Mode::train).logits) < 0.05);
+  }
 }
 
 TEST_CASE("an evaluation on a device uses the running statistics", "[gpu]") {

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""muster-train --device cuda with the real plug-ins, as users start it, on the fakes of CUDA, cuDNN and NCCL (tests/fakes): what ranks
+whose gradients go through NCCL leave, checkpoints, and GPUs that fail in a step."""
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+
+from interop import MUSTER, ROOT, TRAIN, run, run_tests
+from muster_train_device_test import compare, parameter_hash, train
+
+TASK = ["--data", "synthetic:40", "--global-batch", "8", "--crop-padding", "4", "--flip", "--lr", "0.02", "--seed", "5"]
+CUDA = [*TASK, "--device", "cuda"]
+# From the failure of a GPU to the end of the job: NCCL is revoked in at most 2 s, and the store carries the reason.
+END_SECONDS = 20
+
+
+@contextlib.contextmanager
+def fakes(**variables):
+    """The fakes for what is started inside, told `variables`; they must have had no rule to complain of."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        variables["FAKE_GPU_DIR"] = folder
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name in variables:
+                del os.environ[name]
+        broken = os.path.join(folder, "violations")
+        assert not os.path.exists(broken), open(broken, encoding="utf-8").read()
+
+
+def test_ranks_over_nccl_leave_what_one_rank_leaves():
+    for model in ("small-cnn", "resnet18-imagenet-stem"):
+        with fakes(FAKE_CUDA_SEED="1"):
+            run([sys.executable, os.path.join(ROOT, "tests", "gpu", "compare_ranks.py"), model, 2])
+
+
+def test_networks_are_those_of_the_processor(folder):
+    with fakes(FAKE_CUDA_SEED="2"):
+        compare(folder, "--model", "resnet18", "--lr", "0.0005", "--max-steps", "2", "--global-batch", "4", "--data", "synthetic:20",
+                "--precision", "fp32", task=[])
+        compare(folder, "--max-steps", "4", "--precision", "fp32", ranks=2, task=TASK)
+
+
+def test_bits(folder):
+    """The same in each run, after a restart, and in a deterministic world of one rank and of two."""
+    keep = ["--checkpoint-dir", os.path.join(folder, "keep")]
+    fixed = ["--deterministic-world", "--micro-batches", "4", "--max-steps", "3"]
+    with fakes(FAKE_CUDA_SEED="3"):
+        whole = train(*CUDA, "--epochs", "2", ranks=2).stdout
+        assert "memory of the host" not in whole, whole
+        first = train(*CUDA, "--epochs", "2", *keep, "--max-steps", "7", ranks=2).stdout
+        rest = train(*CUDA, "--epochs", "2", *keep, ranks=2).stdout
+        assert parameter_hash(first) != parameter_hash(whole), first
+        assert "resumed from" in rest and parameter_hash(rest) == parameter_hash(whole), (rest, whole)
+        hashes = {parameter_hash(train(*CUDA, *fixed, ranks=ranks).stdout) for ranks in (1, 2)}
+        assert len(hashes) == 1, hashes
+
+
+def check_failure(folder, fault, step, cause, advice, **variables):
+    """Two ranks, of which GPU 1 fails: one line that names rank, step, cause and what to do; the job ends soon, because of that rank."""
+    report = os.path.join(folder, "report.json")
+    begin = time.monotonic()
+    with fakes(FAKE_CUDA_FAULT=fault):
+        result = run([MUSTER, "run", "--nproc-per-node", "2", "--report", report, "--no-python", TRAIN, *CUDA, "--epochs", "100"],
+                     check=False, MUSTER_PLUGIN_PATH=os.environ["MUSTER_TEST_DEVICE_PLUGIN"], OMP_NUM_THREADS="1", **variables)
+    seconds = time.monotonic() - begin
+    said = re.findall(r"muster-train: (.*)", result.stderr)
+    assert result.returncode == 1 and len(said) == 1, (fault, result)
+    assert said[0].startswith(f"rank 1: step {step}: ") and cause in said[0] and advice in said[0], (fault, said)
+    with open(report, encoding="utf-8") as file:
+        root = json.load(file)["root_cause"]
+    assert root["rank"] == 1 and said[0].removeprefix("rank 1: ") in root["error"]["message"], (fault, root)
+    assert seconds < END_SECONDS, (fault, seconds, result)
+
+
+def test_a_gpu_that_fails_in_a_step(folder):
+    ecc, lost, full = (214, "uncorrectable ECC error"), (999, "unknown error"), (2, "out of memory")
+    # The first step is made call by call, the second is recorded and launched, the others are launched.
+    for (number, cause), place, step, advice, variables in (
+            (ecc, "muster_cross_entropy#1", 1, "grep Xid", {}),
+            (ecc, "muster_cross_entropy#4", 4, "grep Xid", {}),
+            (ecc, "muster_cross_entropy#2", 2, "grep Xid", {"MUSTER_BACKEND": "shm"}),
+            (lost, "muster_sgd_step#5", 3, "nvidia-smi", {}),  # of two buckets
+            (full, "muster_cross_entropy#1", 1, "nvidia-smi", {}),
+            (full, "graph#1", 2, "--batch-size", {})):
+        check_failure(folder, f"{number}@{place}:1", step, f"CUDA error {number}, {cause}", advice, **variables)
+
+
+if __name__ == "__main__":
+    run_tests(globals())
