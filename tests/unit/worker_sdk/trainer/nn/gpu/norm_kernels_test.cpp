@@ -7,19 +7,16 @@
 namespace muster::nn::gpu {
 namespace {
 
+using test::at;
 using test::Doubles;
 using test::doubles;
 using test::random_map;
 using test::relative_error;
 using test::rounding;
 
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
 /// Everything that a batch norm owns, on the host.
-struct Norm {
-  explicit Norm(MapSize size) : map(size), values(at(7 * size.channels)), partials(partial_floats(size)) {
+struct NormCase {
+  explicit NormCase(MapSize size) : map(size), values(at(7 * size.channels)), partials(partial_floats(size)) {
     const std::size_t channels = at(size.channels);
     weight = random_map<float>(channels, 1, 0.5F, 1.0F);
     bias = random_map<float>(channels, 2);
@@ -71,7 +68,7 @@ const MapSize kMaps[] = {{1, 64},   {37, 8},     {700, 64},  {9000, 16},
 TEMPLATE_TEST_CASE("statistics of a batch are those of doubles, far from zero too", "[gpu]", float, Bf16) {
   for (const MapSize& map : kMaps) {
     CAPTURE(map.rows, map.channels);
-    Norm norm(map);
+    NormCase norm(map);
     // A mean of 100 deviations: where sums of squares around zero would lose all digits of the variance.
     const auto x = random_map<TestType>(at(map.rows * map.channels), 5, 0.5F, 50.0F);
     const Statistics wanted = statistics(doubles(x), map);
@@ -104,8 +101,8 @@ TEMPLATE_TEST_CASE("norm, sum and ReLU give what the formula gives, and a bit fo
                    "[gpu]", float, Bf16) {
   const MapSize map = {321, 32};
   const std::size_t count = at(map.rows * map.channels);
-  Norm norm(map);
-  Norm other(map);
+  NormCase norm(map);
+  NormCase other(map);
   const auto x = random_map<TestType>(count, 6, 2);
   const auto addend = random_map<TestType>(count, 7, 3, 0.5F);
   norm.measure(x);
@@ -123,7 +120,7 @@ TEMPLATE_TEST_CASE("norm, sum and ReLU give what the formula gives, and a bit fo
   const Doubles adds = doubles(addend);
   const Statistics own = statistics(xs, map);
   const Statistics others = statistics(adds, map);
-  const auto normed = [](double value, const Statistics& s, const Norm& n, std::size_t c) {
+  const auto normed = [](double value, const Statistics& s, const NormCase& n, std::size_t c) {
     return static_cast<double>(n.weight[c]) * (value - s.mean[c]) / std::sqrt(s.variance[c] + 1e-5) +
            static_cast<double>(n.bias[c]);
   };
@@ -143,7 +140,7 @@ TEMPLATE_TEST_CASE("the gradient of batch norm and ReLU is that of doubles", "[g
   for (const MapSize& map : {MapSize{37, 8}, MapSize{900, 64}, MapSize{33, 512}}) {
     CAPTURE(map.rows, map.channels);
     const std::size_t count = at(map.rows * map.channels);
-    Norm norm(map);
+    NormCase norm(map);
     const auto x = random_map<TestType>(count, 8, 1, 0.3F);
     const auto one = random_map<TestType>(count, 9);
     const auto two = random_map<TestType>(count, 10);
@@ -199,7 +196,7 @@ TEMPLATE_TEST_CASE("the gradient of batch norm and ReLU is that of doubles", "[g
 }
 
 TEST_CASE("a batch of none leaves the running statistics alone and has gradients of zero", "[gpu]") {
-  Norm norm({0, 16});
+  NormCase norm({0, 16});
   const std::vector<float> mean = norm.mean;
   const std::vector<float> nothing;
   norm.measure(nothing);
@@ -217,7 +214,7 @@ TEST_CASE("a batch of none leaves the running statistics alone and has gradients
 }
 
 TEST_CASE("an evaluation uses the running statistics", "[gpu]") {
-  Norm norm({4, 16});
+  NormCase norm({4, 16});
   run_on_host(NormRunning{16, norm.tensors(), norm.state()});
   for (std::size_t c = 0; c < 16; ++c) {
     const double scale =

@@ -10,9 +10,7 @@
 
 namespace muster::nn::gpu {
 
-inline std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
+using test::at;
 
 template <typename T>
 struct Device {

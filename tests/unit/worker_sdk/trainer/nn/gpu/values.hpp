@@ -13,6 +13,10 @@
 
 namespace muster::test {
 
+inline std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
 /// Random values in [-1, 1) * `size` + `offset`, rounded to T.
 template <typename T>
 std::vector<T> random_map(std::size_t count, std::uint64_t stream, float size = 1, float offset = 0) {
