@@ -168,28 +168,13 @@ double bytes_of(const MultiplyMatrices<T, Result>& kernel) {
 }
 
 /// Kernels of rows: as many lists of elements as they read and write.
-template <typename T>
-double bytes_of(const ReluForward<T>& kernel) {
+template <typename T, typename Map>
+double bytes_of(const EachElement<T, Map>& kernel) {
   return bytes_of(2 * kernel.count, sizeof(T));
 }
 
-template <typename T>
-double bytes_of(const ReluBackward<T>& kernel) {
-  return bytes_of(3 * kernel.count, sizeof(T));
-}
-
-template <typename T>
-double bytes_of(const GeluForward<T>& kernel) {
-  return bytes_of(2 * kernel.count, sizeof(T));
-}
-
-template <typename T>
-double bytes_of(const GeluBackward<T>& kernel) {
-  return bytes_of(3 * kernel.count, sizeof(T));
-}
-
-template <typename T>
-double bytes_of(const AddRows<T>& kernel) {
+template <typename T, typename Map>
+double bytes_of(const EachPair<T, Map>& kernel) {
   return bytes_of(3 * kernel.count, sizeof(T));
 }
 

@@ -9,9 +9,9 @@
 
 namespace muster::nn::gpu {
 
-/// y = max(0, x), where y may be x. What is not a number passes, so that it is not hidden from the loss.
-template <typename T>
-struct ReluForward {
+/// y = Map::of(x) of each element; y may be x.
+template <typename T, typename Map>
+struct EachElement {
   std::int64_t count;
   const T* x;
   T* y;
@@ -22,83 +22,14 @@ struct ReluForward {
     const std::int64_t first = number_of(place) * kPack;
     if (first >= count) return;
     Floats values = load_some(x, first, count);
-    for (int i = 0; i < kPack; ++i) values.v[i] = values.v[i] <= 0 ? 0.0F : values.v[i];
+    for (int i = 0; i < kPack; ++i) values.v[i] = Map::of(values.v[i]);
     store_some(y, first, count, values);
   }
 };
 
-/// dx = dy where y is positive, else 0; dx may be y or dy.
-template <typename T>
-struct ReluBackward {
-  std::int64_t count;
-  const T* y;
-  const T* dy;
-  T* dx;
-
-  constexpr int blocks() const { return blocks_for(packs_of(count)); }
-
-  MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    const std::int64_t first = number_of(place) * kPack;
-    if (first >= count) return;
-    const Floats values = load_some(y, first, count);
-    Floats gradient = load_some(dy, first, count);
-    for (int i = 0; i < kPack; ++i) gradient.v[i] = values.v[i] > 0 ? gradient.v[i] : 0.0F;
-    store_some(dx, first, count, gradient);
-  }
-};
-
-/// The distribution function of the normal distribution.
-MUSTER_HD float normal_share(float x) {
-  constexpr float kRootOfHalf = 0.70710678F;
-  return 0.5F * erfcf(-x * kRootOfHalf);
-}
-
-/// y = x * P(X <= x) for a normal X: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, without their
-/// approximation, as PyTorch's default.
-template <typename T>
-struct GeluForward {
-  std::int64_t count;
-  const T* x;
-  T* y;
-
-  constexpr int blocks() const { return blocks_for(packs_of(count)); }
-
-  MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    const std::int64_t first = number_of(place) * kPack;
-    if (first >= count) return;
-    Floats values = load_some(x, first, count);
-    for (int i = 0; i < kPack; ++i) values.v[i] *= normal_share(values.v[i]);
-    store_some(y, first, count, values);
-  }
-};
-
-/// dx = dy * (P(X <= x) + x * density(x)); dx may be x or dy.
-template <typename T>
-struct GeluBackward {
-  std::int64_t count;
-  const T* x;
-  const T* dy;
-  T* dx;
-
-  constexpr int blocks() const { return blocks_for(packs_of(count)); }
-
-  MUSTER_HD void phase(int, const Place& place, Nothing&) const {
-    constexpr float kPeak = 0.39894228F;  // 1 / sqrt(2 pi)
-    const std::int64_t first = number_of(place) * kPack;
-    if (first >= count) return;
-    const Floats values = load_some(x, first, count);
-    Floats gradient = load_some(dy, first, count);
-    for (int i = 0; i < kPack; ++i) {
-      const float value = values.v[i];
-      gradient.v[i] *= normal_share(value) + value * kPeak * expf(-0.5F * value * value);
-    }
-    store_some(dx, first, count, gradient);
-  }
-};
-
-/// y = a + b, where y may be either of them.
-template <typename T>
-struct AddRows {
+/// y = Map::of(a, b) of each pair of elements; y may be either.
+template <typename T, typename Map>
+struct EachPair {
   std::int64_t count;
   const T* a;
   const T* b;
@@ -109,12 +40,52 @@ struct AddRows {
   MUSTER_HD void phase(int, const Place& place, Nothing&) const {
     const std::int64_t first = number_of(place) * kPack;
     if (first >= count) return;
-    Floats sum = load_some(a, first, count);
-    const Floats other = load_some(b, first, count);
-    for (int i = 0; i < kPack; ++i) sum.v[i] += other.v[i];
-    store_some(y, first, count, sum);
+    const Floats left = load_some(a, first, count);
+    Floats values = load_some(b, first, count);
+    for (int i = 0; i < kPack; ++i) values.v[i] = Map::of(left.v[i], values.v[i]);
+    store_some(y, first, count, values);
   }
 };
+
+/// max(0, x). What is not a number passes, so that it is not hidden from the loss. Its gradient is dy where y
+/// is positive, else 0.
+struct ReluMap {
+  MUSTER_HD static float of(float x) { return x <= 0 ? 0.0F : x; }
+
+  MUSTER_HD static float of(float y, float dy) { return y > 0 ? dy : 0.0F; }
+};
+
+/// x * P(X <= x) for a normal X: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, without their
+/// approximation, as PyTorch's default. Its gradient is dy * (P(X <= x) + x * density(x)).
+struct GeluMap {
+  MUSTER_HD static float of(float x) { return x * normal_share(x); }
+
+  MUSTER_HD static float of(float x, float dy) {
+    constexpr float kPeak = 0.39894228F;  // 1 / sqrt(2 pi)
+    return dy * (normal_share(x) + x * kPeak * expf(-0.5F * x * x));
+  }
+
+ private:
+  MUSTER_HD static float normal_share(float x) {
+    constexpr float kRootOfHalf = 0.70710678F;
+    return 0.5F * erfcf(-x * kRootOfHalf);
+  }
+};
+
+struct SumMap {
+  MUSTER_HD static float of(float a, float b) { return a + b; }
+};
+
+template <typename T>
+using ReluForward = EachElement<T, ReluMap>;
+template <typename T>
+using ReluBackward = EachPair<T, ReluMap>;
+template <typename T>
+using GeluForward = EachElement<T, GeluMap>;
+template <typename T>
+using GeluBackward = EachPair<T, GeluMap>;
+template <typename T>
+using AddRows = EachPair<T, SumMap>;
 
 /// y = x + values, where `values` has `period` elements and repeats: a bias for each row, or positions for
 /// each image. y may be x.

@@ -106,8 +106,8 @@ struct Layers {
   using Hidden = gpu::Hidden<T>;
   using Head = gpu::Head<T>;
   using Linear = gpu::Linear<T>;
-  using Relu = gpu::Relu<T>;
-  using Gelu = gpu::Gelu<T>;
+  using Relu = RowMap<T, ReluMap>;
+  using Gelu = RowMap<T, GeluMap>;
   using LayerNorm = gpu::LayerNorm<T>;
   using Attention = gpu::Attention<T>;
   using Positions = gpu::Positions<T>;

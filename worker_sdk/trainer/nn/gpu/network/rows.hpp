@@ -9,37 +9,19 @@
 
 namespace muster::nn::gpu {
 
-/// max(0, x).
-template <typename T>
-class Relu {
+/// A function of each element.
+template <typename T, typename Map>
+class RowMap {
  public:
-  Relu(Room& room, std::int64_t, std::int64_t width) : room_(room), width_(width) {}
+  RowMap(Room& room, std::int64_t, std::int64_t width) : room_(room), width_(width) {}
 
   void forward(const T* x, std::int64_t rows, T* y) const {
-    if (rows > 0) room_.ops.run(ReluForward<T>{rows * width_, x, y});
+    if (rows > 0) room_.ops.run(EachElement<T, Map>{rows * width_, x, y});
   }
 
-  void backward(const T* y, const T* dy, std::int64_t rows, T* dx) const {
-    if (rows > 0) room_.ops.run(ReluBackward<T>{rows * width_, y, dy, dx});
-  }
-
- private:
-  Room& room_;
-  const std::int64_t width_;
-};
-
-/// The exact GELU.
-template <typename T>
-class Gelu {
- public:
-  Gelu(Room& room, std::int64_t, std::int64_t width) : room_(room), width_(width) {}
-
-  void forward(const T* x, std::int64_t rows, T* y) const {
-    if (rows > 0) room_.ops.run(GeluForward<T>{rows * width_, x, y});
-  }
-
-  void backward(const T* x, const T* dy, std::int64_t rows, T* dx) const {
-    if (rows > 0) room_.ops.run(GeluBackward<T>{rows * width_, x, dy, dx});
+  /// `kept`: what backward reads beside the gradient, x or y.
+  void backward(const T* kept, const T* dy, std::int64_t rows, T* dx) const {
+    if (rows > 0) room_.ops.run(EachPair<T, Map>{rows * width_, kept, dy, dx});
   }
 
  private:

@@ -212,7 +212,7 @@ TEMPLATE_TEST_CASE("ReLU, GELU and sums are those of each element", "[gpu]", flo
   };
   const auto gelu = [](double v) { return 0.5 * v * std::erfc(-v / std::sqrt(2.0)); };
   std::vector<TestType> y(x.size());
-  const Gelu<TestType> smooth(device.room, 1, width);
+  const RowMap<TestType, GeluMap> smooth(device.room, 1, width);
   smooth.forward(x.data(), rows, y.data());
   CHECK(relative_error(each(xs, gelu), y) < 1e-6 + rounding<TestType>());
   std::vector<TestType> dx = x;
@@ -222,7 +222,7 @@ TEMPLATE_TEST_CASE("ReLU, GELU and sums are those of each element", "[gpu]", flo
     wanted.push_back(dys[i] * (gelu(xs[i] + 1e-5) - gelu(xs[i] - 1e-5)) / 2e-5);
   CHECK(relative_error(wanted, dx) < 1e-6 + rounding<TestType>());
 
-  const Relu<TestType> relu(device.room, 1, width);
+  const RowMap<TestType, ReluMap> relu(device.room, 1, width);
   std::vector<TestType> in_place = x;
   relu.forward(in_place.data(), rows, in_place.data());
   CHECK(doubles(in_place) == each(xs, [](double v) { return std::max(v, 0.0); }));
