@@ -31,7 +31,7 @@ class DeviceMemory final : public parallel::Memory {
   }
 
   void add(const float* a, const float* b, float* result, std::size_t count) override {
-    if (result == a) return add(b, a, result, count);
+    if (result == a && result != b) return add(b, a, result, count);
     if (result != b) copy(result, b, count);
     if (count > 0) ops_.run(AddGradients{all(count), a, true, result});
   }
