@@ -35,6 +35,8 @@ struct LearnerOptions {
   /// Share of each target that is spread evenly over all classes (Szegedy et al., "Rethinking the Inception
   /// Architecture", 2016); 0: none.
   double label_smoothing = 0;
+  /// Activations that are computed again in backward, and so need no memory.
+  nn::ActivationCheckpoints checkpoints;
   /// Batch norm over the batch of all ranks.
   bool sync_batch_norm = false;
   /// Seed of the first parameters.

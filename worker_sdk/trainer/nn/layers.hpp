@@ -57,6 +57,11 @@ concept LayerRoom = requires(R& room, const R& fixed, std::int64_t batch, float*
                              const DropoutKey& key, std::vector<char>& copy) {
   /// Memory of `bytes` for each image of a batch: where it is now (see Memory).
   { room.add(bytes, kind) } -> std::same_as<void* const&>;
+  /// Activations that are added from now on lie in the memory that all segments share, from its beginning.
+  room.begin_segment();
+  /// Those that are added from now on have memory of their own again. Not before it does data() of a Memory
+  /// in a segment hold.
+  room.end_segments();
   /// Before each forward(): from now on there is memory for `batch` images. Its contents may be lost.
   room.begin(batch);
   /// The form of the samples that the first layer reads.
@@ -69,6 +74,8 @@ concept LayerRoom = requires(R& room, const R& fixed, std::int64_t batch, float*
   { fixed.bytes_per_image(kind) } -> std::same_as<std::size_t>;
   /// What dropout draws from: for calls that are recorded, from where they read it when they are launched.
   room.set_dropout_key(key);
+  /// Copies, from memory that does not overlap.
+  fixed.copy(values, data, bytes);
   /// Writes zeros.
   fixed.clear(values, bytes);
   /// `data` where the host can read it: itself, or copied to `copy`, which waits for the device.

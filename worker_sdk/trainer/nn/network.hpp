@@ -60,6 +60,26 @@ enum class Mode { train, evaluate };
 /// matter of GPUs alone.
 enum class Precision { f32, tf32, bf16 };
 
+/// Which activations are computed again in backward instead of being kept ("activation checkpointing": Chen
+/// et al., "Training Deep Nets with Sublinear Memory Cost", 2016). The steps of a network are cut into
+/// segments. What each of them reads is kept; what their steps compute shares one piece of memory, as large as
+/// the largest segment needs it, and backward makes it anew, segment by segment. Results are the same bits.
+struct ActivationCheckpoints {
+  enum class Kind : std::uint8_t {
+    none,   ///< all are kept
+    block,  ///< a segment for each residual layer, and for each other one with parameters
+    sqrt,   ///< about as many segments as the root of the number of steps, of about equal size
+    count,  ///< `segments` of them, of about equal size
+  };
+
+  Kind kind = Kind::none;
+  std::size_t segments = 0;
+};
+
+/// Reads "none", "block", "sqrt" or a number of segments. Throws Error (invalid_argument) for another word,
+/// and for more segments than that model can be cut into.
+ActivationCheckpoints activation_checkpoints(const std::string& word, std::string_view model);
+
 struct NetworkOptions {
   Precision precision = Precision::f32;
   /// Threads of the OpenMP pool that the kernels use; 0: as set by set_threads().
@@ -67,6 +87,7 @@ struct NetworkOptions {
   /// Statistics over all ranks instead of this one's batch. Outlives the network. Every forward(train) and
   /// its backward() then exchange the same number of times on every rank, a batch of 0 included.
   StatisticsExchange* sync_batch_norm = nullptr;
+  ActivationCheckpoints checkpoints;
   /// Outputs of the last layer, at least 2.
   std::int64_t classes = 10;
 };
@@ -78,7 +99,8 @@ struct MemoryUse {
   std::size_t workspace = 0;  ///< weights in the kernels' layout, scratch
 };
 
-/// What a step of a network keeps from forward to backward.
+/// What a step of a network keeps from forward to backward. With segments: its part of the memory that they
+/// share, for those of the largest one, and what is kept of its input, where a segment begins with it.
 struct StepMemory {
   std::string name;  ///< of its first layer
   std::size_t bytes_per_image = 0;
@@ -151,7 +173,7 @@ class Network {
   /// Name of the first layer whose result in the last forward() holds a value that is not finite; empty when
   /// there is none. After a forward() without a backward(), which writes gradients where the results were.
   /// Slow, and waits for a device: for the report of a run that has failed.
-  virtual std::string first_not_finite() const = 0;
+  virtual std::string first_not_finite() = 0;
 
   virtual MemoryUse memory() const = 0;
 
@@ -170,7 +192,8 @@ std::vector<std::string> model_names();
 /// Error (unsupported) where this machine cannot compute in the precision wanted (see supports()).
 std::unique_ptr<Network> make_network(std::string_view model, const NetworkOptions& options);
 
-/// A network of one's own; `options.classes` is not looked at. Throws also as plan_of() (plan.hpp) does.
+/// A network of one's own; `options.classes` is not looked at. Throws also as plan_of() (plan.hpp) and
+/// segments_of() (segments.hpp) do.
 std::unique_ptr<Network> make_network(const Description& description, const NetworkOptions& options);
 
 /// The tensors of a model without building it. Throws as make_network().

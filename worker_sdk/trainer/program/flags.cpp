@@ -37,6 +37,14 @@ std::shared_ptr<BucketHook> hook_of(const Words& words, std::uint64_t seed) {
   return make_power_sgd_hook(options);
 }
 
+nn::ActivationCheckpoints checkpoints_of(const std::string& word, const std::string& model) {
+  try {
+    return nn::activation_checkpoints(word, model);
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string("--checkpoint-activations: ") + error.what());
+  }
+}
+
 void add_checkpoint_flags(CLI::App& app, train::CheckpointOptions& checkpoints, Words& words) {
   CLI::App& keeping = in_group(app, "Checkpoints");
   keeping.add_option(
@@ -74,6 +82,13 @@ void add_model_flags(CLI::App& app, TrainOptions& options, Words& words) {
       "processors, "
       "auto on GPUs",
       CLI::IsMember({"default", "fp32", "tf32", "bf16", "auto"}));
+  group
+      .add_option("--checkpoint-activations", words.checkpoint_activations,
+                  "Activations that backward computes again instead of keeping them, the same bits in less "
+                  "memory, for up to one more forward: none; block: those of each residual layer, and of each "
+                  "other one with parameters; sqrt: of about as many segments as the root of the number of "
+                  "steps; or a number of segments")
+      ->capture_default_str();
   add(group, "--device", options.device,
       "What computes: cpu; cuda: the GPU of this rank's number on its host (LOCAL_RANK); auto: GPUs where "
       "each rank has one that works",
@@ -234,6 +249,7 @@ void add_run_flags(CLI::App& app, TrainOptions& options, Words& words) {
 void apply(const Words& words, TrainOptions& options) {
   train::TrainerOptions& trainer = options.run.trainer;
   trainer.learner.precision = precision_of(words.precision);
+  trainer.learner.checkpoints = checkpoints_of(words.checkpoint_activations, trainer.learner.model);
   options.best_precision = words.precision == "auto";
   options.best_on_gpu = options.best_precision || words.precision == "default";
   trainer.recipe.schedule = optim::schedule_kind(words.schedule);

@@ -16,6 +16,7 @@ namespace muster::examples {
 /// Words that stand for something else until the parser is done.
 struct Words {
   std::string precision = "default";
+  std::string checkpoint_activations = "none";
   std::string schedule = "constant";
   std::string normalization = "dataset";
   std::string compression = "none";

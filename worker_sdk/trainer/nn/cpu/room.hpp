@@ -34,6 +34,10 @@ class Room {
 
   void* const& add(std::size_t bytes_per_image, MemoryKind kind);
 
+  void begin_segment() { segment_ = ++segments_; }
+
+  void end_segments() { segment_ = 0; }
+
   /// Counts the layer's workspace; the layer may not move.
   void add(const Convolution& layer) { convolutions_.push_back(&layer); }
 
@@ -52,6 +56,7 @@ class Room {
   MemoryUse memory() const;
 
   std::size_t bytes_per_image(MemoryKind kind) const;
+  void copy(void* to, const void* from, std::size_t bytes) const;
   void clear(void* memory, std::size_t bytes) const;
 
   const void* on_host(const void* data, std::size_t, std::vector<char>&) const { return data; }
@@ -60,6 +65,7 @@ class Room {
   struct Place {
     std::size_t bytes_per_image = 0;
     MemoryKind kind = nullptr;
+    std::size_t segment = 0;  ///< 0: it has a buffer of its own
     Buffer buffer;
     void* data = nullptr;
   };
@@ -68,6 +74,9 @@ class Room {
   const MapFormat format_;
   const std::shared_ptr<const Runtime> runtime_;
   std::deque<Place> places_;
+  Buffer shared_;             ///< by all segments
+  std::size_t segment_ = 0;   ///< that is being built
+  std::size_t segments_ = 0;
   std::vector<const Convolution*> convolutions_;
 };
 

@@ -6,6 +6,8 @@
 #include "worker_sdk/trainer/nn/models/edge_steps.hpp"
 #include "worker_sdk/trainer/nn/models/map_steps.hpp"
 #include "worker_sdk/trainer/nn/models/row_steps.hpp"
+#include "worker_sdk/trainer/nn/models/segments.hpp"
+#include "worker_sdk/trainer/nn/segments.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -109,6 +111,36 @@ std::unique_ptr<Step> make_step(const Shared<Layers>& shared, const PlannedStep&
   }
 }
 
+/// Bytes of a value for an image.
+template <LayerSet Layers>
+std::size_t bytes_of(const typename Layers::Room& room, const ValueShape& shape) {
+  return shape.kind == ValueShape::Kind::map ? room.map_bytes(shape.extent())
+                                             : shape.elements() * sizeof(typename Layers::Feature);
+}
+
+/// The steps of a plan in its segments. `memory` gets what each step holds.
+template <LayerSet Layers>
+Segments<Layers> make_segments(const Shared<Layers>& shared, const Plan& plan,
+                               std::vector<StepMemory>& memory) {
+  const std::span<const PlannedStep> steps = plan.steps;
+  const std::size_t count = plan.segments.size();
+  Segments<Layers> segments(shared.room);
+  std::vector<std::size_t> read;
+  for (const std::size_t first : plan.segments) {
+    read.push_back(first > 0 ? bytes_of<Layers>(shared.room, steps[first].in) : 0);
+    segments.add_input(read.back());
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t first = plan.segments[i];
+    const std::size_t end = i + 1 < count ? plan.segments[i + 1] : steps.size();
+    if (count > 1) shared.room.begin_segment();
+    segments.add(make_chain(shared, steps.subspan(first, end - first), &memory));
+  }
+  shared.room.end_segments();
+  memory = share_memory(std::move(memory), plan.segments, read);
+  return segments;
+}
+
 /// backward() keeps no values of its own: the gradient of a value is written where the value was, once nobody
 /// reads it any more.
 template <LayerSet Layers>
@@ -118,7 +150,7 @@ class ListNetwork final : public Network {
       : plan_(std::move(plan)),
         room_(options),
         shared_(room_, plan_),
-        chain_(make_chain(shared_, std::span<const PlannedStep>(plan_.steps), &memory_)),
+        segments_(make_segments(shared_, plan_, memory_)),
         first_trained_(first_trained(plan_.steps)) {}
 
   const ModelSpec& spec() const override { return plan_.spec; }
@@ -140,10 +172,10 @@ class ListNetwork final : public Network {
                                                    " and " + std::to_string(buffers.size()) +
                                                    " were bound; pass one place for each entry of spec()");
     slots_.assign(parameters.begin(), parameters.end());
-    chain_.bind(parameters, buffers);
+    segments_.bind(parameters, buffers);
   }
 
-  void parameters_changed() override { chain_.weights_changed(); }
+  void parameters_changed() override { segments_.weights_changed(); }
 
   void set_draws(const DropoutKey& draws) override {
     pass_.draws = draws;
@@ -155,7 +187,7 @@ class ListNetwork final : public Network {
     images_ = images;
     pass_.batch = batch;
     pass_.mode = mode;
-    const void* const logits = chain_.forward(images, pass_);
+    const void* const logits = segments_.forward(images, pass_);
     return batch > 0 ? static_cast<const float*>(logits) : nullptr;
   }
 
@@ -164,18 +196,19 @@ class ListNetwork final : public Network {
     if (pass_.batch == 0)
       for (std::size_t i = 0; i < slots_.size(); ++i)
         room_.clear(slots_[i].gradient, plan_.spec.parameters[i].elements() * sizeof(float));
-    chain_.backward({logits_gradient, nullptr}, images_, nullptr, pass_, ready, first_trained_);
+    segments_.backward({logits_gradient, nullptr}, images_, pass_, ready, first_trained_);
   }
 
-  std::string first_not_finite() const override {
+  std::string first_not_finite() override {
     std::string name;
     std::vector<char> copy;
-    chain_.each_result([&](const WatchedResult& result) {
+    const Watch watch = [&](const WatchedResult& result) {
       if (!name.empty()) return;
       const std::size_t count = static_cast<std::size_t>(pass_.batch) * result.per_image;
       const void* const values = room_.on_host(result.data, count * result.element_bytes, copy);
       if (!all_finite(values, count, result.element_bytes)) name = result.layer;
-    });
+    };
+    segments_.each_result(watch, images_, pass_);
     return name;
   }
 
@@ -184,7 +217,7 @@ class ListNetwork final : public Network {
   typename Layers::Room room_;
   const Shared<Layers> shared_;
   std::vector<StepMemory> memory_;
-  Chain<Layers> chain_;
+  Segments<Layers> segments_;
   const std::size_t first_trained_;
   std::vector<ParameterSlot> slots_;
   const void* images_ = nullptr;

@@ -35,7 +35,7 @@ class NormedConvolution {
 
   void measure(const void* input, const Pass& pass) {
     convolution_.forward(static_cast<const Element*>(input), pass.batch, x_.data());
-    norm_.measure(x_.data(), pass.batch, pass.mode);
+    if (!pass.again) norm_.measure(x_.data(), pass.batch, pass.mode);
   }
 
   /// relu(norm(x) + addend), where the addend is the map that `normed` has measured, through its norm, or
@@ -134,7 +134,8 @@ class ResidualMapsStep final : public Step {
       : shared_(shared),
         body_(std::move(body)),
         last_(shared.room, step.body.back()),
-        result_(shared.room, step.out.extent()) {
+        result_(shared.room, step.out.extent()),
+        sum_aside_(step.sum_aside) {
     if (!step.shortcut.empty()) shortcut_.emplace(shared.room, step.shortcut.front());
   }
 
@@ -160,8 +161,9 @@ class ResidualMapsStep final : public Step {
 
   Gradient backward(const Gradient& dy, const void* x, void* dx, const Pass& pass,
                     const Ready& ready) override {
-    // The gradient of the sum, which goes to the body and past it, replaces the result.
-    auto* const sum = result_.y.data();
+    // The gradient of the sum, which goes to the body and past it, replaces the result. Aside it may replace
+    // the second part of dy.
+    auto* const sum = sum_aside_ ? shared_.shortcut->data() : result_.y.data();
     last_.reverse_norm(last_.through(dy, result_.signs.data()), sum, pass, ready);
     const void* past = sum;
     if (shortcut_) {
@@ -192,6 +194,7 @@ class ResidualMapsStep final : public Step {
   NormedConvolution<Layers> last_;
   std::optional<NormedConvolution<Layers>> shortcut_;
   const Activation<Layers> result_;
+  const bool sum_aside_;
 };
 
 template <LayerSet Layers>

@@ -3,6 +3,7 @@
 #include "worker_sdk/trainer/nn/cpu/layers.hpp"
 #include "worker_sdk/trainer/nn/description.hpp"
 #include "worker_sdk/trainer/nn/models/list_network.hpp"
+#include "worker_sdk/trainer/nn/segments.hpp"
 
 namespace muster::nn {
 
@@ -10,6 +11,12 @@ std::size_t ModelSpec::parameter_count() const {
   std::size_t sum = 0;
   for (const ParameterSpec& parameter : parameters) sum += parameter.elements();
   return sum;
+}
+
+ActivationCheckpoints activation_checkpoints(const std::string& word, std::string_view model) {
+  const ActivationCheckpoints checkpoints = checkpoints_of(word);
+  (void)segments_of(plan_of(built_in(model, 10)), checkpoints);
+  return checkpoints;
 }
 
 ModelSpec model_spec(std::string_view model, std::int64_t classes) {
@@ -36,6 +43,7 @@ std::unique_ptr<Network> make_network(const Description& description, const Netw
                 : "makes maps of " + std::to_string(step.out.channels) +
                       " channels; on processors give a multiple of 16";
   });
+  set_segments(plan, options.checkpoints);
   return std::make_unique<ListNetwork<cpu::Layers>>(std::move(plan), options);
 }
 

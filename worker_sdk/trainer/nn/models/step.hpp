@@ -22,6 +22,9 @@ namespace muster::nn {
 struct Pass {
   std::int64_t batch = 0;
   Mode mode = Mode::train;
+  /// Forward is computed for the second time: norms keep the statistics that they have taken, and exchange
+  /// nothing.
+  bool again = false;
   DropoutKey draws;  ///< its `layer` is the step's own matter
 };
 

@@ -2,6 +2,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/trainer/nn/gpu/network/layers.hpp"
 #include "worker_sdk/trainer/nn/models/list_network.hpp"
+#include "worker_sdk/trainer/nn/segments.hpp"
 
 #include <bit>
 #include <cstddef>
@@ -47,10 +48,12 @@ std::string objection(const PlannedStep& step) {
 }  // namespace
 
 std::unique_ptr<Network> make_device_network(const Description& description, Precision precision,
-                                             std::int64_t capacity, Ops& ops, DeviceSum sum) {
+                                             std::int64_t capacity, Ops& ops, DeviceSum sum,
+                                             const ActivationCheckpoints& checkpoints) {
   Plan plan = plan_of(description);
   split_hidden(plan.steps);
   check_steps(plan, objection);
+  set_segments(plan, checkpoints);
   const RoomOptions options = {ops, capacity, precision, std::move(sum)};
   if (precision == Precision::bf16)
     return std::make_unique<ListNetwork<Layers<Bf16>>>(std::move(plan), options);
@@ -59,8 +62,8 @@ std::unique_ptr<Network> make_device_network(const Description& description, Pre
 
 std::unique_ptr<Network> make_device_network(std::string_view model, Precision precision,
                                              std::int64_t classes, std::int64_t capacity, Ops& ops,
-                                             DeviceSum sum) {
-  return make_device_network(built_in(model, classes), precision, capacity, ops, std::move(sum));
+                                             DeviceSum sum, const ActivationCheckpoints& checkpoints) {
+  return make_device_network(built_in(model, classes), precision, capacity, ops, std::move(sum), checkpoints);
 }
 
 }  // namespace muster::nn::gpu

@@ -6,6 +6,7 @@
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 #include "worker_sdk/trainer/nn/layers.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +58,28 @@ class Room {
 
   void* const& add(std::size_t bytes_per_image, MemoryKind kind) {
     per_image_.*kind += bytes_per_image;
-    return places_.emplace_back(take(static_cast<std::size_t>(capacity_) * bytes_per_image, "maps", kind));
+    const std::size_t bytes = static_cast<std::size_t>(capacity_) * bytes_per_image;
+    if (!in_segment_ || kind != &MemoryUse::activations)
+      return places_.emplace_back(take(bytes, "maps", kind));
+    constexpr std::size_t kAlignment = 256;  // as that of the device's own
+    void*& place = places_.emplace_back(nullptr);
+    shared_.push_back({place, segment_end_});
+    segment_end_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    largest_segment_ = std::max(largest_segment_, segment_end_);
+    return place;
+  }
+
+  void begin_segment() {
+    in_segment_ = true;
+    segment_end_ = 0;
+  }
+
+  void end_segments() {
+    in_segment_ = false;
+    if (shared_.empty()) return;
+    char* const memory = static_cast<char*>(take(largest_segment_, "maps", &MemoryUse::activations));
+    for (const Shared& one : shared_) one.place = memory + one.offset;
+    shared_.clear();
   }
 
   void begin(std::int64_t batch) const {
@@ -104,6 +126,16 @@ class Room {
 
   std::size_t bytes_per_image(MemoryKind kind) const { return per_image_.*kind; }
 
+  /// Bits stay as they are: in the end there may be a single number in bf16.
+  void copy(void* to, const void* from, std::size_t bytes) const {
+    const auto floats = static_cast<std::int64_t>(bytes / sizeof(float));
+    if (floats > 0)
+      ops.run(AddGradients{{0, floats}, static_cast<const float*>(from), false, static_cast<float*>(to)});
+    if (bytes % sizeof(float) == 0) return;
+    const std::int64_t last = 2 * floats;
+    ops.run(CopyRows<Bf16>{1, 1, static_cast<const Bf16*>(from) + last, 1, static_cast<Bf16*>(to) + last, 1});
+  }
+
   void clear(void* memory, std::size_t bytes) const { ops.clear(memory, bytes); }
 
   const void* on_host(const void* data, std::size_t bytes, std::vector<char>& copy) const {
@@ -117,9 +149,19 @@ class Room {
   float* partials = nullptr;  ///< partial sums per channel, for one layer at a time
 
  private:
+  /// A place in the memory that all segments share.
+  struct Shared {
+    void*& place;
+    std::size_t offset;
+  };
+
   MemoryUse use_;
   MemoryUse per_image_;
   std::deque<void*> places_;
+  std::vector<Shared> shared_;  ///< until there is that memory
+  bool in_segment_ = false;
+  std::size_t segment_end_ = 0;
+  std::size_t largest_segment_ = 0;
   DropoutKey* dropout_key_ = nullptr;
   const std::int64_t capacity_;
   const bool bf16_;
