@@ -25,7 +25,8 @@ TRAINS = {
     "bf16": "--compress bf16",
     "fp16": "--compress fp16",
     "powersgd": "--compress powersgd --powersgd-rank 1 --epochs 5",  # compresses from step 11 on
-    "batch norm": "--model resnet18-imagenet-stem --sync-batch-norm --data synthetic:10 --max-steps 1 --lr 0.001",
+    "batch norm": "--model resnet18-imagenet-stem --sync-batch-norm --data synthetic:10 --max-steps 1 --lr 0.001 "
+                  "--checkpoint-activations block",
 }
 # Rows that leave something, in their order; FOLDER is one for all of them.
 LEAVES = [

@@ -71,6 +71,12 @@ def test_a_run_is_that_of_the_processor():
             compare(folder, "--epochs", "1", "--compress", compression, ranks=2)
 
 
+def test_activations_that_are_computed_again():
+    task = [*TASK, "--epochs", "1", "--device", "cuda"]
+    hashes = {parameter_hash(train(*task, "--checkpoint-activations", word).stdout) for word in ("none", "block", "2")}
+    assert len(hashes) == 1, hashes
+
+
 def test_a_deterministic_world():
     """The bits of one rank, which are not the processor's."""
     task = [*TASK, "--epochs", "1", "--deterministic-world", "--micro-batches", "4", "--device", "cuda"]

@@ -30,6 +30,10 @@ def test_numbers_that_are_none(_folder):
     refused("is no finite number", *DATA, "--clip-norm", "nan")
     refused("--seed: -1 is below 0", *DATA, "--seed", "-1")
     refused("--powersgd-rank: Value 65 not in range", *DATA, "--powersgd-rank", "65")
+    for word in ("0", "-1", "all", "1.5"):
+        refused("give none, block, sqrt or a number from 1", *DATA, "--checkpoint-activations", word)
+    refused('--checkpoint-activations: network "small-cnn" cannot be cut into 5 segments; give a number from 1 to 4', *DATA,
+            "--checkpoint-activations", "5")
     refused("--warmup-start: -0.5 is neither a share nor -1", *DATA, "--warmup-start", "-0.5")
 
 

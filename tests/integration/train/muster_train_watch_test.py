@@ -193,6 +193,7 @@ def test_memory_table(_folder):
     more = table("--optimizer", "adamw", "--ema", "0.9")
     assert more["optimizer state"] == 4.4 and more["average of weights"] == 2.2, more
     assert "optimizer state" not in table("--momentum", "0")
+    assert table("--checkpoint-activations", "2")["activations"] < rows["activations"], "nothing is computed again"
 
 
 def test_recipes_change_what_they_should(_folder):
@@ -203,7 +204,8 @@ def test_recipes_change_what_they_should(_folder):
         assert parameters(train(*QUICK, "--max-steps", "4", *flags)) != base, f"{flags} changes nothing"
     # 32 images are cut from an eighth of the rate for 256.
     assert parameters(train(*QUICK, "--max-steps", "4", "--lr-per-256", "0.32")) == base, "not the linear scaling rule"
-    for flags in (["--loader-threads", "2", "--prefetch", "3"], ["--ema", "0.9"], ["--check-every", "1"]):
+    for flags in (["--loader-threads", "2", "--prefetch", "3"], ["--ema", "0.9"], ["--check-every", "1"],
+                  ["--checkpoint-activations", "block"]):
         assert parameters(train(*QUICK, "--max-steps", "4", *flags)) == base, f"{flags} changes the parameters"
     assert parameters(train(*without_batch_size(QUICK), "--global-batch", "32", "--max-steps", "4")) == base
 

@@ -62,8 +62,9 @@ enum class Precision { f32, tf32, bf16 };
 
 /// Which activations are computed again in backward instead of being kept ("activation checkpointing": Chen
 /// et al., "Training Deep Nets with Sublinear Memory Cost", 2016). The steps of a network are cut into
-/// segments. What each of them reads is kept; what their steps compute shares one piece of memory, as large as
-/// the largest segment needs it, and backward makes it anew, segment by segment. Results are the same bits.
+/// segments. What each of them reads is kept; what their steps compute shares one piece of memory, as large
+/// as the largest segment needs it, and backward makes it anew, segment by segment. Results are the same
+/// bits.
 struct ActivationCheckpoints {
   enum class Kind : std::uint8_t {
     none,   ///< all are kept
@@ -87,7 +88,7 @@ struct NetworkOptions {
   /// Statistics over all ranks instead of this one's batch. Outlives the network. Every forward(train) and
   /// its backward() then exchange the same number of times on every rank, a batch of 0 included.
   StatisticsExchange* sync_batch_norm = nullptr;
-  ActivationCheckpoints checkpoints;
+  ActivationCheckpoints checkpoints = {};
   /// Outputs of the last layer, at least 2.
   std::int64_t classes = 10;
 };

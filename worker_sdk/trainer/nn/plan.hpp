@@ -91,8 +91,8 @@ struct PlannedStep {
   std::int64_t vocabulary = 0;
   double share = 0;
   std::uint32_t number = 0;  ///< of a dropout layer, from 0
-  /// residual_maps: the gradient of the sum is written to the memory for shortcuts instead of where the result
-  /// is, because the step begins a segment: it outlives what the segment holds.
+  /// residual_maps: the gradient of the sum is written to the memory for shortcuts instead of where the
+  /// result is, because the step begins a segment: it outlives what the segment holds.
   bool sum_aside = false;
   std::vector<PlannedStep> body;
   std::vector<PlannedStep> shortcut;
@@ -120,8 +120,8 @@ struct Plan {
   std::vector<std::size_t> segments = {0};
   /// In the order of forward; together all parameters.
   std::vector<ParameterUnit> units;
-  /// The largest maps that the shortcut of a residual_maps step reads, or one with sum_aside; 0 channels: there
-  /// is none.
+  /// The largest maps that the shortcut of a residual_maps step reads, or one with sum_aside; 0 channels:
+  /// there is none.
   MapExtent largest_shortcut;
   /// The most elements that the gradient of a result has for which reads_result() holds.
   std::size_t kept_result = 0;

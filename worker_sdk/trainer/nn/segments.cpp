@@ -85,7 +85,8 @@ std::vector<std::size_t> cut(const std::vector<Piece>& pieces, std::size_t count
   return firsts;
 }
 
-/// Steps without parameters go with those ahead of them, and those ahead of all parameters with the first one.
+/// Steps without parameters go with those ahead of them, and those ahead of all parameters with the first
+/// one.
 std::vector<std::size_t> blocks_of(const std::vector<PlannedStep>& steps) {
   std::vector<std::size_t> firsts = {0};
   for (std::size_t i = first_trained(steps) + 1; i < steps.size(); ++i)
@@ -115,8 +116,9 @@ std::vector<std::size_t> segments_of(const Plan& plan, const ActivationCheckpoin
   const std::vector<Piece> pieces = pieces_of(plan.steps);
   std::size_t count = checkpoints.segments;
   if (checkpoints.kind == How::sqrt)
-    count = std::min(pieces.size(), static_cast<std::size_t>(
-                                        std::lround(std::sqrt(static_cast<double>(plan.steps.size())))));
+    count =
+        std::min(pieces.size(),
+                 static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(plan.steps.size())))));
   if (count < 1 || count > pieces.size())
     throw Error(ErrorCode::invalid_argument,
                 "network " + json_text(plan.spec.name) + " cannot be cut into " + std::to_string(count) +

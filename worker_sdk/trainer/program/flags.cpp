@@ -83,11 +83,12 @@ void add_model_flags(CLI::App& app, TrainOptions& options, Words& words) {
       "auto on GPUs",
       CLI::IsMember({"default", "fp32", "tf32", "bf16", "auto"}));
   group
-      .add_option("--checkpoint-activations", words.checkpoint_activations,
-                  "Activations that backward computes again instead of keeping them, the same bits in less "
-                  "memory, for up to one more forward: none; block: those of each residual layer, and of each "
-                  "other one with parameters; sqrt: of about as many segments as the root of the number of "
-                  "steps; or a number of segments")
+      .add_option(
+          "--checkpoint-activations", words.checkpoint_activations,
+          "Activations that backward computes again instead of keeping them, the same bits in less "
+          "memory, for up to one more forward: none; block: those of each residual layer, and of each "
+          "other one with parameters; sqrt: of about as many segments as the root of the number of "
+          "steps; or a number of segments")
       ->capture_default_str();
   add(group, "--device", options.device,
       "What computes: cpu; cuda: the GPU of this rank's number on its host (LOCAL_RANK); auto: GPUs where "

@@ -74,8 +74,8 @@ class Room {
   const MapFormat format_;
   const std::shared_ptr<const Runtime> runtime_;
   std::deque<Place> places_;
-  Buffer shared_;             ///< by all segments
-  std::size_t segment_ = 0;   ///< that is being built
+  Buffer shared_;            ///< by all segments
+  std::size_t segment_ = 0;  ///< that is being built
   std::size_t segments_ = 0;
   std::vector<const Convolution*> convolutions_;
 };

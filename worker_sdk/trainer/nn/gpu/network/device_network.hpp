@@ -18,8 +18,8 @@ using DeviceSum = std::function<void(double* data, std::size_t count, void* stre
 
 /// Makes a network for batches of at most `capacity` images. `ops` outlives it. `sum` is for batch norm over
 /// all ranks and may be empty. Its forward() throws Error (invalid_argument) for a larger batch. Throws Error
-/// as plan_of() (nn/plan.hpp) and segments_of() (nn/segments.hpp), and (unsupported) for more than 2048 classes, or channels of maps that kernels
-/// do not have.
+/// as plan_of() (nn/plan.hpp) and segments_of() (nn/segments.hpp), and (unsupported) for more than 2048
+/// classes, or channels of maps that kernels do not have.
 std::unique_ptr<Network> make_device_network(const Description& description, Precision precision,
                                              std::int64_t capacity, Ops& ops, DeviceSum sum = {},
                                              const ActivationCheckpoints& checkpoints = {});

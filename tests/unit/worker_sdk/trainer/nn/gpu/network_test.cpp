@@ -9,11 +9,14 @@
 #include "tests/unit/worker_sdk/trainer/nn/small_lists.hpp"
 #include "worker_sdk/trainer/nn/gpu/network/device_network.hpp"
 #include "worker_sdk/trainer/nn/plan.hpp"
+#include "worker_sdk/trainer/nn/segments.hpp"
 
 #include <cstring>
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace muster::nn::gpu {
 namespace {
@@ -276,6 +279,65 @@ TEST_CASE("a network says what it costs, wherever it is computed", "[gpu]") {
   CHECK(use.workspace > model_spec(model).parameter_count() * sizeof(Bf16));
   CHECK(use.activations + use.workspace == ops.allocated());
   CHECK(network->flops_per_image() == make_network(model, {})->flops_per_image());
+}
+
+namespace {
+
+struct Steps {
+  std::vector<std::vector<std::vector<float>>> results;  ///< gradients of each step, running statistics
+  std::size_t activations = 0;
+
+  bool operator==(const Steps& other) const { return results == other.results; }
+};
+
+/// Three steps of SGD, an evaluation between the second and the third.
+Steps three_steps(const Description& description, Precision precision, std::int64_t batch,
+                  const std::string& word) {
+  ModelTensors tensors(plan_of(description).spec, 7);
+  HostOps ops;
+  const auto network = make_device_network(description, precision, 2, ops, {}, checkpoints_of(word));
+  Steps steps;
+  steps.activations = network->memory().activations;
+  CHECK(steps.activations + network->memory().workspace == ops.allocated());
+  network->bind(tensors.slots, tensors.places);
+  const auto samples = test::samples_of(description.input, batch, 57);
+  const void* const input = given(ops, *network, description.input, samples, batch);
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    network->set_draws({5, number, 0, 0});
+    run(*network, tensors, input, batch, Mode::train);
+    steps.results.push_back(tensors.gradients);
+    for (std::size_t i = 0; i < tensors.values.size(); ++i) {
+      std::vector<float>& gradient = tensors.gradients[i];
+      for (std::size_t k = 0; k < gradient.size(); ++k)
+        tensors.values[i][k] -= 0.01F * std::exchange(gradient[k], 1e30F);
+    }
+    if (number == 1) run(*network, tensors, input, 1, Mode::evaluate);
+  }
+  steps.results.push_back(tensors.buffers);
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("activations that a device computes again have the same bits", "[gpu]") {
+  for (const char* const name : {"small-cnn", "vit-tiny"}) {
+    const Description description = built_in(name, 10);
+    const Steps wanted = three_steps(description, Precision::f32, 1, "none");
+    for (const char* const word : {"block", "sqrt"}) {
+      CAPTURE(name, word);
+      const Steps got = three_steps(description, Precision::f32, 1, word);
+      CHECK(got == wanted);
+      CHECK(got.activations < wanted.activations);
+    }
+  }
+  for (const Description& description : test::small_lists())
+    for (const Precision precision : {Precision::f32, Precision::bf16}) {
+      const Steps wanted = three_steps(description, precision, 2, "none");
+      for (const char* const word : {"block", "sqrt"}) {
+        CAPTURE(description.name, static_cast<int>(precision), word);
+        CHECK(three_steps(description, precision, 2, word) == wanted);
+      }
+    }
 }
 
 TEST_CASE("a model that is none, or with too many classes, is refused", "[gpu]") {
