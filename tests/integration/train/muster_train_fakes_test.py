@@ -58,6 +58,8 @@ def test_bits(folder):
         rest = train(*CUDA, "--epochs", "2", *keep, ranks=2).stdout
         assert parameter_hash(first) != parameter_hash(whole), first
         assert "resumed from" in rest and parameter_hash(rest) == parameter_hash(whole), (rest, whole)
+        again = train(*CUDA, "--epochs", "2", "--checkpoint-activations", "block", ranks=2).stdout
+        assert parameter_hash(again) == parameter_hash(whole), (again, whole)
         hashes = {parameter_hash(train(*CUDA, *fixed, ranks=ranks).stdout) for ranks in (1, 2)}
         assert len(hashes) == 1, hashes
 

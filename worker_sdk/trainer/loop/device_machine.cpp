@@ -92,7 +92,7 @@ class DeviceMachine final : public Machine {
       };
     network_ = nn::gpu::make_device_network(options_.model, options_.precision, data::kClasses,
                                             static_cast<std::int64_t>(capacity_), ops, sum_statistics,
-                                            options_.checkpoints);
+                                            options_.activation_checkpoints);
     make_arenas(memory_, layout_, header_ + parallel::kHeaderFloats);
     make_optimizer();
     images_.emplace(data, task.loader, network_->image_format(), capacity_, arenas_.step_values, ops);

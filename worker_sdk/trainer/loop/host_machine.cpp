@@ -44,7 +44,7 @@ class HostMachine final : public Machine {
         test_(data.test, for_evaluation(task.loader)) {
     nn::NetworkOptions network;
     network.precision = options_.precision;
-    network.checkpoints = options_.checkpoints;
+    network.activation_checkpoints = options_.activation_checkpoints;
     if (options_.sync_batch_norm) {
       exchange_ = make_group_statistics(group);
       network.sync_batch_norm = exchange_.get();

@@ -36,7 +36,7 @@ struct LearnerOptions {
   /// Architecture", 2016); 0: none.
   double label_smoothing = 0;
   /// Activations that are computed again in backward, and so need no memory.
-  nn::ActivationCheckpoints checkpoints;
+  nn::ActivationCheckpoints activation_checkpoints;
   /// Batch norm over the batch of all ranks.
   bool sync_batch_norm = false;
   /// Seed of the first parameters.

@@ -88,7 +88,7 @@ struct NetworkOptions {
   /// Statistics over all ranks instead of this one's batch. Outlives the network. Every forward(train) and
   /// its backward() then exchange the same number of times on every rank, a batch of 0 included.
   StatisticsExchange* sync_batch_norm = nullptr;
-  ActivationCheckpoints checkpoints = {};
+  ActivationCheckpoints activation_checkpoints = {};
   /// Outputs of the last layer, at least 2.
   std::int64_t classes = 10;
 };

@@ -250,7 +250,8 @@ void add_run_flags(CLI::App& app, TrainOptions& options, Words& words) {
 void apply(const Words& words, TrainOptions& options) {
   train::TrainerOptions& trainer = options.run.trainer;
   trainer.learner.precision = precision_of(words.precision);
-  trainer.learner.checkpoints = checkpoints_of(words.checkpoint_activations, trainer.learner.model);
+  trainer.learner.activation_checkpoints =
+      checkpoints_of(words.checkpoint_activations, trainer.learner.model);
   options.best_precision = words.precision == "auto";
   options.best_on_gpu = options.best_precision || words.precision == "default";
   trainer.recipe.schedule = optim::schedule_kind(words.schedule);

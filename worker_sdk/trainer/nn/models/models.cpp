@@ -43,7 +43,7 @@ std::unique_ptr<Network> make_network(const Description& description, const Netw
                 : "makes maps of " + std::to_string(step.out.channels) +
                       " channels; on processors give a multiple of 16";
   });
-  set_segments(plan, options.checkpoints);
+  set_segments(plan, options.activation_checkpoints);
   return std::make_unique<ListNetwork<cpu::Layers>>(std::move(plan), options);
 }
 

@@ -28,7 +28,7 @@ Firsts cut_of(const std::string& model, const std::string& word) {
 
 NetworkOptions with(const std::string& word) {
   NetworkOptions options;
-  options.checkpoints = checkpoints_of(word);
+  options.activation_checkpoints = checkpoints_of(word);
   return options;
 }
 
@@ -201,14 +201,19 @@ TEST_CASE("what is computed again has the same bits") {
 TEST_CASE("any list of layers may be cut wherever it can be") {
   std::vector<Description> descriptions = test::small_lists();
   descriptions.push_back(mixed());
+  // Positions that are not in place, and whose gradient is where that of their result is.
+  descriptions.push_back(
+      description_from(R"({"name": "positions", "input": {"kind": "features", "channels": 24}, "layers": [
+      {"layer": "linear", "out": 16}, {"layer": "relu"}, {"layer": "positions"}, {"layer": "linear", "out": 16},
+      {"layer": "gelu"}, {"layer": "linear", "out": 3}]})"));
   for (const Description& description : descriptions) {
     const Steps wanted = three_steps(description, {});
     const Plan plan = plan_of(description);
     for (std::size_t count = 1; count <= plan.steps.size(); ++count) {
       CAPTURE(description.name, count);
       NetworkOptions options;
-      options.checkpoints = {ActivationCheckpoints::Kind::count, count};
-      const std::string refused = error_of([&] { (void)segments_of(plan, options.checkpoints); });
+      options.activation_checkpoints = {ActivationCheckpoints::Kind::count, count};
+      const std::string refused = error_of([&] { (void)segments_of(plan, options.activation_checkpoints); });
       if (!refused.empty()) {
         CHECK(contains(refused, "give a number from 1 to"));
         break;
