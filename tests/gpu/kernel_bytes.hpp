@@ -135,6 +135,10 @@ inline double bytes_of(const CrossEntropy& kernel) {
   return bytes_of(kernel.images * kernel.classes, (kernel.gradient == nullptr ? 1 : 2) * sizeof(float));
 }
 
+inline double bytes_of(const SquaredError& kernel) {
+  return bytes_of(kernel.images * kernel.width, (kernel.gradient == nullptr ? 2 : 3) * sizeof(float));
+}
+
 inline double bytes_of(const AddGradients& kernel) {
   return bytes_of(kernel.range.end - kernel.range.begin, (kernel.add ? 3 : 2) * sizeof(float));
 }

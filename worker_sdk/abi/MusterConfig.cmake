@@ -1,8 +1,9 @@
-# find_package(Muster [COMPONENTS gloo mpi nccl ...]): Muster::muster; each component is a backend that this installation has.
+# find_package(Muster [COMPONENTS nn gloo mpi nccl ...]): Muster::muster, and Muster::nn where this installation has the component
+# nn; each other component is a backend that it has.
 include("${CMAKE_CURRENT_LIST_DIR}/MusterTargets.cmake")
 set(Muster_shm_FOUND TRUE)
 foreach(component IN LISTS Muster_FIND_COMPONENTS)
-  if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/../../muster/libmuster_${component}.so")
+  if(TARGET Muster::${component} OR EXISTS "${CMAKE_CURRENT_LIST_DIR}/../../muster/libmuster_${component}.so")
     set(Muster_${component}_FOUND TRUE)
   elseif(NOT Muster_${component}_FOUND AND Muster_FIND_REQUIRED_${component})
     set(Muster_FOUND FALSE)

@@ -76,6 +76,15 @@ void require(const void* pointer, const char* what) {
   if (pointer == nullptr) throw Error(ErrorCode::invalid_argument, std::string(what) + " is NULL");
 }
 
+void require_ok(muster_rc code, const char* what) {
+  if (code == MUSTER_OK) return;
+  const Failure failure = last_failure();
+  const bool is_known = code < 0 && code >= MUSTER_E_STORE;
+  throw Error(is_known ? static_cast<ErrorCode>(code) : ErrorCode::state,
+              std::string(what) + " returned " + std::to_string(code) +
+                  (failure.code == code ? ": " + failure.text : "; look at what it reported"));
+}
+
 }  // namespace muster::abi
 
 using muster::abi::Failure;

@@ -41,4 +41,8 @@ muster_rc guarded(const char* call, const void* handle, Body&& body) noexcept {
 /// Throws Error (invalid_argument): "`what` is NULL; ..." if `pointer` is null.
 void require(const void* pointer, const char* what);
 
+/// Throws what a callback, `what`, failed with: its own words where it failed in a call of this library since
+/// forget_failure().
+void require_ok(muster_rc code, const char* what);
+
 }  // namespace muster::abi

@@ -59,7 +59,7 @@ ShellPool& shells() {
 }  // namespace
 
 const char* name_of(Kind kind) {
-  constexpr const char* kNames[] = {"world", "group", "work", "store", "reducer"};
+  constexpr const char* kNames[] = {"world", "group", "work", "store", "reducer", "learner"};
   const auto index = static_cast<std::size_t>(kind) - static_cast<std::size_t>(Kind::world);
   return index < std::size(kNames) ? kNames[index] : "freed";
 }
@@ -116,7 +116,7 @@ void Node::release(Node* node) {
 Node* any_node_of(const void* handle) {
   const auto* shell = static_cast<const Shell*>(handle);
   const Kind kind = shell->kind.load(std::memory_order_acquire);
-  return kind < Kind::world || kind > Kind::reducer ? nullptr : shell->node.load(std::memory_order_relaxed);
+  return kind < Kind::world || kind > Kind::learner ? nullptr : shell->node.load(std::memory_order_relaxed);
 }
 
 Node& node_of(const void* handle, Kind kind) {
@@ -127,7 +127,7 @@ Node& node_of(const void* handle, Kind kind) {
   const auto* shell = static_cast<const Shell*>(handle);
   const Kind found = shell->kind.load(std::memory_order_acquire);
   if (found == kind) return *shell->node.load(std::memory_order_relaxed);
-  if (found >= Kind::world && found <= Kind::reducer)
+  if (found >= Kind::world && found <= Kind::learner)
     throw Error(ErrorCode::invalid_argument,
                 "the " + what + " is a " + name_of(found) + "; give the handle that was made for it");
   throw Error(ErrorCode::invalid_argument,

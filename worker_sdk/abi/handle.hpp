@@ -18,7 +18,7 @@
 
 namespace muster::abi {
 
-enum class Kind : std::uint32_t { none = 0, world = 0x4D737701, group, work, store, reducer };
+enum class Kind : std::uint32_t { none = 0, world = 0x4D737701, group, work, store, reducer, learner };
 
 class Node;
 

@@ -3,10 +3,17 @@ include(CMakePackageConfigHelpers)
 set(package "${CMAKE_CURRENT_BINARY_DIR}/package")
 set(cmake_folder "${CMAKE_INSTALL_LIBDIR}/cmake/Muster")
 
-install(TARGETS muster_sdk EXPORT MusterTargets
+set(libraries muster_sdk)
+set(without)
+if(TARGET muster_nn_sdk)
+  list(APPEND libraries muster_nn_sdk)
+else()
+  set(without PATTERN nn.h EXCLUDE PATTERN nn*.hpp EXCLUDE)
+endif()
+install(TARGETS ${libraries} EXPORT MusterTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT sdk NAMELINK_COMPONENT sdk)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/worker_sdk/include/muster" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-  COMPONENT sdk FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+  COMPONENT sdk FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${without})
 install(EXPORT MusterTargets NAMESPACE Muster:: DESTINATION "${cmake_folder}" COMPONENT sdk)
 
 # Before 1.0 a new minor version may break what compiled.

@@ -57,16 +57,6 @@ std::vector<ParameterSpec> specs_of(const muster_param* parameters, std::uint32_
   return specs;
 }
 
-/// Throws what a callback failed with: its own words where it failed in a call of this library.
-void require_ok(muster_rc code, const char* what) {
-  if (code == MUSTER_OK) return;
-  const Failure failure = last_failure();
-  const bool is_known = code < 0 && code >= MUSTER_E_STORE;
-  throw Error(is_known ? static_cast<ErrorCode>(code) : ErrorCode::state,
-              std::string(what) + " returned " + std::to_string(code) +
-                  (failure.code == code ? ": " + failure.text : "; look at what it reported"));
-}
-
 class CallbackHook final : public BucketHook {
  public:
   CallbackHook(muster_bucket_hook hook, void* user, muster_group* group)

@@ -10,6 +10,7 @@
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -28,12 +29,15 @@ struct MicroBatches {
   /// divide evenly; may be empty.
   template <typename T>
   std::span<T> part(std::span<T> batch, int k) const {
+    const std::size_t first_one = begin(batch.size(), k);
+    return batch.subspan(first_one, begin(batch.size(), k + 1) - first_one);
+  }
+
+  /// The place in that batch, of `size` samples, where its part begins.
+  std::size_t begin(std::size_t size, int k) const {
     const std::size_t parts = static_cast<std::size_t>(total);
     const std::size_t i = static_cast<std::size_t>(k);
-    const std::size_t least = batch.size() / parts;
-    const std::size_t longer = batch.size() % parts;
-    const std::size_t begin = i * least + (i < longer ? i : longer);
-    return batch.subspan(begin, least + (i < longer ? 1 : 0));
+    return i * (size / parts) + std::min(i, size % parts);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include "muster/error.hpp"
 #include "worker_sdk/trainer/checkpoint/match.hpp"
+#include "worker_sdk/trainer/loop/tensor_views.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +13,6 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <utility>
 
 namespace muster::train {
@@ -23,19 +23,6 @@ constexpr std::chrono::minutes kWriteDeadline{1};
 
 /// What a run can reach, and a number of any kind can hold.
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 50;
-
-std::vector<checkpoint::TensorView> views(const std::vector<NamedTensor>& tensors) {
-  std::vector<checkpoint::TensorView> result;
-  for (const NamedTensor& tensor : tensors)
-    result.push_back({tensor.name, checkpoint::Type::f32, tensor.shape, tensor.values});
-  return result;
-}
-
-std::vector<checkpoint::Destination> destinations(const std::vector<NamedTensor>& tensors) {
-  std::vector<checkpoint::Destination> result;
-  for (const NamedTensor& tensor : tensors) result.push_back({tensor.name, tensor.shape, tensor.values});
-  return result;
-}
 
 void require_same(const std::string& path, const std::string& what, const std::string& theirs,
                   const std::string& ours) {
@@ -296,22 +283,10 @@ void Checkpointing::finish() {
   if (options_.export_file.empty()) return;
   trainer_.learner().share_statistics();
   if (!is_first(group_)) return;
-  // PyTorch's batch norm also counts its batches, beside each running_var.
   const std::int64_t batches = trainer_.position().step * trainer_.shape().micro_batches();
   const std::vector<checkpoint::TensorView> model = views(trainer_.learner().model_tensors(true));
   require_finite(model, "the weights are not exported");
-  std::vector<checkpoint::TensorView> tensors;
-  constexpr std::string_view kVariance = ".running_var";
-  for (const checkpoint::TensorView& tensor : model) {
-    const std::string& name = tensor.name;
-    tensors.push_back(tensor);
-    if (name.ends_with(kVariance))
-      tensors.push_back({name.substr(0, name.size() - kVariance.size()) + ".num_batches_tracked",
-                         checkpoint::Type::i64,
-                         {},
-                         &batches});
-  }
-  checkpoint::write_safetensors(options_.export_file, tensors, {{"format", "pt"}});
+  checkpoint::write_safetensors(options_.export_file, torch_views(model, batches), {{"format", "pt"}});
 }
 
 }  // namespace muster::train

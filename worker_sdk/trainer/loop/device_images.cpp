@@ -33,10 +33,11 @@ DeviceImages::DeviceImages(const data::ImageData& data, const data::LoaderOption
       capacity_(capacity),
       values_(values),
       ops_(ops),
+      bytes_(data.train.pixels.size() + data.test.pixels.size()),
       train_(upload(data.train, "training images")),
       test_(upload(data.test, "test images")),
       batch_(ops.allocate(capacity * format.bytes(), "images")),
-      labels_(allocate<std::uint8_t>(ops, capacity, "labels")) {}
+      labels_(allocate<std::int32_t>(ops, capacity, "labels")) {}
 
 DeviceSet DeviceImages::upload(const data::Images& images, const char* what) {
   const DeviceSet set = {allocate<std::uint8_t>(ops_, images.pixels.size(), what),
@@ -48,7 +49,8 @@ DeviceSet DeviceImages::upload(const data::Images& images, const char* what) {
   return set;
 }
 
-void DeviceImages::set_order(const DeviceSet& set, const BatchPlan& batches) {
+void DeviceImages::begin(bool training, const BatchPlan& batches) {
+  const DeviceSet& set = training ? train_ : test_;
   std::vector<std::uint32_t> order;
   for (const auto& batch : batches) {
     order.insert(order.end(), batch.begin(), batch.end());
@@ -65,8 +67,9 @@ void DeviceImages::set_order(const DeviceSet& set, const BatchPlan& batches) {
   if (!order.empty()) ops_.to_device(set.order, order.data(), order.size() * sizeof(std::uint32_t));
 }
 
-const void* DeviceImages::gather(const DeviceSet& set, std::size_t count) {
+const void* DeviceImages::batch(bool training, std::size_t count) {
   if (count == 0) return batch_;
+  const DeviceSet& set = training ? train_ : test_;
   const auto run = [&](auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
     ops_.run(nn::gpu::Gather<T>{static_cast<std::int64_t>(count), set.pixels, set.labels, set.order, values_,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/trainer/loop/learner.hpp"
+#include "worker_sdk/trainer/data/batch_loader.hpp"
+#include "worker_sdk/trainer/loop/device_batches.hpp"
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <cstddef>
@@ -18,24 +19,27 @@ struct DeviceSet {
 };
 
 /// All images on a device, and the batch that was made of them. One thread.
-class DeviceImages {
+class DeviceImages final : public DeviceBatches {
  public:
-  /// Copies the images. `capacity`: most of them in a batch. `values` says where in the order a batch begins.
+  /// Copies the images. `capacity`: most of them in a batch. `values` says where in the order a batch
+  /// begins.
   DeviceImages(const data::ImageData& data, const data::LoaderOptions& options, const nn::ImageFormat& format,
                std::size_t capacity, const nn::gpu::StepValues* values, nn::gpu::Ops& ops);
 
-  const DeviceSet& train() const { return train_; }
+  /// Also throws for images that are not there, or more than there are.
+  void begin(bool training, const BatchPlan& batches) override;
 
-  const DeviceSet& test() const { return test_; }
+  void prepare(bool, std::size_t) override {}  ///< `values` say which one is next
 
-  /// The order of one batch after the other. Throws Error (invalid_argument) for images that are not there,
-  /// or more than there are, and for a batch that is too large.
-  void set_order(const DeviceSet& set, const BatchPlan& batches);
+  bool repeats() const override { return true; }
 
-  /// Puts it onto the stream that a batch is made.
-  const void* gather(const DeviceSet& set, std::size_t count);
+  const void* batch(bool training, std::size_t count) override;
 
-  const std::uint8_t* labels() const { return labels_; }
+  const std::int32_t* labels() const override { return labels_; }
+
+  const float* targets() const override { return nullptr; }
+
+  std::size_t bytes() const override { return bytes_; }
 
  private:
   DeviceSet upload(const data::Images& images, const char* what);
@@ -45,10 +49,11 @@ class DeviceImages {
   const std::size_t capacity_;
   const nn::gpu::StepValues* const values_;
   nn::gpu::Ops& ops_;
+  const std::size_t bytes_;
   const DeviceSet train_;
   const DeviceSet test_;
   void* batch_;
-  std::uint8_t* labels_;
+  std::int32_t* labels_;
 };
 
 }  // namespace muster::train

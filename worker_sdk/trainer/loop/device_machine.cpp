@@ -10,6 +10,7 @@
 #include "worker_sdk/trainer/nn/gpu/reduce/device_memory.hpp"
 #include "worker_sdk/trainer/nn/gpu/reduce/device_reducer.hpp"
 #include "worker_sdk/trainer/nn/gpu/reduce/rank_sums.hpp"
+#include "worker_sdk/trainer/nn/plan.hpp"
 
 #include <algorithm>
 #include <array>
@@ -68,21 +69,22 @@ std::vector<std::string> names_of_state(const optim::OptimizerOptions& options) 
 /// Everything on a device.
 class DeviceMachine final : public Machine {
  public:
-  DeviceMachine(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group,
+  DeviceMachine(const LearnerTask& task, const Samples& samples, ProcessGroup* group,
                 const std::optional<MicroBatches>& plan, nn::gpu::Ops& ops)
       : options_(task.options),
         reducer_options_(parallel::with_tree(task.options.reducer)),
         group_(group),
+        description_(network_of(task.options)),
+        spec_(nn::plan_of(description_).spec),
         capacity_(largest_batch(task, plan, group)),
-        data_bytes_(data.train.pixels.size() + data.test.pixels.size()),
         ops_(ops),
         memory_(ops),
         sums_(group, reducer_options_.hook.get(), ops),
-        layout_(parallel::plan_buckets(nn::model_spec(options_.model).parameters, reducer_options_)),
+        layout_(parallel::plan_buckets(spec_.parameters, reducer_options_)),
         header_(memory_.allocate(parallel::kHeaderFloats + layout_.elements, "gradients")),
         losses_(memory_.allocate(capacity_, "losses")),
         hits_(memory_.allocate(capacity_, "hits")),
-        logits_gradient_(memory_.allocate(capacity_ * data::kClasses, "logits")),
+        logits_gradient_(memory_.allocate(capacity_ * static_cast<std::size_t>(spec_.classes), "logits")),
         train_score_(allocate<double>(ops, std::size_t{2} * kTallyNumbers, "a score")),
         test_score_(allocate<double>(ops, 3, "a score")) {
     nn::gpu::DeviceSum sum_statistics;
@@ -90,12 +92,12 @@ class DeviceMachine final : public Machine {
       sum_statistics = [this](double* values, std::size_t count, void* stream) {
         sums_.sum(values, count, DataType::f64, stream);
       };
-    network_ = nn::gpu::make_device_network(options_.model, options_.precision, data::kClasses,
+    network_ = nn::gpu::make_device_network(description_, options_.precision,
                                             static_cast<std::int64_t>(capacity_), ops, sum_statistics,
                                             options_.activation_checkpoints);
     make_arenas(memory_, layout_, header_ + parallel::kHeaderFloats);
     make_optimizer();
-    images_.emplace(data, task.loader, network_->image_format(), capacity_, arenas_.step_values, ops);
+    make_batches(task, samples);
     const std::vector<ParameterSpec>& specs = network_->spec().parameters;
     if (!sums_.is_alone())
       parallel::require_same_layout(*group, reducer_options_.store,
@@ -108,7 +110,7 @@ class DeviceMachine final : public Machine {
   }
 
   void begin_epoch(const BatchPlan& batches, int epoch) override {
-    images_->set_order(images_->train(), batches);
+    batches_->begin(true, batches);
     epoch_ = epoch;
   }
 
@@ -127,6 +129,7 @@ class DeviceMachine final : public Machine {
   void run(const Part& part, const std::function<void()>& work) override {
     parts_.push_back(part);
     prepare(part);
+    batches_->prepare(true, part.images);
     const bool calls = part.last || options_.sync_batch_norm;
     Recording& recording = recordings_[{part.images, part.place, part.last, calls ? part.shape : 0}];
     if (recording.made++ == 0 || !sums_.recordable() || !ops_.records()) return work();
@@ -139,7 +142,7 @@ class DeviceMachine final : public Machine {
       launch();
   }
 
-  const void* images(const Part& part) override { return images_->gather(images_->train(), part.images); }
+  const void* images(const Part& part) override { return batches_->batch(true, part.images); }
 
   void open(const Part& part) override {
     ops_.run(nn::gpu::SetSamples{static_cast<float>(part.images), part.place > 0, header_});
@@ -173,7 +176,7 @@ class DeviceMachine final : public Machine {
   bool works_aside() const override { return true; }
 
   void begin_test(BatchPlan batches) override {
-    images_->set_order(images_->test(), batches);
+    batches_->begin(false, batches);
     test_position_ = 0;
   }
 
@@ -183,7 +186,8 @@ class DeviceMachine final : public Machine {
     nn::gpu::StepValues values;
     values.position = static_cast<std::int64_t>(std::exchange(test_position_, test_position_ + count));
     ops_.run(nn::gpu::SetValues{values, arenas_.step_values});
-    return images_->gather(images_->test(), count);
+    batches_->prepare(false, count);
+    return batches_->batch(false, count);
   }
 
   nn::BatchScore score(const float* logits, std::size_t count) override {
@@ -202,7 +206,7 @@ class DeviceMachine final : public Machine {
   void add_memory(MemoryTable& table) const override {
     table.gradients += reducer_->waiting_bytes();
     table.activations = network_->memory().activations;
-    table.data = data_bytes_;
+    table.data = batches_->bytes();
     const std::size_t known = table.parameters + table.gradients + table.optimizer_state + table.average +
                               table.activations + table.data;
     // Packed weights, and what the libraries and the sums of gradients work in.
@@ -234,6 +238,16 @@ class DeviceMachine final : public Machine {
     ops_.to_device(arenas_.decays, flags.data(), flags.size());
   }
 
+  void make_batches(const LearnerTask& task, const Samples& samples) {
+    const nn::ImageFormat format = network_->image_format();
+    if (samples.images == nullptr)
+      batches_ = make_filled_device_batches(samples.fill, description_,
+                                            static_cast<std::size_t>(spec_.classes), format, capacity_, ops_);
+    else
+      batches_ = std::make_unique<DeviceImages>(*samples.images, task.loader, format, capacity_,
+                                                arenas_.step_values, ops_);
+  }
+
   /// What differs between parts that are alike.
   void prepare(const Part& part) {
     nn::gpu::StepValues values;
@@ -250,12 +264,17 @@ class DeviceMachine final : public Machine {
     values.average_share = number_ <= 1 ? 1.0F : static_cast<float>(1 - options_.ema_decay);
     // A kernel's arguments are copied at its launch, so no memory of ours has to outlive the copy.
     ops_.run(nn::gpu::SetValues{values, arenas_.step_values});
+    if (spec_.draws) network_->set_draws(part.draws);
   }
 
   void score_into(std::size_t count, const float* logits, double* sums, float* gradient) {
     const auto images = static_cast<std::int64_t>(count);
-    ops_.run(nn::gpu::CrossEntropy{images, data::kClasses, static_cast<float>(options_.label_smoothing),
-                                   logits, images_->labels(), losses_, hits_, gradient});
+    const auto width = static_cast<int>(spec_.classes);
+    if (description_.loss == nn::Loss::mse)
+      ops_.run(nn::gpu::SquaredError{images, width, logits, batches_->targets(), losses_, hits_, gradient});
+    else
+      ops_.run(nn::gpu::CrossEntropy{images, width, static_cast<float>(options_.label_smoothing), logits,
+                                     batches_->labels(), losses_, hits_, gradient});
     ops_.run(nn::gpu::AddScore{images, losses_, hits_, sums, gradient == nullptr ? nullptr : header_});
   }
 
@@ -290,6 +309,7 @@ class DeviceMachine final : public Machine {
     std::string name;
     request_.learning_rate = 0;
     for (const Part& part : parts_) {
+      if (!part.last && !batches_->repeats()) continue;
       prepare(part);
       (void)network_->forward(images(part), static_cast<std::int64_t>(part.images), nn::Mode::train);
       if (part.images > 0 && name.empty()) name = network_->first_not_finite();
@@ -306,8 +326,9 @@ class DeviceMachine final : public Machine {
   const LearnerOptions options_;
   const ReducerOptions reducer_options_;
   ProcessGroup* const group_;
+  const nn::Description description_;
+  const nn::ModelSpec spec_;
   const std::size_t capacity_;  ///< most images of a batch
-  const std::size_t data_bytes_;
   nn::gpu::Ops& ops_;
   nn::gpu::DeviceMemory memory_;
   nn::gpu::RankSums sums_;
@@ -315,7 +336,7 @@ class DeviceMachine final : public Machine {
   float* header_;  ///< its first number is that of the step's samples; the gradients follow
   nn::gpu::DeviceArenas arenas_;
   std::optional<nn::gpu::DeviceReducer> reducer_;
-  std::optional<DeviceImages> images_;
+  std::unique_ptr<DeviceBatches> batches_;
   float* losses_;
   float* hits_;
   float* logits_gradient_;
@@ -332,7 +353,7 @@ class DeviceMachine final : public Machine {
 
 }  // namespace
 
-std::unique_ptr<Machine> make_device_machine(const LearnerTask& task, const data::ImageData& data,
+std::unique_ptr<Machine> make_device_machine(const LearnerTask& task, const Samples& data,
                                              ProcessGroup* group, const std::optional<MicroBatches>& plan,
                                              nn::gpu::Ops& ops) {
   return std::make_unique<DeviceMachine>(task, data, group, plan, ops);

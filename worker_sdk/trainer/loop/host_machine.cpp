@@ -2,6 +2,7 @@
 #include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 #include "worker_sdk/parallel/statistics_exchange.hpp"
+#include "worker_sdk/trainer/loop/host_batches.hpp"
 #include "worker_sdk/trainer/loop/machine.hpp"
 #include "worker_sdk/trainer/optim/ema.hpp"
 #include "worker_sdk/trainer/optim/optimizer.hpp"
@@ -26,8 +27,19 @@ data::LoaderOptions for_evaluation(data::LoaderOptions options) {
   return options;
 }
 
-/// The images, and the batches of training images that are prepared.
-std::size_t bytes_of_loader(const LearnerTask& task, const data::ImageData& data) {
+std::unique_ptr<HostBatches> batches_of(const LearnerTask& task, const Samples& samples,
+                                        const nn::Description& description, const nn::ModelSpec& spec,
+                                        bool training) {
+  if (samples.images == nullptr)
+    return make_filled_batches(samples.fill, description, static_cast<std::size_t>(spec.classes), training);
+  return training ? make_image_batches(samples.images->train, task.loader)
+                  : make_image_batches(samples.images->test, for_evaluation(task.loader));
+}
+
+/// The images, and the batches of training samples that are prepared.
+std::size_t bytes_of_batches(const LearnerTask& task, const Samples& samples, const nn::Input& input) {
+  if (samples.images == nullptr) return task.batch_size * sample_elements(input) * sizeof(float);
+  const data::ImageData& data = *samples.images;
   const auto batches = static_cast<std::size_t>(task.loader.prefetch + 1);
   return data.train.pixels.size() + data.test.pixels.size() +
          batches * std::min(task.batch_size, data.train.size()) * data::kImageBytes * sizeof(float);
@@ -36,12 +48,8 @@ std::size_t bytes_of_loader(const LearnerTask& task, const data::ImageData& data
 /// Everything in this process's memory.
 class HostMachine final : public Machine {
  public:
-  HostMachine(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group)
-      : options_(task.options),
-        group_(group),
-        data_bytes_(bytes_of_loader(task, data)),
-        train_(data.train, task.loader),
-        test_(data.test, for_evaluation(task.loader)) {
+  HostMachine(const LearnerTask& task, const Samples& samples, ProcessGroup* group)
+      : options_(task.options), group_(group), description_(network_of(task.options)) {
     nn::NetworkOptions network;
     network.precision = options_.precision;
     network.activation_checkpoints = options_.activation_checkpoints;
@@ -49,7 +57,10 @@ class HostMachine final : public Machine {
       exchange_ = make_group_statistics(group);
       network.sync_batch_norm = exchange_.get();
     }
-    network_ = nn::make_network(options_.model, network);
+    network_ = nn::make_network(description_, network);
+    data_bytes_ = bytes_of_batches(task, samples, description_.input);
+    train_ = batches_of(task, samples, description_, network_->spec(), true);
+    test_ = batches_of(task, samples, description_, network_->spec(), false);
     const std::vector<ParameterSpec>& specs = network_->spec().parameters;
     reducer_.emplace(specs, group, reducer_options());
     make_arenas(memory_, reducer_->layout(), reducer_->gradients());
@@ -66,7 +77,7 @@ class HostMachine final : public Machine {
     states_.push_back({average_->state().name, average_->state().values.data()});
   }
 
-  void begin_epoch(const BatchPlan& batches, int epoch) override { train_.begin(batches, epoch); }
+  void begin_epoch(const BatchPlan& batches, int epoch) override { train_->begin(batches, epoch); }
 
   void begin_step(std::int64_t number, const StepRequest& request) override {
     number_ = number;
@@ -76,11 +87,14 @@ class HostMachine final : public Machine {
     optimizer_->begin_step();
   }
 
-  void run(const Part&, const std::function<void()>& work) override { work(); }
+  void run(const Part& part, const std::function<void()>& work) override {
+    network_->set_draws(part.draws);
+    work();
+  }
 
   const void* images(const Part&) override {
-    batch_ = train_.next();
-    return batch_.images;
+    batch_ = train_->next();
+    return batch_.inputs;
   }
 
   void open(const Part& part) override {
@@ -92,8 +106,8 @@ class HostMachine final : public Machine {
     const auto classes = static_cast<std::size_t>(network_->spec().classes);
     // Grows only. A batch of none still needs a place to point to.
     logits_gradient_.resize(std::max(logits_gradient_.size(), (part.images + 1) * classes));
-    const nn::BatchScore score = nn::softmax_cross_entropy(logits, batch_.labels, part.images, classes,
-                                                           logits_gradient_.data(), options_.label_smoothing);
+    const nn::BatchScore score =
+        score_of(logits, part.images, logits_gradient_.data(), options_.label_smoothing);
     require_finite(score.loss);
     score_.loss += score.loss;
     score_.correct += score.correct;
@@ -137,16 +151,15 @@ class HostMachine final : public Machine {
 
   bool works_aside() const override { return group_ != nullptr && group_->size() > 1; }
 
-  void begin_test(BatchPlan batches) override { test_.begin(std::move(batches), 0); }
+  void begin_test(BatchPlan batches) override { test_->begin(std::move(batches), 0); }
 
   const void* test_images(std::size_t) override {
-    batch_ = test_.next();
-    return batch_.images;
+    batch_ = test_->next();
+    return batch_.inputs;
   }
 
   nn::BatchScore score(const float* logits, std::size_t count) override {
-    const auto classes = static_cast<std::size_t>(network_->spec().classes);
-    const nn::BatchScore score = nn::softmax_cross_entropy(logits, batch_.labels, count, classes, nullptr);
+    const nn::BatchScore score = score_of(logits, count, nullptr, 0);
     require_finite(score.loss);
     return score;
   }
@@ -162,6 +175,13 @@ class HostMachine final : public Machine {
   }
 
  private:
+  nn::BatchScore score_of(const float* logits, std::size_t count, float* gradient, double smoothing) const {
+    const auto width = static_cast<std::size_t>(network_->spec().classes);
+    if (description_.loss == nn::Loss::mse)
+      return nn::mean_squared_error(logits, batch_.targets, count, width, gradient);
+    return nn::softmax_cross_entropy(logits, batch_.labels, count, width, gradient, smoothing);
+  }
+
   ReducerOptions reducer_options() {
     ReducerOptions options = options_.reducer;
     options.bucket_step = [this](std::size_t begin, std::size_t end, float scale) {
@@ -180,10 +200,11 @@ class HostMachine final : public Machine {
 
   const LearnerOptions options_;
   ProcessGroup* const group_;
-  const std::size_t data_bytes_;
-  data::BatchLoader train_;
-  data::BatchLoader test_;
-  data::Batch batch_;
+  const nn::Description description_;
+  std::size_t data_bytes_ = 0;
+  std::unique_ptr<HostBatches> train_;
+  std::unique_ptr<HostBatches> test_;
+  HostBatch batch_;
   parallel::HostMemory memory_;
   const std::thread::id own_thread_ = std::this_thread::get_id();
   std::unique_ptr<StatisticsExchange> exchange_;
@@ -199,7 +220,7 @@ class HostMachine final : public Machine {
 
 }  // namespace
 
-std::unique_ptr<Machine> make_host_machine(const LearnerTask& task, const data::ImageData& data,
+std::unique_ptr<Machine> make_host_machine(const LearnerTask& task, const Samples& data,
                                            ProcessGroup* group) {
   return std::make_unique<HostMachine>(task, data, group);
 }

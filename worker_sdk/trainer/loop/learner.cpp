@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 namespace muster::train {
@@ -43,6 +41,11 @@ std::vector<std::size_t> sizes_of(const BatchPlan& batches) {
 }
 
 }  // namespace
+
+Score mean_score(double loss, double correct, std::int64_t samples) {
+  const auto count = static_cast<double>(samples);
+  return samples == 0 ? Score{} : Score{samples, loss / count, correct / count};
+}
 
 std::size_t NamedTensor::elements() const {
   std::size_t count = 1;
@@ -107,8 +110,7 @@ Learner::Mirror::Mirror(std::string of, float* values, std::size_t count, Machin
   floats = copy.empty() ? std::span(place, count) : std::span(copy);
 }
 
-Learner::Learner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group,
-                 nn::gpu::Ops* device)
+Learner::Learner(const LearnerTask& task, const Samples& data, ProcessGroup* group, nn::gpu::Ops* device)
     : options_(task.options),
       group_(group),
       plan_(fixed_micro_batches(task.options, group)),
@@ -158,8 +160,10 @@ StepResult Learner::step(const StepRequest& request) {
   fetched_ = false;
   changed_ = true;
   machine_->begin_step(++steps_, request);
+  step_position_ = position_;
   for (unsigned place = 0; place < parts; ++place) {
-    const Part part = {position_, sizes_[next_], place, place + 1 == parts, request.images};
+    const Part part = {position_,          sizes_[next_],  place,
+                       place + 1 == parts, request.images, draws(place, request.images)};
     position_ += sizes_[next_++];
     machine_->run(part, [this, &part] { learn(part); });
   }
@@ -172,6 +176,21 @@ StepResult Learner::step(const StepRequest& request) {
   account(parts, result.times);
   result.times.total = seconds(Clock::now() - start);
   return result;
+}
+
+/// Samples are numbered over all ranks, as plan_epoch() gives them out.
+nn::DropoutKey Learner::draws(unsigned place, std::size_t images) const {
+  nn::DropoutKey key;
+  key.seed = options_.seed;
+  key.step = static_cast<std::uint64_t>(steps_);
+  if (plan_) {
+    key.first = plan_->begin(images, plan_->first + static_cast<int>(place));
+    return key;
+  }
+  key.stride = is_alone() ? 1 : static_cast<std::uint64_t>(group_->size());
+  const std::uint64_t rank = is_alone() ? 0 : static_cast<std::uint64_t>(group_->rank());
+  key.first = rank + (position_ - step_position_) * key.stride;
+  return key;
 }
 
 /// A micro-batch, in the one order for all. Nothing here may depend on anything but the part; see Machine.
@@ -250,15 +269,12 @@ void Learner::begin_evaluation(BatchPlan batches) {
 nn::BatchScore Learner::score() {
   if (next_ == sizes_.size())
     throw Error(ErrorCode::invalid_argument, "a batch of test images behind the last one");
-  if (std::exchange(changed_, false)) machine_->network().parameters_changed();
   nn::BatchScore sum;
   std::size_t left = sizes_[next_++];
   do {
     const std::size_t count = std::min(left, machine_->capacity());
-    const void* const images = machine_->test_images(count);
+    const float* const logits = test_logits(count);
     if (count == 0) break;
-    const float* const logits =
-        machine_->network().forward(images, static_cast<std::int64_t>(count), nn::Mode::evaluate);
     const nn::BatchScore score = machine_->score(logits, count);
     sum.loss += score.loss;
     sum.correct += score.correct;
@@ -268,6 +284,53 @@ nn::BatchScore Learner::score() {
 }
 
 void Learner::end_evaluation() {
+  swap_average();
+}
+
+std::optional<Score> Learner::evaluate(BatchPlan batches, const std::function<bool()>& stop) {
+  std::array<double, 3> sums = {};  // loss, correct answers, samples
+  for (const auto& batch : batches) sums[2] += static_cast<double>(batch.size());
+  const std::size_t count = batches.size();
+  begin_evaluation(std::move(batches));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (stop && stop()) {
+      end_evaluation();
+      return std::nullopt;
+    }
+    const nn::BatchScore batch_score = score();
+    sums[0] += batch_score.loss;
+    sums[1] += static_cast<double>(batch_score.correct);
+  }
+  end_evaluation();
+  const double own = sums[0];
+  if (!is_alone()) group_->all_reduce(sums.data(), sums.size(), DataType::f64, ReduceOp::sum);
+  require_finite_loss(group_, steps_, own, sums[0]);
+  return mean_score(sums[0], sums[1], static_cast<std::int64_t>(sums[2]));
+}
+
+/// Those of the next test samples; null where there are none.
+const float* Learner::test_logits(std::size_t count) {
+  if (std::exchange(changed_, false)) machine_->network().parameters_changed();
+  const void* const images = machine_->test_images(count);
+  if (count == 0) return nullptr;
+  return machine_->network().forward(images, static_cast<std::int64_t>(count), nn::Mode::evaluate);
+}
+
+void Learner::results(BatchPlan batches, float* results) {
+  const std::vector<std::size_t> sizes = sizes_of(batches);
+  machine_->begin_test(std::move(batches));
+  swap_average();
+  try {
+    for (const std::size_t count : sizes) {
+      const float* const logits = test_logits(count);
+      const std::size_t values = count * static_cast<std::size_t>(spec().classes);
+      if (count > 0) machine_->memory().read(results, logits, values);
+      results += values;
+    }
+  } catch (...) {
+    swap_average();
+    throw;
+  }
   swap_average();
 }
 
@@ -371,31 +434,6 @@ MemoryTable Learner::memory() const {
   table.optimizer_state = machine_->states().size() * arena - table.average;
   machine_->add_memory(table);
   return table;
-}
-
-Error diverged(std::int64_t step, int rank, const std::string& layer) {
-  return {ErrorCode::invalid_argument, "step " + std::to_string(step) + ": the loss of rank " +
-                                           std::to_string(rank) + " is no longer a number" +
-                                           (layer.empty() ? std::string() : ", first in layer " + layer) +
-                                           "; training diverged: try a smaller --lr, or --clip-norm 1"};
-}
-
-void require_finite_loss(ProcessGroup* group, std::int64_t step, double own, double sum,
-                         const std::function<std::string()>& find_layer) {
-  if (std::isfinite(sum)) return;
-  const bool alone = group == nullptr || group->size() == 1;
-  std::int32_t rank = 0;
-  if (!alone) {
-    rank = std::isfinite(own) ? std::numeric_limits<std::int32_t>::max() : group->rank();
-    group->all_reduce(&rank, 1, DataType::i32, ReduceOp::min);
-  }
-  if (!find_layer) throw diverged(step, rank, "");
-  // Longer than any layer's name; what is behind it is zero.
-  std::array<char, 128> name = {};
-  const std::string layer = find_layer();
-  if (alone || rank == group->rank()) layer.copy(name.data(), name.size() - 1);
-  if (!alone) group->broadcast(name.data(), name.size(), rank);
-  throw diverged(step, rank, name.data());
 }
 
 }  // namespace muster::train

@@ -7,8 +7,10 @@
 #include "worker_sdk/parallel/bucket_layout.hpp"
 #include "worker_sdk/parallel/deterministic.hpp"
 #include "worker_sdk/trainer/data/batch_loader.hpp"
+#include "worker_sdk/trainer/loop/samples.hpp"
 #include "worker_sdk/trainer/loop/step_profile.hpp"
 #include "worker_sdk/trainer/loop/trace.hpp"
+#include "worker_sdk/trainer/nn/description.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 #include "worker_sdk/trainer/optim/optimizer.hpp"
 
@@ -28,6 +30,8 @@ namespace muster::train {
 
 struct LearnerOptions {
   std::string model = "small-cnn";
+  /// A network of one's own in the place of `model`; null: the built-in one.
+  std::shared_ptr<const nn::Description> network;
   nn::Precision precision = nn::Precision::f32;
   optim::OptimizerOptions optimizer;
   /// Decay of the moving average of weights that is evaluated and exported in their place; 0: no average.
@@ -39,7 +43,7 @@ struct LearnerOptions {
   nn::ActivationCheckpoints activation_checkpoints;
   /// Batch norm over the batch of all ranks.
   bool sync_batch_norm = false;
-  /// Seed of the first parameters.
+  /// Seed of the first parameters, and of dropout.
   std::uint64_t seed = 0;
   /// Options of the reducer, also for clipping (max_norm), compression (hook) and the deterministic world.
   /// The learner sets `bucket_step` itself.
@@ -56,9 +60,6 @@ struct LearnerTask {
   /// Number of micro-batches of a step, at most.
   int accumulation = 1;
 };
-
-/// Images of this rank: a list of them for each batch.
-using BatchPlan = std::vector<std::vector<std::uint32_t>>;
 
 /// Reasons for which a rank would like all ranks to stop; they learn of them with the step's gradients.
 struct Votes {
@@ -86,6 +87,15 @@ struct StepResult {
   StepTimes times;
 };
 
+struct Score {
+  std::int64_t samples = 0;
+  double mean_loss = 0;
+  double accuracy = 0;  ///< 0 to 1
+};
+
+/// The mean of sums over samples; 0 where there are none.
+Score mean_score(double loss, double correct, std::int64_t samples);
+
 class Machine;
 struct Part;
 
@@ -101,11 +111,10 @@ struct NamedTensor {
 /// One rank's copy of a model. The order of a step is written here, for processors and devices. One thread.
 class Learner {
  public:
-  /// `data`, `group` (null: a world of one) and `device` (null: this machine's processors) outlive it. A
-  /// collective call; every rank starts with rank 0's parameters. Throws Error (invalid_argument) for a
-  /// deterministic world that cannot be.
-  Learner(const LearnerTask& task, const data::ImageData& data, ProcessGroup* group,
-          nn::gpu::Ops* device = nullptr);
+  /// `group` (null: a world of one) and `device` (null: this machine's processors) outlive it. A collective
+  /// call; every rank starts with rank 0's parameters. Throws Error (invalid_argument) for a deterministic
+  /// world that cannot be.
+  Learner(const LearnerTask& task, const Samples& data, ProcessGroup* group, nn::gpu::Ops* device = nullptr);
   ~Learner();
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
@@ -125,6 +134,15 @@ class Learner {
   /// over all ranks.
   nn::BatchScore score();
   void end_evaluation();
+  /// All of that, summed over all ranks, which have as many batches; empty where one of them is told to
+  /// `stop`, which is asked before each batch (empty: nobody asks). Throws Error (invalid_argument) where the
+  /// loss is not a number.
+  std::optional<Score> evaluate(BatchPlan batches, const std::function<bool()>& stop = {});
+
+  /// Writes the results of the network for one batch of test samples after the other, with the average of
+  /// weights where there is one, and with this rank's running statistics, to `results`. Weights are as before
+  /// even where it throws.
+  void results(BatchPlan batches, float* results);
 
   /// Gives all ranks rank 0's parameters, running statistics and optimizer state, as its tensors hold them:
   /// after rank 0 read a checkpoint into them. A collective call.
@@ -187,6 +205,8 @@ class Learner {
   void account(unsigned parts, StepTimes& times);
   void account_buckets(const StepTiming& timing, StepTimes& times) const;
   void swap_average();
+  nn::DropoutKey draws(unsigned place, std::size_t images) const;
+  const float* test_logits(std::size_t count);
   void read(Mirror& mirror);
   void write(const Mirror& mirror);
   void fetch(Piece piece);
@@ -209,6 +229,7 @@ class Learner {
   std::vector<std::size_t> sizes_;              ///< images of each batch of a pass
   std::size_t next_ = 0;                        ///< batch of the pass
   std::size_t position_ = 0;                    ///< images before it
+  std::size_t step_position_ = 0;               ///< those of the step
   std::int64_t steps_ = 0;
   TraceRecorder* recorder_ = nullptr;
 };

@@ -3,6 +3,11 @@
 
 namespace muster::train {
 
+nn::Description network_of(const LearnerOptions& options) {
+  constexpr std::int64_t kClasses = data::kClasses;
+  return options.network != nullptr ? *options.network : nn::built_in(options.model, kClasses);
+}
+
 void Machine::make_arenas(parallel::Memory& memory, const parallel::BucketLayout& layout, float* gradients) {
   memory_ = &memory;
   layout_ = &layout;

@@ -26,6 +26,7 @@ struct Part {
   unsigned place = 0;      ///< number in the step
   bool last = true;
   std::size_t shape = 0;  ///< images of all ranks in the step
+  nn::DropoutKey draws;   ///< what dropout draws from
 };
 
 /// Points in time of a micro-batch.
@@ -137,13 +138,15 @@ class Machine {
   std::size_t running_floats_ = 0;
 };
 
-/// `data` and `group` (null: a world of one) outlive it. A collective call.
-std::unique_ptr<Machine> make_host_machine(const LearnerTask& task, const data::ImageData& data,
-                                           ProcessGroup* group);
+/// The network that the options name.
+nn::Description network_of(const LearnerOptions& options);
+
+/// `group` (null: a world of one) outlives it. A collective call.
+std::unique_ptr<Machine> make_host_machine(const LearnerTask& task, const Samples& data, ProcessGroup* group);
 /// `ops`, too; `plan` is that of a deterministic world. The first part of a size is put on the device call by
 /// call and chooses plans, the second is recorded, all behind it are one launch each. Calls return before the
 /// device is done; finish_step() waits.
-std::unique_ptr<Machine> make_device_machine(const LearnerTask& task, const data::ImageData& data,
+std::unique_ptr<Machine> make_device_machine(const LearnerTask& task, const Samples& data,
                                              ProcessGroup* group, const std::optional<MicroBatches>& plan,
                                              nn::gpu::Ops& ops);
 

@@ -6,7 +6,6 @@
 #include "worker_sdk/trainer/nn/gpu/ops.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <span>
@@ -49,14 +48,6 @@ const TrainerOptions& checked(const TrainerOptions& options, const data::ImageDa
   return options;
 }
 
-double per_sample(double sum, std::int64_t samples) {
-  return samples == 0 ? 0 : sum / static_cast<double>(samples);
-}
-
-Score score_of(double loss, double correct, std::int64_t samples) {
-  return {samples, per_sample(loss, samples), per_sample(correct, samples)};
-}
-
 std::int64_t steps_of(double epochs, std::int64_t steps_per_epoch) {
   return std::llround(epochs * static_cast<double>(steps_per_epoch));
 }
@@ -85,7 +76,7 @@ optim::Schedule make_schedule(const Recipe& recipe, int epochs, std::int64_t ste
 }
 
 Score StepReport::epoch_score() const {
-  return score_of(position.loss, position.correct, static_cast<std::int64_t>(position.sample));
+  return mean_score(position.loss, position.correct, static_cast<std::int64_t>(position.sample));
 }
 
 Trainer::Trainer(const data::ImageData& data, ProcessGroup* group, const TrainerOptions& options)
@@ -177,7 +168,7 @@ Stop Trainer::train_epoch(const std::function<void(const StepReport&)>& on_step,
   }
   profile_.add_between(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() -
                        in_steps);
-  score = score_of(position_.loss, position_.correct, static_cast<std::int64_t>(position_.sample));
+  score = mean_score(position_.loss, position_.correct, static_cast<std::int64_t>(position_.sample));
   return stop;
 }
 
@@ -203,27 +194,10 @@ Stop Trainer::evaluate(Score& score) {
 }
 
 Stop Trainer::score_test_images(Score& score) {
-  auto plan = plan_evaluation(data_.test.size(), shape_);
-  const std::size_t batches = plan.size();
-  double samples = 0;
-  for (const auto& batch : plan) samples += static_cast<double>(batch.size());
-  learner_.begin_evaluation(std::move(plan));
-  std::array<double, 3> sums = {0, 0, samples};  // loss, correct answers, samples
-  for (std::size_t i = 0; i < batches; ++i) {
-    if (all_told_to_stop()) {
-      learner_.end_evaluation();
-      return Stop::told_to_stop;
-    }
-    const nn::BatchScore batch_score = learner_.score();
-    sums[0] += batch_score.loss;
-    sums[1] += static_cast<double>(batch_score.correct);
-  }
-  learner_.end_evaluation();
-  const double own = sums[0];
-  if (group_ != nullptr && group_->size() > 1)
-    group_->all_reduce(sums.data(), sums.size(), DataType::f64, ReduceOp::sum);
-  require_finite_loss(group_, learner_.steps(), own, sums[0]);
-  score = score_of(sums[0], sums[1], static_cast<std::int64_t>(sums[2]));
+  const auto found =
+      learner_.evaluate(plan_evaluation(data_.test.size(), shape_), [this] { return all_told_to_stop(); });
+  if (!found) return Stop::told_to_stop;
+  score = *found;
   return Stop::none;
 }
 

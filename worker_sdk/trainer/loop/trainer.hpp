@@ -60,12 +60,6 @@ struct TrainerOptions {
   std::int64_t check_every = 0;
 };
 
-struct Score {
-  std::int64_t samples = 0;
-  double mean_loss = 0;
-  double accuracy = 0;  ///< 0 to 1
-};
-
 /// The place of a run: what a checkpoint holds beside the tensors.
 struct Position {
   int epoch = 0;           ///< 0 is the first

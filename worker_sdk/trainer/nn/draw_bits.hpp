@@ -13,16 +13,20 @@ namespace muster::nn {
 /// What the draws of one dropout layer in one step depend on.
 struct DropoutKey {
   std::uint64_t seed = 0;
-  std::uint64_t step = 0;   ///< below 2^32
-  std::uint64_t first = 0;  ///< number of the batch's first sample in the step, over all ranks; below 2^32
-  std::uint32_t layer = 0;  ///< number of the layer in the network, below 2^24
+  std::uint64_t step = 0;    ///< below 2^32
+  std::uint64_t first = 0;   ///< number of the batch's first sample in the step, over all ranks; below 2^32
+  std::uint32_t layer = 0;   ///< number of the layer in the network, below 2^24
+  std::uint64_t stride = 1;  ///< from the number of one sample of the batch to that of the next
+
+  /// The number in the step of the sample at that place in the batch; below 2^32.
+  constexpr std::uint64_t sample(std::uint64_t place) const { return first + place * stride; }
 };
 
 /// Keeps these streams apart from those of other users of the same seed, as the highest byte of a counter.
 inline constexpr std::uint32_t kDropoutStreams = std::uint32_t{0x44} << 24;
 
 /// The random words of the elements 4 * quad, ... 4 * quad + 3 of one sample, whose number in the step is
-/// `sample` (DropoutKey::first and its place in the batch). Elements are counted token by token.
+/// `sample` (DropoutKey::sample()). Elements are counted token by token.
 constexpr PhiloxBlock dropout_words(const DropoutKey& key, std::uint64_t sample, std::uint32_t quad) {
   return philox4x32({quad, static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(key.step),
                      kDropoutStreams | key.layer},

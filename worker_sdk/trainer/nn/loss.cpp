@@ -6,7 +6,8 @@
 
 namespace muster::nn {
 
-BatchScore softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std::size_t samples,
+template <typename Label>
+BatchScore softmax_cross_entropy(const float* logits, const Label* labels, std::size_t samples,
                                  std::size_t classes, float* gradient, double smoothing) {
   BatchScore score;
   const double spread = smoothing / static_cast<double>(classes);
@@ -20,7 +21,7 @@ BatchScore softmax_cross_entropy(const float* logits, const std::uint8_t* labels
       sum += std::exp(distance);
       below += distance;
     }
-    const std::size_t label = labels[n];
+    const auto label = static_cast<std::size_t>(labels[n]);
     const double at_label = static_cast<double>(logits[label]) - peak;
     score.loss += std::log(sum) - (1 - smoothing) * at_label;
     if (smoothing > 0) score.loss -= spread * below;
@@ -33,6 +34,11 @@ BatchScore softmax_cross_entropy(const float* logits, const std::uint8_t* labels
   }
   return score;
 }
+
+template BatchScore softmax_cross_entropy(const float*, const std::uint8_t*, std::size_t, std::size_t, float*,
+                                          double);
+template BatchScore softmax_cross_entropy(const float*, const std::int32_t*, std::size_t, std::size_t, float*,
+                                          double);
 
 BatchScore mean_squared_error(const float* results, const float* targets, std::size_t samples,
                               std::size_t width, float* gradient) {

@@ -47,6 +47,8 @@ struct ModelSpec {
   /// the export only.
   std::vector<ParameterSpec> buffers;
   std::int64_t classes = 10;
+  /// Whether it has dropout, which draws numbers in training (Network::set_draws()).
+  bool draws = false;
 
   /// Floats of all parameters, without gaps.
   std::size_t parameter_count() const;
@@ -232,8 +234,10 @@ struct BatchScore {
 /// Softmax cross-entropy of `samples` x `classes` logits. Where `gradient` is not null it gets the gradient
 /// of the *summed* loss: whoever applies it divides by the number of samples. A label is below `classes`.
 /// `smoothing`, from 0 to below 1, is the share of each target that is spread evenly over all classes, as
-/// PyTorch's label_smoothing (Szegedy et al., "Rethinking the Inception Architecture", 2015). Any thread.
-BatchScore softmax_cross_entropy(const float* logits, const std::uint8_t* labels, std::size_t samples,
+/// PyTorch's label_smoothing (Szegedy et al., "Rethinking the Inception Architecture", 2015). `Label` is
+/// std::uint8_t or std::int32_t. Any thread.
+template <typename Label>
+BatchScore softmax_cross_entropy(const float* logits, const Label* labels, std::size_t samples,
                                  std::size_t classes, float* gradient, double smoothing = 0);
 
 /// The mean squared error of each of `samples` results of `width` values, summed over the samples: divided by

@@ -373,6 +373,7 @@ Plan plan_of(const Description& description) {
                 "network " + json_text(description.name) + " has no layers; it needs at least a linear one");
   plan.steps = Fusion(plan).steps(nodes);
   make_head(description, nodes.back(), plan);
+  each_step(plan.steps, [&](const PlannedStep& step) { plan.spec.draws |= step.kind == StepKind::dropout; });
   for (const PlannedStep& step : plan.steps)
     if (step.parameters > 0) plan.units.push_back({step.name, step.parameter, step.parameters});
   return plan;

@@ -93,7 +93,7 @@ void Dropout::forward(const float* x, std::int64_t rows, float* y, const Dropout
     const float* const from = x + n * sample;
     float* const to = y + n * sample;
     for (std::size_t at = first; at < end; at += 4) {
-      const PhiloxBlock words = dropout_words(key, key.first + n, static_cast<std::uint32_t>(at / 4));
+      const PhiloxBlock words = dropout_words(key, key.sample(n), static_cast<std::uint32_t>(at / 4));
       for (std::size_t i = at; i < std::min(end, at + 4); ++i) to[i] = from[i] * share_.factor(words[i % 4]);
     }
   });

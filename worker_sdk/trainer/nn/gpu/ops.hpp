@@ -80,6 +80,7 @@ using MultiplyBf16ToFloats = MultiplyMatrices<Bf16, float>;
   X(NormGradients, norm_gradients)              \
   X(BiasGradient, bias_gradient)                \
   X(CrossEntropy, cross_entropy)                \
+  X(SquaredError, squared_error)                \
   X(AddScore, add_score)                        \
   X(SetValues, set_values)                      \
   X(SetSamples, set_samples)                    \

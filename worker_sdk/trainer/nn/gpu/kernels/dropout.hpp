@@ -23,7 +23,7 @@ struct SetDropoutKey {
 };
 
 /// y = x times the factor that each element has drawn; y may be x. The gradient goes the same way. Where
-/// `step` is not null, it has seed, step and first sample, and `key` the number of the layer alone.
+/// `step` is not null, it has all but the layer, and `key` the number of the layer alone.
 template <typename T>
 struct DropoutRows {
   std::int64_t samples;
@@ -54,7 +54,7 @@ struct DropoutRows {
     drawn.layer = key.layer;
     Floats value = load_part<kWhole>(x + begin, width, column);
     for (int half = 0; half < 2; ++half) {
-      const PhiloxBlock words = dropout_words(drawn, drawn.first + static_cast<std::uint64_t>(sample),
+      const PhiloxBlock words = dropout_words(drawn, drawn.sample(static_cast<std::uint64_t>(sample)),
                                               static_cast<std::uint32_t>(2 * pack + half));
       for (int i = 0; i < 4; ++i) value.v[4 * half + i] *= share.factor(words[static_cast<unsigned>(i)]);
     }

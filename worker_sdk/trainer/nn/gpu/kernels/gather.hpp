@@ -38,7 +38,7 @@ struct Gather {
   PixelScaling scaling;
   data::Augmentation augmentation;
   T* out;  ///< images x 32 x 32 x 8
-  std::uint8_t* out_labels;
+  std::int32_t* out_labels;
 
   static constexpr int kBlocksPerImage = kSide * kSide / kBlockThreads;
 

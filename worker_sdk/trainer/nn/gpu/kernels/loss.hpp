@@ -38,7 +38,7 @@ struct CrossEntropy {
   int classes;
   float smoothing;
   const float* logits;
-  const std::uint8_t* labels;
+  const std::int32_t* labels;
   float* losses;
   float* hits;
   float* gradient;
@@ -69,6 +69,34 @@ struct CrossEntropy {
       const float wanted = even + (c == label ? 1.0F - smoothing : 0.0F);
       gradient[n * classes + c] = expf(x[c] - peak) / sum - wanted;
     }
+  }
+};
+
+/// The loss of each image, the mean of its squared errors, and 0 as its hit; where `gradient` is not null,
+/// the gradient of the *summed* loss.
+struct SquaredError {
+  std::int64_t images;
+  int width;
+  const float* results;
+  const float* targets;
+  float* losses;
+  float* hits;
+  float* gradient;
+
+  constexpr int blocks() const { return blocks_for(images); }
+
+  MUSTER_HD void phase(int, const Place& place, Nothing&) const {
+    const std::int64_t n = number_of(place);
+    if (n >= images) return;
+    const float share = 1.0F / static_cast<float>(width);
+    float sum = 0;
+    for (std::int64_t i = n * width; i < (n + 1) * width; ++i) {
+      const float distance = results[i] - targets[i];
+      sum += distance * distance;
+      if (gradient != nullptr) gradient[i] = 2.0F * share * distance;
+    }
+    losses[n] = sum * share;
+    hits[n] = 0;
   }
 };
 

@@ -44,13 +44,13 @@ class Weights {
   ParameterSlot slot_;
 };
 
-/// Images are widened to eight channels.
+/// Images are widened to whole packs of channels.
 template <typename T>
 class Convolution {
  public:
   Convolution(Room& room, const ConvolutionSize& size)
       : room_(room),
-        shape_{size.in == kColours ? kPack : whole_packs(size.in, "convolution of width"),
+        shape_{size.of_images ? padded(size.in) : whole_packs(size.in, "convolution of width"),
                whole_packs(size.out, "convolution to width"),
                static_cast<int>(size.side),
                static_cast<int>(size.kernel),

@@ -57,11 +57,11 @@ TEST_CASE("gathered images are those of the loader threads, widened with zeros",
   values.epoch = 5;
   values.augment = augment ? 1 : 0;
   std::vector<float> got(batch.size() * 32 * 32 * 8, 9.0F);
-  std::vector<std::uint8_t> labels(batch.size());
+  std::vector<std::int32_t> labels(batch.size());
   run_on_host(Gather<float>{
       static_cast<std::int64_t>(batch.size()), images.pixels.data(), images.labels.data(), order.data(),
       &values, scaling_of(data::kCifar10Normalization), augmentation, got.data(), labels.data()});
-  CHECK(labels == wanted_labels);
+  CHECK(labels == std::vector<std::int32_t>(wanted_labels.begin(), wanted_labels.end()));
   std::vector<float> widened(got.size(), 9.0F);
   test::widen_images(wanted, widened.data());
   CHECK(widened == got);
@@ -126,11 +126,28 @@ TEMPLATE_TEST_CASE("average pooling and its gradient are adjoint", "[gpu]", floa
   CHECK(left == Approx(right).margin(0.01));
 }
 
+TEST_CASE("mean squared errors and their gradient are the CPU's", "[gpu]") {
+  constexpr std::size_t kImages = 300;
+  constexpr std::size_t kWidth = 7;
+  const auto results = random_map<float>(kImages * kWidth, 27);
+  const auto targets = random_map<float>(kImages * kWidth, 28);
+  std::vector<float> losses(kImages), hits(kImages, 1.0F), gradient(kImages * kWidth),
+      wanted(kImages * kWidth);
+  run_on_host(SquaredError{kImages, kWidth, results.data(), targets.data(), losses.data(), hits.data(),
+                           gradient.data()});
+  const BatchScore cpu = mean_squared_error(results.data(), targets.data(), kImages, kWidth, wanted.data());
+  double loss = 0;
+  for (const float one : losses) loss += static_cast<double>(one);
+  CHECK(loss == Approx(cpu.loss).epsilon(1e-6));
+  CHECK(hits == std::vector<float>(kImages));
+  CHECK(relative_error(doubles(wanted), gradient) < 1e-6);
+}
+
 TEST_CASE("loss, hits and gradient are the CPU's, and smoothing is PyTorch's", "[gpu]") {
   const std::size_t images = 300;
   const auto logits = random_map<float>(images * 10, 25, 8);
-  std::vector<std::uint8_t> labels;
-  for (std::size_t i = 0; i < images; ++i) labels.push_back(static_cast<std::uint8_t>(i * 7 % 10));
+  std::vector<std::int32_t> labels;
+  for (std::size_t i = 0; i < images; ++i) labels.push_back(static_cast<std::int32_t>(i * 7 % 10));
   const float smoothing = GENERATE(0.0F, 0.1F);
   std::vector<float> losses(images), hits(images), gradient(images * 10);
   run_on_host(CrossEntropy{300, 10, smoothing, logits.data(), labels.data(), losses.data(), hits.data(),
