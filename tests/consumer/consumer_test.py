@@ -100,6 +100,68 @@ class Consumer(unittest.TestCase):
                      os.path.join(self.build, "heat2d_mpi"), "-lm"])
         self.heat(2, ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2], "heat2d_mpi")
 
+    def own_network(self, ranks, device, **environment):
+        """Trains the network of docs/nn.md; what it says, and the tensors that it leaves."""
+        if not os.path.exists(os.path.join(self.build, "own_network")):
+            self.skipTest("built without the trainer")
+        left = os.path.join(self.prefix.work, f"own-{device}-{ranks}.safetensors")
+        said = interop.run([interop.MUSTER, "run", "--nproc-per-node", ranks, os.path.join(self.build, "own_network"), device, left],
+                           OMP_NUM_THREADS="1", **environment)
+        loss, right = re.search(rf"{ranks} ranks: loss (\S+), (\S+) % of 200 samples right", said.stdout).groups()
+        self.assertLess(float(loss), 0.1)
+        self.assertGreater(float(right), 98)
+        return said, interop.float_tensors(left)
+
+    def test_a_network_of_ones_own(self):
+        """One rank learns it, and two do, with the same bits in each run."""
+        self.own_network(1, "cpu")
+        first, second = (self.own_network(2, "cpu") for _ in range(2))
+        self.assertEqual(first[0].stdout, second[0].stdout)
+        self.assertEqual(first[1], second[1])
+
+    def test_a_network_of_ones_own_on_devices(self):
+        """On the fakes of CUDA, cuDNN and NCCL."""
+        fakes = os.path.join(BUILD, "tests", "fakes", "lib")
+        if not all(os.path.exists(file) for file in (os.path.join(self.prefix.library, "muster", "libmuster_cuda.so"),
+                                                     os.path.join(fakes, "libcudnn.so.9"), os.path.join(fakes, "libnccl.so.2"))):
+            self.skipTest("no plug-in of GPUs, or no fakes")
+        _, cpu = self.own_network(2, "cpu")
+        folder = os.path.join(self.prefix.work, "fake_gpus")
+        os.mkdir(folder)
+        said, cuda = self.own_network(2, "cuda", LD_LIBRARY_PATH=fakes, FAKE_GPU_DIR=folder)
+        self.assertIn("backend nccl", said.stderr)
+        self.assertFalse(os.path.exists(os.path.join(folder, "violations")))
+        self.assertEqual(cpu.keys(), cuda.keys())
+        self.assertIn("3.3.weight", cpu)
+        for name, values in cpu.items():
+            # The mean: Adam makes a whole step of the noise in a gradient that is nearly zero.
+            difference = sum(abs(a - b) for a, b in zip(values, cuda[name], strict=True)) / len(values)
+            self.assertLess(difference, 0.01, name)
+
+    def test_the_network_of_the_page(self):
+        """docs/nn.md shows that program, which has at most 60 lines."""
+        program = contents(os.path.join(PROJECT, "own_network.cpp")).decode()
+        self.assertLessEqual(program.count("\n"), 60)
+        with open(os.path.join(interop.ROOT, "docs", "nn.md"), encoding="utf-8") as file:
+            page = file.read()
+        self.assertIn("```cpp\n" + program[program.index("#include"):] + "```", page)
+        for header in ("muster/nn.hpp", "muster/nn_layers.hpp"):
+            for name in re.findall(r"^inline \w+ (\w+)\(", contents(os.path.join(self.prefix.path, "include", header)).decode(), re.M):
+                if name not in ("quoted", "shuffled"):
+                    self.assertIn(f"`{name}(", page)
+
+    def test_one_library_of_two(self):
+        """Muster::nn holds the calls of Muster::muster: a program that links both is refused by CMake."""
+        source = os.path.join(self.prefix.work, "both")
+        os.mkdir(source)
+        with open(os.path.join(source, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write("cmake_minimum_required(VERSION 3.20)\nproject(Both LANGUAGES CXX)\nfind_package(Muster REQUIRED COMPONENTS nn)\n"
+                       f"add_executable(both {PROJECT}/ring.cpp)\ntarget_link_libraries(both Muster::muster Muster::nn)\n")
+        result = interop.run(["cmake", "-S", source, "-B", os.path.join(source, "build"), f"-DCMAKE_PREFIX_PATH={self.prefix.path}"],
+                             check=False)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("MUSTER_LIBRARY", result.stderr)
+
     def test_pkg_config_and_plain_cc(self):
         if shutil.which("pkg-config") is None:
             self.skipTest("no pkg-config")

@@ -45,11 +45,18 @@ class Library(unittest.TestCase):
         listing = interop.run(["nm", "-D", "--defined-only", self.library]).stdout
         exported = {line.split()[2].split("@")[0] for line in listing.splitlines()} - {"MUSTER_0"}
         declared = set()
+        of_networks = set()  # which the other library has, with all of this one
         for header in self.headers(".h"):
             with open(os.path.join(self.include, header), encoding="utf-8") as file:
-                declared |= set(re.findall(r"MUSTER_API [^;(]*?\b(muster_\w+)\(", file.read()))
+                found = set(re.findall(r"MUSTER_API [^;(]*?\b(muster_\w+)\(", file.read()))
+            declared |= found
+            if header == "muster/abi/nn.h":
+                of_networks = found
         self.assertGreater(len(declared), 50)
-        self.assertEqual(exported, declared)
+        self.assertEqual(exported, declared - of_networks)
+        if of_networks:
+            listing = interop.run(["nm", "-D", "--defined-only", self.library.replace("libmuster", "libmuster_nn")]).stdout
+            self.assertEqual({line.split()[2].split("@")[0] for line in listing.splitlines()} - {"MUSTER_0"}, declared)
 
     def test_the_page_names_every_call(self):
         with open(os.path.join(interop.ROOT, "docs", "sdk.md"), encoding="utf-8") as file:

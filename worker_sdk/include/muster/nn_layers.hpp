@@ -17,9 +17,16 @@ namespace muster {
 inline namespace v0 {
 namespace detail {
 
+/// The parts, one after the other.
+inline std::string text_of(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
+
 /// A JSON string.
 inline std::string quoted(std::string_view text) {
-  std::string result = "\"";
+  std::string result(1, '"');
   for (const char c : text) {
     if (c == '"' || c == '\\') {
       result += '\\';
@@ -32,7 +39,8 @@ inline std::string quoted(std::string_view text) {
       result += c;
     }
   }
-  return result + '"';
+  result += '"';
+  return result;
 }
 
 }  // namespace detail
@@ -42,7 +50,7 @@ namespace nn {
 /// One layer; the functions below make them.
 class Layer {
  public:
-  explicit Layer(std::string_view kind) : text_("{\"layer\":" + detail::quoted(kind)) {}
+  explicit Layer(std::string_view kind) : text_(detail::text_of({"{\"layer\":", detail::quoted(kind)})) {}
 
   /// What its tensors are called, ahead of ".weight". Default: its place in the list, as in PyTorch's
   /// Sequential; inside a residual layer behind the name of that one.
@@ -61,11 +69,11 @@ class Layer {
       json = value;
     }
     Layer result = *this;
-    result.text_ += "," + detail::quoted(field) + ":" + json;
+    result.text_ += detail::text_of({",", detail::quoted(field), ":", json});
     return result;
   }
 
-  std::string text() const { return text_ + "}"; }
+  std::string text() const { return detail::text_of({text_, "}"}); }
 
  private:
   std::string text_;
@@ -90,8 +98,8 @@ class Sequential {
   /// A JSON list.
   std::string text() const {
     std::string text;
-    for (const Layer& layer : layers_) text += (text.empty() ? "" : ",") + layer.text();
-    return "[" + text + "]";
+    for (const Layer& layer : layers_) text += detail::text_of({text.empty() ? "" : ",", layer.text()});
+    return detail::text_of({"[", text, "]"});
   }
 
  private:
@@ -202,18 +210,18 @@ struct Input {
 
 /// `channels` values for each of side x side pixels.
 inline Input images(std::int64_t channels, std::int64_t side) {
-  return {"{\"kind\":\"images\",\"channels\":" + std::to_string(channels) +
-          ",\"side\":" + std::to_string(side) + "}"};
+  return {detail::text_of({R"({"kind":"images","channels":)", std::to_string(channels), R"(,"side":)",
+                           std::to_string(side), "}"})};
 }
 
 /// One row of so many floats.
 inline Input features(std::int64_t count) {
-  return {"{\"kind\":\"features\",\"channels\":" + std::to_string(count) + "}"};
+  return {detail::text_of({R"({"kind":"features","channels":)", std::to_string(count), "}"})};
 }
 
 /// So many numbers of tokens.
 inline Input ids(std::int64_t count) {
-  return {"{\"kind\":\"ids\",\"channels\":" + std::to_string(count) + "}"};
+  return {detail::text_of({R"({"kind":"ids","channels":)", std::to_string(count), "}"})};
 }
 
 enum class Loss : std::int32_t { cross_entropy, mse };
@@ -223,8 +231,9 @@ class Network {
  public:
   Network(const Input& input, const Sequential& layers, Loss loss = Loss::cross_entropy,
           std::string_view name = "network")
-      : text_("{\"name\":" + detail::quoted(name) + ",\"input\":" + input.text + ",\"loss\":" +
-              (loss == Loss::mse ? "\"mse\"" : "\"cross_entropy\"") + ",\"layers\":" + layers.text() + "}") {}
+      : text_(detail::text_of({R"({"name":)", detail::quoted(name), R"(,"input":)", input.text,
+                               loss == Loss::mse ? R"(,"loss":"mse")" : R"(,"loss":"cross_entropy")",
+                               R"(,"layers":)", layers.text(), "}"})) {}
 
   /// From a JSON text, as text() gives it.
   static Network from_text(std::string json) { return Network(std::move(json)); }
