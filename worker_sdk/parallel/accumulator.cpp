@@ -24,7 +24,7 @@ void Accumulator::add(unsigned place, const float* values, std::size_t offset, s
   const unsigned free_level = order_ == SumOrder::tree ? static_cast<unsigned>(std::countr_one(place)) : 0U;
   take_levels(free_level + 1);
   float* const target = levels_[free_level] + offset;
-  const float* sum = values + offset;
+  const float* sum = values;
   if (order_ == SumOrder::sequence && place > 0) return memory_.add(target, sum, target, count);
   for (unsigned level = 0; level < free_level; ++level) {
     memory_.add(levels_[level] + offset, sum, target, count);
@@ -35,9 +35,8 @@ void Accumulator::add(unsigned place, const float* values, std::size_t offset, s
 
 void Accumulator::fold_into(unsigned place, float* values, std::size_t offset, std::size_t count) const {
   const unsigned occupied = order_ == SumOrder::tree ? place : (place > 0 ? 1U : 0U);
-  float* const sum = values + offset;
   for (unsigned level = 0; level < levels_.size(); ++level)
-    if ((occupied >> level & 1U) != 0) memory_.add(levels_[level] + offset, sum, sum, count);
+    if ((occupied >> level & 1U) != 0) memory_.add(levels_[level] + offset, values, values, count);
 }
 
 }  // namespace muster::parallel

@@ -26,10 +26,11 @@ class Accumulator {
   /// Takes the memory for steps of so many micro-batches.
   void reserve(int micro_batches);
 
-  /// A range of the arena `values` of micro-batch `place` (0 is the first of a step), which is not the last.
+  /// The range of `count` floats at `values`, which lies at `offset` in the arena, of micro-batch `place` (0
+  /// is the first of a step), which is not the last.
   void add(unsigned place, const float* values, std::size_t offset, std::size_t count);
 
-  /// Adds what waits to the same range of the last micro-batch's arena, which is number `place`.
+  /// Adds what waits to the same range of the last micro-batch, which is number `place`.
   void fold_into(unsigned place, float* values, std::size_t offset, std::size_t count) const;
 
   std::size_t bytes() const { return levels_.size() * elements_ * sizeof(float); }

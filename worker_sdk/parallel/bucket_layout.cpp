@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <sstream>
 
-namespace muster::parallel {
+namespace muster {
+namespace parallel {
 namespace {
 
 /// 64 GiB of gradients: far above any model of this SDK, far below overflow.
@@ -63,20 +64,89 @@ void plan_norm_blocks(const std::vector<ParameterSpec>& parameters, BucketLayout
   }
 }
 
+/// Where buckets end.
+class Cuts {
+ public:
+  Cuts(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options)
+      : options_(options),
+        last_(begin_of_last_bucket(parameters, options.last_bucket_bytes)),
+        unit_floats_(parameters.size()) {
+    if (options.sharding.form < Form::zero2) return;
+    std::size_t end = parameters.size();
+    for (std::size_t u = options.sharding.unit_begins.size(); u-- > 0;) {
+      for (std::size_t i = options.sharding.unit_begins[u]; i < end; ++i) {
+        require_valid(parameters[i]);
+        unit_floats_[end - 1] += aligned(parameters[i].elements());
+      }
+      end = options.sharding.unit_begins[u];
+    }
+  }
+
+  /// Whether parameter `i` begins a bucket, behind those that there are: the one ahead of it in the model has
+  /// a lower number.
+  bool before(std::size_t i, const std::vector<Bucket>& buckets) const {
+    if (buckets.empty()) return true;
+    const Form form = options_.sharding.form;
+    const bool in_unit = form >= Form::zero2 && unit_floats_[i] == 0;
+    if (in_unit) return false;
+    const std::size_t bytes = buckets.back().elements * sizeof(float);
+    if (form == Form::fsdp) return bytes + unit_floats_[i] * sizeof(float) > options_.sharding.unit_bytes;
+    return bytes >= (buckets.size() <= 1 ? options_.first_bucket_bytes : options_.bucket_bytes) ||
+           i + 1 == last_;
+  }
+
+ private:
+  const ReducerOptions& options_;
+  const std::size_t last_;
+  std::vector<std::size_t> unit_floats_;  ///< of the unit whose last parameter it is; else 0
+};
+
+/// Makes the last bucket a multiple of `floats` long. The gap belongs to its last parameter.
+void pad_last(BucketLayout& layout, std::size_t floats) {
+  if (layout.buckets.empty()) return;
+  Bucket& bucket = layout.buckets.back();
+  const std::size_t gap = (floats - bucket.elements % floats) % floats;
+  bucket.elements += gap;
+  layout.elements += gap;
+  layout.sizes[bucket.parameters.back()] += gap;
+}
+
 }  // namespace
 
-BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options) {
+}  // namespace parallel
+
+const char* name_of(Form form) {
+  switch (form) {
+    case Form::ddp:
+      return "ddp";
+    case Form::zero1:
+      return "zero1";
+    case Form::zero2:
+      return "zero2";
+    case Form::fsdp:
+      return "fsdp";
+  }
+  return "";
+}
+
+namespace parallel {
+
+BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options,
+                          int ranks) {
   if (parameters.empty()) throw Error(ErrorCode::invalid_argument, "a reducer needs at least one parameter");
-  const std::size_t last = begin_of_last_bucket(parameters, options.last_bucket_bytes);
+  const Cuts cuts(parameters, options);
+  const std::size_t multiple =
+      options.sharding.form == Form::ddp ? kAlignElements : kAlignElements * static_cast<std::size_t>(ranks);
   BucketLayout layout;
   layout.offsets.resize(parameters.size());
   layout.bucket_of.resize(parameters.size());
   layout.sizes.resize(parameters.size());
   for (std::size_t i = parameters.size(); i-- > 0;) {
     require_valid(parameters[i]);
-    const std::size_t cap = layout.buckets.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes;
-    if (layout.buckets.empty() || layout.buckets.back().elements * sizeof(float) >= cap || i + 1 == last)
+    if (cuts.before(i, layout.buckets)) {
+      pad_last(layout, multiple);
       layout.buckets.push_back({layout.elements, 0, {}});
+    }
     Bucket& bucket = layout.buckets.back();
     const std::size_t size = layout.sizes[i] = aligned(parameters[i].elements());
     layout.offsets[i] = layout.elements;
@@ -88,6 +158,7 @@ BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const Re
       throw Error(ErrorCode::invalid_argument,
                   "the model has more than 2^34 parameters, more than a reducer holds");
   }
+  pad_last(layout, multiple);
   plan_norm_blocks(parameters, layout);
   return layout;
 }
@@ -102,6 +173,9 @@ std::string describe_layout(const std::vector<ParameterSpec>& parameters, const 
   // Only what makes a difference between ranks is said: most models are not trained in a deterministic world.
   if (options.deterministic_micro_batches > 0)
     text += "; " + std::to_string(options.deterministic_micro_batches) + " micro-batches";
+  const Sharding& sharding = options.sharding;
+  if (sharding.form != Form::ddp) text += std::string("; ") + name_of(sharding.form);
+  if (sharding.form == Form::fsdp) text += ", units up to " + std::to_string(sharding.unit_bytes) + " bytes";
   return text + "\n";
 }
 
@@ -119,4 +193,5 @@ std::string first_difference(const std::string& mine, int my_rank, const std::st
          ", rank " + std::to_string(their_rank) + " has " + line(b);
 }
 
-}  // namespace muster::parallel
+}  // namespace parallel
+}  // namespace muster

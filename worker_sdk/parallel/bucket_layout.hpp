@@ -21,6 +21,32 @@ class StoreClient;
 /// in finish_step(); in a world of one in gradient_ready() or mark_unused(). With max_norm: in finish_step().
 using BucketStep = std::function<void(std::size_t begin, std::size_t end, float scale)>;
 
+/// What of a model each rank holds whole, and what in shards; see docs/parallel.md.
+enum class Form : std::uint8_t {
+  ddp,    ///< everything whole
+  zero1,  ///< the optimizer's state in shards
+  zero2,  ///< gradients, too
+  fsdp,   ///< parameters, too
+};
+
+/// "ddp", "zero1", "zero2", "fsdp".
+const char* name_of(Form form);
+
+/// How a model is cut into shards. A world of one has none: there every form is ddp.
+struct Sharding {
+  Form form = Form::ddp;
+  /// zero2, fsdp: the first parameter of each unit, ascending from 0. Backward works on one unit after the
+  /// other, from the last one on, so their buckets hold whole units.
+  std::vector<std::size_t> unit_begins = {};
+  /// fsdp: neighbouring units share a bucket up to so many bytes. 0: each has its own.
+  std::size_t unit_bytes = 0;
+  /// fsdp: buckets whose parameters are gathered while another one is used.
+  std::size_t prefetch = 1;
+  /// In place of ReducerOptions::bucket_step: applies the optimizer to this rank's shard of a bucket. Called
+  /// as that one; `scale` as there.
+  std::function<void(std::size_t bucket, float scale)> step = {};
+};
+
 struct ReducerOptions {
   /// A bucket is closed when it reaches this many bytes. Default: 25 MiB, as PyTorch's DDP.
   std::size_t bucket_bytes = std::size_t{25} << 20;
@@ -46,6 +72,8 @@ struct ReducerOptions {
   /// Micro-batches into which a step of all ranks is cut, for the same bits on every world size; see
   /// deterministic.hpp. 0: not wanted.
   int deterministic_micro_batches = 0;
+  /// Other forms than ddp take neither `hook` nor `deterministic_micro_batches`.
+  Sharding sharding = {};
   /// The store over which the ranks compare their models. Each reducer of a group uses it in turn, so it is a
   /// store that all ranks of the group share. Null: they compare over the group.
   StoreClient* store = nullptr;
@@ -96,7 +124,9 @@ inline constexpr std::size_t kAlignElements = 16;
 inline constexpr std::size_t kHeaderFloats = 16;
 
 /// Throws Error (invalid_argument) for no parameters, or a shape that is empty, not positive or too large.
-BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options);
+/// Other forms than ddp pad each bucket so that it divides into `ranks` parts of whole cache lines.
+BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options,
+                          int ranks = 1);
 
 /// The model and the bucket sizes as text, one line per parameter: equal text means equal layout.
 std::string describe_layout(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options);

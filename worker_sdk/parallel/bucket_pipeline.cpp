@@ -3,8 +3,8 @@
 
 #include "rendezvous/base/invariant.hpp"
 #include "rendezvous/base/quiet_thread.hpp"
+#include "worker_sdk/parallel/norm_sums.hpp"
 
-#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -13,19 +13,10 @@
 namespace muster::parallel {
 namespace {
 
-/// The sum of squares, in f64, in eight interleaved sums: a fixed order, so the same bits whoever computes
-/// it.
-double sum_of_squares(const float* values, std::size_t count) {
-  constexpr std::size_t kLanes = 8;
-  std::array<double, kLanes> sums = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      sums[lane] += value * value;
-    }
-  for (; i < count; ++i) sums[i % kLanes] += static_cast<double>(values[i]) * values[i];
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+std::vector<float*> places_of(const ShardedBuckets& shards, std::size_t buckets) {
+  std::vector<float*> places;
+  for (std::size_t b = 0; b < buckets; ++b) places.push_back(shards.gradients(b));
+  return places;
 }
 
 }  // namespace
@@ -33,7 +24,9 @@ double sum_of_squares(const float* values, std::size_t count) {
 BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
                                float* header, std::unique_ptr<BucketSum> sum, ProcessGroup* group)
     : BucketReducer(layout, options, memory, header, group != nullptr, Fold::parameter),
-      sum_(std::move(sum)),
+      own_sum_(std::move(sum)),
+      sum_(own_sum_.get()),
+      shards_(nullptr),
       group_(group),
       squares_(layout.norm_blocks.size()),
       norm_(std::numeric_limits<double>::quiet_NaN()),
@@ -41,6 +34,21 @@ BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions&
       done_(layout.buckets.size()) {
   timing_.buckets.resize(layout.buckets.size());
   if (group_ != nullptr) thread_ = quiet_thread([this] { run(); });
+}
+
+BucketPipeline::BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
+                               ShardedBuckets& shards, ProcessGroup& group)
+    : BucketReducer(layout, options, memory, shards.header(), true, Fold::parameter,
+                    places_of(shards, layout.buckets.size())),
+      sum_(&shards),
+      shards_(&shards),
+      group_(&group),
+      squares_(layout.norm_blocks.size()),
+      norm_(std::numeric_limits<double>::quiet_NaN()),
+      launched_(layout.buckets.size()),
+      done_(layout.buckets.size()) {
+  timing_.buckets.resize(layout.buckets.size());
+  thread_ = quiet_thread([this] { run(); });
 }
 
 BucketPipeline::~BucketPipeline() {
@@ -92,19 +100,34 @@ void BucketPipeline::launch_alone(std::size_t buckets, Clock::time_point now) {
 
 void BucketPipeline::close() {
   timing_.waited = Clock::now();
+  wait_for(layout_.buckets.size());
   {
-    std::unique_lock lock(mutex_);
-    while (done_ < layout_.buckets.size() && error_ == nullptr) {
-      if (busy_)
-        wake_.wait(lock);
-      else
-        work_on_next(lock);  // sooner done here than by a thread that has to be woken, and to wake this one
-    }
-    if (error_ != nullptr) std::rethrow_exception(error_);
+    const std::lock_guard lock(mutex_);
     open_ = false;
   }
   if (clips()) clip();
   timing_.finished = Clock::now();
+}
+
+/// Waits until the first `buckets`, which were launched, are done.
+void BucketPipeline::wait_for(std::size_t buckets) {
+  std::unique_lock lock(mutex_);
+  while (done_ < buckets && error_ == nullptr) {
+    if (busy_)
+      wake_.wait(lock);
+    else
+      work_on_next(lock);  // sooner done here than by a thread that has to be woken, and to wake this one
+  }
+  if (error_ != nullptr) std::rethrow_exception(error_);
+}
+
+void BucketPipeline::enter(std::size_t bucket) {
+  // Its place and that of the one before do not overlap. Outside of a step all are done.
+  if (shards_ != nullptr && shards_->shares_places() && bucket >= 2) wait_for(bucket - 1);
+}
+
+bool BucketPipeline::steps() const {
+  return shards_ != nullptr ? options_.sharding.step != nullptr : options_.bucket_step != nullptr;
 }
 
 bool BucketPipeline::has_failed() const {
@@ -176,39 +199,49 @@ void BucketPipeline::mark(Moment moment, std::size_t bucket) {
       if (!shared_) timing.started = now;
       return;
     case Moment::stepped:
-      timing.stepped = options_.bucket_step && !clips() ? now : timing.reduced;
+      timing.stepped = steps() && !clips() ? now : timing.reduced;
       return;
   }
 }
 
-void BucketPipeline::measure(const Bucket& bucket) {
-  for (std::size_t i = bucket.norm_begin; i < bucket.norm_end; ++i) {
+void BucketPipeline::measure(std::size_t bucket) {
+  if (shards_ != nullptr) return shards_->measure(bucket, squares_);
+  const Bucket& range = layout_.buckets[bucket];
+  for (std::size_t i = range.norm_begin; i < range.norm_end; ++i) {
     const NormBlock& block = layout_.norm_blocks[i];
-    squares_[i] = sum_of_squares(gradients() + block.offset, static_cast<std::size_t>(block.count));
+    LaneSums sums;
+    sums.add(gradients() + block.offset, static_cast<std::size_t>(block.count));
+    squares_[i] = sums.total();
   }
 }
 
 void BucketPipeline::clip() {
+  if (shards_ != nullptr) shards_->share_squares(squares_);
   double squares = 0;
   for (const double block : squares_) squares += block;
   const auto count = static_cast<double>(samples());
   norm_ = count > 0 ? std::sqrt(squares) / count : 0;
   const double scale = options_.max_norm / (norm_ + 1e-6);
   clip_scale_ = scale < 1 ? static_cast<float>(scale) : 1.0F;
-  if (!options_.bucket_step) return;
+  if (!steps()) return;
   for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
     // Timed from the end of the bucket before, so that each bucket's own share shows.
     BucketTiming& timing = timing_.buckets[b];
     const auto began = Clock::now();
-    step(layout_.buckets[b]);
+    step(b);
     timing.stepped = timing.reduced + (Clock::now() - began);
   }
 }
 
-void BucketPipeline::step(const Bucket& bucket) {
-  if (!options_.bucket_step || samples() == 0) return;
-  options_.bucket_step(bucket.offset, bucket.offset + bucket.elements,
-                       clip_scale_ / static_cast<float>(samples()));
+void BucketPipeline::step(std::size_t bucket) {
+  if (!steps() || samples() == 0) return;
+  const float scale = clip_scale_ / static_cast<float>(samples());
+  if (shards_ == nullptr) {
+    const Bucket& range = layout_.buckets[bucket];
+    return options_.bucket_step(range.offset, range.offset + range.elements, scale);
+  }
+  options_.sharding.step(bucket, scale);
+  if (shards_->has_whole_values()) shards_->spread(bucket);
 }
 
 }  // namespace muster::parallel

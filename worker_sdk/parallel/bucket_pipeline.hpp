@@ -4,6 +4,7 @@
 
 #include "worker_sdk/parallel/bucket_reducer.hpp"
 #include "worker_sdk/parallel/bucket_sum.hpp"
+#include "worker_sdk/parallel/sharded_buckets.hpp"
 
 #include <chrono>
 #include <condition_variable>
@@ -25,10 +26,16 @@ class BucketPipeline final : public BucketReducer {
   /// and `group`, which is aborted where a step fails, are null in a world of one.
   BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory, float* header,
                  std::unique_ptr<BucketSum> sum, ProcessGroup* group);
+  /// Of a model in shards, which outlive it, too.
+  BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
+                 ShardedBuckets& shards, ProcessGroup& group);
   /// Aborts the group in the middle of a step.
   ~BucketPipeline() override;
 
   bool has_failed() const;
+
+  /// Where buckets share places: backward is about to write to those of `bucket`. Waits until that is free.
+  void enter(std::size_t bucket);
 
   const StepTiming& timing() const { return timing_; }
 
@@ -44,18 +51,22 @@ class BucketPipeline final : public BucketReducer {
   void close() override;
   void meet() override;
   void sum(std::size_t bucket) override;
-  void measure(const Bucket& bucket) override;
-  void step(const Bucket& bucket) override;
+  void measure(std::size_t bucket) override;
+  void step(std::size_t bucket) override;
   void mark(Moment moment, std::size_t bucket) override;
 
   void run();
   void work_on_next(std::unique_lock<std::mutex>& lock);
   void launch_alone(std::size_t buckets, Clock::time_point now);
+  void wait_for(std::size_t buckets);
   void clip();
+  bool steps() const;
 
   std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
 
-  const std::unique_ptr<BucketSum> sum_;
+  const std::unique_ptr<BucketSum> own_sum_;
+  BucketSum* const sum_;          ///< null in a world of one
+  ShardedBuckets* const shards_;  ///< null: every rank has everything
   ProcessGroup* const group_;
   std::vector<double> squares_;  ///< the sum of squares of each block of the reduced gradients
   StepTiming timing_;

@@ -87,9 +87,9 @@ class BucketReducer {
   enum class Fold : std::uint8_t { parameter, bucket };
 
   /// `layout`, `options`, `memory` and `header`, where header and arena begin, outlive it. `shared`: there
-  /// are other ranks.
+  /// are other ranks. `places`: where backward writes the gradients of each bucket; empty: in that arena.
   BucketReducer(const BucketLayout& layout, const ReducerOptions& options, Memory& memory, float* header,
-                bool shared, Fold fold);
+                bool shared, Fold fold, std::vector<float*> places = {});
 
   /// Everything that happens to a bucket.
   void reduce(std::size_t bucket);
@@ -115,12 +115,13 @@ class BucketReducer {
   virtual void meet() = 0;
   virtual void sum(std::size_t bucket) = 0;
   /// Sums the squares of the bucket's blocks (BucketLayout::norm_blocks).
-  virtual void measure(const Bucket& bucket) = 0;
+  virtual void measure(std::size_t bucket) = 0;
   /// Optimizer and average of the weights.
-  virtual void step(const Bucket& bucket) = 0;
+  virtual void step(std::size_t bucket) = 0;
   virtual void mark(Moment moment, std::size_t bucket) = 0;
 
   const Fold fold_;
+  const std::vector<float*> places_;
   std::vector<std::size_t> missing_;  ///< gradients that each bucket waits for
   std::size_t ready_buckets_ = 0;
   unsigned place_ = 0;

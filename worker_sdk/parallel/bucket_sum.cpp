@@ -5,8 +5,8 @@
 
 namespace muster::parallel {
 
-BucketSum::BucketSum(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
-                     BucketHook* hook, float* header, ProcessGroup& group)
+WholeBuckets::WholeBuckets(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
+                           BucketHook* hook, float* header, ProcessGroup& group)
     : parameters_(layout.buckets.size()),
       views_(layout.buckets.size()),
       hook_(hook),
@@ -22,7 +22,7 @@ BucketSum::BucketSum(const BucketLayout& layout, const std::vector<ParameterSpec
   for (BucketView& view : views_) view.gradients = header + kHeaderFloats + view.offset;
 }
 
-void BucketSum::sum(std::size_t bucket) {
+void WholeBuckets::sum(std::size_t bucket) {
   BucketView& view = views_.at(bucket);
   const std::size_t header = bucket == 0 ? kHeaderFloats : 0;
   if (hook_ == nullptr) {

@@ -109,11 +109,14 @@ std::uint64_t hash_values(std::span<const float> values, std::uint64_t seed) {
 std::uint64_t require_same_parameters(ProcessGroup* group, std::span<const ParameterSpec> specs,
                                       std::span<const float* const> values, std::int64_t step) {
   std::vector<std::uint64_t> each(specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) each[i] = hash_values({values[i], specs[i].elements()}, i);
+  return require_same_hashes(group, specs, each, step);
+}
+
+std::uint64_t require_same_hashes(ProcessGroup* group, std::span<const ParameterSpec> specs,
+                                  std::span<const std::uint64_t> each, std::int64_t step) {
   std::uint64_t whole = 0;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    each[i] = hash_values({values[i], specs[i].elements()}, i);
-    whole = mixed(whole, each[i]);
-  }
+  for (const std::uint64_t hash : each) whole = mixed(whole, hash);
   if (group == nullptr || group->size() == 1) return whole;
   const std::vector<std::int64_t> hashes = of_all_ranks(*group, {&whole, 1});
   if (find_dissent(hashes).ranks.empty()) return whole;

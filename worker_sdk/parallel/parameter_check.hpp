@@ -22,4 +22,8 @@ std::uint64_t hash_values(std::span<const float> values, std::uint64_t seed = 0)
 std::uint64_t require_same_parameters(ProcessGroup* group, std::span<const ParameterSpec> specs,
                                       std::span<const float* const> values, std::int64_t step);
 
+/// The same from hashes: hash_values() of parameter i with the seed i.
+std::uint64_t require_same_hashes(ProcessGroup* group, std::span<const ParameterSpec> specs,
+                                  std::span<const std::uint64_t> each, std::int64_t step);
+
 }  // namespace muster

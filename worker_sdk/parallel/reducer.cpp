@@ -16,27 +16,47 @@ ProcessGroup* if_shared(ProcessGroup* group) {
   return group != nullptr && group->size() > 1 ? group : nullptr;
 }
 
+ReducerOptions fitted(const ReducerOptions& options, const ProcessGroup* group) {
+  ReducerOptions fitted = parallel::with_tree(options);
+  if (group == nullptr) fitted.sharding.form = Form::ddp;
+  return fitted;
+}
+
 }  // namespace
 
 Reducer::Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options)
     : parameters_(std::move(parameters)),
-      options_(parallel::with_tree(options)),
-      layout_(parallel::plan_buckets(parameters_, options_)),
+      options_(fitted(options, if_shared(group))),
+      layout_(parallel::plan_buckets(parameters_, options_, group == nullptr ? 1 : group->size())),
       group_(if_shared(group)),
       is_ready_(parameters_.size(), true) {
   if (options_.deterministic_micro_batches > 0)
     plan_ = share_micro_batches(options_.deterministic_micro_batches, group_);
+  if (group_ != nullptr)
+    parallel::require_same_layout(*group_, options_.store, parallel::describe_layout(parameters_, options_));
+  if (options_.sharding.form != Form::ddp) {
+    shards_.emplace(layout_, parameters_, options_, *group_);
+    header_ = shards_->header();
+    pipeline_.emplace(layout_, options_, memory_, *shards_, *group_);
+    return;
+  }
   const std::size_t floats = parallel::kHeaderFloats + layout_.elements;
   if (group_ != nullptr) {
-    parallel::require_same_layout(*group_, options_.store, parallel::describe_layout(parameters_, options_));
     header_ = static_cast<float*>(group_->allocate(floats * sizeof(float)));
   } else {
     header_ = memory_.allocate(floats, "gradients");
   }
   std::unique_ptr<parallel::BucketSum> sum;
   if (group_ != nullptr)
-    sum = std::make_unique<parallel::BucketSum>(layout_, parameters_, options_.hook.get(), header_, *group_);
+    sum =
+        std::make_unique<parallel::WholeBuckets>(layout_, parameters_, options_.hook.get(), header_, *group_);
   pipeline_.emplace(layout_, options_, memory_, header_, std::move(sum), if_shared(group));
+}
+
+float* Reducer::gradient(std::size_t parameter) const {
+  if (!shards_) return gradients() + offset(parameter);
+  const std::size_t bucket = layout_.bucket_of.at(parameter);
+  return shards_->gradients(bucket) + (offset(parameter) - layout_.buckets[bucket].offset);
 }
 
 void Reducer::broadcast(float* values) {
@@ -80,7 +100,7 @@ void Reducer::gradient_ready(std::size_t parameter) {
 
 void Reducer::mark_unused(std::size_t parameter) {
   if (phase_ != Phase::idle && parameter < parameters_.size() && !is_ready_[parameter])
-    std::fill_n(gradients() + layout_.offsets[parameter], parameters_[parameter].elements(), 0.0F);
+    std::fill_n(gradient(parameter), parameters_[parameter].elements(), 0.0F);
   gradient_ready(parameter);
 }
 

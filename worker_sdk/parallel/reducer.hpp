@@ -9,6 +9,7 @@
 #include "worker_sdk/parallel/deterministic.hpp"
 #include "worker_sdk/parallel/memory.hpp"
 #include "worker_sdk/parallel/parameter.hpp"
+#include "worker_sdk/parallel/sharded_buckets.hpp"
 
 #include <array>
 #include <cstddef>
@@ -53,11 +54,23 @@ class Reducer {
 
   const std::vector<std::size_t>& offsets() const { return layout_.offsets; }
 
+  /// Not where the model is cut into shards.
   float* gradients() const { return header_ + parallel::kHeaderFloats; }
+
+  /// The model's shards, and the values with them; null where every rank has everything (ReducerOptions::
+  /// sharding).
+  parallel::ShardedBuckets* shards() { return shards_ ? &*shards_ : nullptr; }
+
+  const parallel::ShardedBuckets* shards() const { return shards_ ? &*shards_ : nullptr; }
 
   const parallel::BucketLayout& layout() const { return layout_; }
 
-  float* gradient(std::size_t parameter) const { return gradients() + offset(parameter); }
+  /// With zero2 and fsdp it shares its place with those of other units.
+  float* gradient(std::size_t parameter) const;
+
+  /// With zero2 and fsdp: the next gradients that are written are those of `bucket`. Waits until their place
+  /// is free.
+  void enter(std::size_t bucket) { pipeline_->enter(bucket); }
 
   /// Number of buckets, in the order in which they are reduced.
   std::size_t buckets() const { return layout_.buckets.size(); }
@@ -128,6 +141,7 @@ class Reducer {
   ProcessGroup* const group_;  ///< null in a world of one
   std::optional<MicroBatches> plan_;
   parallel::HostMemory memory_;
+  std::optional<parallel::ShardedBuckets> shards_;
   float* header_ = nullptr;
 
   Phase phase_ = Phase::idle;

@@ -216,6 +216,7 @@ std::vector<std::string> Checkpointing::begin() {
   if (options_.folder.empty() && options_.init_from.empty() && options_.resume_from.empty()) return {};
   bool resumed = false;
   std::vector<std::string> notes;
+  trainer_.learner().collect();
   if (is_first(group_)) notes = read(resumed);
   share(resumed);
   return notes;
@@ -224,6 +225,7 @@ std::vector<std::string> Checkpointing::begin() {
 checkpoint::TrainingState Checkpointing::gather() {
   // A checkpoint holds rank 0's running statistics; from here on, so do the others.
   trainer_.learner().share_statistics();
+  trainer_.learner().collect();
   hook_.gather();
   return writer_ ? state() : checkpoint::TrainingState();
 }
@@ -282,6 +284,7 @@ void Checkpointing::finish() {
   if (writer_) written(writer_->wait());
   if (options_.export_file.empty()) return;
   trainer_.learner().share_statistics();
+  trainer_.learner().collect();
   if (!is_first(group_)) return;
   const std::int64_t batches = trainer_.position().step * trainer_.shape().micro_batches();
   const std::vector<checkpoint::TensorView> model = views(trainer_.learner().model_tensors(true));

@@ -4,6 +4,7 @@
 #include "worker_sdk/parallel/statistics_exchange.hpp"
 #include "worker_sdk/trainer/loop/host_batches.hpp"
 #include "worker_sdk/trainer/loop/machine.hpp"
+#include "worker_sdk/trainer/loop/sharded_model.hpp"
 #include "worker_sdk/trainer/optim/ema.hpp"
 #include "worker_sdk/trainer/optim/optimizer.hpp"
 
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -61,25 +63,33 @@ class HostMachine final : public Machine {
     data_bytes_ = bytes_of_batches(task, samples, description_.input);
     train_ = batches_of(task, samples, description_, network_->spec(), true);
     test_ = batches_of(task, samples, description_, network_->spec(), false);
-    const std::vector<ParameterSpec>& specs = network_->spec().parameters;
-    reducer_.emplace(specs, group, reducer_options());
-    make_arenas(memory_, reducer_->layout(), reducer_->gradients());
-    optim::Arena arena{values(), reducer_->gradients(), reducer_->elements(), {}};
-    // Ascending: the last parameter lies first.
-    for (std::size_t i = specs.size(); i-- > 0;)
-      if (specs[i].decay)
-        arena.decay.push_back({reducer_->offset(i), reducer_->offset(i) + specs[i].elements()});
-    optimizer_ = optim::make_optimizer(options_.optimizer, std::move(arena));
+    reducer_.emplace(network_->spec().parameters, group, reducer_options());
+    if (reducer_->shards() != nullptr) {
+      shards_.emplace(*reducer_, *network_, *group, options_.reducer.sharding);
+      make_arenas(memory_, reducer_->layout(), shards_->values(), shards_->slots());
+    } else {
+      make_arenas(memory_, reducer_->layout(), reducer_->gradients());
+    }
+    optimizer_ = optim::make_optimizer(options_.optimizer, optimizer_arena());
     for (const optim::StateArena& state : optimizer_->state())
       states_.push_back({state.name, state.values.data()});
     if (options_.ema_decay <= 0) return;
-    average_.emplace(reducer_->elements(), options_.ema_decay);
+    average_.emplace(state_floats(), options_.ema_decay);
     states_.push_back({average_->state().name, average_->state().values.data()});
   }
+
+  /// In the middle of a step the other ranks are told.
+  ~HostMachine() override {
+    if (shards_ && in_step_)
+      shards_->abort("rank " + std::to_string(group_->rank()) + " gave up in the middle of a step");
+  }
+
+  ShardedModel* shards() override { return shards_ ? &*shards_ : nullptr; }
 
   void begin_epoch(const BatchPlan& batches, int epoch) override { train_->begin(batches, epoch); }
 
   void begin_step(std::int64_t number, const StepRequest& request) override {
+    in_step_ = true;
     number_ = number;
     request_ = request;
     score_ = {};
@@ -135,6 +145,7 @@ class HostMachine final : public Machine {
   }
 
   StepResult finish_step() override {
+    in_step_ = false;
     const auto tally = [this](Tally i) { return static_cast<double>(reducer_->tally(i)); };
     return {tally(kLoss),
             tally(kCorrect),
@@ -164,10 +175,21 @@ class HostMachine final : public Machine {
     return score;
   }
 
-  void swap_average() override { average_->swap({values(), layout().elements}); }
+  void swap_average() override {
+    if (!shards_) return average_->swap({values(), layout().elements});
+    for (std::size_t b = 0; b < reducer_->buckets(); ++b) {
+      const parallel::FloatRange& part = shards_->layout().parts[b];
+      average_->swap({shards_->values(b), part.size()}, part.begin);
+    }
+    shards_->spread();
+  }
 
   void add_memory(MemoryTable& table) const override {
     const nn::MemoryUse network = network_->memory();
+    if (shards_) {
+      table.parameters = shards_->value_bytes() + running_floats() * sizeof(float);
+      table.gradients = shards_->gradient_bytes();
+    }
     table.gradients += reducer_->waiting_bytes();
     table.activations = network.activations;
     table.workspace = network.workspace;
@@ -185,12 +207,37 @@ class HostMachine final : public Machine {
   ReducerOptions reducer_options() {
     ReducerOptions options = options_.reducer;
     options.bucket_step = [this](std::size_t begin, std::size_t end, float scale) {
-      // On the reducer's thread a second team of threads would only disturb the one that computes.
-      if (std::this_thread::get_id() != own_thread_) nn::set_threads(1);
-      optimizer_->step(begin, end, request_.learning_rate, scale);
-      if (average_) average_->update(values(), begin, end, number_);
+      step(values() + begin, reducer_->gradients() + begin, {begin, end}, scale);
+    };
+    for (const nn::ParameterUnit& unit : network_->units())
+      options.sharding.unit_begins.push_back(unit.first);
+    options.sharding.step = [this](std::size_t bucket, float scale) {
+      step(shards_->values(bucket), shards_->sums(bucket), shards_->layout().parts[bucket], scale);
     };
     return options;
+  }
+
+  /// `range`: of the arenas of state.
+  void step(float* values, const float* gradients, const parallel::FloatRange& range, float scale) {
+    // On the reducer's thread a second team of threads would only disturb the one that computes.
+    if (std::this_thread::get_id() != own_thread_) nn::set_threads(1);
+    optimizer_->step_at(values, gradients, range.begin, range.end, request_.learning_rate, scale);
+    if (average_) average_->update(values, range.begin, range.end, number_);
+  }
+
+  std::size_t state_floats() const { return shards_ ? shards_->layout().elements : reducer_->elements(); }
+
+  optim::Arena optimizer_arena() const {
+    optim::Arena arena{nullptr, nullptr, state_floats(), {}};
+    const std::vector<ParameterSpec>& specs = network_->spec().parameters;
+    // Ascending: the last parameter lies first.
+    for (std::size_t i = specs.size(); i-- > 0;) {
+      if (!specs[i].decay) continue;
+      const parallel::FloatRange whole = {reducer_->offset(i), reducer_->offset(i) + specs[i].elements()};
+      const auto ranges = shards_ ? parallel::in_shards(shards_->layout(), whole) : std::vector{whole};
+      for (const parallel::FloatRange& range : ranges) arena.decay.push_back({range.begin, range.end});
+    }
+    return arena;
   }
 
   void require_finite(double loss) const {
@@ -214,7 +261,9 @@ class HostMachine final : public Machine {
   std::vector<std::array<Time, kMoments>> times_;
   std::int64_t number_ = 0;  ///< of the step
   StepRequest request_;
-  nn::BatchScore score_;            ///< of the step's micro-batches so far
+  nn::BatchScore score_;  ///< of the step's micro-batches so far
+  bool in_step_ = false;
+  std::optional<ShardedModel> shards_;
   std::optional<Reducer> reducer_;  ///< last: its thread uses the rest
 };
 

@@ -4,6 +4,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
 #include "worker_sdk/trainer/loop/machine.hpp"
+#include "worker_sdk/trainer/loop/sharded_model.hpp"
 
 #include <algorithm>
 #include <array>
@@ -32,6 +33,17 @@ std::optional<MicroBatches> fixed_micro_batches(const LearnerOptions& options, c
         ErrorCode::invalid_argument,
         "a deterministic world computes batch norm over each micro-batch; leave --sync-batch-norm out");
   return share_micro_batches(options.reducer.deterministic_micro_batches, group);
+}
+
+std::unique_ptr<Machine> make_machine(const LearnerTask& task, const data::ImageData& data,
+                                      ProcessGroup* group, const std::optional<MicroBatches>& plan,
+                                      nn::gpu::Ops* device) {
+  if (device == nullptr) return make_host_machine(task, data, group);
+  if (const Form form = task.options.reducer.sharding.form; form != Form::ddp)
+    throw Error(ErrorCode::invalid_argument, std::string("the form ") + name_of(form) +
+                                                 " keeps shards in memory of the host; train with the form "
+                                                 "ddp on a device");
+  return make_device_machine(task, data, group, plan, *device);
 }
 
 std::vector<std::size_t> sizes_of(const BatchPlan& batches) {
@@ -115,22 +127,33 @@ Learner::Learner(const LearnerTask& task, const Samples& data, ProcessGroup* gro
       group_(group),
       plan_(fixed_micro_batches(task.options, group)),
       most_parts_(plan_ ? plan_->count : task.accumulation),
-      machine_(device == nullptr ? make_host_machine(task, data, group)
-                                 : make_device_machine(task, data, group, plan_, *device)),
+      machine_(make_machine(task, data, group, plan_, device)),
       running_("", machine_->running(), machine_->running_floats(), *machine_) {
   const std::size_t elements = machine_->layout().elements;
   arenas_.reserve(1 + machine_->states().size());
-  arenas_.emplace_back("", machine_->values(), elements, *machine_);
-  for (const Machine::State& state : machine_->states())
-    arenas_.emplace_back(state.name, state.values, elements, *machine_);
+  ShardedModel* const shards = machine_->shards();
+  const bool has_whole_values = shards == nullptr || shards->has_whole_values();
+  if (has_whole_values)
+    arenas_.emplace_back("", machine_->values(), elements, *machine_);
+  else
+    arenas_.emplace_back("", machine_->values());
+  for (const Machine::State& state : machine_->states()) {
+    if (shards == nullptr)
+      arenas_.emplace_back(state.name, state.values, elements, *machine_);
+    else
+      arenas_.emplace_back(state.name, state.values);
+  }
   for (const std::size_t offset : machine_->layout().offsets)
-    slots_.push_back({arenas_.front().floats.data() + offset, nullptr});
+    slots_.push_back({has_whole_values ? arenas_.front().floats.data() + offset : nullptr, nullptr});
   float* next = running_.floats.data();
   for (const ParameterSpec& buffer : spec().buffers) {
     buffers_.push_back(next);
     next += buffer.elements();
   }
-  nn::initialize(spec(), slots_, options_.seed);
+  if (has_whole_values)
+    nn::initialize(spec(), slots_, options_.seed);
+  else
+    shards->initialize(spec(), options_.seed);
   nn::initialize_buffers(spec(), buffers_);
   if (plan_ && !running_.floats.empty())
     statistics_ = std::make_unique<MeanStatistics>(*plan_, *machine_, is_alone() ? nullptr : group);
@@ -159,6 +182,8 @@ StepResult Learner::step(const StepRequest& request) {
                                                  std::to_string(sizes_.size() - next_) + " left");
   fetched_ = false;
   changed_ = true;
+  release();
+  const std::uint64_t before = payload();
   machine_->begin_step(++steps_, request);
   step_position_ = position_;
   for (unsigned place = 0; place < parts; ++place) {
@@ -173,6 +198,7 @@ StepResult Learner::step(const StepRequest& request) {
     put(Piece::statistics);
   }
   StepResult result = machine_->finish_step();
+  result.payload = payload() - before;
   account(parts, result.times);
   result.times.total = seconds(Clock::now() - start);
   return result;
@@ -312,7 +338,8 @@ std::optional<Score> Learner::evaluate(BatchPlan batches, const std::function<bo
 const float* Learner::test_logits(std::size_t count) {
   if (std::exchange(changed_, false)) machine_->network().parameters_changed();
   const void* const images = machine_->test_images(count);
-  if (count == 0) return nullptr;
+  // Where parameters are gathered, ranks without samples give theirs.
+  if (count == 0 && machine_->shards() == nullptr) return nullptr;
   return machine_->network().forward(images, static_cast<std::int64_t>(count), nn::Mode::evaluate);
 }
 
@@ -336,16 +363,19 @@ void Learner::results(BatchPlan batches, float* results) {
 
 void Learner::swap_average() {
   if (options_.ema_decay <= 0 || steps_ == 0) return;
+  release();
   machine_->swap_average();
   changed_ = true;
 }
 
 void Learner::read(Mirror& mirror) {
-  if (!mirror.copy.empty()) machine_->memory().read(mirror.copy.data(), mirror.place, mirror.copy.size());
+  if (!mirror.copy.empty() && !mirror.is_shards)
+    machine_->memory().read(mirror.copy.data(), mirror.place, mirror.copy.size());
 }
 
 void Learner::write(const Mirror& mirror) {
-  if (!mirror.copy.empty()) machine_->memory().write(mirror.place, mirror.copy.data(), mirror.copy.size());
+  if (!mirror.copy.empty() && !mirror.is_shards)
+    machine_->memory().write(mirror.place, mirror.copy.data(), mirror.copy.size());
 }
 
 void Learner::fetch(Piece piece) {
@@ -368,11 +398,44 @@ void Learner::broadcast(std::span<float> values) {
   if (!is_alone() && !values.empty()) group_->broadcast(values.data(), values.size_bytes(), 0);
 }
 
+void Learner::collect() {
+  ShardedModel* const shards = machine_->shards();
+  if (shards == nullptr || collected_) return;
+  for (Mirror& arena : arenas_) {
+    if (!arena.is_shards) continue;
+    if (group_->rank() == 0) arena.copy.resize(machine_->layout().elements);
+    arena.floats = arena.copy;
+    shards->collect(arena.place, arena.copy.empty() ? nullptr : arena.copy.data());
+  }
+  collected_ = true;
+}
+
+void Learner::release() {
+  if (!std::exchange(collected_, false)) return;
+  for (Mirror& arena : arenas_) {
+    if (!arena.is_shards) continue;
+    arena.floats = {};
+    arena.copy = std::vector<float>();
+  }
+}
+
+/// Nobody has changed shards that were not collected.
+void Learner::share(Mirror& arena) {
+  if (!arena.is_shards) return broadcast(arena.floats);
+  if (collected_) machine_->shards()->share(arena.copy.empty() ? nullptr : arena.copy.data(), arena.place);
+}
+
 void Learner::share_state() {
   fetch(Piece::everything);
-  for (const Mirror& arena : arenas_) broadcast(arena.floats);
+  for (Mirror& arena : arenas_) share(arena);
   broadcast(running_.floats);
   put(Piece::everything);
+  release();
+}
+
+std::uint64_t Learner::payload() const {
+  const std::uint64_t own = machine_->shards() == nullptr ? 0 : machine_->shards()->payload();
+  return own + (group_ == nullptr ? 0 : group_->traffic().payload);
 }
 
 void Learner::share_statistics() {
@@ -383,6 +446,18 @@ void Learner::share_statistics() {
 }
 
 std::uint64_t Learner::parameter_hash() {
+  ShardedModel* const shards = machine_->shards();
+  if (shards != nullptr && !shards->has_whole_values()) {
+    std::vector<std::uint64_t> hashes(spec().parameters.size());
+    const parallel::BucketLayout& layout = machine_->layout();
+    for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
+      const float* const values = shards->gather(b);
+      for (const std::size_t i : layout.buckets[b].parameters)
+        hashes[i] = hash_values(
+            {values + (layout.offsets[i] - layout.buckets[b].offset), spec().parameters[i].elements()}, i);
+    }
+    return require_same_hashes(group_, spec().parameters, hashes, steps_);
+  }
   fetch(Piece::parameters);
   std::vector<const float*> values;
   for (const nn::ParameterSlot& slot : slots_) values.push_back(slot.value);
@@ -391,6 +466,10 @@ std::uint64_t Learner::parameter_hash() {
 
 void Learner::append(std::vector<NamedTensor>& tensors, const std::string& prefix,
                      const Mirror& arena) const {
+  if (arena.floats.empty())
+    throw Error(ErrorCode::state,
+                "the model is in shards, and its tensors were not collected; call collect() "
+                "on all ranks before rank 0 asks for them");
   for (std::size_t i = 0; i < spec().parameters.size(); ++i)
     tensors.push_back({prefix + spec().parameters[i].name, spec().parameters[i].shape,
                        arena.floats.data() + machine_->layout().offsets[i]});
@@ -414,6 +493,9 @@ std::vector<NamedTensor> Learner::state_tensors() {
 }
 
 std::vector<float> Learner::gradient(std::size_t parameter) {
+  if (machine_->shards() != nullptr)
+    throw Error(ErrorCode::unsupported,
+                "no rank keeps whole gradients where the model is in shards; train with the form ddp");
   std::vector<float> values(spec().parameters.at(parameter).elements());
   machine_->memory().read(values.data(), machine_->gradients() + machine_->layout().offsets[parameter],
                           values.size());
@@ -427,11 +509,13 @@ std::vector<HookState> Learner::hook_state() const {
 
 MemoryTable Learner::memory() const {
   const std::size_t arena = machine_->layout().elements * sizeof(float);
+  const std::size_t state =
+      machine_->shards() == nullptr ? arena : machine_->shards()->layout().elements * sizeof(float);
   MemoryTable table;
   table.parameters = arena + machine_->running_floats() * sizeof(float);
   table.gradients = arena;
-  table.average = options_.ema_decay > 0 ? arena : 0;
-  table.optimizer_state = machine_->states().size() * arena - table.average;
+  table.average = options_.ema_decay > 0 ? state : 0;
+  table.optimizer_state = machine_->states().size() * state - table.average;
   machine_->add_memory(table);
   return table;
 }

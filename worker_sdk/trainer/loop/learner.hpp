@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::nn::gpu {
@@ -85,6 +86,7 @@ struct StepResult {
   std::int64_t samples = 0;
   Votes votes;
   StepTimes times;
+  std::uint64_t payload = 0;  ///< bytes that this rank had to send (Traffic::payload)
 };
 
 struct Score {
@@ -144,8 +146,11 @@ class Learner {
   /// even where it throws.
   void results(BatchPlan batches, float* results);
 
+  /// Where the model is in shards: makes whole tensors of them on rank 0, which model_tensors() and
+  /// state_tensors() show there up to the next step, or to share_state(). A collective call.
+  void collect();
   /// Gives all ranks rank 0's parameters, running statistics and optimizer state, as its tensors hold them:
-  /// after rank 0 read a checkpoint into them. A collective call.
+  /// after rank 0 read a checkpoint into them. What is in shards counts from collect() on. A collective call.
   void share_state();
   /// Gives all ranks rank 0's running statistics, as a checkpoint holds them. A collective call.
   void share_statistics();
@@ -190,8 +195,12 @@ class Learner {
   struct Mirror {
     Mirror(std::string of, float* values, std::size_t count, Machine& machine);
 
+    /// Of an arena of shards: there are no floats before collect().
+    Mirror(std::string of, float* shards) : name(std::move(of)), place(shards), is_shards(true) {}
+
     std::string name;
     float* place;
+    bool is_shards = false;
     std::vector<float> copy;  ///< empty where the machine's memory is the host's
     std::span<float> floats;
   };
@@ -212,6 +221,9 @@ class Learner {
   void fetch(Piece piece);
   void put(Piece piece);
   void broadcast(std::span<float> values);
+  void share(Mirror& arena);
+  void release();
+  std::uint64_t payload() const;
   void append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Mirror& arena) const;
 
   const LearnerOptions options_;
@@ -224,6 +236,7 @@ class Learner {
   std::vector<float*> buffers_;           ///< parts of the running statistics
   std::vector<nn::ParameterSlot> slots_;  ///< values alone
   bool fetched_ = true;                   ///< the mirrors are those of this step
+  bool collected_ = false;                ///< shards, on rank 0
   bool changed_ = true;                   ///< the network has not been told of the values as they are now
   std::unique_ptr<MeanStatistics> statistics_;  ///< deterministic world only
   std::vector<std::size_t> sizes_;              ///< images of each batch of a pass

@@ -9,13 +9,19 @@ nn::Description network_of(const LearnerOptions& options) {
 }
 
 void Machine::make_arenas(parallel::Memory& memory, const parallel::BucketLayout& layout, float* gradients) {
+  gradients_ = gradients;
+  float* const values = memory.allocate(layout.elements, "parameters");
+  std::vector<nn::ParameterSlot> slots;
+  for (const std::size_t offset : layout.offsets) slots.push_back({values + offset, gradients + offset});
+  make_arenas(memory, layout, values, slots);
+}
+
+void Machine::make_arenas(parallel::Memory& memory, const parallel::BucketLayout& layout, float* values,
+                          const std::vector<nn::ParameterSlot>& slots) {
   memory_ = &memory;
   layout_ = &layout;
-  gradients_ = gradients;
+  values_ = values;
   const nn::ModelSpec& spec = network_->spec();
-  values_ = memory.allocate(layout.elements, "parameters");
-  std::vector<nn::ParameterSlot> slots;
-  for (const std::size_t offset : layout.offsets) slots.push_back({values_ + offset, gradients + offset});
   for (const ParameterSpec& buffer : spec.buffers) running_floats_ += buffer.elements();
   running_ = memory.allocate(running_floats_, "running statistics");
   std::vector<float*> buffers;

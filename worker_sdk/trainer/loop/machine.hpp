@@ -19,6 +19,8 @@
 
 namespace muster::train {
 
+class ShardedModel;
+
 /// A micro-batch of a step.
 struct Part {
   std::size_t first = 0;   ///< place of its first image among those of the epoch
@@ -61,14 +63,19 @@ class Machine {
   /// In which all arenas lie.
   parallel::Memory& memory() const { return *memory_; }
 
+  /// The shards of the model. Null: this rank has all of it.
+  virtual ShardedModel* shards() { return nullptr; }
+
   /// The places of the parameters in an arena.
   const parallel::BucketLayout& layout() const { return *layout_; }
 
+  /// An arena; where shards() has no whole values: of shards.
   float* values() const { return values_; }
 
-  /// Those of the last step, summed over samples and ranks.
+  /// Those of the last step, summed over samples and ranks. Not where there are shards.
   const float* gradients() const { return gradients_; }
 
+  /// Where there are shards: arenas of them.
   const std::vector<State>& states() const { return states_; }
 
   /// All running statistics, one after the other.
@@ -125,6 +132,9 @@ class Machine {
   /// Makes the arenas of the values and the running statistics, and gives the network its places. All outlive
   /// this object's use.
   void make_arenas(parallel::Memory& memory, const parallel::BucketLayout& layout, float* gradients);
+  /// The same with values that there are.
+  void make_arenas(parallel::Memory& memory, const parallel::BucketLayout& layout, float* values,
+                   const std::vector<nn::ParameterSlot>& slots);
 
   std::unique_ptr<nn::Network> network_;
   std::vector<State> states_;

@@ -29,6 +29,7 @@ void Window::add(const StepReport& report) {
   loss += report.step.loss;
   correct += report.step.correct;
   times += report.step.times;
+  payload += report.step.payload;
 }
 
 Score Window::score() const {

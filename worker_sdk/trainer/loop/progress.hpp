@@ -15,10 +15,11 @@ using Seconds = std::chrono::duration<double>;
 /// Figures of the steps since the last line about them.
 struct Window {
   std::int64_t steps = 0;
-  std::int64_t samples = 0;  ///< images of all ranks
-  double loss = 0;           ///< the loss, summed over the images
-  double correct = 0;        ///< correct answers
-  StepTimes times;           ///< times of this rank, summed over the steps
+  std::int64_t samples = 0;   ///< images of all ranks
+  double loss = 0;            ///< the loss, summed over the images
+  double correct = 0;         ///< correct answers
+  StepTimes times;            ///< times of this rank, summed over the steps
+  std::uint64_t payload = 0;  ///< bytes that this rank had to send
   Seconds began{0};
 
   void add(const StepReport& report);

@@ -165,7 +165,9 @@ void Run::finish(const Score& test) {
   if (!speaks()) return;
   log_->evaluation(trainer_.position(), test, elapsed());
   write_(time_table(mean, trainer_.profile().steps(), world_.info().size));
-  write_(memory_table(trainer_.memory()));
+  const MemoryTable memory = trainer_.memory();
+  log_->memory(trainer_.position(), memory, elapsed());
+  write_(memory_table(memory));
   write_("test accuracy " + percent(test.accuracy) + "\n");
   write_(format("parameter hash %016" PRIx64 "\n", hash));
 }

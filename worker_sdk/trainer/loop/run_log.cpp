@@ -79,6 +79,7 @@ void RunLog::write_window() {
       .add("learning_rate", static_cast<double>(last_.learning_rate))
       .add("images_per_second", speed);
   for (const auto& [name, milliseconds] : parts_of(window_)) line.add(name, milliseconds);
+  line.add("payload_bytes", static_cast<std::int64_t>(window_.payload) / window_.steps);
   write_json(line);
   if (events_) {
     const std::int64_t step = last_.position.step;
@@ -120,6 +121,19 @@ void RunLog::evaluation(const Position& position, const Score& test, Seconds now
                  .add("test_loss", test.mean_loss)
                  .add("test_accuracy", test.accuracy)
                  .add("test_images", test.samples));
+}
+
+void RunLog::memory(const Position& position, const MemoryTable& memory, Seconds now) {
+  const auto bytes = [](std::size_t count) { return static_cast<std::int64_t>(count); };
+  write_json(line_of("memory", position, now)
+                 .add("parameters", bytes(memory.parameters))
+                 .add("gradients", bytes(memory.gradients))
+                 .add("optimizer_state", bytes(memory.optimizer_state))
+                 .add("average", bytes(memory.average))
+                 .add("activations", bytes(memory.activations))
+                 .add("workspace", bytes(memory.workspace))
+                 .add("data", bytes(memory.data))
+                 .add("peak_resident", bytes(memory.peak_resident)));
 }
 
 void RunLog::note(const char* event, const std::string& text, const Position& position, Seconds now) {

@@ -41,6 +41,8 @@ class RunLog {
                  Seconds now);
   /// A test of the whole set outside of epochs, or the last one.
   void evaluation(const Position& position, const Score& test, Seconds now);
+  /// Bytes of rank 0, by what they hold.
+  void memory(const Position& position, const MemoryTable& memory, Seconds now);
   /// A line for people and, as an event with this name, for programs.
   void note(const char* event, const std::string& text, const Position& position, Seconds now);
 

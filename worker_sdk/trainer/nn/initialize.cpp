@@ -33,6 +33,7 @@ void initialize(const ModelSpec& spec, std::span<const ParameterSlot> slots, std
     const FirstValues& first = spec.first_values[i];
     const std::size_t count = spec.parameters[i].elements();
     float* values = slots[i].value;
+    if (values == nullptr) continue;
     RandomStream random(seed, kParameterStreams | i);
     switch (first.kind) {
       case FirstValues::Kind::constant:

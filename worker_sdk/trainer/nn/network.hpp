@@ -109,6 +109,23 @@ struct StepMemory {
   std::size_t bytes_per_image = 0;
 };
 
+/// Parameters that are used together: those of one layer of the list, or of one residual layer.
+struct ParameterUnit {
+  std::string name;
+  std::size_t first = 0;  ///< numbers of parameters
+  std::size_t count = 0;
+};
+
+/// Told when values of parameters are read and gradients written, for parameters that are not always there.
+class UnitUser {
+ public:
+  virtual ~UnitUser() = default;
+  /// From now on, up to end_unit(), forward() (or, `backward`, backward()) reads the values of the unit;
+  /// backward() writes its gradients.
+  virtual void begin_unit(std::size_t unit, bool backward) = 0;
+  virtual void end_unit(std::size_t unit, bool backward) = 0;
+};
+
 /// Told the number of a parameter.
 using Ready = std::function<void(std::size_t)>;
 
@@ -143,6 +160,13 @@ class Network {
   /// network. Throws Error (invalid_argument) for a wrong number. Before the first forward(), together with
   /// the first parameters_changed().
   virtual void bind(std::span<const ParameterSlot> parameters, std::span<float* const> buffers) = 0;
+
+  /// All parameters, in the order of forward(). Each unit is begun and ended once in forward(), and in
+  /// backward(), where they come in reverse order.
+  virtual const std::vector<ParameterUnit>& units() const = 0;
+
+  /// `user`, which outlives the network, is told of every unit from now on. Null: nobody is.
+  virtual void set_unit_user(UnitUser* user) = 0;
 
   /// The values of the parameters are no longer those of the last forward(). The kernels may keep copies in
   /// a layout of their own: a host then drops them, a device makes them anew at once (in the graph that is
@@ -216,11 +240,11 @@ bool supports(Precision precision);
 /// Whether it is also worth its while: not slower than f32.
 bool is_fast(Precision precision);
 
-/// Fills the values of all slots. Convolutions without a bias, which a batch norm follows, as torchvision:
-/// He-normal by fan-out (He et al., "Delving Deep into Rectifiers", 2015). All else as PyTorch's defaults:
-/// weights and biases uniform within 1 / sqrt(inputs), norms 1 and 0, the first projection of attention
-/// uniform by Glorot and Bengio, 2010, its biases 0. Positions are normal with a deviation of 0.02.
-/// A function of model and `seed` alone: the same bits for every world size.
+/// Fills the values of all slots but those that are null. Convolutions without a bias, which a batch norm
+/// follows, as torchvision: He-normal by fan-out (He et al., "Delving Deep into Rectifiers", 2015). All else
+/// as PyTorch's defaults: weights and biases uniform within 1 / sqrt(inputs), norms 1 and 0, the first
+/// projection of attention uniform by Glorot and Bengio, 2010, its biases 0. Positions are normal with a
+/// deviation of 0.02. A function of model and `seed` alone: the same bits for every world size.
 void initialize(const ModelSpec& spec, std::span<const ParameterSlot> slots, std::uint64_t seed);
 
 /// Fills the buffers: means 0, variances 1.

@@ -104,13 +104,6 @@ struct PlannedStep {
   double operations() const;
 };
 
-/// Parameters that are used together: those of one layer of the list, or of one residual layer.
-struct ParameterUnit {
-  std::string name;
-  std::size_t first = 0;  ///< numbers of parameters
-  std::size_t count = 0;
-};
-
 struct Plan {
   ModelSpec spec;
   Input input;

@@ -15,16 +15,16 @@ Ema::Ema(std::size_t elements, double decay) : share_(static_cast<float>(1 - dec
 
 void Ema::update(const float* values, std::size_t begin, std::size_t end, std::int64_t step) {
   if (step <= 1) {
-    std::copy(values + begin, values + end, average_.data() + begin);
+    std::copy_n(values, end - begin, average_.data() + begin);
     return;
   }
-  float* average = average_.data();
+  float* average = average_.data() + begin;
 #pragma omp parallel for simd schedule(static)
-  for (std::size_t i = begin; i < end; ++i) average[i] += share_ * (values[i] - average[i]);
+  for (std::size_t i = 0; i < end - begin; ++i) average[i] += share_ * (values[i] - average[i]);
 }
 
-void Ema::swap(std::span<float> values) {
-  std::swap_ranges(values.begin(), values.end(), average_.begin());
+void Ema::swap(std::span<float> values, std::size_t begin) {
+  std::swap_ranges(values.begin(), values.end(), average_.data() + begin);
 }
 
 }  // namespace muster::optim

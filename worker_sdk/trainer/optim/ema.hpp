@@ -18,12 +18,13 @@ class Ema {
   /// `decay` in [0, 1), for example 0.999.
   Ema(std::size_t elements, double decay);
 
-  /// Moves the floats [begin, end) of the average towards those of the arena `values`, behind step number
-  /// `step`, of which 1 is the first. Every element once in a step, in any cut: the same bits. Uses the
-  /// calling thread's OpenMP threads.
+  /// Moves the floats [begin, end) of the average towards those at `values`, behind step number `step`, of
+  /// which 1 is the first. Every element once in a step, in any cut: the same bits. Uses the calling thread's
+  /// OpenMP threads.
   void update(const float* values, std::size_t begin, std::size_t end, std::int64_t step);
-  /// Exchanges the average with `values`: before an evaluation, and again after it.
-  void swap(std::span<float> values);
+  /// Exchanges the floats of the average from `begin` on with `values`: before an evaluation, and again after
+  /// it.
+  void swap(std::span<float> values, std::size_t begin = 0);
 
   /// The average, for a checkpoint.
   StateArena state() { return {"ema", average_}; }

@@ -68,14 +68,17 @@ void nesterov(float* values, const float* gradients, float* velocity, std::size_
 class Sgd final : public Optimizer {
  public:
   Sgd(const OptimizerOptions& options, Arena arena)
-      : options_(options), arena_(std::move(arena)), velocity_(options.momentum > 0 ? arena_.elements : 0) {}
+      : Optimizer(std::move(arena)),
+        options_(options),
+        velocity_(options.momentum > 0 ? arena_.elements : 0) {}
 
-  void step(std::size_t begin, std::size_t end, float learning_rate, float gradient_scale) override {
+  void step_at(float* first_value, const float* first_gradient, std::size_t begin, std::size_t end,
+               float learning_rate, float gradient_scale) override {
     for_each_piece(arena_.decay, begin, end, [&](std::size_t from, std::size_t to, bool decays) {
       const SgdFactors factors{learning_rate, gradient_scale, static_cast<float>(options_.momentum),
                                decays ? static_cast<float>(options_.weight_decay) : 0.0F};
-      float* values = arena_.values + from;
-      const float* gradients = arena_.gradients + from;
+      float* values = first_value + (from - begin);
+      const float* gradients = first_gradient + (from - begin);
       if (velocity_.empty())
         plain(values, gradients, to - from, factors);
       else if (options_.nesterov)
@@ -92,7 +95,6 @@ class Sgd final : public Optimizer {
 
  private:
   const OptimizerOptions options_;
-  const Arena arena_;
   std::vector<float> velocity_;  ///< empty without momentum
 };
 
@@ -131,13 +133,14 @@ void update(float* values, const float* gradients, float* mean, float* square, s
 class Adam final : public Optimizer {
  public:
   Adam(const OptimizerOptions& options, Arena arena)
-      : options_(options),
-        arena_(std::move(arena)),
+      : Optimizer(std::move(arena)),
+        options_(options),
         decoupled_(options.kind == "adamw"),
         mean_(arena_.elements),
         square_(arena_.elements) {}
 
-  void step(std::size_t begin, std::size_t end, float learning_rate, float gradient_scale) override {
+  void step_at(float* values, const float* gradients, std::size_t begin, std::size_t end, float learning_rate,
+               float gradient_scale) override {
     const auto t = static_cast<double>(steps());
     const double rate = static_cast<double>(learning_rate);
     AdamFactors factors{};
@@ -153,7 +156,7 @@ class Adam final : public Optimizer {
       const double decay = decays ? options_.weight_decay : 0;
       factors.shrink = decoupled_ ? static_cast<float>(1 - rate * decay) : 1.0F;
       factors.decay = decoupled_ ? 0.0F : static_cast<float>(decay);
-      update(arena_.values + from, arena_.gradients + from, mean_.data() + from, square_.data() + from,
+      update(values + (from - begin), gradients + (from - begin), mean_.data() + from, square_.data() + from,
              to - from, factors);
     });
   }
@@ -162,7 +165,6 @@ class Adam final : public Optimizer {
 
  private:
   const OptimizerOptions options_;
-  const Arena arena_;
   const bool decoupled_;
   std::vector<float> mean_;
   std::vector<float> square_;

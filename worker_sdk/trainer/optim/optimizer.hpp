@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::optim {
@@ -47,7 +48,14 @@ class Optimizer {
   /// Applies the open step to the floats [begin, end): the gradient is gradients[i] * gradient_scale (1 /
   /// samples of all ranks, times the factor of clipping). Every element once per step, in any cut: the same
   /// bits. Disjoint ranges may run on several threads at once; uses the calling thread's OpenMP threads.
-  virtual void step(std::size_t begin, std::size_t end, float learning_rate, float gradient_scale) = 0;
+  void step(std::size_t begin, std::size_t end, float learning_rate, float gradient_scale) {
+    step_at(arena_.values + begin, arena_.gradients + begin, begin, end, learning_rate, gradient_scale);
+  }
+
+  /// The same where values and gradients lie elsewhere than the state: at `values` and `gradients` is float
+  /// `begin` of the arenas of state. Those of the Arena may be null then.
+  virtual void step_at(float* values, const float* gradients, std::size_t begin, std::size_t end,
+                       float learning_rate, float gradient_scale) = 0;
 
   /// The arenas that a checkpoint holds beside the parameters and steps(); they are written to when one is
   /// read.
@@ -57,6 +65,11 @@ class Optimizer {
   std::int64_t steps() const { return steps_; }
 
   void set_steps(std::int64_t steps) { steps_ = steps; }
+
+ protected:
+  explicit Optimizer(Arena arena) : arena_(std::move(arena)) {}
+
+  const Arena arena_;
 
  private:
   std::int64_t steps_ = 0;

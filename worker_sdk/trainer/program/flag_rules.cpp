@@ -56,7 +56,7 @@ struct Use {
   const char* value;
 };
 
-constexpr std::array<Use, 10> kUses = {{{"--nesterov", "--optimizer", "sgd"},
+constexpr std::array<Use, 12> kUses = {{{"--nesterov", "--optimizer", "sgd"},
                                         {"--momentum", "--optimizer", "sgd"},
                                         {"--beta1", "--optimizer", "adam"},
                                         {"--beta2", "--optimizer", "adam"},
@@ -65,7 +65,25 @@ constexpr std::array<Use, 10> kUses = {{{"--nesterov", "--optimizer", "sgd"},
                                         {"--lr-gamma", "--schedule", "step"},
                                         {"--lr-min", "--schedule", "cosine"},
                                         {"--lr-peak-share", "--schedule", "one-cycle"},
+                                        {"--unit-mb", "--parallel", "fsdp"},
+                                        {"--prefetch-units", "--parallel", "fsdp"},
                                         {"--powersgd-rank", "--compress", "powersgd"}}};
+
+/// Names what a model in shards cannot have.
+void refuse_with_shards(const CLI::App& app) {
+  const std::string form = value_of(app, "--parallel");
+  if (form != "zero1" && form != "zero2" && form != "fsdp") return;
+  const auto refuse_flag = [&form](const std::string& flag, const std::string& why,
+                                   const std::string& other) {
+    refuse("--parallel " + form + " cannot have " + flag + ": " + why + "; leave it out, or give " + other);
+  };
+  if (value_of(app, "--compress") != "none")
+    refuse_flag("--compress " + value_of(app, "--compress"), "shards are summed in fp32", "--parallel ddp");
+  if (!given(app, "--deterministic-world").empty())
+    refuse_flag("--deterministic-world", "its sums need whole gradients", "--parallel ddp");
+  if (value_of(app, "--device") == "cuda")
+    refuse_flag("--device cuda", "shards are kept in the memory of the host", "--parallel ddp");
+}
 
 /// Each rank may have its own, or only rank 0's counts.
 constexpr std::array kOwn = {"--help",           "--config",        "--data",      "--threads",
@@ -127,6 +145,7 @@ void refuse_contradictions(const CLI::App& app) {
   for (const auto& [flag, other] : kNeeds)
     if (!given(app, flag).empty() && given(app, other).empty())
       refuse(std::string(flag) + " needs " + other + "; give that, too, or leave it out");
+  refuse_with_shards(app);
   if (!given(app, "--eval-only").empty() && given(app, "--checkpoint-dir").empty() &&
       given(app, "--resume-from").empty() && given(app, "--init-from").empty())
     refuse("--eval-only needs weights; give --checkpoint-dir, --resume-from or --init-from");

@@ -27,6 +27,12 @@ nn::Precision precision_of(const std::string& word) {
   return nn::is_fast(nn::Precision::bf16) ? nn::Precision::bf16 : nn::Precision::f32;
 }
 
+Form form_of(const std::string& word) {
+  for (const Form form : {Form::zero1, Form::zero2, Form::fsdp})
+    if (word == name_of(form)) return form;
+  return Form::ddp;
+}
+
 std::shared_ptr<BucketHook> hook_of(const Words& words, std::uint64_t seed) {
   if (words.compression == "bf16") return make_half_hook(DataType::bf16);
   if (words.compression == "fp16") return make_half_hook(DataType::f16);
@@ -182,6 +188,18 @@ void add_optimizer_flags(CLI::App& app, TrainOptions& options, Words& words) {
 void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words) {
   train::TrainerOptions& trainer = options.run.trainer;
   CLI::App& group = in_group(app, "Ranks");
+  add(group, "--parallel", words.parallel,
+      "What each rank holds (docs/parallel.md): ddp: everything; zero1: the optimizer's state in shards, one "
+      "a "
+      "rank; zero2: gradients, too; fsdp: parameters, too, which are gathered layer by layer before they are "
+      "used. All give the same bits; each takes less memory than the one before. Shards: on processors only, "
+      "without --compress and --deterministic-world",
+      CLI::IsMember({"ddp", "zero1", "zero2", "fsdp"}));
+  add(group, "--unit-mb", words.unit_mebibytes,
+      "fsdp: neighbouring layers are gathered together up to so many MiB; 0: each on its own",
+      CLI::Range(0.0, 65536.0));
+  add(group, "--prefetch-units", words.prefetch_units,
+      "fsdp: units that are gathered while another one is computed; each takes memory", CLI::Range(0, 64));
   group.add_flag("--sync-batch-norm", trainer.learner.sync_batch_norm,
                  "Batch norm over the images of all ranks");
   group.add_flag("--deterministic-world", words.deterministic_world,
@@ -261,6 +279,9 @@ void apply(const Words& words, TrainOptions& options) {
   reducer.bucket_bytes = static_cast<std::size_t>(words.bucket_mebibytes * 1048576);
   reducer.first_bucket_bytes = reducer.last_bucket_bytes =
       static_cast<std::size_t>(words.first_bucket_mebibytes * 1048576);
+  reducer.sharding.form = form_of(words.parallel);
+  reducer.sharding.unit_bytes = static_cast<std::size_t>(words.unit_mebibytes * 1048576);
+  reducer.sharding.prefetch = static_cast<std::size_t>(words.prefetch_units);
   reducer.deterministic_micro_batches = words.deterministic_world ? words.deterministic_micro_batches : 0;
   trainer.seed = trainer.learner.seed = trainer.loader.augmentation.seed = options.seed;
   options.run.checkpoints.resume = !words.no_resume;

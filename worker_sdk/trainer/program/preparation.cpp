@@ -51,6 +51,10 @@ void refuse_autotune(const TrainOptions& options) {
       "same ones in every run; unset MUSTER_CUDA_AUTOTUNE, or leave --deterministic-world out");
 }
 
+bool has_shards(const TrainOptions& options) {
+  return options.run.trainer.learner.reducer.sharding.form != Form::ddp;
+}
+
 std::string first_differing_line(const std::string& first, const std::string& other, int rank) {
   std::istringstream ours(first);
   std::istringstream theirs(other);
@@ -120,12 +124,17 @@ void compare_processors(TrainOptions& options, World& world) {
 }
 
 bool may_use_device(const TrainOptions& options) {
+  if (has_shards(options)) return false;
   return options.device == "auto" ? has_driver() : options.device != "cpu";
 }
 
 ChosenDevice choose_device(TrainOptions& options, World& world) {
   ChosenDevice chosen;
   if (options.device == "cpu") return chosen;
+  if (has_shards(options)) {
+    if (has_driver()) chosen.note = "--parallel other than ddp keeps shards in the memory of the host";
+    return chosen;
+  }
   const bool must = options.device != "auto";
   const int local_rank = world.info().local_rank;
   nn::gpu::DeviceUsability found = {"", "", false};

@@ -23,6 +23,9 @@ struct Words {
   int power_sgd_rank = 2;
   double bucket_mebibytes = 25;
   double first_bucket_mebibytes = 1;
+  std::string parallel = "ddp";
+  double unit_mebibytes = 0;
+  int prefetch_units = 1;
   int deterministic_micro_batches = 8;
   bool deterministic_world = false;
   bool no_resume = false;

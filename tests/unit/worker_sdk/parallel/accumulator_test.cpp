@@ -26,10 +26,10 @@ float summed(SumOrder order, unsigned count) {
   for (unsigned k = 0; k < count; ++k) {
     gradients.assign(3, part(k));
     if (k + 1 == count) {
-      for (std::size_t i = 0; i < 3; ++i) waiting.fold_into(k, gradients.data(), i, 1);
+      for (std::size_t i = 0; i < 3; ++i) waiting.fold_into(k, &gradients[i], i, 1);
     } else {
       waiting.add(k, gradients.data(), 0, 2);
-      waiting.add(k, gradients.data(), 2, 1);
+      waiting.add(k, &gradients[2], 2, 1);
     }
   }
   CHECK(gradients[0] == gradients[2]);

@@ -126,6 +126,7 @@ Segments<Layers> make_segments(const Shared<Layers>& shared, const Plan& plan,
   const std::size_t count = plan.segments.size();
   Segments<Layers> segments(shared.room);
   std::vector<std::size_t> read;
+  std::size_t unit = 0;
   for (const std::size_t first : plan.segments) {
     read.push_back(first > 0 ? bytes_of<Layers>(shared.room, steps[first].in) : 0);
     segments.add_input(read.back());
@@ -134,7 +135,10 @@ Segments<Layers> make_segments(const Shared<Layers>& shared, const Plan& plan,
     const std::size_t first = plan.segments[i];
     const std::size_t end = i + 1 < count ? plan.segments[i + 1] : steps.size();
     if (count > 1) shared.room.begin_segment();
-    segments.add(make_chain(shared, steps.subspan(first, end - first), &memory));
+    Chain<Layers> chain = make_chain(shared, steps.subspan(first, end - first), &memory);
+    for (std::size_t step = first; step < end; ++step)
+      if (steps[step].parameters > 0) chain.set_unit(step - first, unit++);
+    segments.add(std::move(chain));
   }
   shared.room.end_segments();
   memory = share_memory(std::move(memory), plan.segments, read);
@@ -175,6 +179,10 @@ class ListNetwork final : public Network {
     segments_.bind(parameters, buffers);
   }
 
+  const std::vector<ParameterUnit>& units() const override { return plan_.units; }
+
+  void set_unit_user(UnitUser* user) override { segments_.set_unit_user(user); }
+
   void parameters_changed() override { segments_.weights_changed(); }
 
   void set_draws(const DropoutKey& draws) override {
@@ -193,10 +201,12 @@ class ListNetwork final : public Network {
 
   /// Without samples the steps are gone through nevertheless: other ranks wait for what their norms exchange.
   void backward(const float* logits_gradient, const Ready& ready) override {
-    if (pass_.batch == 0)
-      for (std::size_t i = 0; i < slots_.size(); ++i)
-        room_.clear(slots_[i].gradient, plan_.spec.parameters[i].elements() * sizeof(float));
-    segments_.backward({logits_gradient, nullptr}, images_, pass_, ready, first_trained_);
+    const Ready cleared = [&](std::size_t i) {
+      room_.clear(slots_[i].gradient, plan_.spec.parameters[i].elements() * sizeof(float));
+      ready(i);
+    };
+    segments_.backward({logits_gradient, nullptr}, images_, pass_, pass_.batch == 0 ? cleared : ready,
+                       first_trained_);
   }
 
   std::string first_not_finite() override {

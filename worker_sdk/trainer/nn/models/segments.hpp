@@ -32,6 +32,10 @@ class Segments {
     for (Chain<Layers>& segment : segments_) segment.bind(slots, buffers);
   }
 
+  void set_unit_user(UnitUser* user) {
+    for (Chain<Layers>& segment : segments_) segment.set_unit_user(user);
+  }
+
   void weights_changed() {
     for (Chain<Layers>& segment : segments_) segment.weights_changed();
   }

@@ -45,7 +45,7 @@ struct WatchedResult {
 using Watch = std::function<void(const WatchedResult&)>;
 
 /// Some layers that are computed in one go, with the memory of their results. With a batch of 0 a step does
-/// what its layers exchange with other ranks, and tells its gradients ready; its network has cleared them.
+/// what its layers exchange with other ranks, and tells its gradients ready, which its network clears.
 class Step {
  public:
   virtual ~Step() = default;
@@ -93,8 +93,13 @@ class Chain {
   explicit Chain(const Shared<Layers>& shared) : shared_(shared) {}
 
   void add(std::unique_ptr<Step> step, bool reads_result) {
-    links_.push_back({std::move(step), reads_result});
+    links_.push_back({std::move(step), reads_result, {}});
   }
+
+  /// Step `i` is a unit of parameters.
+  void set_unit(std::size_t i, std::size_t unit) { links_[i].unit = unit; }
+
+  void set_unit_user(UnitUser* user) { user_ = user; }
 
   std::size_t size() const { return links_.size(); }
 
@@ -113,6 +118,7 @@ class Chain {
   /// What the last step has written; `x` where there is none.
   const void* forward(const void* x, const Pass& pass) {
     for (const Link& link : links_) {
+      const Use use(user_, link.unit, false);
       link.step->forward(x, pass);
       x = link.step->result();
     }
@@ -125,6 +131,7 @@ class Chain {
     for (std::size_t i = links_.size(); i-- > first;) {
       const void* const input = i > 0 ? links_[i - 1].step->result() : x;
       void* const to = i > first ? place_of_gradient(i - 1) : i == 0 ? dx : nullptr;
+      const Use use(user_, links_[i].unit, true);
       gradient = links_[i].step->backward(gradient, input, to, pass, ready);
     }
     return gradient;
@@ -143,10 +150,33 @@ class Chain {
   struct Link {
     std::unique_ptr<Step> step;
     bool reads_result;
+    std::optional<std::size_t> unit;
+  };
+
+  /// While it lives, a step uses its parameters.
+  class Use {
+   public:
+    Use(UnitUser* user, const std::optional<std::size_t>& unit, bool backward)
+        : user_(unit ? user : nullptr), unit_(unit.value_or(0)), backward_(backward) {
+      if (user_ != nullptr) user_->begin_unit(unit_, backward_);
+    }
+
+    ~Use() {
+      if (user_ != nullptr) user_->end_unit(unit_, backward_);
+    }
+
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    UnitUser* const user_;
+    const std::size_t unit_;
+    const bool backward_;
   };
 
   const Shared<Layers>& shared_;
   std::vector<Link> links_;
+  UnitUser* user_ = nullptr;
 };
 
 }  // namespace muster::nn

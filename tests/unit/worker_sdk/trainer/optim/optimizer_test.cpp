@@ -188,7 +188,7 @@ TEST_CASE("The average of weights starts as a copy and then follows slowly") {
   muster::optim::Ema average(2, 0.75);
   std::vector<float> values = {1, 2};
   average.update(values.data(), 0, 1, 1);
-  average.update(values.data(), 1, 2, 1);
+  average.update(&values[1], 1, 2, 1);
   const std::vector<float> next = {5, 2};
   average.update(next.data(), 0, 2, 2);
   average.swap(values);

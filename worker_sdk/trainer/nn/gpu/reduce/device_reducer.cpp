@@ -56,9 +56,10 @@ void DeviceReducer::close() {
   ops_.mark(finished_mark());
 }
 
-void DeviceReducer::measure(const parallel::Bucket& bucket) {
-  ops_.run(SquareSums{static_cast<int>(bucket.norm_end - bucket.norm_begin), blocks_ + bucket.norm_begin,
-                      gradients(), squares_ + bucket.norm_begin});
+void DeviceReducer::measure(std::size_t bucket) {
+  const parallel::Bucket& range = layout_.buckets[bucket];
+  ops_.run(SquareSums{static_cast<int>(range.norm_end - range.norm_begin), blocks_ + range.norm_begin,
+                      gradients(), squares_ + range.norm_begin});
 }
 
 void DeviceReducer::step_range(std::size_t begin, std::size_t end) {

@@ -47,10 +47,11 @@ class DeviceReducer final : public parallel::BucketReducer {
 
   void sum(std::size_t bucket) override { sums_.sum_bucket(bucket, stream_); }
 
-  void measure(const parallel::Bucket& bucket) override;
+  void measure(std::size_t bucket) override;
 
-  void step(const parallel::Bucket& bucket) override {
-    step_range(bucket.offset, bucket.offset + bucket.elements);
+  void step(std::size_t bucket) override {
+    const parallel::Bucket& range = layout_.buckets[bucket];
+    step_range(range.offset, range.offset + range.elements);
   }
 
   void mark(Moment moment, std::size_t bucket) override { ops_.mark(mark_of(moment, bucket)); }

@@ -53,11 +53,11 @@ class RankSums {
   const bool buckets_on_host_;
   const parallel::BucketLayout* layout_ = nullptr;
   float* header_ = nullptr;
-  float* met_;                                ///< what is summed where ranks meet
-  std::vector<char> staged_;                  ///< values on their way through the host
-  float* copied_ = nullptr;                   ///< header and gradients on their way through the host
-  std::optional<parallel::BucketSum> there_;  ///< sums them there
-  std::uint16_t* given_ = nullptr;            ///< a bucket in 16 bits
+  float* met_;                                   ///< what is summed where ranks meet
+  std::vector<char> staged_;                     ///< values on their way through the host
+  float* copied_ = nullptr;                      ///< header and gradients on their way through the host
+  std::optional<parallel::WholeBuckets> there_;  ///< sums them there
+  std::uint16_t* given_ = nullptr;               ///< a bucket in 16 bits
   std::uint16_t* received_ = nullptr;
 };
 

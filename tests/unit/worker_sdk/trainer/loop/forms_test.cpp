@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models in shards: the bits of ddp, what each form keeps and sends, and checkpoints that go from one form to
+// another.
+#include "catch.hpp"
+#include "tests/unit/worker_sdk/trainer/checkpoint/folder.hpp"
+#include "tests/unit/worker_sdk/trainer/loop/training.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/trainer/loop/checkpointing.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+using namespace muster::train;
+using muster::Form;
+using muster::ProcessGroup;
+using muster::ReducerOptions;
+using muster::test::Folder;
+using muster::test::run_shm_ranks;
+using muster::test::small_set;
+
+namespace {
+
+constexpr Form kForms[] = {Form::ddp, Form::zero1, Form::zero2, Form::fsdp};
+
+TrainerOptions small_cnn(Form form) {
+  TrainerOptions options;
+  options.batch_size = 4;
+  options.learner.reducer.sharding.form = form;
+  return options;
+}
+
+/// What a run leaves on rank 0.
+struct Left {
+  std::uint64_t hash = 0;
+  double test_loss = 0;
+};
+
+Left left_by(int ranks, const muster::data::ImageData& data, const TrainerOptions& options, int epochs = 1) {
+  std::vector<Left> left(static_cast<std::size_t>(ranks));
+  const auto errors = run_shm_ranks(ranks, [&](ProcessGroup& group) {
+    Trainer trainer(data, &group, options);
+    Score score;
+    for (int epoch = 0; epoch < epochs; ++epoch) {
+      trainer.train_epoch({}, score);
+      trainer.next_epoch();
+    }
+    trainer.evaluate(score);
+    left[static_cast<std::size_t>(group.rank())] = {trainer.learner().parameter_hash(), score.mean_loss};
+  });
+  CHECK(errors == std::vector<std::string>(errors.size()));
+  for (const Left& one : left) CHECK(one.hash == left[0].hash);
+  return left[0];
+}
+
+/// Every form leaves what ddp leaves.
+void check_bits(int ranks, const muster::data::ImageData& data, TrainerOptions options) {
+  options.learner.reducer.sharding.form = Form::ddp;
+  const Left wanted = left_by(ranks, data, options);
+  for (const Form form : {Form::zero1, Form::zero2, Form::fsdp}) {
+    options.learner.reducer.sharding.form = form;
+    const Left left = left_by(ranks, data, options);
+    INFO(ranks << " ranks, " << muster::name_of(form));
+    CHECK(left.hash == wanted.hash);
+    CHECK(left.test_loss == wanted.test_loss);
+  }
+}
+
+/// What a step of one rank sends, and what it keeps.
+struct Costs {
+  std::uint64_t payload = 0;
+  MemoryTable memory;
+
+  double model() const {
+    return static_cast<double>(memory.parameters + memory.gradients + memory.optimizer_state);
+  }
+};
+
+Costs costs_of(int ranks, const TrainerOptions& options) {
+  const auto data = small_set(8 * static_cast<std::size_t>(options.accumulation), 2);
+  std::vector<Costs> costs(static_cast<std::size_t>(ranks));
+  const auto errors = run_shm_ranks(ranks, [&](ProcessGroup& group) {
+    Trainer trainer(data, &group, options);
+    Score score;
+    auto& own = costs[static_cast<std::size_t>(group.rank())];
+    trainer.train_epoch([&](const StepReport& report) { own.payload = report.step.payload; }, score);
+    own.memory = trainer.memory();
+  });
+  CHECK(errors == std::vector<std::string>(errors.size()));
+  for (const Costs& one : costs) CHECK(one.payload == costs[0].payload);
+  return costs[0];
+}
+
+constexpr double kMlpParameters = 8'407'050;
+
+TrainerOptions mlp(Form form, int ranks) {
+  TrainerOptions options = small_cnn(form);
+  options.learner.model = "mlp-8";
+  options.batch_size = 8 / static_cast<std::size_t>(ranks);
+  options.learner.reducer.bucket_bytes = options.learner.reducer.first_bucket_bytes = 1 << 20;
+  return options;
+}
+
+muster::parallel::BucketLayout layout_of(const TrainerOptions& options, int ranks) {
+  ReducerOptions reducer = options.learner.reducer;
+  const auto network = muster::nn::make_network(options.learner.model, {});
+  for (const auto& unit : network->units()) reducer.sharding.unit_begins.push_back(unit.first);
+  return muster::parallel::plan_buckets(network->spec().parameters, reducer, ranks);
+}
+
+/// Bytes of the two largest buckets that follow one another.
+double largest_neighbours(const muster::parallel::BucketLayout& layout) {
+  std::size_t largest = 0;
+  for (std::size_t b = 0; b + 1 < layout.buckets.size(); ++b)
+    largest = std::max(largest, layout.buckets[b].elements + layout.buckets[b + 1].elements);
+  return static_cast<double>(largest * sizeof(float));
+}
+
+/// The laws of docs/parallel.md with momentum: O is P.
+double law_of(Form form, double p, double n, double neighbours) {
+  switch (form) {
+    case Form::ddp:
+      return 3 * p;
+    case Form::zero1:
+      return 2 * p + p / n;
+    case Form::zero2:
+      return p + 2 * p / n + neighbours;
+    case Form::fsdp:
+      return 3 * p / n + 2 * neighbours;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("Every form leaves the bits of ddp: uneven batches, ranks without images, accumulation") {
+  const auto data = small_set(45, 3);  // the last step has fewer images than ranks, and so have the tests
+  for (const int ranks : {2, 4}) {
+    TrainerOptions options = small_cnn(Form::ddp);
+    options.accumulation = ranks == 2 ? 3 : 2;
+    check_bits(ranks, data, options);
+  }
+}
+
+TEST_CASE("Every form clips by the norm that ddp has, with an average, decay and Adam") {
+  const auto data = small_set(37, 8);
+  for (const int ranks : {2, 4}) {
+    TrainerOptions options = small_cnn(Form::ddp);
+    options.recipe.rate = 0.01;
+    options.learner.optimizer.kind = ranks == 2 ? "adamw" : "sgd";
+    options.learner.optimizer.weight_decay = 0.01;
+    options.learner.ema_decay = 0.5;
+    options.learner.reducer.max_norm = 0.5;
+    options.learner.reducer.bucket_bytes = options.learner.reducer.first_bucket_bytes = 1 << 16;
+    check_bits(ranks, data, options);
+  }
+}
+
+TEST_CASE("Residual layers, batch norm over all ranks and units of several layers are the same in fsdp") {
+  const auto data = small_set(4, 2);
+  TrainerOptions options = small_cnn(Form::ddp);
+  options.batch_size = 2;
+  options.learner.model = "resnet18-imagenet-stem";
+  options.learner.sync_batch_norm = true;
+  const Left wanted = left_by(2, data, options);
+  options.learner.reducer.sharding.form = Form::fsdp;
+  options.learner.reducer.sharding.unit_bytes = std::size_t{4} << 20;
+  CHECK(left_by(2, data, options).hash == wanted.hash);
+}
+
+TEST_CASE("However many units are gathered ahead, the bits are the same") {
+  const auto data = small_set(8, 2);
+  TrainerOptions options = small_cnn(Form::ddp);
+  options.batch_size = 2;
+  options.learner.model = "vit-tiny";
+  options.learner.reducer.max_norm = 0.1;
+  const Left wanted = left_by(2, data, options);
+  options.learner.reducer.sharding.form = Form::fsdp;
+  for (const std::size_t prefetch : {0U, 1U, 3U}) {
+    options.learner.reducer.sharding.prefetch = prefetch;
+    CHECK(left_by(2, data, options).hash == wanted.hash);
+  }
+}
+
+TEST_CASE("Each form sends what its law says, and keeps that, to a tenth of what it saves") {
+  for (const int ranks : {2, 4}) {
+    double whole = 0;
+    for (const Form form : kForms) {
+      TrainerOptions options = mlp(form, ranks);
+      options.accumulation = form == Form::fsdp && ranks == 2 ? 3 : 1;
+      const auto parts = static_cast<std::uint64_t>(options.accumulation);
+      const auto layout = layout_of(options, ranks);
+      const Costs costs = costs_of(ranks, options);
+      INFO(ranks << " ranks, " << parts << " micro-batches, " << muster::name_of(form));
+      CHECK(static_cast<double>(layout.elements) < 1.001 * kMlpParameters);
+      const std::uint64_t times = form == Form::fsdp ? 2 * parts + 1 : 2;
+      const std::uint64_t header = 2 * muster::parallel::kHeaderFloats * sizeof(float);
+      CHECK(costs.payload == (times * layout.elements * sizeof(float) + header) *
+                                 static_cast<std::uint64_t>(ranks - 1) / static_cast<std::uint64_t>(ranks));
+      const double p = kMlpParameters * sizeof(float);
+      // Gradients of micro-batches wait whole, in every form.
+      const double found = costs.model() - (parts > 1 ? p : 0);
+      if (form == Form::ddp) whole = found;
+      const double saved = 3 * p - law_of(form, p, ranks, largest_neighbours(layout));
+      CHECK(std::abs((whole - found) - saved) <= 0.1 * saved);
+    }
+  }
+}
+
+TEST_CASE("A run goes on in another form, on another number of ranks, with the same values") {
+  const auto data = small_set(16, 4);
+  TrainerOptions options = small_cnn(Form::ddp);
+  options.batch_size = 8;
+  options.learner.optimizer.kind = "adam";
+  options.learner.ema_decay = 0.5;
+  const auto go_on = [&](const Folder& folder, int ranks, Form form) {
+    TrainerOptions own = options;
+    own.learner.reducer.sharding.form = form;
+    CheckpointOptions checkpoints;
+    checkpoints.folder = folder / "checkpoints";
+    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(ranks));
+    std::vector<float> state;
+    const auto errors = run_shm_ranks(ranks, [&](ProcessGroup& group) {
+      Trainer trainer(data, &group, own);
+      Checkpointing checkpointing(checkpoints, own, trainer, &group);
+      checkpointing.begin();
+      hashes[static_cast<std::size_t>(group.rank())] = trainer.learner().parameter_hash();
+      trainer.learner().collect();
+      if (group.rank() == 0)
+        for (const NamedTensor& tensor : trainer.learner().state_tensors())
+          state.insert(state.end(), tensor.values, tensor.values + tensor.elements());
+      Score score;
+      trainer.train_epoch({}, score);
+      trainer.next_epoch();
+      checkpointing.save_now();
+    });
+    CHECK(errors == std::vector<std::string>(errors.size()));
+    return std::pair(hashes[0], state);
+  };
+  const Folder changing;
+  const Folder same;
+  for (const Form form : {Form::fsdp, Form::ddp, Form::zero1, Form::fsdp, Form::zero2, Form::ddp})
+    CHECK(go_on(changing, 2, form) == go_on(same, 2, Form::ddp));
+  // What four ranks find is what two have left.
+  const auto wanted = go_on(same, 2, Form::ddp);
+  CHECK(go_on(changing, 4, Form::fsdp) == wanted);
+}
+
+TEST_CASE("What a form cannot have, and ranks that differ in it, are errors before the first step") {
+  const auto data = small_set(8, 2);
+  const auto errors_of = [&](const std::function<void(TrainerOptions&, int)>& adjust) {
+    return run_shm_ranks(2, [&](ProcessGroup& group) {
+      TrainerOptions options = small_cnn(Form::zero1);
+      adjust(options, group.rank());
+      Trainer trainer(data, &group, options);
+    });
+  };
+  for (const std::string& error : errors_of([](TrainerOptions&options, int) {
+         options.learner.reducer.hook = muster::make_half_hook(muster::DataType::bf16);
+       }))
+    CHECK_THAT(error, Contains("the form zero1 sums gradients in f32"));
+  for (const std::string& error : errors_of([](TrainerOptions&options, int rank) {
+         options.learner.reducer.sharding.form = rank == 0 ? Form::zero1 : Form::fsdp;
+       }))
+    CHECK_THAT(error, Contains("the ranks train different models") && Contains("zero1") && Contains("fsdp"));
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/parallel/sharded_buckets.hpp"
+
+#include "muster/error.hpp"
+#include "worker_sdk/parallel/norm_sums.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace muster::parallel {
+namespace {
+
+void refuse(Form form, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument,
+              std::string("the form ") + name_of(form) + " " + what + "; train with the form ddp");
+}
+
+/// Options that the form has; the layout's parts.
+ShardLayout checked(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
+                    const ReducerOptions& options, const ProcessGroup& group) {
+  const Form form = options.sharding.form;
+  if (options.hook != nullptr) refuse(form, "sums gradients in f32, and has no hook that compresses them");
+  if (options.deterministic_micro_batches > 0) refuse(form, "has no deterministic world");
+  std::size_t floats = 0;
+  for (const ParameterSpec& parameter : parameters) floats += parameter.elements();
+  if (floats < static_cast<std::size_t>(group.size()))
+    refuse(form, "cannot give each of " + std::to_string(group.size()) + " ranks a part of " +
+                     std::to_string(floats) + " parameters");
+  return plan_shards(layout, group.rank(), group.size());
+}
+
+std::vector<std::size_t> sizes_of(const BucketLayout& layout) {
+  std::vector<std::size_t> sizes;
+  for (const Bucket& bucket : layout.buckets) sizes.push_back(bucket.elements);
+  return sizes;
+}
+
+Places places_for(const BucketLayout& layout, Form form) {
+  if (form != Form::zero1) return plan_places(sizes_of(layout), 1);
+  Places places;
+  for (const Bucket& bucket : layout.buckets) places.begins.push_back(bucket.offset);
+  places.floats = layout.elements;
+  return places;
+}
+
+float* allocate(ProcessGroup& group, std::size_t floats) {
+  return static_cast<float*>(group.allocate(floats * sizeof(float)));
+}
+
+}  // namespace
+
+ShardedBuckets::ShardedBuckets(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
+                               const ReducerOptions& options, ProcessGroup& group)
+    : layout_(layout),
+      parameters_(parameters),
+      form_(options.sharding.form),
+      group_(group),
+      shards_(checked(layout, parameters, options, group)),
+      cuts_(plan_norm_cuts(layout, shards_)),
+      places_(places_for(layout, form_)),
+      header_(allocate(group, kHeaderFloats + places_.floats)) {
+  if (shares_places()) sums_ = allocate(group, shards_.elements);
+  values_ = allocate(group, has_whole_values() ? layout.elements : shards_.elements);
+}
+
+const float* ShardedBuckets::sums(std::size_t bucket) const {
+  if (sums_ != nullptr) return sums_ + shards_.parts[bucket].begin;
+  return gradients(bucket) + (shards_.whole[bucket].begin - layout_.buckets[bucket].offset);
+}
+
+float* ShardedBuckets::values(std::size_t bucket) const {
+  return values_ + (has_whole_values() ? shards_.whole[bucket].begin : shards_.parts[bucket].begin);
+}
+
+std::size_t ShardedBuckets::value_bytes() const {
+  return (has_whole_values() ? layout_.elements : shards_.elements) * sizeof(float);
+}
+
+std::size_t ShardedBuckets::gradient_bytes() const {
+  return (places_.floats + (sums_ != nullptr ? shards_.elements : 0)) * sizeof(float);
+}
+
+/// Where another bucket's gradients were. What is added up there must not grow from step to step.
+void ShardedBuckets::clear_gaps(std::size_t bucket) {
+  const Bucket& range = layout_.buckets[bucket];
+  for (const std::size_t i : range.parameters) {
+    float* const end = gradients(bucket) + (layout_.offsets[i] - range.offset);
+    std::fill(end + parameters_[i].elements(), end + layout_.sizes[i], 0.0F);
+  }
+}
+
+void ShardedBuckets::sum(std::size_t bucket) {
+  if (bucket == 0) group_.all_reduce(header_, kHeaderFloats, DataType::f32, ReduceOp::sum);
+  if (shares_places()) clear_gaps(bucket);
+  Operation operation = operation_of(Collective::reduce_scatter, shards_.parts[bucket].size(), DataType::f32,
+                                     gradients(bucket), const_cast<float*>(sums(bucket)));
+  operation.call.op = ReduceOp::sum;
+  group_.run(operation);
+}
+
+void ShardedBuckets::measure(std::size_t bucket, std::span<double> squares) const {
+  const FloatRange& mine = shards_.whole[bucket];
+  const float* const values = sums(bucket);
+  for (std::size_t i = layout_.buckets[bucket].norm_begin; i < layout_.buckets[bucket].norm_end; ++i) {
+    const auto begin = static_cast<std::size_t>(layout_.norm_blocks[i].offset);
+    const auto count = static_cast<std::size_t>(layout_.norm_blocks[i].count);
+    squares[i] = 0;
+    if (begin < mine.begin || begin + count > mine.end) continue;
+    LaneSums block;
+    block.add(values + (begin - mine.begin), count);
+    squares[i] = block.total();
+  }
+}
+
+/// A cut block's sum goes from rank to rank, and the last one has it. Every other block is one rank's: the
+/// others add zeros to it.
+void ShardedBuckets::share_squares(std::span<double> squares) {
+  const std::size_t row = layout_.buckets.size() * LaneSums::kLanes;
+  std::vector<double> mine(row);
+  std::vector<double> all(cuts_.borders > 0 ? row * shards_.ranks : 0);
+  const auto summed = [&](const CutBlock& cut) {
+    LaneSums block;
+    if (cut.goes_on) block = LaneSums(&all[(shards_.rank - 1) * row + cut.bucket * LaneSums::kLanes]);
+    block.add(sums(cut.bucket) + (cut.range.begin - shards_.parts[cut.bucket].begin), cut.range.size());
+    return block;
+  };
+  for (std::size_t round = 0; round < cuts_.borders; ++round) {
+    for (const CutBlock& cut : cuts_.own) {
+      if (cut.is_last) continue;
+      const LaneSums block = summed(cut);
+      std::copy(block.sums().begin(), block.sums().end(), &mine[cut.bucket * LaneSums::kLanes]);
+    }
+    group_.run(operation_of(Collective::all_gather, row, DataType::f64, mine.data(), all.data()));
+  }
+  for (const CutBlock& cut : cuts_.own)
+    if (cut.is_last) squares[cut.block] = summed(cut).total();
+  group_.all_reduce(squares.data(), squares.size(), DataType::f64, ReduceOp::sum);
+}
+
+void ShardedBuckets::spread(std::size_t bucket) {
+  group_.run(operation_of(Collective::all_gather, shards_.parts[bucket].size(), DataType::f32, values(bucket),
+                          values_ + layout_.buckets[bucket].offset));
+}
+
+}  // namespace muster::parallel

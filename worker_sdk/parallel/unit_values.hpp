@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameters of the form fsdp: gathered before they are used, the next ones beside that.
+#pragma once
+
+#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/parallel/bucket_layout.hpp"
+#include "worker_sdk/parallel/shard_layout.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::parallel {
+
+/// Gathers buckets of values over a group of its own, so that its calls and those that sum gradients do not
+/// wait for each other. A bucket's place never changes; only buckets that are near each other in the order of
+/// use have places apart. One thread; every rank makes the same calls.
+class UnitValues {
+ public:
+  /// `shards` and `group` outlive it. `ahead` buckets are gathered while one is used. A collective call.
+  UnitValues(const BucketLayout& layout, const ShardLayout& shards, ProcessGroup& group, std::size_t ahead);
+
+  float* place(std::size_t bucket) const { return memory_ + places_.begins[bucket]; }
+
+  /// `values`: the arena of shards, as it is now. Waits until the bucket is in its place, which it has until
+  /// begin() of one that overlaps it; starts to gather those that come next: forward goes down to bucket 0,
+  /// backward up from it.
+  void begin(const float* values, std::size_t bucket, bool backward);
+
+  /// For use outside of a pass: nothing is gathered ahead.
+  const float* gather(const float* values, std::size_t bucket);
+
+  std::size_t bytes() const { return places_.floats * sizeof(float); }
+
+  std::uint64_t payload() const { return group_->traffic().payload; }
+
+  /// Ends the calls of the others, too.
+  void abort(const std::string& reason) { group_->abort(reason); }
+
+ private:
+  void start(const float* values, std::size_t bucket);
+  void wait(std::size_t bucket);
+
+  const BucketLayout& layout_;
+  const ShardLayout& shards_;
+  const std::size_t ahead_;
+  std::vector<std::size_t> sizes_;
+  Places places_;
+  std::unique_ptr<ProcessGroup> group_;
+  float* memory_;
+  std::vector<std::shared_ptr<Work>> under_way_;  ///< of each bucket; null: not gathered
+};
+
+}  // namespace muster::parallel
