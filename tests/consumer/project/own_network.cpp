@@ -9,8 +9,7 @@
 #include <string>
 
 namespace nn = muster::nn;
-
-constexpr int kSide = 16, kSteps = 40, kBatch = 64;  // kBatch: samples of all ranks in a step
+constexpr int kSide = 16, kPixels = kSide * kSide, kSteps = 40, kBatch = 64;  // of all ranks
 
 /// Draws sample `number`: noise with a bar in it that lies (0) or stands (1).
 std::int32_t draw(std::int64_t number, std::span<float> image) {
@@ -30,30 +29,32 @@ nn::Network network() {
            nn::dropout(0.1), nn::linear(2)}};
 }
 
-int main(int argc, char** argv) try {
+void train(const std::string& device, const char* file) {
   muster::World world;
   nn::LearnerOptions options;
-  options.device = argc > 1 && std::string(argv[1]) == "cuda" ? nn::Device::cuda : nn::Device::cpu;
+  options.device = device == "cuda" ? nn::Device::cuda : nn::Device::cpu;
   options.optimizer = {.kind = nn::OptimizerKind::adamw, .weight_decay = 0.01};
   const auto fill = [](const nn::Batch& batch) {
     const std::int64_t first = batch.training ? batch.steps * kBatch : 1'000'000;
     for (std::size_t i = 0; i < batch.numbers.size(); ++i)
-      batch.labels[i] =
-          draw(first + batch.numbers[i], batch.inputs.subspan(i * kSide * kSide, kSide * kSide));
+      batch.labels[i] = draw(first + batch.numbers[i], batch.inputs.subspan(i * kPixels, kPixels));
   };
   nn::Learner learner(world.group(), network(), fill, options);
   const nn::Schedule schedule = {.kind = nn::ScheduleKind::cosine, .rate = 0.02, .total_steps = kSteps};
-  double loss = 0;
-  for (int step = 0; step < kSteps; ++step) loss = learner.step(kBatch, schedule.at(step)).loss;
+  for (int step = 0; step < kSteps; ++step) learner.step(kBatch, schedule.at(step));
   const nn::Score score = learner.evaluate(200);
   const auto hash = learner.check_parameters();  // the same bits on all ranks
-  if (argc > 2) learner.save(argv[2]);
+  if (file != nullptr) learner.save(file);
   if (world.rank() == 0)
-    std::printf("%d ranks: loss %.4f, %.1f %% of %d samples right, hash %016llx\n", world.size(), loss,
-                100 * score.accuracy, static_cast<int>(score.samples), static_cast<unsigned long long>(hash));
+    std::printf("%d ranks: loss %.4f, %.1f %% right, hash %016llx\n", world.size(), score.loss,
+                100 * score.accuracy, static_cast<unsigned long long>(hash));
   world.finalize();
+}
 
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "own_network: %s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  try {
+    train(argc > 1 ? argv[1] : "cpu", argc > 2 ? argv[2] : nullptr);
+  } catch (const std::exception& error) {
+    return std::fprintf(stderr, "own_network: %s\n", error.what()), 1;
+  }
 }
