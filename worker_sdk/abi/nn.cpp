@@ -50,8 +50,13 @@ muster_rc with_learner(const char* call, muster_nn_learner* learner, Body&& body
   return with_node<LearnerNode>(call, learner, [&](LearnerNode& node) {
     use_threads(node.threads);
     if (node.group == nullptr) return body(node);
-    watching(*node.group, [&] { body(node); });
-    if (node.group->group.has_failed()) node.group->failed = true;
+    try {
+      watching(*node.group, [&] { body(node); });
+    } catch (...) {
+      // Whatever the code: a callback may fail with any.
+      if (node.session.has_failed()) node.group->failed = true;
+      throw;
+    }
   });
 }
 

@@ -10,10 +10,11 @@
 namespace muster::train {
 
 Error diverged(std::int64_t step, int rank, const std::string& layer) {
-  return {ErrorCode::invalid_argument, "step " + std::to_string(step) + ": the loss of rank " +
-                                           std::to_string(rank) + " is no longer a number" +
-                                           (layer.empty() ? std::string() : ", first in layer " + layer) +
-                                           "; training diverged: try a smaller --lr, or --clip-norm 1"};
+  return {ErrorCode::invalid_argument,
+          "step " + std::to_string(step) + ": the loss of rank " + std::to_string(rank) +
+              " is no longer a number" + (layer.empty() ? std::string() : ", first in layer " + layer) +
+              "; training diverged: try a smaller learning rate (--lr), or clip the "
+              "norm of gradients (--clip-norm 1)"};
 }
 
 void require_finite_loss(ProcessGroup* group, std::int64_t step, double own, double sum,

@@ -151,9 +151,13 @@ Score Session::evaluate(std::size_t samples) {
 }
 
 void Session::predict(const void* inputs, std::size_t samples, float* results) {
+  // What a network has room for, as in plan_evaluation().
+  const std::size_t most = shape_.fixed
+                               ? steps_for(global_batch(), static_cast<std::size_t>(shape_.fixed->total))
+                               : options_.batch_size;
   BatchPlan plan;
-  for (std::size_t first = 0; first < samples; first += options_.batch_size) {
-    auto& batch = plan.emplace_back(std::min(options_.batch_size, samples - first));
+  for (std::size_t first = 0; first < samples; first += most) {
+    auto& batch = plan.emplace_back(std::min(most, samples - first));
     std::iota(batch.begin(), batch.end(), static_cast<std::uint32_t>(first));
   }
   given_ = static_cast<const std::byte*>(inputs);
@@ -167,19 +171,17 @@ void Session::predict(const void* inputs, std::size_t samples, float* results) {
 }
 
 void Session::save(const std::string& path, bool all) {
-  together("saving " + path, [&] {
-    learner_->share_statistics();
-    on_first([&] {
-      const std::int64_t batches = learner_->steps() * shape_.micro_batches();
-      auto tensors = torch_views(views(learner_->model_tensors(!all)), batches);
-      std::map<std::string, std::string> metadata = {{"format", "pt"}};
-      if (all) {
-        const auto state = views(learner_->state_tensors());
-        tensors.insert(tensors.end(), state.begin(), state.end());
-        metadata[kSteps] = std::to_string(learner_->steps());
-      }
-      checkpoint::write_safetensors(path, tensors, metadata);
-    });
+  together("saving " + path, [&] { learner_->share_statistics(); });
+  on_first([&] {
+    const std::int64_t batches = learner_->steps() * shape_.micro_batches();
+    auto tensors = torch_views(views(learner_->model_tensors(!all)), batches);
+    std::map<std::string, std::string> metadata = {{"format", "pt"}};
+    if (all) {
+      const auto state = views(learner_->state_tensors());
+      tensors.insert(tensors.end(), state.begin(), state.end());
+      metadata[kSteps] = std::to_string(learner_->steps());
+    }
+    checkpoint::write_safetensors(path, tensors, metadata);
   });
 }
 

@@ -27,7 +27,8 @@ using FillStep = std::function<void(const WantedBatch& batch, std::int64_t steps
 
 /// Samples of a step, and of an evaluation, have numbers from 0 on over all ranks, each of which is asked for
 /// its share (plan_epoch(), plan_evaluation()). Calls are collective but where they say otherwise. Where a
-/// call fails behind its checks, the group is aborted and no other call can follow. One thread.
+/// call fails behind its checks, the group is aborted and no other call can follow; a file that cannot be
+/// written or read is an error on all ranks, behind which others can. One thread.
 class Session {
  public:
   /// `fill` is called on the thread that calls. `group` (null: a world of one) and `device` (null: this
@@ -57,6 +58,9 @@ class Session {
   std::size_t global_batch() const { return shape_.global_batch(); }
 
   Learner& learner() { return *learner_; }
+
+  /// Whether no other call can follow.
+  bool has_failed() const { return !failure_.empty(); }
 
  private:
   template <typename Body>

@@ -13,10 +13,10 @@
  * asked of rank i modulo ranks; with them the bits of the parameters do not depend on the number of ranks.
  * Dropout draws a function of seed, step, sample and layer.
  *
- * A learner belongs to its group, which calls nobody else's while a call of the learner runs. Calls are
+ * A learner belongs to its group: no other call on that while a call of the learner runs. Calls are
  * collective but where they say otherwise: all ranks make them with the same arguments, and each ends by the
- * deadline of the group. Where a call fails on one rank behind its checks of arguments, the group is aborted
- * with the reason, and the learner takes no more steps. One thread. */
+ * deadline of the group. Where a step or an evaluation fails on one rank behind its checks of arguments, the
+ * group is aborted with the reason, and no other call can follow. One thread. */
 #ifndef MUSTER_ABI_NN_H
 #define MUSTER_ABI_NN_H
 

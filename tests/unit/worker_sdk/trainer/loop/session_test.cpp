@@ -170,6 +170,7 @@ TEST_CASE(
   for (int step = 0; step < 2; ++step) CHECK(second.step(kStep, 0.01F).loss == whole.step(kStep, 0.01F).loss);
   CHECK(values_of(second) == values_of(whole));
   Session weights(options, fill_curve, nullptr, nullptr);
+  CHECK(error_of([&] { weights.save(folder / "no/such/folder", true); }, ErrorCode::io) != "");
   CHECK_FALSE(weights.load(folder / "model"));
   CHECK(weights.learner().steps() == 0);
   CHECK(error_of([&] { Session(words(), fill_words, nullptr, nullptr).load(folder / "model"); },
@@ -190,7 +191,6 @@ TEST_CASE("Tokens train on both, and what is predicted is what is scored") {
     Session session(options, fill_words, nullptr, on);
     for (int step = 0; step < 3; ++step) (void)session.step(kStep, 0.1F);
     const muster::train::Score score = session.evaluate(kStep);
-    WantedBatch batch;
     std::vector<std::uint32_t> numbers(kStep);
     std::iota(numbers.begin(), numbers.end(), 0U);
     std::vector<std::int32_t> ids(kStep * 3);

@@ -297,7 +297,7 @@ TEST_CASE("Where one rank's loss is no longer a number, it says so and the other
     trainer.train_epoch({}, score);
   });
   CHECK(errors[1].find("step 1: the loss of rank 1 is no longer a number, first in layer conv1") == 0);
-  CHECK(contains(errors[1], "try a smaller --lr"));
+  CHECK(contains(errors[1], "try a smaller learning rate (--lr)"));
   for (const int other : {0, 2})
     CHECK(errors[static_cast<std::size_t>(other)].find("rank 1 gave up") != std::string::npos);
 }
