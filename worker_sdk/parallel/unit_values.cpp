@@ -7,7 +7,7 @@ namespace muster::parallel {
 
 UnitValues::UnitValues(const BucketLayout& layout, const ShardLayout& shards, ProcessGroup& group,
                        std::size_t ahead)
-    : layout_(layout), shards_(shards), ahead_(ahead), under_way_(layout.buckets.size()) {
+    : shards_(shards), ahead_(ahead), under_way_(layout.buckets.size()) {
   for (const Bucket& bucket : layout.buckets) sizes_.push_back(bucket.elements);
   places_ = plan_places(sizes_, ahead);
   group_ = group.split(0, group.rank());

@@ -43,7 +43,6 @@ class UnitValues {
   void start(const float* values, std::size_t bucket);
   void wait(std::size_t bucket);
 
-  const BucketLayout& layout_;
   const ShardLayout& shards_;
   const std::size_t ahead_;
   std::vector<std::size_t> sizes_;

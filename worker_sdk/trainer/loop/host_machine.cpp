@@ -59,6 +59,8 @@ class HostMachine final : public Machine {
       exchange_ = make_group_statistics(group);
       network.sync_batch_norm = exchange_.get();
     }
+    network.keep_weight_copies =
+        !(options_.reducer.sharding.form == Form::fsdp && group_ != nullptr && group_->size() > 1);
     network_ = nn::make_network(description_, network);
     data_bytes_ = bytes_of_batches(task, samples, description_.input);
     train_ = batches_of(task, samples, description_, network_->spec(), true);

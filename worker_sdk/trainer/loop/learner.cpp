@@ -398,44 +398,12 @@ void Learner::broadcast(std::span<float> values) {
   if (!is_alone() && !values.empty()) group_->broadcast(values.data(), values.size_bytes(), 0);
 }
 
-void Learner::collect() {
-  ShardedModel* const shards = machine_->shards();
-  if (shards == nullptr || collected_) return;
-  for (Mirror& arena : arenas_) {
-    if (!arena.is_shards) continue;
-    if (group_->rank() == 0) arena.copy.resize(machine_->layout().elements);
-    arena.floats = arena.copy;
-    shards->collect(arena.place, arena.copy.empty() ? nullptr : arena.copy.data());
-  }
-  collected_ = true;
-}
-
-void Learner::release() {
-  if (!std::exchange(collected_, false)) return;
-  for (Mirror& arena : arenas_) {
-    if (!arena.is_shards) continue;
-    arena.floats = {};
-    arena.copy = std::vector<float>();
-  }
-}
-
-/// Nobody has changed shards that were not collected.
-void Learner::share(Mirror& arena) {
-  if (!arena.is_shards) return broadcast(arena.floats);
-  if (collected_) machine_->shards()->share(arena.copy.empty() ? nullptr : arena.copy.data(), arena.place);
-}
-
 void Learner::share_state() {
   fetch(Piece::everything);
   for (Mirror& arena : arenas_) share(arena);
   broadcast(running_.floats);
   put(Piece::everything);
   release();
-}
-
-std::uint64_t Learner::payload() const {
-  const std::uint64_t own = machine_->shards() == nullptr ? 0 : machine_->shards()->payload();
-  return own + (group_ == nullptr ? 0 : group_->traffic().payload);
 }
 
 void Learner::share_statistics() {
@@ -446,18 +414,7 @@ void Learner::share_statistics() {
 }
 
 std::uint64_t Learner::parameter_hash() {
-  ShardedModel* const shards = machine_->shards();
-  if (shards != nullptr && !shards->has_whole_values()) {
-    std::vector<std::uint64_t> hashes(spec().parameters.size());
-    const parallel::BucketLayout& layout = machine_->layout();
-    for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
-      const float* const values = shards->gather(b);
-      for (const std::size_t i : layout.buckets[b].parameters)
-        hashes[i] = hash_values(
-            {values + (layout.offsets[i] - layout.buckets[b].offset), spec().parameters[i].elements()}, i);
-    }
-    return require_same_hashes(group_, spec().parameters, hashes, steps_);
-  }
+  if (machine_->shards() != nullptr && !machine_->shards()->has_whole_values()) return hash_of_shards();
   fetch(Piece::parameters);
   std::vector<const float*> values;
   for (const nn::ParameterSlot& slot : slots_) values.push_back(slot.value);

@@ -224,6 +224,7 @@ class Learner {
   void share(Mirror& arena);
   void release();
   std::uint64_t payload() const;
+  std::uint64_t hash_of_shards();
   void append(std::vector<NamedTensor>& tensors, const std::string& prefix, const Mirror& arena) const;
 
   const LearnerOptions options_;

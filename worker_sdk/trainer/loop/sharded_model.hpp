@@ -61,6 +61,8 @@ class ShardedModel final : public nn::UnitUser {
   void begin_unit(std::size_t unit, bool backward) override;
   void end_unit(std::size_t unit, bool backward) override;
 
+  bool takes_values_away() const override { return !has_whole_values(); }
+
  private:
   Reducer& reducer_;
   parallel::ShardedBuckets& shards_;

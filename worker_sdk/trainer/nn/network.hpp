@@ -93,6 +93,9 @@ struct NetworkOptions {
   ActivationCheckpoints activation_checkpoints = {};
   /// Outputs of the last layer, at least 2.
   std::int64_t classes = 10;
+  /// Processors: whether the memory of weights in the kernels' layouts stays when the weights change. Off
+  /// where parameters are gathered for each use: then it is there while a unit is used.
+  bool keep_weight_copies = true;
 };
 
 /// Bytes that the network holds itself: on a host at the largest batch met, on a device at the largest that
@@ -124,6 +127,8 @@ class UnitUser {
   /// backward() writes its gradients.
   virtual void begin_unit(std::size_t unit, bool backward) = 0;
   virtual void end_unit(std::size_t unit, bool backward) = 0;
+  /// Whether values are there between begin_unit() and end_unit() alone.
+  virtual bool takes_values_away() const = 0;
 };
 
 /// Told the number of a parameter.

@@ -109,7 +109,9 @@ class Convolution::Packed {
  public:
   Packed() = default;
 
-  Packed(const ConvolutionShape& shape, const ParameterSlot& weight) : shape_(shape), values_(weight.value) {
+  /// Unless it keeps them, the memory of copies is given back when the weights change.
+  Packed(const ConvolutionShape& shape, const ParameterSlot& weight, bool keeps)
+      : shape_(shape), values_(weight.value), keeps_(keeps) {
     if (is_padded(shape)) padded_.resize(plain_weights(shape).get_size() / sizeof(float));
   }
 
@@ -118,16 +120,21 @@ class Convolution::Packed {
     for (std::size_t i = 0; i < copies_.size(); ++i)
       if (copies_[i].memory.get_desc() == layout) return i;
     const dnnl::memory plain = view(met_weights(shape_), rt, padded_.empty() ? values_ : padded_.data());
-    Copy copy;
-    copy.memory = in_layout(layout, plain, rt);
+    Copy& copy = copies_.emplace_back();
+    copy.is_plain = layout == plain.get_desc();
+    copy.memory = copy.is_plain ? plain : view(layout, rt, nullptr);
     copy.pack = Reorder(plain, copy.memory);
-    copies_.push_back(std::move(copy));
     return copies_.size() - 1;
   }
 
   const dnnl::memory& fresh(std::size_t index, const Runtime& rt) {
     Copy& copy = copies_[index];
     if (copy.fresh) return copy.memory;
+    if (copy.place == nullptr && !copy.is_plain) {
+      copy.place = std::make_unique<Buffer>();
+      copy.place->reserve(copy.memory.get_desc().get_size());
+      copy.memory.set_data_handle(copy.place->data());
+    }
     const auto taps = static_cast<std::size_t>(shape_.kernel * shape_.kernel);
     if (!padded_.empty())
       copy_rows(values_, static_cast<std::size_t>(shape_.in_channels) * taps, padded_.data(),
@@ -139,12 +146,16 @@ class Convolution::Packed {
   }
 
   void weights_changed() {
-    for (Copy& copy : copies_) copy.fresh = false;
+    for (Copy& copy : copies_) {
+      copy.fresh = false;
+      if (!keeps_) copy.place = nullptr;
+    }
   }
 
   std::size_t bytes() const {
     std::size_t sum = 0;
-    for (const Copy& copy : copies_) sum += copy.memory.get_desc().get_size();
+    for (const Copy& copy : copies_)
+      if (copy.place != nullptr) sum += copy.memory.get_desc().get_size();
     return sum;
   }
 
@@ -152,11 +163,14 @@ class Convolution::Packed {
   struct Copy {
     dnnl::memory memory;
     Reorder pack;
+    std::unique_ptr<Buffer> place;  ///< null: there is none now, or the weights are used as they are
+    bool is_plain = false;
     bool fresh = false;
   };
 
   ConvolutionShape shape_;
   const float* values_ = nullptr;
+  bool keeps_ = true;
   std::vector<float> padded_;
   std::deque<Copy> copies_;
 };
@@ -238,15 +252,19 @@ void Convolution::Plan::build_backward(const Runtime& rt, const ConvolutionShape
   backward_weights = packed.find(by_data.weights_desc(), rt);
 }
 
-Convolution::Convolution(std::shared_ptr<const Runtime> runtime, const ConvolutionShape& shape)
-    : runtime_(std::move(runtime)), shape_(shape), packed_(std::make_unique<Packed>()) {}
+Convolution::Convolution(std::shared_ptr<const Runtime> runtime, const ConvolutionShape& shape,
+                         bool keeps_copies)
+    : runtime_(std::move(runtime)),
+      shape_(shape),
+      keeps_copies_(keeps_copies),
+      packed_(std::make_unique<Packed>()) {}
 
 Convolution::~Convolution() = default;
 
 void Convolution::bind(const ParameterSlot& weight) {
   weight_ = weight;
   plans_.clear();
-  packed_ = std::make_unique<Packed>(shape_, weight);
+  packed_ = std::make_unique<Packed>(shape_, weight, keeps_copies_);
 }
 
 void Convolution::weights_changed() {

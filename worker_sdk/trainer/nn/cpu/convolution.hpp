@@ -31,7 +31,9 @@ struct ConvolutionShape {
 /// the shape and format. One thread.
 class Convolution {
  public:
-  Convolution(std::shared_ptr<const Runtime> runtime, const ConvolutionShape& shape);
+  /// `keeps_copies`: see NetworkOptions::keep_weight_copies.
+  Convolution(std::shared_ptr<const Runtime> runtime, const ConvolutionShape& shape,
+              bool keeps_copies = true);
   ~Convolution();
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
@@ -59,6 +61,7 @@ class Convolution {
 
   std::shared_ptr<const Runtime> runtime_;
   ConvolutionShape shape_;
+  const bool keeps_copies_;
   ParameterSlot weight_;
   std::unique_ptr<Packed> packed_;
   std::map<std::int64_t, std::unique_ptr<Plan>> plans_;

@@ -44,8 +44,10 @@ struct Layers {
 
   struct Convolution : cpu::Convolution {
     Convolution(Room& room, const ConvolutionSize& size)
-        : cpu::Convolution(room.runtime(), {size.in, size.out, size.side, size.kernel, size.stride,
-                                            room.format(), size.of_images, size.padding}) {
+        : cpu::Convolution(room.runtime(),
+                           {size.in, size.out, size.side, size.kernel, size.stride, room.format(),
+                            size.of_images, size.padding},
+                           room.keeps_weight_copies()) {
       room.add(*this);
     }
   };

@@ -30,6 +30,8 @@ class Room {
 
   const MapFormat& format() const { return format_; }
 
+  bool keeps_weight_copies() const { return options_.keep_weight_copies; }
+
   MapShape shape(const MapExtent& extent) const { return {extent.channels, extent.side, format_}; }
 
   void* const& add(std::size_t bytes_per_image, MemoryKind kind);

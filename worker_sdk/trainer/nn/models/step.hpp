@@ -118,7 +118,7 @@ class Chain {
   /// What the last step has written; `x` where there is none.
   const void* forward(const void* x, const Pass& pass) {
     for (const Link& link : links_) {
-      const Use use(user_, link.unit, false);
+      const Use use(user_, link, false);
       link.step->forward(x, pass);
       x = link.step->result();
     }
@@ -131,7 +131,7 @@ class Chain {
     for (std::size_t i = links_.size(); i-- > first;) {
       const void* const input = i > 0 ? links_[i - 1].step->result() : x;
       void* const to = i > first ? place_of_gradient(i - 1) : i == 0 ? dx : nullptr;
-      const Use use(user_, links_[i].unit, true);
+      const Use use(user_, links_[i], true);
       gradient = links_[i].step->backward(gradient, input, to, pass, ready);
     }
     return gradient;
@@ -156,13 +156,15 @@ class Chain {
   /// While it lives, a step uses its parameters.
   class Use {
    public:
-    Use(UnitUser* user, const std::optional<std::size_t>& unit, bool backward)
-        : user_(unit ? user : nullptr), unit_(unit.value_or(0)), backward_(backward) {
-      if (user_ != nullptr) user_->begin_unit(unit_, backward_);
+    Use(UnitUser* user, const Link& link, bool backward)
+        : user_(link.unit ? user : nullptr), link_(link), backward_(backward) {
+      if (user_ != nullptr) user_->begin_unit(*link.unit, backward_);
     }
 
     ~Use() {
-      if (user_ != nullptr) user_->end_unit(unit_, backward_);
+      if (user_ == nullptr) return;
+      user_->end_unit(*link_.unit, backward_);
+      if (user_->takes_values_away()) link_.step->weights_changed();
     }
 
     Use(const Use&) = delete;
@@ -170,7 +172,7 @@ class Chain {
 
    private:
     UnitUser* const user_;
-    const std::size_t unit_;
+    const Link& link_;
     const bool backward_;
   };
 

@@ -208,6 +208,12 @@ TEST_CASE("Each form sends what its law says, and keeps that, to a tenth of what
   }
 }
 
+TEST_CASE("Copies of weights in the kernels' layout are there as long as the weights") {
+  const std::size_t kept = costs_of(2, small_cnn(Form::zero2)).memory.workspace;
+  const std::size_t dropped = costs_of(2, small_cnn(Form::fsdp)).memory.workspace;
+  CHECK(kept >= dropped + 32 * 64 * 9 * sizeof(float));
+}
+
 TEST_CASE("A run goes on in another form, on another number of ranks, with the same values") {
   const auto data = small_set(16, 4);
   TrainerOptions options = small_cnn(Form::ddp);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a learner does where its model is in shards.
+#include "worker_sdk/parallel/parameter_check.hpp"
+#include "worker_sdk/trainer/loop/learner.hpp"
+#include "worker_sdk/trainer/loop/machine.hpp"
+#include "worker_sdk/trainer/loop/sharded_model.hpp"
+
+#include <utility>
+
+namespace muster::train {
+
+void Learner::collect() {
+  ShardedModel* const shards = machine_->shards();
+  if (shards == nullptr || collected_) return;
+  for (Mirror& arena : arenas_) {
+    if (!arena.is_shards) continue;
+    if (group_->rank() == 0) arena.copy.resize(machine_->layout().elements);
+    arena.floats = arena.copy;
+    shards->collect(arena.place, arena.copy.empty() ? nullptr : arena.copy.data());
+  }
+  collected_ = true;
+}
+
+void Learner::release() {
+  if (!std::exchange(collected_, false)) return;
+  for (Mirror& arena : arenas_) {
+    if (!arena.is_shards) continue;
+    arena.floats = {};
+    arena.copy = std::vector<float>();
+  }
+}
+
+/// Nobody has changed shards that were not collected.
+void Learner::share(Mirror& arena) {
+  if (!arena.is_shards) return broadcast(arena.floats);
+  if (collected_) machine_->shards()->share(arena.copy.empty() ? nullptr : arena.copy.data(), arena.place);
+}
+
+std::uint64_t Learner::payload() const {
+  const std::uint64_t own = machine_->shards() == nullptr ? 0 : machine_->shards()->payload();
+  return own + (group_ == nullptr ? 0 : group_->traffic().payload);
+}
+
+/// A bucket at a time: no rank has room for all parameters.
+std::uint64_t Learner::hash_of_shards() {
+  const parallel::BucketLayout& layout = machine_->layout();
+  const std::vector<ParameterSpec>& specs = spec().parameters;
+  std::vector<std::uint64_t> hashes(specs.size());
+  for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
+    const float* const values = machine_->shards()->gather(b);
+    for (const std::size_t i : layout.buckets[b].parameters)
+      hashes[i] =
+          hash_values({values + (layout.offsets[i] - layout.buckets[b].offset), specs[i].elements()}, i);
+  }
+  return require_same_hashes(group_, specs, hashes, steps_);
+}
+
+}  // namespace muster::train
