@@ -100,10 +100,12 @@ class Consumer(unittest.TestCase):
                      os.path.join(self.build, "heat2d_mpi"), "-lm"])
         self.heat(2, ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", 2], "heat2d_mpi")
 
+    def need_networks(self):
+        if not os.path.exists(os.path.join(self.prefix.library, "libmuster_nn.so")):
+            self.skipTest("built without the trainer")
+
     def own_network(self, ranks, device, **environment):
         """Trains the network of docs/nn.md; what it says, and the tensors that it leaves."""
-        if not os.path.exists(os.path.join(self.build, "own_network")):
-            self.skipTest("built without the trainer")
         left = os.path.join(self.prefix.work, f"own-{device}-{ranks}.safetensors")
         said = interop.run([interop.MUSTER, "run", "--nproc-per-node", ranks, os.path.join(self.build, "own_network"), device, left],
                            OMP_NUM_THREADS="1", **environment)
@@ -114,6 +116,7 @@ class Consumer(unittest.TestCase):
 
     def test_a_network_of_ones_own(self):
         """One rank learns it, and two do, with the same bits in each run."""
+        self.need_networks()
         self.own_network(1, "cpu")
         first, second = (self.own_network(2, "cpu") for _ in range(2))
         self.assertEqual(first[0].stdout, second[0].stdout)
@@ -140,6 +143,7 @@ class Consumer(unittest.TestCase):
 
     def test_the_network_of_the_page(self):
         """docs/nn.md shows that program, which has at most 60 lines."""
+        self.need_networks()
         program = contents(os.path.join(PROJECT, "own_network.cpp")).decode()
         self.assertLessEqual(program.count("\n"), 60)
         with open(os.path.join(interop.ROOT, "docs", "nn.md"), encoding="utf-8") as file:
@@ -152,6 +156,7 @@ class Consumer(unittest.TestCase):
 
     def test_one_library_of_two(self):
         """Muster::nn holds the calls of Muster::muster: a program that links both is refused by CMake."""
+        self.need_networks()
         source = os.path.join(self.prefix.work, "both")
         os.mkdir(source)
         with open(os.path.join(source, "CMakeLists.txt"), "w", encoding="utf-8") as file:

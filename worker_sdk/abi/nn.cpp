@@ -7,7 +7,6 @@
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/trainer/loop/host_batches.hpp"
 #include "worker_sdk/trainer/loop/session.hpp"
-#include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
 #include "worker_sdk/trainer/optim/schedule.hpp"
 
 #include <algorithm>
@@ -25,7 +24,7 @@ struct LearnerNode : Node {
   static constexpr Kind kKind = Kind::learner;
 
   LearnerNode(GroupNode* parent, const train::SessionOptions& options, int thread_count, train::FillStep fill,
-              std::unique_ptr<nn::gpu::Ops> opened)
+              std::shared_ptr<nn::gpu::Ops> opened)
       : Node(kKind, parent),
         group(parent),
         threads(thread_count),
@@ -35,7 +34,7 @@ struct LearnerNode : Node {
 
   GroupNode* const group;  ///< null in a world of one without a group
   const int threads;
-  const std::unique_ptr<nn::gpu::Ops> device;
+  const std::shared_ptr<nn::gpu::Ops> device;
   const std::size_t input_values;  ///< of a sample
   train::Session session;
 };
@@ -178,9 +177,9 @@ LearnerNode* make_learner(GroupNode* group, const char* network, const muster_nn
   if (fill == nullptr) throw Error(ErrorCode::invalid_argument, "the callback that fills batches is NULL");
   const train::SessionOptions options = session_options(given, network);
   constexpr bool kOnDevice[] = {false, true};
-  std::unique_ptr<nn::gpu::Ops> device;
+  std::shared_ptr<nn::gpu::Ops> device;
   if (one_of(given.device, kOnDevice, "muster_nn_options.device"))
-    device = nn::gpu::open_device("cuda", group == nullptr ? 0 : group->world.world->info().local_rank);
+    device = train::open_gpu(group == nullptr ? 0 : group->world.world->info().local_rank);
   use_threads(given.threads);
   return make_node<LearnerNode>(group, options, given.threads, fill_of(fill, user), std::move(device));
 }

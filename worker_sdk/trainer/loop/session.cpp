@@ -6,6 +6,7 @@
 #include "worker_sdk/trainer/checkpoint/match.hpp"
 #include "worker_sdk/trainer/loop/tensor_views.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"
+#include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -61,6 +62,10 @@ const SessionOptions& checked(const SessionOptions& options, ProcessGroup* group
 }
 
 }  // namespace
+
+std::shared_ptr<nn::gpu::Ops> open_gpu(int local_rank) {
+  return nn::gpu::open_device("cuda", local_rank);
+}
 
 Session::Session(const SessionOptions& options, FillStep fill, ProcessGroup* group, nn::gpu::Ops* device)
     : options_(checked(options, group)), fill_(std::move(fill)), group_(group) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,9 @@ struct SessionOptions {
   /// Micro-batches of a rank in a step, at most.
   int accumulation = 1;
 };
+
+/// The GPU of a local rank. Throws Error (unsupported) that says what is missing.
+std::shared_ptr<nn::gpu::Ops> open_gpu(int local_rank);
 
 /// A batch that is wanted. `steps` were made before.
 using FillStep = std::function<void(const WantedBatch& batch, std::int64_t steps)>;

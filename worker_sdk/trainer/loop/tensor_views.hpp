@@ -14,6 +14,7 @@ namespace muster::train {
 
 inline std::vector<checkpoint::TensorView> views(const std::vector<NamedTensor>& tensors) {
   std::vector<checkpoint::TensorView> result;
+  result.reserve(tensors.size());
   for (const NamedTensor& tensor : tensors)
     result.push_back({tensor.name, checkpoint::Type::f32, tensor.shape, tensor.values});
   return result;
@@ -21,6 +22,7 @@ inline std::vector<checkpoint::TensorView> views(const std::vector<NamedTensor>&
 
 inline std::vector<checkpoint::Destination> destinations(const std::vector<NamedTensor>& tensors) {
   std::vector<checkpoint::Destination> result;
+  result.reserve(tensors.size());
   for (const NamedTensor& tensor : tensors) result.push_back({tensor.name, tensor.shape, tensor.values});
   return result;
 }
