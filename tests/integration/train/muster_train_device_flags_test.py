@@ -39,7 +39,8 @@ LEAVES = [
     "--config FOLDER/run.json",
 ]
 BATCH_SIZE = "--batch-size 4 --max-steps 1"  # instead of --global-batch
-ELSEWHERE = {"--device", "--help"}
+# Shards are kept on hosts: muster_train_forms_test.py.
+ELSEWHERE = {"--device", "--help", "--parallel", "--unit-mb", "--prefetch-units"}
 
 
 def flags_of(row):

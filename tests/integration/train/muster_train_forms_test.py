@@ -8,7 +8,7 @@ import re
 from interop import MUSTER, TRAIN, run, run_tests
 
 TASK = ["--data", "synthetic:45", "--batch-size", "8", "--epochs", "2", "--clip-norm", "0.5"]
-FORMS = ["zero1", "zero2", "fsdp"]
+FORMS = ["zero1", "zero2", "fsdp", "fsdp --unit-mb 1 --prefetch-units 2"]
 
 
 def train(*arguments, ranks=2, check=True, **environment):
@@ -22,7 +22,7 @@ def parameter_hash(output):
 def test_bits_over_gloo():
     expected = parameter_hash(train(*TASK, MUSTER_BACKEND="gloo").stdout)
     for form in FORMS:
-        assert parameter_hash(train(*TASK, "--parallel", form, MUSTER_BACKEND="gloo").stdout) == expected, form
+        assert parameter_hash(train(*TASK, "--parallel", *form.split(), MUSTER_BACKEND="gloo").stdout) == expected, form
 
 
 def test_restarts(folder):

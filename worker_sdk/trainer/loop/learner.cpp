@@ -35,7 +35,7 @@ std::optional<MicroBatches> fixed_micro_batches(const LearnerOptions& options, c
   return share_micro_batches(options.reducer.deterministic_micro_batches, group);
 }
 
-std::unique_ptr<Machine> make_machine(const LearnerTask& task, const data::ImageData& data,
+std::unique_ptr<Machine> make_machine(const LearnerTask& task, const Samples& data,
                                       ProcessGroup* group, const std::optional<MicroBatches>& plan,
                                       nn::gpu::Ops* device) {
   if (device == nullptr) return make_host_machine(task, data, group);

@@ -5,8 +5,11 @@
 #include "muster/error.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
+#include "worker_sdk/parallel/unit_values.hpp"
 
-#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace muster::parallel {
 namespace {
@@ -109,6 +112,36 @@ TEST_CASE("The norm has the same bits however borders cut its blocks") {
   CHECK(wanted > 0.5);
   for (const int ranks : {2, 3, 8})
     for (const Form form : {Form::zero1, Form::zero2, Form::fsdp}) CHECK(norm_of(ranks, form) == wanted);
+}
+
+TEST_CASE("Parameters are gathered for each use, in both directions, and so often") {
+  const BucketLayout layout = plan_buckets(kUnits, in_units(Form::fsdp), 3);
+  for (const std::size_t ahead : {0U, 1U, 2U}) {
+    const auto errors = test::run_shm_ranks(3, [&](ProcessGroup& group) {
+      const ShardLayout shards = plan_shards(layout, group.rank(), 3);
+      UnitValues units(layout, shards, group, ahead);
+      std::vector<float> values(shards.elements);
+      const auto use = [&](std::size_t bucket, bool backward, float pass) {
+        units.begin(values.data(), bucket, backward);
+        for (std::size_t i = 0; i < layout.buckets[bucket].elements; ++i)
+          if (units.place(bucket)[i] != pass + static_cast<float>(layout.buckets[bucket].offset + i))
+            throw std::runtime_error("bucket " + std::to_string(bucket) + " was not gathered");
+      };
+      for (int pass = 0; pass < 3; ++pass) {
+        for (std::size_t b = 0; b < shards.parts.size(); ++b)
+          for (std::size_t i = 0; i < shards.parts[b].size(); ++i)
+            values[shards.parts[b].begin + i] =
+                static_cast<float>(pass) + static_cast<float>(shards.whole[b].begin + i);
+        const auto offset = static_cast<float>(pass);
+        for (std::size_t b = layout.buckets.size(); b-- > 0;) use(b, false, offset);
+        for (std::size_t b = 0; b < layout.buckets.size(); ++b) use(b, true, offset);
+        group.barrier();
+      }
+      if (units.payload() != 3 * 2 * shards.elements * sizeof(float) * 2)
+        throw std::runtime_error("other bytes were sent");
+    });
+    CHECK(errors == std::vector<std::string>(3));
+  }
 }
 
 TEST_CASE("More ranks than parameters are refused") {
