@@ -47,8 +47,8 @@ def test_metrics_and_trace(folder):
         assert 0 < parts <= entry["step_ms"] * 1.001, entry
         assert entry["learning_rate"] == 0.04 or abs(entry["learning_rate"] - 0.04) < 1e-8, entry
     assert [entry["event"] for entry in entries if entry["event"] != "step"] == [
-        "start", "epoch", "epoch", "evaluation", "profile"], entries
-    last = entries[-2]
+        "start", "epoch", "epoch", "evaluation", "memory", "profile"], entries
+    last = entries[-3]
     assert f"test accuracy {100 * last['test_accuracy']:.1f} %" in result.stdout, result.stdout
     lines = re.findall(r"^epoch 1/2  step (\d+)/10  loss \S+  accuracy \S+ %  \d+ images/s  batch \S+ s, of it data \S+ s"
                        r"  ETA \d+:\d\d$", result.stdout, re.MULTILINE)
