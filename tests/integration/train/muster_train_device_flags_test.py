@@ -39,8 +39,9 @@ LEAVES = [
     "--config FOLDER/run.json",
 ]
 BATCH_SIZE = "--batch-size 4 --max-steps 1"  # instead of --global-batch
-# Shards are kept on hosts: muster_train_forms_test.py.
-ELSEWHERE = {"--device", "--help", "--parallel", "--unit-mb", "--prefetch-units"}
+ELSEWHERE = {"--device", "--help", "--dry-run", "--json"}
+# Replicas and shards are kept on hosts: muster_train_forms_test.py.
+NOT_ON_DEVICES = {"--parallel", "--replicas", "--unit-mb", "--prefetch-units"}
 
 
 def flags_of(row):
@@ -49,7 +50,7 @@ def flags_of(row):
 
 def test_the_table_is_whole():
     known = set(re.findall(r"(?m)^ +(--[a-z0-9-]+)", train("--help").stdout)) | {"--help"}
-    tried = set().union(*map(flags_of, [*TRAINS.values(), *LEAVES, BATCH_SIZE])) | ELSEWHERE
+    tried = set().union(*map(flags_of, [*TRAINS.values(), *LEAVES, BATCH_SIZE])) | ELSEWHERE | NOT_ON_DEVICES
     assert tried == known, (tried - known, known - tried)
 
 
@@ -68,6 +69,17 @@ def test_images_of_each_rank():
     for ranks in (1, 2):
         output = train("--data", "synthetic:20", *BATCH_SIZE.split(), "--device", "cuda", ranks=ranks).stdout
         assert "4 images per step and rank" in output and parameter_hash(output), output
+
+
+def test_dry_run():
+    """An estimate beside what a run has; this device does not say how much memory is free."""
+    flags = ["--data", "synthetic:20", "--batch-size", "4", "--precision", "fp32", "--device", "cuda"]
+    told = json.loads(train(*flags, "--dry-run", "--json").stdout)
+    table = train(*flags, "--max-steps", "1").stdout.partition("memory of a rank:\n")[2]
+    rows = {name: float(size) for name, size in re.findall(r"^  (\S[a-z ]+?) +(\d+\.\d) MB$", table, re.MULTILINE)}
+    assert told["device"] == "cuda" and told["free_bytes"] == told["largest_batch"] == 0, told
+    for row in ("parameters", "gradients", "optimizer state", "activations"):
+        assert abs(told["bytes"][row.replace(" ", "_")] / 1e6 - rows[row]) < 0.06, (row, told, rows)
 
 
 def test_what_is_left():

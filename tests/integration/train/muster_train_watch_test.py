@@ -189,7 +189,9 @@ def test_memory_table(_folder):
     rows = table()
     assert [rows[name] for name in ("parameters", "gradients", "optimizer state")] == [2.2, 2.2, 2.2], rows
     assert "average of weights" not in rows and rows["activations"] > 0 and rows["data"] > 0, rows
-    assert rows["peak of the process"] > sum(rows.values()) - rows["peak of the process"], rows
+    # What the rows hold is what the run took (muster_train_dry_run_test.py says how nearly).
+    taken = rows.pop("peak of the process") - rows.pop("process before the run")
+    assert 0.8 * taken < sum(rows.values()) < 1.15 * taken, (taken, rows)
     more = table("--optimizer", "adamw", "--ema", "0.9")
     assert more["optimizer state"] == 4.4 and more["average of weights"] == 2.2, more
     assert "optimizer state" not in table("--momentum", "0")

@@ -65,21 +65,43 @@ void append_file(const fs::path& file, Images& images) {
   }
 }
 
-}  // namespace
+/// The files of a folder. Throws where it is none, or has none to train on though that is needed.
+struct Files {
+  std::vector<fs::path> train;
+  fs::path test;
+};
 
-ImageData load_cifar10(const fs::path& folder, bool needs_training) {
+Files files_of(const fs::path& folder, bool needs_training) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
     fail(folder.string() + (fs::exists(folder, error) ? " is not a folder" : " does not exist") + kAdvice);
-  ImageData data;
+  Files files;
   for (int batch = 1; batch <= 5; ++batch) {
     const fs::path file = folder / ("data_batch_" + std::to_string(batch) + ".bin");
     // Only a name that is not there is left out; a broken link or an unreadable file is an error.
-    if (fs::symlink_status(file, error).type() != fs::file_type::not_found) append_file(file, data.train);
+    if (fs::symlink_status(file, error).type() != fs::file_type::not_found) files.train.push_back(file);
   }
-  if (data.train.size() == 0 && needs_training)
+  if (files.train.empty() && needs_training)
     fail(folder.string() + " has none of data_batch_1.bin to data_batch_5.bin" + kAdvice);
-  append_file(folder / "test_batch.bin", data.test);
+  files.test = folder / "test_batch.bin";
+  return files;
+}
+
+}  // namespace
+
+ImageCounts count_cifar10(const fs::path& folder, bool needs_training) {
+  const Files files = files_of(folder, needs_training);
+  ImageCounts counts;
+  for (const fs::path& file : files.train) counts.train += record_count(file);
+  counts.test = record_count(files.test);
+  return counts;
+}
+
+ImageData load_cifar10(const fs::path& folder, bool needs_training) {
+  const Files files = files_of(folder, needs_training);
+  ImageData data;
+  for (const fs::path& file : files.train) append_file(file, data.train);
+  append_file(files.test, data.test);
   data.description = "CIFAR-10 from " + folder.string() + ", ";
   if (data.train.size() < kCifar10TrainImages)
     data.description += "subset: " + std::to_string(data.train.size()) + " of 50,000 training images";

@@ -85,6 +85,16 @@ inline constexpr std::size_t kCifar10TrainImages = 50000;
 /// Without `needs_training` there may be none of the five.
 ImageData load_cifar10(const std::filesystem::path& folder, bool needs_training = true);
 
+/// Images of a set.
+struct ImageCounts {
+  std::size_t train = 0;
+  std::size_t test = 0;
+};
+
+/// Those that load_cifar10() would read, by the sizes of the files. Throws as it does, but for what is in
+/// them.
+ImageCounts count_cifar10(const std::filesystem::path& folder, bool needs_training = true);
+
 struct SyntheticOptions {
   std::size_t train_images = 10000;
   std::size_t test_images = 2000;

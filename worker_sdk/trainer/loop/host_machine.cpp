@@ -5,6 +5,7 @@
 #include "worker_sdk/trainer/loop/host_batches.hpp"
 #include "worker_sdk/trainer/loop/machine.hpp"
 #include "worker_sdk/trainer/loop/sharded_model.hpp"
+#include "worker_sdk/trainer/nn/models/data_parallel.hpp"
 #include "worker_sdk/trainer/optim/ema.hpp"
 #include "worker_sdk/trainer/optim/optimizer.hpp"
 
@@ -61,7 +62,13 @@ class HostMachine final : public Machine {
     }
     network.keep_weight_copies =
         !(options_.reducer.sharding.form == Form::fsdp && group_ != nullptr && group_->size() > 1);
-    network_ = nn::make_network(description_, network);
+    if (options_.replicas > 1) {
+      auto replicas = nn::make_data_parallel(description_, network, options_.replicas);
+      replicas_ = replicas.get();
+      network_ = std::move(replicas);
+    } else {
+      network_ = nn::make_network(description_, network);
+    }
     data_bytes_ = bytes_of_batches(task, samples, description_.input);
     train_ = batches_of(task, samples, description_, network_->spec(), true);
     test_ = batches_of(task, samples, description_, network_->spec(), false);
@@ -95,6 +102,7 @@ class HostMachine final : public Machine {
     number_ = number;
     request_ = request;
     score_ = {};
+    if (replicas_ != nullptr) moved_before_ = replicas_->traffic();
     optimizer_->set_steps(number - 1);
     optimizer_->begin_step();
   }
@@ -153,7 +161,7 @@ class HostMachine final : public Machine {
             tally(kCorrect),
             reducer_->samples(),
             {tally(kTimeIsUp) > 0, tally(kToldToStop) > 0},
-            {}};
+            times_of_replicas()};
   }
 
   const StepTiming& timing() override { return reducer_->timing(); }
@@ -177,6 +185,8 @@ class HostMachine final : public Machine {
     return score;
   }
 
+  const nn::DataParallel* replicas() const override { return replicas_; }
+
   void swap_average() override {
     if (!shards_) return average_->swap({values(), layout().elements});
     for (std::size_t b = 0; b < reducer_->buckets(); ++b) {
@@ -196,6 +206,7 @@ class HostMachine final : public Machine {
     table.activations = network.activations;
     table.workspace = network.workspace;
     table.data = data_bytes_;
+    if (replicas_ != nullptr) table.replicas = replicas_->other_bytes();
   }
 
  private:
@@ -242,6 +253,18 @@ class HostMachine final : public Machine {
     return arena;
   }
 
+  /// What replicas copy and add happens in forward and backward, where nothing hides it.
+  StepTimes times_of_replicas() const {
+    StepTimes times;
+    if (replicas_ == nullptr) return times;
+    const double copying = replicas_->traffic().copying - moved_before_.copying;
+    const double adding = replicas_->traffic().adding - moved_before_.adding;
+    times.forward = -copying;
+    times.backward = -adding;
+    times.exposed = times.communication = copying + adding;
+    return times;
+  }
+
   void require_finite(double loss) const {
     if (std::isfinite(loss)) return;
     throw diverged(number_, group_ == nullptr ? 0 : group_->rank(), network_->first_not_finite());
@@ -257,6 +280,8 @@ class HostMachine final : public Machine {
   parallel::HostMemory memory_;
   const std::thread::id own_thread_ = std::this_thread::get_id();
   std::unique_ptr<StatisticsExchange> exchange_;
+  const nn::DataParallel* replicas_ = nullptr;  ///< the network, where it is several
+  nn::ReplicaTraffic moved_before_;             ///< the step
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::Ema> average_;
   std::vector<float> logits_gradient_;

@@ -5,6 +5,7 @@
 #include "worker_sdk/parallel/parameter_check.hpp"
 #include "worker_sdk/trainer/loop/machine.hpp"
 #include "worker_sdk/trainer/loop/sharded_model.hpp"
+#include "worker_sdk/trainer/nn/models/data_parallel.hpp"
 
 #include <algorithm>
 #include <array>
@@ -475,6 +476,27 @@ MemoryTable Learner::memory() const {
   table.optimizer_state = machine_->states().size() * state - table.average;
   machine_->add_memory(table);
   return table;
+}
+
+std::optional<ReplicaFigures> Learner::replicas() const {
+  const nn::DataParallel* const network = machine_->replicas();
+  if (network == nullptr) return std::nullopt;
+  const MemoryTable table = memory();
+  const nn::ReplicaTraffic& traffic = network->traffic();
+  const auto others = static_cast<std::size_t>(options_.replicas - 1);
+  const auto mean = [&traffic](auto sum) {
+    return static_cast<double>(sum) / static_cast<double>(std::max<std::int64_t>(1, traffic.steps));
+  };
+  return ReplicaFigures{options_.replicas,
+                        table.parameters + table.gradients + table.optimizer_state + table.average +
+                            table.activations + table.workspace,
+                        others == 0 ? 0 : table.replicas / others,
+                        mean(traffic.parameters_out),
+                        mean(traffic.gradients_in),
+                        mean(traffic.samples_out),
+                        mean(traffic.logits_in),
+                        mean(traffic.copying),
+                        mean(traffic.adding)};
 }
 
 }  // namespace muster::train

@@ -44,6 +44,9 @@ struct LearnerOptions {
   nn::ActivationCheckpoints activation_checkpoints;
   /// Batch norm over the batch of all ranks.
   bool sync_batch_norm = false;
+  /// Replicas of the network in this process, which share every batch (nn::DataParallel); 1: the network
+  /// alone. More only in a world of one, on processors.
+  int replicas = 1;
   /// Seed of the first parameters, and of dropout.
   std::uint64_t seed = 0;
   /// Options of the reducer, also for clipping (max_norm), compression (hook) and the deterministic world.
@@ -100,6 +103,19 @@ Score mean_score(double loss, double correct, std::int64_t samples);
 
 class Machine;
 struct Part;
+
+/// What the replicas of a network cost, see nn::DataParallel. Bytes and seconds are means of a step.
+struct ReplicaFigures {
+  int replicas = 0;
+  std::size_t first_bytes = 0;  ///< all that replica 0 holds: the table's rows but for the images
+  std::size_t other_bytes = 0;  ///< that each other replica holds
+  double parameters_out = 0;    ///< bytes out of replica 0
+  double gradients_in = 0;      ///< bytes into it
+  double samples_out = 0;
+  double logits_in = 0;
+  double copying = 0;
+  double adding = 0;
+};
 
 /// A named part of a checkpoint: float tensors of this process.
 struct NamedTensor {
@@ -184,6 +200,8 @@ class Learner {
   const std::optional<MicroBatches>& micro_batch_plan() const { return plan_; }
 
   MemoryTable memory() const;
+  /// Empty without replicas.
+  std::optional<ReplicaFigures> replicas() const;
 
   /// Records the steps from now on; null: no more.
   void record(TraceRecorder* recorder) { recorder_ = recorder; }

@@ -17,6 +17,10 @@
 #include <string>
 #include <vector>
 
+namespace muster::nn {
+class DataParallel;
+}
+
 namespace muster::train {
 
 class ShardedModel;
@@ -122,6 +126,9 @@ class Machine {
   virtual nn::BatchScore score(const float* logits, std::size_t count) = 0;
   /// Exchanges weights and their average, which there is.
   virtual void swap_average() = 0;
+
+  /// The network as the replicas that it is; null: it is one.
+  virtual const nn::DataParallel* replicas() const { return nullptr; }
 
   /// Fills in what the arenas do not hold.
   virtual void add_memory(MemoryTable& table) const = 0;

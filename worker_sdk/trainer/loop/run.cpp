@@ -43,6 +43,19 @@ const char* schedule_name(optim::ScheduleKind kind) {
   return "";
 }
 
+std::string replica_table(const ReplicaFigures& figures) {
+  const auto row = [](const char* name, double bytes, double seconds) {
+    std::string text = format("  %-24s %12s", name, megabytes(static_cast<std::size_t>(bytes)).c_str());
+    return text + (seconds > 0 ? format("  %10.3f ms\n", 1000 * seconds) : std::string("\n"));
+  };
+  return format("%d replicas in this process, a step:\n", figures.replicas) +
+         row("memory of replica 0", static_cast<double>(figures.first_bytes), 0) +
+         row("memory of another one", static_cast<double>(figures.other_bytes), 0) +
+         row("parameters out of 0", figures.parameters_out, figures.copying) +
+         row("gradients into 0", figures.gradients_in, figures.adding) +
+         row("samples out of 0", figures.samples_out, 0) + row("logits into 0", figures.logits_in, 0);
+}
+
 }  // namespace
 
 Run::Run(const RunOptions& options, const data::ImageData& data, World& world, const std::atomic<bool>* stop,
@@ -90,6 +103,8 @@ JsonLine Run::facts() {
       .add("epochs", std::int64_t{options_.trainer.epochs})
       .add("seed", std::to_string(options_.trainer.seed))
       .add("restart", std::int64_t{world_.info().restart_count});
+  if (options_.trainer.learner.replicas > 1)
+    line.add("replicas", std::int64_t{options_.trainer.learner.replicas});
   return line;
 }
 
@@ -168,6 +183,10 @@ void Run::finish(const Score& test) {
   const MemoryTable memory = trainer_.memory();
   log_->memory(trainer_.position(), memory, elapsed());
   write_(memory_table(memory));
+  if (const auto replicas = trainer_.learner().replicas()) {
+    write_(replica_table(*replicas));
+    log_->replicas(*replicas, trainer_.position(), elapsed());
+  }
   write_("test accuracy " + percent(test.accuracy) + "\n");
   write_(format("parameter hash %016" PRIx64 "\n", hash));
 }

@@ -136,6 +136,19 @@ void RunLog::memory(const Position& position, const MemoryTable& memory, Seconds
                  .add("peak_resident", bytes(memory.peak_resident)));
 }
 
+void RunLog::replicas(const ReplicaFigures& figures, const Position& position, Seconds now) {
+  write_json(line_of("replicas", position, now)
+                 .add("replicas", std::int64_t{figures.replicas})
+                 .add("first_bytes", static_cast<std::int64_t>(figures.first_bytes))
+                 .add("other_bytes", static_cast<std::int64_t>(figures.other_bytes))
+                 .add("parameter_bytes_out", figures.parameters_out)
+                 .add("gradient_bytes_in", figures.gradients_in)
+                 .add("sample_bytes_out", figures.samples_out)
+                 .add("logit_bytes_in", figures.logits_in)
+                 .add("copying_ms", 1000 * figures.copying)
+                 .add("adding_ms", 1000 * figures.adding));
+}
+
 void RunLog::note(const char* event, const std::string& text, const Position& position, Seconds now) {
   write_window();
   write_((options_.progress.terminal ? "\r\x1b[K" : "") + text + "\n");

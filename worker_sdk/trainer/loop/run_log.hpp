@@ -43,6 +43,8 @@ class RunLog {
   void evaluation(const Position& position, const Score& test, Seconds now);
   /// Bytes of rank 0, by what they hold.
   void memory(const Position& position, const MemoryTable& memory, Seconds now);
+  /// What replicas of the network cost.
+  void replicas(const ReplicaFigures& figures, const Position& position, Seconds now);
   /// A line for people and, as an event with this name, for programs.
   void note(const char* event, const std::string& text, const Position& position, Seconds now);
 

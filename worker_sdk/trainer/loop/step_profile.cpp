@@ -74,12 +74,13 @@ std::string time_table(const StepTimes& mean, std::int64_t steps, int ranks) {
   row("forward", mean.forward);
   row("backward", mean.backward);
   if (ranks > 1) row("waiting for late ranks", mean.late);
-  if (ranks > 1) row("exposed communication", mean.exposed);
+  const bool communicates = ranks > 1 || mean.communication > 0;
+  if (communicates) row("exposed communication", mean.exposed);
   row("optimizer", mean.optimizer);
   row("rest",
       mean.total - mean.data_wait - mean.forward - mean.backward - mean.late - mean.exposed - mean.optimizer);
   row("step", mean.total);
-  if (ranks > 1)
+  if (communicates)
     text += format("  %-24s %10.3f ms  hidden behind backward or not\n", "communication",
                    1000 * mean.communication);
   text += format("  %-24s %10.3f ms  logs, checkpoints, comparisons\n", "between steps", 1000 * mean.between);
@@ -91,7 +92,7 @@ std::string megabytes(std::size_t bytes) {
 }
 
 std::string memory_table(const MemoryTable& memory) {
-  const std::array<std::pair<const char*, std::size_t>, 8> rows = {
+  const std::array<std::pair<const char*, std::size_t>, 10> rows = {
       {{"parameters", memory.parameters},
        {"gradients", memory.gradients},
        {"optimizer state", memory.optimizer_state},
@@ -99,6 +100,8 @@ std::string memory_table(const MemoryTable& memory) {
        {"activations", memory.activations},
        {"workspace", memory.workspace},
        {"data", memory.data},
+       {"other replicas", memory.replicas},
+       {"process before the run", memory.empty_process},
        {"peak of the process", memory.peak_resident}}};
   std::string text = "memory of a rank:\n";
   for (const auto& [name, bytes] : rows)

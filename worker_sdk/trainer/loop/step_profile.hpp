@@ -37,6 +37,10 @@ struct MemoryTable {
   std::size_t activations = 0;
   std::size_t workspace = 0;
   std::size_t data = 0;  ///< the images, and the batches that are prepared
+  /// All replicas of the network but the first: parameters, gradients, activations, workspace.
+  std::size_t replicas = 0;
+  /// What the process had in memory before it made anything of a run; 0: unknown.
+  std::size_t empty_process = 0;
   /// Most that the process ever had in memory.
   std::size_t peak_resident = 0;
 };

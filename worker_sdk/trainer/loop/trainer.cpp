@@ -203,6 +203,7 @@ Stop Trainer::score_test_images(Score& score) {
 
 MemoryTable Trainer::memory() const {
   MemoryTable table = learner_.memory();
+  table.empty_process = options_.empty_process;
   table.peak_resident = peak_resident_bytes();
   return table;
 }

@@ -56,6 +56,8 @@ struct TrainerOptions {
   /// Seed of the order of images; the learner and the loader have seeds of their own.
   std::uint64_t seed = 0;
   data::LoaderOptions loader;
+  /// What the process had in memory before its images: for the table of memory. 0: unknown.
+  std::size_t empty_process = 0;
   /// The ranks compare their parameters every so many steps; 0: only at the end.
   std::int64_t check_every = 0;
 };

@@ -54,7 +54,8 @@ using MemoryKind = std::size_t MemoryUse::*;
 template <class R>
 concept LayerRoom = requires(R& room, const R& fixed, std::int64_t batch, float* values, const void* data,
                              std::size_t bytes, MemoryKind kind, const MapExtent& extent, const Input& input,
-                             const DropoutKey& key, std::vector<char>& copy) {
+                             const DropoutKey& key, std::vector<char>& copy,
+                             std::span<const BatchSize> batches) {
   /// Memory of `bytes` for each image of a batch: where it is now (see Memory).
   { room.add(bytes, kind) } -> std::same_as<void* const&>;
   /// Activations that are added from now on lie in the memory that all segments share, from its beginning.
@@ -69,8 +70,9 @@ concept LayerRoom = requires(R& room, const R& fixed, std::int64_t batch, float*
   /// Bytes of an element of a map, and of the maps of an image.
   { fixed.element_bytes() } -> std::same_as<std::size_t>;
   { fixed.map_bytes(extent) } -> std::same_as<std::size_t>;
-  /// What the layers have taken so far, and what add() was asked for in all.
+  /// What the layers have taken so far, will have taken, and what add() was asked for in all.
   { fixed.memory() } -> std::same_as<MemoryUse>;
+  { fixed.memory_for(batches) } -> std::same_as<MemoryUse>;
   { fixed.bytes_per_image(kind) } -> std::same_as<std::size_t>;
   /// What dropout draws from: for calls that are recorded, from where they read it when they are launched.
   room.set_dropout_key(key);

@@ -105,6 +105,14 @@ struct MemoryUse {
   std::size_t workspace = 0;  ///< weights in the kernels' layout, scratch
 };
 
+/// Batches of one size that a network meets.
+struct BatchSize {
+  std::int64_t samples = 0;
+  bool trains = true;  ///< backward() follows
+
+  bool operator==(const BatchSize&) const = default;
+};
+
 /// What a step of a network keeps from forward to backward. With segments: its part of the memory that they
 /// share, for those of the largest one, and what is kept of its input, where a segment begins with it.
 struct StepMemory {
@@ -208,6 +216,12 @@ class Network {
   virtual std::string first_not_finite() = 0;
 
   virtual MemoryUse memory() const = 0;
+
+  /// What memory() will be when batches of these sizes have gone through. Computes nothing and writes to no
+  /// memory of such a size, so it may be asked about more than there is; primitives are made, which takes
+  /// some milliseconds for each layer and size. Threads are those of the calling thread. On a device a batch
+  /// counts that is not above the largest one, too.
+  virtual MemoryUse memory_for(std::span<const BatchSize> batches) const = 0;
 
   /// What memory().activations is made of, for each image of a batch, in the order of forward().
   virtual std::vector<StepMemory> memory_by_step() const = 0;

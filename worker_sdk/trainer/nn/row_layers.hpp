@@ -21,8 +21,8 @@ concept RowLayerSet = LayerSet<L> &&
              const std::int32_t* ids, const MapExtent& extent, const DropoutKey& key) {
   /// y = x * weight^T + bias, weight out x in.
   requires requires(typename L::Linear & layer) {
-    (typename L::Linear(room, count, count, with_bias));  // in, out
-    layer.bind(slot, slot);                               // without a bias the second is not read
+    (typename L::Linear(room, count, count, with_bias, count));  // in, out, rows of a sample
+    layer.bind(slot, slot);                                      // without a bias the second is not read
     layer.weights_changed();
     layer.forward(x, rows, y);
     layer.backward(x, x, rows, y);  // x, dy, rows, dx: null where not wanted, or where x is

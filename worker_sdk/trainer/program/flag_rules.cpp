@@ -44,10 +44,11 @@ constexpr std::array<Pair, 5> kRivals = {{{"--lr", "--lr-per-256"},
                                           {"--no-resume", "--eval-only"}}};
 
 /// Without the second one there would not be what the first one asks for.
-constexpr std::array<Pair, 4> kNeeds = {{{"--checkpoint-every", "--checkpoint-dir"},
+constexpr std::array<Pair, 5> kNeeds = {{{"--checkpoint-every", "--checkpoint-dir"},
                                          {"--keep", "--checkpoint-dir"},
                                          {"--no-resume", "--checkpoint-dir"},
-                                         {"--deterministic-world", "--global-batch"}}};
+                                         {"--deterministic-world", "--global-batch"},
+                                         {"--json", "--dry-run"}}};
 
 /// `flag` does something only where `other` is `value`.
 struct Use {
@@ -56,7 +57,7 @@ struct Use {
   const char* value;
 };
 
-constexpr std::array<Use, 12> kUses = {{{"--nesterov", "--optimizer", "sgd"},
+constexpr std::array<Use, 13> kUses = {{{"--nesterov", "--optimizer", "sgd"},
                                         {"--momentum", "--optimizer", "sgd"},
                                         {"--beta1", "--optimizer", "adam"},
                                         {"--beta2", "--optimizer", "adam"},
@@ -67,7 +68,18 @@ constexpr std::array<Use, 12> kUses = {{{"--nesterov", "--optimizer", "sgd"},
                                         {"--lr-peak-share", "--schedule", "one-cycle"},
                                         {"--unit-mb", "--parallel", "fsdp"},
                                         {"--prefetch-units", "--parallel", "fsdp"},
-                                        {"--powersgd-rank", "--compress", "powersgd"}}};
+                                        {"--powersgd-rank", "--compress", "powersgd"},
+                                        {"--replicas", "--parallel", "dp"}}};
+
+/// What replicas in one process cannot do.
+struct Refusal {
+  const char* flag;
+  const char* why;
+};
+
+constexpr std::array<Refusal, 2> kNotWithReplicas = {
+    {{"--deterministic-world", "sums of replicas depend on their number"},
+     {"--sync-batch-norm", "batch norm takes the statistics of each replica, as PyTorch's DataParallel"}}};
 
 /// Names what a model in shards cannot have.
 void refuse_with_shards(const CLI::App& app) {
@@ -149,6 +161,18 @@ void refuse_contradictions(const CLI::App& app) {
   if (!given(app, "--eval-only").empty() && given(app, "--checkpoint-dir").empty() &&
       given(app, "--resume-from").empty() && given(app, "--init-from").empty())
     refuse("--eval-only needs weights; give --checkpoint-dir, --resume-from or --init-from");
+}
+
+void refuse_with_replicas(const CLI::App& app) {
+  if (value_of(app, "--parallel") != "dp") return;
+  if (value_of(app, "--device") == "cuda")
+    refuse(
+        "--parallel dp computes on processors, not on several GPUs of one process; give --device cpu, or "
+        "start "
+        "a rank for each GPU and leave --parallel out");
+  for (const auto& [flag, why] : kNotWithReplicas)
+    if (!given(app, flag).empty())
+      refuse(std::string(flag) + " cannot be had with --parallel dp: " + why + "; leave one of them out");
 }
 
 std::string flags_to_agree_on(const CLI::App& app) {

@@ -189,17 +189,18 @@ void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words) {
   train::TrainerOptions& trainer = options.run.trainer;
   CLI::App& group = in_group(app, "Ranks");
   add(group, "--parallel", words.parallel,
-      "What each rank holds (docs/parallel.md): ddp: everything; zero1: the optimizer's state in shards, one "
-      "a "
+      "What each rank holds (docs/parallel.md): ddp: everything; zero1: the optimizer's state in shards, one a "
       "rank; zero2: gradients, too; fsdp: parameters, too, which are gathered layer by layer before they are "
       "used. All give the same bits; each takes less memory than the one before. Shards: on processors only, "
-      "without --compress and --deterministic-world",
-      CLI::IsMember({"ddp", "zero1", "zero2", "fsdp"}));
+      "without --compress and --deterministic-world. dp: --replicas of the network in one process, which "
+      "share each batch and gather on the first (PyTorch's DataParallel: for comparison, on processors)",
+      CLI::IsMember({"ddp", "zero1", "zero2", "fsdp", "dp"}));
   add(group, "--unit-mb", words.unit_mebibytes,
       "fsdp: neighbouring layers are gathered together up to so many MiB; 0: each on its own",
       CLI::Range(0.0, 65536.0));
   add(group, "--prefetch-units", words.prefetch_units,
       "fsdp: units that are gathered while another one is computed; each takes memory", CLI::Range(0, 64));
+  add(group, "--replicas", words.replicas, "dp: replicas, each with a thread", CLI::Range(1, 64));
   group.add_flag("--sync-batch-norm", trainer.learner.sync_batch_norm,
                  "Batch norm over the images of all ranks");
   group.add_flag("--deterministic-world", words.deterministic_world,
@@ -245,6 +246,11 @@ void add_run_flags(CLI::App& app, TrainOptions& options, Words& words) {
   group.add_flag("--eval-only", run.eval_only,
                  "Scores the test images with the weights of --checkpoint-dir, --resume-from or --init-from, "
                  "and ends; training images, --optimizer and --seed do not matter");
+  group.add_flag(
+      "--dry-run", options.dry_run,
+      "Prints an estimate of the memory of a rank, and the largest batch that fits, and ends: nothing "
+      "is trained, no image is read");
+  group.add_flag("--json", options.json, "With --dry-run: the estimate as JSON");
   add(group, "--max-steps", run.max_steps, "Steps after which the run ends; 0: those of its epochs",
       CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   add(group, "--time-limit", run.time_limit,
@@ -282,6 +288,10 @@ void apply(const Words& words, TrainOptions& options) {
   reducer.sharding.form = form_of(words.parallel);
   reducer.sharding.unit_bytes = static_cast<std::size_t>(words.unit_mebibytes * 1048576);
   reducer.sharding.prefetch = static_cast<std::size_t>(words.prefetch_units);
+  if (words.parallel == "dp") {
+    trainer.learner.replicas = words.replicas;
+    options.device = "cpu";
+  }
   reducer.deterministic_micro_batches = words.deterministic_world ? words.deterministic_micro_batches : 0;
   trainer.seed = trainer.learner.seed = trainer.loader.augmentation.seed = options.seed;
   options.run.checkpoints.resume = !words.no_resume;
@@ -289,8 +299,16 @@ void apply(const Words& words, TrainOptions& options) {
   options.run.log.progress.epochs = trainer.epochs;
 }
 
+std::string reason_against(const TrainOptions& options, int ranks) {
+  if (options.run.trainer.learner.replicas < 2 || ranks < 2) return "";
+  return "--parallel dp is one process with replicas, and this job has " + std::to_string(ranks) +
+         " ranks; start one, or leave --parallel out";
+}
+
 void complete(TrainOptions& options, int ranks) {
   train::TrainerOptions& trainer = options.run.trainer;
+  const std::string reason = reason_against(options, ranks);
+  if (!reason.empty()) throw Error(ErrorCode::invalid_argument, reason);
   if (options.global_batch == 0) return;
   const std::int64_t parts = std::int64_t{ranks} * trainer.accumulation;
   if (options.global_batch % parts != 0)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // muster-train: data-parallel training of a CNN, from the command line to the last line.
 #include "muster/error.hpp"
-#include "rendezvous/base/text.hpp"
+#include "worker_sdk/env/place.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/loop/run.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
+#include "worker_sdk/trainer/program/dry_run.hpp"
 #include "worker_sdk/trainer/program/preparation.hpp"
 #include "worker_sdk/trainer/program/process.hpp"
 #include "worker_sdk/trainer/program/train_options.hpp"
@@ -18,29 +19,17 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <string_view>
+#include <string>
 
 namespace {
 
 using muster::examples::TrainOptions;
 using muster::train::RunEnd;
 
-constexpr std::string_view kSynthetic = "synthetic";
-
 muster::data::ImageData load_data(const TrainOptions& options) {
-  const std::string_view name = options.data;
-  if (!name.starts_with(kSynthetic) || (name.size() > kSynthetic.size() && name[kSynthetic.size()] != ':'))
-    return muster::data::load_cifar10(options.data, !options.run.eval_only);
-  muster::data::SyntheticOptions synthetic;
-  if (name.size() > kSynthetic.size()) {
-    synthetic.train_images =
-        muster::parse_number<std::size_t>(name.substr(kSynthetic.size() + 1)).value_or(0);
-    if (synthetic.train_images < 10 || synthetic.train_images > 1'000'000)
-      throw muster::Error(muster::ErrorCode::invalid_argument,
-                          "--data " + options.data + ": give synthetic:N with N from 10 to 1000000");
-    synthetic.test_images = synthetic.train_images / 5;
-  }
-  return muster::data::make_synthetic(synthetic);
+  if (const auto synthetic = muster::examples::synthetic_images(options.data))
+    return muster::data::make_synthetic(*synthetic);
+  return muster::data::load_cifar10(options.data, !options.run.eval_only);
 }
 
 void write(const std::string& text) {
@@ -126,6 +115,7 @@ std::optional<RunEnd> train(TrainOptions options, const std::string& error_file)
     // What fails from here on is told over this connection; later it might not be had.
     if (world->info().size > 1) (void)world->store();
     // After the ranks have met: one whose host lacks a file can say so to the others.
+    options.run.trainer.empty_process = muster::train::peak_resident_bytes();
     data = load_data(options);
     device = prepare(options, data, *world);
     // Without checkpoints there is nothing to save: then SIGTERM ends the process at once.
@@ -144,6 +134,26 @@ std::optional<RunEnd> train(TrainOptions options, const std::string& error_file)
   return std::nullopt;
 }
 
+/// What a launcher's variables make wrong about the flags; what is wrong with them is said by World::init().
+std::string usage_error_of(const TrainOptions& options) {
+  try {
+    return muster::examples::reason_against(options, muster::find_place(muster::process_environment()).size);
+  } catch (const muster::Error&) {
+    return "";
+  }
+}
+
+int tell_estimate(const TrainOptions& options) {
+  try {
+    if (muster::find_place(muster::process_environment()).rank == 0)
+      write(muster::examples::dry_run(options));
+    require_stdout();
+    return 0;
+  } catch (const muster::Error& error) {
+    return muster::examples::report_usage("muster-train: --dry-run: " + std::string(error.what()) + "\n");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -154,6 +164,9 @@ int main(int argc, char** argv) {
     std::fputs(early->text.c_str(), stdout);
     return 0;
   }
+  const std::string reason = usage_error_of(std::get<TrainOptions>(parsed));
+  if (!reason.empty()) return muster::examples::report_usage("muster-train: " + reason + "\n");
+  if (std::get<TrainOptions>(parsed).dry_run) return tell_estimate(std::get<TrainOptions>(parsed));
   const char* const error_file = std::getenv("TORCHELASTIC_ERROR_FILE");
   const auto end = train(std::get<TrainOptions>(parsed), error_file == nullptr ? "" : error_file);
   if (!end) return 1;

@@ -20,6 +20,7 @@ struct Words {
   std::string schedule = "constant";
   std::string normalization = "dataset";
   std::string compression = "none";
+  int replicas = 2;
   int power_sgd_rank = 2;
   double bucket_mebibytes = 25;
   double first_bucket_mebibytes = 1;
@@ -54,6 +55,9 @@ void require_values(const CLI::App& app, const std::vector<std::string>& words);
 /// Throws Error (invalid_argument) that names two flags of which only one can be meant, or one that asks for
 /// something which another one would have to make possible. Call it after parsing.
 void refuse_contradictions(const CLI::App& app);
+
+/// Throws Error (invalid_argument) for what --parallel dp cannot do. Call it after parsing.
+void refuse_with_replicas(const CLI::App& app);
 
 /// Returns a sentence for each flag that was given and changes nothing. Call it after parsing.
 std::vector<std::string> flags_without_effect(const CLI::App& app);

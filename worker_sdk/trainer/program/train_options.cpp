@@ -3,6 +3,7 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/nearest_name.hpp"
+#include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <CLI/CLI.hpp>
@@ -117,6 +118,21 @@ CLI::App& in_group(CLI::App& app, const char* heading) {
   return app;
 }
 
+std::optional<data::SyntheticOptions> synthetic_images(const std::string& data) {
+  constexpr std::string_view kName = "synthetic";
+  const std::string_view name = data;
+  if (!name.starts_with(kName) || (name.size() > kName.size() && name[kName.size()] != ':'))
+    return std::nullopt;
+  data::SyntheticOptions synthetic;
+  if (name.size() == kName.size()) return synthetic;
+  synthetic.train_images = parse_number<std::size_t>(name.substr(kName.size() + 1)).value_or(0);
+  if (synthetic.train_images < 10 || synthetic.train_images > 1'000'000)
+    throw Error(ErrorCode::invalid_argument,
+                "--data " + data + ": give synthetic:N with N from 10 to 1000000");
+  synthetic.test_images = synthetic.train_images / 5;
+  return synthetic;
+}
+
 std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* const* argv) {
   TrainOptions options;
   Words words;
@@ -141,6 +157,7 @@ std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* 
     std::reverse(all.begin(), all.end());  // as the parser wants them
     app.parse(all);
     refuse_contradictions(app);
+    refuse_with_replicas(app);
     options.notes = flags_without_effect(app);
     options.common = flags_to_agree_on(app);
     apply(words, options);

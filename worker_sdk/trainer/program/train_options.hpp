@@ -4,6 +4,7 @@
 #include "worker_sdk/trainer/loop/run.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,6 +24,9 @@ struct TrainOptions {
   /// Images per step of all ranks; 0: what --batch-size and --accumulate make.
   std::int64_t global_batch = 0;
   std::uint64_t seed = 0;
+  /// Whether only the memory of a run is estimated, and whether that is told as JSON.
+  bool dry_run = false;
+  bool json = false;
   /// Sentences about flags that were given and change nothing.
   std::vector<std::string> notes;
   /// The flags that have to be the same on every rank, with their values, a line each.
@@ -38,8 +42,15 @@ struct EarlyExit {
 /// Reads flags, and a file of them where --config names one: flags win.
 std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* const* argv);
 
+/// What --data asks for where it is "synthetic" or "synthetic:N"; empty: a folder. Throws Error
+/// (invalid_argument) for an N that is none.
+std::optional<data::SyntheticOptions> synthetic_images(const std::string& data);
+
+/// What is wrong with these options in a job of so many ranks, whatever its images; "" where nothing is.
+std::string reason_against(const TrainOptions& options, int ranks);
+
 /// Sets the batch of a rank from --global-batch. Throws Error (invalid_argument) where that does not divide
-/// by the ranks and --accumulate.
+/// by the ranks and --accumulate, or there is a reason_against() them.
 void complete(TrainOptions& options, int ranks);
 
 }  // namespace muster::examples

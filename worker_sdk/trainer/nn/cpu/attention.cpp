@@ -30,7 +30,17 @@ Attention::Attention(Room& room, std::int64_t tokens, std::int64_t width, std::i
     : shape_(tokens, width),
       heads_(static_cast<std::size_t>(heads)),
       head_(head_rows(shape_, heads)),
-      levels_(room, shape_.tokens * heads_ * sizeof(float)) {}
+      levels_(room, shape_.tokens * heads_ * sizeof(float)) {
+  room.add(*this);
+}
+
+std::size_t Attention::shares(std::int64_t batch) const {
+  return std::min(static_cast<std::size_t>(threads()), static_cast<std::size_t>(batch) * heads_);
+}
+
+std::size_t Attention::scratch_bytes(std::int64_t batch) const {
+  return shares(batch) * row_kernels().attention_scratch(head_) * sizeof(float);
+}
 
 /// Calls body(place in qkv, place in y, place in the levels, scratch) for each head of each sample, on all
 /// threads.
@@ -39,8 +49,8 @@ void Attention::each_head(std::int64_t batch, const Body& body) {
   const std::size_t count = static_cast<std::size_t>(batch) * heads_;
   if (count == 0) return;
   const std::size_t scratch = row_kernels().attention_scratch(head_);
-  const std::size_t shares = std::min(static_cast<std::size_t>(threads()), count);
-  scratch_.reserve(shares * scratch * sizeof(float));
+  const std::size_t shares = this->shares(batch);
+  scratch_.reserve(scratch_bytes(batch));
   each(shares, [&](std::size_t share) {
     for (std::size_t h = count * share / shares; h < count * (share + 1) / shares; ++h) {
       const std::size_t first = h / heads_ * shape_.sample();

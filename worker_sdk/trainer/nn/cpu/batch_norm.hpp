@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/trainer/nn/cpu/map.hpp"
+#include "worker_sdk/trainer/nn/cpu/room.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace muster::nn::cpu {
 /// and Szegedy, "Batch Normalization", 2015, with PyTorch's epsilon 1e-5 and momentum 0.1.
 /// Sums are taken strip by strip and added up in double in a fixed order, so they do not depend on the number
 /// of threads. One thread.
-class BatchNorm {
+class BatchNorm : public WorkspaceHolder {
  public:
   /// `exchange` (may be null: the statistics of this batch) outlives the layer.
   BatchNorm(const MapShape& shape, StatisticsExchange* exchange);
@@ -38,6 +38,15 @@ class BatchNorm {
 
   /// Writes the gradient of x to `dx`, which may be args.x. Call it after backward_sums().
   void backward(const BackwardArgs& args, void* dx, std::int64_t batch) const;
+
+  /// The sums of strips.
+  Workspace workspace() const override {
+    return {(strip_sums_.capacity() + strip_products_.capacity()) * sizeof(float), 0};
+  }
+
+  Workspace workspace_for(std::span<const BatchSize> batches) const override {
+    return {2 * static_cast<std::size_t>(largest(batches, true) * shape_.channels) * sizeof(float), 0};
+  }
 
  private:
   void use_statistics(const double* mean, const double* variance);

@@ -152,10 +152,11 @@ class Convolution::Packed {
     }
   }
 
-  std::size_t bytes() const {
-    std::size_t sum = 0;
+  /// Now, or with all copies there.
+  std::size_t bytes(bool all = false) const {
+    std::size_t sum = padded_.size() * sizeof(float);
     for (const Copy& copy : copies_)
-      if (copy.place != nullptr) sum += copy.memory.get_desc().get_size();
+      if (copy.place != nullptr || (all && !copy.is_plain)) sum += copy.memory.get_desc().get_size();
     return sum;
   }
 
@@ -182,6 +183,8 @@ struct Convolution::Plan {
   void build_backward(const Runtime& rt, const ConvolutionShape& shape, const ParameterSlot& weight,
                       Packed& packed);
 
+  Workspace workspace() const;
+
   const Descs descs;
   ConvolutionForm form;
   dnnl::convolution_forward::primitive_desc forward_desc;
@@ -192,9 +195,19 @@ struct Convolution::Plan {
   std::size_t forward_weights = 0, backward_weights = 0;
   /// Views of the caller's maps; `converted` holds images in the kernels' layout and type.
   dnnl::memory src, dst, images, converted, gradient;
+  std::size_t gradient_bytes = 0;  ///< of `gradient`, where that is not the caller's
   std::vector<float> padded_gradient;
   Reorder convert, unpack;
 };
+
+Workspace Convolution::Plan::workspace() const {
+  Workspace sum = {gradient_bytes + padded_gradient.size() * sizeof(float), 0};
+  if (converted) sum.own += converted.get_desc().get_size();
+  if (weight_pieces) sum.own += weight_pieces->bytes();
+  for (const dnnl::primitive* primitive : {&forward, &src_gradient, &weights_gradient})
+    sum.shared = std::max(sum.shared, shared_scratch(*primitive));
+  return sum;
+}
 
 void Convolution::Plan::build_forward(const Runtime& rt, const ConvolutionShape& shape,
                                       dnnl::algorithm algorithm) {
@@ -245,6 +258,7 @@ void Convolution::Plan::build_backward(const Runtime& rt, const ConvolutionShape
   const dnnl::memory plain =
       view(met_weights(shape), rt, is_padded(shape) ? padded_gradient.data() : weight.gradient);
   gradient = in_layout(layout, plain, rt);
+  if (layout != plain.get_desc()) gradient_bytes = layout.get_size();
   unpack = Reorder(gradient, plain);
   if (shape.of_images) return;
   const auto by_data = convolution_backward_data(rt, form, descs.src, descs.weights, descs.dst, forward_desc);
@@ -340,13 +354,25 @@ void Convolution::backward_data(const void* dst_gradient, std::int64_t batch, vo
                                         {DNNL_ARG_DIFF_SRC, plan.src}});
 }
 
-std::size_t Convolution::workspace_bytes() const {
-  std::size_t sum = packed_->bytes();
-  for (const auto& [batch, plan] : plans_) {
-    if (plan->converted) sum += plan->converted.get_desc().get_size();
-    if (plan->gradient) sum += plan->gradient.get_desc().get_size();
-    if (plan->weight_pieces) sum += plan->weight_pieces->bytes();
+Workspace Convolution::workspace() const {
+  Workspace sum = {packed_->bytes(), 0};
+  for (const auto& [batch, plan] : plans_) sum.add(plan->workspace());
+  return sum;
+}
+
+Workspace Convolution::workspace_for(std::span<const BatchSize> batches) const {
+  Packed packed(shape_, {}, true);
+  Workspace sum;
+  for (const BatchSize& batch : batches) {
+    if (batch.samples == 0) continue;
+    build("a convolution on " + std::to_string(batch.samples) + " images", [&] {
+      Plan plan(*runtime_, shape_, packed, batch.samples);
+      if (batch.trains) plan.build_backward(*runtime_, shape_, {}, packed);
+      sum.add(plan.workspace());
+      return 0;
+    });
   }
+  sum.own += packed.bytes(true);
   return sum;
 }
 

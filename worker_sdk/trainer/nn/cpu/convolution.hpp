@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/trainer/nn/cpu/map.hpp"
+#include "worker_sdk/trainer/nn/cpu/room.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cstdint>
@@ -29,14 +29,12 @@ struct ConvolutionShape {
 /// 3 x 3, stride 1: a quarter of the multiplications, at an error of about 1e-5 of the largest result).
 /// Primitives are kept for each batch size met. Maps are the caller's; all are plain pointers to memory of
 /// the shape and format. One thread.
-class Convolution {
+class Convolution : public WorkspaceHolder {
  public:
   /// `keeps_copies`: see NetworkOptions::keep_weight_copies.
   Convolution(std::shared_ptr<const Runtime> runtime, const ConvolutionShape& shape,
               bool keeps_copies = true);
-  ~Convolution();
-  Convolution(const Convolution&) = delete;
-  Convolution& operator=(const Convolution&) = delete;
+  ~Convolution() override;
 
   MapShape out_map() const { return {shape_.out_channels, shape_.out_side(), shape_.format}; }
 
@@ -51,8 +49,9 @@ class Convolution {
   /// Writes the gradient of the input to `src_gradient`, which may be where src was.
   void backward_data(const void* dst_gradient, std::int64_t batch, void* src_gradient);
 
-  /// Bytes of the weights in the library's layout and of the images in the kernels' type.
-  std::size_t workspace_bytes() const;
+  /// The weights in the library's layout and images in the kernels' type, and gradients and scratch.
+  Workspace workspace() const override;
+  Workspace workspace_for(std::span<const BatchSize> batches) const override;
 
  private:
   struct Plan;

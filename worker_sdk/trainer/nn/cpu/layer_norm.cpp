@@ -28,7 +28,18 @@ void each_part(std::size_t rows, const Body& body) {
 }  // namespace
 
 LayerNorm::LayerNorm(Room& room, std::int64_t tokens, std::int64_t width)
-    : shape_(tokens, width), moments_(room, shape_.tokens * 2 * sizeof(float)) {}
+    : shape_(tokens, width), moments_(room, shape_.tokens * 2 * sizeof(float)) {
+  room.add(*this);
+}
+
+Workspace LayerNorm::workspace() const {
+  return {(scale_sums_.capacity() + shift_sums_.capacity()) * sizeof(float), 0};
+}
+
+Workspace LayerNorm::workspace_for(std::span<const BatchSize> batches) const {
+  const std::size_t rows = static_cast<std::size_t>(largest(batches, true)) * shape_.tokens;
+  return {2 * partial_sums(rows) * shape_.width * sizeof(float), 0};
+}
 
 void LayerNorm::bind(const ParameterSlot& scale, const ParameterSlot& shift) {
   scale_ = scale;

@@ -53,20 +53,26 @@ struct Layers {
   };
 
   struct Norm : BatchNorm {
-    Norm(const Room& room, const MapExtent& extent) : BatchNorm(room.shape(extent), room.exchange()) {}
+    Norm(Room& room, const MapExtent& extent) : BatchNorm(room.shape(extent), room.exchange()) {
+      room.add(*this);
+    }
   };
 
   struct Hidden : HiddenLinear {
-    Hidden(const Room& room, std::int64_t in, std::int64_t out) : HiddenLinear(room.runtime(), {in, out}) {}
+    Hidden(Room& room, std::int64_t in, std::int64_t out) : HiddenLinear(room.runtime(), {in, out}) {
+      room.add(holder());
+    }
   };
 
   struct Linear : cpu::Linear {
-    Linear(const Room& room, std::int64_t in, std::int64_t out, bool bias)
-        : cpu::Linear(room.runtime(), {in, out, bias}) {}
+    Linear(Room& room, std::int64_t in, std::int64_t out, bool bias, std::int64_t tokens = 1)
+        : cpu::Linear(room.runtime(), {in, out, bias, tokens}) {
+      room.add(*this);
+    }
   };
 
   struct Head : Linear {
-    Head(const Room& room, std::int64_t in, std::int64_t out) : Linear(room, in, out, true) {}
+    Head(Room& room, std::int64_t in, std::int64_t out) : Linear(room, in, out, true) {}
   };
 };
 

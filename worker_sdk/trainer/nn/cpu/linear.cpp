@@ -10,12 +10,24 @@
 #include <utility>
 
 namespace muster::nn::cpu {
+namespace {
+
+/// What oneDNN keeps for the primitives of one batch size (measured on 2.6): a network of transformers has
+/// many of them.
+constexpr std::size_t kPlanBytes = 50'000;
+
+}  // namespace
 
 struct Linear::Plan {
   Plan(const Runtime& rt, const LinearShape& shape, const ParameterSlot& weight,
        const ParameterSlot& bias_slot, std::int64_t batch);
 
   void build_backward(const Runtime& rt, const ParameterSlot& weight, const ParameterSlot& bias_slot);
+
+  std::size_t scratch() const {
+    return std::max(
+        {shared_scratch(multiply), shared_scratch(weight_gradient), shared_scratch(input_gradient)});
+  }
 
   const Desc src_desc, weights_desc, bias_desc, dst_desc;
   dnnl::inner_product_forward::primitive_desc multiply_desc;
@@ -83,13 +95,18 @@ bool in_panels(const LinearShape& shape) {
 
 }  // namespace
 
+std::size_t Linear::turned_bytes(std::int64_t rows) const {
+  const std::size_t groups = (static_cast<std::size_t>(rows) + kPanelSamples - 1) / kPanelSamples;
+  return groups * kPanelSamples * static_cast<std::size_t>(shape_.in) * sizeof(float);
+}
+
 void Linear::forward_in_panels(const float* x, std::size_t batch, float* y) {
   const auto in = static_cast<std::size_t>(shape_.in), out = static_cast<std::size_t>(shape_.out);
   const std::size_t groups = (batch + kPanelSamples - 1) / kPanelSamples;
   const auto samples_of = [&](std::size_t group) {
     return std::min(kPanelSamples, batch - group * kPanelSamples);
   };
-  turned_.reserve(groups * kPanelSamples * in * sizeof(float));
+  turned_.reserve(turned_bytes(static_cast<std::int64_t>(batch)));
   auto* const turned = turned_.data<float>();
   // Parts of the inputs are turned for all samples of a group.
   constexpr std::size_t kPart = 256;
@@ -149,6 +166,33 @@ void Linear::backward(const float* x, const float* dy, std::int64_t batch, float
   plan.input_gradient.execute(rt.stream, {{DNNL_ARG_DIFF_DST, plan.dst_gradient},
                                           {DNNL_ARG_WEIGHTS, plan.weights},
                                           {DNNL_ARG_DIFF_SRC, plan.src_gradient}});
+}
+
+Workspace Linear::workspace() const {
+  Workspace sum = {turned_.bytes() + plans_.size() * kPlanBytes, 0};
+  for (const auto& [batch, plan] : plans_) sum.shared = std::max(sum.shared, plan->scratch());
+  return sum;
+}
+
+Workspace Linear::workspace_for(std::span<const BatchSize> batches) const {
+  Workspace sum;
+  std::size_t turned = 0;
+  for (const BatchSize& batch : batches) {
+    const std::int64_t rows = batch.samples * shape_.tokens;
+    if (rows == 0) continue;
+    const bool panels = in_panels(shape_);
+    if (panels) turned = std::max(turned, Buffer::whole_pages(turned_bytes(rows)));
+    if (panels && !batch.trains) continue;
+    sum.own += kPlanBytes;
+    build("a linear layer on " + std::to_string(rows) + " samples", [&] {
+      Plan plan(*runtime_, shape_, {}, {}, rows);
+      if (batch.trains) plan.build_backward(*runtime_, {}, {});
+      sum.shared = std::max(sum.shared, plan.scratch());
+      return 0;
+    });
+  }
+  sum.own += turned;
+  return sum;
 }
 
 HiddenLinear::HiddenLinear(std::shared_ptr<const Runtime> runtime, const LinearShape& shape)

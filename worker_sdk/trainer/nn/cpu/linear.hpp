@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "worker_sdk/trainer/nn/cpu/map.hpp"
-#include "worker_sdk/trainer/nn/cpu/onednn.hpp"
+#include "worker_sdk/trainer/nn/cpu/room.hpp"
 #include "worker_sdk/trainer/nn/network.hpp"
 
 #include <cstdint>
@@ -15,16 +14,15 @@ struct LinearShape {
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool bias = true;
+  std::int64_t tokens = 1;  ///< rows of one sample
 };
 
 /// result = input * weight^T + bias (where there is one), with weight out x in, as PyTorch's. Weights and
 /// gradients are used in place, in the plain layout. Primitives are kept for each batch size met. One thread.
-class Linear {
+class Linear : public WorkspaceHolder {
  public:
   Linear(std::shared_ptr<const Runtime> runtime, const LinearShape& shape);
-  ~Linear();
-  Linear(const Linear&) = delete;
-  Linear& operator=(const Linear&) = delete;
+  ~Linear() override;
 
   const LinearShape& shape() const { return shape_; }
 
@@ -39,9 +37,13 @@ class Linear {
   /// be where x is, or null: it is not wanted. `dy` is that of the result, and is left as it is.
   void backward(const float* x, const float* dy, std::int64_t batch, float* dx);
 
+  Workspace workspace() const override;
+  Workspace workspace_for(std::span<const BatchSize> batches) const override;
+
  private:
   struct Plan;
   Plan& plan_for(std::int64_t batch);
+  std::size_t turned_bytes(std::int64_t rows) const;
   void forward_in_panels(const float* x, std::size_t batch, float* y);
 
   std::shared_ptr<const Runtime> runtime_;
@@ -63,6 +65,8 @@ class HiddenLinear {
   void forward(const float* x, std::int64_t batch, float* y);
   /// As Linear::backward(), from the result `y`. `dy` is overwritten.
   void backward(const float* x, const float* y, float* dy, std::int64_t batch, float* dx);
+
+  const WorkspaceHolder& holder() const { return linear_; }
 
  private:
   Linear linear_;

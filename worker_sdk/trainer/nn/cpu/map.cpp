@@ -16,10 +16,14 @@ Buffer::~Buffer() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
 }
 
+std::size_t Buffer::whole_pages(std::size_t bytes) {
+  const std::size_t page = bytes < kHugePage ? 4096 : kHugePage;
+  return (bytes + page - 1) / page * page;
+}
+
 void Buffer::reserve(std::size_t bytes) {
   if (bytes <= bytes_) return;
-  const std::size_t page = bytes < kHugePage ? 4096 : kHugePage;
-  bytes = (bytes + page - 1) / page * page;
+  bytes = whole_pages(bytes);
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) throw std::bad_alloc();
   ::madvise(data, bytes, MADV_HUGEPAGE);

@@ -62,6 +62,9 @@ class Buffer {
 
   std::size_t bytes() const { return bytes_; }
 
+  /// What reserve(bytes) takes.
+  static std::size_t whole_pages(std::size_t bytes);
+
   template <typename T = void>
   T* data() const {
     return static_cast<T*>(data_);

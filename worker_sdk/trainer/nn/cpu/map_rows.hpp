@@ -11,9 +11,9 @@
 namespace muster::nn::cpu {
 
 /// y = x + bias of the channel.
-class MapBias {
+class MapBias : public WorkspaceHolder {
  public:
-  MapBias(const Room& room, const MapExtent& extent) : shape_(room.shape(extent)) {}
+  MapBias(Room& room, const MapExtent& extent) : shape_(room.shape(extent)) { room.add(*this); }
 
   /// `channels` floats.
   void bind(const ParameterSlot& bias) { bias_ = bias; }
@@ -22,6 +22,12 @@ class MapBias {
   void forward(const void* x, std::int64_t batch, void* y) const;
   /// Writes the gradient of the bias; that of x is dy.
   void backward(const void* dy, std::int64_t batch);
+
+  Workspace workspace() const override { return {sums_.capacity() * sizeof(float), 0}; }
+
+  Workspace workspace_for(std::span<const BatchSize> batches) const override {
+    return {static_cast<std::size_t>(largest(batches, true) * shape_.channels) * sizeof(float), 0};
+  }
 
  private:
   const MapShape shape_;

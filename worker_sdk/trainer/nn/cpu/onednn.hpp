@@ -60,6 +60,14 @@ auto build(const std::string& what, Make make) {
   }
 }
 
+/// Bytes that the library lends to the primitive while it runs, and before and after to others of the thread.
+inline std::size_t shared_scratch(const dnnl::primitive& primitive) {
+  std::int64_t bytes = 0;
+  if (primitive)
+    dnnl_primitive_desc_query(primitive.get_primitive_desc(), dnnl_query_memory_consumption_s64, 0, &bytes);
+  return static_cast<std::size_t>(bytes);
+}
+
 /// A convolution without bias. Padding is above and left of each image, and below and right of it.
 struct ConvolutionForm {
   dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/nn/cpu/room.hpp"
 
-#include "worker_sdk/trainer/nn/cpu/convolution.hpp"
 #include "worker_sdk/trainer/nn/cpu/machine.hpp"
 #include "worker_sdk/trainer/nn/cpu/pieces.hpp"
 
@@ -9,6 +8,13 @@
 #include <cstring>
 
 namespace muster::nn::cpu {
+
+std::int64_t largest(std::span<const BatchSize> batches, bool training) {
+  std::int64_t most = 0;
+  for (const BatchSize& batch : batches)
+    if (batch.trains || !training) most = std::max(most, batch.samples);
+  return most;
+}
 
 Room::Room(const NetworkOptions& options) : Room(options, map_format(options.precision)) {}
 
@@ -23,24 +29,26 @@ void* const& Room::add(std::size_t bytes_per_image, MemoryKind kind) {
   return place.data;
 }
 
+/// Where the places of segments lie in the memory that all segments share, and its size.
+std::size_t Room::lay_out(std::size_t batch, std::vector<std::size_t>* offsets) const {
+  constexpr std::size_t kLine = 64;
+  std::vector<std::size_t> ends(segments_ + 1);
+  for (const Place& place : places_) {
+    if (offsets != nullptr) offsets->push_back(ends[place.segment]);
+    if (place.segment > 0) ends[place.segment] += (batch * place.bytes_per_image + kLine - 1) / kLine * kLine;
+  }
+  return *std::max_element(ends.begin(), ends.end());
+}
+
 void Room::begin(std::int64_t batch) {
   if (options_.threads > 0) set_threads(options_.threads);
-  constexpr std::size_t kLine = 64;
-  const auto bytes = [batch](const Place& place) {
-    return static_cast<std::size_t>(batch) * place.bytes_per_image;
-  };
-  // Where the places of a segment lie in the memory that all segments share.
-  std::vector<std::size_t> ends(segments_ + 1);
+  const auto samples = static_cast<std::size_t>(batch);
   std::vector<std::size_t> offsets;
-  for (const Place& place : places_) {
-    offsets.push_back(ends[place.segment]);
-    if (place.segment > 0) ends[place.segment] += (bytes(place) + kLine - 1) / kLine * kLine;
-  }
-  shared_.reserve(*std::max_element(ends.begin(), ends.end()));
+  shared_.reserve(lay_out(samples, &offsets));
   std::size_t number = 0;
   for (Place& place : places_) {
     const std::size_t offset = offsets[number++];
-    if (place.segment == 0) place.buffer.reserve(bytes(place));
+    if (place.segment == 0) place.buffer.reserve(samples * place.bytes_per_image);
     place.data = place.segment == 0 ? place.buffer.data() : shared_.data<char>() + offset;
   }
 }
@@ -49,7 +57,21 @@ MemoryUse Room::memory() const {
   MemoryUse use;
   use.activations = shared_.bytes();
   for (const Place& place : places_) use.*place.kind += place.buffer.bytes();
-  for (const Convolution* layer : convolutions_) use.workspace += layer->workspace_bytes();
+  Workspace workspace;
+  for (const WorkspaceHolder* holder : holders_) workspace.add(holder->workspace());
+  use.workspace += workspace.own + workspace.shared;
+  return use;
+}
+
+MemoryUse Room::memory_for(std::span<const BatchSize> batches) const {
+  MemoryUse use;
+  const auto most = static_cast<std::size_t>(largest(batches));
+  use.activations = Buffer::whole_pages(lay_out(most, nullptr));
+  for (const Place& place : places_)
+    if (place.segment == 0) use.*place.kind += Buffer::whole_pages(most * place.bytes_per_image);
+  Workspace workspace;
+  for (const WorkspaceHolder* holder : holders_) workspace.add(holder->workspace_for(batches));
+  use.workspace += workspace.own + workspace.shared;
   return use;
 }
 

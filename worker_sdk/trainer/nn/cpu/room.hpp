@@ -4,15 +4,46 @@
 #include "worker_sdk/trainer/nn/cpu/map.hpp"
 #include "worker_sdk/trainer/nn/layers.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace muster::nn::cpu {
 
-class Convolution;
+/// Memory of a layer beside what it asked the room for.
+struct Workspace {
+  std::size_t own = 0;
+  /// What oneDNN lends to one primitive after the other: of all on a thread the most counts.
+  std::size_t shared = 0;
+
+  void add(const Workspace& other) {
+    own += other.own;
+    shared = std::max(shared, other.shared);
+  }
+};
+
+/// A layer that has such memory. It may not move.
+class WorkspaceHolder {
+ public:
+  virtual ~WorkspaceHolder() = default;
+  WorkspaceHolder(const WorkspaceHolder&) = delete;
+  WorkspaceHolder& operator=(const WorkspaceHolder&) = delete;
+
+  /// As it is now.
+  virtual Workspace workspace() const = 0;
+  /// As it will be behind such batches.
+  virtual Workspace workspace_for(std::span<const BatchSize> batches) const = 0;
+
+ protected:
+  WorkspaceHolder() = default;
+};
+
+/// The largest batch; with `training`, of those that are trained on.
+std::int64_t largest(std::span<const BatchSize> batches, bool training = false);
 
 /// What the layers of a model share on this machine's processors: oneDNN, the format of all maps, and the
 /// memory, which grows with the batch.
@@ -40,8 +71,7 @@ class Room {
 
   void end_segments() { segment_ = 0; }
 
-  /// Counts the layer's workspace; the layer may not move.
-  void add(const Convolution& layer) { convolutions_.push_back(&layer); }
+  void add(const WorkspaceHolder& layer) { holders_.push_back(&layer); }
 
   void begin(std::int64_t batch);
 
@@ -56,6 +86,7 @@ class Room {
   std::size_t map_bytes(const MapExtent& extent) const { return shape(extent).bytes(1); }
 
   MemoryUse memory() const;
+  MemoryUse memory_for(std::span<const BatchSize> batches) const;
 
   std::size_t bytes_per_image(MemoryKind kind) const;
   void copy(void* to, const void* from, std::size_t bytes) const;
@@ -64,6 +95,8 @@ class Room {
   const void* on_host(const void* data, std::size_t, std::vector<char>&) const { return data; }
 
  private:
+  std::size_t lay_out(std::size_t batch, std::vector<std::size_t>* offsets) const;
+
   struct Place {
     std::size_t bytes_per_image = 0;
     MemoryKind kind = nullptr;
@@ -79,7 +112,7 @@ class Room {
   Buffer shared_;            ///< by all segments
   std::size_t segment_ = 0;  ///< that is being built
   std::size_t segments_ = 0;
-  std::vector<const Convolution*> convolutions_;
+  std::vector<const WorkspaceHolder*> holders_;
 };
 
 }  // namespace muster::nn::cpu

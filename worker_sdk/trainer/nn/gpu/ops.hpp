@@ -223,6 +223,9 @@ class Ops {
   virtual void* stream() = 0;
   /// Bytes of the device that this object holds.
   virtual std::size_t allocated() const = 0;
+
+  /// Bytes of the device that nobody holds; 0 where that is not known.
+  virtual std::size_t free_bytes() const { return 0; }
 };
 
 /// A product by our own kernel, which takes every layout.

@@ -163,6 +163,10 @@ class ListNetwork final : public Network {
 
   MemoryUse memory() const override { return room_.memory(); }
 
+  MemoryUse memory_for(std::span<const BatchSize> batches) const override {
+    return room_.memory_for(batches);
+  }
+
   std::vector<StepMemory> memory_by_step() const override { return memory_; }
 
   double flops_per_image() const override { return plan_.flops_per_image(); }

@@ -52,7 +52,7 @@ template <LayerSet Layers>
 class LinearStep final : public RowStep<Layers> {
  public:
   LinearStep(const Shared<Layers>& shared, const PlannedStep& step)
-      : Base(shared, step), layer_(shared.room, step.in.width, step.out.width, step.bias) {}
+      : Base(shared, step), layer_(shared.room, step.in.width, step.out.width, step.bias, step.in.tokens) {}
 
   void bind(std::span<const ParameterSlot> slots, std::span<float* const>) override {
     layer_.bind(slots[plan_.parameter], plan_.bias ? slots[plan_.parameter + 1] : ParameterSlot());

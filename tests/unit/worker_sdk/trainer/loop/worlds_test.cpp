@@ -5,6 +5,7 @@
 #include "tests/unit/worker_sdk/trainer/loop/training.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 
+#include <string>
 #include <vector>
 
 using muster::test::distance;
@@ -141,5 +142,22 @@ TEST_CASE("ResNets train with compressed gradients, the ranks alike") {
     CHECK(apart > 0);
     // 0.0039 is found, and 0.66 where the first two steps have no more than 16 columns; without gradients, 1.
     CHECK(apart < (low_rank ? 0.7 : 0.008));
+  }
+}
+
+TEST_CASE("Replicas in one process end with the bits of as many ranks") {
+  // 13 images: steps of 8 and 5.
+  const auto data = small_set(13, 4);
+  for (const char* const model : {"small-cnn", "resnet18-imagenet-stem"}) {
+    if (kSlow && model != std::string("small-cnn")) continue;
+    TrainerOptions together = recipe(model, 8, 0.01);
+    together.learner.replicas = 2;
+    const Outcome one = run_alone(data, together, 2);
+    const Outcome two = run_world(2, data, recipe(model, 4, 0.01), 2);
+    CAPTURE(model);
+    CHECK(one.hash == two.hash);
+    CHECK((one.model == two.model));
+    CHECK(one.test.accuracy == two.test.accuracy);
+    CHECK(one.hash != run_alone(data, recipe(model, 8, 0.01), 2).hash);
   }
 }

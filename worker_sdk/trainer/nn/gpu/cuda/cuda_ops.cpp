@@ -126,6 +126,12 @@ void* CudaOps::allocate(std::size_t bytes, const char* what) {
   return memory;
 }
 
+std::size_t CudaOps::free_bytes() const {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  return api_.cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
 void CudaOps::clear(void* memory, std::size_t bytes) {
   check(api_, api_.cudaMemsetAsync(memory, 0, bytes, stream_), "clearing memory");
 }

@@ -62,6 +62,8 @@ class CudaOps final : public Ops {
 
   std::size_t allocated() const override { return allocated_; }
 
+  std::size_t free_bytes() const override;
+
  private:
   void load_kernels();
 

@@ -24,6 +24,7 @@ namespace muster::nn::gpu {
   X(cudaDeviceGetStreamPriorityRange, (int*, int*))                                                        \
   X(cudaGetLastError, ())                                                                                  \
   X(cudaMalloc, (void**, std::size_t))                                                                     \
+  X(cudaMemGetInfo, (std::size_t*, std::size_t*))                                                          \
   X(cudaFree, (void*))                                                                                     \
   X(cudaMemcpyAsync, (void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t))                      \
   X(cudaMemsetAsync, (void*, int, std::size_t, cudaStream_t))                                              \

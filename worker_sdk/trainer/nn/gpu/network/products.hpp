@@ -95,7 +95,7 @@ void sum_rows(const Room& room, std::int64_t rows, std::int64_t width, std::int6
 template <typename T>
 class Linear {
  public:
-  Linear(Room& room, std::int64_t in, std::int64_t out, bool bias)
+  Linear(Room& room, std::int64_t in, std::int64_t out, bool bias, std::int64_t = 1)
       : room_(room), out_(out), has_bias_(bias), products_(room, in, out, out) {}
 
   /// Without a bias its slot is not looked at.

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,17 @@ class Room {
   }
 
   MemoryUse memory() const { return use_; }
+
+  /// All but what grows with the capacity stays as it is.
+  MemoryUse memory_for(std::span<const BatchSize> batches) const {
+    std::int64_t most = 0;
+    for (const BatchSize& batch : batches) most = std::max(most, batch.samples);
+    MemoryUse use = use_;
+    for (const MemoryKind kind : {&MemoryUse::activations, &MemoryUse::workspace})
+      use.*kind = use.*kind - static_cast<std::size_t>(capacity_) * (per_image_.*kind) +
+                  static_cast<std::size_t>(most) * (per_image_.*kind);
+    return use;
+  }
 
   std::size_t bytes_per_image(MemoryKind kind) const { return per_image_.*kind; }
 

@@ -149,6 +149,8 @@ class PluginOps final : public Ops {
 
   std::size_t allocated() const override { return table_.allocated(ops_); }
 
+  std::size_t free_bytes() const override { return table_.free_bytes(ops_); }
+
  private:
   const DeviceTable& table_;
   void* ops_ = nullptr;

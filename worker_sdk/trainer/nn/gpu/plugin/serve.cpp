@@ -103,6 +103,7 @@ DeviceTable table_without_maker() {
   };
   table.stream = [](void* ops) { return ops_of(ops).stream(); };
   table.allocated = [](void* ops) { return ops_of(ops).allocated(); };
+  table.free_bytes = [](void* ops) { return ops_of(ops).free_bytes(); };
   return table;
 }
 

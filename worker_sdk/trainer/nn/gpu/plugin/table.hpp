@@ -13,7 +13,7 @@
 
 namespace muster::nn::gpu {
 
-inline constexpr std::uint32_t kTableVersion = 3;
+inline constexpr std::uint32_t kTableVersion = 4;
 /// Name of the one exported function, of type TableEntry.
 inline constexpr const char* kTableEntry = "muster_device_entry";
 /// Bytes for the name of a device, the final 0 included.
@@ -67,6 +67,7 @@ struct DeviceTable {
   std::int32_t (*require_working)(void* ops, TableError* error);
   void* (*stream)(void* ops);
   std::size_t (*allocated)(void* ops);
+  std::size_t (*free_bytes)(void* ops);
 };
 
 using TableEntry = const DeviceTable* (*)();

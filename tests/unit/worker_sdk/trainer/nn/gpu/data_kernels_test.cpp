@@ -163,7 +163,7 @@ TEST_CASE("loss, hits and gradient are the CPU's, and smoothing is PyTorch's", "
     double sum = 0;
     for (std::size_t c = 0; c < 10; ++c) sum += std::exp(static_cast<double>(logits[n * 10 + c]));
     for (std::size_t c = 0; c < 10; ++c) {
-      const double target = (c == labels[n] ? 1 - s : 0) + s / 10;
+      const double target = (c == static_cast<std::size_t>(labels[n]) ? 1 - s : 0) + s / 10;
       const double x = static_cast<double>(logits[n * 10 + c]);
       loss -= target * (x - std::log(sum));
       wanted.push_back(std::exp(x) / sum - target);
