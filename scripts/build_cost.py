@@ -17,8 +17,9 @@ import sys
 import tempfile
 
 YARDSTICK = "test_main.cpp"
-# Measured: 56 (2 cores, GCC 12, other work beside it). What is added must be taken away elsewhere, or the figure changed with a reason.
-MOST_TIMES = 75
+# Measured: 68 (2 cores, GCC 12), before the public networks, models in shards and replicas came with some twenty files and a library.
+# What is added must be taken away elsewhere, or the figure changed with a reason.
+MOST_TIMES = 82
 
 
 def children_seconds():

@@ -92,9 +92,9 @@ class DeviceMachine final : public Machine {
       sum_statistics = [this](double* values, std::size_t count, void* stream) {
         sums_.sum(values, count, DataType::f64, stream);
       };
-    network_ = nn::gpu::make_device_network(description_, options_.precision,
-                                            static_cast<std::int64_t>(capacity_), ops, sum_statistics,
-                                            options_.activation_checkpoints);
+    network_ =
+        nn::gpu::make_device_network(description_, options_.precision, static_cast<std::int64_t>(capacity_),
+                                     ops, sum_statistics, options_.activation_checkpoints);
     make_arenas(memory_, layout_, header_ + parallel::kHeaderFloats);
     make_optimizer();
     make_batches(task, samples);

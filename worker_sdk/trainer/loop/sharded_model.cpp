@@ -75,11 +75,11 @@ void ShardedModel::abort(const std::string& reason) {
   if (units_) units_->abort(reason);
 }
 
-void ShardedModel::begin_unit(std::size_t unit, bool backward) {
+void ShardedModel::begin_unit(std::size_t unit, bool backward, bool goes_on) {
   const std::size_t bucket = bucket_of_[unit];
   if (used_ == bucket) return;
   used_ = bucket;
-  if (units_) units_->begin(values(), bucket, backward);
+  if (units_) units_->begin(values(), bucket, backward, goes_on);
   if (backward) reducer_.enter(bucket);
 }
 

@@ -58,7 +58,7 @@ class ShardedModel final : public nn::UnitUser {
   /// The other ranks do not wait for this one any more.
   void abort(const std::string& reason);
 
-  void begin_unit(std::size_t unit, bool backward) override;
+  void begin_unit(std::size_t unit, bool backward, bool goes_on) override;
   void end_unit(std::size_t unit, bool backward) override;
 
   bool takes_values_away() const override { return !has_whole_values(); }

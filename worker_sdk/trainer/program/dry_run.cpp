@@ -99,9 +99,8 @@ Kernels kernels_on_device(TrainOptions& options, const Job& job) {
   Kernels kernels;
   kernels.ops = nn::gpu::open_device("cuda", job.local_rank);
   kernels.free = kernels.ops->free_bytes();
-  kernels.network =
-      nn::gpu::make_device_network(learner.model, learner.precision, data::kClasses, 1, *kernels.ops, {},
-                                   learner.activation_checkpoints);
+  kernels.network = nn::gpu::make_device_network(learner.model, learner.precision, data::kClasses, 1,
+                                                 *kernels.ops, {}, learner.activation_checkpoints);
   kernels.device = found.name;
   kernels.memory.on_device = true;
   return kernels;

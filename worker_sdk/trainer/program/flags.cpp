@@ -189,7 +189,8 @@ void add_parallel_flags(CLI::App& app, TrainOptions& options, Words& words) {
   train::TrainerOptions& trainer = options.run.trainer;
   CLI::App& group = in_group(app, "Ranks");
   add(group, "--parallel", words.parallel,
-      "What each rank holds (docs/parallel.md): ddp: everything; zero1: the optimizer's state in shards, one a "
+      "What each rank holds (docs/parallel.md): ddp: everything; zero1: the optimizer's state in shards, one "
+      "a "
       "rank; zero2: gradients, too; fsdp: parameters, too, which are gathered layer by layer before they are "
       "used. All give the same bits; each takes less memory than the one before. Shards: on processors only, "
       "without --compress and --deterministic-world. dp: --replicas of the network in one process, which "

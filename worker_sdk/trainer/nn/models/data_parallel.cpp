@@ -100,8 +100,9 @@ const std::vector<ParameterUnit>& DataParallel::units() const {
 
 void DataParallel::set_unit_user(UnitUser* user) {
   if (user != nullptr)
-    throw Error(ErrorCode::unsupported, "replicas in one process use all their parameters at once; shards "
-                                        "need a rank for each, by --parallel fsdp");
+    throw Error(ErrorCode::unsupported,
+                "replicas in one process use all their parameters at once; shards "
+                "need a rank for each, by --parallel fsdp");
 }
 
 void DataParallel::set_draws(const DropoutKey& draws) {
@@ -265,8 +266,8 @@ MemoryUse DataParallel::memory_for(std::span<const BatchSize> batches) const {
   return use;
 }
 
-std::unique_ptr<DataParallel> make_data_parallel(const Description& description, const NetworkOptions& options,
-                                                 int replicas) {
+std::unique_ptr<DataParallel> make_data_parallel(const Description& description,
+                                                 const NetworkOptions& options, int replicas) {
   std::vector<std::unique_ptr<Network>> networks;
   for (int r = 0; r < replicas; ++r) networks.push_back(make_network(description, options));
   return std::make_unique<DataParallel>(std::move(networks));

@@ -97,7 +97,7 @@ class DataParallel final : public Network {
 std::int64_t share_of(std::int64_t batch, std::size_t replica, std::size_t replicas);
 
 /// `replicas` networks of that description as one. Throws as make_network() does.
-std::unique_ptr<DataParallel> make_data_parallel(const Description& description, const NetworkOptions& options,
-                                                 int replicas);
+std::unique_ptr<DataParallel> make_data_parallel(const Description& description,
+                                                 const NetworkOptions& options, int replicas);
 
 }  // namespace muster::nn

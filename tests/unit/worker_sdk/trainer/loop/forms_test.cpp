@@ -6,6 +6,7 @@
 #include "tests/unit/worker_sdk/trainer/loop/training.hpp"
 #include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/trainer/loop/checkpointing.hpp"
+#include "worker_sdk/trainer/nn/segments.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -181,6 +182,25 @@ TEST_CASE("However many units are gathered ahead, the bits are the same") {
     options.learner.reducer.sharding.prefetch = prefetch;
     CHECK(left_by(2, data, options).hash == wanted.hash);
   }
+}
+
+TEST_CASE("Activations that are computed again leave the bits of every form") {
+  const auto data = small_set(12, 2);
+  TrainerOptions options = small_cnn(Form::ddp);
+  options.batch_size = 2;
+  options.accumulation = 2;
+  options.learner.model = "mlp-8";
+  options.learner.reducer.bucket_bytes = options.learner.reducer.first_bucket_bytes = 1 << 20;
+  const Left wanted = left_by(2, data, options);
+  for (const Form form : {Form::zero2, Form::fsdp})
+    for (const char* const word : {"block", "sqrt", "2"})
+      for (const std::size_t units : {0U, 9U}) {
+        options.learner.reducer.sharding.form = form;
+        options.learner.reducer.sharding.unit_bytes = units << 20;
+        options.learner.activation_checkpoints = muster::nn::checkpoints_of(word);
+        INFO(muster::name_of(form) << ", " << word << ", units of " << units << " MiB");
+        CHECK(left_by(2, data, options).hash == wanted.hash);
+      }
 }
 
 TEST_CASE("Each form sends what its law says, and keeps that, to a tenth of what it saves") {
