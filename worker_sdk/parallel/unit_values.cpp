@@ -14,10 +14,10 @@ UnitValues::UnitValues(const BucketLayout& layout, const ShardLayout& shards, Pr
   memory_ = static_cast<float*>(group_->allocate(places_.floats * sizeof(float)));
 }
 
-void UnitValues::begin(const float* values, std::size_t bucket, bool backward, bool goes_on) {
+void UnitValues::begin(const float* values, std::size_t bucket, bool backward) {
   if (under_way_[bucket] == nullptr) start(values, bucket);
   wait(bucket);
-  for (std::size_t k = 1; goes_on && k <= ahead_; ++k) {
+  for (std::size_t k = 1; k <= ahead_; ++k) {
     if (backward ? bucket + k >= sizes_.size() : bucket < k) return;
     const std::size_t next = backward ? bucket + k : bucket - k;
     if (under_way_[next] == nullptr) start(values, next);

@@ -25,9 +25,9 @@ class UnitValues {
   float* place(std::size_t bucket) const { return memory_ + places_.begins[bucket]; }
 
   /// `values`: the arena of shards, as it is now. Waits until the bucket is in its place, which it has until
-  /// begin() of one that overlaps it; starts to gather those that come next, where it `goes_on`: forward
-  /// goes down to bucket 0, backward up from it.
-  void begin(const float* values, std::size_t bucket, bool backward, bool goes_on = true);
+  /// begin() of one that overlaps it; starts to gather those that come next: forward goes down to bucket 0,
+  /// backward up from it.
+  void begin(const float* values, std::size_t bucket, bool backward);
 
   /// For use outside of a pass: nothing is gathered ahead.
   const float* gather(const float* values, std::size_t bucket);

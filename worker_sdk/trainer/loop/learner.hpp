@@ -52,6 +52,13 @@ struct LearnerOptions {
   /// Options of the reducer, also for clipping (max_norm), compression (hook) and the deterministic world.
   /// The learner sets `bucket_step` itself.
   ReducerOptions reducer;
+
+  /// Units that the form fsdp gathers ahead. None where activations are computed again: units are then not
+  /// used in their order alone, and one that was gathered behind its step in backward would be stale.
+  std::size_t units_ahead() const {
+    const bool in_order = activation_checkpoints.kind == nn::ActivationCheckpoints::Kind::none;
+    return in_order ? reducer.sharding.prefetch : 0;
+  }
 };
 
 /// Describes the work of a learner.

@@ -74,7 +74,7 @@ Arenas arenas_of(const nn::Plan& plan, const LearnerOptions& learner, int ranks)
   for (const parallel::Bucket& bucket : layout.buckets) sizes.push_back(bucket.elements);
   const auto in_use = [&](std::size_t ahead) { return parallel::plan_places(sizes, ahead).floats; };
   const std::size_t shards = parallel::plan_shards(layout, 0, ranks).elements;
-  return {form == Form::fsdp ? shards + in_use(options.sharding.prefetch) : all,
+  return {form == Form::fsdp ? shards + in_use(learner.units_ahead()) : all,
           form == Form::zero1 ? all : shards + in_use(1), shards, all};
 }
 

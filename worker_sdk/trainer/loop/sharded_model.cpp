@@ -5,12 +5,11 @@
 
 namespace muster::train {
 
-ShardedModel::ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup& group,
-                           const Sharding& sharding)
+ShardedModel::ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup& group, std::size_t ahead)
     : reducer_(reducer), shards_(*reducer.shards()), group_(group) {
   for (const nn::ParameterUnit& unit : network.units())
     bucket_of_.push_back(reducer.layout().bucket_of[unit.first]);
-  if (!has_whole_values()) units_.emplace(reducer.layout(), layout(), group, sharding.prefetch);
+  if (!has_whole_values()) units_.emplace(reducer.layout(), layout(), group, ahead);
   if (shards_.shares_places()) network.set_unit_user(this);
 }
 
@@ -75,11 +74,11 @@ void ShardedModel::abort(const std::string& reason) {
   if (units_) units_->abort(reason);
 }
 
-void ShardedModel::begin_unit(std::size_t unit, bool backward, bool goes_on) {
+void ShardedModel::begin_unit(std::size_t unit, bool backward) {
   const std::size_t bucket = bucket_of_[unit];
   if (used_ == bucket) return;
   used_ = bucket;
-  if (units_) units_->begin(values(), bucket, backward, goes_on);
+  if (units_) units_->begin(values(), bucket, backward);
   if (backward) reducer_.enter(bucket);
 }
 

@@ -18,9 +18,9 @@ namespace muster::train {
 /// One thread.
 class ShardedModel final : public nn::UnitUser {
  public:
-  /// `reducer`, whose shards() there are, `network` and `group` outlive it; it becomes the network's user. A
-  /// collective call.
-  ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup& group, const Sharding& sharding);
+  /// `reducer`, whose shards() there are, `network` and `group` outlive it; it becomes the network's user.
+  /// `ahead`: units that fsdp gathers while another one is used. A collective call.
+  ShardedModel(Reducer& reducer, nn::Network& network, ProcessGroup& group, std::size_t ahead);
 
   const parallel::ShardLayout& layout() const { return shards_.shards(); }
 
@@ -58,7 +58,7 @@ class ShardedModel final : public nn::UnitUser {
   /// The other ranks do not wait for this one any more.
   void abort(const std::string& reason);
 
-  void begin_unit(std::size_t unit, bool backward, bool goes_on) override;
+  void begin_unit(std::size_t unit, bool backward) override;
   void end_unit(std::size_t unit, bool backward) override;
 
   bool takes_values_away() const override { return !has_whole_values(); }

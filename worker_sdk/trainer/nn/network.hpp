@@ -132,8 +132,8 @@ class UnitUser {
  public:
   virtual ~UnitUser() = default;
   /// From now on, up to end_unit(), forward() (or, `backward`, backward()) reads the values of the unit;
-  /// backward() writes its gradients. `goes_on`: the unit behind it in that direction comes next.
-  virtual void begin_unit(std::size_t unit, bool backward, bool goes_on) = 0;
+  /// backward() writes its gradients.
+  virtual void begin_unit(std::size_t unit, bool backward) = 0;
   virtual void end_unit(std::size_t unit, bool backward) = 0;
   /// Whether values are there between begin_unit() and end_unit() alone.
   virtual bool takes_values_away() const = 0;

@@ -230,7 +230,9 @@ void DataParallel::add_gradients(std::size_t parameter) {
 std::string DataParallel::first_not_finite() {
   for (std::size_t r = 0; r < replicas_.size(); ++r) {
     if (r > 0 && samples_of(r) == 0) break;
-    const std::string name = replicas_[r]->network().first_not_finite();
+    std::string name;
+    replicas_[r]->start([&name, &replica = *replicas_[r]] { name = replica.network().first_not_finite(); });
+    if (const std::exception_ptr error = replicas_[r]->wait()) std::rethrow_exception(error);
     if (!name.empty()) return name + " of replica " + std::to_string(r);
   }
   return "";

@@ -185,7 +185,10 @@ class ListNetwork final : public Network {
 
   const std::vector<ParameterUnit>& units() const override { return plan_.units; }
 
-  void set_unit_user(UnitUser* user) override { segments_.set_unit_user(user); }
+  void set_unit_user(UnitUser* user) override {
+    user_ = user;
+    segments_.set_unit_user(user);
+  }
 
   void parameters_changed() override { segments_.weights_changed(); }
 
@@ -214,6 +217,8 @@ class ListNetwork final : public Network {
   }
 
   std::string first_not_finite() override {
+    // To compute segments again would take calls of all ranks, of which perhaps one alone asks.
+    if (plan_.segments.size() > 1 && user_ != nullptr && user_->takes_values_away()) return "";
     std::string name;
     std::vector<char> copy;
     const Watch watch = [&](const WatchedResult& result) {
@@ -234,6 +239,7 @@ class ListNetwork final : public Network {
   Segments<Layers> segments_;
   const std::size_t first_trained_;
   std::vector<ParameterSlot> slots_;
+  UnitUser* user_ = nullptr;
   const void* images_ = nullptr;
   Pass pass_;
 };

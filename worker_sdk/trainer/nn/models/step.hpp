@@ -97,10 +97,7 @@ class Chain {
   }
 
   /// Step `i` is a unit of parameters.
-  void set_unit(std::size_t i, std::size_t unit) {
-    links_[i].unit = unit;
-    last_unit_ = unit;
-  }
+  void set_unit(std::size_t i, std::size_t unit) { links_[i].unit = unit; }
 
   void set_unit_user(UnitUser* user) { user_ = user; }
 
@@ -121,8 +118,7 @@ class Chain {
   /// What the last step has written; `x` where there is none.
   const void* forward(const void* x, const Pass& pass) {
     for (const Link& link : links_) {
-      // Computed again, what is behind the chain has made its step: the next unit is not wanted.
-      const Use use(user_, link, false, !pass.again || link.unit != last_unit_);
+      const Use use(user_, link, false);
       link.step->forward(x, pass);
       x = link.step->result();
     }
@@ -135,7 +131,7 @@ class Chain {
     for (std::size_t i = links_.size(); i-- > first;) {
       const void* const input = i > 0 ? links_[i - 1].step->result() : x;
       void* const to = i > first ? place_of_gradient(i - 1) : i == 0 ? dx : nullptr;
-      const Use use(user_, links_[i], true, true);
+      const Use use(user_, links_[i], true);
       gradient = links_[i].step->backward(gradient, input, to, pass, ready);
     }
     return gradient;
@@ -160,9 +156,9 @@ class Chain {
   /// While it lives, a step uses its parameters.
   class Use {
    public:
-    Use(UnitUser* user, const Link& link, bool backward, bool goes_on)
+    Use(UnitUser* user, const Link& link, bool backward)
         : user_(link.unit ? user : nullptr), link_(link), backward_(backward) {
-      if (user_ != nullptr) user_->begin_unit(*link.unit, backward_, goes_on);
+      if (user_ != nullptr) user_->begin_unit(*link.unit, backward_);
     }
 
     ~Use() {
@@ -183,7 +179,6 @@ class Chain {
   const Shared<Layers>& shared_;
   std::vector<Link> links_;
   UnitUser* user_ = nullptr;
-  std::optional<std::size_t> last_unit_;
 };
 
 }  // namespace muster::nn

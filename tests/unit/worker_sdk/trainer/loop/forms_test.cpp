@@ -193,8 +193,9 @@ TEST_CASE("Activations that are computed again leave the bits of every form") {
   options.learner.reducer.bucket_bytes = options.learner.reducer.first_bucket_bytes = 1 << 20;
   const Left wanted = left_by(2, data, options);
   for (const Form form : {Form::zero2, Form::fsdp})
-    for (const char* const word : {"block", "sqrt", "2"})
+    for (const char* const word : {"block", "sqrt", "3"})
       for (const std::size_t units : {0U, 9U}) {
+        options.learner.reducer.sharding.prefetch = units == 0 ? 3 : 1;
         options.learner.reducer.sharding.form = form;
         options.learner.reducer.sharding.unit_bytes = units << 20;
         options.learner.activation_checkpoints = muster::nn::checkpoints_of(word);
