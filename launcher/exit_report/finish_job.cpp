@@ -3,6 +3,7 @@
 
 #include "agent/core/node_report.hpp"
 #include "launcher/exit_report/exit_report.hpp"
+#include "rendezvous/base/output_file.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/log.hpp"
 
@@ -26,9 +27,11 @@ std::string words(int error) {
   return strerrordesc_np(error);
 }
 
+/// After what is there. A pipe that nobody reads is an error at once.
 std::string write_directly(const std::string& path, const std::string& text) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return words(errno);
+  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0) return errno == ENXIO ? "nobody reads it" : words(errno);
+  fcntl(fd, F_SETFL, O_APPEND);  // a reader may be slow
   const std::string failure = write_all(fd, text) ? "" : words(errno);
   close(fd);
   return failure;
@@ -44,28 +47,25 @@ mode_t default_mode() {
 }  // namespace
 
 std::string write_file(const std::string& path, const std::string& text) {
-  struct stat status {};
-
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return write_directly(path, text);
-  std::string temporary = path + ".XXXXXX";
+  const OutputPlace place = find_output(path);
+  if (!place.obstacle.empty()) return place.obstacle;
+  if (!place.is_file) return write_directly(path, text);
+  std::string temporary = place.path + ".XXXXXX";
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return words(errno);
   std::string failure = write_all(fd, text) ? "" : words(errno);
   if (fchmod(fd, default_mode()) != 0 && failure.empty()) failure = words(errno);
   if (close(fd) != 0 && failure.empty()) failure = words(errno);
-  if (failure.empty() && rename(temporary.c_str(), path.c_str()) != 0) failure = words(errno);
+  if (failure.empty() && rename(temporary.c_str(), place.path.c_str()) != 0) failure = words(errno);
   if (!failure.empty()) unlink(temporary.c_str());
   return failure;
 }
 
 std::string write_obstacle(const std::string& path) {
-  struct stat status {};
-
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    if (S_ISDIR(status.st_mode)) return words(EISDIR);
-    return access(path.c_str(), W_OK) == 0 ? "" : words(errno);
-  }
-  std::string temporary = path + ".XXXXXX";
+  const OutputPlace place = find_output(path);
+  if (!place.obstacle.empty()) return place.obstacle;
+  if (!place.is_file) return access(path.c_str(), W_OK) == 0 ? "" : words(errno);
+  std::string temporary = place.path + ".XXXXXX";
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return words(errno);
   close(fd);

@@ -27,8 +27,9 @@ int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& report
 /// Lines of `text` at '\n', without a last empty one; "\r\n" counts as '\n'.
 std::vector<std::string> lines_of(std::string_view text);
 
-/// Writes `text` so that a reader sees the old file or the whole new one, never a part (a device or pipe is
-/// written straight). Returns the cause of a failure in words, or empty text.
+/// Writes `text` so that a reader sees the old file or the whole new one, never a part; symbolic links stay.
+/// A terminal, a pipe or a file that a process has open (/dev/stdout) is written straight. Returns the cause
+/// of a failure in words, or empty text.
 std::string write_file(const std::string& path, const std::string& text);
 
 /// Why write_file(path) would fail now, in words; empty if it would not. A file beside it is made and

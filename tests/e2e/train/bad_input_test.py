@@ -5,6 +5,7 @@ stays."""
 import os
 import resource
 import signal
+import stat
 import struct
 import subprocess
 import threading
@@ -109,6 +110,27 @@ def test_places_that_cannot_be_written(folder):
     with open(kept, encoding="ascii") as file:
         assert file.read() == "before"
     assert os.listdir(folder) == ["trace"], os.listdir(folder)
+
+
+def test_outputs_that_are_no_files(folder):
+    """A device or a pipe of that name stays what it is; what a symbolic link leads to is written, and the link stays."""
+    pipe = os.path.join(folder, "pipe")
+    os.mkfifo(pipe)
+    for flag, path, text in (("--export", pipe, f"--export: cannot write {pipe}: Is a pipe; give the name of a file"),
+                             ("--export", "/dev/null", "--export: cannot write /dev/null: Is a device; give"),
+                             ("--profile", "/dev/null", "cannot write the trace /dev/null: Is a device; give"),
+                             ("--metrics", pipe, f"cannot write metrics to {pipe}: nobody reads it; give")):
+        result = job("--data", "synthetic:64", "--epochs", "1", flag, path)
+        require(result, text)
+        assert "epoch 1/1" not in result.stdout, result
+    assert stat.S_ISFIFO(os.stat(pipe).st_mode) and stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    places = {flag: os.path.join(folder, flag[2:]) for flag in ("--export", "--profile", "--metrics")}
+    for place in places.values():
+        os.symlink(place + ".real", place)
+    result = job("--data", "synthetic:64", "--epochs", "1", *(word for item in places.items() for word in item), ranks=1)
+    assert result.returncode == 0, result
+    for place in places.values():
+        assert os.path.islink(place) and os.path.getsize(place + ".real") > 0, place
 
 
 def test_out_of_memory(_folder):

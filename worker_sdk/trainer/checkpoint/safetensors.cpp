@@ -2,6 +2,7 @@
 #include "worker_sdk/trainer/checkpoint/safetensors.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/output_file.hpp"
 #include "worker_sdk/comm/half.hpp"
 #include "worker_sdk/trainer/checkpoint/durable_file.hpp"
 
@@ -58,6 +59,14 @@ std::string unfinished_name(const std::string& path) {
          std::filesystem::path(path).filename().string();
 }
 
+/// The path to put a file at; throws for what a file may not take the place of.
+std::string place_of(const std::string& path) {
+  OutputPlace place = find_output_file(path);
+  if (!place.obstacle.empty())
+    throw Error(ErrorCode::io, "cannot write " + path + ": " + place.obstacle + "; give the name of a file");
+  return std::move(place.path);
+}
+
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(std::string path)
@@ -112,9 +121,7 @@ void SafetensorsFile::read_floats(const StoredTensor& tensor, std::span<float> t
 }
 
 void require_safetensors_place(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) fail_io("write", path, EISDIR);
-  const std::string unfinished = unfinished_name(path);
+  const std::string unfinished = unfinished_name(place_of(path));
   remove_quietly(unfinished);
   const DurableFile file(unfinished);
   remove_quietly(unfinished);
@@ -122,18 +129,19 @@ void require_safetensors_place(const std::string& path) {
 
 void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  const std::string unfinished = unfinished_name(path);
+  const std::string place = place_of(path);
+  const std::string unfinished = unfinished_name(place);
   remove_quietly(unfinished);  // of a killed process that had our number
   try {
     DurableFile file(unfinished);
     write_tensors(file, tensors, metadata);
     file.finish();
-    rename_path(unfinished, path);
+    rename_path(unfinished, place);
   } catch (...) {
     remove_quietly(unfinished);
     throw;
   }
-  sync_folder(folder_of(path));
+  sync_folder(folder_of(place));
 }
 
 }  // namespace muster::checkpoint

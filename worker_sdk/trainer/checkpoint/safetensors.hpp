@@ -51,9 +51,9 @@ class SafetensorsFile {
 void require_safetensors_place(const std::string& path);
 
 /// Writes a file for other programs under its own name at once: a temporary name, fsync, rename. `metadata`
-/// goes into the header as it is ("format": "pt" is what PyTorch's users expect). Throws Error (io) that says
-/// what failed (a full disk), leaving nothing behind and an earlier file of that name as it was; Error
-/// (invalid_argument) for two tensors of one name.
+/// goes into the header as it is ("format": "pt" is what PyTorch's users expect). Symbolic links stay. Throws
+/// Error (io) that says what failed (a full disk, a device of that name), leaving nothing behind and an
+/// earlier file of that name as it was; Error (invalid_argument) for two tensors of one name.
 void write_safetensors(const std::string& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata);
 

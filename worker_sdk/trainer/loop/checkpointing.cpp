@@ -72,6 +72,14 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
 }
 
+void require_export_place(const std::string& path) {
+  try {
+    checkpoint::require_safetensors_place(path);
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string("--export: ") + error.what());
+  }
+}
+
 bool is_first(const ProcessGroup* group) {
   return group == nullptr || group->rank() == 0;
 }
@@ -87,7 +95,7 @@ Checkpointing::Checkpointing(const CheckpointOptions& options, const TrainerOpti
       hook_(trainer.learner().hook_state(), hook_layout(run.learner.reducer), group) {
   if (!is_first(group)) return;
   // Now, not after the training.
-  if (!options.export_file.empty()) checkpoint::require_safetensors_place(options.export_file);
+  if (!options.export_file.empty()) require_export_place(options.export_file);
   if (options.folder.empty() || options.only_read) return;
   checkpoint::StoreOptions store;
   store.folder = options.folder;

@@ -2,6 +2,10 @@
 #include "worker_sdk/trainer/loop/run_log.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/output_file.hpp"
+#include "rendezvous/base/unique_fd.hpp"
+
+#include <fcntl.h>
 
 #include <array>
 #include <cerrno>
@@ -32,16 +36,28 @@ std::array<Part, 7> parts_of(const Window& window) {
            {"step_ms", t.total * scale}}};
 }
 
+/// A terminal or a pipe takes lines as a file does.
+std::ofstream open_metrics(const std::string& path) {
+  std::string why = find_output(path).obstacle;
+  std::ofstream file;
+  if (why.empty()) {
+    // Without it, a pipe that nobody reads would hold the run here for ever.
+    const UniqueFd reached(
+        ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
+    if (reached) file.open(path, std::ios::binary | std::ios::app);
+    if (!reached || !file) why = errno == ENXIO ? "nobody reads it" : std::strerror(errno);
+  }
+  if (!why.empty())
+    throw Error(ErrorCode::io,
+                "cannot write metrics to " + path + ": " + why + "; give another file with --metrics");
+  return file;
+}
+
 }  // namespace
 
 RunLog::RunLog(const LogOptions& options, std::function<void(const std::string&)> write)
     : options_(options), write_(std::move(write)), progress_(options.progress) {
-  if (!options.metrics.empty()) {
-    metrics_.open(options.metrics, std::ios::binary | std::ios::app);
-    if (!metrics_)
-      throw Error(ErrorCode::io, "cannot write metrics to " + options.metrics + ": " + std::strerror(errno) +
-                                     "; give another file with --metrics");
-  }
+  if (!options.metrics.empty()) metrics_ = open_metrics(options.metrics);
   if (!options.tensorboard.empty()) events_.emplace(options.tensorboard);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker_sdk/trainer/loop/trace.hpp"
 
+#include "rendezvous/base/output_file.hpp"
 #include "rendezvous/base/text.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"
 
@@ -40,9 +41,9 @@ std::vector<double> numbers_of(const std::string& bytes) {
   return numbers;
 }
 
-[[noreturn]] void refuse_place(const std::string& path) {
-  throw Error(ErrorCode::io, "cannot write the trace " + path + ": " + std::strerror(errno) +
-                                 "; give a place with room with --profile");
+[[noreturn]] void refuse_place(const std::string& path, const std::string& why) {
+  throw Error(ErrorCode::io,
+              "cannot write the trace " + path + ": " + why + "; give a place with room with --profile");
 }
 
 void write_file(const std::string& path, const std::vector<std::string>& events, const std::string& note) {
@@ -53,7 +54,7 @@ void write_file(const std::string& path, const std::vector<std::string>& events,
   file << "{\"ph\": \"i\", \"name\": " << json_text(note)
        << ", \"pid\": 0, \"tid\": 0, \"ts\": 0, \"s\": \"g\"}\n]}\n";
   file.close();
-  if (!file) refuse_place(path);
+  if (!file) refuse_place(path, std::strerror(errno));
 }
 
 }  // namespace
@@ -133,11 +134,13 @@ TraceRecorder::Time shared_origin(ProcessGroup* group, int node, int nodes) {
 }
 
 void require_trace_place(const std::string& path) {
+  const OutputPlace place = find_output_file(path);
+  if (!place.obstacle.empty()) refuse_place(path, place.obstacle);
   std::error_code ignored;
-  const bool was_there = std::filesystem::exists(path, ignored);
-  const std::ofstream file(path, std::ios::binary | std::ios::app);
-  if (!file) refuse_place(path);
-  if (!was_there) std::filesystem::remove(path, ignored);
+  const bool was_there = std::filesystem::exists(place.path, ignored);
+  const std::ofstream file(place.path, std::ios::binary | std::ios::app);
+  if (!file) refuse_place(path, std::strerror(errno));
+  if (!was_there) std::filesystem::remove(place.path, ignored);
 }
 
 std::string write_trace(const std::string& path, const TraceRecorder& recorder, TraceRecorder::Time origin,

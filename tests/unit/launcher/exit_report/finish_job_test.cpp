@@ -3,8 +3,12 @@
 
 #include "catch.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/folder.hpp"
 #include "tests/unit/launcher/exit_report/reports.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +16,7 @@
 
 using namespace muster::launcher;
 using muster::read_file;
+using muster::UniqueFd;
 using muster::agent::NodeOutcome;
 using muster::agent::WorkerOutcome;
 namespace fs = std::filesystem;
@@ -94,6 +99,22 @@ TEST_CASE("Files are replaced whole, with usual permissions, and nothing is left
   CHECK_FALSE(write_file(finished.root / "none/file", "x").empty());
   CHECK_FALSE(read_file(finished.root / "none", 10));
   CHECK(std::distance(fs::directory_iterator(finished.root), fs::directory_iterator()) == 2);
+}
+
+TEST_CASE("A file is written through symbolic links, and after what a process has open") {
+  FinishedJob finished;
+  const fs::path& root = finished.root;
+  fs::create_symlink("real", root / "link");
+  for (const char* text : {"new", "newer"}) {
+    CHECK(write_file(root / "link", text).empty());
+    CHECK(fs::is_symlink(root / "link"));
+    CHECK(read_file(root / "real", 100) == text);
+  }
+  const UniqueFd open_file(::open((root / "real").c_str(), O_RDONLY | O_CLOEXEC));
+  CHECK(write_file("/proc/self/fd/" + std::to_string(open_file.get()), "!").empty());
+  CHECK(read_file(root / "real", 100) == "newer!");
+  REQUIRE(::mkfifo((root / "pipe").c_str(), 0600) == 0);
+  CHECK(write_file(root / "pipe", "x") == "nobody reads it");
 }
 
 TEST_CASE("A text is cut into lines without their ends") {
