@@ -34,7 +34,25 @@ def test_numbers_that_are_none(_folder):
         refused("give none, block, sqrt or a number from 1", *DATA, "--checkpoint-activations", word)
     refused('--checkpoint-activations: network "small-cnn" cannot be cut into 5 segments; give a number from 1 to 4', *DATA,
             "--checkpoint-activations", "5")
+    for flag in flags:
+        for word in ("1,", "2 3", "0x10", " 1", "1e", ""):
+            refused(flag, *DATA, f"{flag}={word}")
+    refused("--loader-threads: 010 is no whole number", *DATA, "--loader-threads", "010")
     refused("--warmup-start: -0.5 is neither a share nor -1", *DATA, "--warmup-start", "-0.5")
+
+
+def test_flags_that_are_neither_on_nor_off(folder):
+    groups = re.findall(r"^  (--[a-z0-9-]+)$", train("--help").stdout, re.MULTILINE)
+    flags = [flag for flag in groups if flag != "--help"]
+    assert {"--flip", "--drop-last", "--nesterov", "--no-resume", "--eval-only", "--json"} <= set(flags), flags
+    for flag in flags:
+        for word in ("1.5", "-3", "1,", "2 3", "2", "maybe"):
+            refused(f"{flag}: {word} is neither true nor false", *DATA, f"{flag}={word}")
+    # Absent, in each spelling: neither a contradiction nor a note.
+    for word in ("false", "0", "no", "off"):
+        result = train(*DATA, "--max-steps", "0", "--epochs", "1", "--eval-only=" + word, "--no-resume=" + word, "--nesterov=" + word,
+                       "--optimizer", "adam", "--export", os.path.join(folder, "x"), "--dry-run")
+        assert result.returncode == 0 and "has no effect" not in result.stdout, result
 
 
 def test_values_that_are_missing(folder):

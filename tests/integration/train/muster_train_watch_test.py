@@ -147,10 +147,13 @@ def test_evaluation_alone(folder):
     # Nothing to score is an error, and nothing is made.
     none = os.path.join(folder, "none")
     os.makedirs(os.path.join(folder, "empty"))
-    for flags, code, text in (([], 2, "--eval-only needs weights"), (["--checkpoint-dir", none], 1, none),
+    for flags, code, text in (([], 2, "--eval-only needs weights"),
+                              (["--checkpoint-dir", none], 1, f"--checkpoint-dir: cannot read the folder {none}"),
+                              (["--resume-from", none], 1, f"--resume-from: cannot open {none}/manifest.json"),
+                              (["--init-from", none], 1, f"--init-from: cannot open {none}: No such file"),
                               (["--checkpoint-dir", os.path.join(folder, "empty")], 1, "no complete checkpoint"),
                               (["--checkpoint-dir", checkpoints, "--model", "resnet18"], 1, "of a run with model small-cnn"),
-                              (["--resume-from", checkpoints], 1, f"is a folder of checkpoints; give one of them: {newest(checkpoints)}")):
+                              (["--resume-from", checkpoints], 1, f"--resume-from: {checkpoints} is a folder of checkpoints; give one of them: {newest(checkpoints)}")):
         result = train(*QUICK, "--eval-only", *flags, check=False)
         assert result.returncode == code and text in result.stderr, (flags, result)
     assert not os.path.exists(none) and not os.listdir(os.path.join(folder, "empty"))

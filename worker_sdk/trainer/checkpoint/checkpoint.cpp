@@ -108,14 +108,10 @@ UniqueFd lock(const std::string& folder, std::chrono::milliseconds limit) {
 
 std::string read_manifest(const std::string& path) {
   constexpr std::uint64_t kMost = 64U << 20;
-  std::error_code error;
-  const std::uint64_t size = std::filesystem::file_size(path, error);
-  if (error) fail_io("open", path, error.value());
-  if (size > kMost) throw Error(ErrorCode::invalid_argument, path + " is too large for a manifest");
-  std::string text(static_cast<std::size_t>(size), '\0');
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) fail_io("open", path, errno);
-  const ssize_t count = ::read(fd.get(), text.data(), text.size());
+  const OpenFile file = open_file(path);
+  if (file.bytes > kMost) throw Error(ErrorCode::invalid_argument, path + " is too large for a manifest");
+  std::string text(static_cast<std::size_t>(file.bytes), '\0');
+  const ssize_t count = ::read(file.fd.get(), text.data(), text.size());
   if (count < 0) fail_io("read", path, errno);
   text.resize(static_cast<std::size_t>(count));
   return text;
@@ -123,7 +119,7 @@ std::string read_manifest(const std::string& path) {
 
 void check_file(const std::string& folder, const FileEntry& expected) {
   const std::string path = folder + "/" + expected.name;
-  const FileEntry found = measure_file(path);
+  const FileEntry found = measure_file(path, expected.bytes);
   if (found.bytes != expected.bytes)
     throw Error(ErrorCode::invalid_argument, path + " has " + std::to_string(found.bytes) +
                                                  " bytes, its manifest says " +

@@ -121,14 +121,28 @@ void remove_quietly(const std::string& path) noexcept {
   std::filesystem::remove_all(path, ignored);
 }
 
-FileEntry measure_file(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) fail_io("open", path, errno);
-  FileEntry entry{std::filesystem::path(path).filename().string(), 0, 0};
+OpenFile open_file(const std::string& path) {
+  // A pipe would hold the open until somebody writes.
+  OpenFile file{UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)), 0};
+  if (!file.fd) fail_io("open", path, errno);
+
+  struct stat status {};
+
+  if (::fstat(file.fd.get(), &status) != 0) fail_io("look at", path, errno);
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::io, path + " is no file; give the name of a file");
+  file.bytes = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+FileEntry measure_file(const std::string& path, std::uint64_t expected) {
+  const OpenFile file = open_file(path);
+  FileEntry entry{std::filesystem::path(path).filename().string(), file.bytes, 0};
+  if (file.bytes != expected) return entry;
   std::vector<std::byte> piece(kPiece);
   Xxh64 hash;
-  for (;;) {
-    const ssize_t count = ::read(fd.get(), piece.data(), piece.size());
+  // A file that grows meanwhile has no end, either.
+  for (entry.bytes = 0; entry.bytes <= expected;) {
+    const ssize_t count = ::read(file.fd.get(), piece.data(), piece.size());
     if (count == 0) break;
     if (count < 0) {
       if (errno == EINTR) continue;

@@ -8,6 +8,7 @@
 #include "worker_sdk/trainer/checkpoint/xxh64.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
@@ -54,7 +55,16 @@ void rename_path(const std::string& from, const std::string& to);
 /// A folder with what is in it, or a file; what cannot be removed stays.
 void remove_quietly(const std::string& path) noexcept;
 
-/// Size and hash of a file. Throws Error (io).
-FileEntry measure_file(const std::string& path);
+struct OpenFile {
+  UniqueFd fd;
+  std::uint64_t bytes = 0;
+};
+
+/// Opens a file for reading. Throws Error (io), also for a device and for a pipe: they may have no end.
+OpenFile open_file(const std::string& path);
+
+/// Size and hash of a file. One of another size than `expected` is not read, and its hash is 0. Throws Error
+/// (io).
+FileEntry measure_file(const std::string& path, std::uint64_t expected);
 
 }  // namespace muster::checkpoint

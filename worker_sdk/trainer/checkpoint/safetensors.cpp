@@ -32,14 +32,6 @@ void read_exactly(int fd, std::span<std::byte> to, std::uint64_t offset, const s
   }
 }
 
-std::uint64_t size_of_file(int fd, const std::string& path) {
-  struct stat status {};
-
-  if (::fstat(fd, &status) != 0) fail_io("look at", path, errno);
-  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::io, path + " is no file; give a safetensors file");
-  return static_cast<std::uint64_t>(status.st_size);
-}
-
 template <typename Element, typename Convert>
 void convert(const std::vector<std::byte>& bytes, std::span<float> to, Convert converted) {
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -69,10 +61,10 @@ std::string place_of(const std::string& path) {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(std::string path)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (!fd_) fail_io("open", path_, errno);
-  const std::uint64_t size = size_of_file(fd_.get(), path_);
+SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
+  OpenFile file = open_file(path_);
+  fd_ = std::move(file.fd);
+  const std::uint64_t size = file.bytes;
   try {
     std::string first(std::min(size, kLengthBytes), '\0');
     read_exactly(fd_.get(), std::as_writable_bytes(std::span(first)), 0, path_);

@@ -72,11 +72,13 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
 }
 
-void require_export_place(const std::string& path) {
+/// What `body` returns; its error names the flag that led to it.
+template <typename Body>
+auto naming(const char* flag, const Body& body) {
   try {
-    checkpoint::require_safetensors_place(path);
+    return body();
   } catch (const Error& error) {
-    throw Error(error.code(), std::string("--export: ") + error.what());
+    throw Error(error.code(), std::string(flag) + ": " + error.what());
   }
 }
 
@@ -95,12 +97,14 @@ Checkpointing::Checkpointing(const CheckpointOptions& options, const TrainerOpti
       hook_(trainer.learner().hook_state(), hook_layout(run.learner.reducer), group) {
   if (!is_first(group)) return;
   // Now, not after the training.
-  if (!options.export_file.empty()) require_export_place(options.export_file);
+  if (!options.export_file.empty())
+    naming("--export", [&] { checkpoint::require_safetensors_place(options.export_file); });
   if (options.folder.empty() || options.only_read) return;
   checkpoint::StoreOptions store;
   store.folder = options.folder;
   store.keep = options.keep;
-  store_ = std::make_shared<checkpoint::CheckpointStore>(std::move(store));
+  store_ = naming("--checkpoint-dir",
+                  [&] { return std::make_shared<checkpoint::CheckpointStore>(std::move(store)); });
   writer_.emplace(store_, kWriteDeadline);
 }
 
@@ -156,7 +160,8 @@ void Checkpointing::resume(const checkpoint::Checkpoint& from, std::vector<std::
 std::optional<checkpoint::Checkpoint> Checkpointing::find(std::vector<std::string>& notes) {
   if (!options_.folder.empty() && options_.resume) {
     std::vector<checkpoint::Skipped> skipped;
-    auto newest = checkpoint::newest_complete(options_.folder, skipped);
+    auto newest =
+        naming("--checkpoint-dir", [&] { return checkpoint::newest_complete(options_.folder, skipped); });
     for (const checkpoint::Skipped& one : skipped)
       notes.push_back("skipped checkpoint " + one.path + ": " + one.why);
     if (newest) {
@@ -166,7 +171,7 @@ std::optional<checkpoint::Checkpoint> Checkpointing::find(std::vector<std::strin
     }
   }
   if (options_.resume_from.empty()) return std::nullopt;
-  return open_given(options_.resume_from);
+  return naming("--resume-from", [this] { return open_given(options_.resume_from); });
 }
 
 std::vector<std::string> Checkpointing::read(bool& resumed) {
@@ -190,9 +195,11 @@ std::vector<std::string> Checkpointing::read(bool& resumed) {
                     ", so nothing to score; give another --checkpoint-dir, or weights with --init-from");
   if (!options_.init_from.empty()) {
     const nn::ModelSpec& spec = trainer_.learner().spec();
-    const checkpoint::SafetensorsFile file(options_.init_from);
-    notes.push_back(checkpoint::init_from(file, destinations(trainer_.learner().model_tensors()),
-                                          checkpoint::layer_of(spec.parameters.back().name)));
+    notes.push_back(naming("--init-from", [&] {
+      return checkpoint::init_from(checkpoint::SafetensorsFile(options_.init_from),
+                                   destinations(trainer_.learner().model_tensors()),
+                                   checkpoint::layer_of(spec.parameters.back().name));
+    }));
   }
   return notes;
 }
@@ -297,7 +304,9 @@ void Checkpointing::finish() {
   const std::int64_t batches = trainer_.position().step * trainer_.shape().micro_batches();
   const std::vector<checkpoint::TensorView> model = views(trainer_.learner().model_tensors(true));
   require_finite(model, "the weights are not exported");
-  checkpoint::write_safetensors(options_.export_file, torch_views(model, batches), {{"format", "pt"}});
+  naming("--export", [&] {
+    checkpoint::write_safetensors(options_.export_file, torch_views(model, batches), {{"format", "pt"}});
+  });
 }
 
 }  // namespace muster::train

@@ -16,7 +16,7 @@ checkpoint::Checkpoint open_given(const std::string& path) {
     const std::string names = muster::joined(checkpoint::list_checkpoints(path));
     if (!names.empty())
       throw Error(ErrorCode::invalid_argument,
-                  "--resume-from " + path + " is a folder of checkpoints; give one of them: " + names);
+                  path + " is a folder of checkpoints; give one of them: " + names);
   }
   return checkpoint::open_checkpoint(path);
 }

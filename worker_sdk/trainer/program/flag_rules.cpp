@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -13,12 +14,23 @@
 namespace muster::examples {
 namespace {
 
+constexpr std::array kYes = {"true", "1", "yes", "on"};
+constexpr std::array kNo = {"false", "0", "no", "off"};
+
+bool is_in(const auto& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool takes_no_value(const CLI::Option& option) {
+  return option.get_items_expected() == 0;
+}
+
 /// What the flag was given last; "" where it was not given, or given as its absence.
 std::string given(const CLI::App& app, const char* flag) {
   const CLI::Option* const option = app.get_option(flag);
   if (option->count() == 0) return "";
   const std::string& value = option->results().back();
-  return value == "0" || value == "false" ? "" : value;
+  return value == "0" || (takes_no_value(*option) && is_in(kNo, value)) ? "" : value;
 }
 
 /// What holds, given or by default.
@@ -104,19 +116,29 @@ constexpr std::array kOwn = {"--help",           "--config",        "--data",   
 /// Places, which may have other names on each host: whether there is one is the same.
 constexpr std::array kPlaces = {"--checkpoint-dir", "--resume-from", "--init-from", "--export", "--profile"};
 
-bool is_in(const auto& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 /// The same text for the same value, however it was written.
 std::string canonical_value(const CLI::App& app, const CLI::Option& option, const std::string& name) {
   if (is_in(kPlaces, name)) return given(app, name.c_str()).empty() ? "(not given)" : "(given)";
-  if (option.get_items_expected() == 0) return given(app, name.c_str()).empty() ? "(off)" : "(on)";
+  if (takes_no_value(option)) return given(app, name.c_str()).empty() ? "(off)" : "(on)";
   const std::string value = value_of(app, name.c_str());
   if (!option.get_type_name().starts_with("FLOAT")) return value;
   char text[32];
   std::snprintf(text, sizeof text, "%.12g", std::strtod(value.c_str(), nullptr));
   return text;
+}
+
+bool is_finite(const std::string& text) {
+  double number = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  return error == std::errc() && end == last && std::isfinite(number);
+}
+
+/// In decimal digits: the parser would take "010" for 8 and "0x10" for 16.
+bool is_whole(const std::string& text) {
+  const std::size_t first = text.starts_with('-') ? 1 : 0;
+  return text.size() > first && text.find_first_not_of("0123456789", first) == std::string::npos &&
+         (text[first] != '0' || text.size() == first + 1);
 }
 
 /// The same for flags of which one has to be given.
@@ -125,13 +147,21 @@ constexpr std::array<Pair, 2> kIdleWithout = {
 
 }  // namespace
 
-void require_finite_numbers(CLI::App& app) {
+void require_plain_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
-    if (!option->get_type_name().starts_with("FLOAT")) continue;
-    option->check([](const std::string& text) {
-      return std::isfinite(std::strtod(text.c_str(), nullptr)) ? std::string()
-                                                               : text + " is no finite number";
-    });
+    const std::string type = option->get_type_name();
+    if (option->get_name() == "--help") continue;
+    if (takes_no_value(*option))
+      option->check([](const std::string& text) {
+        return is_in(kYes, text) || is_in(kNo, text) ? std::string() : text + " is neither true nor false";
+      });
+    else if (type.starts_with("FLOAT"))
+      option->check([](const std::string& text) {
+        return is_finite(text) ? std::string() : text + " is no finite number";
+      });
+    else if (type.starts_with("INT") || type.starts_with("UINT"))
+      option->check(
+          [](const std::string& text) { return is_whole(text) ? "" : text + " is no whole number"; });
   }
 }
 

@@ -45,8 +45,9 @@ void add_run_flags(CLI::App& app, TrainOptions& options, Words& words);
 /// Puts the words into the options that they stand for.
 void apply(const Words& words, TrainOptions& options);
 
-/// Makes every flag for a number with a fraction refuse what is none: ranges let "nan" through.
-void require_finite_numbers(CLI::App& app);
+/// Makes every flag for a number refuse what is none, and every flag without a value refuse a value that is
+/// neither true, 1, yes, on nor false, 0, no, off: the parser lets "nan", "0x10" and --flip=1.5 through.
+void require_plain_values(CLI::App& app);
 
 /// Throws Error (invalid_argument) for "--flag=", and for "--flag --other" where --flag needs a value. Call
 /// it before parsing: the parser would take the next flag for the value.

@@ -146,7 +146,7 @@ std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* 
   add_optimizer_flags(app, options, words);
   add_parallel_flags(app, options, words);
   add_run_flags(app, options, words);
-  require_finite_numbers(app);
+  require_plain_values(app);
   const std::vector<std::string> names = names_of(app);
   try {
     const std::vector<std::string> given(argv + 1, argv + argc);

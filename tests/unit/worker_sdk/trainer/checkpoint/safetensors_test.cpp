@@ -4,6 +4,8 @@
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/checkpoint/folder.hpp"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -130,6 +132,28 @@ TEST_CASE("A file that is cut, too short or no file is refused by its name") {
   says(refusal(with_length("{" + tensor("a", "[2]", 0, 8) + "}") + "1234567"), "the file is cut");
   says(error_of([&] { const SafetensorsFile file(folder / "absent"); }), "No such file");
   says(error_of([&] { const SafetensorsFile file(folder.path()); }), "is no file");
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  says(error_of([&] { const SafetensorsFile file(folder / "pipe"); }), "is no file");
+}
+
+TEST_CASE("Weights are written through symbolic links, and never in place of a pipe or device") {
+  const Folder folder;
+  const float weight = 3;
+  const std::array<TensorView, 1> tensors{{{"a", Type::f32, {1}, &weight}}};
+  std::filesystem::create_symlink("real", folder / "link");
+  for (int i = 0; i < 2; ++i) {
+    write_safetensors(folder / "link", tensors, {});
+    CHECK(std::filesystem::is_symlink(folder / "link"));
+    CHECK(SafetensorsFile(folder / "real").tensors().size() == 1);
+  }
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  for (const std::string& path : {folder / "pipe", std::string("/dev/full")}) {
+    const std::string refusal = error_of([&] { write_safetensors(path, tensors, {}); });
+    says(refusal, "cannot write " + path + ": Is a ");
+    CHECK(error_of([&] { require_safetensors_place(path); }) == refusal);
+  }
+  CHECK(std::filesystem::is_fifo(folder / "pipe"));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 3);
 }
 
 TEST_CASE("A file that shrinks while it is read is an error, not a crash") {

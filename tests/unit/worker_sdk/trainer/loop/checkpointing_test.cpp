@@ -131,6 +131,26 @@ TEST_CASE("A state that the newest checkpoint holds is not written again, now or
   CHECK(elsewhere.checkpointing.save_now() == other.folder + "/000001-step-2");
 }
 
+TEST_CASE("A run that goes on with other steps says so") {
+  const Folder folder;
+  CheckpointOptions options = in_folder(folder);
+  {
+    SmallRun run(options);
+    run.checkpointing.begin();
+    run.train();
+    run.checkpointing.save_now();
+  }
+  for (const int accumulation : {1, 2}) {
+    TrainerOptions steps = SmallRun::options();
+    steps.accumulation = accumulation;
+    SmallRun again(options, steps);
+    const std::vector<std::string> notes = again.checkpointing.begin();
+    REQUIRE(notes.size() == static_cast<std::size_t>(accumulation));
+    CHECK_THAT(notes.back(), Contains("resumed from "));
+    if (accumulation == 2) CHECK_THAT(notes.front(), Contains("keeps the steps"));
+  }
+}
+
 TEST_CASE("A run that starts anew leaves what was there, also what it goes on from") {
   const Folder folder;
   CheckpointOptions options = in_folder(folder);
