@@ -55,4 +55,12 @@ class Folder {
   std::string path_;
 };
 
+/// A path at which there is nothing: in a fresh folder that nobody else can write to. A path such as
+/// "/nonexistent" may be there on somebody's machine.
+inline const std::string& absent() {
+  static const Folder folder;
+  static const std::string path = folder / "absent";
+  return path;
+}
+
 }  // namespace muster::test

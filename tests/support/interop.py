@@ -2,10 +2,13 @@
 """What the Python tests share: where our programs and PyTorch are, running a command to its end (on a terminal, too), a store,
 running a file's tests, skipping."""
 import array
+import atexit
+import functools
 import inspect
 import json
 import os
 import select
+import shutil
 import socket
 import struct
 import subprocess
@@ -49,6 +52,15 @@ def need_torch():
 def need_cifar10():
     if not os.path.exists(os.path.join(CIFAR10, "data_batch_1.bin")):
         skip(f"no CIFAR-10 in {CIFAR10}; set MUSTER_TEST_CIFAR10")
+
+
+@functools.cache
+def absent():
+    """A path at which there is nothing: in a fresh folder that nobody else can write to. One such as /nonexistent may be there on
+    somebody's machine."""
+    folder = tempfile.mkdtemp(prefix="muster-test-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return os.path.join(folder, "absent")
 
 
 def check(condition, what, details=""):

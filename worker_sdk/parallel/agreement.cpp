@@ -4,6 +4,7 @@
 #include "muster/error.hpp"
 #include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/parallel/bucket_layout.hpp"
+#include "worker_sdk/store/store_text.hpp"
 
 #include <vector>
 
@@ -44,8 +45,8 @@ std::vector<std::string> gather_hashes(StoreClient& store, const std::vector<std
     std::string missing;
     for (std::size_t rank = 0; rank < keys.size(); ++rank)
       if (!store.check({keys[rank]})) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-    const std::string text = "rank " + missing + " did not say within " +
-                             std::to_string(limit.count() / 1000) + " s " + what + "; look at its log";
+    const std::string text =
+        "rank " + missing + " did not say within " + seconds_text(limit) + " " + what + "; look at its log";
     store.set(verdict_key, kLate + text);
     throw Error(ErrorCode::deadline, text);
   }

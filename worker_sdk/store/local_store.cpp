@@ -38,10 +38,10 @@ class LocalStore final : public StoreClient {
 
   std::string get(std::string_view key) override { return get(key, timeout_); }
 
-  std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
+  std::string get(std::string_view key, WaitLimit limit) override {
     std::unique_lock lock(values_->mutex);
     const auto there = [&] { return values_->map.find(key) != values_->map.end(); };
-    if (!values_->changed.wait_for(lock, std::min(timeout, kLongest), there)) throw_late(key, timeout);
+    if (!values_->changed.wait_for(lock, std::min(limit.left, kLongest), there)) throw_late(key, limit.given);
     return values_->map.find(key)->second;
   }
 
@@ -74,11 +74,11 @@ class LocalStore final : public StoreClient {
 
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
 
-  void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
+  void wait(const std::vector<std::string>& keys, WaitLimit limit) override {
     std::unique_lock lock(values_->mutex);
-    if (values_->changed.wait_for(lock, std::min(timeout, kLongest), [&] { return has(keys); })) return;
+    if (values_->changed.wait_for(lock, std::min(limit.left, kLongest), [&] { return has(keys); })) return;
     for (const std::string& key : keys)
-      if (!has({key})) throw_late(key, timeout);
+      if (!has({key})) throw_late(key, limit.given);
   }
 
   bool delete_key(std::string_view key) override {

@@ -22,9 +22,7 @@ class PrefixStore final : public StoreClient {
 
   std::string get(std::string_view key) override { return store_.get(full(key)); }
 
-  std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
-    return store_.get(full(key), timeout);
-  }
+  std::string get(std::string_view key, WaitLimit limit) override { return store_.get(full(key), limit); }
 
   std::int64_t add(std::string_view key, std::int64_t delta) override { return store_.add(full(key), delta); }
 
@@ -37,8 +35,8 @@ class PrefixStore final : public StoreClient {
 
   void wait(const std::vector<std::string>& keys) override { store_.wait(full(keys)); }
 
-  void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
-    store_.wait(full(keys), timeout);
+  void wait(const std::vector<std::string>& keys, WaitLimit limit) override {
+    store_.wait(full(keys), limit);
   }
 
   bool wait_or_wake(const std::vector<std::string>& keys, int descriptor,

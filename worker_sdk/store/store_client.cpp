@@ -40,7 +40,8 @@ void wait_and_look(StoreClient& store, const std::vector<std::string>& keys, mil
   for (milliseconds slice = kFirstLook;; slice = std::min(slice * 2, kLastLook)) {
     const milliseconds left = left_until(deadline);
     try {
-      return store.wait(keys, std::min(slice, left));
+      // The error of the last part is that of the whole.
+      return store.wait(keys, left <= slice ? WaitLimit(left, limit) : WaitLimit(slice));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::deadline || left <= slice || store.is_silent()) throw;
     }

@@ -16,6 +16,18 @@
 
 namespace muster {
 
+/// How long a call may wait. Its error names `given`: where the call is a part of a longer wait, somebody
+/// gave that one's limit, and what is left of it says nothing to them.
+struct WaitLimit {
+  template <typename Number, typename Unit>
+  WaitLimit(std::chrono::duration<Number, Unit> time) : left(time), given(time) {}
+
+  WaitLimit(std::chrono::milliseconds part, std::chrono::milliseconds whole) : left(part), given(whole) {}
+
+  std::chrono::milliseconds left;
+  std::chrono::milliseconds given;
+};
+
 /// Keys and values shared by the ranks of one round. One connection; one thread at a time (clone() for
 /// another). Keys are stored as PyTorch's TCPStore stores them ("/" is put before each), so both see the same
 /// data. Errors: muster::Error with code deadline (the text names the keys waited for) or store (connection
@@ -29,7 +41,7 @@ class StoreClient {
   virtual void set(std::string_view key, std::string_view value) = 0;
   /// Waits until the key exists.
   virtual std::string get(std::string_view key) = 0;
-  virtual std::string get(std::string_view key, std::chrono::milliseconds timeout) = 0;
+  virtual std::string get(std::string_view key, WaitLimit limit) = 0;
   /// Adds to the decimal number at `key` (missing counts as 0); returns the sum.
   virtual std::int64_t add(std::string_view key, std::int64_t delta) = 0;
   /// Stores `desired` if the value equals `expected` (an empty `expected` also matches a missing key).
@@ -39,7 +51,7 @@ class StoreClient {
                                   std::string_view desired) = 0;
   virtual bool check(const std::vector<std::string>& keys) = 0;
   virtual void wait(const std::vector<std::string>& keys) = 0;
-  virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
+  virtual void wait(const std::vector<std::string>& keys, WaitLimit limit) = 0;
 
   /// Waits as wait() does, for a thread that others must be able to wake. Returns whether the keys are there;
   /// false as soon as `descriptor` is readable, or after `timeout`.
@@ -89,7 +101,7 @@ struct StoreOptions {
   /// Longest time for connecting, and for each wait. Default: 5 minutes, as PyTorch.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   /// Longest time for connecting alone. Default: `timeout`.
-  std::optional<std::chrono::milliseconds> connect_timeout = std::nullopt;
+  std::optional<WaitLimit> connect_timeout = std::nullopt;
   /// First delay between attempts to connect. Default: 0.5 s, as PyTorch; less where the server is a rank
   /// that starts at the same time.
   std::chrono::milliseconds first_delay = std::chrono::milliseconds(500);

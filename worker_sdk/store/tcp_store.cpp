@@ -124,8 +124,8 @@ Stream TcpStore::connect_once(Deadline deadline, int waker) {
 }
 
 void TcpStore::connect(int waker) {
-  const milliseconds limit = options_.connect_timeout.value_or(options_.timeout);
-  const Deadline deadline = deadline_in(limit);
+  const WaitLimit limit = options_.connect_timeout.value_or(options_.timeout);
+  const Deadline deadline = deadline_in(limit.left);
   std::minstd_rand random(static_cast<unsigned>(random_number()));
   std::uniform_real_distribution<double> uniform(0, 1);
   Backoff backoff(options_.first_delay, options_.longest_delay);
@@ -142,7 +142,7 @@ void TcpStore::connect(int waker) {
     if (!sleep_until(std::min(next, deadline), waker) || next >= deadline)
       throw Error(ErrorCode::store,
                   "no connection to the store at " + host_ + ":" + std::to_string(port_) + " within " +
-                      seconds_text(limit) + " (" + std::to_string(attempts) +
+                      seconds_text(limit.given) + " (" + std::to_string(attempts) +
                       " attempts, the last one: " + cause +
                       "); see that the job's store runs and that MASTER_ADDR and MASTER_PORT name it");
   }
@@ -245,8 +245,8 @@ std::string TcpStore::get(std::string_view key) {
   return get(key, options_.timeout);
 }
 
-std::string TcpStore::get(std::string_view key, milliseconds timeout) {
-  wait({std::string(key)}, timeout);
+std::string TcpStore::get(std::string_view key, WaitLimit limit) {
+  wait({std::string(key)}, limit);
   std::string value;
   exchange("get", request([&](RequestEncoder& encoder) { encoder.get(stored(key)); }),
            [&](Deadline deadline) { value = read_value(deadline); });
@@ -280,8 +280,8 @@ void TcpStore::wait(const std::vector<std::string>& keys) {
   wait(keys, options_.timeout);
 }
 
-void TcpStore::wait(const std::vector<std::string>& keys, milliseconds timeout) {
-  const Deadline wait_deadline = deadline_in(timeout);
+void TcpStore::wait(const std::vector<std::string>& keys, WaitLimit limit) {
+  const Deadline wait_deadline = deadline_in(limit.left);
   const std::string bytes = request([&](RequestEncoder& encoder) { encoder.wait(stored(keys)); });
   guarded("wait", bytes, [&](Deadline deadline) {
     settle(wait_deadline);
@@ -291,8 +291,8 @@ void TcpStore::wait(const std::vector<std::string>& keys, milliseconds timeout) 
       if (cancel_wait()) return;
     }
     throw Error(ErrorCode::deadline,
-                "waited " + seconds_text(timeout) + " at the store " + host_ + ":" + std::to_string(port_) +
-                    " for the key" + (keys.size() == 1 ? " " : "s ") + list_of(keys) +
+                "waited " + seconds_text(limit.given) + " at the store " + host_ + ":" +
+                    std::to_string(port_) + " for the key" + (keys.size() == 1 ? " " : "s ") + list_of(keys) +
                     (is_silent() ? ", and the store answers nothing; it is overloaded, stopped or unreachable"
                                  : ", which no rank has set; a rank is late or gone"));
   });
@@ -392,7 +392,7 @@ void TcpStore::queue_push(std::string_view queue, std::string_view value) {
 std::string TcpStore::queue_pop(std::string_view queue, milliseconds timeout) {
   const Deadline end = deadline_in(timeout);
   while (true) {
-    wait({std::string(queue)}, left_until(end));
+    wait({std::string(queue)}, WaitLimit(left_until(end), timeout));
     std::optional<std::string> item;
     exchange("queue_pop", request([&](RequestEncoder& encoder) { encoder.queue_pop(stored(queue)); }),
              [&](Deadline deadline) {

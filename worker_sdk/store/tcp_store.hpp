@@ -23,12 +23,12 @@ class TcpStore : public StoreClient {
 
   void set(std::string_view key, std::string_view value) override;
   std::string get(std::string_view key) override;
-  std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
+  std::string get(std::string_view key, WaitLimit limit) override;
   std::int64_t add(std::string_view key, std::int64_t delta) override;
   std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired) override;
   bool check(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys) override;
-  void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override;
+  void wait(const std::vector<std::string>& keys, WaitLimit limit) override;
   bool wait_or_wake(const std::vector<std::string>& keys, int descriptor,
                     std::chrono::milliseconds timeout) override;
   bool delete_key(std::string_view key) override;

@@ -53,6 +53,8 @@ class RollCall {
   }
 
  private:
+  WaitLimit what_is_left() const { return {left_until(options_.deadline), options_.limit}; }
+
   std::string key(const char* what, int rank) const { return prefix_ + what + std::to_string(rank); }
 
   /// Takes the first world of this job in which this rank is free. A world that this rank has left, or that
@@ -68,7 +70,7 @@ class RollCall {
         if (!is_given_up()) return;
         continue;
       }
-      const auto holder = ProcessIdentity::from_text(store_.get(name, left_until(options_.deadline)));
+      const auto holder = ProcessIdentity::from_text(store_.get(name, what_is_left()));
       if (!holder || *holder == self_) continue;
       if (store_.check({key("left/", options_.rank)})) continue;
       const Liveness liveness = liveness_of(*holder);
@@ -116,7 +118,7 @@ class RollCall {
 
   std::string wait_for_verdict() {
     try {
-      return store_.get(prefix_ + "verdict", left_until(options_.deadline));
+      return store_.get(prefix_ + "verdict", what_is_left());
     } catch (const Error& error) {
       if (error.code() != ErrorCode::deadline || store_.is_silent()) throw;
     }

@@ -113,7 +113,7 @@ StoreAccess StoreAccess::open(const StoreRequest& request, const StoreRoute& rou
     case StoreRoute::Kind::none:
       break;
     case StoreRoute::Kind::given:
-      access.connect(request, route.host, route.port, left_until(request.deadline));
+      access.connect(request, route.host, route.port);
       break;
     case StoreRoute::Kind::served:
       if (first) {
@@ -136,10 +136,11 @@ StoreAccess StoreAccess::open(const StoreRequest& request, const StoreRoute& rou
 }
 
 void StoreAccess::connect(const StoreRequest& request, const std::string& host, int port,
-                          milliseconds connect_limit) {
+                          std::optional<milliseconds> longest) {
+  const milliseconds left = left_until(request.deadline);
   StoreOptions options;
   options.timeout = request.limit;
-  options.connect_timeout = connect_limit;
+  options.connect_timeout = longest && *longest < left ? WaitLimit(*longest) : WaitLimit(left, request.limit);
   options.first_delay = kFirstDelay;
   options.longest_delay = kLongestDelay;
   client_ = connect_store(host, port, options);
@@ -148,7 +149,7 @@ void StoreAccess::connect(const StoreRequest& request, const std::string& host, 
 
 void StoreAccess::connect_to_first(const StoreRequest& request, const StoreRoute& route) {
   try {
-    connect(request, route.host, route.port, left_until(request.deadline));
+    connect(request, route.host, route.port);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::store) throw;
     throw Error(ErrorCode::store,
@@ -165,7 +166,7 @@ void StoreAccess::serve(const StoreRequest& request, const StoreRoute& route) {
   } catch (const Error& error) {
     if (error.code() != ErrorCode::io) throw;
     try {
-      connect(request, route.host, route.port, std::min(left_until(request.deadline), milliseconds(1000)));
+      connect(request, route.host, route.port, milliseconds(1000));
       if (client_->check({kOwnerKey}) && client_->get(kOwnerKey) == owner) return;
     } catch (const Error&) {
       // No store at all.
@@ -173,7 +174,7 @@ void StoreAccess::serve(const StoreRequest& request, const StoreRoute& route) {
     client_.reset();
     throw;
   }
-  connect(request, server_->host(), server_->port(), left_until(request.deadline));
+  connect(request, server_->host(), server_->port());
   client_->set(kOwnerKey, owner);
 }
 
@@ -198,18 +199,18 @@ void StoreAccess::meet_through_mpi(const StoreRequest& request) {
     return server_->endpoint();
   });
   const HostPort store = parse_endpoint("the address that rank 0 sent", endpoint);
-  connect(request, store.host, store.port, left_until(request.deadline));
+  connect(request, store.host, store.port);
 }
 
 void StoreAccess::serve_through_file(const StoreRequest& request, const StoreRoute& route) {
   if (const auto note = read_meeting_file(route.path); note && note->writer == request.self)
-    return connect(request, note->host, note->port, left_until(request.deadline));
+    return connect(request, note->host, note->port);
   std::string host = kLoopback;
   // The file of a step is one of this host.
   if (request.url.kind == InitUrl::Kind::file && !request.allow.empty())
     host = serving_address(own_addresses(request), request.allow);
   server_ = std::make_unique<StoreThread>(host, 0, request.allow);
-  connect(request, server_->host(), server_->port(), left_until(request.deadline));
+  connect(request, server_->host(), server_->port());
   client_->set(kOwnerKey, job_of(request) + " " + request.self.to_text());
   file_ =
       std::make_unique<MeetingFile>(route.path, MeetingNote{server_->host(), server_->port(), request.self});
@@ -226,7 +227,7 @@ void StoreAccess::find_through_file(const StoreRequest& request, const StoreRout
       seen = "it is left from " + note->writer.describe() + ", which has ended";
     } else if (note) {
       try {
-        connect(request, note->host, note->port, std::min(left_until(request.deadline), kFileAttempt));
+        connect(request, note->host, note->port, kFileAttempt);
         if (serves_store(*client_, note->writer)) return;
         client_.reset();
         seen = "at the address in it is the store of another job";

@@ -96,8 +96,9 @@ class StoreAccess {
   void meet_through_mpi(const StoreRequest& request);
   void serve_through_file(const StoreRequest& request, const StoreRoute& route);
   void find_through_file(const StoreRequest& request, const StoreRoute& route);
+  /// Connecting takes at most what is left until the request's deadline, and `longest`.
   void connect(const StoreRequest& request, const std::string& host, int port,
-               std::chrono::milliseconds connect_limit);
+               std::optional<std::chrono::milliseconds> longest = std::nullopt);
 
   std::unique_ptr<StoreThread> server_;
   std::unique_ptr<MeetingFile> file_;

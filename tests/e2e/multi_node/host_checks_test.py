@@ -6,6 +6,7 @@ import re
 import signal
 import time
 
+from interop import absent
 from multi_node import LAUNCHER, MUSTER, SLEEPER, Hosts, Job, check, kept, main, promised
 from processes import wait_until
 
@@ -124,7 +125,7 @@ def login_lost_while_others_start():
 
 def hosts_without_muster():
     with Hosts(2) as hosts:
-        refused_start(hosts, "muster", "not found|no such|missing", flags=["--remote-muster", "/nonexistent/muster"], host="n0")
+        refused_start(hosts, "muster", "not found|no such|missing", flags=["--remote-muster", absent() + "/muster"], host="n0")
         hosts.write("n01", "/tmp/muster-test", "#!/bin/sh\nprintf '\\nmuster-agent 2 0.0.1-other\\n'\nexec cat\n", 0o755)
         hosts.run("n00", ["ln", "-s", MUSTER, "/tmp/muster-test"])
         refused_start(hosts, r"0\.0\.1-other", "same version|upgrade|install", flags=["--remote-muster", "/tmp/muster-test"],

@@ -154,9 +154,10 @@ class HostsThatCannotBeStarted(unittest.TestCase):
             self.assertIn(f"host       {host}: ssh: ", job.err)
 
     def test_a_client_that_does_not_exist(self):
-        result = interop.run([interop.MUSTER, "run", "-H", "n0,n1", "--ssh-command", "/nonexistent/ssh", "true"], check=False)
+        client = interop.absent() + "/ssh"
+        result = interop.run([interop.MUSTER, "run", "-H", "n0,n1", "--ssh-command", client, "true"], check=False)
         self.assertEqual(result.returncode, 125, result.stderr)
-        self.assertIn("/nonexistent/ssh", result.stderr)
+        self.assertIn(client, result.stderr)
 
 
 # A worker's guardian and agent go at once, as if its host had.

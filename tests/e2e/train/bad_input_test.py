@@ -10,7 +10,7 @@ import struct
 import subprocess
 import threading
 
-from interop import MUSTER, TRAIN, clean_environment, muster_run, run_tests, sanitized
+from interop import MUSTER, TRAIN, absent, clean_environment, muster_run, run_tests, sanitized
 from processes import children
 
 RECORD = 3073
@@ -99,8 +99,9 @@ def test_diverged(folder):
 
 def test_places_that_cannot_be_written(folder):
     """What is written after the training is tried before it."""
-    for flag, text in (("--export", "cannot make /nonexistent/.writing-"), ("--profile", "cannot write the trace /nonexistent/x: ")):
-        result = job("--data", "synthetic:64", "--epochs", "1", flag, "/nonexistent/x")
+    for flag, text in (("--export", f"--export: cannot make {absent()}/.writing-"),
+                       ("--profile", f"cannot write the trace {absent()}/x: ")):
+        result = job("--data", "synthetic:64", "--epochs", "1", flag, f"{absent()}/x")
         require(result, text)
         assert "epoch 1/1" not in result.stdout, result
     kept = os.path.join(folder, "trace")

@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from interop import Rendezvous, free_port
+from interop import Rendezvous, absent, free_port
 from launchers_test import LIMIT_S, PROBE, environment
 from processes import wait_until
 
@@ -180,8 +180,8 @@ class Errors(unittest.TestCase):
         text = self.refusal(STORE, f"tcp://127.0.0.1:{port}", 1, 2, "join=300")
         self.assertIn(f"127.0.0.1:{port}", text)
         self.assertIn("300 ms", text)
-        text = self.refusal(DEADLINE, "file:///tmp/muster-no-such-meeting", 1, 2, "join=300")
-        self.assertIn("/tmp/muster-no-such-meeting", text)
+        text = self.refusal(DEADLINE, f"file://{absent()}", 1, 2, "join=300")
+        self.assertIn(absent(), text)
         text = self.refusal(STORE, "env://", "join=300", MUSTER_STORE=f"127.0.0.1:{port}", MUSTER_RANK="0",
                             MUSTER_WORLD_SIZE="2")
         self.assertIn(f"127.0.0.1:{port}", text)

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "tests/integration/backends/world.hpp"
 #include "tests/integration/comm/rank_results.hpp"
+#include "tests/support/folder.hpp"
 #include "tests/support/promise.hpp"
 
 #include <unistd.h>
@@ -166,14 +167,15 @@ TEST_CASE("an abort between hosts reaches the ranks of the host when the store i
 
 TEST_CASE("a backend that one rank does not have is an error on all, and says what to install") {
   const StoreProcess store;
-  const auto results = test::run_processes(3, store.port(), [](int rank, StoreClient& keys) {
-    if (rank == 1) setenv("MUSTER_PLUGIN_PATH", "/nonexistent", 1);
+  const std::string nowhere = test::absent();
+  const auto results = test::run_processes(3, store.port(), [&](int rank, StoreClient& keys) {
+    if (rank == 1) setenv("MUSTER_PLUGIN_PATH", nowhere.c_str(), 1);
     test::make_world(keys, test::world_of("gloo", rank, 3));
     return std::string();
   });
   check_failed(
       results, ErrorCode::unsupported,
-      {"rank 1 (host here) cannot use the backend 'gloo'", "/nonexistent/libmuster_gloo.so", "libgloo0"});
+      {"rank 1 (host here) cannot use the backend 'gloo'", nowhere + "/libmuster_gloo.so", "libgloo0"});
 }
 
 TEST_CASE("a rank that cannot join a group says why on all others at once") {

@@ -3,6 +3,7 @@
 // the life of a process, so each row is a process of its own.
 #include "tests/fakes/cuda/environment.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/folder.hpp"
 #include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"
 
 #include <sys/wait.h>
@@ -36,7 +37,7 @@ std::string probe(int local_rank) {
 struct Row {
   const char* variable;
   std::string value;
-  const char* text;
+  std::string text;
   int local_rank = 0;
 };
 
@@ -53,7 +54,8 @@ TEST_CASE("a device is refused for one reason, which says what to do") {
       {"FAKE_CUDA_CAPABILITY", "70", "has compute capability 7.0 and 7.5 is the oldest"},
       {"FAKE_CUDA_RUNTIME", "12080", "the runtime of CUDA that was loaded is of version 12, and Muster was"},
       {"FAKE_CUDNN_VERSION", "100000", "cuDNN that was loaded is of version 10, and Muster was built for 9"},
-      {"MUSTER_CUDNN_LIBRARY", "/nonexistent/libcudnn.so", "MUSTER_CUDNN_LIBRARY names '/nonexistent"},
+      {"MUSTER_CUDNN_LIBRARY", muster::test::absent() + "/libcudnn.so",
+       "MUSTER_CUDNN_LIBRARY names '" + muster::test::absent()},
       {"MUSTER_CUDNN_LIBRARY", here + "/libcudart.so.13", "the library has no function cudnnCreate"},
   }));
   test::CudaFakes fakes;

@@ -4,6 +4,7 @@
 
 #include "agent/process/process_tree.hpp"
 #include "catch.hpp"
+#include "tests/support/folder.hpp"
 #include "tests/support/pipe.hpp"
 
 #include <fcntl.h>
@@ -80,7 +81,8 @@ TEST_CASE("A worker has our limit on core dumps back, though we ourselves leave 
 
 TEST_CASE("A program that cannot be executed is an error with its cause, not a child") {
   ChildSpec spec = shell("");
-  const std::pair<const char*, int> rows[] = {{"/nonexistent/program", 127}, {"/etc/passwd", 126}};
+  const std::pair<std::string, int> rows[] = {{muster::test::absent() + "/program", 127},
+                                              {"/etc/passwd", 126}};
   for (const auto& [program, exit_code] : rows) {
     spec.program = program;
     try {
@@ -132,7 +134,7 @@ TEST_CASE("A child dies with the process that started it") {
 }
 
 TEST_CASE("Programs are found as execvp finds them") {
-  CHECK(find_program("sh", "/nonexistent:/bin:/usr/bin") == "/bin/sh");
+  CHECK(find_program("sh", muster::test::absent() + ":/bin:/usr/bin") == "/bin/sh");
   CHECK(find_program("./x/y", "/bin") == "./x/y");
   CHECK(find_program("no-such-program", "/bin:/usr/bin").empty());
   CHECK(find_program("passwd-not-executable", "").empty());

@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "tests/support/folder.hpp"
 #include "tests/support/pipe.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -190,7 +191,7 @@ TEST_CASE("A client's environment is ours, and what is missing there") {
 
 TEST_CASE("A client that is not there is named") {
   const auto signals = muster::agent::SignalState::capture();
-  CHECK_THROWS_AS(spawn_client({"/nonexistent/ssh", "n0"}, signals), LaunchError);
+  CHECK_THROWS_AS(spawn_client({muster::test::absent() + "/ssh", "n0"}, signals), LaunchError);
   CHECK_THROWS_AS(spawn_client({"no-such-ssh-client", "n0"}, signals), LaunchError);
   CHECK_THROWS_AS(spawn_client({"/etc/passwd", "n0"}, signals), LaunchError);
 }

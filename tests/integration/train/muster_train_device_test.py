@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 
-from interop import MUSTER, TRAIN, clean_environment, float_tensors, run, run_tests
+from interop import MUSTER, TRAIN, absent, clean_environment, float_tensors, run, run_tests
 
 PLUGIN = os.environ["MUSTER_TEST_DEVICE_PLUGIN"]
 REAL = "MUSTER_TEST_REAL_GPU" in os.environ
@@ -145,8 +145,8 @@ def test_what_cannot_be():
     result = train(*quick, "--lr", "1000", "--max-steps", "9", "--device", "cuda", check=False)
     assert result.returncode == 1 and "the loss of rank 0 is no longer a number" in result.stderr, result
     assert result.stderr.count("\n") == 1, result.stderr
-    result = train(*quick, "--device", "cuda", check=False, MUSTER_PLUGIN_PATH="/nonexistent")
-    assert result.returncode == 1 and "there is no /nonexistent/libmuster_cuda.so" in result.stderr, result
+    result = train(*quick, "--device", "cuda", check=False, MUSTER_PLUGIN_PATH=absent())
+    assert result.returncode == 1 and f"there is no {absent()}/libmuster_cuda.so" in result.stderr, result
     assert "--device cpu" in result.stderr, result
     if not REAL:
         result = train(*quick, "--device", "cuda", ranks=2, check=False, MUSTER_TEST_GPUS="1")
@@ -157,7 +157,7 @@ def test_what_cannot_be():
     assert result.returncode == 1 and "unset MUSTER_CUDA_AUTOTUNE" in result.stderr, result
     # Without a GPU in sight nobody looks for the plug-in.
     if not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg"):
-        result = train(*quick, MUSTER_PLUGIN_PATH="/nonexistent")
+        result = train(*quick, MUSTER_PLUGIN_PATH=absent())
         assert "thread each" in result.stdout and result.stderr == "", result
 
 

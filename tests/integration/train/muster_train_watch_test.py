@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 
-from interop import TORCH_PYTHON, TRAIN, run, run_tests, skip
+from interop import TORCH_PYTHON, TRAIN, absent, run, run_tests, skip
 
 QUICK = ["--data", "synthetic:320", "--epochs", "2", "--batch-size", "32", "--loader-threads", "0"]
 STEPS = 20
@@ -221,7 +221,7 @@ def test_bad_input(folder):
             (["--schedule", "one-cycle", "--warmup-epochs", "1"], 1, "leave --warmup-epochs out"),
             (["--global-batch", "7", "--accumulate", "2"], 1, "give a multiple of 2"),
             (["--nesterov", "--momentum", "0"], 1, "needs a momentum"),
-            (["--metrics", "/nonexistent/m.jsonl"], 1, "cannot write metrics to /nonexistent/m.jsonl"),
+            (["--metrics", f"{absent()}/m.jsonl"], 1, f"cannot write metrics to {absent()}/m.jsonl"),
             (["--tensorboard", "/proc/none"], 1, "cannot write TensorBoard's events"),
             (["--profile", os.path.join(folder, "none", "t.json")], 1, "cannot write the trace"),
             (["--deterministic-world", "--global-batch", "32", "--micro-batches", "3"], 1, "power")):

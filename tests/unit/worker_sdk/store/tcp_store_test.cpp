@@ -42,6 +42,13 @@ std::pair<ErrorCode, std::string> error_of(Call call) {
 
 const std::string kWaitForK = "\x06\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0/k"s;
 
+TEST_CASE("a wait in parts names the limit of the whole") {
+  const auto store = make_local_store();
+  const auto [code, text] = error_of([&] { wait_and_look(*store, {"never"}, milliseconds(137), [] {}); });
+  CHECK(code == ErrorCode::deadline);
+  CHECK(text.starts_with("waited 137 ms for the key 'never'"));
+}
+
 TEST_CASE("requests are PyTorch's, byte for byte") {
   std::string handshake;
   std::string rest;
@@ -223,6 +230,10 @@ TEST_CASE("what cannot be reached is named with the last cause") {
   CHECK(contains(text, "127.0.0.1:" + std::to_string(port)));
   CHECK(contains(text, "Connection refused"));
   CHECK(contains(text, "MASTER_ADDR"));
+  // What was left of a longer wait is not what anybody gave.
+  options.connect_timeout = WaitLimit(milliseconds(20), milliseconds(7300));
+  CHECK(error_of([&] { connect_store("127.0.0.1", port, options); }).second.find("within 7.3 s (") !=
+        std::string::npos);
   const auto [name_code, name_text] = error_of([&] { connect_store("no-such-host.invalid", 1, options); });
   CHECK(name_code == ErrorCode::store);
   CHECK(contains(name_text, "cannot resolve 'no-such-host.invalid'"));

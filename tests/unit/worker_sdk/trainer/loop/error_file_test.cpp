@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 #include "muster/error.hpp"
+#include "tests/support/folder.hpp"
 #include "worker_sdk/trainer/loop/text.hpp"
 
 #include <nlohmann/json.hpp>
@@ -25,5 +26,5 @@ TEST_CASE("Bytes that are no text do not spoil the error file") {
 
 TEST_CASE("An error file that cannot be written is said, none asked for is fine") {
   CHECK(muster::train::write_error_file("", "x", 0));
-  CHECK_FALSE(muster::train::write_error_file("/nonexistent/folder/error.json", "x", 0));
+  CHECK_FALSE(muster::train::write_error_file(muster::test::absent() + "/error.json", "x", 0));
 }

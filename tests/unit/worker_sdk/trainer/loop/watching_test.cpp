@@ -152,7 +152,8 @@ TEST_CASE("One trace holds the spans of all ranks, and says when it is full") {
       CHECK(event.at("dur").get<double>() == 4);
     }
   CHECK(spans == 2);
-  CHECK_THROWS_AS(write_trace("/nonexistent/trace.json", TraceRecorder(), {}, "n00", nullptr), muster::Error);
+  CHECK_THROWS_AS(write_trace(muster::test::absent() + "/trace.json", TraceRecorder(), {}, "n00", nullptr),
+                  muster::Error);
 }
 
 TEST_CASE("The texts of all ranks come to the first one alone") {
