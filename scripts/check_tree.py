@@ -21,6 +21,7 @@ POSIX_IN_CORE = {"<signal.h>", "<string.h>", "<strings.h>", "<unistd.h>"}  # nam
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(<[^>]+>|"[^"]+")', re.M)
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 CPP = (".cpp", ".hpp", ".h", ".c", ".cu", ".cuh")
+CATCH2 = ("tests/support/catch.hpp", "tests/support/test_main.cpp")  # where it is known whether this is Catch2 2 or 3
 
 
 def tracked_files(root):
@@ -182,6 +183,16 @@ def check_tests(files):
             yield f"{path}: no CMakeLists.txt names it, so its tests never run: add it to the SOURCES of a test"
 
 
+def check_catch2(files):
+    """Names that Catch2 2 and 3 have in different places, or for different things (Contains), come from one header."""
+    for path, text in files.items():
+        if not path.endswith(CPP) or not path.startswith("tests/") or path in CATCH2:
+            continue
+        code = without_comments_and_strings(text)
+        for match in [*re.finditer(r"\bCatch::", code), *re.finditer(r"#[ \t]*include[ \t]*<catch2/", code)]:
+            yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: names Catch2's own: use what {CATCH2[0]} gives, or add it there"
+
+
 def check_function_length(root, files):
     """Functions fit a screen, by the begin and end lines that universal-ctags finds."""
     sources = [path for path in files if path.endswith(CPP) and path.split("/")[0] in LAYERS]
@@ -198,7 +209,7 @@ def check(root):
     files = tracked_files(root)
     graph = include_graph(files)
     return [*check_layers(graph), *check_third_party(graph, files), *check_heavy(graph), *check_coroutines(files),
-            *check_text(files), *check_tests(files), *check_function_length(root, files)]
+            *check_text(files), *check_tests(files), *check_catch2(files), *check_function_length(root, files)]
 
 
 def print_rooms(root):

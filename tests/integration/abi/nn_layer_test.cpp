@@ -15,7 +15,6 @@
 namespace {
 
 namespace nn = muster::nn;
-using Catch::Matchers::Contains;
 using muster::ErrorCode;
 using muster::test::error_of;
 

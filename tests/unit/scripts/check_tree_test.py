@@ -109,6 +109,13 @@ class CheckTree(unittest.TestCase):
                       {"tests/CMakeLists.txt": "muster_test(b_test SOURCES b_test.cpp)\n"}):
             self.assert_one({**test, **lists}, "tests/unit/a/b_test.cpp: no CMakeLists.txt names it")
 
+    def test_catch2_is_named_in_one_place(self):
+        lists = {"tests/CMakeLists.txt": "muster_test(a_test SOURCES a_test.cpp)\n"}
+        self.assert_none({**lists, "tests/a_test.cpp": '#include "catch.hpp"\nusing muster::test::error_of;  // Catch::Matchers\n',
+                          "tests/support/catch.hpp": "#include <catch2/catch.hpp>\nusing Catch::Matchers::Contains;\n"})
+        for line in ("using Catch::Matchers::Contains;", "#include <catch2/catch.hpp>"):
+            self.assert_one({**lists, "tests/a_test.cpp": line + "\n"}, "tests/a_test.cpp:2: names Catch2's own")
+
 
 if __name__ == "__main__":
     unittest.main()

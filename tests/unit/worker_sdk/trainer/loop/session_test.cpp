@@ -14,7 +14,6 @@
 
 namespace {
 
-using Catch::Matchers::Contains;
 using muster::ErrorCode;
 using muster::ProcessGroup;
 using muster::nn::gpu::HostOps;
