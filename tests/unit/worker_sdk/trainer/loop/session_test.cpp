@@ -104,6 +104,43 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 
 }  // namespace
 
+TEST_CASE("A trainer draws crops and flips for the epoch under way, from its seed") {
+  const auto data = muster::test::small_set(kStep, 2);
+  muster::train::TrainerOptions options;
+  options.batch_size = kStep;
+  options.epochs = 3;
+  options.recipe.rate = 0.05;
+  options.loader.augmentation = {4, true, 9};
+  SessionOptions same;
+  same.learner = options.learner;
+  same.learner.network =
+      std::make_shared<const muster::nn::Description>(muster::nn::built_in("small-cnn", 10));
+  same.batch_size = kStep;
+  HostOps device;
+  for (HostOps* on : {static_cast<HostOps*>(nullptr), &device}) {
+    // A step of the session is an epoch of the trainer.
+    Session session(
+        same,
+        [&](const WantedBatch& batch, std::int64_t steps) {
+          std::vector<std::uint8_t> labels(batch.samples.size());
+          gather(data.train, batch.samples, options.loader.normalization, options.loader.augmentation,
+                 static_cast<int>(steps), batch.inputs.data(), labels.data());
+          std::copy(labels.begin(), labels.end(), batch.labels.begin());
+        },
+        nullptr, on);
+    options.device = on;
+    muster::train::Trainer trainer(data, nullptr, options);
+    for (int epoch = 0; epoch < options.epochs; ++epoch) {
+      CAPTURE(epoch, on == nullptr);
+      muster::train::Score score;
+      trainer.train_epoch({}, score);
+      trainer.next_epoch();
+      // The order of the images, and so of the sums, is another one.
+      CHECK(session.step(kStep, 0.05F).loss / kStep == Approx(score.mean_loss).epsilon(1e-4));
+    }
+  }
+}
+
 TEST_CASE("A session that is given images trains as the learner of images does, to the bit") {
   const auto data = muster::test::small_set(kStep, 2);
   const muster::data::LoaderOptions loader;
