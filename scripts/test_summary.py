@@ -11,8 +11,9 @@ tests/support/promise.py wrote).
 
 Prints what was promised and measured, the seconds of each room, skipped, unsteady and failed tests and, last, "N passed, N failed, N
 skipped". Exits 1 if a test failed, if one of TREE.json has no result (unless --partial), or if a room's tests took more than its
-seconds in SECONDS.json (and more than 30 s), scaled by how slow the promises found the machine: then the room says what it freed
-elsewhere, or its tests become quicker.
+seconds in SECONDS.json (and more than 30 s), or all of them more than its "in all", scaled by how slow the promises found the machine:
+then the room says what it freed elsewhere, or its tests become quicker. The seconds of the rooms add up to "in all" at most, which a new
+capability raises by its own new rooms alone.
 """
 import argparse
 import glob
@@ -34,6 +35,8 @@ REPORT = re.compile(r"(ERROR|WARNING): (\w+Sanitizer|libFuzzer)|runtime error:")
 
 # The tests of a small room wait for the processor as long as their neighbours of that moment let them: their seconds say nothing.
 SMALL_ROOM_S = 30
+# In the table of seconds: what all rooms together may take.
+IN_ALL = "in all"
 
 
 def output(case):
@@ -111,9 +114,10 @@ def print_promises(promises):
     return statistics.median(line["factor"] for line in promises)
 
 
-def check_rooms(cases, rooms, budget, factor):
+def check_rooms(cases, rooms, table, factor):
     """Prints each room's seconds; those that took too many, as texts."""
-    seconds = {}
+    seconds, budget = {}, {room: may for room, may in table.items() if room != IN_ALL}
+    in_all = table.get(IN_ALL, sum(budget.values()))
     for key, case in cases.items():
         seconds[rooms.get(key, "no room")] = seconds.get(rooms.get(key, "no room"), 0.0) + float(case.get("time") or 0)
     print(f"Seconds of each room's tests, and what it may take (this machine: {factor:.2f} times as slow as the one of the table):")
@@ -125,7 +129,13 @@ def check_rooms(cases, rooms, budget, factor):
             over.append(f"{room} is not in the table of seconds")
         elif took > max(may, SMALL_ROOM_S) * factor:
             over.append(f"{room} took {took:.0f} s and may take {max(may, SMALL_ROOM_S) * factor:.0f}: make its tests quicker, or say what you freed elsewhere")
-    print(f"  {sum(seconds.values()):7.1f} of {sum(budget.values()):4}  in all, side by side")
+    total = sum(seconds.values())
+    print(f"  {total:7.1f} of {in_all:4}  in all, side by side")
+    if total > max(in_all, SMALL_ROOM_S) * factor:
+        over.append(f"all rooms took {total:.0f} s and may take {max(in_all, SMALL_ROOM_S) * factor:.0f}: make tests quicker")
+    if sum(budget.values()) > in_all:
+        over.append(f"the seconds of the rooms add up to {sum(budget.values())}, more than \"{IN_ALL}\", {in_all}: take them from another "
+                    "room, or raise that by what rooms that are new need")
     return over
 
 

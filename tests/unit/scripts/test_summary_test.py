@@ -136,6 +136,18 @@ class Summary(unittest.TestCase):
         self.assertEqual(self.summary("part", seconds={"unit/a": 5}).returncode, 0)
         self.assertIn("unit/a took 50 s and may take 30", self.summary("passed", seconds={"unit/a": 5}).stdout)
 
+    def test_the_seconds_of_all_rooms_are_bounded_too(self):
+        self.assertEqual(self.summary("passed", "part", seconds={"in all": 70, "unit/a": 70}).returncode, 0)
+        late = self.summary("passed", "part", seconds={"in all": 50, "unit/a": 70})
+        self.assertEqual(late.returncode, 1)
+        self.assertIn("all rooms took 60 s and may take 50", late.stdout)
+        self.assertIn('the seconds of the rooms add up to 70, more than "in all", 50', late.stdout)
+
+    def test_the_table_of_the_tree_adds_up(self):
+        with open(os.path.join(SCRIPTS, "..", "tests", "seconds.json"), encoding="utf-8") as file:
+            table = json.load(file)
+        self.assertLessEqual(sum(table.values()) - table["in all"], table["in all"])
+
     def test_a_room_that_is_not_in_the_table_fails_the_run(self):
         result = self.summary("passed", seconds={})
         self.assertEqual(result.returncode, 1)
