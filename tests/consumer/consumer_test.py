@@ -154,6 +154,24 @@ class Consumer(unittest.TestCase):
                 if name not in ("quoted", "shuffled"):
                     self.assertIn(f"`{name}(", page)
 
+    def test_older_cpp_is_told_in_a_line(self):
+        """The headers that a program includes, by themselves; CMake's targets ask for C++20 where nobody did (the project above)."""
+        for header in ("muster/muster.hpp", "muster/nn.hpp", "muster/elements.hpp", "muster/group.hpp", "muster/reducer.hpp"):
+            result = interop.run(["c++", "-std=c++17", "-fsyntax-only", "-x", "c++", "-I" + os.path.join(self.prefix.path, "include"),
+                                  "-include", header, "/dev/null"], check=False)
+            self.assertEqual(result.returncode, 1, header)
+            self.assertIn("C++ headers need C++20 (-std=c++20)", result.stderr)
+            self.assertLess(result.stderr.count("\n"), 20, result.stderr)
+
+    def test_c_alone(self):
+        """A project that knows no C++ links the same target."""
+        source = os.path.join(self.prefix.work, "c_alone")
+        os.mkdir(source)
+        with open(os.path.join(source, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write("cmake_minimum_required(VERSION 3.20)\nproject(Alone LANGUAGES C)\nfind_package(Muster REQUIRED)\n"
+                       f"add_executable(heat2d {PROJECT}/heat2d.c)\ntarget_link_libraries(heat2d PRIVATE Muster::muster m)\n")
+        interop.run(["cmake", "-S", source, "-B", os.path.join(source, "build"), f"-DCMAKE_PREFIX_PATH={self.prefix.path}"])
+
     def test_one_library_of_two(self):
         """Muster::nn holds the calls of Muster::muster: a program that links both is refused by CMake."""
         self.need_networks()

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "muster/abi/types.h"
+#include "muster/cxx20.hpp"
 #include "muster/error.hpp"
 
 #include <chrono>

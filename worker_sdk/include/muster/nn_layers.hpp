@@ -3,6 +3,8 @@
 // what is said there: docs/nn.md. Part of muster/nn.hpp.
 #pragma once
 
+#include "muster/cxx20.hpp"
+
 #include <charconv>
 #include <cstdint>
 #include <cstdio>

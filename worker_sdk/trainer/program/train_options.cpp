@@ -16,8 +16,9 @@ namespace muster::examples {
 namespace {
 
 constexpr const char* kDescription =
-    "Trains a convolutional network on 32x32 colour images, alone or on all ranks of a job, on CPUs or "
-    "GPUs.\n"
+    "Trains a network (convolutional, linear, vision transformer) on 32x32 images, alone or on all ranks of "
+    "a "
+    "job, on CPUs or GPUs.\n"
     "Start it alone, under 'muster run' or under torchrun; the environment says how many ranks there are.\n";
 
 constexpr const char* kFooter =
