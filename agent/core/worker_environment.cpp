@@ -83,12 +83,7 @@ Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundRes
   env.max_restarts = spec.max_restarts;
   env.run_id = spec.run_id;
   env.error_file = error_file;
-  const auto lookup = [&environment](const std::string& name) -> std::optional<std::string> {
-    const std::string* value = find_variable(environment, name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(*value);
-  };
-  const auto contract = to_environment(env, lookup);
-  for (const auto& [name, value] : contract) set_variable(environment, name, value);
+  for (const auto& [name, value] : to_environment(env)) set_variable(environment, name, value);
   if (!status_file.empty()) environment.emplace_back(kStatusVariable, status_file);
   if (!timer_file.empty()) set_variable(environment, kTimerFileVariable, timer_file);
   // Workers are bound by the places of GPUs on the bus; CUDA numbers them so only where it is told to.

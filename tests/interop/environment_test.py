@@ -19,6 +19,7 @@ OURS_ONLY = {
 }
 THEIRS_ONLY = {
     "TORCHELASTIC_SIGNALS_TO_HANDLE": "torchrun sets it in its own environment to tell its Python agent; our agent reads the flag",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "torchrun's 1 aborts NCCL before PyTorch has dumped what hung; without it PyTorch takes 3",
 }
 # Present under both, and different in every run or by design.
 OTHER_VALUE = {"MASTER_PORT", "MASTER_ADDR", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_RUN_ID", "_", "SHLVL", "PWD", "OLDPWD",

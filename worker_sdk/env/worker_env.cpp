@@ -7,7 +7,7 @@
 
 namespace muster {
 
-std::vector<EnvironmentVariable> to_environment(const WorkerEnv& env, const Lookup& inherited) {
+std::vector<EnvironmentVariable> to_environment(const WorkerEnv& env) {
   const auto number = [](int value) { return std::to_string(value); };
   return {
       {"RANK", number(env.rank)},
@@ -25,7 +25,6 @@ std::vector<EnvironmentVariable> to_environment(const WorkerEnv& env, const Look
       {"TORCHELASTIC_MAX_RESTARTS", number(env.max_restarts)},
       {"TORCHELASTIC_RUN_ID", env.run_id},
       {"TORCHELASTIC_USE_AGENT_STORE", env.agent_store ? "True" : "False"},
-      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", inherited("TORCH_NCCL_ASYNC_ERROR_HANDLING").value_or("1")},
       {"TORCHELASTIC_ERROR_FILE", env.error_file},
       {"MUSTER_RUN_ID", env.run_id},
   };

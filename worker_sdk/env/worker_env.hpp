@@ -48,11 +48,11 @@ struct WorkerEnv {
 
 using EnvironmentVariable = std::pair<std::string, std::string>;
 
-/// The variables of `env` as the agent sets them, in a fixed order.
-/// `inherited` looks a variable up in the environment that the worker inherits
-/// (TORCH_NCCL_ASYNC_ERROR_HANDLING keeps an inherited value and is "1" otherwise).
-std::vector<EnvironmentVariable> to_environment(
-    const WorkerEnv& env, const std::function<std::optional<std::string>(const std::string&)>& inherited);
+/// The variables of `env` as the agent sets them, in a fixed order: torchrun's but for
+/// TORCH_NCCL_ASYNC_ERROR_HANDLING. With torchrun's "1", PyTorch's watchdog aborts NCCL's communicators
+/// before it has dumped what hung; without the variable it takes its own default, 3, and dumps. A value that
+/// the user has set reaches the worker as every inherited variable does.
+std::vector<EnvironmentVariable> to_environment(const WorkerEnv& env);
 
 /// Reads the contract back. With neither RANK nor WORLD_SIZE set: a world of one (a program started bare).
 /// Throws std::invalid_argument that names the variable when one is missing, not a number or out of range.
