@@ -111,8 +111,8 @@ constexpr auto kTable = std::to_array<Flag>({
 
     {"host", 'H', "LIST", kHosts, kNoPet, kOwn,
      "HOST[:SLOTS],...; user@HOST:PORT, HOST:PORT:SLOTS, n[00-15]:8", text<&O::host>, kList},
-    {"hostfile", 0, "FILE", kHosts, kNoPet, kOwn, "Hosts, one a line: n0 slots=8 max-slots=16",
-     text<&O::hostfile>},
+    {"hostfile", 0, "FILE", kHosts, kNoPet, kOwn,
+     "Hosts, one a line: n0 slots=8 max-slots=16, or a line for each slot", text<&O::hostfile>},
     {"include", 0, "HOST[:GPU,...]@...", kHosts, kNoPet, kOwn, "Only these hosts and GPUs: n0@n1:0,2",
      text<&O::include>},
     {"exclude", 0, "HOST[:GPU,...]@...", kHosts, kNoPet, kOwn, "All but these hosts and GPUs",

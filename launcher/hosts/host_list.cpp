@@ -10,6 +10,9 @@ constexpr const char* kSlots = "a number of slots";
 constexpr const char* kPort = "a port";
 constexpr int kMaxPort = 65'535;
 constexpr int kSshPort = 22;
+/// A line for each slot of a large job; without a bound, ranges that are listed again and again would keep us
+/// busy for hours.
+constexpr std::size_t kMaxListed = 1U << 20;
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t';
@@ -87,6 +90,11 @@ void read_numbers(const SourceLine& line, const std::vector<Span>& parts, Host& 
   if (!empty(parts[2])) into.slots = number_at(line, parts[2], 1, kMaxSlots, kSlots);
 }
 
+/// Its slots are said by a number, so that listing it again cannot mean one slot more.
+bool is_counted(const Host& host) {
+  return host.slots != 0 || host.max_slots != 0;
+}
+
 }  // namespace
 
 std::string lower_case(const std::string& text) {
@@ -95,34 +103,57 @@ std::string lower_case(const std::string& text) {
   return lower;
 }
 
-std::size_t HostCollector::add(const SourceLine& line, Span span) {
-  const std::size_t first = hosts_.size();
-  const std::size_t at = span.begin;
-  Host host;
-  host.user = take_user(line, span);
+ListedHosts parse_hosts(const SourceLine& line, Span span) {
+  ListedHosts listed;
+  listed.host.user = take_user(line, span);
   const std::vector<Span> parts = split_outside_brackets(line, span, ':');
   if (parts.size() > 3 && !is_address(line, span))
     throw line.wrong(parts[3].begin - 1,
                      "too many colons; write HOST:PORT:SLOTS, and IPv6 addresses in brackets: [::1]");
   refuse_bare_address(line, span);
-  const std::vector<std::string> names = expand_hosts(line, parts[0]);
-  read_numbers(line, parts, host);
-  for (const std::string& name : names) {
+  listed.names = expand_hosts(line, parts[0]);
+  read_numbers(line, parts, listed.host);
+  return listed;
+}
+
+void HostCollector::add(const SourceLine& line, std::size_t at, const ListedHosts& listed) {
+  Host host = listed.host;
+  for (const std::string& name : listed.names) {
     host.name = name;
     add_one(line, at, host);
   }
-  return first;
 }
 
 void HostCollector::add_one(const SourceLine& line, std::size_t at, Host host) {
+  if (++listed_ > kMaxListed)
+    throw line.wrong(
+        at, "more than " + std::to_string(kMaxListed) + " entries; list each host once, with all its slots");
   host.place = line.place(at);
   const auto [before, is_new] = seen_.emplace(std::pair(lower_case(host.name), host.port), hosts_.size());
-  if (!is_new)
-    throw line.wrong(at, "host " + quote(host.name) + " is listed twice, first at " +
-                             hosts_[before->second].place + "; list it once, with all its slots");
-  if (hosts_.size() >= kMaxHosts)
-    throw line.wrong(at, "more than " + std::to_string(kMaxHosts) + " hosts; list fewer");
-  hosts_.push_back(std::move(host));
+  if (is_new) {
+    if (hosts_.size() >= kMaxHosts)
+      throw line.wrong(at, "more than " + std::to_string(kMaxHosts) + " hosts; list fewer");
+    hosts_.push_back(std::move(host));
+    times_.push_back(1);
+    return;
+  }
+  const Host& first = hosts_[before->second];
+  const std::string again = "host " + quote(host.name) + " is listed twice, first at " + first.place;
+  if (is_counted(first) || is_counted(host))
+    throw line.wrong(at, again + "; list it once, with all its slots, or each time without a number");
+  if (first.user != host.user)
+    throw line.wrong(at, again + ", with another user; give it the same one, or list it once");
+  if (++times_[before->second] > kMaxSlots)
+    throw line.wrong(at,
+                     again + ", and more than " + std::to_string(kMaxSlots) + " times; list it less often");
+}
+
+std::vector<Host> HostCollector::take() {
+  // Where a host is listed for each of its slots, the others are, too.
+  if (listed_ > hosts_.size())
+    for (std::size_t i = 0; i < hosts_.size(); ++i)
+      if (!is_counted(hosts_[i])) hosts_[i].slots = times_[i];
+  return std::move(hosts_);
 }
 
 std::vector<Host> parse_host_list(const GivenText& given) {
@@ -135,9 +166,9 @@ std::vector<Host> parse_host_list(const GivenText& given) {
     const Span span = trimmed(line, item);
     if (span.begin == span.end)
       throw line.wrong(item.begin, "a host is missing; write HOST or HOST:SLOTS,...");
-    collector.add(line, span);
+    collector.add(line, span.begin, parse_hosts(line, span));
   }
-  return std::move(collector.hosts());
+  return collector.take();
 }
 
 std::vector<std::string> node_names(const std::vector<Host>& hosts) {

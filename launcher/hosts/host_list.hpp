@@ -36,28 +36,44 @@ struct Host {
 };
 
 /// "[USER@]HOST[:...],...": HOST:SLOTS, USER@HOST:PORT, and for both [USER@]HOST:PORT:SLOTS, where either may
-/// be empty. HOST may hold ranges (n[00-15]); IPv6 addresses stand in brackets. Throws UsageError with the
-/// place.
+/// be empty. HOST may hold ranges (n[00-15]); IPv6 addresses stand in brackets. A host without slots may be
+/// listed again, and has a slot for each time; then every other host without slots has one. Throws UsageError
+/// with the place.
 std::vector<Host> parse_host_list(const GivenText& given);
 
 /// Open MPI's and DeepSpeed's hostfile: one HOST a line, as in a host list, then slots=N and max-slots=N;
-/// blank lines and what follows '#' or "//" are skipped. Several lines in one throw their error as
-/// "<name>:LINE:COLUMN".
+/// blank lines and what follows '#' or "//" are skipped. Also the file of a batch system with a line for each
+/// slot (PBS, LSF). Throws UsageError with "<name>:LINE:COLUMN".
 std::vector<Host> parse_hostfile(const std::string& content, const std::string& name);
 
-/// Adds the hosts of `span`, "[USER@]HOST[:...]"; a host that is listed already is an error naming both
-/// places.
+/// One item of a list: what all the hosts of its pattern have in common, and their names.
+struct ListedHosts {
+  Host host;
+  std::vector<std::string> names;
+};
+
+/// Reads `span`, "[USER@]HOST[:...]".
+ListedHosts parse_hosts(const SourceLine& line, Span span);
+
+/// Gathers the hosts of a list. One that is listed again has a slot more, unless slots or another user stand
+/// there, which is an error naming both places.
 class HostCollector {
  public:
-  /// Returns where in hosts() the new ones begin.
-  std::size_t add(const SourceLine& line, Span span);
+  /// `at` is where in `line` they are listed.
+  void add(const SourceLine& line, std::size_t at, const ListedHosts& listed);
 
-  std::vector<Host>& hosts() { return hosts_; }
+  bool empty() const { return hosts_.empty(); }
+
+  /// The hosts, in the order in which each was listed first. Call it once, at the end.
+  std::vector<Host> take();
 
  private:
   void add_one(const SourceLine& line, std::size_t at, Host host);
 
   std::vector<Host> hosts_;
+  /// How often each was listed.
+  std::vector<int> times_;
+  std::size_t listed_ = 0;
   /// Places in the list by lower-case name and port, as host names have no case.
   std::map<std::pair<std::string, int>, std::size_t> seen_;
 };

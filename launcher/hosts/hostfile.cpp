@@ -70,13 +70,9 @@ void read_line(const SourceLine& line, HostCollector& collector) {
   const std::size_t end = content_end(line.text);
   const Span word = next_word(line, 0, end);
   if (word.begin == word.end) return;
-  const std::size_t first = collector.add(line, word);
-  Host settings = collector.hosts()[first];
-  read_settings(line, word.end, end, settings);
-  for (std::size_t i = first; i < collector.hosts().size(); ++i) {
-    collector.hosts()[i].slots = settings.slots;
-    collector.hosts()[i].max_slots = settings.max_slots;
-  }
+  ListedHosts listed = parse_hosts(line, word);
+  read_settings(line, word.end, end, listed.host);
+  collector.add(line, word.begin, listed);
 }
 
 }  // namespace
@@ -94,9 +90,8 @@ std::vector<Host> parse_hostfile(const std::string& content, const std::string& 
     read_line(line, collector);
     begin = end + 1;
   }
-  if (collector.hosts().empty())
-    throw UsageError(name + " lists no host; write one a line, as in 'n0 slots=8'");
-  return std::move(collector.hosts());
+  if (collector.empty()) throw UsageError(name + " lists no host; write one a line, as in 'n0 slots=8'");
+  return collector.take();
 }
 
 }  // namespace muster::launcher

@@ -169,7 +169,7 @@ def full_disk():
 
 def duplicate_host():
     with Hosts(2) as hosts:
-        job = Job(hosts, at="n00,n01,n01")
+        job = Job(hosts, at="n00:1,n01:1,n01:1")
         job.expect_clean(2, "n01", "twice|more than once|again|already")
 
 

@@ -127,10 +127,13 @@ TEST_CASE("A wrong host list is refused with its position and a caret under it")
       {"n[0-9999999999]", 5, "is not a number of a range"},
       {"n[0-999]r[0-999]", 10, "more than 65536 hosts"},
       {"n[0-39999],m[0-39999]", 12, "more than 65536 hosts"},
-      {"n0,n1,n0", 7, "host 'n0' is listed twice, first at --host, position 1"},
-      {"n0,N0", 4, "listed twice"},
+      {"n0:2,n1,n0", 9, "host 'n0' is listed twice, first at --host, position 1; list it once, with all its"},
+      {"n0,N0:2", 4, "slots, or each time without a number"},
+      {"n0:1,n0:1", 6, "listed twice"},
+      {"ann@n0,bob@n0", 8, "first at --host, position 1, with another user"},
+      {"n0,ann@n0", 4, "with another user"},
       {"n[0-3],n2:4", 8, "first at --host, position 1"},
-      {"n[1,1]", 1, "host 'n1' is listed twice"},
+      {"n[0-32767],n[0-32767]:2", 12, "host 'n0' is listed twice"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.text);
@@ -171,6 +174,29 @@ TEST_CASE("Hostfiles of Open MPI and DeepSpeed") {
   CHECK(parse_hostfile("#\nn0\n", "f")[0].place == "f:2:1");
 }
 
+TEST_CASE("A host that is listed again without a number has a slot more") {
+  CHECK(shown(parse("n0,n0")) == "n0/2");
+  CHECK(shown(parse("n0,N0,n1")) == "n0/2 n1/1");
+  CHECK(shown(parse("n[0-1],n[0-1],n0")) == "n0/3 n1/2");
+  CHECK(shown(parse("n0:8,n1,n1,n2")) == "n0/8 n1/2 n2/1");
+  CHECK(shown(parse("n0:2222:,n0,n0,n0:2222:")) == "n0:2222/2 n0/2");
+  CHECK(shown(parse("ann@n0,ann@n0")) == "ann@n0/2");
+  CHECK(shown(parse("n0,n1")) == "n0 n1");
+  CHECK(parse("n1,n0,n1")[0].place == "--host, position 1");
+}
+
+TEST_CASE("Hostfiles with a line for each slot, as PBS, LSF and Open MPI have them") {
+  CHECK(shown(parse_hostfile("n0\nn0\nn1\nn1\n", "f")) == "n0/2 n1/2");
+  CHECK(shown(parse_hostfile("n0.example.org\r\nn1.example.org\r\nn0.example.org\r\n", "f")) ==
+        "n0.example.org/2 n1.example.org/1");
+  CHECK(shown(parse_hostfile("n0 slots=4\nn1 # first\nn1 # second\n", "f")) == "n0/4 n1/2");
+  std::string large;
+  for (int i = 0; i < 100; ++i) large += "n[0-9999]\n";
+  CHECK(parse_hostfile(large, "f").at(9999).slots == 100);
+  for (int i = 0; i < 5; ++i) large += "n[0-9999]\n";
+  CHECK(refused_file(large).says("more than 1048576 entries; list each host once, with all its slots"));
+}
+
 TEST_CASE("A wrong hostfile is refused with file, line, column and a caret") {
   struct Row {
     const char* text;
@@ -191,6 +217,8 @@ TEST_CASE("A wrong hostfile is refused with file, line, column and a caret") {
       {"n0 slots=8 max-slots=4", "hosts:1:22: ", "slots=8 is above max-slots=4"},
       {"n0 max-slots=4 slots=8", "hosts:1:22: ", "slots=8 is above max-slots=4"},
       {"n0\n\nn1\n n0 slots=2\n", "hosts:4:2: ", "host 'n0' is listed twice, first at hosts:1:1"},
+      {"n0 slots=2\nn0\n", "hosts:2:1: ", "list it once, with all its slots, or each time without a number"},
+      {"n0\nn0 max-slots=2\n", "hosts:2:1: ", "host 'n0' is listed twice, first at hosts:1:1"},
       {"-x slots=1", "hosts:1:1: ", "cannot begin with '-'"},
       {"=8", "hosts:1:1: ", "'=' cannot be part"},
       {"n0,n1", "hosts:1:3: ", "',' cannot be part"},
