@@ -110,6 +110,7 @@ awaitable<NodeReport> NodeSession::run_job() {
   if (output_) {
     co_await finish_output();
     report.notes = output_->notes();
+    if (runner_ && !runner_->memory_note().empty()) report.notes.push_back(runner_->memory_note());
     if (spec_.output.gather_logs && link_console_ && launcher_ != Launcher::gone) co_await gather_logs();
   }
   co_return report;

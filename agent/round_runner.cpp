@@ -3,6 +3,7 @@
 
 #include "agent/core/node_report.hpp"
 #include "agent/process/child_process.hpp"
+#include "agent/process/memory_counts.hpp"
 #include "agent/process/worker_binding.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
@@ -110,6 +111,7 @@ RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const Age
 
 void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited) {
   place_ = place;
+  memory_.begin(read_memory_counts());
   watch_children();
   watch_calls();
   watch_timers(inherited);
@@ -230,11 +232,22 @@ void RoundRunner::on_exit(int local_rank) {
   if (worker.watchdog.empty()) worker.cpu_limit_s = cpu_limit_s(status, used);
   if (status.exit_code() != 0) {
     picture_calls(place_.first_rank + local_rank);
-    tell_failure(local_rank, status,
-                 describe(status) + (worker.watchdog.empty() ? "" : ": " + worker.watchdog));
+    if (worker.watchdog.empty() && worker.cpu_limit_s == 0 && !kill_announced_)
+      judge_memory(local_rank, status);
+    const std::string& why = worker.watchdog.empty() ? worker.memory.why : worker.watchdog;
+    tell_failure(local_rank, status, describe(status) + (why.empty() ? "" : ": " + why));
   }
   apply(group_.exited(local_rank, status, Clock::now()));
   look_for_end();
+}
+
+void RoundRunner::judge_memory(int local_rank, const ExitStatus& status) {
+  const bool killed = status.kind == ExitStatus::Kind::signaled && status.value == SIGKILL;
+  if (!group_.running() && !killed) return;
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  const WorkerError error = parse_error_file(read_error_file(worker.streams.error_file));
+  const std::string said = error.message + "\n" + joined(output_.last_lines(local_rank), "\n");
+  worker.memory = memory_.worker_failed(status, said, spec_.workers == 1, read_memory_counts());
 }
 
 void RoundRunner::watch_children() {
@@ -343,6 +356,9 @@ void RoundRunner::apply(const GroupActions& actions) {
     calls_timer_.cancel();
     children_.cancel();
     watchdog_.reset();
+    memory_note_ = memory_.note(read_memory_counts());
+    if (!memory_note_.empty())
+      log_warning(memory_note_ + (spec_.node.alone() ? "" : " (" + spec_.host + ")"));
     events_.over();
   }
 }
@@ -408,6 +424,8 @@ std::vector<WorkerReport> RoundRunner::reports() const {
     report.start_error = worker.start_error;
     report.cpu_limit_s = worker.cpu_limit_s;
     report.watchdog = worker.watchdog;
+    report.memory = worker.memory.why;
+    report.memory_ruled_out = worker.memory.ruled_out;
     if (const auto call = calls_.ranks.find(report.rank); call != calls_.ranks.end())
       report.call = call->second;
     report.last_lines = output_.last_lines(local_rank);

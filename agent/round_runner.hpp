@@ -5,6 +5,7 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/binding.hpp"
 #include "agent/core/call_report.hpp"
+#include "agent/core/memory_end.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/worker_environment.hpp"
 #include "agent/core/worker_group.hpp"
@@ -71,6 +72,10 @@ class RoundRunner {
   /// "pid name" of every process that workers left running and that was ended.
   const std::vector<std::string>& leftovers() const { return leftovers_; }
 
+  /// What the reports of the workers do not tell of memory: that other processes were ended for it. Valid
+  /// once over.
+  const std::string& memory_note() const { return memory_note_; }
+
   /// Empty, or what could not be killed.
   std::string unkillable() const;
 
@@ -85,6 +90,7 @@ class RoundRunner {
     /// As in WorkerReport.
     std::string watchdog;
     std::chrono::steady_clock::time_point watchdog_at{};
+    WorkerMemory memory;
   };
 
   struct Reaped {
@@ -98,6 +104,7 @@ class RoundRunner {
   void start_failed(int local_rank, int exit_code, const std::string& text);
   void watch(int local_rank);
   void on_exit(int local_rank);
+  void judge_memory(int local_rank, const ExitStatus& status);
   void watch_children();
   void apply(const GroupActions& actions);
   void end_leftovers();
@@ -132,6 +139,8 @@ class RoundRunner {
   WaitReporter waits_;
   bool calls_pictured_ = false;
   CallReport calls_;
+  RoundMemory memory_;
+  std::string memory_note_;
   std::unique_ptr<Watchdog> watchdog_;
   /// Says why there is no watchdog although a program asked for one.
   std::string watchdog_error_;

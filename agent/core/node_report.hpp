@@ -78,6 +78,11 @@ struct WorkerReport {
   /// The timer of PyTorch's watchdog that ended it or a process of its own: "the watchdog timer ... expired
   /// after 2.0 s"; empty otherwise.
   std::string watchdog;
+  /// What memory had to do with its end: "over the memory limit of 512 MiB of cgroup '/docker/4f1c' (peak 512
+  /// MiB)"; empty: nothing, or the kernel does not tell.
+  std::string memory;
+  /// The kernel tells of processes that are ended for memory, and this one was not among them.
+  bool memory_ruled_out = false;
 };
 
 /// How it ended: "killed by SIGKILL: the watchdog timer ...".

@@ -25,7 +25,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerCall, text, state, group, name, sequenc
                                    process, recent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, outcome, status, arrival,
                                    ended_at_ms, error_file, error, last_lines, stdout_log, stderr_log,
-                                   start_error, call, cpu_limit_s, watchdog)
+                                   start_error, call, cpu_limit_s, watchdog, memory, memory_ruled_out)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, again, restarts, delay_ms,
                                    is_cause)
@@ -34,7 +34,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, 
                                    notes)
 
 std::string describe(const WorkerReport& worker) {
-  return describe(worker.status) + (worker.watchdog.empty() ? "" : ": " + worker.watchdog);
+  const std::string& why = worker.watchdog.empty() ? worker.memory : worker.watchdog;
+  return describe(worker.status) + (why.empty() ? "" : ": " + why);
 }
 
 std::string to_json(const NodeReport& report) {

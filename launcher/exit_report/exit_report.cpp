@@ -80,7 +80,14 @@ std::string advice_for(const WorkerReport& root) {
     return "see what it did last (--tee 3 --log-dir DIR keeps its output), or give the timer more time in "
            "the "
            "program, expires(after=...)";
-  if (root.status.kind == ExitStatus::Kind::signaled) return advice_for_signal(root.status.value);
+  if (!root.memory.empty())
+    return "use less memory, fewer workers or fewer processes of a data loader, or raise the limit";
+  const bool signaled = root.status.kind == ExitStatus::Kind::signaled;
+  if (signaled && root.status.value == SIGKILL && root.memory_ruled_out)
+    return "somebody sent it: a user, a batch system, or a program that watches memory; the kernel has ended "
+           "no "
+           "process for memory there";
+  if (signaled) return advice_for_signal(root.status.value);
   if (!root.error.message.empty() || !root.error.traceback.empty() || !root.last_lines.empty()) return "";
   if (!root.stderr_log.empty() || !root.stdout_log.empty()) return "read its log files";
   return "what it printed is above; --tee 3 --log-dir DIR would keep the output of each worker in files";

@@ -117,6 +117,15 @@ TEST_CASE("A limit that the kernel enforced is named, and not taken for a lack o
     return make_exit_report(job(), {node(NodeOutcome::failed, {root})}, {}).advice;
   };
   CHECK(advice().find("out-of-memory") != std::string::npos);
+  root.memory_ruled_out = true;
+  CHECK(advice().starts_with("somebody sent it: "));
+  CHECK(advice().find("out-of-memory") == std::string::npos);
+  root.memory = "over the memory limit of 512 MiB of cgroup '/job' (peak 512 MiB)";
+  CHECK(advice().starts_with("use less memory, "));
+  CHECK(
+      make_exit_report(job(), {node(NodeOutcome::failed, {root})}, {}).cause ==
+      "rank 0 on node7: killed by SIGKILL: over the memory limit of 512 MiB of cgroup '/job' (peak 512 MiB)");
+  root.memory.clear();
   root.cpu_limit_s = 3600;
   CHECK(advice() == "it used up its limit of 3600 s of CPU time: raise it (ulimit -t)");
   root.cpu_limit_s = 0;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/memory_end.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+
+namespace muster::agent {
+namespace {
+
+constexpr int kKilledInShell = 128 + SIGKILL;
+
+std::uint64_t refusals_before(const MemorySnapshot& before, const std::string& group) {
+  const auto found = std::find_if(before.groups.begin(), before.groups.end(),
+                                  [&group](const MemoryCounts& counts) { return counts.group == group; });
+  return found == before.groups.end() ? 0 : found->refusals;
+}
+
+/// The lowest group whose limit refused something: version 2 counts it in those above as well.
+std::string limit_that_refused(const MemorySnapshot& before, const MemorySnapshot& after) {
+  for (const MemoryCounts& counts : after.groups) {
+    if (counts.limit == 0 || counts.refusals <= refusals_before(before, counts.group)) continue;
+    return "over the memory limit of " + memory_text(counts.limit) + " of cgroup '" + counts.group + "'" +
+           (counts.peak > 0 ? " (peak " + memory_text(counts.peak) + ")" : "");
+  }
+  return "as the host had no memory left";
+}
+
+/// By its exit code, as a shell does, or in its last words.
+bool tells_of_killed_child(int exit_code, std::string_view said) {
+  // PyTorch's data loader in two moods, Python's subprocess, torchrun, shells.
+  static constexpr auto kKilledWords =
+      std::to_array<std::string_view>({"killed by signal: Killed", "exited unexpectedly", "SIGKILL",
+                                       "Signals.9", "exit code -9", "exitcode: -9", "signal 9", "Killed"});
+  return exit_code == kKilledInShell ||
+         std::any_of(kKilledWords.begin(), kKilledWords.end(),
+                     [said](std::string_view word) { return said.find(word) != std::string_view::npos; });
+}
+
+std::uint64_t rise(std::uint64_t before, std::uint64_t after) {
+  return after > before ? after - before : 0;
+}
+
+}  // namespace
+
+MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after) {
+  MemoryEnd end;
+  if (before.counts_kills && after.counts_kills) {
+    end.kills = rise(before.kills, after.kills);
+    end.certainty = end.kills > 0 ? MemoryEnd::Certainty::certain : MemoryEnd::Certainty::nothing;
+  } else if (before.counts_host_kills && after.counts_host_kills) {
+    end.kills = rise(before.host_kills, after.host_kills);
+    end.certainty = end.kills > 0 ? MemoryEnd::Certainty::likely : MemoryEnd::Certainty::nothing;
+  }
+  if (end.certainty == MemoryEnd::Certainty::certain) end.why = limit_that_refused(before, after);
+  if (end.certainty == MemoryEnd::Certainty::likely)
+    end.why = "perhaps by the kernel's out-of-memory killer, which has struck on this host meanwhile";
+  return end;
+}
+
+WorkerMemory RoundMemory::worker_failed(const ExitStatus& status, std::string_view said, bool alone,
+                                        const MemorySnapshot& now) {
+  const MemoryEnd end = memory_end(before_, now);
+  const bool killed = status.kind == ExitStatus::Kind::signaled && status.value == SIGKILL;
+  if (end.kills <= told_) return {"", end.certainty != MemoryEnd::Certainty::unknown};
+  if (killed) {
+    ++told_;
+    return {end.why, false};
+  }
+  // One that ended for another reason may be in the same control group.
+  const bool its_own = tells_of_killed_child(status.exit_code(), said) ||
+                       (alone && end.certainty == MemoryEnd::Certainty::certain);
+  if (!its_own) return {};
+  told_ = end.kills;
+  return {"a process of its own was killed, " + end.why, false};
+}
+
+std::string RoundMemory::note(const MemorySnapshot& now) const {
+  const MemoryEnd end = memory_end(before_, now);
+  if (end.certainty != MemoryEnd::Certainty::certain || end.kills <= told_) return "";
+  const std::uint64_t count = end.kills - told_;
+  return (count == 1 ? "a process" : std::to_string(count) + " processes") +
+         " in the control group of the workers " + (count == 1 ? "was" : "were") + " killed, " + end.why;
+}
+
+std::string memory_text(std::uint64_t bytes) {
+  constexpr double kKiB = 1024;
+  static constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto number = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (number >= kKiB && unit + 1 < kUnits.size()) number /= kKiB, ++unit;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), number < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", number,
+                kUnits.at(unit));
+  return text.data();
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/memory_counts.hpp"
+
+#include "rendezvous/base/cgroup.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+namespace muster::agent {
+namespace {
+
+/// A host's manager may have many; those that are left out are missed only as places of workers.
+constexpr std::size_t kGroupsBelowMax = 256;
+
+/// Parents before their children. None where the agent is in the highest group, which has all of the host's
+/// below it.
+std::vector<Cgroup> groups_below(const std::vector<Cgroup>& own_and_above) {
+  namespace fs = std::filesystem;
+  std::vector<Cgroup> found;
+  if (own_and_above.size() < 2) return found;
+  const Cgroup& own = own_and_above.front();
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(own.folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (!entry->is_directory(error)) continue;
+    const std::string folder = entry->path();
+    found.push_back({own.name + folder.substr(own.folder.size()), folder, own.unified});
+    if (found.size() == kGroupsBelowMax) break;
+  }
+  return found;
+}
+
+std::optional<std::uint64_t> kills_of(const Cgroup& group) {
+  return cgroup_number(group, group.unified ? "memory.events" : "memory.oom_control", "oom_kill");
+}
+
+std::uint64_t refusals_of(const Cgroup& group) {
+  if (!group.unified)
+    return cgroup_number(group, "memory.failcnt").value_or(0) +
+           cgroup_number(group, "memory.memsw.failcnt").value_or(0);
+  // Before Linux 5.2 the numbers of a group hold those of all below it, and there are no others.
+  if (const auto local = cgroup_number(group, "memory.events.local", "oom")) return *local;
+  return cgroup_number(group, "memory.events", "oom").value_or(0);
+}
+
+MemoryCounts counts_of(const Cgroup& group) {
+  MemoryCounts counts;
+  counts.group = group.name;
+  counts.refusals = refusals_of(group);
+  counts.limit = memory_limit(group).value_or(0);
+  counts.peak = cgroup_number(group, group.unified ? "memory.peak" : "memory.max_usage_in_bytes").value_or(0);
+  return counts;
+}
+
+}  // namespace
+
+MemorySnapshot read_memory_counts(const std::string& root) {
+  MemorySnapshot snapshot;
+  const Cgroup host{"/", root + "/proc", true};
+  if (const auto kills = cgroup_number(host, "vmstat", "oom_kill")) {
+    snapshot.host_kills = *kills;
+    snapshot.counts_host_kills = true;
+  }
+  const std::vector<Cgroup> own_and_above = own_cgroups("memory", root);
+  if (own_and_above.empty()) return snapshot;
+  const Cgroup& own = own_and_above.front();
+  if (const auto kills = kills_of(own)) {
+    snapshot.kills = *kills;
+    snapshot.counts_kills = true;
+  }
+  const std::vector<Cgroup> below = groups_below(own_and_above);
+  for (auto group = below.rbegin(); group != below.rend(); ++group) {
+    snapshot.groups.push_back(counts_of(*group));
+    // Version 2 has counted it in the group above.
+    if (!own.unified) snapshot.kills += kills_of(*group).value_or(0);
+  }
+  for (const Cgroup& group : own_and_above) snapshot.groups.push_back(counts_of(group));
+  return snapshot;
+}
+
+}  // namespace muster::agent
