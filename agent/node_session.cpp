@@ -7,6 +7,7 @@
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
 #include "agent/process/worker_binding.hpp"
+#include "rendezvous/base/allowance.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/wake_up.hpp"
 #include "rendezvous/log/log.hpp"
@@ -127,6 +128,19 @@ void NodeSession::tidy_logs(const NodeReport& report) const {
   remove_empty_log_directory(output.log_dir);
 }
 
+/// OpenMP starts a thread for each processor that it sees, and sees no quota: then all of them are held up
+/// together, again and again. Several workers have one thread each by then.
+void NodeSession::apply_quota() {
+  const std::string name = "OMP_NUM_THREADS";
+  if (spec_.workers != 1 || find_variable(inherited_, name) || find_variable(spec_.environment, name)) return;
+  const Allowance allowance = read_allowance();
+  if (!allowance.quota_decides()) return;
+  inherited_.emplace_back(name, std::to_string(allowance.processors));
+  log_info(name + "=" + std::to_string(allowance.processors) + " for the worker, as the quota of cgroup '" +
+           allowance.quota_group + "' leaves no more of " + std::to_string(allowance.affinity) +
+           " processors");
+}
+
 /// Does what can fail before anybody counts on this node. Returns whether all is well.
 bool NodeSession::prepare() {
   set_log_role(alone() ? "agent" : "agent " + name_in_texts());
@@ -136,6 +150,7 @@ bool NodeSession::prepare() {
     });
     inherited_.emplace_back(kJobMarkVariable, job_mark());
   }
+  apply_quota();
   const std::string& directory = spec_.working_directory;
   if (!directory.empty() && ::chdir(directory.c_str()) != 0) {
     fail("cannot start workers in " + directory + " on " + spec_.host + ": " +

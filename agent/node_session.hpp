@@ -52,6 +52,7 @@ class NodeSession {
 
   // node_session.cpp: the rounds.
   boost::asio::awaitable<NodeReport> run_job();
+  void apply_quota();
   bool prepare();
   boost::asio::awaitable<bool> connect();
   boost::asio::awaitable<Next> run_round(NodeReport& report);

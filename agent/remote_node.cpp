@@ -4,6 +4,7 @@
 #include "agent/node_processes.hpp"
 #include "agent/process/link_frames.hpp"
 #include "agent/process/signal_state.hpp"
+#include "rendezvous/base/allowance.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/net/address.hpp"
@@ -101,7 +102,7 @@ NodeHello describe_this_node(const std::string& version) {
   hello.host = host_name();
   hello.pid = ::getpid();
   hello.addresses = addresses_of_this_host();
-  hello.cpus = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  hello.cpus = read_allowance().processors;
   hello.gpus = count_gpus();
   return hello;
 }

@@ -47,8 +47,11 @@ int run_command(const std::vector<std::string>& arguments, const agent::SignalSt
   for (const std::string& notice : job.notices)
     std::fprintf(stderr, "muster: note: %s\n", for_terminal(notice).c_str());
   if (options.dry_run.value) {
+    const Allowance here = system.allowance();
     std::fputs(placement_table(job.spec).c_str(), stderr);
-    return print(to_json(job.spec));
+    if (const std::string limits = allowance_text(here); !limits.empty())
+      std::fprintf(stderr, "muster: note: %s\n", for_terminal(limits).c_str());
+    return print(to_json(job.spec, here));
   }
   if (const std::string trouble = agent::proc_trouble(); !trouble.empty())
     throw LaunchError(kExitLauncherFailure, trouble);

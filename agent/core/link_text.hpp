@@ -24,6 +24,7 @@ struct NodeHello {
   /// Addresses at which other nodes may reach it, best first (the one that the SSH client connected to, if
   /// any).
   std::vector<std::string> addresses;
+  /// Processors that it may use.
   int cpus = 0;
   int gpus = 0;
 };

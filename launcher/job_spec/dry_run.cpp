@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/exit_status.hpp"
+#include "agent/core/memory_end.hpp"
 #include "launcher/hosts/placement.hpp"
 #include "launcher/job_spec/resolve_job.hpp"
 
@@ -79,6 +80,12 @@ Json remote_of(const RemoteOptions& remote) {
           {"exported", exported}};
 }
 
+Json allowance_of(const Allowance& here) {
+  return {{"processors", here.processors}, {"affinity", here.affinity},
+          {"cpu_quota", here.quota},       {"cpu_quota_group", here.quota_group},
+          {"memory", here.memory},         {"memory_group", here.memory_group}};
+}
+
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(width, text.size()), ' ');
   return text;
@@ -110,13 +117,25 @@ std::string placement_table(const JobSpec& spec) {
          text;
 }
 
-std::string to_json(const JobSpec& spec) {
+std::string allowance_text(const Allowance& here) {
+  std::string text;
+  if (here.quota_decides())
+    text = std::to_string(here.processors) + " of " + std::to_string(here.affinity) +
+           " processors (quota of cgroup '" + here.quota_group + "')";
+  if (!here.memory_group.empty())
+    text += (text.empty() ? "" : ", ") + agent::memory_text(here.memory) + " of memory (limit of cgroup '" +
+            here.memory_group + "')";
+  return text.empty() ? "" : "this machine gives us " + text;
+}
+
+std::string to_json(const JobSpec& spec, const Allowance& here) {
   const Json job = {{"schema", "muster.job"},
                     {"version", kSchemaVersion},
                     {"rdzv_backend", spec.rdzv_backend},
                     {"rdzv_endpoint", spec.rdzv_endpoint},
                     {"standalone", spec.standalone},
                     {"form", name_of(spec.form)},
+                    {"allowance", allowance_of(here)},
                     {"placement", placement_of(spec)},
                     {"remote", remote_of(spec.remote)},
                     {"gather_logs", spec.gather_logs},

@@ -11,7 +11,6 @@
 #include <netinet/in.h>
 #include <pwd.h>
 #include <resolv.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -122,15 +121,8 @@ std::string RealSystem::user_name() const {
   return found->pw_name;
 }
 
-int RealSystem::cpu_count() const {
-  // Machines with more CPUs than the fixed set holds need a larger one.
-  for (std::size_t cpus = 1024; cpus <= 65536; cpus *= 4) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus),
-                                                               [](cpu_set_t* s) { CPU_FREE(s); });
-    const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
-    if (set && sched_getaffinity(0, bytes, set.get()) == 0) return CPU_COUNT_S(bytes, set.get());
-  }
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+Allowance RealSystem::allowance() const {
+  return read_allowance();
 }
 
 GpuCount RealSystem::gpu_count() const {

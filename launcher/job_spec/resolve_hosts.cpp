@@ -41,11 +41,11 @@ int number_of_workers(const GivenText& given) {
 /// --nproc-per-node on this machine.
 int workers_here(const CliOptions& options, const System& system) {
   const GivenText given = given_or(options.nproc_per_node, "--nproc-per-node");
-  if (given.text == "cpu") return system.cpu_count();
+  if (given.text == "cpu") return system.allowance().processors;
   if (given.text == "gpu" || given.text == "auto") {
     const GpuCount gpus = system.gpu_count();
     if (gpus.count > 0) return gpus.count;
-    if (given.text == "auto") return system.cpu_count();
+    if (given.text == "auto") return system.allowance().processors;
     throw UsageError(given.quoted() + ": no GPU is visible: " + gpus.reason +
                      "; or give a number, 'cpu' or 'auto'");
   }

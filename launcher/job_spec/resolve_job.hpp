@@ -23,8 +23,12 @@ struct ResolvedJob {
 /// program).
 ResolvedJob resolve_job(const CliOptions& options, const System& system);
 
-/// What --dry-run prints: the job as indented JSON, schema "muster.job" (docs/report.md). Pure.
-std::string to_json(const JobSpec& spec);
+/// What --dry-run prints: the job as indented JSON, schema "muster.job" (docs/report.md), and what we may use
+/// here. Pure.
+std::string to_json(const JobSpec& spec, const Allowance& here);
+
+/// The limits of our control groups for people, in one line; empty if there is none. Pure.
+std::string allowance_text(const Allowance& here);
 
 /// The placement for people, one line for each node; empty for a job of this machine. Pure.
 std::string placement_table(const JobSpec& spec);

@@ -4,6 +4,7 @@
 
 #include "launcher/core/job_spec.hpp"
 #include "launcher/hosts/exported_environment.hpp"
+#include "rendezvous/base/allowance.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -31,8 +32,8 @@ class System {
   virtual std::string current_directory() const = 0;
   /// The name of the user that we are; empty if the system has none.
   virtual std::string user_name() const = 0;
-  /// CPUs in our affinity mask.
-  virtual int cpu_count() const = 0;
+  /// What we may use of this machine.
+  virtual Allowance allowance() const = 0;
   /// GPUs that CUDA programs started by us would see.
   virtual GpuCount gpu_count() const = 0;
   /// Short name of this host.
@@ -68,7 +69,7 @@ class RealSystem : public System {
   Environment environment() const override;
   std::string current_directory() const override;
   std::string user_name() const override;
-  int cpu_count() const override;
+  Allowance allowance() const override;
   GpuCount gpu_count() const override;
   std::string host_name() const override;
   std::string new_job_id() const override;

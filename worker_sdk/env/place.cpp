@@ -2,19 +2,17 @@
 #include "worker_sdk/env/place.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/allowance.hpp"
 #include "rendezvous/base/host_port.hpp"
 #include "rendezvous/base/text.hpp"
 #include "worker_sdk/env/worker_env.hpp"
-
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <stdexcept>
-#include <thread>
+#include <utility>
 
 namespace muster {
 namespace {
@@ -156,6 +154,12 @@ Place place_by_launcher(const Lookup& lookup, int rank, int size) {
   return {};
 }
 
+/// The mask of a claim, and its quota with the group that has it.
+std::pair<std::string, std::string> parts_of(const std::string& claim) {
+  const std::size_t blank = claim.find(' ');
+  return {claim.substr(0, blank), blank == std::string::npos ? "" : claim.substr(blank + 1)};
+}
+
 bool overlap(const std::string& a, const std::string& b) {
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
     if (a[i] == '1' && b[i] == '1') return true;
@@ -215,24 +219,31 @@ Place find_place(const Lookup& lookup, int rank, int size) {
   return place;
 }
 
-std::string processor_mask() {
-  constexpr int kMostProcessors = 8192;
-  const std::size_t bytes = CPU_ALLOC_SIZE(kMostProcessors);
-  const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
-  const std::unique_ptr<cpu_set_t, decltype(free_set)> set(CPU_ALLOC(kMostProcessors), free_set);
-  std::string mask;
-  if (set && sched_getaffinity(0, bytes, set.get()) == 0)
-    for (std::size_t i = 0; i < static_cast<std::size_t>(kMostProcessors); ++i)
-      if (CPU_ISSET_S(i, bytes, set.get())) mask.resize(i, '0'), mask += '1';
-  // Where the system does not say: all that there are.
-  return mask.empty() ? std::string(std::max(1U, std::thread::hardware_concurrency()), '1') : mask;
+std::string processor_claim() {
+  const Allowance allowance = read_allowance();
+  std::string claim = processor_mask();
+  if (allowance.quota_decides())
+    claim += " " + std::to_string(allowance.processors) + " " + allowance.quota_group;
+  return claim;
 }
 
-int processor_share(std::span<const std::string> masks, std::size_t own) {
-  const auto processors = std::count(masks[own].begin(), masks[own].end(), '1');
-  const auto sharers = std::count_if(masks.begin(), masks.end(),
-                                     [&](const std::string& mask) { return overlap(mask, masks[own]); });
-  return static_cast<int>(std::max<std::ptrdiff_t>(1, processors / std::max<std::ptrdiff_t>(1, sharers)));
+int processor_share(std::span<const std::string> claims, std::size_t own) {
+  const auto [mask, quota] = parts_of(claims[own]);
+  const auto is_sharer = [&mask = mask](const std::string& claim) {
+    return overlap(parts_of(claim).first, mask);
+  };
+  const auto has_quota = [&quota = quota](const std::string& claim) {
+    return parts_of(claim).second == quota;
+  };
+  const auto divided = [](std::ptrdiff_t whole, std::ptrdiff_t by) {
+    return whole / std::max<std::ptrdiff_t>(1, by);
+  };
+  auto share = divided(std::count(mask.begin(), mask.end(), '1'),
+                       std::count_if(claims.begin(), claims.end(), is_sharer));
+  if (const auto given = leading_number(quota))
+    share = std::min<std::ptrdiff_t>(share,
+                                     divided(*given, std::count_if(claims.begin(), claims.end(), has_quota)));
+  return static_cast<int>(std::max<std::ptrdiff_t>(1, share));
 }
 
 }  // namespace muster

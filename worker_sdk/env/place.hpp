@@ -46,13 +46,14 @@ Place find_place(const Lookup& lookup, int rank = -1, int size = -1);
 /// Splits "host:port" or "[v6]:port". Throws Error (invalid_argument) that begins with `what`.
 HostPort parse_endpoint(const std::string& what, const std::string& text);
 
-/// A digit for each processor of the host, '1' where this thread may run on it (sched_getaffinity). At least
-/// one digit.
-std::string processor_mask();
+/// What this thread may use of its host's processors: its mask (allowance.hpp), and behind a blank the quota
+/// of its control group and that group, where the quota is less.
+std::string processor_claim();
 
-/// Processors for the process `own` of those whose masks, all of one host, are given: its own ones, divided
+/// Processors for the process `own` of those whose claims, all of one host, are given: its own ones, divided
 /// by the processes that may run on any of them. So ranks that are bound to different processors have them
-/// whole, and ranks that are not bound share. At least 1.
-int processor_share(std::span<const std::string> masks, std::size_t own);
+/// whole, and ranks that are not bound share. A quota is divided by the processes that have the same. At
+/// least 1.
+int processor_share(std::span<const std::string> claims, std::size_t own);
 
 }  // namespace muster

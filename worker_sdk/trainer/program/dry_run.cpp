@@ -2,6 +2,7 @@
 #include "worker_sdk/trainer/program/dry_run.hpp"
 
 #include "muster/error.hpp"
+#include "rendezvous/base/allowance.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/text.hpp"
 #include "worker_sdk/env/place.hpp"
@@ -39,31 +40,6 @@ Job find_job() {
   return {place.size, place.local_size > 0 ? place.local_size : place.size, std::max(0, place.local_rank)};
 }
 
-/// The first line of a small file; empty where there is none.
-std::string line_of(const std::string& path) {
-  const std::string text = read_file(path).value_or("");
-  return text.substr(0, text.find('\n'));
-}
-
-/// What the kernel can still give to processes, and the limits of the groups that this one is in.
-std::size_t free_host_memory() {
-  std::size_t free = 0;
-  std::istringstream lines(read_file("/proc/meminfo").value_or(""));
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with("MemAvailable:")) free = std::strtoull(line.c_str() + 13, nullptr, 10) * 1024;
-  const auto number = [](const std::string& path) { return parse_number<std::size_t>(line_of(path)); };
-  std::string group = line_of("/proc/self/cgroup");
-  group = group.starts_with("0::") ? group.substr(3) : "/";
-  for (;;) {
-    const std::string folder = "/sys/fs/cgroup" + (group == "/" ? "" : group);
-    const auto most = number(folder + "/memory.max");
-    const auto used = number(folder + "/memory.current");
-    if (most && used) free = std::min(free, *most - std::min(*most, *used));
-    if (group.empty() || group == "/") return free;
-    group.erase(group.rfind('/'));
-  }
-}
-
 /// A network of which only is asked what it takes, and what it would be computed on.
 struct Kernels {
   std::unique_ptr<nn::gpu::Ops> ops;
@@ -79,14 +55,14 @@ Kernels kernels_on_host(const TrainOptions& options, const Job& job) {
   if (threads == 0)
     threads = learner.reducer.deterministic_micro_batches > 0 ? 1
               : std::getenv("OMP_NUM_THREADS") != nullptr     ? nn::threads()
-                                                              : nn::threads() / job.local_ranks;
+                                                              : read_allowance().processors / job.local_ranks;
   nn::set_threads(std::max(1, threads / learner.replicas));
   Kernels kernels;
   nn::NetworkOptions network;
   network.precision = learner.precision;
   network.activation_checkpoints = learner.activation_checkpoints;
   kernels.network = nn::make_network(learner.model, network);
-  kernels.free = free_host_memory() / static_cast<std::size_t>(job.local_ranks);
+  kernels.free = free_memory() / static_cast<std::size_t>(job.local_ranks);
   return kernels;
 }
 

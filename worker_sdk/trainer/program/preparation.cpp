@@ -70,17 +70,17 @@ std::string first_differing_line(const std::string& first, const std::string& ot
 int choose_threads(TrainOptions& options, World& world) {
   const std::string host = world.info().host + "\n";
   const auto all =
-      train::all_texts(world.info().size == 1 ? nullptr : &world.group(), host + processor_mask());
-  std::vector<std::string> masks;
+      train::all_texts(world.info().size == 1 ? nullptr : &world.group(), host + processor_claim());
+  std::vector<std::string> claims;
   std::size_t own = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (rank == static_cast<std::size_t>(world.info().rank)) own = masks.size();
-    if (all[rank].starts_with(host)) masks.push_back(all[rank].substr(host.size()));
+    if (rank == static_cast<std::size_t>(world.info().rank)) own = claims.size();
+    if (all[rank].starts_with(host)) claims.push_back(all[rank].substr(host.size()));
   }
   if (options.threads > 0) return options.threads;
   // Kernels sum in another order on another number of threads.
   if (options.run.trainer.learner.reducer.deterministic_micro_batches > 0) return 1;
-  const int share = processor_share(masks, own);
+  const int share = processor_share(claims, own);
   if (std::getenv("OMP_NUM_THREADS") == nullptr) return share;
   const int threads = nn::threads();
   if (world.info().size > 1 && threads < share)

@@ -20,6 +20,7 @@ class FakeSystem : public System {
   std::map<std::string, std::string> shebangs;
   std::map<std::string, std::string> texts;
   GpuCount gpus{0, "NVML cannot be loaded"};
+  Allowance allowed{6, 64, 5.5, "/box", std::uint64_t{4} << 30, "/pod"};
   bool files_writable = true;
 
   std::optional<std::string> variable(const std::string& name) const override {
@@ -44,7 +45,7 @@ class FakeSystem : public System {
     return std::nullopt;
   }
 
-  int cpu_count() const override { return 6; }
+  Allowance allowance() const override { return allowed; }
 
   GpuCount gpu_count() const override { return gpus; }
 

@@ -239,17 +239,22 @@ TEST_CASE("The dry run shows rank, host, local rank and GPU") {
       resolve({"--hostfile", "hosts", "--include", "n0:1,3@node7", "--rdzv-id", "job", "--ssh-port", "2222"},
               system)
           .spec;
-  const std::string json = to_json(spec);
+  const std::string json = to_json(spec, system.allowance());
   CHECK(json.substr(0, json.find("  \"agent\": {")) ==
         muster::test::bytes_of_file(MUSTER_DRY_RUN_GOLDEN));  // the launcher's own part
   CHECK(placement_table(spec) ==
         "RANKS         HOST   WORKERS  LOCAL GPUS\n"
         "0-1           n0     2        1,3\n"
         "2-3           node7  2        0-1  (this machine)\n");
+  CHECK(
+      allowance_text(system.allowance()) ==
+      "this machine gives us 6 of 64 processors (quota of cgroup '/box'), 4.0 GiB of memory (limit of cgroup "
+      "'/pod')");
+  CHECK(allowance_text({}).empty());
   CHECK(placement_table(resolve({}).spec).empty());
   CHECK(contains(placement_table(resolve({"-H", "n0,n1", "--nproc-per-node=gpu"}).spec),
                  "?             n1    one for each gpu"));
-  const std::string local = to_json(resolve({"--nproc-per-node=2"}).spec);
+  const std::string local = to_json(resolve({"--nproc-per-node=2"}).spec, {});
   CHECK(contains(local, R"("host": "node7")"));
   CHECK(contains(local, R"("local_rank": 1)"));
 }

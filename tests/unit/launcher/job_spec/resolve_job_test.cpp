@@ -248,7 +248,7 @@ TEST_CASE("The agent's part of a dry run reads back as the agent's spec") {
   const JobSpec spec = resolve({"--tee=0:3,11:1", "--nproc-per-node=12", "--local-ranks-filter=0,1",
                                 "--duplicate-stdout-filters=a,b", "train.py", "$$", "\xff"})
                            .spec;
-  const std::string text = to_json(spec);
+  const std::string text = to_json(spec, {});
   CHECK(contains(text, "\"schema\": \"muster.job\""));
   CHECK(contains(text, "\"version\": 2"));
   const std::string agent = muster::agent::to_json(spec.agent);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
+#include "rendezvous/base/allowance.hpp"
 #include "worker_sdk/env/place.hpp"
 
 #include <sched.h>
@@ -23,6 +24,17 @@ TEST_CASE("Processes that are bound have their processors whole, others share") 
   CHECK(processor_share(halves, 2) == 4);
   const Masks crowd(5, "11");
   CHECK(processor_share(crowd, 0) == 1);
+}
+
+TEST_CASE("A quota is shared by the processes that have the same") {
+  const Masks container(2, "11111111 3 /box");
+  CHECK(processor_share(container, 0) == 1);
+  CHECK(processor_share(Masks(1, "11111111 3 /box"), 0) == 3);
+  // Each in a container of its own.
+  const Masks apart = {"11111111 3 /box", "11111111 2 /other"};
+  CHECK(processor_share(apart, 0) == 3);
+  CHECK(processor_share(apart, 1) == 2);
+  CHECK(processor_share(Masks(1, "11 3 /box"), 0) == 2);
 }
 
 TEST_CASE("The mask is that of this thread") {
