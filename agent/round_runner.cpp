@@ -268,23 +268,13 @@ bool RoundRunner::is_living_worker(pid_t pid) const {
 }
 
 /// Reaps adopted processes. Workers are left to on_exit(), which keeps their order; it calls this again.
-RoundRunner::Reaped RoundRunner::reap_orphans() {
-  Reaped reaped;
-  for (;;) {
-    siginfo_t info{};
-    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
-      reaped.children_left = errno != ECHILD;
-      return reaped;
-    }
-    if (info.si_pid == 0 || is_living_worker(info.si_pid)) return reaped;
-    ::waitpid(info.si_pid, nullptr, WNOHANG);
-    reaped.any = true;
-  }
+Orphans RoundRunner::reap_orphans() const {
+  return agent::reap_orphans([this](pid_t pid) { return is_living_worker(pid); });
 }
 
 void RoundRunner::look_for_end() {
   if (group_.over()) return;
-  const Reaped reaped = reap_orphans();
+  const Orphans reaped = reap_orphans();
   if (group_.ended_count() < spec_.workers) return;
   if (!reaped.children_left)
     apply(group_.descendants_gone());

@@ -93,11 +93,6 @@ class RoundRunner {
     WorkerMemory memory;
   };
 
-  struct Reaped {
-    bool any = false;
-    bool children_left = true;
-  };
-
   void start_worker(int local_rank, const rendezvous::RoundResult& place, int restarts,
                     const Environment& inherited);
   void tell_failure(int local_rank, const ExitStatus& status, const std::string& cause);
@@ -112,7 +107,7 @@ class RoundRunner {
   void say_what_is_waited_for();
   void kill_all();
   void announce_kill() const;
-  Reaped reap_orphans();
+  Orphans reap_orphans() const;
   void look_for_end();
   void watch_timers(const Environment& inherited);
   void timer_expired(const ExpiredTimer& timer);

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <exception>
 #include <map>
 #include <memory>
@@ -32,6 +33,8 @@ namespace asio = boost::asio;
 using Error = boost::system::error_code;
 
 constexpr int kKillLimitMs = 10'000;
+/// A child of ours that has ended is waited for by who started it; what has ended behind it comes then.
+constexpr std::chrono::milliseconds kLookAgainAfter{100};
 
 /// One job from start to report: it tells JobOrders what happens and does what that says.
 class Job {
@@ -56,6 +59,9 @@ class Job {
     watch_signals();
     window_.add(SIGWINCH);
     watch_window();
+    children_.add(SIGCHLD);
+    watch_children();
+    reap_orphans();  // what ended before
   }
 
   void watch_signals() {
@@ -71,6 +77,23 @@ class Job {
       if (error) return;
       nodes_.resize();
       watch_window();
+    });
+  }
+
+  /// The first process of a container is given all that others leave there, besides what our own do.
+  void watch_children() {
+    children_.async_wait([this](const Error& error, int) {
+      if (error) return;
+      reap_orphans();
+      watch_children();
+    });
+  }
+
+  void reap_orphans() {
+    if (!agent::reap_orphans([this](pid_t pid) { return nodes_.waits_for(pid); }).met_kept) return;
+    look_again_.expires_after(kLookAgainAfter);
+    look_again_.async_wait([this](const Error& error) {
+      if (!error) reap_orphans();
     });
   }
 
@@ -128,6 +151,8 @@ class Job {
   const std::vector<pid_t>& not_ours_;
   asio::signal_set signals_{context_};
   asio::signal_set window_{context_};
+  asio::signal_set children_{context_};
+  asio::steady_timer look_again_{context_};
   asio::steady_timer deadline_{context_};
   asio::steady_timer late_{context_};
   JobOrders orders_{spec_.agent.shutdown_timeout};

@@ -10,6 +10,8 @@
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/server/standalone_daemon.hpp"
 
+#include <signal.h>
+
 #include <cstdio>
 #include <utility>
 
@@ -80,6 +82,8 @@ int rendezvous_command(const std::vector<std::string>& arguments) {
   agent::ignore_write_signals();
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   if (!options.status.empty()) return print_status(options);
+  // The first process of a container is given what others leave there; it has no child of its own.
+  ::signal(SIGCHLD, SIG_IGN);
   rendezvous::StandaloneOptions daemon;
   daemon.listen = options.listen;
   daemon.allow_from = options.allow_from;

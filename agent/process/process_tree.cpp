@@ -93,6 +93,23 @@ bool reap_children(const std::vector<pid_t>& keep) {
   return any_left;
 }
 
+Orphans reap_orphans(const std::function<bool(pid_t)>& kept) {
+  Orphans orphans;
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+      if (errno == EINTR) continue;
+      orphans.children_left = errno != ECHILD;
+      return orphans;
+    }
+    if (info.si_pid == 0) return orphans;
+    orphans.met_kept = kept(info.si_pid);
+    if (orphans.met_kept) return orphans;
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+    orphans.any = true;
+  }
+}
+
 bool end_all_descendants(const std::vector<pid_t>& except, int limit_ms) {
   const auto give_up_at = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
   while (reap_children(except)) {

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,19 @@ std::vector<ProcessStat> kill_descendants(const std::vector<pid_t>& except = {})
 /// Reaps every ended child that is not in `keep`. Returns whether any child, ended or not, is left besides
 /// `keep`.
 bool reap_children(const std::vector<pid_t>& keep = {});
+
+struct Orphans {
+  /// Some were reaped.
+  bool any = false;
+  /// A child is left, ended or not.
+  bool children_left = true;
+  /// One that has ended is left to who waits for its exit code; others may have ended behind it, so look
+  /// again soon.
+  bool met_kept = false;
+};
+
+/// Reaps ended children, whoever started them, until it meets one for which `kept` is true.
+Orphans reap_orphans(const std::function<bool(pid_t)>& kept);
 
 /// Kills and reaps all descendants, except those under `except`, until none is left or `limit_ms` has passed.
 /// Blocks. Returns whether none is left.

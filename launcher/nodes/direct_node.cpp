@@ -64,6 +64,9 @@ class DirectNode : public JobNodes {
 
   void resize() override { link_->send({LinkMessage::Kind::resize, 0, {}}); }
 
+  /// The guardian's report and notices tell all that is of interest.
+  bool waits_for(pid_t) const override { return false; }
+
   void finish(std::function<void()> done) override {
     finished_ = true;
     guardian_.cancel();

@@ -7,6 +7,7 @@
 #include "launcher/start/node_starter.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <functional>
@@ -35,6 +36,8 @@ class JobNodes {
   virtual void obey(const JobActions& actions) = 0;
   /// The terminal has a new size.
   virtual void resize() = 0;
+  /// Whether it wants to learn itself how this child of ours has ended.
+  virtual bool waits_for(pid_t child) const = 0;
   /// Nothing of the nodes counts any more; `done` is called once their output is written.
   virtual void finish(std::function<void()> done) = 0;
 

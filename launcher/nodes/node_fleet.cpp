@@ -220,6 +220,14 @@ void NodeFleet::resize() {
   tell_all(Kind::resize);
 }
 
+bool NodeFleet::waits_for(pid_t child) const {
+  return std::any_of(forked_.begin(), forked_.end(),
+                     [child](const auto& one) { return one.second.pid == child; }) ||
+         std::any_of(nodes_.begin(), nodes_.end(), [child](const Node& node) {
+           return node.connection && node.connection->pid() == child;
+         });
+}
+
 void NodeFleet::show_life() {
   tell_all(Kind::status);
 }

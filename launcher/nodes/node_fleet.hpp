@@ -102,6 +102,8 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void cut_all();
   /// The terminal has a new size.
   void resize();
+  /// It has started this process and will reap it.
+  bool waits_for(pid_t child) const;
   /// Tells every node that the launcher lives.
   void show_life();
 

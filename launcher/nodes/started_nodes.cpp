@@ -82,6 +82,8 @@ class StartedNodes : public JobNodes {
 
   void resize() override { fleet_->resize(); }
 
+  bool waits_for(pid_t child) const override { return fleet_->waits_for(child); }
+
   void finish(std::function<void()> done) override {
     finishing_ = true;
     stdin_.reset();

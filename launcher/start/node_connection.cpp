@@ -274,6 +274,10 @@ NodeConnection::~NodeConnection() {
   state_->close();
 }
 
+pid_t NodeConnection::pid() const {
+  return state_->pid;
+}
+
 void NodeConnection::give_up() {
   if (!state_->greeted) state_->end.timed_out = true;
   state_->kill();

@@ -46,6 +46,9 @@ class NodeConnection {
   NodeConnection(const NodeConnection&) = delete;
   NodeConnection& operator=(const NodeConnection&) = delete;
 
+  /// -1: it has ended and was reaped.
+  pid_t pid() const;
+
   /// No greeting has come in time: ends it, and `ended` will say so.
   void give_up();
 
