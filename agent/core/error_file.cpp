@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/node_report.hpp"
+#include "rendezvous/base/text.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -48,11 +49,50 @@ std::string text_from(const Json& holder, const char* name) {
   return found != holder.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+constexpr std::size_t kEscape = 6;
+
+/// The number of the escape "\uXXXX" at `at`; -1 if there is none.
+int unicode_escape(std::string_view text, std::size_t at) {
+  if (at + kEscape > text.size() || text.substr(at, 2) != "\\u") return -1;
+  return parse_number<std::uint16_t>(text.substr(at + 2, kEscape - 2), 16).value_or(0);
+}
+
+bool is_high_half(int code) {
+  return code >= 0xd800 && code < 0xdc00;
+}
+
+bool is_low_half(int code) {
+  return code >= 0xdc00 && code < 0xe000;
+}
+
+/// Characters outside of the basic plane are written as two escapes; JSON allows none alone.
+std::string without_lone_halves(std::string text) {
+  for (std::size_t at = 0; (at = text.find('\\', at)) != std::string::npos;) {
+    const int code = unicode_escape(text, at);
+    if (is_high_half(code) && is_low_half(unicode_escape(text, at + kEscape))) {
+      at += 2 * kEscape;
+    } else if (is_high_half(code) || is_low_half(code)) {
+      text.replace(at, kEscape, "\\ufffd");
+      at += kEscape;
+    } else {
+      at += 2;  // also past an escaped backslash
+    }
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string mended_json(const std::string& text) {
+  if (Json::accept(text)) return text;
+  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string mended = without_lone_halves(Json::parse(quoted).get<std::string>());
+  return Json::accept(mended) ? mended : text;
+}
 
 WorkerError parse_error_file(const std::string& text) {
   WorkerError error;
-  const Json file = Json::parse(text, nullptr, false);
+  const Json file = Json::parse(mended_json(text), nullptr, false);
   const auto message = file.is_object() ? file.find("message") : file.end();
   if (!file.is_object() || message == file.end()) {
     error.message = text;

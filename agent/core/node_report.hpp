@@ -163,6 +163,10 @@ NodeReport node_report_from_json(const std::string& text);
 /// Longest error file that is read: a traceback with room to spare.
 inline constexpr std::size_t kErrorFileBytesMax = 1 << 20;
 
+/// The text of an error file so that it is JSON if it can be made so: bytes that are no UTF-8, and escapes
+/// that stand for half a character (Python writes such, "\ud800"), become U+FFFD.
+std::string mended_json(const std::string& text);
+
 /// Reads the text of a worker's error file as torchrun's @record writes it: "message" is an object with
 /// "message" and "extraInfo" {"py_callstack", "timestamp" (a string)}, or a plain string beside an optional
 /// whole "timestamp". A text that is none of these comes back whole as the message: it is still the best that

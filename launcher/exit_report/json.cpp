@@ -76,7 +76,7 @@ std::string error_file_of(const agent::WorkerError& error) {
 
 std::string error_file_with_code(const std::string& error_file, const agent::ExitStatus& status) {
   const int code = status.kind == agent::ExitStatus::Kind::exited ? status.value : -status.value;
-  Json value = Json::parse(error_file, nullptr, false);
+  Json value = Json::parse(agent::mended_json(error_file), nullptr, false);
   if (!value.is_object() || !value.contains("message")) value = {{"message", {{"message", error_file}}}};
   if (value["message"].is_object()) value["message"]["errorCode"] = code;
   return dump(value, -1);

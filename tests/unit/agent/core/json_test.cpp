@@ -118,6 +118,13 @@ TEST_CASE("Error files are read in both forms, and whatever else is kept as text
   CHECK(plain.message == "out of luck");
   CHECK(plain.timestamp_s == 17);
   CHECK(parse_error_file("{half").message == "{half");
+  // What Python writes of names that are no UTF-8, and of text that was cut in the middle of a character.
+  CHECK(parse_error_file(R"({"message":"no file a\udcff"})").message == "no file a\xef\xbf\xbd");
+  CHECK(parse_error_file(
+            R"({"message":{"message":"\ud83d","extraInfo":{"py_callstack":"\ud83d\ude00 \ud83dx"}}})")
+            .traceback == "\xf0\x9f\x98\x80 \xef\xbf\xbdx");
+  CHECK(parse_error_file("{\"message\":\"a\xff\\\\ud800\"}").message == "a\xef\xbf\xbd\\ud800");
+  CHECK(parse_error_file("{\"message\":\"\\ud800").message == "{\"message\":\"\\ud800");
   CHECK(parse_error_file(R"({"message":5})").message == R"({"message":5})");
   CHECK(parse_error_file(R"({"message":{"message":3,"extraInfo":[]}})").message.empty());
 }

@@ -78,6 +78,9 @@ TEST_CASE("The error file that goes up carries the error code inside message") {
     CHECK(wrapped.at("message").at("message") == odd);
     CHECK(wrapped.at("message").at("errorCode") == 3);
   }
+  CHECK(Json::parse(error_file_with_code(R"({"message":{"message":"\udcff"}})", exited(3)))
+            .at("message")
+            .at("message") == "\xef\xbf\xbd");
   CHECK(error_file_with_code("{\"message\":{\"message\":\"\xc3\xa9\"}}", exited(1)).find("\\u00e9") !=
         std::string::npos);
 }
