@@ -193,6 +193,18 @@ void resolve_remote(const CliOptions& options, StartForm form, RemoteOptions& re
   remote.push = options.push.value;
 }
 
+/// Without it each node would be said to lack muster.
+void require_srun(const System& system, const JobSpec& spec) {
+  const std::string path = system.variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
+  for (const std::string& directory : split(path, ':'))
+    if (system.file_kind(directory + "/srun") == FileKind::executable) return;
+  throw UsageError(
+      "the " + std::to_string(spec.nodes.size()) + " nodes of Slurm's job " +
+      system.variable("SLURM_JOB_ID").value_or("") +
+      " are started by srun, which is not in PATH; load Slurm's programs, list the hosts with --host for "
+      "SSH, or give --slurm off to use this host alone");
+}
+
 void resolve_started(const CliOptions& options, const System& system, const SlurmPlace* place,
                      JobSpec& spec) {
   std::vector<Host> hosts;
@@ -207,7 +219,9 @@ void resolve_started(const CliOptions& options, const System& system, const Slur
   mark_local(system, spec.nodes);
   check_node_count(options, spec);
   resolve_remote(options, spec.form, spec.remote);
-  if (spec.nodes.size() > 1 || !spec.nodes.front().local) return;
+  const bool elsewhere = spec.nodes.size() > 1 || !spec.nodes.front().local;
+  if (elsewhere && spec.form == StartForm::slurm) require_srun(system, spec);
+  if (elsewhere) return;
   const std::string word = spec.nodes.front().workers_by;
   make_local(spec);
   if (!word.empty()) spec.agent.workers = workers_here(options, system);

@@ -15,6 +15,7 @@ class FakeSystem : public System {
  public:
   muster::test::Variables variables = {{"PATH", "/usr/bin:/bin"}};
   std::map<std::string, FileKind> files = {{"/usr/bin/python3", FileKind::executable},
+                                           {"/usr/bin/srun", FileKind::executable},
                                            {"/bin/true", FileKind::executable},
                                            {"train.py", FileKind::readable}};
   std::map<std::string, std::string> shebangs;

@@ -222,6 +222,12 @@ TEST_CASE("Inside an allocation of Slurm its nodes, tasks and GPUs are found") {
   CHECK(resolve({"--nnodes=3"}, allocation()).spec.form == StartForm::slurm);
   CHECK(contains(error_of({"--nnodes=2"}, allocation()), "--nnodes=2, but 3 hosts have workers"));
   CHECK(resolve({"-H", "n1,n2"}, allocation()).spec.form == StartForm::ssh);
+  auto without_srun = allocation();
+  without_srun.files.erase("/usr/bin/srun");
+  CHECK(contains(error_of({}, without_srun),
+                 "the 3 nodes of Slurm's job 12 are started by srun, which is not in PATH"));
+  CHECK(contains(error_of({}, without_srun), "--slurm off"));
+  CHECK(resolve({"--slurm=off"}, without_srun).spec.form == StartForm::local);
   CHECK(resolve({"-H", "n1,n2", "--slurm=on"}, allocation()).spec.form == StartForm::slurm);
   CHECK(contains(error_of({"--slurm=on"}), "--slurm=on: this is no job of Slurm"));
   CHECK(
