@@ -33,6 +33,18 @@ void set_level(const CliOptions& options, const System& system) {
     set_log_level(*word);
 }
 
+/// Error files alone, which nobody asked for, are not worth the job.
+std::string make_log_directory(const agent::OutputSpec& output) {
+  try {
+    return create_log_directory({output.log_dir, output.log_dir_is_temporary});
+  } catch (const LaunchError& error) {
+    if (!output.log_dir_is_temporary || output.redirects.any() || output.tee.any()) throw;
+    std::fprintf(stderr, "muster: note: workers have no error files: %s\n",
+                 for_terminal(error.what()).c_str());
+    return "";
+  }
+}
+
 }  // namespace
 
 int run_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
@@ -56,8 +68,7 @@ int run_command(const std::vector<std::string>& arguments, const agent::SignalSt
   if (const std::string trouble = agent::proc_trouble(); !trouble.empty())
     throw LaunchError(kExitLauncherFailure, trouble);
   JobSpec spec = std::move(job.spec);
-  agent::OutputSpec& output = spec.agent.output;
-  output.log_dir = create_log_directory({output.log_dir, output.log_dir_is_temporary});
+  spec.agent.output.log_dir = make_log_directory(spec.agent.output);
   return run_job(spec, at_start);
 }
 

@@ -82,9 +82,11 @@ void check_directory_above(const std::string& folder, const std::string& path) {
                std::to_string(status.st_uid) + ", who could put another key there",
            "keep the key where all directories above it are yours or root's, and name it with --secret-file");
   if ((status.st_mode & 022U) != 0 && (status.st_mode & S_ISVTX) == 0)
-    refuse("the directory " + folder + " above the key file " + path +
-               " can be written to by other users (mode " + octal(status.st_mode & 07777U) + ")",
-           "run: chmod go-w '" + folder + "', or keep the key elsewhere and name it with --secret-file");
+    refuse(
+        "the directory " + folder + " above the key file " + path +
+            " can be written to by other users (mode " + octal(status.st_mode & 07777U) + ")",
+        (status.st_uid == ::geteuid() ? "run: chmod go-w '" + folder + "', or keep" : std::string("keep")) +
+            " the key elsewhere, the same on every host, and name it with --secret-file");
 }
 
 /// All directories above what `path` stands for, by their real names.

@@ -122,7 +122,12 @@ class Errors(InDirectory):
 
     def test_a_log_directory_that_cannot_be_made_is_125(self):
         self.check(125, "cannot be made (Not a directory)", "--log-dir", self.file("file"), "true")
-        self.check(125, "set TMPDIR or give --log-dir", "true", env={"TMPDIR": self.file("file2")})
+        self.check(125, "set TMPDIR or give --log-dir", "--tee", "3", "true", env={"TMPDIR": self.file("file2")})
+
+    def test_error_files_that_nobody_asked_for_are_not_worth_the_job(self):
+        result = muster("run", "true", env={"TMPDIR": self.file("file")})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("muster: note: workers have no error files: the log directory '", result.stderr)
 
     def test_other_commands(self):
         self.assertEqual(muster().returncode, 2)

@@ -101,6 +101,19 @@ TEST_CASE("a key below a directory that others can change is not used") {
   CHECK(contains(error_of_file(key), "belongs to user 12345, who could put another key there"));
 }
 
+TEST_CASE("who cannot change the directory above a key is not told to") {
+  if (::geteuid() != 0) return;  // only root can be somebody else for a while
+  const Folder folder;
+  const std::string key = folder.write("key", kGood);
+  REQUIRE(::chmod(folder.path().c_str(), 0775) == 0);
+  REQUIRE(::seteuid(12345) == 0);
+  const std::string error = error_of_file(key);
+  REQUIRE(::seteuid(0) == 0);
+  CHECK(contains(error, "can be written to by other users (mode 0775)"));
+  CHECK(contains(error, "keep the key elsewhere, the same on every host, and name it with --secret-file"));
+  CHECK_FALSE(contains(error, "chmod"));
+}
+
 TEST_CASE("the user's own key is not used where others can change its directories") {
   const Folder home;
   own_key(home.path());
