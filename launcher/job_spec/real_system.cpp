@@ -110,7 +110,7 @@ std::string RealSystem::current_directory() const {
       here.st_dev == named.st_dev && here.st_ino == named.st_ino)
     return *pwd;
   const std::unique_ptr<char, void (*)(void*)> current(getcwd(nullptr, 0), free);
-  return current ? current.get() : "/";
+  return current ? current.get() : "";
 }
 
 std::string RealSystem::user_name() const {

@@ -294,9 +294,14 @@ void resolve_hosts(const CliOptions& options, const System& system, ResolvedJob&
 void resolve_worker_environment(const CliOptions& options, const System& system, ResolvedJob& job) {
   JobSpec& spec = job.spec;
   const bool elsewhere = !spec.nodes.empty();
-  const std::string here = elsewhere || options.wdir.given ? system.current_directory() : "";
   std::string directory = options.wdir.value;
-  if (!directory.empty() && directory[0] != '/') directory = here + "/" + directory;
+  const bool is_absolute = directory.starts_with('/');
+  const std::string here = is_absolute ? "" : system.current_directory();
+  if (!is_absolute && here.empty())
+    throw UsageError(
+        "the directory where muster run was started does not exist any more, so workers cannot start " +
+        std::string("in it; change to one that does, or name one with --wdir /DIRECTORY"));
+  if (!directory.empty() && !is_absolute) directory = here + "/" + directory;
   if (elsewhere && directory.empty()) directory = here;
   spec.agent.working_directory = directory;
   spec.remote.working_directory = directory;

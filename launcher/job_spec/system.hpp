@@ -28,7 +28,7 @@ class System {
   virtual std::optional<std::string> variable(const std::string& name) const = 0;
   /// All variables.
   virtual Environment environment() const = 0;
-  /// The directory where we are, as the shell calls it ($PWD) if that is right.
+  /// The directory where we are, as the shell calls it ($PWD) if that is right; empty if it was removed.
   virtual std::string current_directory() const = 0;
   /// The name of the user that we are; empty if the system has none.
   virtual std::string user_name() const = 0;

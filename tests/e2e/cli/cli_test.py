@@ -129,6 +129,19 @@ class Errors(InDirectory):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("muster: note: workers have no error files: the log directory '", result.stderr)
 
+    def test_a_current_directory_that_was_removed(self):
+        def run(*arguments):
+            gone = os.path.join(self.directory, "gone")
+            os.mkdir(gone)
+            return subprocess.run(["sh", "-c", 'rmdir "$0" && exec "$@"', gone, MUSTER, "run", *arguments, "--no-python", "pwd"],
+                                  cwd=gone, capture_output=True, text=True, timeout=30, check=False)
+        refused = run()
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("does not exist any more", refused.stderr)
+        self.assertIn("--wdir", refused.stderr)
+        self.assertEqual(run("--wdir", "near").returncode, 2)
+        self.assertEqual(run("--wdir", "/").stdout, "/\n")
+
     def test_other_commands(self):
         self.assertEqual(muster().returncode, 2)
         self.assertIn("'train.py' is not a command", muster("train.py").stderr)

@@ -20,6 +20,7 @@ class FakeSystem : public System {
                                            {"train.py", FileKind::readable}};
   std::map<std::string, std::string> shebangs;
   std::map<std::string, std::string> texts;
+  std::string directory = "/here";
   GpuCount gpus{0, "NVML cannot be loaded"};
   Allowance allowed{6, 64, 5.5, "/box", std::uint64_t{4} << 30, "/pod"};
   bool files_writable = true;
@@ -30,7 +31,7 @@ class FakeSystem : public System {
 
   Environment environment() const override { return {variables.begin(), variables.end()}; }
 
-  std::string current_directory() const override { return "/here"; }
+  std::string current_directory() const override { return directory; }
 
   std::string user_name() const override { return "ann"; }
 

@@ -128,3 +128,14 @@ TEST_CASE("The environment and the directory are ours") {
   CHECK(system.current_directory() != "/proc");
   setenv("PWD", before.c_str(), 1);
 }
+
+TEST_CASE("A current directory that was removed is none") {
+  const Folder folder;
+  const fs::path before = fs::current_path();
+  fs::create_directory(folder / "gone");
+  fs::current_path(folder / "gone");
+  fs::remove(folder / "gone");
+  const std::string here = RealSystem().current_directory();
+  fs::current_path(before);
+  CHECK(here.empty());
+}

@@ -152,6 +152,12 @@ TEST_CASE("Workers start in the right directory and inherit the right variables"
   CHECK(resolve({"train.py"}, system).spec.agent.working_directory.empty());
   CHECK(resolve({"--wdir=/data", "train.py"}, system).spec.agent.working_directory == "/data");
   CHECK(resolve({"--wdir=run"}, system).spec.agent.working_directory == "/here/run");
+  FakeSystem nowhere = system;
+  nowhere.directory.clear();
+  CHECK(contains(error_of({}, nowhere), "does not exist any more, so workers cannot start in it"));
+  CHECK(contains(error_of({"--wdir=run"}, nowhere), "name one with --wdir /DIRECTORY"));
+  CHECK(contains(error_of({"-H", "n0"}, nowhere), "--wdir"));
+  CHECK(resolve({"--wdir=/data", "/bin/true"}, nowhere).spec.agent.working_directory == "/data");
   CHECK(resolve({"--wdir=/far", "-H", "n0"}, system).spec.remote.working_directory == "/far");
   CHECK(contains(error_of({"--wdir=/far", "-H", "n0,node7"}, system),
                  "--wdir=/far is not a directory on this"));
@@ -216,18 +222,18 @@ TEST_CASE("Inside an allocation of Slurm its nodes, tasks and GPUs are found") {
       allocation({{"SLURM_GPUS_ON_NODE", "2"}, {"SLURM_NTASKS", "3"}, {"SLURM_TASKS_PER_NODE", "1(x3)"}});
   CHECK(shown(resolve({}, gpus).spec) == "n1:0-1 n2:2-3 n3:4-5");
   CHECK(shown(resolve({"--exclude=n2"}, gpus).spec) == "n1:0-1 n3:2-3");
-  CHECK(resolve({"--slurm=off"}, allocation()).spec.form == StartForm::local);
-  CHECK(resolve({"--standalone"}, allocation()).spec.form == StartForm::local);
-  CHECK(resolve({"--nnodes=1"}, allocation()).spec.form == StartForm::local);
-  CHECK(resolve({"--nnodes=3"}, allocation()).spec.form == StartForm::slurm);
-  CHECK(contains(error_of({"--nnodes=2"}, allocation()), "--nnodes=2, but 3 hosts have workers"));
-  CHECK(resolve({"-H", "n1,n2"}, allocation()).spec.form == StartForm::ssh);
   auto without_srun = allocation();
   without_srun.files.erase("/usr/bin/srun");
   CHECK(contains(error_of({}, without_srun),
                  "the 3 nodes of Slurm's job 12 are started by srun, which is not in PATH"));
   CHECK(contains(error_of({}, without_srun), "--slurm off"));
   CHECK(resolve({"--slurm=off"}, without_srun).spec.form == StartForm::local);
+  CHECK(resolve({"--slurm=off"}, allocation()).spec.form == StartForm::local);
+  CHECK(resolve({"--standalone"}, allocation()).spec.form == StartForm::local);
+  CHECK(resolve({"--nnodes=1"}, allocation()).spec.form == StartForm::local);
+  CHECK(resolve({"--nnodes=3"}, allocation()).spec.form == StartForm::slurm);
+  CHECK(contains(error_of({"--nnodes=2"}, allocation()), "--nnodes=2, but 3 hosts have workers"));
+  CHECK(resolve({"-H", "n1,n2"}, allocation()).spec.form == StartForm::ssh);
   CHECK(resolve({"-H", "n1,n2", "--slurm=on"}, allocation()).spec.form == StartForm::slurm);
   CHECK(contains(error_of({"--slurm=on"}), "--slurm=on: this is no job of Slurm"));
   CHECK(
