@@ -7,8 +7,10 @@
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/peer/peer_node.hpp"
+#include "launcher/start/core/ssh_command.hpp"
 #include "launcher/start/local_node.hpp"
 #include "launcher/start/node_starter.hpp"
+#include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 
@@ -35,6 +37,20 @@ using Error = boost::system::error_code;
 constexpr int kKillLimitMs = 10'000;
 /// A child of ours that has ended is waited for by who started it; what has ended behind it comes then.
 constexpr std::chrono::milliseconds kLookAgainAfter{100};
+
+/// Last of three nets: usually there is no child left but a guardian. `not_ours`: children that this process
+/// had before. Spared with them is what our ssh left for other uses, as the client of a jump host does by the
+/// user's configuration.
+void end_descendants(const JobSpec& spec, const std::vector<pid_t>& not_ours) {
+  constexpr std::size_t kCommandLineMax = 4096;
+  std::vector<pid_t> spared = not_ours;
+  if (spec.form == StartForm::ssh)
+    for (const ProcessStat& process : agent::descendants_of(::getpid(), not_ours))
+      if (is_shared_connection(
+              read_file("/proc/" + std::to_string(process.pid) + "/cmdline", kCommandLineMax).value_or("")))
+        spared.push_back(process.pid);
+  agent::end_all_descendants(spared, kKillLimitMs);
+}
 
 /// One job from start to report: it tells JobOrders what happens and does what that says.
 class Job {
@@ -119,8 +135,7 @@ class Job {
   void finish() {
     late_.cancel();
     nodes_.finish([this] {
-      // Last of three nets: usually there is no child left but a guardian.
-      agent::end_all_descendants(not_ours_, kKillLimitMs);
+      end_descendants(spec_, not_ours_);
       context_.stop();
     });
   }
@@ -216,7 +231,7 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
                            : make_direct_node(executor, std::move(forked.at(0)));
     return Job(context, spec, *nodes, not_ours).run(signals);
   } catch (const std::exception& error) {
-    agent::end_all_descendants(not_ours, kKillLimitMs);
+    end_descendants(spec, not_ours);
     JobEnd end;
     end.cause = JobEnd::Cause::launcher_error;
     end.error = error.what();

@@ -97,7 +97,10 @@ std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget&
           "ConnectTimeout=" + std::to_string(client.connect_timeout_s), std::string("ConnectionAttempts=1"),
           std::string("ServerAliveInterval=5"), std::string("ServerAliveCountMax=2"),
           std::string("EscapeChar=none"), std::string("ClearAllForwardings=yes"),
-          std::string("LogLevel=INFO"), std::string("RemoteCommand=none")}) {
+          std::string("LogLevel=INFO"), std::string("RemoteCommand=none"),
+          // A connection that is shared already is used; one that began here would end with the job, and take
+          // along whoever had joined it.
+          std::string("ControlMaster=no")}) {
       arguments.emplace_back("-o");
       arguments.push_back(option);
     }
@@ -107,6 +110,10 @@ std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget&
   if (is_ssh) arguments.emplace_back("--");
   arguments.insert(arguments.end(), {target.host, command});
   return arguments;
+}
+
+bool is_shared_connection(std::string_view command_line) {
+  return command_line.starts_with("ssh: ") && command_line.find(" [mux]") != std::string_view::npos;
 }
 
 std::string server_of(const SshTarget& target) {

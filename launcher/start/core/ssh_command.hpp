@@ -61,6 +61,10 @@ inline constexpr std::string_view kStartMark = "muster-start: ";
 std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget& target,
                                        const std::string& command);
 
+/// Whether a process with this text of /proc/PID/cmdline is a connection that OpenSSH keeps in the background
+/// for others to share (ControlPersist): it calls itself "ssh: PATH [mux]".
+bool is_shared_connection(std::string_view command_line);
+
 /// Names the login server of a target: targets with the same text share its patience with strangers.
 std::string server_of(const SshTarget& target);
 

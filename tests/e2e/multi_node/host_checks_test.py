@@ -173,6 +173,29 @@ def duplicate_host():
         job.expect_clean(2, "n01", "twice|more than once|again|already")
 
 
+def shared_connections():
+    """One that the user shares is used; none begins with the job; one that the way through another host leaves outlives the job."""
+    master = "ControlMaster auto\nControlPersist 60\nControlPath ~/.ssh/share-%h\n"
+    with Hosts(2) as hosts:
+        def ssh(*arguments, check=True):
+            return hosts.run(LAUNCHER, ["ssh", *arguments], check=check)
+
+        hosts.write(LAUNCHER, "~/.ssh/config", f"Host n01\nProxyJump n00\nHost n0*\n{master}", 0o600)
+        ssh("-o", "ProxyJump=none", "n01", "true")
+        check(hosts.logins("n01") == 1, "the connection to share was not made")
+        job = Job(hosts, at="n01", worker=["true"])
+        job.expect(0)
+        check(hosts.logins("n01") == 1, "it was not used", job.shown())
+        check(ssh("-O", "check", "n01", check=False).returncode == 0, "it is gone", job.shown())
+        ssh("-O", "exit", "n01")
+        job = Job(hosts, at="n01", worker=["true"])
+        job.expect(0)
+        check(ssh("-O", "check", "n01", check=False).returncode != 0, "one was begun", job.shown())
+        check(ssh("-O", "check", "n00", check=False).returncode == 0, "that of the way through n00 is gone", job.shown())
+        ssh("-O", "exit", "n00")
+        job.nothing_left()
+
+
 def resolver_that_does_not_answer():
     """F32: Ctrl-C works while a name is looked up."""
     with Hosts(2) as hosts:
@@ -276,5 +299,6 @@ if __name__ == "__main__":
     main(timed=(host_checks_of_ssh, silent_banner, slow_banner, login_shell_is_slow, login_shell_hangs, unreachable,
                 resolver_that_does_not_answer, hosts_without_muster, wrong_directory, port_taken, program_missing_on_one_host),
          untimed=(full_disk, sixty_agents_on_one_sshd, names_and_addresses_of_all_kinds, sixteen_hosts, server_that_lets_in_few,
-                  slow_login_shell, login_lost_while_others_start, pushed, no_wildcard_listener, noisy_login_shell, duplicate_host),
+                  slow_login_shell, login_lost_while_others_start, pushed, no_wildcard_listener, noisy_login_shell, duplicate_host,
+                  shared_connections),
          parallel=5)

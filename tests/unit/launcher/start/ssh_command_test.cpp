@@ -32,9 +32,18 @@ TEST_CASE("ssh gets every option that keeps it from asking, forwarding and waiti
   CHECK(Words(words.end() - 3, words.end()) == Words{"--", "n07", "run this"});
   CHECK_FALSE(has(words, "-l"));
   CHECK_FALSE(has(words, "-p"));
-  // Left to the user's configuration.
+  // One that is shared already is found by what the user has configured.
+  CHECK(has(words, "ControlMaster=no"));
   CHECK(std::none_of(words.begin(), words.end(),
-                     [](const std::string& word) { return word.starts_with("ControlMaster"); }));
+                     [](const std::string& word) { return word.starts_with("ControlPath"); }));
+}
+
+TEST_CASE("A connection in the background is known by what it calls itself") {
+  CHECK(is_shared_connection("ssh: /root/.ssh/cm-n00 [mux]"));
+  CHECK(is_shared_connection(std::string("ssh: /root/.ssh/cm-n00 [mux]\0\0\0", 31)));
+  CHECK_FALSE(is_shared_connection(std::string("ssh\0-T\0n00", 10)));
+  CHECK_FALSE(is_shared_connection("/bin/ssh: [mux]"));
+  CHECK_FALSE(is_shared_connection(""));
 }
 
 TEST_CASE("User and port are passed on") {
