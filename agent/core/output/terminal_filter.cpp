@@ -21,6 +21,8 @@ struct Look {
 };
 
 constexpr char kEscape = '\x1b';
+constexpr std::string_view kHideCursor = "\x1b[?25l";
+constexpr std::string_view kShowCursor = "\x1b[?25h";
 
 /// 0 for ASCII that draws: the printable characters, backspace, tab, newline and carriage return. Branches
 /// and wider numbers would keep the compiler from looking at whole blocks at once.
@@ -46,6 +48,11 @@ std::size_t plain_length(std::string_view text) {
   return at;
 }
 
+/// Bars of progress hide the cursor while they draw. No other private mode is let through.
+bool is_cursor_mode(std::string_view text) {
+  return kHideCursor.starts_with(text) || kShowCursor.starts_with(text);
+}
+
 /// "ESC [ parameters letter". A private marker ('?', '>', '<', '=') or an intermediate byte makes a letter
 /// mean something else: modes, queries, keyboard protocols. None of those is wanted.
 Look look_at_control_sequence(std::string_view text) {
@@ -56,6 +63,8 @@ Look look_at_control_sequence(std::string_view text) {
   const auto is_parameter = [](char byte) {
     return (byte >= '0' && byte <= '9') || byte == ';' || byte == ':';
   };
+  if (const std::string_view mode = text.substr(0, kHideCursor.size()); is_cursor_mode(mode))
+    return {mode.size() < kHideCursor.size() ? Look::Verdict::hold : Look::Verdict::keep, mode.size()};
   const std::size_t most = std::min(text.size(), TerminalFilter::kLongestSequence);
   std::size_t at = 2;
   while (at < most && is_parameter(text[at])) ++at;
@@ -105,9 +114,9 @@ void append_escaped(char byte, std::string& out) {
   out += {'\\', 'x', digits[value >> 4], digits[value & 15]};
 }
 
-/// Appends what is to be shown. Returns how many bytes at the end of `text` must wait: none if it is
-/// `the_end`.
-std::size_t pass(std::string_view text, bool the_end, std::string& out) {
+/// Appends what is to be shown, and keeps account of the cursor. Returns how many bytes at the end of `text`
+/// must wait: none if it is `the_end`.
+std::size_t pass(std::string_view text, bool the_end, std::string& out, bool& hidden) {
   std::size_t shown = 0;
   std::size_t at = 0;
   while ((at += plain_length(text.substr(at))) < text.size()) {
@@ -116,6 +125,9 @@ std::size_t pass(std::string_view text, bool the_end, std::string& out) {
       if (!the_end) break;
       look = {Look::Verdict::escape, 1};
     }
+    if (look.verdict == Look::Verdict::keep && look.length == kHideCursor.size() &&
+        is_cursor_mode(text.substr(at, look.length)))
+      hidden = text[at + look.length - 1] == 'l';
     if (look.verdict == Look::Verdict::escape) {
       out.append(text.substr(shown, at - shown));
       append_escaped(text[at + look.length - 1], out);
@@ -133,19 +145,22 @@ std::string_view TerminalFilter::feed(std::string_view bytes, std::string& room)
   if (held_.empty() && plain_length(bytes) == bytes.size()) return bytes;
   room.clear();
   if (held_.empty()) {
-    held_ = bytes.substr(bytes.size() - pass(bytes, false, room));
+    held_ = bytes.substr(bytes.size() - pass(bytes, false, room, hidden_));
     return room;
   }
   held_ += bytes;
-  held_.erase(0, held_.size() - pass(held_, false, room));
+  held_.erase(0, held_.size() - pass(held_, false, room, hidden_));
   if (held_.capacity() > 4 * kLongestSequence) held_.shrink_to_fit();
   return room;
 }
 
 std::string_view TerminalFilter::end(std::string& room) {
   room.clear();
-  pass(held_, true, room);
+  pass(held_, true, room, hidden_);
   held_.clear();
+  // A worker that was killed cannot do it any more.
+  if (hidden_) room += kShowCursor;
+  hidden_ = false;
   return room;
 }
 

@@ -19,7 +19,7 @@ printf 'tle\007 \033[?25l\033[6n \033[A\033[K caf\303\251 \302\233 \377 \016 don
 printf 'open \033[1;1' >&2
 """
 PASSES = ("green {}".join(("\x1b[32m", "\x1b[0m")), "\x1b[A\x1b[K", "caf\u00e9", "done {}\r\n")
-SHOWN = (r"\x1b]0;title\x07 \x1b[?25l\x1b[6n ", r"\x9b \xff \x0e done {}", r"open \x1b[1;1")
+SHOWN = ("\\x1b]0;title\\x07 \x1b[?25l\\x1b[6n ", r"\x9b \xff \x0e done {}", r"open \x1b[1;1")
 RAW = b"\x1b]0;title\x07 \x1b[?25l\x1b[6n \x1b[A\x1b[K caf\xc3\xa9 \xc2\x9b \xff \x0e done %d\n"
 
 
@@ -39,8 +39,9 @@ def main():
         for rank in (0, 1):
             for piece in (*PASSES, *SHOWN):
                 check(piece.format(rank) in text, f"{piece!r} is missing", repr(text))
+            check(text.count("\x1b[?25h") == 2, "the cursor stays hidden", repr(text))
             check(re.search(rf"\[{rank}\]: \x1b\[32mgreen {rank}", text), "a line has no prefix", repr(text))
-        others = re.findall("\x1b(?!\\[(?:32m|0m|A|K))|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]", text)
+        others = re.findall("\x1b(?!\\[(?:32m|0m|A|K|\\?25[lh]))|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]", text)
         check(not others, f"{others} came through", repr(text))
         files = glob.glob(f"{logs}/**/stdout.log", recursive=True)
         check(len(files) == 2, "not two log files", repr(files))

@@ -33,11 +33,19 @@ TEST_CASE("Text, colours, erasing and cursor movement pass") {
   check_kept("\x1b[J\x1b[2J\x1b[3J\x1b[K\x1b[1K\x1b[4X\x1b[P\x1b[@\x1b[L\x1b[M");
 }
 
+TEST_CASE("A bar of progress hides the cursor, and it is shown again at the latest at the end") {
+  check_kept("\x1b[?25l 50% \x1b[?25h");
+  CHECK(check_filter("\x1b[?25l 50%") == "\x1b[?25l 50%\x1b[?25h");
+  CHECK(check_filter("\x1b[?25") == "\\x1b[?25");
+  CHECK(check_filter("\x1b[?2\x1b[?25h") == "\\x1b[?2\x1b[?25h");
+}
+
 TEST_CASE("What sets titles, modes or the clipboard, or asks the terminal, is shown") {
   CHECK(check_filter("a\x1b]0;title\a b") == "a\\x1b]0;title\\x07 b");
   CHECK(check_filter("\x1b]52;c;aGk=\x1b\\") == "\\x1b]52;c;aGk=\\x1b\\");
   CHECK(check_filter("\x1bPq\x1b_G\x1b^m\x1bXs") == "\\x1bPq\\x1b_G\\x1b^m\\x1bXs");
-  CHECK(check_filter("\x1b[?25l\x1b[4h\x1b[?1049h") == "\\x1b[?25l\\x1b[4h\\x1b[?1049h");
+  CHECK(check_filter("\x1b[4h\x1b[?1049h\x1b[?251h\x1b[?25;7l\x1b[?2h\x1b[25h") ==
+        "\\x1b[4h\\x1b[?1049h\\x1b[?251h\\x1b[?25;7l\\x1b[?2h\\x1b[25h");
   CHECK(check_filter("\x1b[6n\x1b[c\x1b[>c\x1b[0c\x1b[x") == "\\x1b[6n\\x1b[c\\x1b[>c\\x1b[0c\\x1b[x");
   CHECK(check_filter("\x1b[21t\x1b[2 q\x1b[!p\x1b[2;3r\x1b[9b") ==
         "\\x1b[21t\\x1b[2 q\\x1b[!p\\x1b[2;3r\\x1b[9b");
