@@ -47,10 +47,14 @@ bool several_workers(const JobSpec& spec) {
 
 /// torchrun's rule: without the variable, several workers get one OpenMP thread each.
 void apply_omp_rule(const System& system, ResolvedJob& job) {
-  if (!several_workers(job.spec) || system.variable("OMP_NUM_THREADS")) return;
-  job.spec.agent.environment.emplace_back("OMP_NUM_THREADS", "1");
+  const std::string name = "OMP_NUM_THREADS";
+  Environment& exported = job.spec.agent.environment;
+  const bool is_exported = std::any_of(exported.begin(), exported.end(),
+                                       [&name](const auto& variable) { return variable.first == name; });
+  if (!several_workers(job.spec) || system.variable(name) || is_exported) return;
+  exported.emplace_back(name, "1");
   const int workers = job.spec.agent.workers;
-  job.notices.push_back(
+  job.details.push_back(
       "OMP_NUM_THREADS=1 for each of " + (job.spec.nodes.empty() ? std::to_string(workers) : "the") +
       " workers, so that they do not crowd each other out; set the variable to choose another number");
 }

@@ -131,7 +131,7 @@ class Consumer(unittest.TestCase):
         _, cpu = self.own_network(2, "cpu")
         folder = os.path.join(self.prefix.work, "fake_gpus")
         os.mkdir(folder)
-        said, cuda = self.own_network(2, "cuda", LD_LIBRARY_PATH=fakes, FAKE_GPU_DIR=folder)
+        said, cuda = self.own_network(2, "cuda", LD_LIBRARY_PATH=fakes, FAKE_GPU_DIR=folder, LOGLEVEL="INFO")
         self.assertIn("backend nccl", said.stderr)
         self.assertFalse(os.path.exists(os.path.join(folder, "violations")))
         self.assertEqual(cpu.keys(), cuda.keys())

@@ -63,7 +63,7 @@ def differences(first, one, many):
 def train(rate, options, ranks, export):
     """One run to its end; what it wrote."""
     command = [TRAIN, *TASK, *steps_of(options.model)[1], "--model", options.model, "--device", options.device, "--export", export, "--lr", rate]
-    environment = {}
+    environment = {"LOGLEVEL": "INFO"}
     if ranks > 1:
         launch = [MUSTER, "run", "--nproc-per-node", str(ranks), "--no-python", "--shutdown-timeout", "2"]
         if options.device == "cuda":

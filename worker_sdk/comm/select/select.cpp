@@ -10,6 +10,8 @@
 #include "worker_sdk/comm/shm/join.hpp"
 #include "worker_sdk/comm/store_lease.hpp"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -32,6 +34,7 @@ struct Choice {
   std::vector<std::string> hosts;
   bool has_gloo = false;       ///< for memory of the host beside nccl; several hosts only
   bool may_fall_back = false;  ///< nccl was picked, not asked for
+  bool surprises = false;      ///< a rank has a GPU that is not used
 };
 
 constexpr const char* kNotWanted = "not wanted";
@@ -69,6 +72,12 @@ std::string one_line(std::string text) {
 const char* environment(const char* name) {
   const char* const value = secure_getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+/// LOGLEVEL asks for more than warnings, by the words of `muster run`.
+bool wants_info() {
+  const char* const level = environment("LOGLEVEL");
+  return level != nullptr && (::strcasecmp(level, "info") == 0 || ::strcasecmp(level, "debug") == 0);
 }
 
 const char* backend_for_hosts(std::size_t hosts) {
@@ -118,6 +127,9 @@ Choice choose(const std::vector<Profile>& ranks) {
   }
   const std::string against = against_nccl(ranks);
   choice.may_fall_back = against.empty();
+  choice.surprises = !against.empty() && std::any_of(ranks.begin(), ranks.end(), [](const Profile& rank) {
+    return rank.nccl.reason_against.empty();
+  });
   choice.backend = against.empty() ? "nccl" : backend_for_hosts(hosts.size());
   choice.why += against.empty() ? ", a GPU for each" : ", " + against;
   return choice;
@@ -311,7 +323,7 @@ class WorldGroups final : public GroupFactory {
     choice_ = choose(ranks);
     require_plugin(agreement, choice_, options_);
     if (choice_.backend == "nccl") choice_.has_gloo = have_gloo(agreement, choice_, options_);
-    if (options_.rank == 0 && options_.size > 1)
+    if (options_.rank == 0 && options_.size > 1 && (choice_.surprises || wants_info()))
       std::fprintf(stderr, "muster: backend %s: %s\n", choice_.backend.c_str(), choice_.why.c_str());
   }
 

@@ -103,13 +103,17 @@ TEST_CASE("Worker counts: numbers and words") {
 TEST_CASE("Several workers get one OpenMP thread each unless the user said otherwise") {
   const ResolvedJob two = resolve({"--nproc-per-node=2", "true"});
   CHECK(value_of(two.spec.agent.environment, "OMP_NUM_THREADS") == "1");
-  CHECK(two.notices.size() == 1);
+  CHECK(two.notices.empty());
+  REQUIRE(two.details.size() == 1);
+  CHECK(two.details[0].starts_with("OMP_NUM_THREADS=1 for each of 2 workers"));
+  const ResolvedJob exported = resolve({"--nproc-per-node=2", "--export", "OMP_NUM_THREADS=3", "true"});
+  CHECK(value_of(exported.spec.agent.environment, "OMP_NUM_THREADS") == "3");
   CHECK_FALSE(value_of(resolve({"true"}).spec.agent.environment, "OMP_NUM_THREADS"));
   FakeSystem system;
   system.variables["OMP_NUM_THREADS"] = "8";
   const ResolvedJob kept = resolve({"--nproc-per-node=2", "true"}, system);
   CHECK_FALSE(value_of(kept.spec.agent.environment, "OMP_NUM_THREADS"));
-  CHECK(kept.notices.empty());
+  CHECK(kept.details.empty());
 }
 
 TEST_CASE("Signals remember whether the user named them") {
