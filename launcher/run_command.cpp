@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/core/exit_status.hpp"
 #include "agent/process/process_tree.hpp"
 #include "launcher/cli/flag_table.hpp"
 #include "launcher/cli/parse_options.hpp"
@@ -7,13 +8,16 @@
 #include "launcher/job.hpp"
 #include "launcher/job_spec/log_directory.hpp"
 #include "launcher/job_spec/resolve_job.hpp"
+#include "rendezvous/base/text.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 namespace muster::launcher {
 namespace {
@@ -31,6 +35,24 @@ void set_level(const CliOptions& options, const System& system) {
     set_log_level(options.log_level.value);
   else if (const auto word = system.variable("LOGLEVEL"))
     set_log_level(*word);
+}
+
+/// What the shell of a script has set for its jobs in the background: then Ctrl-C's signal does nothing, and
+/// nobody has said so. Empty where all is as usual; SIGHUP alone is what nohup is for.
+std::string ignored_signals_text(const JobSpec& spec, const agent::SignalState& at_start) {
+  std::vector<std::string> ignored;
+  std::string heard;
+  for (const HandledSignal& signal : spec.signals) {
+    if (signal.named || !at_start.ignored(signal.number))
+      heard = agent::signal_name(signal.number);
+    else if (signal.number != SIGHUP)
+      ignored.push_back(agent::signal_name(signal.number));
+  }
+  if (ignored.empty()) return "";
+  return joined(ignored, " and ") + (ignored.size() == 1 ? " was" : " were") +
+         " ignored when muster run was started, as in the background of a script, and will not end the "
+         "job; " +
+         (heard.empty() ? "" : "send " + heard + ", or ") + "name what shall end it with --signals-to-handle";
 }
 
 /// Error files alone, which nobody asked for, are not worth the job.
@@ -69,6 +91,8 @@ int run_command(const std::vector<std::string>& arguments, const agent::SignalSt
     throw LaunchError(kExitLauncherFailure, trouble);
   JobSpec spec = std::move(job.spec);
   spec.agent.output.log_dir = make_log_directory(spec.agent.output);
+  if (const std::string text = ignored_signals_text(spec, at_start); !text.empty())
+    std::fprintf(stderr, "muster: note: %s\n", text.c_str());
   return run_job(spec, at_start);
 }
 

@@ -4,6 +4,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -144,7 +145,13 @@ class Signals(unittest.TestCase):
                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         process.send_signal(signal.SIGHUP)
         out, err = process.communicate(timeout=LIMIT_S)
-        self.assertEqual((process.returncode, out), (0, "done\ndone\n"), err)
+        self.assertEqual((process.returncode, out, err), (0, "done\ndone\n", ""))
+
+    def test_a_script_is_told_once_what_its_background_ignores(self):
+        script = [shutil.which("dash") or "sh", "-c", '"$@" & wait $!', "sh", MUSTER, "run", "--nproc-per-node", "2", "--no-python", "true"]
+        said = subprocess.run(script, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=True).stderr
+        self.assertEqual(said.count("\n"), 1, said)
+        self.assertRegex(said, "^muster: note: SIGINT and SIGQUIT were ignored when .*; send SIGTERM, or ")
 
     def test_an_ignored_signal_that_is_named_is_handled(self):
         process = self.started("--signals-to-handle", "SIGHUP", shell="echo ready; exec sleep 60",
