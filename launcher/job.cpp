@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
@@ -37,6 +38,26 @@ using Error = boost::system::error_code;
 constexpr int kKillLimitMs = 10'000;
 /// A child of ours that has ended is waited for by who started it; what has ended behind it comes then.
 constexpr std::chrono::milliseconds kLookAgainAfter{100};
+
+class StopWatch {
+ public:
+  JobTimes read() const {
+    JobTimes times;
+    times.started_at_ms = milliseconds(wall_.time_since_epoch());
+    times.ended_at_ms = milliseconds(std::chrono::system_clock::now().time_since_epoch());
+    times.duration_ms = milliseconds(std::chrono::steady_clock::now() - steady_);
+    return times;
+  }
+
+ private:
+  template <typename Duration>
+  static std::int64_t milliseconds(Duration duration) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+  }
+
+  std::chrono::system_clock::time_point wall_ = std::chrono::system_clock::now();
+  std::chrono::steady_clock::time_point steady_ = std::chrono::steady_clock::now();
+};
 
 /// Last of three nets: usually there is no child left but a guardian. `not_ours`: children that this process
 /// had before. Spared with them is what our ssh left for other uses, as the client of a jump host does by the
@@ -55,8 +76,9 @@ void end_descendants(const JobSpec& spec, const std::vector<pid_t>& not_ours) {
 /// One job from start to report: it tells JobOrders what happens and does what that says.
 class Job {
  public:
-  Job(asio::io_context& context, const JobSpec& spec, JobNodes& nodes, const std::vector<pid_t>& not_ours)
-      : context_(context), spec_(spec), nodes_(nodes), not_ours_(not_ours) {}
+  Job(asio::io_context& context, const JobSpec& spec, JobNodes& nodes, const std::vector<pid_t>& not_ours,
+      const StopWatch& watch)
+      : context_(context), spec_(spec), nodes_(nodes), not_ours_(not_ours), watch_(watch) {}
 
   int run(const agent::SignalState& at_start) {
     catch_signals(at_start);  // before there is a client that a signal would leave behind
@@ -142,6 +164,7 @@ class Job {
 
   int verdict() {
     JobEnd end = orders_.end();
+    end.times = watch_.read();
     const std::vector<agent::NodeReport> reports = nodes_.conclude(end);
     const bool all_told = reports.size() + end.hosts.size() >= spec_.nodes.size();
     if (!end.error.empty())
@@ -164,6 +187,7 @@ class Job {
   JobNodes& nodes_;
   /// Children that this process had before.
   const std::vector<pid_t>& not_ours_;
+  const StopWatch& watch_;
   asio::signal_set signals_{context_};
   asio::signal_set window_{context_};
   asio::signal_set children_{context_};
@@ -207,6 +231,7 @@ std::map<std::size_t, StartedProcess> fork_nodes(const JobSpec& spec, agent::Nod
 }  // namespace
 
 int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
+  const StopWatch watch;
   auto signals = at_start;
   for (const HandledSignal& handled : spec.signals)
     if (handled.named) signals.unignore(handled.number);
@@ -229,12 +254,13 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
     const auto nodes = starter
                            ? make_started_nodes(executor, spec, *starter, std::move(forked), MUSTER_VERSION)
                            : make_direct_node(executor, std::move(forked.at(0)));
-    return Job(context, spec, *nodes, not_ours).run(signals);
+    return Job(context, spec, *nodes, not_ours, watch).run(signals);
   } catch (const std::exception& error) {
     end_descendants(spec, not_ours);
     JobEnd end;
     end.cause = JobEnd::Cause::launcher_error;
     end.error = error.what();
+    end.times = watch.read();
     return finish_job(spec, {}, end);
   }
 }

@@ -5,6 +5,7 @@
 #include "launcher/cli/parse_options.hpp"
 #include "launcher/commands.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/hosts/exported_environment.hpp"
 #include "launcher/job.hpp"
 #include "launcher/job_spec/log_directory.hpp"
 #include "launcher/job_spec/resolve_job.hpp"
@@ -15,6 +16,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -55,6 +58,13 @@ std::string ignored_signals_text(const JobSpec& spec, const agent::SignalState& 
          (heard.empty() ? "" : "send " + heard + ", or ") + "name what shall end it with --signals-to-handle";
 }
 
+/// A report may be read by others than the command line.
+std::vector<std::string> shown_arguments(std::vector<std::string> arguments, std::size_t of_program) {
+  const auto flags = static_cast<std::ptrdiff_t>(arguments.size() - of_program);
+  std::transform(arguments.begin(), arguments.begin() + flags, arguments.begin(), without_secrets);
+  return arguments;
+}
+
 /// Error files alone, which nobody asked for, are not worth the job.
 std::string make_log_directory(const agent::OutputSpec& output) {
   try {
@@ -91,6 +101,8 @@ int run_command(const std::vector<std::string>& arguments, const agent::SignalSt
     throw LaunchError(kExitLauncherFailure, trouble);
   JobSpec spec = std::move(job.spec);
   spec.agent.output.log_dir = make_log_directory(spec.agent.output);
+  spec.version = MUSTER_VERSION;
+  spec.arguments = shown_arguments(arguments, options.program.size());
   if (const std::string text = ignored_signals_text(spec, at_start); !text.empty())
     std::fprintf(stderr, "muster: note: %s\n", text.c_str());
   return run_job(spec, at_start);

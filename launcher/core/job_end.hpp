@@ -2,6 +2,7 @@
 // What the launcher knows about the end of a job besides the reports of its nodes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,14 @@ inline std::string lost_text(const HostFailure& failure) {
   return names_node ? failure.cause : failure.node + " was lost: " + failure.cause;
 }
 
+struct JobTimes {
+  /// Milliseconds since 1970, for people; 0: not known.
+  std::int64_t started_at_ms = 0;
+  std::int64_t ended_at_ms = 0;
+  /// By a clock that nobody sets.
+  std::int64_t duration_ms = 0;
+};
+
 /// Why the job came to its end, as the launcher saw it.
 struct JobEnd {
   enum class Cause {
@@ -52,6 +61,7 @@ struct JobEnd {
   std::vector<std::string> unreported{};
   /// What the launcher itself has to say: output or files that could not be written.
   std::vector<std::string> notes{};
+  JobTimes times{};
 };
 
 }  // namespace muster::launcher

@@ -51,6 +51,11 @@ struct JobSpec {
   /// --timeout: the job is ended and the exit code is 124. Zero: none.
   std::chrono::milliseconds deadline{0};
   StdinPolicy stdin_policy = StdinPolicy::inherit;
+  /// What stood behind `muster run`, program included, without the values of variables that look like
+  /// secrets.
+  std::vector<std::string> arguments;
+  /// Of this muster.
+  std::string version;
   /// --report: where the exit report goes as JSON. Empty: nowhere.
   std::string report_file;
   /// The launcher's own TORCHELASTIC_ERROR_FILE: the root cause's error file is copied there. Empty: nowhere.

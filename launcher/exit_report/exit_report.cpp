@@ -276,6 +276,9 @@ ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& 
   ExitReport report;
   report.program = program_name(spec.agent);
   report.run_id = spec.agent.run_id;
+  report.arguments = spec.arguments;
+  report.version = spec.version;
+  report.times = end.times;
   report.log_dir = spec.agent.output.log_dir;
   report.hosts = end.hosts;
   report.unreported = end.unreported;

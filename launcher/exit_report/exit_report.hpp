@@ -25,6 +25,10 @@ struct ExitReport {
   /// The program or script, as given.
   std::string program;
   std::string run_id;
+  /// As JobSpec has them.
+  std::vector<std::string> arguments;
+  std::string version;
+  JobTimes times;
   /// One sentence without the program: "rank 1 on node7: killed by SIGSEGV".
   std::string cause;
   /// `cause` says the last decision, where that is_cause.

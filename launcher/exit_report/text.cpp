@@ -8,6 +8,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <ctime>
 #include <functional>
 
 namespace muster::launcher {
@@ -186,6 +189,34 @@ std::string why_no_more(const ExitReport& report) {
   return said ? "" : "; " + for_terminal(last.decision);
 }
 
+/// "2 h 3 min", "3 min 20 s", "1.5 s".
+std::string duration_text(std::int64_t duration_ms) {
+  const std::int64_t seconds = duration_ms / 1000;
+  if (seconds < 60) return std::to_string(seconds) + "." + std::to_string(duration_ms % 1000 / 100) + " s";
+  if (seconds < 3600) return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
+  return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " min";
+}
+
+/// "2026-11-25 21:31:05 +0100".
+std::string clock_text(std::int64_t since_1970_ms) {
+  const std::time_t seconds = since_1970_ms / 1000;
+  std::tm local{};
+  std::array<char, 64> text{};
+  if (::localtime_r(&seconds, &local) == nullptr) return "?";
+  (void)std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S %z", &local);
+  return text.data();
+}
+
+/// What a report is asked for when it is read later, or by somebody else.
+void describe_run(Page& page, const ExitReport& report) {
+  if (report.times.started_at_ms == 0) return;
+  page.line("ran", duration_text(report.times.duration_ms) + ", from " +
+                       clock_text(report.times.started_at_ms) + " to " +
+                       clock_text(report.times.ended_at_ms));
+  page.line("command", for_terminal("muster run " + joined(report.arguments, " ") + " (version " +
+                                    report.version + ")"));
+}
+
 void describe_job(Page& page, const ExitReport& report) {
   if (!report.nodes.empty() && report.nodes[0].max_restarts > 0)
     page.line("restarts", std::to_string(report.restarts()) + " of " +
@@ -235,6 +266,7 @@ std::string to_text(const ExitReport& report) {
   describe_hosts(page, report);
   describe_job(page, report);
   if (!report.log_dir.empty()) page.line("logs", for_terminal(report.log_dir));
+  describe_run(page, report);
   page.line("exit code", std::to_string(report.exit_code));
   if (!report.advice.empty()) page.line("next", for_terminal(report.advice));
   return std::move(page).text();

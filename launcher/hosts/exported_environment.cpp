@@ -43,6 +43,23 @@ bool holds_a_secret(const std::string& name) {
 
 }  // namespace
 
+std::string without_secrets(const std::string& argument) {
+  std::string shown;
+  std::size_t name = 0;  // where the present word begins
+  for (std::size_t at = 0; at < argument.size();) {
+    const char c = argument[at++];
+    shown += c;
+    const bool in_word =
+        c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (c == '=' && holds_a_secret(argument.substr(name, at - 1 - name))) {
+      shown += "...";
+      at = std::min(argument.find(',', at), argument.size());
+    }
+    if (!in_word) name = at;
+  }
+  return shown;
+}
+
 bool is_exported_by_default(const std::string& name) {
   if (holds_a_secret(name) || std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) return false;
   if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) return true;

@@ -16,6 +16,10 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 /// LD_LIBRARY_PATH, PYTHON*, NCCL_*, OMP_*, ...), never what belongs to one host, one process or a secret.
 bool is_exported_by_default(const std::string& name);
 
+/// A flag or its value as it may be shown to others: what stands behind "NAME=", up to a comma, is "..."
+/// where the name looks like that of a secret.
+std::string without_secrets(const std::string& argument);
+
 /// A variable, or with `is_prefix` all that begin with `name`.
 struct ExportedName {
   std::string name;

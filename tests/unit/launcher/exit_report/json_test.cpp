@@ -29,6 +29,26 @@ TEST_CASE("The report as JSON holds the verdict, the root cause and every node")
   CHECK(value.at("nodes")[0].at("workers").size() == 2);
 }
 
+TEST_CASE("The report says when the job ran, how long, and what was asked for") {
+  JobSpec spec = job();
+  spec.arguments = {"--export=API_KEY=...", "train.py", "a b\x1b"};
+  spec.version = "1.2.3";
+  JobEnd end;
+  end.times = {1700000000123, 1700003726123, 3726000};
+  const auto failed = node(NodeOutcome::failed, {worker(0, WorkerOutcome::failed_by_itself, exited(3), 1)});
+  const ExitReport report = make_exit_report(spec, {failed}, end);
+  const Json value = Json::parse(to_json(report));
+  CHECK(value.at("arguments") == Json(spec.arguments));
+  CHECK(value.at("muster_version") == "1.2.3");
+  CHECK(value.at("started_at_ms") == 1700000000123);
+  CHECK(value.at("ended_at_ms") == 1700003726123);
+  CHECK(value.at("duration_ms") == 3726000);
+  const std::string text = to_text(report);
+  CHECK_THAT(text, Contains("  ran        1 h 2 min, from 2023-11-1"));
+  CHECK_THAT(text,
+             Contains("  command    muster run --export=API_KEY=... train.py a b\\x1b (version 1.2.3)\n"));
+}
+
 TEST_CASE("The report as JSON says what the restart policy decided, once for the job") {
   muster::agent::NodeReport report =
       node(NodeOutcome::failed, {worker(0, WorkerOutcome::failed_by_itself, exited(3), 1)});

@@ -59,3 +59,12 @@ TEST_CASE("More than a program can be started with is refused by name") {
   for (int i = 0; i < 20; ++i) many.emplace_back("NCCL_" + std::to_string(i), std::string(100'000, 'x'));
   CHECK(refusal_of([&] { exported_environment(many, {}); }).says("at most 1048576 are possible"));
 }
+
+TEST_CASE("Values of variables that look like secrets are not shown") {
+  CHECK(without_secrets("--export=WANDB_API_KEY=abc=d,DEBUG=1,MY_TOKEN=x") ==
+        "--export=WANDB_API_KEY=...,DEBUG=1,MY_TOKEN=...");
+  CHECK(without_secrets("HF_TOKEN=x") == "HF_TOKEN=...");
+  CHECK(without_secrets("--secret-file=/a/key") == "--secret-file=/a/key");
+  CHECK(without_secrets("--nproc-per-node=2") == "--nproc-per-node=2");
+  CHECK(without_secrets("") == "");
+}
