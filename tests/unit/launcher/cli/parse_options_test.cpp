@@ -8,6 +8,9 @@
 #include "tests/support/variables.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
 
 using namespace muster::launcher;
 
@@ -29,6 +32,23 @@ std::string error_of(const Arguments& arguments, const Environment& environment 
     return error.what();
   }
   return "";
+}
+
+/// What torchrun's own command line knows by each abbreviation, its whole names included.
+std::map<std::string, const Flag*> prefixes_of_torchrun() {
+  const std::string help = "help";
+  std::map<std::string, const Flag*> unique;
+  for (const Flag& flag : flag_table()) {
+    if (flag.own) continue;
+    for (std::size_t size = 1; size <= flag.name.size(); ++size) {
+      const std::string prefix(flag.name.substr(0, size));
+      const auto same = std::count_if(flag_table().begin(), flag_table().end(), [&](const Flag& other) {
+        return !other.own && other.name.starts_with(prefix);
+      });
+      if ((same == 1 && !help.starts_with(prefix)) || prefix == flag.name) unique[prefix] = &flag;
+    }
+  }
+  return unique;
 }
 
 /// One acceptable value for each flag that takes one, and how to see that it arrived.
@@ -190,6 +210,31 @@ TEST_CASE("A flag of ours never takes a prefix away that is unique under torchru
   CHECK(parse({"--re", "3", "x"}).redirects.value.fallback == 3);             // not --report
   CHECK(parse({"--t=1", "x"}).tee.value.fallback == 1);                       // not --timeout
   CHECK(parse({"--log-l", "p", "x"}).log_line_prefix_template.value == "p");  // not --log-level
+}
+
+TEST_CASE("Every prefix that is unique under torchrun keeps its meaning, whatever flags of ours there are") {
+  std::vector<Flag> table(flag_table().begin(), flag_table().end());
+  std::size_t seen = 0;
+  for (const auto& [prefix, flag] : prefixes_of_torchrun()) {
+    CAPTURE(prefix);
+    // Called so on purpose, as by mpirun: docs/torchrun.md says so.
+    if (prefix == "np") continue;
+    // One that begins so, too, and stands before torchrun's.
+    const std::string longer = prefix + "z";
+    Flag added = *flag;
+    added.name = longer;
+    added.own = true;
+    table.insert(table.begin(), added);
+    const std::string written = "--" + prefix + (flag->takes_value() ? "=1" : "");
+    const NormalizedArguments parsed = normalize_arguments(table, {written, "x"});
+    table.erase(table.begin());
+    REQUIRE(!parsed.flags.empty());
+    CHECK(parsed.flags[0] == flag->spelled());
+    ++seen;
+  }
+  CHECK(seen > 250);
+  CHECK(prefixes_of_torchrun().at("signal")->name == "signals-to-handle");
+  CHECK(prefixes_of_torchrun().at("event")->name == "event-log-handler");
 }
 
 TEST_CASE("An ambiguous prefix names its candidates") {
