@@ -62,7 +62,10 @@ void check_owner(const struct stat& status, const std::string& what, const std::
   if (status.st_uid != ::geteuid())
     refuse("the " + what + " " + path + " belongs to user " + std::to_string(status.st_uid) +
                ", not to us (" + std::to_string(::geteuid()) + ")",
-           "a key that others could have chosen is not used: give your own with --secret-file");
+           "a key that others could have chosen is not used: give your own with --secret-file" +
+               (S_ISREG(status.st_mode)
+                    ? ", or a copy of it, if you trust it: (umask 077; cp '" + path + "' FILE)"
+                    : std::string()));
   if ((status.st_mode & 077U) != 0)
     refuse(
         "the " + what + " " + path + " is open to other users (mode " + octal(status.st_mode & 07777U) + ")",

@@ -112,6 +112,14 @@ TEST_CASE("who cannot change the directory above a key is not told to") {
   CHECK(contains(error, "can be written to by other users (mode 0775)"));
   CHECK(contains(error, "keep the key elsewhere, the same on every host, and name it with --secret-file"));
   CHECK_FALSE(contains(error, "chmod"));
+  // A secret that Kubernetes mounts is root's.
+  REQUIRE(::chmod(folder.path().c_str(), 0755) == 0);
+  REQUIRE(::chmod(key.c_str(), 0444) == 0);
+  REQUIRE(::seteuid(12345) == 0);
+  const std::string roots = error_of_file(key);
+  REQUIRE(::seteuid(0) == 0);
+  CHECK(contains(roots, "belongs to user 0, not to us (12345)"));
+  CHECK(contains(roots, "or a copy of it, if you trust it: (umask 077; cp '" + key + "' FILE)"));
 }
 
 TEST_CASE("the user's own key is not used where others can change its directories") {
