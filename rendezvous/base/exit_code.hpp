@@ -17,5 +17,7 @@ constexpr int kExitNotExecutable = 126;
 constexpr int kExitNotFound = 127;
 /// Added to a signal's number: the job was interrupted by it, or its root cause was killed by it.
 constexpr int kExitSignalBase = 128;
+/// By SIGINT, which is a person at a keyboard.
+constexpr int kExitInterrupted = kExitSignalBase + 2;
 
 }  // namespace muster

@@ -42,7 +42,7 @@ Coordinator::Coordinator(CoordinatorOptions options)
       members_(options_.membership),
       forming_(0, options_.round),
       restart_policy_({options_.restart_rule, options_.max_restarts, options_.round.min_nodes,
-                       options_.round.max_nodes}) {
+                       options_.round.max_nodes, options_.round.join_timeout}) {
   std::size_t place = 0;
   for (const NodeName& node : options_.expected_nodes) forming_.expect(node, place++);
 }
@@ -140,6 +140,7 @@ void Coordinator::admit(SessionId session, const Hello& hello, TimePoint now) {
     effects_.emplace_back(effect::Disconnect{session});
     return;
   }
+  gone_.erase(hello.host);
   launcher_known_ = launcher_known_ || hello.role == Role::launcher;
   send(session, HelloOk{std::min(hello.version_max, kProtocolVersionMax), options_.run_id, options_.nonce,
                         session, 0, options_.software});
@@ -235,6 +236,7 @@ void Coordinator::lose(const Member& member, const std::string& reason, TimePoin
   end.exit_code = kExitLauncherFailure;
   end.text = member.title_with_host() + " is lost: " + reason;
   last_loss_ = JobClosed{end.text, false, end.exit_code, end.node, end.host, end.rank};
+  if (last_failure_ && previous() != Round::Previous::running) gone_[member.host] = now;
   if (!active_) return;
   active_->waiting.erase(member.name);
   if (active_->present.count(member.name) == 0) return;

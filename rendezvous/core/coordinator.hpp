@@ -189,8 +189,6 @@ class Coordinator {
   void forget_launcher(const std::string& reason, TimePoint now);
   void lose(const Member& member, const std::string& reason, TimePoint now);
 
-  bool elastic() const { return options_.round.min_nodes < options_.round.max_nodes; }
-
   bool enough_nodes(int nodes) const;
   void decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now);
   void end_round(RoundEnd end, TimePoint now, EndedRound ended = {});
@@ -199,6 +197,7 @@ class Coordinator {
   void depart(const NodeName& node);
   void abandon_opening();
   std::string remark(const NodeName& node, TimePoint now) const;
+  Status forming_status(TimePoint now) const;
 
   Round::Previous previous() const;
   void advance(TimePoint now);
@@ -242,6 +241,8 @@ class Coordinator {
   };
 
   std::unordered_map<NodeName, State> states_;
+  /// Hosts of nodes that the job has lost since its last round, and since when.
+  std::map<std::string, TimePoint> gone_;
   std::unordered_map<SessionId, std::string> addresses_;
   bool launcher_known_ = false;
   TimePoint launcher_gone_since_{};

@@ -73,9 +73,8 @@ bool Coordinator::takes_part(const NodeName& node, RoundNumber round) const {
 }
 
 bool Coordinator::enough_nodes(int nodes) const {
-  // Who may grow may also wait for a newcomer, if anybody is left to wait.
-  const bool newcomers = elastic() && !options_.round.only_expected;
-  return nodes >= options_.round.min_nodes || (newcomers && nodes > 0);
+  // Others may come, or the same again, if anybody is left to wait for them.
+  return nodes >= options_.round.min_nodes || (!options_.round.only_expected && nodes > 0);
 }
 
 /// Whether, when and why the job goes on after such an end, or why not.
@@ -103,6 +102,7 @@ void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
   decide_restart(end, ended, now);
   last_failure_ = JobClosed{cause_text(end), false, end.exit_code, end.node, end.host, end.rank};
   active_->end = end;
+  if (end.cause == RoundEndCause::node_lost || end.cause == RoundEndCause::node_left) gone_[end.host] = now;
   for (const Seat& seat : active_->seats)
     if (seat.node != end.node && active_->present.count(seat.node) > 0) send(seat.node, end);
   // What leads to that node, the launcher need not wait for.
@@ -184,8 +184,7 @@ JobStatus Coordinator::status(TimePoint now) const {
                   (present == 1 ? " node" : " nodes") + ": " + joined(hosts) +
                   (present > hosts.size() ? ", ..." : "");
   } else {
-    const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
-    status.text = forming_.status(previous(), describe).text;
+    status.text = forming_status(now).text;
   }
   return status;
 }
@@ -196,6 +195,23 @@ std::string Coordinator::remark(const NodeName& node, TimePoint now) const {
   if (!found->second.ago) return found->second.text;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - found->second.since);
   return found->second.text + " " + std::to_string(seconds.count()) + " s ago";
+}
+
+/// Who is waited for, and since when those are gone whom another may replace.
+Status Coordinator::forming_status(TimePoint now) const {
+  const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
+  Status status = forming_.status(previous(), describe);
+  const bool lacking = members_.nodes() < options_.round.min_nodes && enough_nodes(members_.nodes());
+  if (gone_.empty() || !lacking || previous() == Round::Previous::running) return status;
+  std::vector<std::string> gone;
+  for (const auto& [host, since] : gone_) {
+    if (gone.size() == kMaxNamesInText) break;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - since);
+    gone.push_back(host + " (gone for " + std::to_string(seconds.count()) + " s)");
+  }
+  status.text +=
+      "; " + joined(gone) + and_more(gone_.size() - gone.size()) + " may come back, or another in its place";
+  return status;
 }
 
 Round::Previous Coordinator::previous() const {
@@ -229,10 +245,9 @@ void Coordinator::advance(TimePoint now) {
 }
 
 void Coordinator::time_out(TimePoint now) {
-  const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
   const std::string text = "no round " + std::to_string(forming_.number()) + " after " +
                            std::to_string(options_.round.join_timeout.count()) +
-                           " ms: " + forming_.status(previous(), describe).text;
+                           " ms: " + forming_status(now).text;
   JobClosed verdict;
   if (last_failure_) {
     verdict = *last_failure_;
@@ -261,6 +276,7 @@ void Coordinator::complete_round() {
   active.seats = forming_.take_seats();
   for (const Seat& seat : active.seats) active.present.insert(seat.node);
   forming_.restart(active.number + 1);
+  gone_.clear();
   effects_.emplace_back(effect::OpenStore{active.number});
   active_ = std::move(active);
   forming_.advance(TimePoint{}, previous());
@@ -269,10 +285,9 @@ void Coordinator::complete_round() {
 /// The first newcomers hear at once, everybody else at most once a second: n joins must not cost n * n
 /// messages, and a thousand of them not a thousand texts.
 void Coordinator::tell_status(TimePoint now) {
-  const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
   const bool all_now = status_changed_ && now >= next_status_;
   if (newcomer_ && forming_.has(*newcomer_) && !all_now && told_at_once_ < kNewcomersToldAtOnce) {
-    send(*newcomer_, forming_.status(previous(), describe));
+    send(*newcomer_, forming_status(now));
     ++told_at_once_;
   }
   newcomer_.reset();
@@ -281,7 +296,7 @@ void Coordinator::tell_status(TimePoint now) {
     told_at_once_ = 0;
   }
   if (!status_changed_ || now < next_status_) return;
-  const Status status = forming_.status(previous(), describe);
+  const Status status = forming_status(now);
   for (const NodeName& node : forming_.candidates()) send(node, status);
   if (const auto launcher = launcher_session()) send(*launcher, status);
   status_changed_ = false;

@@ -55,9 +55,13 @@ Milliseconds RestartPolicy::delay_before(int restart) {
 
 bool RestartPolicy::costs_restart(const EndedRound& round) const {
   if (round.cause == RoundEndCause::node_failed) return true;
+  if (round.cause == RoundEndCause::node_left) return !elastic() && waits_for_another(round);
   if (round.cause != RoundEndCause::node_lost) return false;
-  const bool elastic = limits_.min_nodes < limits_.max_nodes;
-  return as_torchrun() || !elastic || round.nodes < limits_.min_nodes;
+  return as_torchrun() || !elastic() || round.nodes < limits_.min_nodes;
+}
+
+bool RestartPolicy::waits_for_another(const EndedRound& round) const {
+  return round.enough && round.nodes < limits_.min_nodes;
 }
 
 /// Counts the failures in a row that were the same. A node that comes or leaves says nothing about them.
@@ -95,28 +99,35 @@ RestartPolicy::Decision RestartPolicy::decide(const EndedRound& round) {
   remember(round);
   const bool counts = costs_restart(round);
   Decision decision;
-  if (const auto why = counts ? objection(round) : std::nullopt) {
-    decision.text = *why;
+  // Ctrl-C at one of several launchers is a person's word for the whole job.
+  const bool by_hand = round.cause == RoundEndCause::node_left && round.exit_code == kExitInterrupted;
+  const std::string left = nodes_left_text(limits_.min_nodes, round.nodes);
+  const bool waits = waits_for_another(round);
+  if (const auto why = counts && !by_hand ? objection(round) : std::nullopt) {
+    const bool lost = waits && round.cause != RoundEndCause::node_failed;
+    decision.text = (lost ? left + ", and " : "") + *why;
     return decision;
   }
-  if (!round.enough) {
+  if (!round.enough || (counts && by_hand)) {
     decision.lacks_nodes = true;
-    decision.text = nodes_left_text(limits_.min_nodes, round.nodes);
+    decision.text = left;
     return decision;
   }
   decision.again = true;
   if (!counts) {
     decision.text = "all workers start again";
-    if (round.cause == RoundEndCause::node_lost)
-      decision.text += " and no restart is used up: " + nodes_left_text(limits_.min_nodes, round.nodes);
+    if (round.cause == RoundEndCause::node_lost) decision.text += " and no restart is used up: " + left;
     return decision;
   }
   ++restarts_;
   if (!as_torchrun()) decision.delay = delay_before(restarts_);
-  decision.text = "restarting all workers" +
-                  (decision.delay.count() > 0 ? " in " + seconds_text(decision.delay) : std::string()) +
-                  " (restart " + std::to_string(restarts_) + " of " + std::to_string(limits_.max_restarts) +
-                  ")";
+  if (waits)
+    decision.text = left + ": waiting up to " + seconds_text(limits_.join_timeout) +
+                    " for it to come back, or for another in its place, then ";
+  decision.text += "restarting all workers" +
+                   (decision.delay.count() > 0 ? " in " + seconds_text(decision.delay) : std::string()) +
+                   " (restart " + std::to_string(restarts_) + " of " + std::to_string(limits_.max_restarts) +
+                   ")";
   return decision;
 }
 

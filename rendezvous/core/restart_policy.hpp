@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <limits>
@@ -18,6 +19,8 @@ struct RestartLimits {
   /// Nodes that a round needs, and may have. An elastic job may have more than it needs.
   int min_nodes = 1;
   int max_nodes = 1;
+  /// How long nodes that are lacking are waited for.
+  Milliseconds join_timeout = kJoinTimeout;
 };
 
 /// A round that ends without success, and what is left of the job.
@@ -32,13 +35,14 @@ struct EndedRound {
   Milliseconds lasted{0};
   /// That are left.
   int nodes = 1;
-  /// They are enough for another round, or others may come.
+  /// They are enough for another round, or others may come and are waited for.
   bool enough = true;
 };
 
-/// A failure of a worker and the loss of a node cost a restart each. These rules hold beside that, but for
-/// RestartRule::torchrun: a loss after which an elastic job still has the nodes it needs costs none; each
-/// restart waits longer than the one before; what could not be executed is not started again.
+/// A failure of a worker and the loss of a node cost a restart each, and so does a node that leaves a job of
+/// fixed size on an order and may be replaced. These rules hold beside that, but for RestartRule::torchrun: a
+/// loss after which an elastic job still has the nodes it needs costs none; each restart waits longer than
+/// the one before; what could not be executed is not started again.
 class RestartPolicy {
  public:
   struct Decision {
@@ -77,7 +81,10 @@ class RestartPolicy {
 
   bool as_torchrun() const { return limits_.rule == RestartRule::torchrun; }
 
+  bool elastic() const { return limits_.min_nodes < limits_.max_nodes; }
+
   bool costs_restart(const EndedRound& round) const;
+  bool waits_for_another(const EndedRound& round) const;
   std::optional<std::string> objection(const EndedRound& round) const;
   void remember(const EndedRound& round);
 

@@ -161,12 +161,14 @@ void Referee::check_decision(const RoundEnd& end, const Moment& moment, const st
   const bool failed = end.cause == RoundEndCause::node_failed;
   const bool bearable =
       end.cause == RoundEndCause::node_lost && !as_torchrun && elastic && moment.nodes >= limits.min_nodes;
-  const bool counts = failed || (end.cause == RoundEndCause::node_lost && !bearable);
+  const int left = moment.nodes - (end.cause == RoundEndCause::node_left ? 1 : 0);
+  const bool replaced = end.cause == RoundEndCause::node_left && !elastic && left < limits.min_nodes;
+  const bool counts = failed || replaced || (end.cause == RoundEndCause::node_lost && !bearable);
   require(end.restarts == restarts_of_round_ + (counts && end.again ? 1 : 0), what + "restarts miscounted");
   check_delay(end.restarts, end.delay, what);
   const bool not_found = failed && end.exit_code == 127 && !as_torchrun;
   require(!end.again || !not_found, what + "a program that was not found is started again");
-  const bool enough = moment.nodes >= limits.min_nodes || (elastic && moment.nodes > 0);
+  const bool enough = left >= limits.min_nodes || (!limits.only_expected && left > 0);
   const bool may_stop = !enough || restarts_of_round_ >= options_.max_restarts || not_found ||
                         options_.restart_rule == RestartRule::progress;
   require(end.again || !failed || may_stop, what + "no other round follows, though one could");
@@ -214,8 +216,8 @@ void Referee::check_settled(int nodes, std::int64_t now_ms) {
   if (open_ == -1) {
     require(waiting_.empty(),
             (waiting_.empty() ? "" : *waiting_.begin()) + " waits for a round that is gone");
-    const bool elastic = options_.round.min_nodes < options_.round.max_nodes;
-    require(last_result_round_ == -1 || nodes >= options_.round.min_nodes || (elastic && nodes > 0),
+    const RoundLimits& limits = options_.round;
+    require(last_result_round_ == -1 || nodes >= limits.min_nodes || (!limits.only_expected && nodes > 0),
             "the job goes on though only " + std::to_string(nodes) + " nodes are left");
   }
   if (open_ == -1 || open_ != last_result_round_) return;

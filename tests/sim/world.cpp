@@ -56,6 +56,7 @@ CoordinatorOptions World::draw_options(int nodes) {
                                                 : RestartRule::progress;
   if (timeline_.chance(50))
     for (int i = 0; i < nodes; ++i) options.expected_nodes.push_back("n" + std::to_string(i));
+  options.round.only_expected = !options.expected_nodes.empty() && timeline_.chance(50);
   return options;
 }
 

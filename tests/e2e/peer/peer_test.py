@@ -176,6 +176,36 @@ class Failure(PeerTest):
         launchers[1].process.kill()
         launchers[0].ends(125, "the launcher on n01 is gone")
 
+    def test_a_node_of_a_job_of_fixed_size_comes_back(self):
+        """Its launcher is killed, as by a container that is gone, and is told to stop, as by one that is preempted."""
+        do = f"wait:{self.go}"
+        flags = ("--max-restarts", "2", "--rdzv-conf", "join_timeout=50")
+        first = self.c10d("n00", 2, *flags, do=do)
+        for restarts, number in enumerate((signal.SIGKILL, signal.SIGTERM, None)):
+            other = self.c10d("n01", 2, *flags, do=do)
+            workers = self.check_world([first, other], 2)
+            self.assertEqual({worker["TORCHELASTIC_RESTART_COUNT"] for worker in workers}, {str(restarts)})
+            first.forget()
+            if number is None:
+                break
+            other.stop(number)
+            said = first.wait_for(restarts + 1, lambda line: "n01" in line and "waiting up to 50 s for it to come back" in line,
+                                  "for whom it waits")
+            self.assertIn(f"(restart {restarts + 1} of 2)", said[-1])
+            other.end()
+        self.let_go()
+        for launcher in (first, other):
+            launcher.ends(0)
+
+    def test_nobody_comes_back(self):
+        flags = ("--max-restarts", "1", "--rdzv-conf", "join_timeout=4")
+        launchers = [self.c10d(host, 2, *flags, do=f"wait:{self.go}") for host in ("n00", "n01")]
+        self.check_world(launchers, 2)
+        launchers[1].process.kill()
+        launchers[0].wait_for(1, lambda line: "n01 (gone for " in line and "may come back" in line, "for whom it waits")
+        launchers[0].ends(125, "no round 1 after 4000 ms", "n01 (gone for 4 s) may come back", "the launcher on n01 is gone",
+                          timeout=20)
+
     def test_a_program_at_the_port_that_says_nothing(self):
         address = self.hosts.hosts["n00"].ipv4
         for name in ("silent", "muster:store"):

@@ -68,11 +68,13 @@ TEST_CASE("The second restart waits a second, which all are told, and takes nobo
     desk.pass(1ms);
     CHECK(desk.count<effect::OpenStore>() == 1);
   }
-  SECTION("a node is lost meanwhile: the job ends at once") {
+  SECTION("a node is lost meanwhile: it is waited for") {
     desk.cut(2);
-    CHECK(desk.sent<JobClosed>(1)->exit_code == 125);
+    CHECK_FALSE(desk.sent<JobClosed>(1).has_value());
     desk.pass(1s);
     CHECK(desk.count<effect::OpenStore>() == 0);
+    desk.come(3, "c");
+    CHECK(desk.count<effect::OpenStore>() == 1);
   }
 }
 
@@ -109,8 +111,10 @@ TEST_CASE("A round that ends for a newcomer costs no restart, and a success in i
   CHECK(desk.sent<RoundResult>(3)->restarts == 0);
 }
 
-TEST_CASE("A lost node ends a job of fixed size, and says what is missing") {
-  Desk desk(with_restarts(2, 2, 5), 2);
+TEST_CASE("A lost node ends a job of fixed size that nobody else can join, and says what is missing") {
+  CoordinatorOptions options = with_restarts(2, 2, 5);
+  options.round.only_expected = true;
+  Desk desk(options, 2);
   desk.cut(2);
   REQUIRE(desk.sent<RoundEnd>(1).has_value());
   CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
@@ -119,4 +123,46 @@ TEST_CASE("A lost node ends a job of fixed size, and says what is missing") {
   desk.send(1, LeaveRound{0, RoundOutcome::stopped});
   CHECK(desk.sent<JobClosed>(1)->exit_code == 125);
   CHECK(desk.sent<JobClosed>(1)->node == "b");
+}
+
+TEST_CASE("A job of fixed size waits for a node that comes back, and says since when it is gone") {
+  CoordinatorOptions options = with_restarts(2, 2, 3);
+  options.round.join_timeout = 40s;
+  Desk desk(options, 2);
+  desk.cut(2);
+  CHECK(desk.sent<RoundEnd>(1)->again);
+  CHECK(desk.sent<RoundEnd>(1)->restarts == 1);
+  CHECK(contains(desk.sent<RoundEnd>(1)->decision, "waiting up to 40 s for it to come back"));
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  CHECK(desk.sent<Left>(1)->next == NextStep::join);
+  desk.pass(3s);
+  desk.join(1);
+  const std::string waits =
+      "1 of 2 nodes joined; waiting for 1 more; host (gone for 3 s) may come back, or another in its place";
+  CHECK(desk.sent<Status>(1)->text == waits);
+  SECTION("and nobody comes") {
+    desk.pass(40s);
+    REQUIRE(desk.sent<JobClosed>(1).has_value());
+    CHECK(desk.sent<JobClosed>(1)->exit_code == 125);
+    CHECK(contains(desk.sent<JobClosed>(1)->reason, "host (gone for 43 s) may come back"));
+    CHECK(contains(desk.sent<JobClosed>(1)->reason, "node b (host host) is lost"));
+  }
+  SECTION("and another comes") {
+    desk.come(3, "c");
+    desk.open(1);
+    CHECK(desk.sent<RoundResult>(3)->restarts == 1);
+  }
+}
+
+TEST_CASE("A job of fixed size waits for another node in place of one that was told to stop") {
+  Desk desk(with_restarts(2, 2, 3), 2);
+  desk.send(2, LeaveRound{0, RoundOutcome::stopped, 143, "b was told to stop by SIGTERM"});
+  CHECK(desk.sent<Left>(2)->next == NextStep::end);
+  CHECK(desk.sent<RoundEnd>(1)->again);
+  desk.cut(2);
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  desk.join(1);
+  desk.come(3, "b");
+  desk.open(1);
+  CHECK(desk.sent<RoundResult>(1)->restarts == 1);
 }

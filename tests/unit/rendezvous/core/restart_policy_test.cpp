@@ -37,6 +37,10 @@ RestartPolicy with(RestartRule rule, int max_restarts = 100) {
   return RestartPolicy({rule, max_restarts, 1, 1});
 }
 
+RestartPolicy of_two(RestartRule rule, int max_restarts) {
+  return RestartPolicy({rule, max_restarts, 2, 2, 40s});
+}
+
 RestartPolicy elastic(RestartRule rule, int max_restarts) {
   return RestartPolicy({rule, max_restarts, 2, 4});
 }
@@ -125,7 +129,43 @@ TEST_CASE("A lost node costs a restart under --restart-policy torchrun, and wher
   CHECK(decision.text == "0 nodes are left, and the job needs 1");
 }
 
-TEST_CASE("Nodes that come or leave cost nothing, whatever the rule") {
+TEST_CASE("A job of fixed size waits for a node that it has lost, while a restart is left for that") {
+  const std::string waits =
+      "1 node is left, and the job needs 2: waiting up to 40 s for it to come back, or for another in its "
+      "place, then restarting all workers (restart 1 of 1)";
+  for (const RestartRule rule : {RestartRule::backoff, RestartRule::progress, RestartRule::torchrun}) {
+    for (const RoundEndCause cause : {RoundEndCause::node_lost, RoundEndCause::node_left}) {
+      EndedRound round = lost(1);
+      round.cause = cause;
+      RestartPolicy policy = of_two(rule, 1);
+      const RestartPolicy::Decision first = policy.decide(round);
+      CHECK(first.again);
+      CHECK(first.text == waits);
+      CHECK(policy.restarts() == 1);
+      const RestartPolicy::Decision second = policy.decide(round);
+      CHECK_FALSE(second.again);
+      CHECK(second.text == "1 node is left, and the job needs 2, and no restart is left (--max-restarts 1)");
+      // Nobody else has a key, as where the launcher started the nodes by name.
+      round.enough = false;
+      CHECK(of_two(rule, 1).decide(round).text == "1 node is left, and the job needs 2");
+      CHECK_FALSE(of_two(rule, 1).decide(round).again);
+    }
+  }
+}
+
+TEST_CASE("Ctrl-C at one launcher of a job of fixed size is the end of it") {
+  EndedRound round = lost(1);
+  round.cause = RoundEndCause::node_left;
+  round.exit_code = 130;
+  RestartPolicy policy = of_two(RestartRule::backoff, 3);
+  CHECK_FALSE(policy.decide(round).again);
+  CHECK(policy.decide(round).text == "1 node is left, and the job needs 2");
+  CHECK(policy.restarts() == 0);
+  round.exit_code = 143;
+  CHECK(policy.decide(round).again);
+}
+
+TEST_CASE("Nodes that come or leave cost an elastic job nothing, whatever the rule") {
   for (const RestartRule rule : {RestartRule::backoff, RestartRule::progress, RestartRule::torchrun}) {
     for (const RoundEndCause cause : {RoundEndCause::nodes_waiting, RoundEndCause::node_left}) {
       RestartPolicy policy = elastic(rule, 0);
