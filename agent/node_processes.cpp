@@ -93,12 +93,13 @@ void close_all(std::initializer_list<int> descriptors) {
     if (fd >= 0) ::close(fd);
 }
 
-int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd) {
+int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd, int guardian_pidfd) {
   const AgentSpec& spec = node.spec;
   rendezvous::EmbeddedOptions options = begin_store_process(spec, control_fd);
   if (spec.node.alone()) return rendezvous::run_embedded_daemon(std::move(options));
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   rendezvous::EmbeddedOptions::Network network;
+  network.guardian_pidfd = guardian_pidfd;
   network.listen_fd = listen_fd;
   network.job_secret = node.job_secret;
   if (const auto* started = std::get_if<StartedNode>(&spec.node.form))
@@ -192,10 +193,10 @@ int run_node_processes(NodeProcesses node) {
   }
   if (listener.fd || alone) {
     run_daemon = [&](int control_fd, int guardian_pidfd) {
-      close_all({guardian_pidfd, node.link_in, go_on[0], go_on[1], node.launcher_pidfd});
+      close_all({node.link_in, go_on[0], go_on[1], node.launcher_pidfd});
       if (node.link_out != node.link_in) ::close(node.link_out);
       drop_standard_input_and_output();
-      return daemon_main(node, control_fd, listener.fd.release());
+      return daemon_main(node, control_fd, listener.fd.release(), guardian_pidfd);
     };
   }
   const auto run_agent = [&](int control_fd, int guardian_pidfd) {

@@ -111,10 +111,23 @@ void judge_own_failure(ExitReport& report, const std::string& error) {
   report.cause = error;
 }
 
+/// A job that can do without nodes cannot do without the first, which holds the store.
+void say_store(ExitReport& report, const JobSpec& spec, const std::string& node) {
+  const bool elastic = spec.agent.min_nodes < spec.agent.max_nodes;
+  if (!elastic || spec.nodes.size() < 2 || node != spec.nodes.front().name) return;
+  if (report.cause.find("holds the store") == std::string::npos)
+    report.cause += "; " + node + " holds the store, and the job ends with it";
+  if (report.advice.empty())
+    report.advice =
+        "start the job again; one whose nodes meet at a daemon on another host can lose any of them "
+        "('muster rendezvous', docs/multi-node.md)";
+}
+
 /// What a node has of the coordinator, or says of itself.
-void judge_node_failure(ExitReport& report, const NodeReport& node) {
+void judge_node_failure(ExitReport& report, const NodeReport& node, const JobSpec& spec) {
   judge_own_failure(report, node.error);
   report.cause_says_decision = node.error_is_verdict;
+  say_store(report, spec, node.node);
 }
 
 /// "n07 (ssh: connection refused), n09 (...)".
@@ -122,7 +135,7 @@ std::string host_list(const std::vector<HostFailure>& hosts) {
   return joined_by(hosts, [](const HostFailure& host) { return host.node + " (" + host.cause + ")"; });
 }
 
-bool judge_hosts(ExitReport& report, std::size_t nodes, bool lost) {
+bool judge_hosts(ExitReport& report, const JobSpec& spec, bool lost) {
   std::vector<HostFailure> hosts;
   for (const HostFailure& host : report.hosts)
     if (host.lost == lost) hosts.push_back(host);
@@ -131,12 +144,14 @@ bool judge_hosts(ExitReport& report, std::size_t nodes, bool lost) {
   if (hosts.size() == 1)
     judge_own_failure(report, lost ? lost_text(hosts[0]) : hosts[0].node + ": " + hosts[0].cause);
   else
-    judge_own_failure(report, std::to_string(hosts.size()) + " of " + std::to_string(nodes) + " hosts " +
-                                  (lost ? "were " : "") + what + ": " + host_list(hosts));
+    judge_own_failure(report, std::to_string(hosts.size()) + " of " + std::to_string(spec.nodes.size()) +
+                                  " hosts " + (lost ? "were " : "") + what + ": " + host_list(hosts));
   report.cause_says_decision =
       std::any_of(hosts.begin(), hosts.end(), [](const HostFailure& host) { return host.says_decision; });
   report.advice = hosts[0].advice;
   report.not_started = !lost;
+  for (const HostFailure& host : hosts)
+    if (lost) say_store(report, spec, host.node);
   return true;
 }
 
@@ -195,23 +210,22 @@ void judge_success(ExitReport& report) {
 
 /// The job ended by itself.
 void judge_finished(ExitReport& report, const JobSpec& spec) {
-  const std::size_t nodes = spec.nodes.size();
   const bool first_is_known = std::any_of(report.nodes.begin(), report.nodes.end(), failed_first);
   if (all_succeeded(spec, report.nodes, report.hosts) && report.unreported.empty())
     return judge_success(report);
   const bool not_started_is_why =
       std::any_of(report.hosts.begin(), report.hosts.end(),
                   [](const HostFailure& host) { return !host.lost && !host.spared; });
-  if (not_started_is_why && judge_hosts(report, nodes, false)) return;
+  if (not_started_is_why && judge_hosts(report, spec, false)) return;
   if (first_is_known && report.root() != nullptr) return judge_worker_failure(report);
-  if (judge_hosts(report, nodes, true)) return say_no_restart(report, spec.agent);
+  if (judge_hosts(report, spec, true)) return say_no_restart(report, spec.agent);
   for (const NodeReport& node : report.nodes)
-    if (node.outcome == NodeOutcome::agent_error) return judge_node_failure(report, node);
+    if (node.outcome == NodeOutcome::agent_error) return judge_node_failure(report, node, spec);
   if (judge_failure_elsewhere(report)) return;
   if (report.root() != nullptr) return judge_worker_failure(report);
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded && !node.error.empty())
-      return judge_node_failure(report, node);
+      return judge_node_failure(report, node, spec);
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded)
       return judge_own_failure(report, "the agent on " + node.host + " stopped its workers without a reason");

@@ -141,6 +141,7 @@ void Coordinator::admit(SessionId session, const Hello& hello, TimePoint now) {
     return;
   }
   gone_.erase(hello.host);
+  if (own_session_ == session) own_node_ = hello.node;
   launcher_known_ = launcher_known_ || hello.role == Role::launcher;
   send(session, HelloOk{std::min(hello.version_max, kProtocolVersionMax), options_.run_id, options_.nonce,
                         session, 0, options_.software});
@@ -227,7 +228,7 @@ void Coordinator::forget_launcher(const std::string& reason, TimePoint now) {
   if (!job_over_) effects_.emplace_back(effect::Note{"the launcher is gone: " + reason});
 }
 
-/// What the loss of a node means for the round.
+/// What the loss of a node means for the round and the job.
 void Coordinator::lose(const Member& member, const std::string& reason, TimePoint now) {
   RoundEnd end;
   end.cause = RoundEndCause::node_lost;
@@ -237,10 +238,14 @@ void Coordinator::lose(const Member& member, const std::string& reason, TimePoin
   end.text = member.title_with_host() + " is lost: " + reason;
   last_loss_ = JobClosed{end.text, false, end.exit_code, end.node, end.host, end.rank};
   if (last_failure_ && previous() != Round::Previous::running) gone_[member.host] = now;
-  if (!active_) return;
-  active_->waiting.erase(member.name);
-  if (active_->present.count(member.name) == 0) return;
-  if (!job_over_) effects_.emplace_back(effect::Note{end.text});
+  // Everybody has been told already that no other round follows this one.
+  const bool known = active_ && active_->stage == Active::Stage::over && !active_->end.again;
+  const bool in_round = active_ && active_->present.count(member.name) > 0;
+  const bool ends_round = in_round && active_->stage == Active::Stage::running;
+  if (active_) active_->waiting.erase(member.name);
+  if (in_round && !job_over_) effects_.emplace_back(effect::Note{end.text});
+  if (own_node_ == member.name && !known && !ends_round) close_for(end);
+  if (!in_round || !active_) return;
   // Nobody knows of a round whose store is not open yet: it is formed again once that is settled.
   if (active_->stage == Active::Stage::opening) {
     active_->present.erase(member.name);

@@ -100,6 +100,11 @@ class Coordinator {
 
   /// Where a new connection comes from ("10.0.0.2:40000"), for texts; before its hello. Need not be called.
   void on_connect(SessionId session, const std::string& address);
+
+  /// A new connection that comes from the coordinator's own host, before its hello. The coordinator goes when
+  /// that node does, and so the job ends with it. At most once; without it (a daemon) no node is such.
+  void on_own_host(SessionId session) { own_session_ = session; }
+
   Effects on_message(SessionId session, const Message& message, TimePoint now);
   /// Something came that is not the coordinator's business, and a sign of life all the same.
   Effects on_heard(SessionId session, TimePoint now);
@@ -188,12 +193,14 @@ class Coordinator {
   void forget(const Member& member, bool dead, const std::string& reason, TimePoint now);
   void forget_launcher(const std::string& reason, TimePoint now);
   void lose(const Member& member, const std::string& reason, TimePoint now);
+  void close_for(const RoundEnd& loss);
 
   bool enough_nodes(int nodes) const;
   void decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now);
   void end_round(RoundEnd end, TimePoint now, EndedRound ended = {});
   void fall_short();
   void end_job(JobClosed verdict);
+  void close(JobClosed verdict);
   void depart(const NodeName& node);
   void abandon_opening();
   std::string remark(const NodeName& node, TimePoint now) const;
@@ -244,6 +251,9 @@ class Coordinator {
   /// Hosts of nodes that the job has lost since its last round, and since when.
   std::map<std::string, TimePoint> gone_;
   std::unordered_map<SessionId, std::string> addresses_;
+  std::optional<SessionId> own_session_;
+  /// Of that session; empty: none has said hello.
+  NodeName own_node_;
   bool launcher_known_ = false;
   TimePoint launcher_gone_since_{};
   /// Who has just joined: told the status at once; the others once a second.

@@ -11,6 +11,8 @@ namespace {
 
 /// Between two texts to everybody.
 constexpr int kNewcomersToldAtOnce = 64;
+/// Of the host of a node.
+constexpr const char* kHoldsTheStore = " holds the store, and the job ends with it";
 
 }  // namespace
 
@@ -84,7 +86,13 @@ void Coordinator::decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now
   ended.lasted = std::chrono::duration_cast<Milliseconds>(now - active_->began);
   ended.nodes = members_.nodes() - (end.cause == RoundEndCause::node_left ? 1 : 0);
   ended.enough = enough_nodes(ended.nodes);
-  const RestartPolicy::Decision decision = restart_policy_.decide(ended);
+  RestartPolicy without_its_store = restart_policy_;
+  RestartPolicy::Decision decision = without_its_store.decide(ended);
+  const bool gone = end.cause == RoundEndCause::node_lost || end.cause == RoundEndCause::node_left;
+  if (decision.again && gone && end.node == own_node_)
+    decision = {.lacks_nodes = true, .text = end.host + kHoldsTheStore};
+  else
+    restart_policy_ = std::move(without_its_store);
   end.again = decision.again;
   end.restarts = restart_policy_.restarts();
   end.delay = decision.delay;
@@ -150,10 +158,21 @@ void Coordinator::end_job(JobClosed verdict) {
   effects_.emplace_back(effect::EndJob{job_over_->reason, *job_over_});
 }
 
+/// The node that holds the store is gone, and no round tells the others of it.
+void Coordinator::close_for(const RoundEnd& loss) {
+  close({loss.text + "; " + loss.host + kHoldsTheStore, false, loss.exit_code, loss.node, loss.host,
+         loss.rank});
+}
+
 Effects Coordinator::close(const std::string& reason, TimePoint now) {
   JobClosed verdict;
   verdict.reason = reason;
   verdict.exit_code = kExitLauncherFailure;
+  close(std::move(verdict));
+  return finish(now);
+}
+
+void Coordinator::close(JobClosed verdict) {
   end_job(std::move(verdict));
   // The round ends by the verdict, and not by the first node that leaves it.
   if (active_ && active_->stage == Active::Stage::opening) active_.reset();
@@ -162,7 +181,6 @@ Effects Coordinator::close(const std::string& reason, TimePoint now) {
     active_->all_succeeded = false;
     active_->waiting.clear();
   }
-  return finish(now);
 }
 
 JobStatus Coordinator::status(TimePoint now) const {

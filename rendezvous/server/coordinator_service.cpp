@@ -96,7 +96,10 @@ void CoordinatorService::take(const std::shared_ptr<Newcomer>& newcomer, const M
   }
   SessionId id = 0;
   make_session(place, id).arrive(newcomer->connection(), place, 0);
-  if (place.identity) coordinator_.on_connect(id, place.address.text());
+  if (place.identity)
+    coordinator_.on_connect(id, place.address.text());
+  else
+    coordinator_.on_own_host(id);
   on_message(id, message);
 }
 

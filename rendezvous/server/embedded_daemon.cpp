@@ -12,6 +12,9 @@
 #include "rendezvous/server/refusals.hpp"
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <optional>
@@ -67,6 +70,7 @@ class Daemon {
                  [this](const std::string&) { a_session_ended_ = true; }) {
     if (options.network) {
       const EmbeddedOptions::Network& network = *options.network;
+      watch_guardian(network.guardian_pidfd);
       port_.emplace(context_.get_executor(), UniqueFd(network.listen_fd), network.job_secret->copy(),
                     ControlPortOptions{options.run_id, munge_clients(network.accept_munge)}, service_);
     }
@@ -82,12 +86,24 @@ class Daemon {
         context_.run_one_for(kFarewell);
     }
     if (port_) port_->close();
+    guardian_.reset();
     service_.stop();
     context_.restart();
     context_.run_for(kFarewell);
   }
 
  private:
+  void watch_guardian(int pidfd) {
+    if (pidfd < 0) return;
+    guardian_.emplace(context_, pidfd);
+    guardian_->async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                          [](const boost::system::error_code& error) {
+                            if (error) return;
+                            const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+                            if (null) ::dup2(null.get(), STDERR_FILENO);
+                          });
+  }
+
   StoreOpener opener(const EmbeddedOptions& options) {
     const auto executor = context_.get_executor();
     if (options.network) {
@@ -118,6 +134,7 @@ class Daemon {
   boost::asio::io_context context_{1};
   CoordinatorService service_;
   std::optional<ControlPort> port_;
+  std::optional<boost::asio::posix::stream_descriptor> guardian_;
   bool a_session_ended_ = false;
   TimePoint linger_until_ = TimePoint::max();
 };

@@ -26,6 +26,10 @@ struct EmbeddedOptions {
 
   /// What a job of many machines needs.
   struct Network {
+    /// Readable once nobody looks after this process any more (a pidfd of its guardian). Its stderr is closed
+    /// then: an ssh session lasts as long as somebody holds its streams, and the launcher learns of the
+    /// guardian's end by the end of that session. Taken over. -1: nobody is watched.
+    int guardian_pidfd = -1;
     /// Listening on one address, non-blocking (open_listen_socket). Taken over. Control connections (TLS) and
     /// the store of the present round share it.
     int listen_fd = -1;

@@ -87,6 +87,38 @@ def agent_of_a_node_gives_up():
         job.nothing_left(directories=True)
 
 
+def node_0_lost(process, on, work, told=READY, ready=3):
+    """The store of an elastic job goes with it: the job ends at once, and says so, in a round or after a success."""
+    with Hosts(3) as hosts:
+        job = Job(hosts, *THREE, on=on, worker=["dash", "-c", f"{told}; {work}"]).ready(ready)
+        took = job.ended(job.hit("n00", process))
+        kept(f"{process} of node 0 of an elastic job is killed, seen from {on}", took=[took], **promised("node-0-of-elastic"))
+        job.expect(125, rf"(?m)^muster: error: .*the {process.split(':')[1]} process of n00 was .*; n00 holds the store, and the job ends with it",
+                   r"next  .*start the job again")
+        check("in round 1" not in job.out and " of 2 " not in job.out, "another round began", job.shown())
+        job.nothing_left()
+
+
+def agent_of_node_0_killed():
+    node_0_lost(AGENT, "login", "exec sleep 1000")
+
+
+def guardian_of_node_0_killed():
+    node_0_lost(GUARDIAN, "login", "exec sleep 1000")
+
+
+def agent_of_node_0_on_the_launchers_host_killed():
+    node_0_lost(AGENT, "n00", "exec sleep 1000")
+
+
+def guardian_of_node_0_on_the_launchers_host_killed():
+    node_0_lost(GUARDIAN, "n00", "exec sleep 1000")
+
+
+def agent_of_node_0_killed_after_its_success():
+    node_0_lost(AGENT, "login", f"[ $RANK != 0 ] || exit 0; {READY}; exec sleep 1000", told="true", ready=2)
+
+
 def node_that_cannot_start_its_workers():
     """It has joined nobody; the others are enough."""
     with Hosts(3) as hosts:
@@ -190,6 +222,8 @@ def lost_without_a_restart():
 
 
 if __name__ == "__main__":
-    main(timed=(node_lost, worker_of_an_earlier_round, agent_of_a_node_killed, agent_of_a_node_gives_up),
+    main(timed=(node_lost, worker_of_an_earlier_round, agent_of_a_node_killed, agent_of_a_node_gives_up, agent_of_node_0_killed,
+                guardian_of_node_0_killed, agent_of_node_0_on_the_launchers_host_killed,
+                guardian_of_node_0_on_the_launchers_host_killed, agent_of_node_0_killed_after_its_success),
          untimed=(too_few_are_left, node_that_cannot_start_its_workers, worker_crashes, worker_crashes_once_too_often,
                   lost_without_a_restart), parallel=4)

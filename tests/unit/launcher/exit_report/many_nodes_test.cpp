@@ -104,6 +104,29 @@ TEST_CASE("A lost node is the cause unless a worker failed before") {
   CHECK(contains(to_text(after), "  lost       n1: the agent process was lost"));
 }
 
+TEST_CASE("An elastic job that has lost its first node says that it holds the store, and what to do next") {
+  JobSpec spec = four_nodes();
+  for (std::size_t i = 0; i < 4; ++i) spec.nodes[i].name = "n" + std::to_string(i);
+  spec.agent.min_nodes = 2;
+  spec.agent.max_nodes = 4;
+  const std::string word = "; n0 holds the store, and the job ends with it";
+  HostFailure failure{"n0", "the agent process of n0 was lost (killed by SIGKILL)", "", true};
+  failure.told_by = HostFailure::Teller::node;
+  const NodeReport good = on("n1", node(NodeOutcome::stopped, {}));
+  const ExitReport lost = make_exit_report(spec, {good}, with_hosts({failure}));
+  CHECK(lost.exit_code == 125);
+  CHECK(lost.cause == failure.cause + word);
+  CHECK(contains(lost.advice, "start the job again"));
+  NodeReport orphan = on("n0", node(NodeOutcome::agent_error, {}));
+  orphan.error = "the guardian process of n0 was killed";
+  CHECK(make_exit_report(spec, {orphan, good}, {}).cause == orphan.error + word);
+  failure.node = "n1";
+  CHECK_FALSE(contains(make_exit_report(spec, {}, with_hosts({failure})).cause, "holds the store"));
+  failure.node = "n0";
+  spec.agent.min_nodes = 4;
+  CHECK(make_exit_report(spec, {good}, with_hosts({failure})).cause == failure.cause);
+}
+
 TEST_CASE("A host that the job could do without changes no exit code, and is named") {
   HostFailure refused{"n2", "ssh: connection refused", "check sshd", false, true};
   const NodeReport good = on("n0", node(NodeOutcome::succeeded, {}));

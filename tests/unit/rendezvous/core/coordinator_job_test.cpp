@@ -122,6 +122,86 @@ TEST_CASE("A node that is lost between two rounds ends a job that it cannot do w
   CHECK(contains(desk.sent<JobClosed>(1)->reason, "1 node is left, and the job needs 2"));
 }
 
+TEST_CASE("A job that can do without nodes ends with the one that holds the store, in every phase") {
+  // Node a is on the coordinator's own host.
+  Desk desk(with_restarts(1, 3, 3));
+  desk.coordinator.on_own_host(1);
+  desk.launcher(9);
+  const std::string word = "host holds the store, and the job ends with it";
+  const auto expect_closed = [&desk, &word](SessionId session) {
+    REQUIRE(desk.sent<JobClosed>(session).has_value());
+    CHECK_FALSE(desk.sent<JobClosed>(session)->succeeded);
+    CHECK(desk.sent<JobClosed>(session)->exit_code == 125);
+    CHECK(desk.sent<JobClosed>(session)->node == "a");
+    CHECK(contains(desk.sent<JobClosed>(session)->reason, word));
+  };
+  SECTION("before the first round") {
+    desk.come(1, "a");
+    desk.come(2, "b");
+    desk.cut(1);
+    expect_closed(2);
+    expect_closed(9);
+    return;
+  }
+  for (const SessionId session : {1U, 2U, 3U}) desk.come(session, std::string(1, "abc"[session - 1]));
+  SECTION("while the store opens") {
+    desk.cut(1);
+    expect_closed(2);
+    return;
+  }
+  desk.open(0);
+  SECTION("while workers run") {
+    SECTION("it is lost") {
+      desk.cut(1);
+    }
+    SECTION("it is told to stop") {
+      desk.send(1, LeaveRound{0, RoundOutcome::stopped, 125, "a was told to stop"});
+      CHECK(desk.sent<Left>(1)->next == NextStep::end);
+    }
+    for (const SessionId session : {2U, 3U}) {
+      REQUIRE(desk.sent<RoundEnd>(session).has_value());
+      CHECK_FALSE(desk.sent<RoundEnd>(session)->again);
+      CHECK(desk.sent<RoundEnd>(session)->restarts == 0);
+      CHECK(contains(cause_text(*desk.sent<RoundEnd>(session)), word));
+    }
+    desk.send(2, LeaveRound{0, RoundOutcome::stopped});
+    CHECK(desk.sent<Left>(2)->next == NextStep::end);
+    CHECK(desk.count<effect::EndJob>() == 0);
+    if (desk.coordinator.member(1) != nullptr) {
+      desk.cut(1);
+      CHECK(desk.count<effect::EndJob>() == 0);
+    }
+    desk.send(3, LeaveRound{0, RoundOutcome::stopped});
+    expect_closed(9);
+  }
+  SECTION("while it waits after its success") {
+    desk.send(1, LeaveRound{0, RoundOutcome::succeeded});
+    CHECK(desk.sent<Left>(1)->next == NextStep::wait);
+    desk.cut(1);
+    expect_closed(2);
+    desk.send(2, LeaveRound{0, RoundOutcome::stopped});
+    CHECK(desk.sent<Left>(2)->next == NextStep::end);
+    desk.send(3, LeaveRound{0, RoundOutcome::succeeded});
+    CHECK(desk.sent<Left>(3)->next == NextStep::end);
+    CHECK(desk.count<effect::CloseStore>() == 1);
+  }
+  SECTION("between two rounds") {
+    desk.send(2, failure(0));
+    desk.send(2, LeaveRound{0, RoundOutcome::failed});
+    SECTION("whose first still ends") {
+      desk.cut(1);
+      expect_closed(3);
+    }
+    SECTION("of which none runs") {
+      desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+      desk.send(3, LeaveRound{0, RoundOutcome::stopped});
+      desk.join(3);
+      desk.cut(1);
+      expect_closed(3);
+    }
+  }
+}
+
 TEST_CASE("Places follow the wanted node ranks, whoever comes first") {
   Desk desk(3, 3);
   for (const SessionId session : {1U, 2U, 3U}) desk.hello(session, "n" + std::to_string(session));
