@@ -162,6 +162,7 @@ rendezvous::ClientEvents NodeSession::client_events() {
   events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) {
+    coordinator_lost_ = true;
     // Before the first answer connect() says what is wrong.
     if (!closed_ && life_.connected() && alone())
       fail("the store process was lost: " + reason);

@@ -35,10 +35,7 @@ constexpr std::chrono::seconds kLauncherAnswer{2};
 constexpr std::chrono::milliseconds kAskSoon{20};
 constexpr std::chrono::milliseconds kAskAgain{200};
 constexpr std::chrono::seconds kAskWhileCut{1};
-/// A launcher's host that vanished ends neither its ssh nor anything else here. Its own ssh clients give up
-/// after 15 s, so a launcher that nobody has heard of for longer cannot come back.
-constexpr std::chrono::seconds kSilentAfter{16};
-constexpr std::chrono::seconds kLookForSilence{8};
+constexpr std::chrono::seconds kLookForSilence{2};
 /// To a launcher on this host.
 constexpr std::chrono::seconds kReportLocalAtMost{10};
 /// Once the job is to end, a launcher that takes no output for this long will take none.
@@ -178,25 +175,31 @@ awaitable<void> NodeSession::ask_for_launcher() {
                   " ended, and the coordinator does not know it any more");
 }
 
-/// While the launcher's link looks as if it was there. A launcher that has lost the coordinator writes to the
-/// link now and then.
+/// While the launcher's link looks as if it was there, in every phase to the report.
 awaitable<void> NodeSession::watch_for_silence() {
   while (!reported() && launcher_ != Launcher::gone) {
     silence_timer_.expires_after(kLookForSilence);
     boost::system::error_code error;
     co_await silence_timer_.async_wait(asio::redirect_error(asio::use_awaitable, error));
     if (error || reported()) co_return;
-    if (!coordinator_ || !life_.connected() || launcher_ == Launcher::sought) continue;
-    try {
-      const rendezvous::LauncherState state =
-          co_await coordinator_->launcher_state(Clock::now() + kLauncherAnswer);
-      if (reported() || !state.known || state.connected || state.gone < kSilentAfter) continue;
-    } catch (const std::exception&) {
-      continue;
-    }
-    if (Clock::now() - heard_at_ < kSilentAfter) continue;
+    if (launcher_ == Launcher::sought || Clock::now() - heard_at_ < kLauncherSilentAtMost) continue;
+    const bool alive = co_await coordinator_hears_launcher();
+    if (reported() || alive || launcher_ == Launcher::gone) continue;
     launcher_gone("the launcher is gone: " + spec_.host + " has heard nothing of it for " +
-                  std::to_string(kSilentAfter.count()) + " s, and neither has the coordinator");
+                  std::to_string(kLauncherSilentAtMost.count()) + " s, and neither has the coordinator");
+  }
+}
+
+/// The link alone may be cut. Without a coordinator, or one that has never heard of the launcher, it counts.
+awaitable<bool> NodeSession::coordinator_hears_launcher() {
+  if (!coordinator_ || !life_.connected() || coordinator_lost_) co_return false;
+  try {
+    const auto deadline = Clock::now() + kLauncherAnswer;
+    const rendezvous::LauncherState state = co_await coordinator_->launcher_state(deadline);
+    co_return state.known && (state.connected || state.gone < kLauncherSilentAtMost);
+  } catch (const std::exception&) {
+    // Whether it is lost or only busy, its own silence tells.
+    co_return !coordinator_lost_;
   }
 }
 

@@ -105,6 +105,7 @@ class NodeSession {
   void on_link_closed(const std::string& reason);
   void launcher_gone(const std::string& why);
   boost::asio::awaitable<void> watch_for_silence();
+  boost::asio::awaitable<bool> coordinator_hears_launcher();
   void say_go_on() const;
   boost::asio::awaitable<void> ask_for_launcher();
   void tell(LinkMessage::Kind kind, std::int64_t number, std::string body);
@@ -180,6 +181,7 @@ class NodeSession {
   std::optional<rendezvous::TimePoint> no_address_since_;
   /// Our key is not the coordinator's: munge says who we are.
   bool by_munge_ = false;
+  bool coordinator_lost_ = false;
   /// When the last message of the launcher came.
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
   /// The launcher has said that it has the report.

@@ -34,10 +34,7 @@ namespace {
 using rendezvous::Secret;
 using Clock = std::chrono::steady_clock;
 
-/// A launcher that waits for the login of the slowest node before it sends key and spec says in between that
-/// it lives. The network may have taken it away without a word.
-constexpr std::chrono::seconds kLauncherSilent{30};
-constexpr std::chrono::seconds kWriteTimeout{30};
+constexpr std::chrono::seconds kWriteTimeout{5};
 
 void close_range(unsigned first, unsigned last, unsigned flags) {
   if (first > last) return;
@@ -116,7 +113,7 @@ void greet(int fd, const std::string& version) {
 LinkMessage expect(int fd, LinkMessage::Kind kind, std::string_view what) {
   LinkMessage message;
   do {
-    message = read_link_message(fd, Clock::now() + kLauncherSilent, what);
+    message = read_link_message(fd, Clock::now() + kLauncherSilentAtMost, what);
   } while (message.kind == LinkMessage::Kind::status);
   if (message.kind != kind)
     throw std::runtime_error("the launcher sent something else where the " + std::string(what) +

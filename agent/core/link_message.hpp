@@ -4,6 +4,7 @@
 
 #include "rendezvous/protocol/limits.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -51,6 +52,13 @@ inline constexpr std::size_t kLinkBodyMax = rendezvous::kMaxControlFrameBytes - 
 /// session that keeps too much ends.
 inline constexpr std::size_t kLinkReportMax = rendezvous::kMaxUnacknowledgedBytes / 2;
 static_assert(kLinkReportMax <= kLinkBodyMax, "a report is one message");
+
+/// The launcher of several hosts says something to each node so often, from its greeting to its end. A host
+/// that vanishes ends neither its ssh nor anything else elsewhere.
+inline constexpr std::chrono::seconds kLauncherSpeaksEvery{5};
+/// A node that hears nothing for so long takes the launcher for gone, unless the coordinator has heard of it.
+/// The launcher's own ssh clients give up after 15 s, so that one that is silent for longer cannot come back.
+inline constexpr std::chrono::seconds kLauncherSilentAtMost{16};
 
 /// What a channel of a link is for, as its opener says: the launcher for the worker that reads stdin, an
 /// agent for what its workers print, and for one log file after the other, whose name below the log directory

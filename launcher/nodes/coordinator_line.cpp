@@ -62,7 +62,6 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
     events.lost = while_alive(weak_from_this(), [](State& self, const std::string& reason) {
       if (!std::exchange(self.usable, false)) return;
       log_info("the launcher's connection to the coordinator has ended: " + reason);
-      self.options.lost();
     });
     events.job_closed = while_alive(weak_from_this(), [](State& self, const rendezvous::JobClosed& verdict) {
       self.options.job_closed(verdict.node, is_lost(verdict), verdict.reason);

@@ -29,8 +29,6 @@ struct CoordinatorLineOptions {
   std::function<void(const std::string& node, bool lost, const std::string& reason)> job_closed;
   /// A round has ended because a node is gone; the job may go on without it.
   std::function<void(const std::string& node, const std::string& reason, bool says_decision)> node_lost;
-  /// The connection has ended, and is not made again.
-  std::function<void()> lost;
 };
 
 /// One thread, the executor's.

@@ -173,9 +173,6 @@ void NodeFleet::give_up_late(TimePoint now) {
 void NodeFleet::say_waiting(TimePoint now) {
   if (now < say_waiting_at_) return;
   say_waiting_at_ = now + kSayWaitingEvery;
-  // A node that has no orders yet takes us for dead after 30 s of silence.
-  for (Node& node : nodes_)
-    if (node.link && !node.contact.instructed()) node.link->send_aside({Kind::status, 0, {}});
   const std::string text = board_.waiting_text(now);
   if (!text.empty() && !board_.stopping() && events_.waiting) events_.waiting(text);
 }
@@ -230,6 +227,9 @@ bool NodeFleet::waits_for(pid_t child) const {
 
 void NodeFleet::show_life() {
   tell_all(Kind::status);
+  // Before its orders a node reads no numbered frames.
+  for (Node& node : nodes_)
+    if (node.link && !node.contact.instructed()) node.link->send_aside({Kind::status, 0, {}});
 }
 
 std::shared_ptr<rendezvous::Channel> NodeFleet::open_stdin(std::size_t node) {

@@ -37,7 +37,6 @@ using Error = boost::system::error_code;
 constexpr std::chrono::seconds kNoProgressAtMost{5};
 constexpr std::chrono::milliseconds kFlushWhenKilled{50};
 constexpr std::chrono::milliseconds kHangUpAfterRelay{500};
-constexpr std::chrono::seconds kShowLifeEvery{5};
 /// Each node's agent is started once.
 constexpr std::uint64_t kIncarnation = 1;
 
@@ -65,6 +64,7 @@ class StartedNodes : public JobNodes {
   void start(std::function<void(Event)> tell) override {
     tell_ = std::move(tell);
     fleet_->start();
+    show_life();
     derive_keys();
   }
 
@@ -168,23 +168,21 @@ class StartedNodes : public JobNodes {
     const bool told = !spec_.agent.node.interface_name.empty() || !spec_.agent.node.local_addr.empty();
     if (loopback && !told && !spec_.nodes.front().local) return;
     try {
-      CoordinatorLineOptions options{endpoint, spec_.agent.run_id, version_, spec_.agent.host, {}, {}, {}};
+      CoordinatorLineOptions options{endpoint, spec_.agent.run_id, version_, spec_.agent.host, {}, {}};
       options.job_closed = [this](const std::string& node, bool lost, const std::string& reason) {
         if (lost) fleet_->expect_nothing_of(node, {reason, true}, false);
       };
       options.node_lost = [this](const std::string& node, const std::string& reason, bool says_decision) {
         fleet_->expect_nothing_of(node, {reason, says_decision}, true);
       };
-      options.lost = [this] { show_life(); };
       line_.emplace(executor_, std::move(options), secret_);
     } catch (const std::exception& error) {
       log_warning(std::string("the launcher cannot dial the coordinator: ") + error.what());
     }
   }
 
-  /// The coordinator cannot tell the agents any more that we live; they would stop.
   void show_life() {
-    life_.expires_after(kShowLifeEvery);
+    life_.expires_after(agent::kLauncherSpeaksEvery);
     life_.async_wait([this](const Error& error) {
       if (error || finishing_) return;
       fleet_->show_life();

@@ -4,7 +4,8 @@ import re
 import sys
 import time
 
-from multi_node import AGENT, PATIENCE_S, Hosts, Job, check, kept, main, promised
+from multi_node import AGENT, GUARDIAN, PATIENCE_S, Hosts, Job, check, kept, main, promised
+from processes import wait_until
 
 GO = "/tmp/muster-test-go"
 
@@ -310,9 +311,11 @@ def leaves_nothing_while_cut_off(*cuts):
         job = Job(hosts).ready(2)
         for cut, *names in cuts:
             cut(hosts, *names)
+        begin = time.monotonic()
         job.end()
         left = hosts.leftovers(timeout=PATIENCE_S)
         check(not left, f"left behind on a host that was cut off: {left}", job.shown())
+        kept("a host is cut off: nothing is left there", took=[time.monotonic() - begin], **promised("host-cut-off", "ours"))
 
 
 def host_cut_off_leaves_nothing():
@@ -336,6 +339,22 @@ def launcher_cut_off():
             kept("the launcher's host vanishes: nothing is left on the others", took=[took], **promised("launcher-host-vanishes"))
         check(job.process.returncode != 0, "success", job.shown())
         job.nothing_left()
+
+
+def launcher_cut_off_while_nodes_start():
+    """n02 takes long to log in: n00 waits for its orders, and n01 for a coordinator. The launcher's host loses its power."""
+    with Hosts(3) as hosts:
+        hosts.write("login", "/tmp/muster-test-slow/ssh", "#!/bin/sh\ncase \"$*\" in *n02*) exec sleep 1000;; esac\n"
+                                                          "exec /usr/bin/ssh \"$@\"\n", 0o755)
+        job = Job(hosts, "--ssh-command", "/tmp/muster-test-slow/ssh")
+        wait_until(lambda: job.pids("n00", GUARDIAN) and job.pids("n01", AGENT), "the nodes that answer")
+        begin = time.monotonic()
+        hosts.kill_host("login")
+        left = hosts.leftovers(hosts.names, timeout=PATIENCE_S)
+        took = time.monotonic() - begin
+        check(not left, f"left behind without a launcher: {left}")
+        kept("the launcher's host vanishes while nodes start: nothing is left on the others", took=[took],
+             **promised("launcher-host-vanishes"))
 
 
 def launcher_loses_the_coordinator_only():
@@ -373,9 +392,10 @@ def ssh_to_node_1_cut_at_the_end():
 if __name__ == "__main__":
     # The longest first: at the end nobody waits for it alone. What comes near to the silence that counts as a death is not left to a machine
     # that is busy with other tests.
-    main(timed=(launcher_cut_off, flapping_link, loss, ssh_to_node_0_cut_at_the_end, ssh_to_node_1_cut_at_the_end,
+    main(timed=(launcher_cut_off, launcher_cut_off_while_nodes_start, host_cut_off_leaves_nothing,
+                host_cut_off_one_way_leaves_nothing, flapping_link, loss, ssh_to_node_0_cut_at_the_end, ssh_to_node_1_cut_at_the_end,
                 ssh_cut_after_the_start, host_of_the_coordinator_vanishes, host_cut_off, host_cut_off_one_way, host_vanishes),
-         untimed=(host_cut_off_leaves_nothing, host_cut_off_one_way_leaves_nothing, launcher_loses_the_coordinator_only,
+         untimed=(launcher_loses_the_coordinator_only,
                   ssh_cut_and_healed, ssh_clients_killed, slow_link, launcher_killed_without_ssh, worker_fails_without_ssh,
                   ssh_reset_after_the_start, connections_reset, host_dies, only_host_without_its_ssh, control_reset_beside_the_store,
                   control_reset_that_carries_the_store, loss_while_it_starts),
