@@ -105,7 +105,10 @@ void NodeSession::on_message(LinkMessage message) {
       break;
     case Kind::resize:
       if (output_) output_->resize();
-      if (runner_) runner_->signal_workers(SIGWINCH);
+      if (runner_) runner_->resize();
+      break;
+    case Kind::signal:
+      notices_.launcher_got(static_cast<int>(message.number));
       break;
     default:
       break;

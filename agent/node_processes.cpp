@@ -36,7 +36,7 @@ namespace {
 rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int control_fd) {
   ::prctl(PR_SET_NAME, "muster:store");
   // It ends with the job. A signal for the whole job (systemctl stop, a batch system) is for the workers.
-  ignore_write_signals();
+  ignore_signals_of_others();
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   rendezvous::EmbeddedOptions options;
   options.control_fd = control_fd;

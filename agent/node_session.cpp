@@ -58,6 +58,10 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
       inherited_(process_environment()),
       guardian_(executor, options.guardian_pidfd, alone() ? "" : " of " + name_in_texts()),
       end_signals_(executor),
+      notices_(executor,
+               [this](int signal) {
+                 if (runner_) runner_->pass_notice_on(signal);
+               }),
       progress_timer_(executor),
       lifeline_timer_(executor),
       silence_timer_(executor),
@@ -90,6 +94,7 @@ awaitable<void> NodeSession::run() {
   guardian_.cancel();
   guardian_.let_go_on();
   end_signals_.cancel();
+  notices_.cancel();
   progress_timer_.cancel();
   lifeline_timer_.cancel();
   set_log_handler(nullptr);
@@ -421,7 +426,7 @@ void NodeSession::fail(const std::string& text) {
 
 int run_node_agent(const NodeAgentOptions& options) {
   ::prctl(PR_SET_NAME, "muster:agent");
-  ignore_write_signals();
+  ignore_signals_of_others();
   rendezvous::raise_descriptor_limit();
   become_subreaper();
   asio::io_context context(1);

@@ -7,6 +7,7 @@
 #include "agent/guardian_watch.hpp"
 #include "agent/launcher_link.hpp"
 #include "agent/node_processes.hpp"
+#include "agent/notice_relay.hpp"
 #include "agent/process/input_feeder.hpp"
 #include "agent/process/output/link_console.hpp"
 #include "agent/process/vouch.hpp"
@@ -136,6 +137,7 @@ class NodeSession {
   BindingPlan binding_;
   GuardianWatch guardian_;
   boost::asio::signal_set end_signals_;
+  NoticeRelay notices_;
   boost::asio::steady_timer progress_timer_;
   /// Runs while this node asks the coordinator whether the launcher lives.
   boost::asio::steady_timer lifeline_timer_;

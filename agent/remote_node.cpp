@@ -172,7 +172,7 @@ int serve(const RemoteNodeOptions& options, int in, int out) {
 
 int run_remote_node(const RemoteNodeOptions& options) {
   ::prctl(PR_SET_NAME, "muster:guardian");
-  ignore_write_signals();
+  ignore_signals_of_others();
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   int out = options.out_fd;
   try {

@@ -37,9 +37,6 @@ constexpr auto P_PIDFD = static_cast<idtype_t>(3);
 /// whatever they wrote.
 constexpr std::size_t kQuotedBytesMax = 1 << 20;
 
-/// Leftovers that take longer than this to end are named, so that nobody wonders what we wait for.
-constexpr std::chrono::seconds kLeftoversNoticeAfter{1};
-
 /// How often waiting calls are looked for.
 constexpr std::chrono::seconds kCallsLookInterval{1};
 
@@ -103,11 +100,11 @@ RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const Age
       group_(spec.workers, spec.shutdown_timeout),
       workers_(static_cast<std::size_t>(spec.workers)),
       timer_(executor),
-      leftovers_notice_(executor),
       calls_timer_(executor),
       children_(executor, SIGCHLD),
       status_(spec.workers),
-      waits_(spec.report_after) {}
+      waits_(spec.report_after),
+      stop_(executor, spec.host, spec.stop_groups, [this] { return living(); }) {}
 
 void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited) {
   place_ = place;
@@ -268,18 +265,19 @@ bool RoundRunner::is_living_worker(pid_t pid) const {
 }
 
 /// Reaps adopted processes. Workers are left to on_exit(), which keeps their order; it calls this again.
-Orphans RoundRunner::reap_orphans() const {
-  return agent::reap_orphans([this](pid_t pid) { return is_living_worker(pid); });
+Orphans RoundRunner::reap_orphans() {
+  return agent::reap_orphans([this](pid_t pid) { return is_living_worker(pid); },
+                             [this](pid_t pid, bool by_itself) { stop_.reaped(pid, by_itself); });
 }
 
 void RoundRunner::look_for_end() {
   if (group_.over()) return;
   const Orphans reaped = reap_orphans();
-  if (group_.ended_count() < spec_.workers) return;
+  if (group_.ended_count() < spec_.workers) return stop_.look_soon();
   if (!reaped.children_left)
     apply(group_.descendants_gone());
   else if (reaped.any)
-    tell_leftovers();
+    stop_.look_soon();
 }
 
 /// The workers say what they do only when they are asked, so that a call costs them nanoseconds.
@@ -321,19 +319,18 @@ void RoundRunner::kill() {
   apply(group_.kill_now(Clock::now()));
 }
 
-void RoundRunner::signal_workers(int signal) const {
-  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
-    if (const pid_t pid = workers_[static_cast<std::size_t>(local_rank)].pid; alive(local_rank) && pid > 1)
-      ::kill(-pid, signal);
+void RoundRunner::resize() const {
+  for (const WorkerStop::Worker& worker : living()) ::kill(-worker.pid, SIGWINCH);
 }
 
 void RoundRunner::apply(const GroupActions& actions) {
-  if (actions.signal_workers != 0) {
-    signal_workers(actions.signal_workers);
-    signal_workers(SIGCONT);  // one that is stopped would not see the signal before the end of grace
-  }
+  if (actions.signal_workers != 0) stop_.signal(actions.signal_workers, *group_.kill_at());
   if (actions.end_leftovers) end_leftovers();
-  if (actions.kill_all) kill_all();
+  if (actions.kill_workers && !stop_.kill_workers()) return apply(group_.no_worker_killed(Clock::now()));
+  if (actions.kill_all) {
+    stop_.kill_all();
+    look_for_end();
+  }
   if (actions.wake_at) {
     timer_.expires_at(*actions.wake_at);
     timer_.async_wait([this](const boost::system::error_code& error) {
@@ -342,7 +339,7 @@ void RoundRunner::apply(const GroupActions& actions) {
   }
   if (actions.over) {
     timer_.cancel();
-    leftovers_notice_.cancel();
+    stop_.cancel();
     calls_timer_.cancel();
     children_.cancel();
     watchdog_.reset();
@@ -355,45 +352,15 @@ void RoundRunner::apply(const GroupActions& actions) {
 
 void RoundRunner::end_leftovers() {
   // The usual case: none, known without reading /proc; look_for_end() follows.
-  if (!reap_orphans().children_left) return;
-  tell_leftovers();
-  leftovers_notice_.expires_after(kLeftoversNoticeAfter);
-  leftovers_notice_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) say_what_is_waited_for();
-  });
+  if (reap_orphans().children_left) stop_.end_leftovers();
 }
 
-/// Once each. What is forked while /proc is read is not seen, or has another parent by then; it is found when
-/// one that was told has ended and left it to us. What one that was told starts to clean up stays its own.
-void RoundRunner::tell_leftovers() {
-  const bool first = told_.empty();
-  for (const ProcessStat& process : descendants_of(::getpid())) {
-    if (!first && process.parent != ::getpid()) continue;
-    if (!told_.emplace(process.pid, process.start_time).second) continue;
-    leftovers_.push_back(std::to_string(process.pid) + " " + process.name);
-    signal_process(process, SIGTERM);
-  }
-}
-
-void RoundRunner::say_what_is_waited_for() {
-  const std::string names = list_processes(descendants_of(::getpid()));
-  if (!names.empty())
-    log_warning("the workers have ended, but left processes running: " + names +
-                "; they got SIGTERM and get " + "SIGKILL when the grace period (--shutdown-timeout) ends");
-}
-
-void RoundRunner::kill_all() {
-  if (!kill_announced_) announce_kill();
-  kill_announced_ = true;
-  kill_descendants();
-  look_for_end();
-}
-
-void RoundRunner::announce_kill() const {
-  std::vector<int> ranks;
+std::vector<WorkerStop::Worker> RoundRunner::living() const {
+  std::vector<WorkerStop::Worker> found;
   for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
-    if (alive(local_rank)) ranks.push_back(place_.first_rank + local_rank);
-  if (!ranks.empty()) log_warning("killing rank " + joined(ranks) + " on " + spec_.host + " (SIGKILL)");
+    if (const pid_t pid = workers_[static_cast<std::size_t>(local_rank)].pid; alive(local_rank) && pid > 1)
+      found.push_back({place_.first_rank + local_rank, pid});
+  return found;
 }
 
 std::vector<WorkerReport> RoundRunner::reports() const {

@@ -14,6 +14,7 @@
 #include "agent/process/signal_state.hpp"
 #include "agent/process/status_watch.hpp"
 #include "agent/process/watchdog.hpp"
+#include "agent/process/worker_stop.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -23,7 +24,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,8 +55,11 @@ class RoundRunner {
   /// Orders from outside; see WorkerGroup.
   void stop(int signal);
   void kill();
-  /// Passes a signal on that does not end anything (SIGWINCH).
-  void signal_workers(int signal) const;
+  /// Tells the process groups of the workers that the terminal has a new size (SIGWINCH).
+  void resize() const;
+
+  /// Passes SIGUSR1 or SIGUSR2 on to what of each worker catches it, and says who does not. Nothing ends.
+  void pass_notice_on(int signal) const { stop_.pass_notice_on(signal); }
 
   /// Valid once over.
   RoundOutcome outcome() const { return group_.outcome(); }
@@ -70,7 +73,7 @@ class RoundRunner {
   const std::vector<std::string>& calls() const { return calls_.lines; }
 
   /// "pid name" of every process that workers left running and that was ended.
-  const std::vector<std::string>& leftovers() const { return leftovers_; }
+  std::vector<std::string> leftovers() const { return stop_.leftovers(); }
 
   /// What the reports of the workers do not tell of memory: that other processes were ended for it. Valid
   /// once over.
@@ -103,11 +106,7 @@ class RoundRunner {
   void watch_children();
   void apply(const GroupActions& actions);
   void end_leftovers();
-  void tell_leftovers();
-  void say_what_is_waited_for();
-  void kill_all();
-  void announce_kill() const;
-  Orphans reap_orphans() const;
+  Orphans reap_orphans();
   void look_for_end();
   void watch_timers(const Environment& inherited);
   void timer_expired(const ExpiredTimer& timer);
@@ -115,6 +114,7 @@ class RoundRunner {
   void look_at_calls();
   void picture_calls(int failed);
   bool alive(int local_rank) const;
+  std::vector<WorkerStop::Worker> living() const;
   bool is_living_worker(pid_t pid) const;
 
   boost::asio::any_io_executor executor_;
@@ -127,7 +127,6 @@ class RoundRunner {
   rendezvous::RoundResult place_;
   std::vector<Worker> workers_;
   boost::asio::steady_timer timer_;
-  boost::asio::steady_timer leftovers_notice_;
   boost::asio::steady_timer calls_timer_;
   boost::asio::signal_set children_;
   StatusWatch status_;
@@ -140,10 +139,7 @@ class RoundRunner {
   /// Says why there is no watchdog although a program asked for one.
   std::string watchdog_error_;
   rendezvous::FailRound first_failure_;
-  bool kill_announced_ = false;
-  std::vector<std::string> leftovers_;
-  /// Pids and start times of the leftovers that got SIGTERM.
-  std::set<std::pair<pid_t, unsigned long long>> told_;
+  WorkerStop stop_;
 };
 
 }  // namespace muster::agent

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job.hpp"
 
+#include "agent/core/exit_status.hpp"
 #include "agent/process/process_tree.hpp"
 #include "launcher/core/job_orders.hpp"
 #include "launcher/core/job_spec.hpp"
@@ -26,6 +27,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -95,6 +97,9 @@ class Job {
     for (const HandledSignal& handled : spec_.signals)
       if (!at_start.ignored(handled.number)) signals_.add(handled.number);
     watch_signals();
+    for (const int number : spec_.forwarded_signals)
+      if (!at_start.ignored(number)) notices_.add(number);
+    watch_notices();
     window_.add(SIGWINCH);
     watch_window();
     children_.add(SIGCHLD);
@@ -107,6 +112,18 @@ class Job {
       if (error) return;
       perform(orders_.signalled(signal));
       watch_signals();
+    });
+  }
+
+  /// What a batch system sends before it takes the machine back is news for the workers, and ends nothing.
+  void watch_notices() {
+    notices_.async_wait([this](const Error& error, int signal) {
+      if (error) return;
+      if (said_.insert(signal).second)
+        log_warning(agent::signal_name(signal) +
+                    " is passed on to the workers that handle it; the job goes on");
+      nodes_.pass_notice_on(signal);
+      watch_notices();
     });
   }
 
@@ -179,6 +196,7 @@ class Job {
     sigset_t handled;
     ::sigemptyset(&handled);
     for (const HandledSignal& signal : spec_.signals) ::sigaddset(&handled, signal.number);
+    for (const int number : spec_.forwarded_signals) ::sigaddset(&handled, number);
     ::pthread_sigmask(SIG_BLOCK, &handled, nullptr);
   }
 
@@ -189,9 +207,12 @@ class Job {
   const std::vector<pid_t>& not_ours_;
   const StopWatch& watch_;
   asio::signal_set signals_{context_};
+  asio::signal_set notices_{context_};
   asio::signal_set window_{context_};
   asio::signal_set children_{context_};
   asio::steady_timer look_again_{context_};
+  /// Notices that the user was told of.
+  std::set<int> said_;
   asio::steady_timer deadline_{context_};
   asio::steady_timer late_{context_};
   JobOrders orders_{spec_.agent.shutdown_timeout};
@@ -235,7 +256,7 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
   auto signals = at_start;
   for (const HandledSignal& handled : spec.signals)
     if (handled.named) signals.unignore(handled.number);
-  agent::ignore_write_signals();
+  agent::ignore_signals_of_others();
   ::signal(SIGCHLD,
            SIG_DFL);  // a parent that ignores it would leave us without the exit codes of our children
   const std::vector<pid_t> not_ours = children_at_start();

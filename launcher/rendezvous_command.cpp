@@ -79,7 +79,7 @@ int rendezvous_command(const std::vector<std::string>& arguments) {
   if (options.help)
     return std::fputs(rendezvous_help().c_str(), stdout) < 0 ? kExitLauncherFailure : kExitSuccess;
   if (!options.log_level.empty()) set_log_level(options.log_level);
-  agent::ignore_write_signals();
+  agent::ignore_signals_of_others();
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   if (!options.status.empty()) return print_status(options);
   // The first process of a container is given what others leave there; it has no child of its own.

@@ -168,6 +168,9 @@ struct AgentSpec {
   rendezvous::RestartRule restart_policy = rendezvous::RestartRule::backoff;
   /// Between the stop signal and KILL, whatever the cause of the stop (--shutdown-timeout).
   std::chrono::milliseconds shutdown_timeout = kShutdownTimeout;
+  /// --stop-target group: the stop signal goes to a worker's whole process group, as torchrun sends it, and
+  /// not to its own process (core/signal_route.hpp).
+  bool stop_groups = false;
   /// How long a round waits for min_nodes (--rdzv-conf join_timeout), and for more nodes after that
   /// (last_call_timeout).
   std::chrono::milliseconds join_timeout = rendezvous::kJoinTimeout;

@@ -10,9 +10,9 @@ namespace muster::agent {
 namespace {
 
 // Indexed by Kind.
-constexpr std::array<std::string_view, 13> kWords{"hello",       "key",    "spec", "listening", "notice",
-                                                  "coordinator", "stop",   "kill", "resize",    "log",
-                                                  "status",      "report", "bye"};
+constexpr std::array<std::string_view, 14> kWords{"hello",       "key",    "spec",   "listening", "notice",
+                                                  "coordinator", "stop",   "kill",   "resize",    "signal",
+                                                  "log",         "status", "report", "bye"};
 static_assert(kWords.back() == "bye" &&
               kWords.size() == static_cast<std::size_t>(LinkMessage::Kind::bye) + 1);
 

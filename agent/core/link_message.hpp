@@ -29,6 +29,7 @@ struct LinkMessage {
     stop,         ///< end the job in an orderly way; number is the signal for the workers
     kill,         ///< end the job without grace
     resize,       ///< the terminal has a new size
+    signal,       ///< the launcher got the signal `number`, which ends nothing: for workers that handle it
 
     // agent -> launcher
     log,     ///< a line for the launcher's log

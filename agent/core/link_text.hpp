@@ -14,7 +14,7 @@ namespace muster::agent {
 std::string link_greeting(std::string_view version);
 /// The number in it: what both ends say to each other. It grows when a kind of message or of frame goes, or
 /// means something else.
-inline constexpr int kLinkProtocol = 2;
+inline constexpr int kLinkProtocol = 3;
 
 /// What a node says of itself.
 struct NodeHello {

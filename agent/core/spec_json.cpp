@@ -98,6 +98,7 @@ void fields(Spec& spec, const Visit& visit) {
   visit("max_restarts", spec.max_restarts);
   visit("restart_policy", spec.restart_policy);
   visit("shutdown_timeout_ms", spec.shutdown_timeout);
+  visit("stop_groups", spec.stop_groups);
   visit("join_timeout_ms", spec.join_timeout);
   visit("last_call_timeout_ms", spec.last_call_timeout);
   visit("report_after_ms", spec.report_after);

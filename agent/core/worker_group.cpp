@@ -75,10 +75,16 @@ GroupActions WorkerGroup::kill_now(TimePoint now) {
 GroupActions WorkerGroup::begin_killing(TimePoint now) {
   phase_ = Phase::killing;
   killing_since_ = now;
+  kill_all_at_ = now + kHelperTime;
   GroupActions actions;
-  actions.kill_all = true;
-  actions.wake_at = now + kKillRepeat;
+  actions.kill_workers = true;
+  actions.wake_at = kill_all_at_;
   return actions;
+}
+
+GroupActions WorkerGroup::no_worker_killed(TimePoint now) {
+  kill_all_at_ = now;
+  return tick(now);
 }
 
 GroupActions WorkerGroup::descendants_gone() {
@@ -102,6 +108,10 @@ GroupActions WorkerGroup::tick(TimePoint now) {
       return actions;
     case Phase::killing:
       break;
+  }
+  if (now < kill_all_at_) {
+    actions.wake_at = kill_all_at_;
+    return actions;
   }
   if (now - killing_since_ >= kUnkillableAfter) {
     unkillable_ = true;

@@ -16,11 +16,13 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 /// What the shell has to do now, in the order of the members.
 struct GroupActions {
-  /// Send this signal to the process group of every worker that has not ended. 0: none.
+  /// Send this signal to every worker that has not ended. 0: none.
   int signal_workers = 0;
   /// Every worker has ended: send TERM to whatever processes they left running, then say descendants_gone()
   /// once there are none (at once, if there are none).
   bool end_leftovers = false;
+  /// Send KILL to the workers that have not ended; kill_all follows after kHelperTime.
+  bool kill_workers = false;
   /// Send KILL to every process of the round, workers and all their descendants.
   bool kill_all = false;
   /// Nothing of the round is left (or it cannot be killed): the round is over.
@@ -34,8 +36,9 @@ enum class RoundOutcome { succeeded, failed, stopped };
 
 /// Decides when workers are told to stop, when they are killed, and when the round is over.
 /// The rules: the first failure or order begins a stop; a stop sends one signal, waits for the grace period
-/// that all share, then kills; leftovers of workers are part of the round and end within the same grace
-/// period. One thread. Time is always an argument.
+/// that all share, then kills: first the workers, then, after kHelperTime, what is left, so that helpers
+/// which clean up after a worker can. Leftovers of workers are part of the round and end within the same
+/// grace period. One thread. Time is always an argument.
 class WorkerGroup {
  public:
   /// `workers` > 0; `grace` >= 0 is the time between the stop signal and KILL.
@@ -50,6 +53,8 @@ class WorkerGroup {
   GroupActions kill_now(TimePoint now);
   /// No process of the round is left.
   GroupActions descendants_gone();
+  /// On kill_workers: no worker was left to be killed, so that nothing has to clean up after one.
+  GroupActions no_worker_killed(TimePoint now);
   GroupActions tick(TimePoint now);
 
   bool ended(int local_rank) const { return slot(local_rank).ended; }
@@ -59,7 +64,13 @@ class WorkerGroup {
   /// No stop has begun and some worker has not ended.
   bool running() const { return phase_ == Phase::running; }
 
+  /// Processes of the round have been told to end, and none was killed yet.
+  bool stopping() const { return phase_ == Phase::stopping || phase_ == Phase::leftovers; }
+
   bool over() const { return phase_ == Phase::over; }
+
+  /// When KILL comes, while stopping().
+  std::optional<TimePoint> kill_at() const { return kill_at_; }
 
   /// Some process survived KILL for kUnkillableAfter.
   bool unkillable() const { return unkillable_; }
@@ -74,6 +85,8 @@ class WorkerGroup {
   int arrival(int local_rank) const { return slot(local_rank).arrival; }
 
   static constexpr std::chrono::milliseconds kKillRepeat{5};
+  /// Between the KILL of the workers and that of everything else.
+  static constexpr std::chrono::milliseconds kHelperTime{200};
   /// A process in uninterruptible sleep does not go away; the agent must.
   static constexpr std::chrono::seconds kUnkillableAfter{10};
 
@@ -104,6 +117,7 @@ class WorkerGroup {
   bool unkillable_ = false;
   std::optional<TimePoint> kill_at_;
   TimePoint killing_since_;
+  TimePoint kill_all_at_;
 };
 
 }  // namespace muster::agent

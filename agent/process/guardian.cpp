@@ -2,6 +2,7 @@
 #include "agent/process/guardian.hpp"
 
 #include "agent/core/exit_status.hpp"
+#include "agent/core/worker_group.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
 #include "agent/process/watchdog.hpp"
@@ -34,7 +35,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// After the launcher's death the agent kills at the end of its grace period; only if it does not, we do.
-constexpr std::chrono::milliseconds kAgentLateAfter{50};
+constexpr std::chrono::milliseconds kAgentLateAfter =
+    WorkerGroup::kHelperTime + std::chrono::milliseconds(150);
 /// A launcher elsewhere may live although its link has ended; the agent first finds out.
 constexpr std::chrono::milliseconds kLifelineLateAfter{5000};
 /// A guardian that wakes up so late was itself stopped, maybe with the whole host: the agent goes on as well.
@@ -114,7 +116,7 @@ class Guardian {
     other_end.reset();
     signals_.reset();
     if (options_.notice_fd >= 0) ::close(options_.notice_fd);
-    options_.signals.restore();
+    options_.signals.restore_for_ours();
     int code = kExitLauncherFailure;
     try {
       code = process_main(control_fd, self_pidfd_.get());

@@ -93,7 +93,8 @@ bool reap_children(const std::vector<pid_t>& keep) {
   return any_left;
 }
 
-Orphans reap_orphans(const std::function<bool(pid_t)>& kept) {
+Orphans reap_orphans(const std::function<bool(pid_t)>& kept,
+                     const std::function<void(pid_t, bool by_itself)>& reaped) {
   Orphans orphans;
   for (;;) {
     siginfo_t info{};
@@ -106,6 +107,7 @@ Orphans reap_orphans(const std::function<bool(pid_t)>& kept) {
     orphans.met_kept = kept(info.si_pid);
     if (orphans.met_kept) return orphans;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
+    if (reaped) reaped(info.si_pid, info.si_code == CLD_EXITED);
     orphans.any = true;
   }
 }

@@ -45,8 +45,10 @@ struct Orphans {
   bool met_kept = false;
 };
 
-/// Reaps ended children, whoever started them, until it meets one for which `kept` is true.
-Orphans reap_orphans(const std::function<bool(pid_t)>& kept);
+/// Reaps ended children, whoever started them, until it meets one for which `kept` is true. `reaped`
+/// (optional) is told of each, and whether it has ended by itself, not of a signal.
+Orphans reap_orphans(const std::function<bool(pid_t)>& kept,
+                     const std::function<void(pid_t, bool by_itself)>& reaped = nullptr);
 
 /// Kills and reaps all descendants, except those under `except`, until none is left or `limit_ms` has passed.
 /// Blocks. Returns whether none is left.

@@ -22,12 +22,33 @@ SignalState SignalState::capture() {
   return state;
 }
 
+namespace {
+
+constexpr int kSignalsOfOthers[] = {SIGPIPE,   SIGXFSZ, SIGUSR1, SIGUSR2, SIGALRM,
+                                    SIGVTALRM, SIGPROF, SIGIO,   SIGPWR,  SIGXCPU};
+
+}  // namespace
+
 void SignalState::restore() const {
+  sigset_t none;
+  sigemptyset(&none);
+  restore_except(none);
+}
+
+void SignalState::restore_for_ours() const {
+  sigset_t kept;
+  sigemptyset(&kept);
+  for (const int signal : kSignalsOfOthers) sigaddset(&kept, signal);
+  restore_except(kept);
+}
+
+void SignalState::restore_except(const sigset_t& kept) const {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
 
     if (sigaction(signal, nullptr, &action) != 0) continue;
-    const auto wanted = ignored(signal) ? SIG_IGN : SIG_DFL;
+    const bool ignore = ignored(signal) || sigismember(&kept, signal) == 1;
+    const auto wanted = ignore ? SIG_IGN : SIG_DFL;
     if (action.sa_handler == wanted) continue;
     action = {};
     action.sa_handler = wanted;
@@ -38,8 +59,8 @@ void SignalState::restore() const {
   sigprocmask(SIG_SETMASK, &mask_, nullptr);
 }
 
-void ignore_write_signals() {
-  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
+void ignore_signals_of_others() {
+  for (const int signal : kSignalsOfOthers) ::signal(signal, SIG_IGN);
 }
 
 int passed_on(int signal) {

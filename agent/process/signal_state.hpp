@@ -27,16 +27,23 @@ class SignalState {
   /// between fork and exec.
   void restore() const;
 
+  /// As restore(), but what ignore_signals_of_others() ignores stays ignored, without a moment in between:
+  /// for a process of ours.
+  void restore_for_ours() const;
+
  private:
+  void restore_except(const sigset_t& kept) const;
+
   sigset_t mask_{};
   sigset_t ignored_{};
   std::optional<rlimit> core_limit_;
   std::optional<rlimit> file_limit_;
 };
 
-/// Makes a write to a pipe that nobody reads (SIGPIPE), or beyond the limit of file sizes (SIGXFSZ), an error
-/// of that write and not the end of this process.
-void ignore_write_signals();
+/// Ignores what must not end a process of ours: a write to a pipe that nobody reads (SIGPIPE), or beyond the
+/// limit of file sizes (SIGXFSZ), is an error of that write; and what a batch system may send to every
+/// process of a step as a notice to its program (SIGUSR1, SIGUSR2, SIGXCPU, timers) is none of our business.
+void ignore_signals_of_others();
 
 inline constexpr int kStopSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 

@@ -103,6 +103,10 @@ struct CliOptions {
   Setting<std::chrono::milliseconds> shutdown_timeout{agent::kShutdownTimeout, {}};
   Setting<std::chrono::milliseconds> timeout;
   Setting<std::vector<int>> signals_to_handle;
+  /// "process" or "group".
+  Setting<std::string> stop_target{"process", {}};
+  /// As given; empty: the default.
+  Setting<std::vector<int>> forward_signals;
   // output
   Setting<std::string> log_dir;
   Setting<agent::StreamsByRank> redirects;

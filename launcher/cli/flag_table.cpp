@@ -61,6 +61,10 @@ void store_admission(CliOptions& options, const GivenText& given) {
   options.store_admission = {parse_choice(given, {"user", "off"}) == "user", given};
 }
 
+void stop_target(CliOptions& options, const GivenText& given) {
+  options.stop_target = {parse_choice(given, {"process", "group"}), given};
+}
+
 void log_level(CliOptions& options, const GivenText& given) {
   options.log_level = {parse_choice(given, {"debug", "info", "warning", "error"}), given};
 }
@@ -197,6 +201,11 @@ constexpr auto kTable = std::to_array<Flag>({
     {"signals-to-handle", 0, "NAME,...", kRestart, kPet, kTorchrun,
      "Signals that stop the job in order [SIGTERM,SIGINT,SIGHUP,SIGQUIT]",
      parsed<&O::signals_to_handle, parse_signals>},
+    {"forward-signals", 0, "NAME,...", kRestart, kNoPet, kOwn,
+     "Passed on to workers that handle them; or none [SIGUSR1,SIGUSR2]",
+     parsed<&O::forward_signals, parse_forwarded_signals>},
+    {"stop-target", 0, "process|group", kRestart, kNoPet, kOwn,
+     "Who of a worker gets the stop signal: its own process, or its group [process]", stop_target},
     {"monitor-interval", 0, "SECONDS", kRestart, kPet, kTorchrun,
      "No effect: a worker's end is an event, not polled for", seconds<&O::monitor_interval, true>},
 

@@ -259,6 +259,11 @@ std::vector<int> parse_signals(const GivenText& given) {
   return signals;
 }
 
+std::vector<int> parse_forwarded_signals(const GivenText& given) {
+  if (trimmed(given.text) == "none") return {};
+  return parse_signals(given);
+}
+
 std::optional<std::set<int>> parse_rank_filter(const GivenText& given) {
   if (trimmed(given.text).empty()) return std::nullopt;
   std::set<int> ranks;

@@ -48,6 +48,9 @@ struct JobSpec {
   bool standalone = false;
   /// Caught by the launcher and passed on as one orderly stop. Ascending numbers, no duplicates.
   std::vector<HandledSignal> signals;
+  /// --forward-signals: passed on to the workers that handle them, and the job goes on. Ascending numbers,
+  /// none of `signals`.
+  std::vector<int> forwarded_signals;
   /// --timeout: the job is ended and the exit code is 124. Zero: none.
   std::chrono::milliseconds deadline{0};
   StdinPolicy stdin_policy = StdinPolicy::inherit;

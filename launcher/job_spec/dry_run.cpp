@@ -15,6 +15,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchemaVersion = 2;
 
+Json names_of(const std::vector<int>& signals) {
+  Json list = Json::array();
+  for (const int number : signals) list.push_back(agent::signal_name(number));
+  return list;
+}
+
 Json signals_of(const JobSpec& spec) {
   Json list = Json::array();
   for (const HandledSignal& signal : spec.signals)
@@ -142,6 +148,7 @@ std::string to_json(const JobSpec& spec, const Allowance& here) {
                     {"secret_file", spec.peer.secret_file},
                     {"no_secret", spec.peer.no_secret},
                     {"signals", signals_of(spec)},
+                    {"forwarded_signals", names_of(spec.forwarded_signals)},
                     {"deadline_ms", spec.deadline.count()},
                     {"stdin", spec.stdin_policy == StdinPolicy::inherit ? "inherit" : "null"},
                     {"report_file", spec.report_file},

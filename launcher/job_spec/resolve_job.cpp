@@ -59,11 +59,24 @@ void apply_omp_rule(const System& system, ResolvedJob& job) {
       " workers, so that they do not crowd each other out; set the variable to choose another number");
 }
 
+/// What stops the job is not passed on as a notice.
+void resolve_notices(const CliOptions& options, const std::vector<int>& stops, JobSpec& spec) {
+  const auto& given = options.forward_signals.given;
+  for (const int number : given ? options.forward_signals.value : std::vector<int>{SIGUSR1, SIGUSR2}) {
+    if (std::find(stops.begin(), stops.end(), number) == stops.end())
+      spec.forwarded_signals.push_back(number);
+    else if (given)
+      throw UsageError(given->quoted() + ": " + agent::signal_name(number) +
+                       " stops the job; leave it out, or give --signals-to-handle without it");
+  }
+}
+
 void resolve_signals(const CliOptions& options, JobSpec& spec) {
   const bool named = options.signals_to_handle.given.has_value();
   std::vector<int> numbers = options.signals_to_handle.value;
   if (!named) numbers = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
   for (const int number : numbers) spec.signals.push_back({number, named});
+  resolve_notices(options, numbers, spec);
   spec.agent.environment.emplace_back(
       "TORCHELASTIC_SIGNALS_TO_HANDLE",
       named ? options.signals_to_handle.given->text : std::string("SIGTERM,SIGINT,SIGHUP,SIGQUIT"));
@@ -74,6 +87,7 @@ void resolve_times(const CliOptions& options, const System& system, JobSpec& spe
   spec.agent.max_restarts = options.max_restarts.value;
   spec.agent.restart_policy = options.restart_policy.value;
   spec.agent.shutdown_timeout = options.shutdown_timeout.value;
+  spec.agent.stop_groups = options.stop_target.value == "group";
   const std::string variable = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
   if (const auto text = system.variable(variable); text && !options.shutdown_timeout.given)
     spec.agent.shutdown_timeout = parse_seconds({*text, variable}, false);

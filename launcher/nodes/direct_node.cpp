@@ -67,6 +67,8 @@ class DirectNode : public JobNodes {
   /// The guardian's report and notices tell all that is of interest.
   bool waits_for(pid_t) const override { return false; }
 
+  void pass_notice_on(int signal) override { link_->send({LinkMessage::Kind::signal, signal, {}}); }
+
   void finish(std::function<void()> done) override {
     finished_ = true;
     guardian_.cancel();

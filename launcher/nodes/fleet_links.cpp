@@ -197,9 +197,9 @@ void NodeFleet::tell(std::size_t index, Kind kind, std::int64_t number, std::str
     node.held.push_back(std::move(message));
 }
 
-void NodeFleet::tell_all(Kind kind) {
+void NodeFleet::tell_all(Kind kind, int number) {
   for (std::size_t i = 0; i < nodes_.size(); ++i)
-    if (nodes_[i].contact.instructed()) tell(i, kind, 0);
+    if (nodes_[i].contact.instructed()) tell(i, kind, number);
 }
 
 void NodeFleet::link_closed(std::size_t index) {

@@ -38,6 +38,8 @@ class JobNodes {
   virtual void resize() = 0;
   /// Whether it wants to learn itself how this child of ours has ended.
   virtual bool waits_for(pid_t child) const = 0;
+  /// We got a signal that ends nothing: it is for the workers that handle it.
+  virtual void pass_notice_on(int signal) = 0;
   /// Nothing of the nodes counts any more; `done` is called once their output is written.
   virtual void finish(std::function<void()> done) = 0;
 

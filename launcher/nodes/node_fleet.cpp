@@ -225,6 +225,10 @@ bool NodeFleet::waits_for(pid_t child) const {
          });
 }
 
+void NodeFleet::pass_notice_on(int signal) {
+  tell_all(Kind::signal, signal);
+}
+
 void NodeFleet::show_life() {
   tell_all(Kind::status);
   // Before its orders a node reads no numbered frames.

@@ -104,6 +104,8 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void resize();
   /// It has started this process and will reap it.
   bool waits_for(pid_t child) const;
+  /// As JobNodes::pass_notice_on.
+  void pass_notice_on(int signal);
   /// Tells every node that the launcher lives.
   void show_life();
 
@@ -164,7 +166,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void said(std::size_t index, const std::string& line);
   void tell(std::size_t index, agent::LinkMessage::Kind kind, std::int64_t number, std::string body = {});
   /// Every node that has its part of the job.
-  void tell_all(agent::LinkMessage::Kind kind);
+  void tell_all(agent::LinkMessage::Kind kind, int number = 0);
   void link_closed(std::size_t index);
   /// Cuts it off: it sent what no muster sends.
   void misbehaved(std::size_t index, const std::string& what);

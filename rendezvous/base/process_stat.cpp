@@ -23,9 +23,9 @@ std::optional<ProcessStat> parse_process_stat(const std::string& text) {
   unsigned long long start_time = 0;
   // state ppid pgrp session tty_nr tpgid, flags to nice, num_threads, itrealvalue, starttime
   constexpr const char* kFormat =
-      " %c %d %d %*d %lu %d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu";
-  if (std::sscanf(text.c_str() + close + 1, kFormat, &stat.state, &stat.parent, &stat.group, &stat.terminal,
-                  &stat.foreground_group, &stat.threads, &start_time) < 1)
+      " %c %d %d %d %lu %d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu";
+  if (std::sscanf(text.c_str() + close + 1, kFormat, &stat.state, &stat.parent, &stat.group, &stat.session,
+                  &stat.terminal, &stat.foreground_group, &stat.threads, &start_time) < 1)
     return std::nullopt;
   stat.start_time = start_time;
   return stat;

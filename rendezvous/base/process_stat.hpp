@@ -20,6 +20,7 @@ struct ProcessStat {
   char state = 0;
   pid_t parent = 0;
   pid_t group = 0;
+  pid_t session = 0;
   /// The kernel's number of the session's terminal; 0: none.
   unsigned long terminal = 0;
   pid_t foreground_group = 0;

@@ -18,6 +18,7 @@ from promise import PATIENCE_S, promise, promised
 
 WORKER = os.path.join(HERE, "worker.sh")
 GRACE_S = 0.3
+HELPERS_S = 0.2  # between the KILL of a worker and that of its helpers
 LONG_GRACE_S = 10  # to be seen if it passes
 LIMIT_S = PATIENCE_S
 TIMEOUT_S = 0.5
@@ -334,7 +335,7 @@ SCENARIOS = {
     "normal_end": (normal_end, promised("worker-leaves-processes")),
     "normal_end_stubborn": (normal_end_stubborn, promised("worker-leaves-processes", clock=GRACE_S, usual=USUAL_S)),
     "failure": (failure(), promised("worker-fails")),
-    "failure_stubborn": (failure("-t"), promised("worker-ignores-sigterm", clock=GRACE_S, usual=USUAL_S)),
+    "failure_stubborn": (failure("-t"), promised("worker-ignores-sigterm", clock=GRACE_S + HELPERS_S, usual=USUAL_S)),
     "restart": (restart, promised("worker-restarts", "again")),
     "that_fork": (leftovers_that_fork, promised("worker-leaves-processes")),
     "main_thread_gone": (main_thread_gone, promised("worker-leaves-processes")),
@@ -352,13 +353,13 @@ SCENARIOS = {
     "sigint": (interrupted(signal.SIGINT), promised("ctrl-c")),
     "sigterm": (interrupted(signal.SIGTERM), promised("told-to-end")),
     "sighup": (interrupted(signal.SIGHUP), promised("told-to-end")),
-    "sigint_stubborn": (interrupted_stubborn, promised("ctrl-c", clock=GRACE_S, usual=USUAL_S)),
+    "sigint_stubborn": (interrupted_stubborn, promised("ctrl-c", clock=GRACE_S + HELPERS_S, usual=USUAL_S)),
     "sigint_twice": (interrupted_again(2), promised("ctrl-c-twice")),
     "sigint_thrice": (interrupted_again(3), promised("ctrl-c-twice")),
     "sigterm_anywhere": (interrupted_anywhere, promised("told-to-end")),
     "deadline": (deadline, promised("deadline", clock=TIMEOUT_S)),
     "kill_launcher": (kill_nine("launcher"), promised("launcher-killed", usual=USUAL_S)),
-    "kill_launcher_stubborn": (kill_nine("launcher", stubborn=True), promised("launcher-killed", clock=GRACE_S, usual=USUAL_S)),
+    "kill_launcher_stubborn": (kill_nine("launcher", stubborn=True), promised("launcher-killed", clock=GRACE_S + HELPERS_S, usual=USUAL_S)),
     "kill_guardian": (kill_nine("guardian"), promised("guardian-killed", usual=USUAL_S)),
     "kill_agent": (kill_nine("agent"), promised("agent-killed", usual=USUAL_S)),
     "kill_agent_stubborn": (kill_nine("agent", stubborn=True), promised("agent-killed", clock=GRACE_S, usual=USUAL_S)),

@@ -48,13 +48,23 @@ TEST_CASE("The first failure stops the siblings, and only it is the cause") {
   CHECK(group.worker_outcome(1) == WorkerOutcome::failed_by_itself);
 }
 
-TEST_CASE("KILL follows when the grace period ends, not before, and again until nothing is left") {
+TEST_CASE("KILL follows when the grace period ends: workers, then their helpers, until nothing is left") {
   WorkerGroup group(2, 10s);
   group.exited(0, kFailed, kStart);
-  CHECK_FALSE(group.tick(kStart + 9999ms).kill_all);
-  const GroupActions actions = group.tick(kStart + 10s);
+  CHECK(group.kill_at() == kStart + 10s);
+  CHECK_FALSE(group.tick(kStart + 9999ms).kill_workers);
+  CHECK(group.stopping());
+  const GroupActions first = group.tick(kStart + 10s);
+  CHECK(first.kill_workers);
+  CHECK_FALSE(first.kill_all);
+  CHECK_FALSE(group.stopping());
+  CHECK(first.wake_at == kStart + 10s + WorkerGroup::kHelperTime);
+  const GroupActions early = group.tick(kStart + 10s + WorkerGroup::kHelperTime - 1ms);
+  CHECK_FALSE(early.kill_all);
+  CHECK(early.wake_at == first.wake_at);
+  const GroupActions actions = group.tick(*first.wake_at);
   CHECK(actions.kill_all);
-  CHECK(actions.wake_at == kStart + 10s + WorkerGroup::kKillRepeat);
+  CHECK(actions.wake_at == *first.wake_at + WorkerGroup::kKillRepeat);
   CHECK(group.tick(*actions.wake_at).kill_all);
   group.exited(1, killed_by(SIGKILL), kStart + 10s);
   CHECK(group.descendants_gone().over);
@@ -77,7 +87,7 @@ TEST_CASE("A second order neither lengthens the grace period nor is lost") {
   const GroupActions actions = group.stop(SIGTERM, kStart + 3s);
   CHECK(actions.signal_workers == SIGTERM);
   CHECK(actions.wake_at == kStart + 5s);
-  CHECK(group.kill_now(kStart + 4s).kill_all);
+  CHECK(group.kill_now(kStart + 4s).kill_workers);
 }
 
 TEST_CASE("Leftovers of workers are part of the round") {
@@ -85,9 +95,18 @@ TEST_CASE("Leftovers of workers are part of the round") {
   const GroupActions actions = group.exited(0, kOk, kStart);
   CHECK(actions.end_leftovers);
   CHECK(actions.wake_at == kStart + 5s);
-  CHECK(group.tick(kStart + 5s).kill_all);
+  CHECK(group.tick(kStart + 5s).kill_workers);
   group.descendants_gone();
   CHECK(group.outcome() == RoundOutcome::succeeded);
+}
+
+TEST_CASE("Leftovers have no time for themselves once no worker is left that they could clean up after") {
+  WorkerGroup group(1, 5s);
+  group.exited(0, kOk, kStart);
+  CHECK(group.tick(kStart + 5s).kill_workers);
+  const GroupActions actions = group.no_worker_killed(kStart + 5s);
+  CHECK(actions.kill_all);
+  CHECK(actions.wake_at == kStart + 5s + WorkerGroup::kKillRepeat);
 }
 
 TEST_CASE("Leftovers share the grace period of the stop that went before") {

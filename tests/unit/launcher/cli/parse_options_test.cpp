@@ -8,6 +8,7 @@
 #include "tests/support/variables.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <map>
 #include <string>
 #include <vector>
@@ -89,6 +90,9 @@ const std::vector<Row>& rows() {
       {"shutdown-timeout", "1.5", [](const O& o) { return o.shutdown_timeout.value.count() == 1500; }},
       {"timeout", "60", [](const O& o) { return o.timeout.value.count() == 60000; }},
       {"signals-to-handle", "SIGUSR1", [](const O& o) { return o.signals_to_handle.value.size() == 1; }},
+      {"forward-signals", "USR2",
+       [](const O& o) { return o.forward_signals.value == std::vector<int>{SIGUSR2}; }},
+      {"stop-target", "group", [](const O& o) { return o.stop_target.value == "group"; }},
       {"monitor-interval", "0.5", [](const O& o) { return o.monitor_interval.value.count() == 500; }},
       {"log-dir", "/logs", [](const O& o) { return o.log_dir.value == "/logs"; }},
       {"redirects", "0:3,11:1", [](const O& o) { return o.redirects.value.of(11) == 1; }},

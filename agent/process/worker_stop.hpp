@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends the processes of a round: who gets the stop signal, who of their helpers gets it later, who is killed
+// first. When each of that happens is WorkerGroup's decision.
+#pragma once
+
+#include "agent/core/signal_route.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace muster::agent {
+
+/// The processes below this one, which must be a subreaper and have no other children. Used from the
+/// executor's one thread; destroy it after cancel() only.
+class WorkerStop {
+ public:
+  struct Worker {
+    int rank = 0;
+    pid_t pid = 0;
+  };
+
+  /// `host` is for messages, `whole_groups` as AgentSpec::stop_groups, `living` gives the workers that have
+  /// not been reaped.
+  WorkerStop(const boost::asio::any_io_executor& executor, std::string host, bool whole_groups,
+             std::function<std::vector<Worker>()> living);
+
+  /// Sends the stop signal: to each worker's own process and on from there (StopRoute), or to whole process
+  /// groups. From then on looks every kLookInterval for those whom it reaches only now. One that is stopped
+  /// goes on, or it would not see the signal. `kill_at`: for the message about workers that take long.
+  void signal(int signal, std::chrono::steady_clock::time_point kill_at);
+
+  /// No worker lives: what they left running gets SIGTERM, and is named if it takes long.
+  void end_leftovers();
+
+  /// Some process has ended, and may have left others: once a stop has begun, they are looked for.
+  void look_soon();
+
+  /// Sends SIGKILL to the living workers and to those that stand for one; their helpers stay. Returns whether
+  /// there was any.
+  bool kill_workers();
+
+  /// Sends SIGKILL to everything below this process.
+  void kill_all();
+
+  /// Nothing is left to be looked for.
+  void cancel();
+
+  /// Sends a notice that ends nothing (SIGUSR1) to what of each worker catches it, and names the workers of
+  /// which nothing does.
+  void pass_notice_on(int signal) const;
+
+  /// A process that was adopted has ended: by itself, or of a signal.
+  void reaped(pid_t pid, bool by_itself);
+
+  /// "pid name" of every process that workers left running and that was ended. One that ignores SIGTERM and
+  /// ends by itself within WorkerGroup::kHelperTime is not among them: so do helpers that clean up after
+  /// their program.
+  std::vector<std::string> leftovers() const;
+
+  static constexpr std::chrono::milliseconds kLookInterval{100};
+
+ private:
+  struct Leftover {
+    pid_t pid = 0;
+    std::string text;
+    bool ignores_term = false;
+    std::chrono::steady_clock::time_point told_at;
+  };
+
+  void look_after(std::chrono::milliseconds time);
+  void look();
+  void send(const std::vector<StopRoute::Delivery>& deliveries);
+  void add_leftover(const ProcessStat& process);
+  void say_who_still_runs() const;
+  void say_leftovers() const;
+
+  std::string host_;
+  bool whole_groups_;
+  std::function<std::vector<Worker>()> living_;
+  StopRoute route_;
+  boost::asio::steady_timer timer_;
+  boost::asio::steady_timer notice_;
+  boost::asio::steady_timer leftovers_notice_;
+  /// A stop has begun, and nothing was killed yet.
+  bool looking_ = false;
+  std::chrono::steady_clock::time_point kill_at_{};
+  std::vector<Leftover> leftovers_;
+};
+
+}  // namespace muster::agent

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A PyTorch script with data loader workers saves, however it is told to stop.
+
+usage: preemption_test.py [REPEATS]    each way so often; 1 if not said, and a soak says 20
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+from interop import MUSTER, TORCH_PYTHON, check, clean_environment, need_torch
+from processes import name_of, tree, wait_until
+
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_preempted.py")
+LIMIT_S = 60
+
+
+def agent_of(launcher):
+    return next(pid for pid in tree(launcher) if name_of(pid) == "muster:agent")
+
+
+# What is done to the job, its exit code, and the ranks that must have saved.
+WAYS = {
+    "SIGTERM": (lambda job: job.send_signal(signal.SIGTERM), 143, (0, 1)),
+    "the agent is told to stop": (lambda job: os.kill(agent_of(job.pid), signal.SIGTERM), 125, (0, 1)),
+    "another rank fails": (None, 9, (0,)),
+    "--timeout": (None, 124, (0, 1)),
+}
+
+
+def run_once(way):
+    act, code, savers = WAYS[way]
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ["--timeout", "12"] if way == "--timeout" else []
+        if way == "another rank fails":
+            open(os.path.join(folder, "fail"), "w").close()
+        job = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "20", *flags, SCRIPT, folder],
+                               env=clean_environment(PYTHON_EXEC=TORCH_PYTHON), stderr=subprocess.PIPE, text=True)
+        if act:
+            wait_until(lambda: all(os.path.exists(os.path.join(folder, f"ready{rank}")) for rank in range(2)), "both ranks train")
+            act(job)
+        _, err = job.communicate(timeout=LIMIT_S)
+        check(job.returncode == code, f"{way}: exit code {job.returncode} instead of {code}", err)
+        missing = [rank for rank in savers if not os.path.exists(os.path.join(folder, f"saved{rank}.pt"))]
+        check(not missing, f"{way}: not saved: ranks {missing}", err)
+        check("DataLoader worker" not in err, f"{way}: a data loader's worker was ended first", err)
+
+
+def main():
+    need_torch()
+    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    for way in WAYS:
+        for _ in range(repeats):
+            run_once(way)
+        print(f"{way}: {repeats} of {repeats} saved")
+
+
+if __name__ == "__main__":
+    main()
