@@ -229,7 +229,7 @@ void RoundRunner::on_exit(int local_rank) {
   if (worker.watchdog.empty()) worker.cpu_limit_s = cpu_limit_s(status, used);
   if (status.exit_code() != 0) {
     picture_calls(place_.first_rank + local_rank);
-    if (worker.watchdog.empty() && worker.cpu_limit_s == 0 && !kill_announced_)
+    if (worker.watchdog.empty() && worker.cpu_limit_s == 0 && !group_.killing())
       judge_memory(local_rank, status);
     const std::string& why = worker.watchdog.empty() ? worker.memory.why : worker.watchdog;
     tell_failure(local_rank, status, describe(status) + (why.empty() ? "" : ": " + why));
@@ -324,6 +324,7 @@ void RoundRunner::resize() const {
 }
 
 void RoundRunner::apply(const GroupActions& actions) {
+  if (actions.signal_workers != 0) output_.name_ranks();
   if (actions.signal_workers != 0) stop_.signal(actions.signal_workers, *group_.kill_at());
   if (actions.end_leftovers) end_leftovers();
   if (actions.kill_workers && !stop_.kill_workers()) return apply(group_.no_worker_killed(Clock::now()));

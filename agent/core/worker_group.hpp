@@ -67,6 +67,9 @@ class WorkerGroup {
   /// Processes of the round have been told to end, and none was killed yet.
   bool stopping() const { return phase_ == Phase::stopping || phase_ == Phase::leftovers; }
 
+  /// KILL is being sent.
+  bool killing() const { return phase_ == Phase::killing; }
+
   bool over() const { return phase_ == Phase::over; }
 
   /// When KILL comes, while stopping().

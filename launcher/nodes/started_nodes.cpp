@@ -83,6 +83,7 @@ class StartedNodes : public JobNodes {
   void resize() override { fleet_->resize(); }
 
   bool waits_for(pid_t child) const override { return fleet_->waits_for(child); }
+
   void pass_notice_on(int signal) override { fleet_->pass_notice_on(signal); }
 
   void finish(std::function<void()> done) override {

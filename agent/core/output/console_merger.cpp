@@ -33,6 +33,13 @@ ConsoleMerger::Source ConsoleMerger::add(std::string prefix) {
   return source;
 }
 
+void ConsoleMerger::set_prefix(Source source, std::string prefix) {
+  const auto found = sources_.find(source);
+  if (found == sources_.end()) return;
+  found->second.prefix = std::move(prefix);
+  found->second.at = owner_ == source && line_open_ ? At::inside : At::line_start;
+}
+
 void ConsoleMerger::feed(Source source, std::string_view bytes, TimePoint now, std::string& out) {
   const auto found = sources_.find(source);
   if (found == sources_.end() || bytes.empty()) return;

@@ -35,6 +35,8 @@ class ConsoleMerger {
 
   /// `prefix` goes before each line, and again after a carriage return within a line. Empty: none.
   Source add(std::string prefix);
+  /// From the next line of this source on.
+  void set_prefix(Source source, std::string prefix);
   /// Appends to `out` what is to be shown now.
   void feed(Source source, std::string_view bytes, TimePoint now, std::string& out);
   /// The source has ended: shows the rest it has, without a newline of its own.

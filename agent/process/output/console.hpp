@@ -31,6 +31,9 @@ class Console {
   /// however old it is: its end is among them.
   Source add(std::string prefix, std::function<bool()> more_comes);
 
+  /// As ConsoleMerger::set_prefix.
+  void set_prefix(Source source, std::string prefix) { merger_.set_prefix(source, std::move(prefix)); }
+
   void feed(Source source, std::string_view bytes);
   void close(Source source);
 

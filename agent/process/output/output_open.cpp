@@ -80,6 +80,8 @@ WorkerStreams WorkerOutput::open(int round, int local_rank, int rank) {
   const std::string prefix = line_prefix(short_prefix ? "[${rank}]: " : spec_.line_prefix_template,
                                          PrefixFields{names_.role, names_.host, local_rank, rank});
   Worker worker;
+  worker.rank = rank;
+  worker.nameless = err.plain && !err.prefixed;
   if (!out.inherit) worker.out = open_stream(kStreamOut, out, prefix, result.stdout_log, worker.child_out);
   // If our stdout and stderr are one, so are the worker's: what it prints on both then keeps its order, as
   // without us.

@@ -57,6 +57,16 @@ void WorkerOutput::exited(int local_rank) {
   check_drains();
 }
 
+void WorkerOutput::name_ranks() {
+  if (worker_count_ == 1) return;
+  for (auto& [local_rank, worker] : workers_) {
+    if (!std::exchange(worker.nameless, false)) continue;
+    const auto& stream = worker.err ? worker.err : worker.out;
+    if (stream && stream->console != nullptr)
+      stream->console->set_prefix(stream->source, "[" + std::to_string(worker.rank) + "]: ");
+  }
+}
+
 void WorkerOutput::deliver(Stream& stream, std::string_view bytes) {
   stream.last_lines.feed(bytes);
   if (stream.log) logs_->append(*stream.log, bytes);

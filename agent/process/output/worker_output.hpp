@@ -90,6 +90,11 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   /// The worker runs (or could not be spawned): closes the child's ends here.
   void started(int local_rank);
 
+  /// The workers are told to end: from now on each line of their stderr on the console says whose it is, for
+  /// all of them may print how they were interrupted. Nothing changes for a single worker, for one whose
+  /// lines have a prefix already, and for streams that do not pass through us.
+  void name_ranks();
+
   /// The worker has been reaped. What it left in its pipes is read; after 1 s more a stream that somebody
   /// else (a grandchild) still holds open is given up.
   void exited(int local_rank);
@@ -147,6 +152,9 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   struct Worker {
     UniqueFd child_out;
     UniqueFd child_err;
+    int rank = 0;
+    /// Lines of its stderr on the console have no prefix.
+    bool nameless = false;
     /// Null where the worker has our own stream; `err` is null as well where both are one.
     std::shared_ptr<Stream> out;
     std::shared_ptr<Stream> err;

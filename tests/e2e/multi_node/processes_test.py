@@ -229,6 +229,25 @@ def terminated():
     ends("SIGTERM", promised("ctrl-c-on-many-hosts", "once"), lambda job: job.send(signal.SIGTERM), 143)
 
 
+def notices_reach_every_host():
+    """SIGUSR1 at the launcher is for every worker that handles it; where the processes of a host have got it, too, it is not sent again."""
+    handles = ["bash", "-c", "trap 'echo noticed $RANK' USR1; echo ready $RANK; while [ ! -e /tmp/muster-test-end ]; do sleep 0.02; done"]
+    with Hosts(3) as hosts:
+        job = Job(hosts, worker=handles).ready(3)
+        job.send(signal.SIGUSR1)
+        job.wait_for(r"noticed \d", count=3)
+        for comm in (AGENT, GUARDIAN, "bash"):
+            job.hit("n01", comm, signal.SIGUSR1)
+        job.hit("n00", STORE, signal.SIGUSR1)
+        job.send(signal.SIGUSR1)
+        job.wait_for(r"noticed \d", count=6)
+        for name in hosts.names:
+            hosts.write(name, "/tmp/muster-test-end", "")
+        job.end()
+        check(sorted(re.findall(r"noticed (\d)", job.out)) == list("001122"), "each notice once", job.shown())
+        job.expect_clean(0, "SIGUSR1 is passed on to the workers that handle it")
+
+
 def interrupted_while_ssh_connects():
     with Hosts(2) as hosts:
         hosts.start_impostor("n01", "silent")
@@ -367,5 +386,6 @@ if __name__ == "__main__":
                 nodes_that_fail_together),
          untimed=(agent_stopped_and_resumed_too_late, agent_stopped_for_a_moment, agent_killed_while_it_starts, what_a_killed_pair_left,
                   store_killed, store_stopped_and_terminated, launcher_killed_while_it_starts, temporary_logs,
-                  guardian_of_the_coordinator_stopped, guardian_of_another_node_stopped, open_files),
+                  guardian_of_the_coordinator_stopped, guardian_of_another_node_stopped, open_files,
+                  notices_reach_every_host),
          untimed_parallel=6)

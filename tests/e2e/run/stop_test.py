@@ -172,6 +172,18 @@ class StopSignals(unittest.TestCase):
         self.assertEqual([segment for segment in segments if os.path.exists(segment)], [], err)
         self.assertNotIn("left running", err)
 
+    def test_what_several_workers_say_of_their_interruption_has_their_ranks(self):
+        worker = "trap 'echo out; echo interrupted >&2; exit 1' INT; echo before >&2; echo ready; while :; do sleep 0.02; done"
+        process = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--no-python", "sh", "-c", worker],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2):
+            process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT_S)
+        lines = sorted(line for line in err.splitlines() if not line.startswith(("muster", "  ")))
+        self.assertEqual(lines, ["[0]: interrupted", "[1]: interrupted", "before", "before"], err)
+        self.assertEqual(out, "out\nout\n")
+
     def test_who_takes_long_to_end_is_named(self):
         process = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "3", "--no-python", "sh", "-c",
                                     "trap '' INT; echo ready; while :; do sleep 0.1; done"],

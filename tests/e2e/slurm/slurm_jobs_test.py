@@ -188,6 +188,24 @@ class SlurmJobs(unittest.TestCase):
         self.hosts.signal(LAUNCHER, launcher[0], signal.SIGKILL)
         job.wait(LIMIT_S)
 
+    def test_a_notice_reaches_the_workers_once_and_ends_nothing(self):
+        go = f"{SHARED}/go-on"
+        for command in (["salloc", "-Q", "-N3", *RUN], ["srun", "-N3", "--ntasks-per-node=1", *RUN]):
+            job = self.slurm.popen([*command, *PROGRAM], env={"JOB_DO": f"notice:{go}"})
+            self.addCleanup(job.stdout.close)
+            self.addCleanup(job.stderr.close)
+            text = ""
+            while text.count("ready") < 3:
+                text += job.stdout.readline()
+            self.slurm.run(["scancel", "--signal=USR1", "--user=root"])
+            while text.count("noticed") < 3:
+                text += job.stdout.readline()
+            self.hosts.write(LAUNCHER, go, "")
+            out, err = job.communicate(timeout=LIMIT_S)
+            self.assertEqual(job.returncode, 0, err)
+            self.assertEqual(sorted(re.findall(r"noticed (\d)", text + out)), ["0", "1", "2"], err)
+            self.hosts.run(LAUNCHER, ["rm", go])
+
     def test_a_cancelled_job_leaves_nothing(self):
         for command in (["salloc", "-Q", "-N3", *RUN], ["srun", "-N3", "--ntasks-per-node=1", *RUN]):
             job = self.start_and_wait(*command)

@@ -152,6 +152,17 @@ TEST_CASE("A prefix stands before each line and after each carriage return") {
   }
 }
 
+TEST_CASE("A prefix that comes late stands before the next line") {
+  Screen screen;
+  screen.feed(screen.a, "one\ntw");
+  screen.wait(100);
+  screen.merger.set_prefix(screen.a, "a ");
+  screen.merger.set_prefix(screen.b, "b ");
+  screen.feed(screen.a, "o\nthree\n");
+  screen.feed(screen.b, "four\n");
+  CHECK(screen.shown == "one\ntwo\na three\nb four\n");
+}
+
 TEST_CASE("The end of a source shows what it has left") {
   Screen screen;
   screen.feed(screen.a, "last words");
