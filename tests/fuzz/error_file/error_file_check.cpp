@@ -37,7 +37,8 @@ void check_error_file(const std::string& text) {
   } catch (const std::exception&) {
     require(false, "any text is an error file");
   }
-  require(worker.error.message.size() + worker.error.traceback.size() <= text.size(),
+  // A byte that is no UTF-8 becomes the three of U+FFFD.
+  require(worker.error.message.size() + worker.error.traceback.size() <= 3 * text.size(),
           "an error file holds what it says");
   // A worker writes any bytes: the report that carries them must still arrive.
   NodeReport report;
