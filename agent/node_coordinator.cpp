@@ -21,8 +21,9 @@ namespace {
 
 /// Longer than a handshake may take (kHelloTimeout) and than a coordinator is busy with a flood.
 constexpr std::chrono::seconds kSilentAtMost{10};
-/// Four tries of a name server that does not answer.
-constexpr std::chrono::seconds kNoAddressAtMost{7};
+/// A cluster's name server learns of a pod that has just been started, and then forgets that it did not know
+/// it: both take seconds.
+constexpr std::chrono::seconds kNoSuchNameAtMost{30};
 constexpr const char* kLonger = "--rdzv-conf join_timeout=SECONDS (static: timeout=SECONDS)";
 constexpr const char* kMayBe =
     "; another program may listen there, or what leads there is up before the coordinator";
@@ -48,7 +49,7 @@ awaitable<std::unique_ptr<rendezvous::ByteStream>> NodeSession::dial(rendezvous:
   } catch (const rendezvous::NoAnswerError& error) {
     trouble = FailedDial{error, began, true, error.code() == rendezvous::Errc::deadline, false};
   } catch (const rendezvous::NoAddressError& error) {
-    trouble = FailedDial{error, began, false, false, true};
+    trouble = FailedDial{error, began, false, false, true, error.no_such_name()};
   } catch (const rendezvous::CoordinatorError& error) {
     trouble = FailedDial{error, began};
   }
@@ -93,7 +94,9 @@ rendezvous::CoordinatorError NodeSession::judge_failed_dial(const FailedDial& di
                               host + " to it (mode 0600), or give every host the same --secret-file"};
   }
   if (const auto verdict = hopeless(dial)) return *verdict;
-  wait_notice_.update(waiting_text() + error.what() + (dial.no_answer ? kMayBe : "") + port_trouble_text());
+  std::string more = dial.no_answer ? kMayBe : "";
+  if (dial.no_address) more = name_wait_text(dial.no_such_name);
+  wait_notice_.update(waiting_text() + error.what() + more + port_trouble_text());
   if (error.code() == rendezvous::Errc::environment) return {rendezvous::Errc::lost, error.what()};
   return error;
 }
@@ -115,11 +118,20 @@ std::optional<rendezvous::CoordinatorError> NodeSession::hopeless(const FailedDi
                         "another program listens there, or the coordinator is stopped; see 'ss -ltnp' on " +
                         spec_.node.coordinator_host + ", choose another port, or wait longer by " + kLonger +
                         port_trouble_text());
-  if (lasts(dial.no_address, no_address_since_, kNoAddressAtMost) && may_end)
+  if (lasts(dial.no_such_name, no_such_name_since_, kNoSuchNameAtMost) && may_end)
     return rendezvous::CoordinatorError(
-        Errc::mend,
-        std::string(dial.error.what()) + "; to wait for a name that appears later, give " + kLonger);
+        Errc::mend, std::string(dial.error.what()) + "; for " + std::to_string(kNoSuchNameAtMost.count()) +
+                        " s there was no such name; to wait longer for one that appears later, give " +
+                        kLonger);
   return std::nullopt;
+}
+
+/// How long a name is waited for that may appear late, as that of a service whose pods have just started.
+std::string NodeSession::name_wait_text(bool no_such_name) const {
+  const bool short_wait = no_such_name && !as_peer().waits_for_name;
+  const auto join_timeout = std::chrono::duration_cast<std::chrono::seconds>(spec_.join_timeout);
+  return "; names may appear late: tried again for " +
+         std::to_string((short_wait ? kNoSuchNameAtMost : join_timeout).count()) + " s";
 }
 
 std::string NodeSession::port_trouble_text() const {

@@ -79,8 +79,10 @@ class NodeSession {
     bool no_answer = false;
     /// Nor did it hang up: it said nothing.
     bool silent = false;
-    /// The name does not resolve.
+    /// The name does not resolve,
     bool no_address = false;
+    /// and a name server says that there is none.
+    bool no_such_name = false;
   };
 
   // node_coordinator.cpp: the coordinator's side.
@@ -99,6 +101,7 @@ class NodeSession {
   std::string coordinator_text() const;
   std::string waiting_text() const;
   std::string port_trouble_text() const;
+  std::string name_wait_text(bool no_such_name) const;
 
   // node_link.cpp: the launcher's side.
   void open_link();
@@ -178,9 +181,9 @@ class NodeSession {
   /// Why the coordinator could not be dialled the last time.
   std::string last_trouble_;
   /// Since then every attempt to dial has failed in the same way, which waiting does not mend: what listens
-  /// there says nothing, or the name does not resolve.
+  /// there says nothing, or there is no such name.
   std::optional<rendezvous::TimePoint> silent_since_;
-  std::optional<rendezvous::TimePoint> no_address_since_;
+  std::optional<rendezvous::TimePoint> no_such_name_since_;
   /// Our key is not the coordinator's: munge says who we are.
   bool by_munge_ = false;
   bool coordinator_lost_ = false;

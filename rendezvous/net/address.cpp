@@ -176,8 +176,10 @@ std::vector<SocketAddress> resolve(const std::string& host, int port) {
     error = getaddrinfo(host.c_str(), nullptr, &hints, &list);
   }
   if (error != 0) {
-    throw std::runtime_error("cannot find the address of host '" + host + "': " + gai_strerror(error) +
-                             "; check its spelling, DNS and /etc/hosts, or give a numeric address");
+    const bool no_such_name = error == EAI_NONAME || error == EAI_NODATA || error == EAI_ADDRFAMILY;
+    throw NameError("cannot find the address of host '" + host + "': " + gai_strerror(error) +
+                        "; check its spelling, DNS and /etc/hosts, or give a numeric address",
+                    no_such_name);
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
   std::vector<SocketAddress> addresses;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +53,21 @@ class Cidr {
   unsigned prefix_bits_ = 0;
 };
 
-/// Addresses that `host` (an address or a name) stands for, IPv4 first. Throws std::runtime_error naming the
-/// host and the resolver's reason. Blocks while a name is looked up.
+/// A name that a resolver does not turn into an address.
+class NameError : public std::runtime_error {
+ public:
+  NameError(const std::string& text, bool no_such_name)
+      : std::runtime_error(text), no_such_name_(no_such_name) {}
+
+  /// A name server, or a file, says that there is none of this name. Otherwise none could say so now.
+  bool no_such_name() const { return no_such_name_; }
+
+ private:
+  bool no_such_name_;
+};
+
+/// Addresses that `host` (an address or a name) stands for, IPv4 first. Throws NameError naming the host and
+/// the resolver's reason. Blocks while a name is looked up.
 std::vector<SocketAddress> resolve(const std::string& host, int port);
 
 /// The address of this host from which the kernel would send to the first of `peers` (names or addresses)

@@ -23,14 +23,20 @@ namespace {
 
 namespace asio = boost::asio;
 
+/// What a resolver said. `error` is empty on success.
+struct Found {
+  std::vector<SocketAddress> addresses;
+  std::string error;
+  bool no_such_name = false;
+};
+
 /// The answer that the thread leaves for the one who asked. The thread knows no event loop: that may be gone
 /// before the resolver answers.
 struct LookUp {
   WakeUp done;
   std::mutex mutex;
   bool answered = false;
-  std::vector<SocketAddress> addresses;
-  std::string error;
+  Found found;
 };
 
 bool is_numeric(const std::string& host) {
@@ -39,26 +45,28 @@ bool is_numeric(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), &ignored) == 1;
 }
 
-void look_up_here(const std::string& host, int port, std::vector<SocketAddress>& addresses,
-                  std::string& error) {
+Found look_up_here(const std::string& host, int port) {
+  Found found;
   try {
-    addresses = resolve(host, port);
-    if (addresses.empty()) error = "host '" + host + "' has neither an IPv4 nor an IPv6 address";
+    found.addresses = resolve(host, port);
+    found.no_such_name = found.addresses.empty();
+    if (found.no_such_name) found.error = "host '" + host + "' has neither an IPv4 nor an IPv6 address";
+  } catch (const NameError& failure) {
+    found.error = failure.what();
+    found.no_such_name = failure.no_such_name();
   } catch (const std::exception& failure) {
-    error = failure.what();
+    found.error = failure.what();
   }
+  return found;
 }
 
 void start_thread(const std::shared_ptr<LookUp>& state, const std::string& host, int port) {
   // A resolver cannot be stopped, so its thread may be left behind.
   std::thread([state, host, port] {
-    std::vector<SocketAddress> addresses;
-    std::string error;
-    look_up_here(host, port, addresses, error);
+    Found found = look_up_here(host, port);
     const std::scoped_lock lock(state->mutex);
     state->answered = true;
-    state->addresses = std::move(addresses);
-    state->error = std::move(error);
+    state->found = std::move(found);
     state->done.signal();
   }).detach();
 }
@@ -84,7 +92,7 @@ asio::awaitable<std::vector<SocketAddress>> look_up(asio::any_io_executor execut
                                                     int port, TimePoint deadline) {
   const auto state = std::make_shared<LookUp>();
   if (is_numeric(host)) {
-    look_up_here(host, port, state->addresses, state->error);
+    state->found = look_up_here(host, port);
     state->answered = true;
   } else if (std::chrono::steady_clock::now() < deadline) {
     start_thread(state, host, port);
@@ -92,12 +100,15 @@ asio::awaitable<std::vector<SocketAddress>> look_up(asio::any_io_executor execut
   }
   const std::scoped_lock lock(state->mutex);
   if (!state->answered)
-    throw NoAddressError(Errc::deadline, "the address of host '" + host +
-                                             "' was not found in time: the resolver does not answer; give an "
-                                             "address, or see `getent hosts " +
-                                             host + "`");
-  if (!state->error.empty()) throw NoAddressError(Errc::environment, state->error);
-  co_return state->addresses;
+    throw NoAddressError(Errc::deadline,
+                         "the address of host '" + host +
+                             "' was not found in time: the resolver does not answer; give an "
+                             "address, or see `getent hosts " +
+                             host + "`",
+                         false);
+  const Found& found = state->found;
+  if (!found.error.empty()) throw NoAddressError(Errc::environment, found.error, found.no_such_name);
+  co_return found.addresses;
 }
 
 }  // namespace muster::rendezvous

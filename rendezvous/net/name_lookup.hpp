@@ -17,7 +17,14 @@ namespace muster::rendezvous {
 /// The name of a host does not resolve, or not in time.
 class NoAddressError : public CoordinatorError {
  public:
-  using CoordinatorError::CoordinatorError;
+  NoAddressError(Errc code, const std::string& text, bool no_such_name)
+      : CoordinatorError(code, text), no_such_name_(no_such_name) {}
+
+  /// A name server has said so. Otherwise none could be asked, or none has answered, which may pass.
+  bool no_such_name() const { return no_such_name_; }
+
+ private:
+  bool no_such_name_;
 };
 
 /// Longest wait for a resolver.

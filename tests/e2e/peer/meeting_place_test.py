@@ -47,6 +47,17 @@ while True:
         pass
 """
 
+# A name server that knows no name.
+NO_SUCH_NAME = """
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((sys.argv[1], 53))
+print("listens", flush=True)
+while True:
+    question, client = server.recvfrom(4096)
+    server.sendto(question[:2] + bytes([0x81, 0x83]) + question[4:6] + bytes(6) + question[12:], client)
+"""
+
 
 class MeetingPlace(unittest.TestCase):
     @classmethod
@@ -129,23 +140,46 @@ class MeetingPlace(unittest.TestCase):
             found.append((server, launcher, port))
         return found
 
-    def test_a_name_that_does_not_resolve(self):
+    def name_server(self, *names):
+        """One on n00, of which these hosts learn that no name exists."""
+        server = self.hosts.popen("n00", [sys.executable, "-c", NO_SUCH_NAME, self.hosts.hosts["n00"].ipv4], stdout=subprocess.PIPE)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        server.stdout.readline()
+        self.ask_there(*names)
+        return server
+
+    def test_a_name_that_does_not_exist(self):
+        server = self.name_server("n01", "n02")
         since = time.monotonic()
         launchers = [self.start("n01", c10d("nowhere.invalid:29400", 2)),
                      self.start("n02", ["--nnodes", "2", "--node-rank", "1", "--master-addr", "nowhere.invalid"])]
         for launcher in launchers:
-            self.ends("a meeting place whose name does not resolve", promised("meeting-place-unknown"), launcher, since,
-                      "cannot find the address of host 'nowhere.invalid'", "join_timeout=SECONDS")
+            self.ends("a meeting place whose name does not exist", promised("meeting-place-unknown"), launcher, since,
+                      "cannot find the address of host 'nowhere.invalid'", "for 30 s there was no such name", "join_timeout=SECONDS",
+                      "tried again for 30 s")
+        server.kill()
+        server.wait()
 
-    def test_a_name_may_appear_later_if_the_user_says_so(self):
-        launcher = self.start("n01", c10d("later:29400", 2, "--rdzv-conf", "join_timeout=300"))
-        launcher.wait_for(1, lambda line: "waiting for later port 29400" in line and "cannot find the address" in line, "the notice")
-        wait_until(lambda: time.monotonic() > launcher.begin + 9, "more than the time without that flag")
-        names = self.hosts.read("n01", "/etc/hosts")
-        self.addCleanup(self.hosts.write, "n01", "/etc/hosts", names)
-        self.hosts.write("n01", "/etc/hosts", f"{names}\n{self.hosts.hosts['n00'].ipv4} later\n")
-        self.start("n00", c10d("n00:29400", 2, "--rdzv-conf", "is_host=1,join_timeout=300"))
-        launcher.ends(0, timeout=60)
+    def test_a_name_may_appear_late(self):
+        """A name server says that there is no such name, as a cluster's does of a service without pods; and none can be asked."""
+        flags = c10d("later:29400", 3)
+        server = self.name_server("n02")
+        launchers = []
+        for host, words in (("n02", "tried again for 30 s"), ("n01", "tried again for 600 s")):
+            launchers.append(self.start(host, flags))
+            launchers[-1].wait_for(1, lambda line, words=words: "waiting for later port 29400" in line and words in line, "the notice")
+            server.kill()
+            server.wait()
+        wait_until(lambda: time.monotonic() > launchers[1].begin + 9, "more than what was once the end")
+        for name in ("n01", "n02"):
+            names = self.hosts.read(name, "/etc/hosts")
+            self.addCleanup(self.hosts.write, name, "/etc/hosts", names)
+            self.hosts.write(name, "/etc/hosts", f"{names}\n{self.hosts.hosts['n00'].ipv4} later\n")
+        self.start("n00", c10d("n00:29400", 3, "--rdzv-conf", "is_host=1"))
+        for launcher in launchers:
+            launcher.ends(0, timeout=60)
 
     def test_two_hosts_that_take_themselves_for_the_first(self):
         flags = ["--nnodes", "2", "--node-rank", "0", "--master-addr", "n00", "--master-port", "29444"]
@@ -158,27 +192,28 @@ class MeetingPlace(unittest.TestCase):
             launcher.stop()
             launcher.ends(143)
 
-    def silent_name_server(self, *names):
-        """Whoever asks for a name there gets no answer."""
+    def ask_there(self, *names):
+        """These hosts ask n00 for names."""
         for name in names:
             self.hosts.write(name, "/etc/resolv.conf", f"nameserver {self.hosts.hosts['n00'].ipv4}\n")
             self.addCleanup(self.hosts.write, name, "/etc/resolv.conf", "")
 
     def test_a_name_server_that_does_not_answer(self):
-        self.silent_name_server("n01")
+        self.ask_there("n01")
         with self.hosts.silence("n00"):
             since = time.monotonic()
             launcher = self.start("n01", c10d("n77:29400", 2))
             launcher.wait_for(1, lambda line: "waiting for n77 port 29400" in line, "the notice")
             # Twice 2 s: the launcher's question whether that is this host, and the agent's first.
             kept("a name server that is silent: said", took=[time.monotonic() - since], **promised("meeting-place-unknown", "said"))
-            self.ends("a name server that is silent", promised("meeting-place-unknown"), launcher, since, "n77",
-                      "the address of host 'n77'")
-            print(launcher.errors[-2])
+            # It may answer later.
+            launcher.wait_for(1, lambda line: "the address of host 'n77'" in line and "tried again for 600 s" in line, "how long it waits")
+            launcher.stop()
+            launcher.ends(143)
 
     def test_ctrl_c_in_a_terminal_while_a_name_is_looked_up(self):
         """Before the launcher has forked anything, and when its agent looks."""
-        self.silent_name_server("n01")
+        self.ask_there("n01")
         with self.hosts.silence("n00"):
             for at_once in (True, False):
                 launcher = Launcher(self.hosts, "n01", c10d("n77:29400", 2, "--rdzv-conf", "join_timeout=300"), before=Hosts.TERMINAL)
