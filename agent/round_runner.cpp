@@ -375,6 +375,7 @@ std::vector<WorkerReport> RoundRunner::reports() const {
     report.host = spec_.host;
     report.outcome = group_.worker_outcome(local_rank);
     report.status = group_.status(local_rank);
+    report.stop_signal = group_.signal_before_end(local_rank);
     report.arrival = group_.arrival(local_rank);
     report.ended_at_ms = worker.ended_at_ms;
     report.stdout_log = worker.streams.stdout_log;

@@ -15,7 +15,7 @@ namespace muster::agent {
 enum class WorkerOutcome {
   succeeded,         ///< exit code 0
   failed_by_itself,  ///< non-zero or a signal that we did not send
-  stopped_by_us,     ///< ended after our stop signal
+  stopped_by_us,     ///< ended after our stop signal, by it or with any code
   not_started,       ///< could not be executed
 };
 
@@ -56,6 +56,8 @@ struct WorkerReport {
   std::string host;
   WorkerOutcome outcome = WorkerOutcome::succeeded;
   ExitStatus status;
+  /// The signal by which we had told it to stop before it ended; 0: none.
+  int stop_signal = 0;
   /// Place in the order of exits as they arrived at this agent, from 1; 0: never started.
   int arrival = 0;
   /// When the exit was seen: milliseconds since 1970, for people only.
@@ -85,7 +87,10 @@ struct WorkerReport {
   bool memory_ruled_out = false;
 };
 
-/// How it ended: "killed by SIGKILL: the watchdog timer ...".
+/// It was told to stop, and ended neither well nor by that signal: its code is an answer of its own.
+bool answered_by_own_code(const WorkerReport& worker);
+
+/// How it ended: "killed by SIGKILL: the watchdog timer ...", "exit code 5 after our SIGTERM".
 std::string describe(const WorkerReport& worker);
 
 enum class NodeOutcome {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/node_report.hpp"
+#include "rendezvous/base/exit_code.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -23,9 +24,10 @@ NLOHMANN_JSON_SERIALIZE_ENUM(ExitStatus::Kind,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExitStatus, kind, value, core_dumped)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerCall, text, state, group, name, sequence, completed, for_ms, step,
                                    process, recent)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, outcome, status, arrival,
-                                   ended_at_ms, error_file, error, last_lines, stdout_log, stderr_log,
-                                   start_error, call, cpu_limit_s, watchdog, memory, memory_ruled_out)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, outcome, status, stop_signal,
+                                   arrival, ended_at_ms, error_file, error, last_lines, stdout_log,
+                                   stderr_log, start_error, call, cpu_limit_s, watchdog, memory,
+                                   memory_ruled_out)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, again, restarts, delay_ms,
                                    is_cause)
@@ -33,9 +35,18 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, 
                                    decisions, outcome, error, error_is_verdict, workers, calls, leftovers,
                                    notes)
 
+bool answered_by_own_code(const WorkerReport& worker) {
+  const ExitStatus& status = worker.status;
+  return worker.stop_signal != 0 && status.kind == ExitStatus::Kind::exited && !status.success() &&
+         status.value != kExitSignalBase + worker.stop_signal;
+}
+
 std::string describe(const WorkerReport& worker) {
+  const bool crashed = worker.stop_signal != 0 && worker.outcome == WorkerOutcome::failed_by_itself;
+  const bool answered = crashed || answered_by_own_code(worker);
   const std::string& why = worker.watchdog.empty() ? worker.memory : worker.watchdog;
-  return describe(worker.status) + (why.empty() ? "" : ": " + why);
+  return describe(worker.status) + (answered ? " after our " + signal_name(worker.stop_signal) : "") +
+         (why.empty() ? "" : ": " + why);
 }
 
 std::string to_json(const NodeReport& report) {

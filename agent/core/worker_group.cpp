@@ -141,11 +141,16 @@ WorkerOutcome WorkerGroup::worker_outcome(int local_rank) const {
   if (!worker.ended) return WorkerOutcome::stopped_by_us;
   if (!worker.after_stop)
     return worker.status.success() ? WorkerOutcome::succeeded : WorkerOutcome::failed_by_itself;
-  const bool ours = worker.status.kind == ExitStatus::Kind::signaled
-                        ? worker.status.value == stop_signal_ || worker.status.value == SIGKILL ||
-                              worker.status.value == SIGTERM || worker.status.value == SIGINT
-                        : worker.status.value == 0 || worker.status.value == 128 + stop_signal_;
+  // With a code of its own, too: that is how it answers the signal.
+  const bool ours = worker.status.kind == ExitStatus::Kind::exited || worker.status.value == stop_signal_ ||
+                    worker.status.value == SIGKILL || worker.status.value == SIGTERM ||
+                    worker.status.value == SIGINT;
   return ours ? WorkerOutcome::stopped_by_us : WorkerOutcome::failed_by_itself;
+}
+
+int WorkerGroup::signal_before_end(int local_rank) const {
+  const Slot& worker = slot(local_rank);
+  return worker.ended && worker.after_stop ? stop_signal_ : 0;
 }
 
 }  // namespace muster::agent

@@ -81,6 +81,8 @@ class WorkerGroup {
   /// Valid once over.
   RoundOutcome outcome() const;
   WorkerOutcome worker_outcome(int local_rank) const;
+  /// The stop signal, if it was sent before the worker ended; else 0.
+  int signal_before_end(int local_rank) const;
 
   ExitStatus status(int local_rank) const { return slot(local_rank).status; }
 

@@ -222,10 +222,11 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
   for (const NodeReport& node : report.nodes)
     if (node.outcome == NodeOutcome::agent_error) return judge_node_failure(report, node, spec);
   if (judge_failure_elsewhere(report)) return;
-  if (report.root() != nullptr) return judge_worker_failure(report);
+  // What workers do once somebody has told their agent to stop is no cause.
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded && !node.error.empty())
       return judge_node_failure(report, node, spec);
+  if (report.root() != nullptr) return judge_worker_failure(report);
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded)
       return judge_own_failure(report, "the agent on " + node.host + " stopped its workers without a reason");

@@ -110,13 +110,13 @@ void describe_calls(Page& page, const ExitReport& report) {
   }
 }
 
-/// Failures that were not the first, in the order in which they arrived.
-void describe_other_failures(Page& page, const ExitReport& report) {
+/// Those but the root cause that ended in such a way, in the order in which they did.
+void describe_ends(Page& page, const ExitReport& report, const std::string& what,
+                   const std::function<bool(const WorkerReport&)>& matches) {
   std::vector<const WorkerReport*> others;
   for (const NodeReport& node : report.nodes)
     for (const WorkerReport& worker : node.workers)
-      if (&worker != report.root() && worker.outcome == WorkerOutcome::failed_by_itself)
-        others.push_back(&worker);
+      if (&worker != report.root() && matches(worker)) others.push_back(&worker);
   std::stable_sort(others.begin(), others.end(),
                    [](const WorkerReport* a, const WorkerReport* b) { return a->arrival < b->arrival; });
   constexpr std::size_t kNamed = 8;
@@ -125,7 +125,16 @@ void describe_other_failures(Page& page, const ExitReport& report) {
     text += (i > 0 ? "; " : "") + std::string("rank ") + std::to_string(others[i]->rank) + " (" +
             describe(*others[i]) + ")";
   if (others.size() > kNamed) text += "; and " + std::to_string(others.size() - kNamed) + " more";
-  if (!text.empty()) page.line("others", "failed by itself: " + text);
+  if (!text.empty()) page.line("others", what + text);
+}
+
+void describe_other_failures(Page& page, const ExitReport& report) {
+  describe_ends(page, report, "failed by itself: ", [](const WorkerReport& worker) {
+    return worker.outcome == WorkerOutcome::failed_by_itself;
+  });
+  describe_ends(page, report, "told to stop: ", [](const WorkerReport& worker) {
+    return worker.outcome == WorkerOutcome::stopped_by_us && answered_by_own_code(worker);
+  });
 }
 
 void describe_rest(Page& page, const ExitReport& report) {
@@ -134,7 +143,7 @@ void describe_rest(Page& page, const ExitReport& report) {
            worker.status.kind == agent::ExitStatus::Kind::signaled && worker.status.value == SIGKILL;
   };
   const auto stopped = ranks_where(report, [&](const WorkerReport& worker) {
-    return worker.outcome == WorkerOutcome::stopped_by_us && !killed(worker);
+    return worker.outcome == WorkerOutcome::stopped_by_us && !killed(worker) && !answered_by_own_code(worker);
   });
   const auto succeeded = ranks_where(
       report, [](const WorkerReport& worker) { return worker.outcome == WorkerOutcome::succeeded; });

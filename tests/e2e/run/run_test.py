@@ -131,14 +131,19 @@ class Signals(unittest.TestCase):
             self.assertEqual(process.returncode, 128 + number)
 
     def test_a_process_of_ours_that_alone_is_told_to_stop_is_named(self):
-        for name, number in (("guardian", signal.SIGHUP), ("agent", signal.SIGTERM)):
-            process = self.started(shell="echo ready; exec sleep 1000")
+        own_code = "trap 'exit 5' TERM HUP; echo ready; while :; do sleep 0.05; done"
+        for name, number, shell in (("guardian", signal.SIGHUP, "echo ready; exec sleep 1000"), ("agent", signal.SIGTERM, own_code),
+                                    ("guardian", signal.SIGTERM, own_code)):
+            process = self.started(shell=shell)
             guardian, = children(process.pid, "muster:guardian")
             told = guardian if name == "guardian" else children(guardian, "muster:agent")[0]
             os.kill(told, number)
             _, err = process.communicate(timeout=LIMIT_S)
             self.assertEqual(process.returncode, 125, err)
             self.assertRegex(err, f"the {name} process of .* was told to stop by {number.name}; to end a job, signal its 'muster run'")
+            self.assertNotIn("failed by itself", err)
+            if shell == own_code:
+                self.assertIn(f"(exit code 5 after our {number.name})", err)
 
     def test_a_signal_that_was_ignored_at_our_start_stays_ignored(self):
         process = self.started(shell="echo ready; sleep 0.4; echo done",

@@ -83,6 +83,7 @@ TEST_CASE("A report survives the way through JSON") {
   worker.call.sequence = 3;
   worker.call.recent = {"world: barrier #2, 1.0 ms"};
   worker.cpu_limit_s = 7200;
+  worker.stop_signal = SIGHUP;
   report.workers.push_back(worker);
   report.calls = {"rank 1 never entered barrier #3"};
   report.decisions.push_back({1, "rank 3 on n1 failed (exit code 1)",
@@ -93,6 +94,7 @@ TEST_CASE("A report survives the way through JSON") {
   REQUIRE(read.workers.size() == 1);
   CHECK(read.workers[0].status == worker.status);
   CHECK(read.workers[0].cpu_limit_s == 7200);
+  CHECK(read.workers[0].stop_signal == SIGHUP);
   CHECK(read.workers[0].last_lines == worker.last_lines);
   CHECK(read.workers[0].error.traceback == "Traceback");
   CHECK(read.leftovers == report.leftovers);

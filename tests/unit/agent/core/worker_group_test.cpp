@@ -45,7 +45,21 @@ TEST_CASE("The first failure stops the siblings, and only it is the cause") {
   CHECK(group.outcome() == RoundOutcome::failed);
   CHECK(group.worker_outcome(2) == WorkerOutcome::failed_by_itself);
   CHECK(group.worker_outcome(0) == WorkerOutcome::stopped_by_us);
-  CHECK(group.worker_outcome(1) == WorkerOutcome::failed_by_itself);
+  // It had been told to stop, and its code is its own.
+  CHECK(group.worker_outcome(1) == WorkerOutcome::stopped_by_us);
+  CHECK(group.signal_before_end(2) == 0);
+  CHECK(group.signal_before_end(1) == SIGTERM);
+}
+
+TEST_CASE("A worker that crashes after the stop signal has failed by itself all the same") {
+  WorkerGroup group(2, 30s);
+  group.stop(SIGHUP, kStart);
+  group.exited(0, killed_by(SIGSEGV), kStart + 1ms);
+  group.exited(1, killed_by(SIGHUP), kStart + 1ms);
+  group.descendants_gone();
+  CHECK(group.worker_outcome(0) == WorkerOutcome::failed_by_itself);
+  CHECK(group.worker_outcome(1) == WorkerOutcome::stopped_by_us);
+  CHECK(group.signal_before_end(0) == SIGHUP);
 }
 
 TEST_CASE("KILL follows when the grace period ends: workers, then their helpers, until nothing is left") {

@@ -206,6 +206,20 @@ TEST_CASE("A node that somebody told to stop says which of our processes that wa
   CHECK(report_of({other, told}, interrupted).exit_code == 143);
 }
 
+TEST_CASE("What workers do after our signal is no cause, whatever their code") {
+  NodeReport told = on(
+      "n1", node(NodeOutcome::stopped, {worker(0, WorkerOutcome::stopped_by_us, exited(5), 1),
+                                        worker(1, WorkerOutcome::failed_by_itself, killed_by(SIGSEGV), 2)}));
+  told.error = "the agent process of n1 was told to stop by SIGTERM";
+  for (auto& worker : told.workers) worker.stop_signal = SIGTERM;
+  const ExitReport report = report_of({told});
+  CHECK(report.exit_code == 125);
+  CHECK(report.cause == told.error);
+  CHECK(contains(to_text(report), "  others     told to stop: rank 0 (exit code 5 after our SIGTERM)\n"));
+  CHECK(contains(to_text(report), "  failed     rank 1 on n1: killed by SIGSEGV after our SIGTERM"));
+  CHECK_FALSE(contains(to_text(report), "stopped by us"));
+}
+
 TEST_CASE("A node that gave up before the last round of an elastic job changes no exit code, and is named") {
   JobSpec spec = four_nodes();
   spec.agent.min_nodes = 2;
