@@ -188,6 +188,8 @@ class Job {
       end.cause = JobEnd::Cause::launcher_error;
     else if (all_told && all_succeeded(spec_, reports, end.hosts))
       end.cause = JobEnd::Cause::finished;  // an order to end came when every worker had succeeded
+    else if (all_told && end.cause == JobEnd::Cause::deadline && failed_before_order(reports))
+      end.cause = JobEnd::Cause::finished;  // it passed while the rest of that failure was ended
     return finish_job(spec_, reports, end);
   }
 

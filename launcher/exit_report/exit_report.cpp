@@ -287,6 +287,13 @@ bool all_succeeded(const JobSpec& spec, const std::vector<NodeReport>& reports,
   return std::all_of(hosts.begin(), hosts.end(), [](const HostFailure& host) { return host.spared; });
 }
 
+bool failed_before_order(const std::vector<NodeReport>& reports) {
+  return std::any_of(reports.begin(), reports.end(), [](const NodeReport& node) {
+    const bool for_good = failed_first(node) && node.restarts >= node.max_restarts;
+    return for_good && std::any_of(node.workers.begin(), node.workers.end(), is_failure);
+  });
+}
+
 ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& reports, const JobEnd& end) {
   ExitReport report;
   report.program = program_name(spec.agent);

@@ -18,6 +18,10 @@ struct JobSpec;
 bool all_succeeded(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
                    const std::vector<HostFailure>& hosts);
 
+/// A worker had failed for good before the order to end that the nodes had in the meantime: they were still
+/// ending what it had left.
+bool failed_before_order(const std::vector<agent::NodeReport>& reports);
+
 /// Prints the report on stderr (nothing after a success without notes), writes --report, copies the root
 /// cause's error file to the launcher's TORCHELASTIC_ERROR_FILE, removes a temporary log directory after
 /// success, and returns the exit code. `reports` holds one entry per node that reported; it may be empty

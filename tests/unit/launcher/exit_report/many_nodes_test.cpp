@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 #include "launcher/exit_report/exit_report.hpp"
+#include "launcher/exit_report/finish_job.hpp"
 #include "tests/unit/launcher/exit_report/reports.hpp"
 
 #include <signal.h>
@@ -218,6 +219,18 @@ TEST_CASE("What workers do after our signal is no cause, whatever their code") {
   CHECK(contains(to_text(report), "  others     told to stop: rank 0 (exit code 5 after our SIGTERM)\n"));
   CHECK(contains(to_text(report), "  failed     rank 1 on n1: killed by SIGSEGV after our SIGTERM"));
   CHECK_FALSE(contains(to_text(report), "stopped by us"));
+}
+
+TEST_CASE("A worker that failed for good before an order to end decides") {
+  NodeReport failed = failed_on("n1", 0, 7);
+  CHECK(failed_before_order({failed}));
+  failed.max_restarts = 1;
+  CHECK_FALSE(failed_before_order({failed}));
+  failed.restarts = 1;
+  CHECK(failed_before_order({on("n0", node(NodeOutcome::stopped, {})), failed}));
+  failed.outcome = NodeOutcome::stopped;
+  CHECK_FALSE(failed_before_order({failed}));
+  CHECK_FALSE(failed_before_order({}));
 }
 
 TEST_CASE("A node that gave up before the last round of an elastic job changes no exit code, and is named") {

@@ -145,11 +145,13 @@ TEST_CASE("A login has what the user gives it, less what is needed to say why it
   using namespace std::chrono_literals;
   CHECK(greeting_limit(10s, 1) == 9s);
   CHECK(greeting_limit(60s, 1) == 59s);
-  CHECK(greeting_limit(1s, 1) == 500ms);
+  CHECK(greeting_limit(2s, 1) == 1800ms);
+  CHECK(greeting_limit(1s, 1) == 900ms);
   CHECK(greeting_limit(10s, 0) == 9s);
   CHECK(greeting_limit(10s, 5) == 10s);
   CHECK(greeting_limit(10s, 10'000) == 9s + 63 * 250ms);
   CHECK(connect_timeout_s(10s) == 8);
   CHECK(connect_timeout_s(60s) == 58);
+  CHECK(connect_timeout_s(5s) == 4);
   CHECK(connect_timeout_s(500ms) == 1);
 }
