@@ -49,12 +49,12 @@ class Bounds(unittest.TestCase):
         self.assertFalse(judged(10, [0.2], usual=0.02))
 
     def test_no_try_may_hang(self):
-        self.assertTrue(judged(0.1, [0.02, 0.02, 1.9], usual=0.02))
-        self.assertFalse(judged(0.1, [0.02, 0.02, 2.1], usual=0.02))
+        self.assertTrue(judged(0.1, [0.02, 0.02, 0.95], usual=0.02))
+        self.assertFalse(judged(0.1, [0.02, 0.02, 1.1], usual=0.02))
         self.assertTrue(judged(1, [0.02, 0.02, 8.9]))
         self.assertFalse(judged(1, [0.02, 0.02, 9.1]))
         self.assertTrue(judged(1, [5.02, 5.02, 13.9], clock=5))
-        self.assertFalse(judged(0.1, [5.02, 5.02, 7.1], clock=5))
+        self.assertFalse(judged(0.1, [5.02, 5.02, 6.1], clock=5))
 
     def test_who_is_late_is_told_all_figures(self):
         with contextlib.redirect_stdout(io.StringIO()), self.assertRaisesRegex(
@@ -116,13 +116,17 @@ class Promised(unittest.TestCase):
 
 
 class Written(unittest.TestCase):
+    def test_one_try_is_no_median(self):
+        with self.assertRaises(TypeError):
+            promise.kept("hasty", 1, [0.5])
+
     def test_a_line_for_each_promise_also_for_one_that_is_not_kept(self):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
             path = os.path.join(folder, "promises")
             with mock.patch.dict(os.environ, MUSTER_TEST_PROMISES=path), mock.patch("sys.argv", ["/x/suite/a_test.py", "case"]):
                 promise.kept("first", 1, [0.5, 0.25, 1])
                 with self.assertRaises(AssertionError):
-                    promise.kept("second", 0.001, [9], clock=0.002)
+                    promise.kept("second", 0.001, [9], clock=0.002, one_try="a test")
             with open(path, encoding="utf-8") as file:
                 first, second = map(json.loads, file)
         self.assertEqual([first[key] for key in ("suite", "name", "promise", "median", "tries")],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // coordinator_scale [--repeats N] [--check TIMES]: what the pure coordinator takes for the life of a job,
-// each phase by itself, at 1,000 and 10,000 nodes. With --check, fails above TIMES the goals.
+// each phase by itself, at 1,000 and 10,000 nodes. With --check, fails above TIMES what it usually takes, by
+// a yardstick of the same run.
 #include "rendezvous/core/coordinator.hpp"
 
 #include <time.h>
@@ -27,7 +28,9 @@ constexpr double kGoalMs = 100;
 /// Cost of a phase per node at the large size, by that at the small one: 10 would be quadratic, and the
 /// caches alone make 1.5.
 constexpr double kFlat = 2;
-constexpr double kFlatOnABusyMachine = 6;
+constexpr double kFlatOnABusyMachine = 3;
+/// Round and restart of the large job, by the yardstick.
+constexpr double kUsual = 1.5;
 constexpr const char* kRound = "join: hello, join, result";
 constexpr const char* kRestart = "restart: fail, leave, join, result";
 
@@ -189,6 +192,27 @@ Phases measure(int nodes, int repeats) {
   return best;
 }
 
+/// Milliseconds for as many names, in trees as the coordinator has them: what this machine makes of such work
+/// now. The quickest of several.
+double yardstick_ms(int repeats) {
+  constexpr int kTrees = 20;
+  double best = 0;
+  for (int i = 0; i < repeats; ++i) {
+    const double start = cpu_ms();
+    std::size_t bytes = 0;
+    for (int tree = 0; tree < kTrees; ++tree) {
+      std::map<std::string, std::string> names;
+      for (int node = 0; node < kLarge; ++node)
+        names["node " + std::to_string(node)] = "a value of some length";
+      for (const auto& [name, value] : names) bytes += name.size() + value.size();
+    }
+    const double took = cpu_ms() - start;
+    if (bytes == 0) throw std::runtime_error("the yardstick did nothing");
+    best = i == 0 ? took : std::min(best, took);
+  }
+  return best;
+}
+
 int report(int repeats, double check) {
   const Phases small = measure(kSmall, repeats);
   const Phases large = measure(kLarge, repeats);
@@ -206,12 +230,14 @@ int report(int repeats, double check) {
     std::cout << "| " << what << " | " << small_ms << " | " << small_ms * 1000 / kSmall << " | " << large_ms
               << " | " << large_ms * 1000 / kLarge << " | " << growth << " |\n";
   }
-  const bool met = rounds_ms < kGoalMs * std::max(1.0, check);
+  const double yardstick = yardstick_ms(repeats);
+  const bool met = rounds_ms < kUsual * yardstick * std::max(1.0, check);
   std::cout << "\nround and restart of " << kLarge << " nodes: " << rounds_ms << " ms (goal <= " << kGoalMs
-            << ": " << (rounds_ms <= kGoalMs ? "met" : "missed") << ")\n";
+            << ": " << (rounds_ms <= kGoalMs ? "met" : "missed") << "), " << rounds_ms / yardstick
+            << " times the yardstick (usually " << kUsual << ")\n";
   if (check == 0 || (met && flat)) return 0;
   if (!flat) std::cerr << "Missed: a node among many costs more than one among few\n";
-  if (!met) std::cerr << "Missed: too late: the goal is missed by more than the check allows\n";
+  if (!met) std::cerr << "Missed: too late: it takes more than the check allows\n";
   return 1;
 }
 

@@ -4,7 +4,8 @@
 
 usage: run.py --bin DIR [--daemon FILE] [--rounds N] [--attack KIND=RATE[xBURST] ...] [--check]
 Needs rendezvous_load in DIR, and root. --daemon: another build's rendezvous_load as the daemon, to compare.
---check: exits 1 if a p99 under attack is more than ten times the quiet one and 25 ms, if requests were too few to say (one
+--check: exits 1 if a p99 under attack is more than three times the quiet one, and three times as much as an attack on a fourth host
+(`elsewhere`, which has to come first) makes of it by being at work on the same machine, if requests were too few to say (one
 that hangs is counted with its age), if the attack never connected, or if too many descriptors are held for it. Under a sanitizer
 no time is judged.
 """
@@ -25,6 +26,8 @@ from processes import cpu_seconds  # noqa: E402
 
 QUIET_S, ATTACK_S, SETTLE_S = 1.5, 2.0, 0.5
 GOAL = 1.10
+# Times the yardstick: two seconds of a machine that does other things say less than the rounds of the benchmark.
+CHECKED = 3
 # Requests in a second that a job on a busy machine makes at least: a tenth of those that the pauses between them allow.
 LEAST_PER_S = {"store": 100, "control": 50}
 # Of a single request: half the attack.
@@ -154,7 +157,8 @@ def measure(job, kind, rate, burst, rounds):
     return found, done, cpu / rounds / ATTACK_S
 
 
-def report(kind, rate, burst, measured, check):
+def report(kind, rate, burst, measured, check, yardstick):
+    """What was missed. `yardstick` has, by name, what the attack elsewhere makes of the p99; that one sets it."""
     found, done, cpu = measured
     cells, missed = [], []
     late = "Missed: too late" if check else "Missed"
@@ -172,9 +176,11 @@ def report(kind, rate, burst, measured, check):
         ratio = at(attacked, 0.99) / at(quiet, 0.99)
         cells += [f"{at(quiet, 0.5):.0f} / {at(quiet, 0.99):.0f} us", f"{at(attacked, 0.5):.0f} / {at(attacked, 0.99):.0f} us",
                   f"{ratio:.2f}"]
+        if kind == "elsewhere":
+            yardstick[name] = max(1.0, ratio)
         if not judges_time or kind == "elsewhere":
             continue
-        if ratio > (10 if check else GOAL) and (not check or at(attacked, 0.99) > 25_000):
+        if ratio > (CHECKED * yardstick.get(name, 1.0) if check else GOAL):
             missed.append(f"{late}: {title}: the {name} p99 is {ratio:.2f} times the quiet one")
         if max(attacked, default=0) > STALL_US:
             missed.append(f"{late}: {title}: a {name} request waited {max(attacked) / 1e6:.1f} s")
@@ -192,7 +198,7 @@ def main():
     parser.add_argument("--attack", nargs="*", default=ATTACKS, metavar="KIND=RATE[xBURST]")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    missed = []
+    missed, yardstick = [], {}
     program = os.path.join(os.path.realpath(options.bin), "rendezvous_load")
     try:
         with Hosts(4, sshd=False, keep=[options.bin, os.path.dirname(options.daemon or program)]) as hosts:
@@ -207,7 +213,7 @@ def main():
                 what = kind, int(rate), int(burst or 1)
                 job = Job(hosts, program, os.path.realpath(options.daemon) if options.daemon else program)
                 try:
-                    missed += report(*what, measure(job, *what, options.rounds), options.check)
+                    missed += report(*what, measure(job, *what, options.rounds), options.check, yardstick)
                 finally:
                     job.stop()
     except Unavailable as error:

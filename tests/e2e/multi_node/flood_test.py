@@ -15,6 +15,8 @@ GO = "/tmp/muster-test-go"
 FLOOD = "seq -f 'rank '$RANK' line %09.0f of a flood, and some more words' 1000000000"
 # Windows of 256 KiB for each host's stdout and stderr, what lies in pipes and buffers, and what a small process needs.
 MEMORY_MAX_KB = 120_000
+# Each needs a flood of its own.
+COSTLY = "each try is a flood of its own: seconds in which ten processes fill the machine"
 
 
 class Reader:
@@ -61,7 +63,7 @@ class Reader:
 def flood(hosts, pause_s=0.0):
     """Ranks 0 to 3 on four hosts flood; rank 4 on the fifth is quiet until told."""
     reading, writing = os.pipe()
-    quiet = f"until [ -e {GO} ]; do sleep 0.05; done; echo a quiet word; exec sleep 1000"
+    quiet = f"for i in 1 2 3; do until [ -e {GO}-$i ]; do sleep 0.05; done; echo a quiet word; done; exec sleep 1000"
     job = Job(hosts, worker=["bash", "-c", f"echo ready $RANK; [ $RANK = 4 ] || {FLOOD}; {quiet}"], out=writing)
     os.close(writing)
     return job, Reader(reading, pause_s)
@@ -84,20 +86,22 @@ def four_hosts_flood():
     with Hosts(5) as hosts:
         job, reader = flood(hosts)
         reader.wait_for(lambda: all(reader.counts.get(str(rank), 0) > 50_000 for rank in range(4)), "a flood of every host", job)
-        hosts.write("n04", GO, "")
-        begin = time.monotonic()
-        reader.wait_for(lambda: "[4]: a quiet word" in reader.others, "the quiet word", job)
-        quiet_s = time.monotonic() - begin
+        quiet_s = []
+        for word in (1, 2, 3):
+            hosts.write("n04", f"{GO}-{word}", "")
+            begin = time.monotonic()
+            reader.wait_for(lambda: reader.others.count("[4]: a quiet word") == word, "the quiet word", job)  # pylint: disable=cell-var-from-loop
+            quiet_s.append(time.monotonic() - begin)
         most = memory_kb(job, hosts)
         check(most and max(most.values()) < MEMORY_MAX_KB, "more memory than windows explain", most)
         end_s = job.ended(job.send(signal.SIGINT))
         job.expect(130)
-        kept("a quiet host while four flood: heard", took=[quiet_s], **promised("all-hosts-flood", "heard"))
-        kept("Ctrl-C while four hosts flood", took=[end_s], **promised("all-hosts-flood"))
+        kept("a quiet host while four flood: heard", took=quiet_s, **promised("all-hosts-flood", "heard"))
+        kept("Ctrl-C while four hosts flood", took=[end_s], one_try=COSTLY, **promised("all-hosts-flood"))
         reader.thread.join(10)
         check(not reader.broken, "lines that are not whole or in order", reader.broken[:5])
         job.nothing_left()
-        print(f"{reader.bytes / 1e6:.0f} MB; quiet word after {quiet_s:.2f} s, end {end_s:.2f} s after Ctrl-C, at most {most} kB")
+        print(f"{reader.bytes / 1e6:.0f} MB; quiet word after {max(quiet_s):.2f} s, end {end_s:.2f} s after Ctrl-C, at most {most} kB")
 
 
 def four_hosts_flood_a_slow_reader():
@@ -119,7 +123,7 @@ def four_hosts_flood_a_slow_reader():
         job.end()
         end_s = time.monotonic() - begin
         job.expect(130)
-        kept("Ctrl-C a second time while four hosts flood", took=[end_s], **promised("ctrl-c-on-many-hosts", "twice"))
+        kept("Ctrl-C a second time while four hosts flood", took=[end_s], one_try=COSTLY, **promised("ctrl-c-on-many-hosts", "twice"))
         check(not reader.broken, "lines that are not whole or in order", reader.broken[:5])
         job.nothing_left()
         print(f"{reader.bytes / 1e6:.1f} MB; end {end_s:.2f} s after the second Ctrl-C, at most {most} kB")

@@ -4,7 +4,7 @@ import re
 import sys
 import time
 
-from multi_node import AGENT, GUARDIAN, PATIENCE_S, Hosts, Job, check, kept, main, promised
+from multi_node import AGENT, CLOCK, GUARDIAN, PATIENCE_S, Hosts, Job, check, kept, main, promised
 from processes import wait_until
 
 GO = "/tmp/muster-test-go"
@@ -35,7 +35,7 @@ def ssh_cut_after_the_start():
         begin = time.monotonic()
         with hosts.cut_port("n01", 22):
             job.wait_for(MOVED, name="err")
-            kept("ssh is cut: seen", took=[time.monotonic() - begin], **promised("ssh-cut", "seen"))
+            kept("ssh is cut: seen", took=[time.monotonic() - begin], one_try=CLOCK, **promised("ssh-cut", "seen"))
             for name in hosts.names:
                 hosts.write(name, GO, "")
             job.expect(0)
@@ -245,7 +245,7 @@ def host_vanishes():
         hosts.kill_host("n01")
         took = job.ended(begin)
         job.expect_clean(125, r"node n01 is lost: silent for 5000 ms")
-        kept("a host vanishes: the job has ended", took=[took], **promised("host-vanishes"))
+        kept("a host vanishes: the job has ended", took=[took], one_try=CLOCK, **promised("host-vanishes"))
 
 
 def host_dies():
@@ -265,7 +265,7 @@ def host_of_the_coordinator_vanishes():
         took = job.ended(begin)
         job.expect_clean(125, r"n00: .*[Tt]imeout, server n00 not responding")
         # The launcher hears of it from ssh alone.
-        kept("node 0 vanishes: the job has ended", took=[took], **promised("node-0-vanishes"))
+        kept("node 0 vanishes: the job has ended", took=[took], one_try=CLOCK, **promised("node-0-vanishes"))
 
 
 def host_cut_off():
@@ -283,8 +283,8 @@ def cut_off(job, begin, what):
     there = time_until_empty(job, "n01", begin)
     here = job.ended(begin)
     job.expect(125, r"node n01 is lost: silent for 5000 ms")
-    kept(f"{what}: the job has ended", took=[here], **promised("host-cut-off"))
-    kept(f"{what}: its workers are gone", took=[there], **promised("host-cut-off", "workers"))
+    kept(f"{what}: the job has ended", took=[here], one_try=CLOCK, **promised("host-cut-off"))
+    kept(f"{what}: its workers are gone", took=[there], one_try=CLOCK, **promised("host-cut-off", "workers"))
 
 
 def time_until_empty(job, name, begin):
@@ -336,7 +336,8 @@ def launcher_cut_off():
             took = time.monotonic() - begin
             check(not left, f"left behind without a launcher: {left}", job.shown())
             job.end()
-            kept("the launcher's host vanishes: nothing is left on the others", took=[took], **promised("launcher-host-vanishes"))
+            kept("the launcher's host vanishes: nothing is left on the others", took=[took], one_try=CLOCK,
+                 **promised("launcher-host-vanishes"))
         check(job.process.returncode != 0, "success", job.shown())
         job.nothing_left()
 
@@ -378,7 +379,8 @@ def ssh_cut_at_the_end(name):
             took = job.ended(begin)
             job.expect(0, "done 0", "done 1")
         job.nothing_left()
-        kept(f"ssh to {name} is cut before the workers end: the job has ended", took=[took], **promised("ssh-cut", "at_the_end"))
+        kept(f"ssh to {name} is cut before the workers end: the job has ended", took=[took], one_try=CLOCK,
+             **promised("ssh-cut", "at_the_end"))
 
 
 def ssh_to_node_0_cut_at_the_end():

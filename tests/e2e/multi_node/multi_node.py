@@ -12,7 +12,7 @@ import traceback
 import interop
 from hosts import LAUNCHER, Hosts, need_hosts
 from interop import TRAIN, check
-from promise import PATIENCE_S, kept, promise, promised
+from promise import CLOCK, PATIENCE_S, kept, promise, promised
 from side_by_side import CASE_S, run_side_by_side
 
 MUSTER = interop.MUSTER
@@ -161,5 +161,5 @@ def main(timed=(), untimed=(), parallel=3, untimed_parallel=None, limit_s=CASE_S
     run_side_by_side(by_name, untimed_parallel if chosen is untimed and untimed_parallel else parallel, limit_s)
 
 
-__all__ = ["AGENT", "GUARDIAN", "Hosts", "Job", "LAUNCHER", "MUSTER", "PATIENCE_S", "SLEEPER", "STORE", "STUBBORN", "TRAIN", "check",
-           "kept", "main", "promise", "promised"]
+__all__ = ["AGENT", "CLOCK", "GUARDIAN", "Hosts", "Job", "LAUNCHER", "MUSTER", "PATIENCE_S", "SLEEPER", "STORE", "STUBBORN", "TRAIN",
+           "check", "kept", "main", "promise", "promised"]

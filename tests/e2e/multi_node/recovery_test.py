@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from multi_node import AGENT, GUARDIAN, Hosts, Job, check, kept, main, promised
+from multi_node import AGENT, CLOCK, GUARDIAN, Hosts, Job, check, kept, main, promised
 from processes import wait_until
 
 GO = "/tmp/muster-test-go"
@@ -49,7 +49,7 @@ def goes_on_with_two(hosts, job, reason, since, what, bound):
     """The job is one of THREE and has lost n02: the next round is there at once, or after the time of silence."""
     job.wait_for(r"ready \d of 2 in round [01] on n0[01]", count=2)
     seconds = time.monotonic() - since
-    kept(f"{what}: the next round", took=[seconds], **bound)
+    kept(f"{what}: the next round", took=[seconds], one_try=CLOCK, **bound)
     let_go(hosts, "n00", "n01")
     job.expect(0, r"all workers start again", "done 0 of 2", "done 1 of 2", rf"(?m)^muster: warning: .*n02.*{reason}.*; 2 of 3 nodes are left",
                rf"the job ended without n02.*{reason}")
@@ -196,7 +196,7 @@ def worker_of_an_earlier_round():
         job.hit("n02", AGENT, signal.SIGSTOP)
         job.wait_for(r"ready \d of 2 in round 1 on n0[01]", count=2)
         kept("agent and guardian of an elastic job are stopped: the next round", took=[time.monotonic() - begin],
-             **promised("node-agent-stopped", "next_round"))
+             one_try=CLOCK, **promised("node-agent-stopped", "next_round"))
         check(len(job.pids("n02", "python3")) + len(job.pids("n02", "python")) == 1, "the old worker is gone", job.shown())
         before = hosts.read("n02", "/tmp/muster-test-answers").count("error")
         wait_until(lambda: hosts.read("n02", "/tmp/muster-test-answers").count("error") >= before + 3, "further errors")

@@ -209,10 +209,12 @@ class DaemonEnds(DaemonTest):
         since = time.monotonic()
         self.daemon.send_signal(number)
         host, port = self.endpoint.split(":")
+        took = []
         for launcher in [*jobs["A"], *jobs["B"], waiting]:
             launcher.ends(125)
             self.assertRegex(launcher.error(), words.format(host=host, port=port))
-            kept("the daemon has ended: its jobs have, too", took=[launcher.ended - since], **promised("daemon-ended"))
+            took.append(launcher.ended - since)
+        kept("the daemon has ended: its jobs have, too", took=took, **promised("daemon-ended"))
         self.daemon.wait(10)
         wait_until(lambda: not self.ours(), "the end of all processes")
 

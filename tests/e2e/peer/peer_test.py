@@ -6,12 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from host_keeper import SHARED
 from hosts import Hosts, need_hosts
 from peer_jobs import Launcher, c10d
 from processes import wait_until
+from promise import promise, promised
 
 
 class PeerTest(unittest.TestCase):
@@ -170,11 +172,12 @@ class Failure(PeerTest):
         alone = self.c10d("n00", 2, "--rdzv-conf", "join_timeout=2")
         alone.ends(125, "1 of 2 nodes joined", timeout=20)
 
-    def test_a_launcher_that_is_killed_is_named(self):
+    def test_a_node_that_is_told_to_stop_ends_the_job_by_that_signal(self):
         launchers = [self.c10d(host, 2, do=f"wait:{self.go}") for host in ("n00", "n01")]
         self.check_world(launchers, 2)
-        launchers[1].process.kill()
-        launchers[0].ends(125, "the launcher on n01 is gone")
+        launchers[1].stop()
+        launchers[1].ends(143)
+        launchers[0].ends(143, "n01 was told to stop")
 
     def test_a_node_of_a_job_of_fixed_size_comes_back(self):
         """Its launcher is killed, as by a container that is gone, and is told to stop, as by one that is preempted."""
@@ -250,6 +253,21 @@ class Failure(PeerTest):
         self.assertEqual(again.process.poll(), None)
         again.stop()
         again.end()
+
+
+class LauncherKilled(PeerTest):
+    def test_a_launcher_that_is_killed_is_named(self):
+        def once():
+            self.setUp()
+            launchers = [self.c10d(host, 2, do=f"wait:{self.go}") for host in ("n00", "n01")]
+            self.check_world(launchers, 2)
+            launchers[1].process.kill()
+            since = time.monotonic()
+            launchers[0].ends(125, "the launcher on n01 is gone")
+            self.tearDown()
+            return launchers[0].ended - since
+
+        promise("the launcher of a node is killed in the peer form", once=once, **promised("peer-launcher-killed"))
 
 
 class Secrets(PeerTest):

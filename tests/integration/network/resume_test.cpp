@@ -2,6 +2,7 @@
 #include "tests/integration/network/cutting_proxy.hpp"
 #include "tests/integration/network/network_fixture.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/promise.hpp"
 
 #include <algorithm>
 #include <random>
@@ -13,6 +14,9 @@ using namespace muster::rendezvous::test;
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// What docs/failures.md promises.
+constexpr double kResumedSeconds = 0.2;
 
 /// Sends the numbers 0, 1, 2, ... as bytes through a channel as fast as it takes them, and checks those that
 /// come.
@@ -143,7 +147,7 @@ TEST_CASE("a cut in the middle of a job goes unnoticed by the round, and is heal
   const auto place1 = bench.spawn(linked.node.client->join(join_request(1), in(20s)));
   bench.run_until([&] { return place0->done && place1->done; });
   REQUIRE(place1->error.empty());
-  std::vector<double> milliseconds;
+  std::vector<double> took;
   for (int i = 0; i < 10; ++i) {
     const TimePoint before = Clock::now();
     const int resumed = linked.node.resumptions;
@@ -151,12 +155,10 @@ TEST_CASE("a cut in the middle of a job goes unnoticed by the round, and is heal
     const auto asked = bench.spawn(linked.node.client->launcher_state(in(20s)));
     bench.run_until([&] { return asked->done && linked.node.resumptions > resumed; });
     CHECK(asked->error.empty());
-    milliseconds.push_back(std::chrono::duration<double, std::milli>(Clock::now() - before).count());
+    took.push_back(std::chrono::duration<double>(Clock::now() - before).count());
   }
-  std::sort(milliseconds.begin(), milliseconds.end());
-  // The goal is 200 ms; a busy machine gets ten times that.
-  CHECK(milliseconds[milliseconds.size() / 2] < 2000);
-  WARN("median time from a cut to the resumed session: " << milliseconds[milliseconds.size() / 2] << " ms");
+  CHECK(muster::test::late("a control connection is reset: the session goes on", kResumedSeconds, took) ==
+        "");
   CHECK(n0.ends.empty());
   CHECK(linked.node.ends.empty());
 }

@@ -2,6 +2,7 @@
 // Every way in which a collective fails, between threads of one process.
 #include "catch.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/support/promise.hpp"
 #include "tests/unit/worker_sdk/comm/thread_world.hpp"
 
 #include <atomic>
@@ -135,23 +136,27 @@ TEST_CASE("a deadline names the missing ranks, on all that waited") {
 }
 
 TEST_CASE("a rank that leaves ends the wait of the others at once") {
-  auto groups = shm::make_thread_groups(3, test::options_with(std::chrono::seconds(30)));
-  const auto start = Clock::now();
-  const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
-    group.barrier();
-    if (group.rank() == 1) {
-      groups[1].reset();
-    } else {
+  std::vector<double> took;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    auto groups = shm::make_thread_groups(3, test::options_with(std::chrono::seconds(30)));
+    const auto start = Clock::now();
+    const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
       group.barrier();
+      if (group.rank() == 1) {
+        groups[1].reset();
+      } else {
+        group.barrier();
+      }
+    });
+    took.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    for (const int rank : {0, 2}) {
+      INFO(outcomes[static_cast<std::size_t>(rank)].text);
+      CHECK(outcomes[static_cast<std::size_t>(rank)].code == ErrorCode::peer_lost);
+      CHECK(contains(outcomes[static_cast<std::size_t>(rank)].text, "rank 1"));
+      CHECK(contains(outcomes[static_cast<std::size_t>(rank)].text, "has left the group 'world'"));
     }
-  });
-  CHECK(Clock::now() - start < std::chrono::seconds(5));
-  for (const int rank : {0, 2}) {
-    INFO(outcomes[static_cast<std::size_t>(rank)].text);
-    CHECK(outcomes[static_cast<std::size_t>(rank)].code == ErrorCode::peer_lost);
-    CHECK(contains(outcomes[static_cast<std::size_t>(rank)].text, "rank 1"));
-    CHECK(contains(outcomes[static_cast<std::size_t>(rank)].text, "has left the group 'world'"));
   }
+  CHECK(test::late("shm: a rank leaves", 0.1, took) == "");
 }
 
 TEST_CASE("a rank that leaves after the last call disturbs nobody") {
@@ -171,24 +176,28 @@ TEST_CASE("a rank that leaves after the last call disturbs nobody") {
 }
 
 TEST_CASE("abort from another thread ends present and later calls of every rank") {
-  auto groups = shm::make_thread_groups(3, test::options_with(std::chrono::seconds(30)));
-  const auto start = Clock::now();
-  std::thread aborter;
-  const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
-    group.barrier();
-    if (group.rank() == 2) aborter = std::thread([&] { group.abort("the loss is not a number"); });
-    if (group.rank() != 2) group.barrier();
-  });
-  aborter.join();
-  CHECK(Clock::now() - start < std::chrono::seconds(5));
-  for (const int rank : {0, 1}) {
-    CHECK(outcomes[static_cast<std::size_t>(rank)].code == ErrorCode::aborted);
-    CHECK(contains(outcomes[static_cast<std::size_t>(rank)].text,
-                   "aborted by rank 2: the loss is not a number"));
+  std::vector<double> took;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    auto groups = shm::make_thread_groups(3, test::options_with(std::chrono::seconds(30)));
+    const auto start = Clock::now();
+    std::thread aborter;
+    const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
+      group.barrier();
+      if (group.rank() == 2) aborter = std::thread([&] { group.abort("the loss is not a number"); });
+      if (group.rank() != 2) group.barrier();
+    });
+    aborter.join();
+    took.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    for (const int rank : {0, 1}) {
+      CHECK(outcomes[static_cast<std::size_t>(rank)].code == ErrorCode::aborted);
+      CHECK(contains(outcomes[static_cast<std::size_t>(rank)].text,
+                     "aborted by rank 2: the loss is not a number"));
+    }
+    groups[0]->abort("a second reason comes too late");
+    check_all_fail(run_ranks(groups, [](ProcessGroup& group) { group.barrier(); }), ErrorCode::aborted,
+                   {"the loss is not a number"});
   }
-  groups[0]->abort("a second reason comes too late");
-  check_all_fail(run_ranks(groups, [](ProcessGroup& group) { group.barrier(); }), ErrorCode::aborted,
-                 {"the loss is not a number"});
+  CHECK(test::late("shm: a rank aborts", 0.1, took) == "");
 }
 
 TEST_CASE("a size that cannot be is the caller's error alone") {
