@@ -49,24 +49,39 @@ class Report(unittest.TestCase):
     def test_the_first_to_fail_is_the_root_cause_however_close_the_others_are(self):
         with tempfile.TemporaryDirectory() as folder:
             report = os.path.join(folder, "report.json")
-            # Rank 2 fails as soon as the agent has taken rank 1's exit status (a process is there until then); one clock's
-            # whole seconds could not tell them apart.
+            # Rank 1 fails as soon as the agent has taken rank 2's exit status (a process is there until then); one clock's
+            # whole seconds could not tell them apart, and the order of ranks would name the wrong one.
             result = run("--report", report, workers=3, shell="""
                 case $RANK in
                   0) exec sleep 60;;
-                  1) echo cause >&2; echo $$ > %(f)s/pid; mkfifo %(f)s/fifo; read x < %(f)s/fifo; exit 7;;
-                  2) while [ ! -p %(f)s/fifo ]; do sleep 0.01; done; trap '' TERM; read pid < %(f)s/pid; echo > %(f)s/fifo
+                  2) echo cause >&2; echo $$ > %(f)s/pid; mkfifo %(f)s/fifo; read x < %(f)s/fifo; exit 7;;
+                  1) while [ ! -p %(f)s/fifo ]; do sleep 0.01; done; trap '' TERM; read pid < %(f)s/pid; echo > %(f)s/fifo
                      while kill -0 $pid 2>/dev/null; do sleep 0.01; done; exit 8;;
                 esac""" % {"f": folder})
             self.assertEqual(result.returncode, 7, result.stderr)
             text = result.stderr
-            self.assertLess(text.index("rank 1"), text.index("rank 2"), text)
+            self.assertLess(text.index("rank 2"), text.index("rank 1"), text)
             self.assertIn("exit code 7", text)
             self.assertIn("cause", text)
             with open(report) as file:
                 content = json.load(file)
             self.assertEqual([worker["rank"] for worker in content["nodes"][0]["workers"]], [0, 1, 2])
-            self.assertEqual((content["root_cause"]["rank"], content["exit_code"]), (1, 7))
+            self.assertEqual((content["root_cause"]["rank"], content["exit_code"]), (2, 7))
+
+    def test_a_limit_of_cpu_time_is_named(self):
+        result = run(shell="[ $RANK = 0 ] && exec sleep 60; while :; do :; done",
+                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (1, 9)))
+        self.assertEqual(result.returncode, 128 + signal.SIGXCPU, result.stderr)
+        self.assertIn("it used up its limit of 1 s of CPU time", result.stderr)
+
+    def test_a_stopped_worker_hears_that_it_is_to_end(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("--shutdown-timeout", "1000", shell="""
+                case $RANK in
+                  0) trap 'echo told; exit 0' TERM; echo $$ > %(f)s/new; mv %(f)s/new %(f)s/pid; kill -STOP $$; sleep 60 & wait;;
+                  1) until [ -e %(f)s/pid ] && grep -q 'State:.T' /proc/$(cat %(f)s/pid)/status; do sleep 0.01; done; exit 3;;
+                esac""" % {"f": folder})
+            self.assertEqual((result.returncode, result.stdout), (3, "told\n"), result.stderr)
 
     def test_the_error_file_is_shown_and_copied(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -159,6 +159,18 @@ def test_evaluation_alone(folder):
     assert not os.path.exists(none) and not os.listdir(os.path.join(folder, "empty"))
 
 
+def test_the_seed_draws_the_crops(folder):
+    """From the same weights, at a rate of 0 and with all images in one step, nothing else of the seed is left."""
+    weights, metrics = os.path.join(folder, "weights.safetensors"), os.path.join(folder, "metrics.jsonl")
+    task = ["--data", "synthetic:64", "--batch-size", "64", "--epochs", "1"]
+    train(*task, "--export", weights)
+    for flags in ([], ["--crop-padding", "4", "--flip"]):
+        for seed in ("1", "2"):
+            train(*task, "--lr", "0", "--init-from", weights, "--seed", seed, "--metrics", metrics, *flags)
+    plain, same, drawn, other = (entry["train_loss"] for entry in json_lines(metrics) if entry["event"] == "epoch")
+    assert abs(plain - same) < 1e-5 and abs(drawn - other) > 1e-3, (plain, same, drawn, other)
+
+
 def test_evaluation_beside_training(folder):
     """The folder may be written meanwhile, and only test images are needed."""
     data, checkpoints = os.path.join(folder, "data"), os.path.join(folder, "checkpoints")
