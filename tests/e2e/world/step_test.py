@@ -28,19 +28,26 @@ def step_of_a_failed_rank(worker):
     print("ok", os.path.basename(worker))
 
 
-def a_step_is_progress(worker):
-    """Three failures for the same reason would end a job that tells no step."""
+def decisions_of(worker, fault):
+    """What was decided at the end of each round, where rank 1 is killed in each."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.json")
         job = subprocess.run([MUSTER, "run", "--nproc-per-node", str(RANKS), "--report", path, "--max-restarts", "3",
                               "--restart-policy", "progress", worker],
-                             env={**os.environ, "MUSTER_FAULT": "kill@1:all_reduce:2"}, capture_output=True, text=True,
-                             timeout=LIMIT_S, check=False)
+                             env={**os.environ, "MUSTER_FAULT": fault}, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         check(job.returncode == 137, f"exit code {job.returncode}", job.stderr)
         with open(path, encoding="utf-8") as file:
-            decisions = json.load(file)["decisions"]
-    check([one["again"] for one in decisions] == [True, True, True, False], f"other decisions: {decisions}", job.stderr)
-    check(decisions[-1]["decision"] == "no restart is left (--max-restarts 3)", f"another reason: {decisions[-1]}", job.stderr)
+            return json.load(file)["decisions"]
+
+
+def a_step_is_progress(worker):
+    """Three failures for the same reason end a job that tells no step, though its ranks are in calls of ours."""
+    decisions = decisions_of(worker, "kill@1:all_reduce:2")
+    check([one["again"] for one in decisions] == [True, True, True, False], f"other decisions: {decisions}")
+    check(decisions[-1]["decision"] == "no restart is left (--max-restarts 3)", f"another reason: {decisions[-1]}")
+    decisions = decisions_of(worker, "kill@1:init")
+    check([one["again"] for one in decisions] == [True, True, False], f"other decisions without a step: {decisions}")
+    check("without a step" in decisions[-1]["decision"], f"another reason: {decisions[-1]}")
     print("ok, a step is progress")
 
 

@@ -42,6 +42,35 @@ TEST_CASE("One counter of restarts for all nodes, told with every round") {
   }
 }
 
+TEST_CASE("Who comes while a round ends hears what is waited for") {
+  Desk desk(with_restarts(1, 2, 3), 2);
+  desk.send(2, failure(0));
+  desk.send(2, LeaveRound{0, RoundOutcome::failed});
+  desk.join(2, 1);
+  REQUIRE(desk.sent<Status>(2).has_value());
+  CHECK(desk.sent<Status>(2)->text ==
+        "1 of 1 nodes joined; waiting for the workers of the previous round to end");
+}
+
+TEST_CASE("Rounds that last are no reason to give up, however alike they fail") {
+  for (const auto lasts : {0s, 31s}) {
+    CAPTURE(lasts.count());
+    CoordinatorOptions options = with_restarts(1, 1, 9);
+    options.restart_rule = RestartRule::progress;
+    Desk desk(options, 1);
+    for (RoundNumber round = 0; round < 3; ++round) {
+      desk.now += lasts;
+      desk.send(1, failure(round));
+      desk.send(1, LeaveRound{round, RoundOutcome::failed});
+      const bool last = lasts == 0s && round == 2;
+      REQUIRE(desk.sent<Left>(1)->next == (last ? NextStep::end : NextStep::join));
+      if (last) break;
+      desk.pass(10s);  // the delay of the restart
+      desk.begin(1, round + 1);
+    }
+  }
+}
+
 TEST_CASE("The second restart waits a second, which all are told, and takes nobody in before") {
   Desk desk(with_restarts(2, 2, 5), 2);
   desk.send(2, failure(0));

@@ -151,6 +151,57 @@ TEST_CASE("A run that goes on with other steps says so") {
   }
 }
 
+TEST_CASE("A resumed run makes Adam's next step, not its first") {
+  const Folder folder;
+  TrainerOptions adam = SmallRun::options();
+  adam.learner.optimizer.kind = "adam";
+  SmallRun whole(CheckpointOptions(), adam);
+  whole.train();
+  whole.trainer.next_epoch();
+  whole.train();
+  {
+    SmallRun first(in_folder(folder), adam);
+    first.checkpointing.begin();
+    first.train();
+    first.trainer.next_epoch();
+    first.checkpointing.save_now();
+  }
+  SmallRun second(in_folder(folder), adam);
+  second.checkpointing.begin();
+  second.train();
+  CHECK(second.trainer.learner().parameter_hash() == whole.trainer.learner().parameter_hash());
+}
+
+TEST_CASE("Exported statistics count the batches that they are of") {
+  const Folder folder;
+  CheckpointOptions options;
+  options.export_file = folder / "weights";
+  TrainerOptions steps = SmallRun::options();
+  steps.learner.model = "resnet18-imagenet-stem";
+  steps.batch_size = 1;
+  steps.accumulation = 2;
+  SmallRun run(options, steps);
+  run.trainer.max_steps = 3;
+  run.train();
+  run.checkpointing.finish();
+  const muster::checkpoint::SafetensorsFile file(options.export_file);
+  const auto* const tensor = file.find("bn1.num_batches_tracked");
+  REQUIRE(tensor != nullptr);
+  std::int64_t batches = 0;
+  file.read(*tensor, std::as_writable_bytes(std::span(&batches, 1)));
+  CHECK(batches == 6);
+}
+
+TEST_CASE("The average of the weights is counted once in the table of memory") {
+  TrainerOptions averaged = SmallRun::options();
+  averaged.learner.ema_decay = 0.9;
+  const MemoryTable with = SmallRun(CheckpointOptions(), averaged).trainer.memory();
+  const MemoryTable without = SmallRun(CheckpointOptions()).trainer.memory();
+  CHECK(with.average > 0);
+  CHECK(without.average == 0);
+  CHECK(with.optimizer_state == without.optimizer_state);
+}
+
 TEST_CASE("A run that starts anew leaves what was there, also what it goes on from") {
   const Folder folder;
   CheckpointOptions options = in_folder(folder);
