@@ -131,17 +131,19 @@ TEST_CASE("ResNets train with compressed gradients, the ranks alike") {
     if (kSlow && low_rank) continue;
     // A hook has state of its rank: each has its own.
     const std::vector<float> model = parameters(trained(2, data, options, [&](TrainerOptions& own) {
+      // Gradients of 16 images have fewer directions than this in the layers that are compressed: nothing is
+      // left out, other than with 16 columns, with which two steps get a third of the way.
       muster::PowerSgdOptions from_start;
       from_start.start_step = 0;
-      from_start.rank = 16;
+      from_start.rank = 64;
       own.learner.reducer.hook =
           low_rank ? muster::make_power_sgd_hook(from_start) : muster::make_half_hook(muster::DataType::bf16);
     }));
     const double apart = distance(model, plain, start);
     INFO(low_rank << ": " << apart << " of the way from the first parameters");
     CHECK(apart > 0);
-    // 0.0039 is found, and 0.66 where the first two steps have no more than 16 columns; without gradients, 1.
-    CHECK(apart < (low_rank ? 0.7 : 0.008));
+    // Found: 0.0039 in bf16 and 0.00004 by PowerSGD; without gradients, 1.
+    CHECK(apart < (low_rank ? 0.001 : 0.008));
   }
 }
 
