@@ -12,6 +12,7 @@ For MINUTES (30 if none are given), each stage with its share of them:
   simulator  simulated jobs from the seed on, and the bugs planted in the coordinator
   comm       the mutants of the group over shared memory, under ThreadSanitizer
   leftovers  every way in which a job can end, many times
+  losses     every process of ours killed, stopped and cut off, in every phase of a job, on hosts made of namespaces
   hosts      jobs on three hosts made of namespaces, a random process of which gets a random signal at a random moment
   faults     every fault in every phase, on every backend
   contract   what all backends must do, on every backend
@@ -226,6 +227,11 @@ stage_hosts() {
     "$python" tests/soak/random_faults.py --seed "$seed" --seconds "$1"
 }
 
+# The whole table, in an order of its own.
+stage_losses() {
+  share "loss_table_test.py --all --seed $seed" "$1" "$python" tests/e2e/multi_node/loss_table_test.py --all --seed "$seed"
+}
+
 stage_faults() { ctest_share '^faults_'; }
 
 stage_contract() { ctest_share 'contract|^backend_failures|^mpi_test$'; }
@@ -319,13 +325,14 @@ if [ ${#fallen[@]} -eq 0 ]; then
   # Parts of a hundred; the plain build, which is the longest, also gets what the others leave.
   end=$((SECONDS + budget))
   stage simulator $((budget * 6 / 100))
-  stage comm $((budget * 12 / 100))
-  stage leftovers $((budget * 14 / 100))
-  stage hosts $((budget * 12 / 100))
-  stage faults $((budget * 14 / 100))
-  stage contract $((budget * 8 / 100))
-  stage recipe $((budget * 8 / 100))
-  stage fuzz $((budget * 16 / 100))
+  stage comm $((budget * 11 / 100))
+  stage leftovers $((budget * 12 / 100))
+  stage losses $((budget * 13 / 100))
+  stage hosts $((budget * 8 / 100))
+  stage faults $((budget * 12 / 100))
+  stage contract $((budget * 7 / 100))
+  stage recipe $((budget * 7 / 100))
+  stage fuzz $((budget * 14 / 100))
   rest=$((end - SECONDS))
   stage plain $((rest > budget * 10 / 100 ? rest : budget * 10 / 100))
 fi

@@ -193,6 +193,13 @@ bool missed_round(const NodeReport& node, int round) {
   return node.outcome != NodeOutcome::succeeded && (node.workers.empty() || node.round < round);
 }
 
+/// Its workers were done when it met with an end of its own.
+bool worked_to_the_end(const NodeReport& node, int round) {
+  const auto good = [](const WorkerReport& worker) { return worker.outcome == WorkerOutcome::succeeded; };
+  return node.round == round && !node.workers.empty() &&
+         std::all_of(node.workers.begin(), node.workers.end(), good);
+}
+
 /// --nnodes MIN:MAX: what is missing was not needed.
 void judge_success(ExitReport& report) {
   const auto note = [&report](const std::string& node, const std::string& why) {
@@ -200,9 +207,8 @@ void judge_success(ExitReport& report) {
   };
   for (const HostFailure& host : report.hosts)
     note(host.node, (host.lost ? "was lost: " : "could not be started: ") + host.cause);
-  const int last = last_good_round(report.nodes);
   for (const NodeReport& node : report.nodes)
-    if (missed_round(node, last))
+    if (node.outcome != NodeOutcome::succeeded)
       note(node.node, node.error.empty() ? "left before its last round" : "gave up: " + node.error);
   // A failure that was made good.
   report.root_node = report.root_worker = -1;
@@ -278,7 +284,7 @@ bool all_succeeded(const JobSpec& spec, const std::vector<NodeReport>& reports,
   const int last = last_good_round(reports);
   int succeeded = 0;
   for (const NodeReport& node : reports) {
-    if (node.outcome == NodeOutcome::succeeded)
+    if (node.outcome == NodeOutcome::succeeded || (elastic && worked_to_the_end(node, last)))
       ++succeeded;
     else if (!elastic || !missed_round(node, last))
       return false;

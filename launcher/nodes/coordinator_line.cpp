@@ -18,6 +18,7 @@
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace muster::launcher {
 
@@ -85,6 +86,7 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
       co_await self->client->connected(deadline);
       self->usable = true;
       self->connecting = false;
+      for (const GoneNode& node : std::exchange(self->ended, {})) self->tell(node);
     } catch (const rendezvous::CoordinatorError& error) {
       self->connecting = false;
       if (self->closed) co_return;
@@ -94,10 +96,14 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
     }
   }
 
+  void tell(const GoneNode& node) { client->node_state({node.node, node.cause, false, true, node.given_up}); }
+
   asio::any_io_executor executor;
   CoordinatorLineOptions options;
   rendezvous::Secret key;
   std::optional<rendezvous::CoordinatorClient> client;
+  /// To be told once it is connected.
+  std::vector<GoneNode> ended;
   bool connecting = true;
   bool usable = false;
   bool closed = false;
@@ -121,8 +127,11 @@ std::unique_ptr<rendezvous::ByteStream> CoordinatorLine::open(const std::string&
                                          state_->client->open_channel(rendezvous::ChannelKind::link, node));
 }
 
-void CoordinatorLine::node_ended(const std::string& node, const std::string& cause) {
-  if (state_->usable) state_->client->node_state({node, cause, false, true});
+void CoordinatorLine::node_ended(const GoneNode& node) {
+  if (state_->usable)
+    state_->tell(node);
+  else if (state_->connecting)
+    state_->ended.push_back(node);
 }
 
 bool CoordinatorLine::connecting() const {

@@ -31,6 +31,15 @@ struct CoordinatorLineOptions {
   std::function<void(const std::string& node, const std::string& reason, bool says_decision)> node_lost;
 };
 
+/// A node that has not reported and will not.
+struct GoneNode {
+  std::string node;
+  /// For people.
+  std::string cause;
+  /// Nothing leads there any more, though its agent may live; else it has no guardian, and so soon no agent.
+  bool given_up = false;
+};
+
 /// One thread, the executor's.
 class CoordinatorLine {
  public:
@@ -46,9 +55,9 @@ class CoordinatorLine {
   /// coordinator does not know that node.
   std::unique_ptr<rendezvous::ByteStream> open(const std::string& node);
 
-  /// That node has no guardian any more, and so soon no agent: the coordinator need not wait for its
-  /// connection to be made again.
-  void node_ended(const std::string& node, const std::string& cause);
+  /// The coordinator need not wait for that node, or for its connection to be made again. Told once there is
+  /// a connection.
+  void node_ended(const GoneNode& node);
 
   /// open() may succeed soon.
   bool connecting() const;

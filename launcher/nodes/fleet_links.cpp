@@ -100,6 +100,7 @@ void NodeFleet::send_spec(std::size_t index) {
                               " are the most; pass on less of the environment (-x) or shorter arguments");
     node.link->send_aside(spec);
     node.contact.instruct(orders.spec.node.coordinator);
+    if (orders.spec.node.coordinator) listen_by_ = Clock::now() + kListensWithin;
     for (const LinkMessage& held : std::exchange(node.held, {})) node.link->send(held);
   } catch (const std::exception& error) {
     cut(index);
@@ -114,6 +115,7 @@ void NodeFleet::message(std::size_t index, LinkMessage message) {
   switch (message.kind) {
     case Kind::listening:
       if (!node.contact.take_listening()) return misbehaved(index, kGreetsAgain);
+      listen_by_.reset();
       endpoint_ = agent::link_endpoint_from_json(message.body);
       obey(board_.listening());
       if (events_.listening) events_.listening(endpoint_);
@@ -309,15 +311,18 @@ void NodeFleet::conclude(std::size_t index) {
   const bool over = node.process_end && !way_was_lost(*node.process_end);
   if (over && node.contact.awaits_report() && !node.contact.relayed() && node.contact.tell_end() &&
       events_.ended)
-    events_.ended(index, how_lost(index).cause);
+    events_.ended(index, how_lost(index).cause, false);
   if (go_on_by_relay(index)) return advance();
   tell_left_out(index, true);
+  if (index == 0) listen_by_.reset();
   node.gone_by.reset();
   node.link.reset();
   if (node.contact.reported()) {
     board_.ended(index);
     if (index == 0) expect_the_others();
   } else if (node.contact.instructed()) {
+    // Its agent may live, and come to a coordinator that still waits for it: nobody would hear of it.
+    if (events_.ended) events_.ended(index, how_lost(index).cause, true);
     without(index, [&] { return board_.lost(index, how_lost(index)); });
   } else {
     return start_failed(index, {how_lost(index).cause, "", false});
@@ -370,6 +375,7 @@ HostFailure NodeFleet::how_lost(std::size_t index) const {
 
 void NodeFleet::cut(std::size_t index) {
   Node& node = nodes_[index];
+  if (index == 0) listen_by_.reset();
   node.link.reset();
   node.contact.close();
   if (!node.connection) return;

@@ -160,6 +160,12 @@ void NodeFleet::give_up_late(TimePoint now) {
       node.greet_by.reset();
       node.connection->give_up();
     }
+    if (i == 0 && listen_by_ && now >= *listen_by_) {
+      node.last_words = "its guardian has had its orders for " + std::to_string(kListensWithin.count()) +
+                        " s and has not answered; is it stopped there (ps -C muster:guardian)?";
+      node.last_words_by = HostFailure::Teller::launcher;
+      cut(i);
+    }
     if (!node.gone_by || now < *node.gone_by) continue;
     node.gone_by.reset();
     node.contact.close();
@@ -184,6 +190,7 @@ void NodeFleet::arm(TimePoint now) {
   };
   consider(queue_->next_due());
   consider(board_.next_tick());
+  consider(listen_by_);
   for (const Node& node : nodes_) {
     consider(node.greet_by);
     consider(node.gone_by);
@@ -234,6 +241,26 @@ void NodeFleet::show_life() {
   // Before its orders a node reads no numbered frames.
   for (Node& node : nodes_)
     if (node.link && !node.contact.instructed()) node.link->send_aside({Kind::status, 0, {}});
+  give_up_stopped_clients();
+}
+
+/// What such a node says waits, and the job would wait with it at its end. When it is still stopped at the
+/// second look the link goes on through the coordinator, as when the client is killed.
+void NodeFleet::give_up_stopped_clients() {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    const pid_t pid = node.connection ? node.connection->stopped_client() : 0;
+    const bool before = std::exchange(node.client_stopped, pid != 0);
+    if (pid == 0) continue;
+    if (before) {
+      node.connection->kill();
+      continue;
+    }
+    log_warning(job_.nodes[i].name + ": what leads there (process " + std::to_string(pid) +
+                " here) was stopped (SIGSTOP), and what that node says waits; it is killed after " +
+                std::to_string(agent::kLauncherSpeaksEvery.count()) + " s, unless 'kill -CONT " +
+                std::to_string(pid) + "' lets it go on");
+  }
 }
 
 std::shared_ptr<rendezvous::Channel> NodeFleet::open_stdin(std::size_t node) {

@@ -60,9 +60,9 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
     std::function<bool()> relay_comes;
     /// A line for people about what the job waits for.
     std::function<void(const std::string&)> waiting;
-    /// No guardian is left there, as the host itself says, and no agent that will outlive it; it has not
-    /// reported.
-    std::function<void(std::size_t node, const std::string& cause)> ended;
+    /// It has not reported. No guardian is left there, as the host itself says, and no agent that will
+    /// outlive it; or, `given_up`, nothing leads there any more.
+    std::function<void(std::size_t node, const std::string& cause, bool given_up)> ended;
     /// This node could not be started or was lost.
     std::function<void(std::size_t node)> without;
     /// The first failure that ends the job: it is being stopped.
@@ -106,7 +106,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   bool waits_for(pid_t child) const;
   /// As JobNodes::pass_notice_on.
   void pass_notice_on(int signal);
-  /// Tells every node that the launcher lives.
+  /// Tells every node that the launcher lives, and sees whether what leads there does. Call now and then.
   void show_life();
 
   /// A channel to the worker there that reads our stdin; null: nothing leads to that node now.
@@ -129,6 +129,8 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   static constexpr std::chrono::seconds kSayWaitingAfter{3};
   static constexpr std::chrono::seconds kSayWaitingEvery{10};
   static constexpr std::chrono::seconds kSaidAtTheEnd{2};
+  /// From its orders to its listening socket, which takes milliseconds.
+  static constexpr std::chrono::seconds kListensWithin{15};
 
   struct Node {
     std::unique_ptr<NodeConnection> connection;
@@ -149,6 +151,8 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
     NodeLoss dead;
     /// The agent has not greeted, and is given up at this time.
     std::optional<TimePoint> greet_by;
+    /// It has been said that what leads there is stopped.
+    bool client_stopped = false;
     std::optional<TimePoint> gone_by;
   };
 
@@ -197,6 +201,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
 
   void advance();
   void give_up_late(TimePoint now);
+  void give_up_stopped_clients();
   void say_waiting(TimePoint now);
   void arm(TimePoint now);
 
@@ -216,6 +221,8 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   TimePoint started_at_;
   TimePoint say_waiting_at_;
   std::optional<TimePoint> say_status_at_;
+  /// The first node has its orders, and is given up if it does not say by then where it listens.
+  std::optional<TimePoint> listen_by_;
   int stop_signal_ = SIGTERM;
   /// Everything is being cut.
   bool in_a_hurry_ = false;

@@ -123,8 +123,12 @@ class StartedNodes : public JobNodes {
       return line_ ? line_->open(spec_.nodes[node].name) : nullptr;
     };
     events.relay_comes = [this] { return line_ && line_->connecting(); };
-    events.ended = [this](std::size_t node, const std::string& cause) {
-      if (line_) line_->node_ended(spec_.nodes[node].name, cause);
+    events.ended = [this](std::size_t node, const std::string& cause, bool given_up) {
+      const GoneNode gone{spec_.nodes[node].name, cause, given_up};
+      if (line_)
+        line_->node_ended(gone);
+      else
+        ended_.push_back(gone);
     };
     events.waiting = [this](const std::string& text) { say_waiting(text); };
     events.without = [this](std::size_t node) { lost_for_stdin(node); };
@@ -178,6 +182,7 @@ class StartedNodes : public JobNodes {
         fleet_->expect_nothing_of(node, {reason, says_decision}, true);
       };
       line_.emplace(executor_, std::move(options), secret_);
+      for (const GoneNode& node : ended_) line_->node_ended(node);
     } catch (const std::exception& error) {
       log_warning(std::string("the launcher cannot dial the coordinator: ") + error.what());
     }
@@ -249,6 +254,8 @@ class StartedNodes : public JobNodes {
   std::shared_ptr<NodeFleet> fleet_;
   NodeConsole console_;
   std::optional<CoordinatorLine> line_;
+  /// Before there was a line.
+  std::vector<GoneNode> ended_;
   std::vector<NodeReport> reports_;
   std::vector<std::string> unreported_;
   std::string waiting_text_;

@@ -220,7 +220,11 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
 
   /// The whole group, which a client shares with what it starts (a jump host's client).
   void kill() const {
-    if (pid <= 0 || !is_client) return;
+    if (pid <= 0) return;
+    if (!is_client) {
+      ::kill(pid, SIGCONT);
+      return;
+    }
     ::kill(-pid, SIGKILL);
     ::kill(pid, SIGKILL);
   }
@@ -285,6 +289,13 @@ void NodeConnection::give_up() {
 
 void NodeConnection::kill() {
   state_->kill();
+}
+
+pid_t NodeConnection::stopped_client() const {
+  siginfo_t info{};
+  if (state_->pid <= 0 || !state_->is_client) return 0;
+  const int looked = ::waitid(P_PID, static_cast<id_t>(state_->pid), &info, WSTOPPED | WNOHANG | WNOWAIT);
+  return looked == 0 ? info.si_pid : 0;
 }
 
 }  // namespace muster::launcher

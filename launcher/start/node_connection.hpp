@@ -53,8 +53,11 @@ class NodeConnection {
   void give_up();
 
   /// Kills it and all processes that it started on this host. An agent on this host itself is left to its
-  /// guardian.
+  /// guardian, which is let go on if somebody has stopped it.
   void kill();
+
+  /// The process number of a client that somebody has stopped (SIGSTOP); 0: it is not stopped, or is none.
+  pid_t stopped_client() const;
 
  private:
   struct State;

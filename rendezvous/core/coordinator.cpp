@@ -114,6 +114,9 @@ std::optional<Membership::Refusal> Coordinator::refusal_of(const Hello& hello) c
     return Refusal{Errc::job_over, who + " belongs to an earlier run of job '" + hello.run_id +
                                        "', which is over; end its agent and start it anew"};
   if (job_over_) return Refusal{Errc::job_over, "the job is over: " + job_over_->reason};
+  const auto given_up = given_up_.find(hello.node);
+  if (hello.role == Role::node && given_up != given_up_.end())
+    return Refusal{Errc::job_over, given_up_text(who, given_up->second)};
   if (hello.session != 0)
     return Refusal{Errc::job_over, "the session of " + who +
                                        " has ended, because its connection was broken for too long; stop "

@@ -248,6 +248,8 @@ class Coordinator {
   };
 
   std::unordered_map<NodeName, State> states_;
+  /// Nodes that the launcher expected, and has lost before they came; and why.
+  std::unordered_map<NodeName, std::string> given_up_;
   /// Hosts of nodes that the job has lost since its last round, and since when.
   std::map<std::string, TimePoint> gone_;
   std::unordered_map<SessionId, std::string> addresses_;
@@ -264,5 +266,8 @@ class Coordinator {
   std::optional<TimePoint> armed_;
   Effects effects_;
 };
+
+/// To a node that the launcher has lost while its agent lives.
+std::string given_up_text(const std::string& title, const std::string& reason);
 
 }  // namespace muster::rendezvous

@@ -28,6 +28,10 @@ std::pair<std::string, std::string> told_apart(const Member& member, const NodeN
 
 }  // namespace
 
+std::string given_up_text(const std::string& title, const std::string& reason) {
+  return "the launcher has given " + title + " up: " + reason + "; its agent ends";
+}
+
 void Coordinator::handle(Member& member, const Join& join, TimePoint) {
   if (!join.host.empty()) member.host = join.host;
   if (const auto refusal = refusal_of(member, join)) {
@@ -182,16 +186,25 @@ void Coordinator::handle(Member& member, const NodeState& state, TimePoint now) 
   status_changed_ = true;
 }
 
-/// What it had sent before its end is heard first: the end of its connection follows at once.
+/// What a node without a guardian had sent before its end is heard first: the end of its connection follows
+/// at once. One to which nothing leads any more has to go, and need not come.
 void Coordinator::node_ended(const NodeState& state, TimePoint now) {
   const auto session = session_of(state.node);
-  if (!session) return;
+  const std::string text = state.text.empty() ? "its processes have ended" : state.text;
+  if (!session) {
+    if (!state.given_up || !forming_.expects(state.node)) return;
+    given_up_[state.node] = text;
+    forming_.expect_no_more(state.node);
+    status_changed_ = true;
+    return;
+  }
   Member* node = members_.find(*session);
-  node->ended = state.text.empty() ? "its processes have ended" : state.text;
-  if (!node->detached) return;
-  effects_.emplace_back(effect::Disconnect{*session});
+  node->ended = text;
+  if (!node->detached && !state.given_up) return;
   const Member gone = *node;
-  forget(gone, false, gone.ended, now);
+  if (state.given_up) refuse(*session, Errc::job_over, "", given_up_text(gone.title(), text));
+  effects_.emplace_back(effect::Disconnect{*session});
+  forget(gone, state.given_up, text, now);
 }
 
 void Coordinator::handle(Member& member, const LauncherState&, TimePoint now) {

@@ -234,6 +234,9 @@ struct NodeState {
   /// No guardian is left there, as what led to it says, and the text is why. Its agent may live for the grace
   /// period, but a connection of it that broke is not worth waiting for.
   bool ended = false;
+  /// Nothing leads there any more, and nobody would hear of what it does: it has to go, and if it has not
+  /// come yet it is not taken in. Only with `ended`.
+  bool given_up = false;
   bool operator==(const NodeState&) const = default;
 };
 

@@ -176,6 +176,7 @@ void list(F& f, M<F, NodeState>& m) {
   f.text("text", m.text, Need::optional);
   f.flag("ago", m.ago);
   f.flag("ended", m.ended);
+  f.flag("given_up", m.given_up);
 }
 
 template <typename F>

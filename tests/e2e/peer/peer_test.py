@@ -149,6 +149,16 @@ class Elastic(PeerTest):
             launcher.ends(0)
 
 
+    def test_the_node_that_holds_the_store_leaves(self):
+        launchers = [self.c10d(host, "1:3", *self.FLAGS, do=f"wait:{self.go}") for host in ("n00", "n01", "n02")]
+        self.check_world(launchers, 3)
+        launchers[0].stop()
+        for launcher in launchers:
+            launcher.ends(143, timeout=10)
+        for launcher in launchers[1:]:
+            self.assertIn("n00 was told to stop; n00 holds the store, and the job ends with it", launcher.error())
+
+
 class Failure(PeerTest):
     def test_every_launcher_says_who_failed_and_ends_with_its_code(self):
         launchers = [self.start(host, ["--nnodes", "2", "--node-rank", str(rank), "--master-addr", "n00", "--master-port",

@@ -255,9 +255,15 @@ TEST_CASE("A node that gave up before the last round of an elastic job changes n
     reports[0].workers.clear();
     CHECK(make_exit_report(spec, reports, {}).exit_code == 0);
   }
-  SECTION("its error came after its part in the last round") {
+  SECTION("its error came in the last round") {
     reports[0].round = 1;
     CHECK(make_exit_report(spec, reports, {}).exit_code == 125);
+  }
+  SECTION("its error came after its part in the last round") {
+    reports[0].round = 1;
+    reports[0].workers[0] = worker(2, WorkerOutcome::succeeded, exited(0), 1);
+    CHECK(make_exit_report(spec, reports, {}).exit_code == 0);
+    CHECK(contains(to_text(make_exit_report(spec, reports, {})), "without n2, which gave up"));
   }
   SECTION("fewer than the job needs are left") {
     spec.agent.min_nodes = 3;

@@ -117,6 +117,55 @@ TEST_CASE("A broken connection of a node whose processes have ended is a lost no
   }
 }
 
+TEST_CASE("A node that the launcher has given up is not waited for, and not taken in later") {
+  CoordinatorOptions options = with_restarts(2, 3, 0);
+  options.expected_nodes = {"a", "b", "c"};
+  options.round.only_expected = true;
+  Desk desk(options);
+  desk.launcher(9);
+  desk.come(1, "a");
+  desk.come(2, "b");
+  CHECK(desk.count<effect::OpenStore>() == 0);
+  NodeState gone{"c", "what led there was killed by signal 9", false, true, true};
+  const std::string text = "the launcher has given node c up: what led there was killed by signal 9";
+  SECTION("before it came") {
+    desk.send(9, gone);
+    CHECK(desk.count<effect::OpenStore>() == 1);
+    desk.hello(3, "c");
+    REQUIRE(desk.sent<ErrorReply>(3).has_value());
+    CHECK(desk.sent<ErrorReply>(3)->code == Errc::job_over);
+    CHECK(contains(desk.sent<ErrorReply>(3)->text, text));
+    CHECK(desk.count<effect::Disconnect>() == 1);
+  }
+  SECTION("when it had come") {
+    desk.hello(3, "c");
+    SECTION("and joined") {
+      desk.join(3);
+    }
+    SECTION("and runs") {
+      desk.join(3);
+      desk.open(0);
+    }
+    desk.send(9, gone);
+    REQUIRE(desk.sent<ErrorReply>(3).has_value());
+    CHECK(contains(desk.sent<ErrorReply>(3)->text, text));
+    CHECK(desk.count<effect::Disconnect>() == 1);
+    CHECK(desk.coordinator.member(3) == nullptr);
+    Hello again;
+    again.run_id = "job";
+    again.node = "c";
+    again.incarnation = 3;
+    desk.effects = desk.coordinator.on_message(4, again, desk.now);
+    CHECK(desk.sent<ErrorReply>(4).has_value());
+  }
+  SECTION("whose guardian alone is gone, it may end by itself") {
+    desk.hello(3, "c");
+    gone.given_up = false;
+    desk.send(9, gone);
+    CHECK(desk.count<effect::Disconnect>() == 0);
+  }
+}
+
 TEST_CASE("Silence is judged when it is due, not at the next second") {
   Desk desk(with_nonce(), 2);
   desk.pass(400ms);

@@ -49,7 +49,7 @@ std::vector<Message> one_of_each() {
           Heartbeat{12},
           JobClosed{"interrupted", false, 130, "n1", "h1", 3},
           ErrorReply{Errc::environment, "join", "port 29500 is in use"},
-          NodeState{"n1", "killed", true, true},
+          NodeState{"n1", "killed", true, true, true},
           Vouch{5, "10.0.0.2", 40000, "10.0.0.1", 29500},
           Vouched{5, true, ""},
           LauncherState{true, false, Milliseconds(2500)},
