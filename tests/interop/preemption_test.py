@@ -21,22 +21,21 @@ def agent_of(launcher):
     return next(pid for pid in tree(launcher) if name_of(pid) == "muster:agent")
 
 
-# What is done to the job, its exit code, and the ranks that must have saved.
+# What the job runs below, what is done to it, its exit code, and the ranks that must have saved.
 WAYS = {
-    "SIGTERM": (lambda job: job.send_signal(signal.SIGTERM), 143, (0, 1)),
-    "the agent is told to stop": (lambda job: os.kill(agent_of(job.pid), signal.SIGTERM), 125, (0, 1)),
-    "another rank fails": (None, 9, (0,)),
-    "--timeout": (None, 124, (0, 1)),
+    "SIGTERM": ([], lambda job: job.send_signal(signal.SIGTERM), 143, (0, 1)),
+    "SIGTERM at timeout": (["timeout", "300"], lambda job: job.send_signal(signal.SIGTERM), 143, (0, 1)),
+    "the agent is told to stop": ([], lambda job: os.kill(agent_of(job.pid), signal.SIGTERM), 125, (0, 1)),
+    "another rank fails": ([], None, 9, (0,)),
 }
 
 
 def run_once(way):
-    act, code, savers = WAYS[way]
+    below, act, code, savers = WAYS[way]
     with tempfile.TemporaryDirectory() as folder:
-        flags = ["--timeout", "12"] if way == "--timeout" else []
         if way == "another rank fails":
             open(os.path.join(folder, "fail"), "w").close()
-        job = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "20", *flags, SCRIPT, folder],
+        job = subprocess.Popen([*below, MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "20", SCRIPT, folder],
                                env=clean_environment(PYTHON_EXEC=TORCH_PYTHON), stderr=subprocess.PIPE, text=True)
         if act:
             wait_until(lambda: all(os.path.exists(os.path.join(folder, f"ready{rank}")) for rank in range(2)), "both ranks train")
