@@ -88,7 +88,7 @@ class Consumer(unittest.TestCase):
     def test_an_installed_plug_in(self):
         if not os.path.exists(os.path.join(self.prefix.library, "muster", "libmuster_gloo.so")):
             self.skipTest("built without Gloo")
-        launch = ["env", "MUSTER_BACKEND=gloo", interop.MUSTER, "run", "--nproc-per-node", 2]
+        launch = ["env", "MUSTER_BACKEND=gloo", "LOGLEVEL=INFO", interop.MUSTER, "run", "--nproc-per-node", 2]
         self.assertIn("backend gloo", self.heat(2, launch).stderr)
         self.ring(2, launch)
 

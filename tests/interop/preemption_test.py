@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from interop import MUSTER, TORCH_PYTHON, check, clean_environment, need_torch
+from interop import MUSTER, TORCHRUN, TORCH_PYTHON, check, clean_environment, need_torch
 from processes import name_of, tree, wait_until
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_preempted.py")
@@ -21,22 +21,30 @@ def agent_of(launcher):
     return next(pid for pid in tree(launcher) if name_of(pid) == "muster:agent")
 
 
-# What the job runs below, what is done to it, its exit code, and the ranks that must have saved.
+RUN = [MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "20"]
+NESTED = [MUSTER, "run", "--nproc-per-node", "1", "--shutdown-timeout", "20", "--no-python", TORCHRUN, "--nproc-per-node", "2"]
+
+
+def terminate(job):
+    job.send_signal(signal.SIGTERM)
+
+
+# The command, what is done to the job, its exit code, and the ranks that must have saved.
 WAYS = {
-    "SIGTERM": ([], lambda job: job.send_signal(signal.SIGTERM), 143, (0, 1)),
-    "SIGTERM at timeout": (["timeout", "300"], lambda job: job.send_signal(signal.SIGTERM), 143, (0, 1)),
-    "the agent is told to stop": ([], lambda job: os.kill(agent_of(job.pid), signal.SIGTERM), 125, (0, 1)),
-    "another rank fails": ([], None, 9, (0,)),
+    "SIGTERM": (RUN, terminate, 143, (0, 1)),
+    "SIGTERM at timeout": (["timeout", "300", *RUN], terminate, 143, (0, 1)),
+    "SIGTERM, with torchrun as the worker": (NESTED, terminate, 143, (0, 1)),
+    "the agent is told to stop": (RUN, lambda job: os.kill(agent_of(job.pid), signal.SIGTERM), 125, (0, 1)),
+    "another rank fails": (RUN, None, 9, (0,)),
 }
 
 
 def run_once(way):
-    below, act, code, savers = WAYS[way]
+    command, act, code, savers = WAYS[way]
     with tempfile.TemporaryDirectory() as folder:
         if way == "another rank fails":
             open(os.path.join(folder, "fail"), "w").close()
-        job = subprocess.Popen([*below, MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "20", SCRIPT, folder],
-                               env=clean_environment(PYTHON_EXEC=TORCH_PYTHON), stderr=subprocess.PIPE, text=True)
+        job = subprocess.Popen([*command, SCRIPT, folder], env=clean_environment(PYTHON_EXEC=TORCH_PYTHON), stderr=subprocess.PIPE, text=True)
         if act:
             wait_until(lambda: all(os.path.exists(os.path.join(folder, f"ready{rank}")) for rank in range(2)), "both ranks train")
             act(job)

@@ -18,7 +18,7 @@ LIMIT_S = 30
 TRAINER = """
 import os, signal, subprocess, sys
 folder = sys.argv[1]
-rank = os.environ["RANK"]
+rank = os.environ.get("OUTER_RANK", os.environ["RANK"])
 helper = subprocess.Popen(["sleep", "600"])
 told = []
 def save(number, frame):
@@ -110,6 +110,7 @@ WRAPPERS = {
     "a trap that passes it on": bash("trap 'kill -TERM $child; wait $child' TERM INT; %s & child=$!; wait $child; true"),
     "a script": script_file,
     "subprocess.run": python_run,
+    "muster": lambda argv: ["sh", "-c", 'OUTER_RANK=$RANK exec "$@"', "-", MUSTER, "run", "--nproc-per-node", "1", "--no-python", *argv],
     "timeout": lambda argv: ["timeout", "--foreground", "60", *argv],
 }
 
