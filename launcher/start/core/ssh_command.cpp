@@ -30,6 +30,14 @@ std::string run_script(const RemoteProgram& program) {
   return "exec 3>&2 2>/dev/null; (exec \"$m\" agent 2>&3 3>&-); exit $?";
 }
 
+/// Ends the copy that does not grow for 12 to 15 s: when the launcher's host has vanished, sshd keeps the
+/// half open connection, and nothing else would end what reads from it. ssh gives up after 15 s.
+constexpr const char* kWatchCopy =
+    "trap \"rm -f \\\"$t\\\"; exit 1\" TERM; (trap \"kill \\$p; exit\" TERM; n=; i=0; while [ $i -lt 4 ]; do "
+    "s=$(wc -c <\"$t\"); if [ \"$s\" = \"$n\" ]; then i=$((i+1)); else i=0; fi; n=$s; sleep 3 & p=$!; wait "
+    "$p; "
+    "done; kill -s TERM 0) </dev/null >/dev/null 2>&1 & w=$!; ";
+
 /// The copy is complete and runs before it gets its name, so nobody ever starts half of it.
 std::string push_script(const RemoteProgram& program) {
   if (!can_be_named(program.push_name) || program.push_name.find('/') != std::string::npos)
@@ -37,8 +45,9 @@ std::string push_script(const RemoteProgram& program) {
   const std::string size = std::to_string(program.push_bytes);
   return "d=\"${XDG_CACHE_HOME:-$HOME/.cache}/muster\"; m=\"$d/" + program.push_name +
          "\"; test -x \"$m\" || { umask 077; mkdir -p \"$d\" && t=$(mktemp \"$m.XXXXXX\") || { echo \"" +
-         std::string(kStartMark) + "no place $d\" >&2; exit 1; }; printf \"\\nmuster-push 1 " + size +
-         "\\n\"; head -c " + size + " >\"$t\" && test $(wc -c <\"$t\") -eq " + size +
+         std::string(kStartMark) + "no place $d\" >&2; exit 1; }; " + kWatchCopy +
+         "printf \"\\nmuster-push 1 " + size + "\\n\"; head -c " + size +
+         " >\"$t\"; kill $w; trap - TERM; test $(wc -c <\"$t\") -eq " + size +
          " && chmod 700 \"$t\" && \"$t\" --version >/dev/null && mv -f \"$t\" \"$m\" || { rm -f \"$t\"; echo "
          "\"" +
          std::string(kStartMark) + "no copy $m\" >&2; exit 1; }; }; " + run_script(program);

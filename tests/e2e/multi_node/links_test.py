@@ -358,6 +358,21 @@ def launcher_cut_off_while_nodes_start():
              **promised("launcher-host-vanishes"))
 
 
+def launcher_cut_off_while_muster_is_copied():
+    """--push over a slow link: there is no process of ours on n01 yet that could miss the launcher."""
+    with Hosts(1) as hosts:
+        hosts.rate_limit("n00", 1000)
+        Job(hosts, "--push", patient=False)
+        wait_until(lambda: [p for p in hosts.processes("n00") if p["comm"] == "head"], "the copy")
+        begin = time.monotonic()
+        hosts.kill_host("login")
+        left = hosts.leftovers(hosts.names, timeout=PATIENCE_S)
+        took = time.monotonic() - begin
+        check(not left, f"left behind without a launcher: {left}")
+        kept("the launcher's host vanishes while muster is copied: nothing is left there", took=[took],
+             **promised("launcher-host-vanishes"))
+
+
 def launcher_loses_the_coordinator_only():
     """ssh is enough: nobody takes the launcher for gone."""
     with Hosts(2) as hosts:
@@ -394,7 +409,7 @@ def ssh_to_node_1_cut_at_the_end():
 if __name__ == "__main__":
     # The longest first: at the end nobody waits for it alone. What comes near to the silence that counts as a death is not left to a machine
     # that is busy with other tests.
-    main(timed=(launcher_cut_off, launcher_cut_off_while_nodes_start, host_cut_off_leaves_nothing,
+    main(timed=(launcher_cut_off, launcher_cut_off_while_nodes_start, launcher_cut_off_while_muster_is_copied, host_cut_off_leaves_nothing,
                 host_cut_off_one_way_leaves_nothing, flapping_link, loss, ssh_to_node_0_cut_at_the_end, ssh_to_node_1_cut_at_the_end,
                 ssh_cut_after_the_start, host_of_the_coordinator_vanishes, host_cut_off, host_cut_off_one_way, host_vanishes),
          untimed=(launcher_loses_the_coordinator_only,

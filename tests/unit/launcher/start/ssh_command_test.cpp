@@ -120,6 +120,10 @@ TEST_CASE("A copy gets its name only when it is whole and runs") {
   program.push_name = "muster-0.1.0-89abcdef";
   const std::string command = remote_command(program);
   const auto at = [&command](const char* text) { return command.find(text); };
+  // What watches the copy grow begins before it, and ends with it.
+  CHECK(at("& w=$!") < at("head -c 1234"));
+  CHECK(at("head -c 1234") < at("kill $w"));
+  CHECK(at("kill $w") < at("test $(wc -c"));
   CHECK(at("head -c 1234") < at("--version"));
   CHECK(at("--version") < at("mv -f"));
   CHECK(at("mv -f") < at("exec \"$m\" agent"));
