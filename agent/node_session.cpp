@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node_session.hpp"
 
+#include "agent/core/exit_status.hpp"
 #include "agent/node_processes.hpp"
 #include "agent/process/job_mark.hpp"
 #include "agent/process/log_directory.hpp"
@@ -60,7 +61,8 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
       end_signals_(executor),
       notices_(executor,
                [this](int signal) {
-                 if (runner_) runner_->pass_notice_on(signal);
+                 if (runner_) return runner_->pass_notice_on(signal);
+                 log_warning("no worker runs on " + spec_.host + "; nobody got " + signal_name(signal));
                }),
       progress_timer_(executor),
       lifeline_timer_(executor),

@@ -221,7 +221,9 @@ void RoundRunner::on_exit(int local_rank) {
     return watch(local_rank);
   worker.pidfd.reset();
   worker.ended_at_ms = wall_clock_ms();
-  output_.exited(local_rank);
+  // Below a wrapper that has ended the program may still save, and what it says is still the worker's.
+  worker.output_goes_on = group_.stopping();
+  if (!worker.output_goes_on) output_.exited(local_rank);
   if (watchdog_) watchdog_->forget(worker.pid);
   const ExitStatus status = status_from(info);
   // One that lived on has not ended for that.
@@ -339,6 +341,8 @@ void RoundRunner::apply(const GroupActions& actions) {
     });
   }
   if (actions.over) {
+    for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
+      if (workers_[static_cast<std::size_t>(local_rank)].output_goes_on) output_.exited(local_rank);
     timer_.cancel();
     stop_.cancel();
     calls_timer_.cancel();

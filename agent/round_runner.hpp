@@ -88,6 +88,8 @@ class RoundRunner {
     std::unique_ptr<boost::asio::posix::stream_descriptor> pidfd;
     WorkerStreams streams;
     std::int64_t ended_at_ms = 0;
+    /// It has ended, but what stands for it may still print.
+    bool output_goes_on = false;
     std::string start_error;
     std::int64_t cpu_limit_s = 0;
     /// As in WorkerReport.

@@ -208,6 +208,8 @@ stage_leftovers() {
   # 20 of each at least, if all 20 have room for that.
   repeats=$(($1 / ${#scenarios[@]}))
   repeats=$((repeats < 3 ? 3 : repeats > 20 ? 20 : repeats))
+  whole "preemption_test.py $repeats" 900 \
+    env MUSTER_TORCH_PYTHON="$PWD/build/venv/bin/python" "$python" tests/interop/preemption_test.py "$repeats"
   while more; do
     for scenario in "${scenarios[@]}"; do
       more || {

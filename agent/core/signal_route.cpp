@@ -63,52 +63,66 @@ std::vector<StopRoute::Delivery> StopRoute::stop(int signal, const std::vector<P
   std::vector<Delivery> out;
   for (const ProcessStat& worker : workers) {
     sessions_[worker.pid] = id_of(worker);
-    ask(worker, tree, out);
+    ask(worker, signal, true, tree, out);
   }
+  // Their wrappers have ended, so that nobody but us passes the new signal on.
+  for (const ProcessStat& stand_in : stand_ins(tree))
+    if (stand_in.parent == agent_) ask(stand_in, signal, true, tree, out);
   remember_children(tree);
   return out;
 }
 
-void StopRoute::ask(const ProcessStat& process, const std::vector<ProcessStat>& tree,
-                    std::vector<Delivery>& out) {
+void StopRoute::ask(const ProcessStat& process, int signal, bool as_worker,
+                    const std::vector<ProcessStat>& tree, std::vector<Delivery>& out) {
   const ChildWait wait = wait_of_(process);
-  deliver(process, signal_, true, out);
-  if (wait.kind == ChildWait::Kind::unreadable && process.pid == process.group && !out.empty() &&
-      out.back().to.pid == process.pid)
+  const bool is_new = deliver(process, signal, as_worker, out);
+  if (is_new && as_worker && wait.kind == ChildWait::Kind::unreadable && process.pid == process.group) {
     out.back().group = true;
-  ask_awaited(process, wait, tree, out);
+    std::vector<Delivery> with_it;  // by the same system call
+    for (const ProcessStat& member : tree)
+      if (member.group == process.group) deliver(member, signal, false, with_it);
+  }
+  ask_awaited(process, signal, as_worker, wait, tree, out);
 }
 
-void StopRoute::ask_awaited(const ProcessStat& parent, const ChildWait& wait,
+void StopRoute::ask_awaited(const ProcessStat& parent, int signal, bool as_worker, const ChildWait& wait,
                             const std::vector<ProcessStat>& tree, std::vector<Delivery>& out) {
   for (const ProcessStat& child : awaited_children(parent, wait, tree))
-    if (child.start_time <= began_) ask(child, tree, out);
+    if (signal_ == 0 || child.start_time <= began_) ask(child, signal, as_worker, tree, out);
 }
 
-void StopRoute::deliver(const ProcessStat& process, int signal, bool as_worker, std::vector<Delivery>& out) {
+bool StopRoute::deliver(const ProcessStat& process, int signal, bool as_worker, std::vector<Delivery>& out) {
   Told& told = told_[id_of(process)];
   told.asked_as_worker = told.asked_as_worker || as_worker;
   const std::uint64_t bit = std::uint64_t{1} << signal;
-  if ((told.signals & bit) != 0) return;
+  if ((told.signals & bit) != 0) return false;
   told.signals |= bit;
+  told.last = signal;
   out.push_back({process, signal, false, false});
+  return true;
 }
 
 std::vector<StopRoute::Delivery> StopRoute::look(const std::vector<ProcessStat>& workers,
                                                  const std::vector<ProcessStat>& tree, bool all_ended) {
   std::vector<Delivery> out;
   for (const ProcessStat& process : tree) {
-    if (const auto told = told_.find(id_of(process)); told != told_.end() && told->second.asked_as_worker) {
-      ask_awaited(process, wait_of_(process), tree, out);
+    const auto told = told_.find(id_of(process));
+    const bool stands_for_worker = told != told_.end() && told->second.asked_as_worker;
+    if (told != told_.end() && signal_ != 0)
+      ask_awaited(process, told->second.last, stands_for_worker, wait_of_(process), tree, out);
+    if (process.parent != agent_ || contains(workers, process.pid)) continue;
+    if (stands_for_worker) {
+      // A shell starts what runs beside it with SIGINT ignored.
+      const auto sets = all_ended ? sets_of_(process) : std::nullopt;
+      if (sets && sets->ignores(told->second.last)) ask(process, SIGTERM, true, tree, out);
       continue;
     }
-    if (process.parent != agent_ || contains(workers, process.pid)) continue;
     const bool left = signal_ != 0 && left_by_told(process, workers);
-    if (left) deliver(process, signal_, false, out);
+    if (left) ask(process, signal_, false, tree, out);
     if (!all_ended) continue;
     const std::size_t before = out.size();
-    deliver(process, SIGTERM, false, out);
-    if (out.size() > before) out.back().leftover = !left;
+    ask(process, SIGTERM, false, tree, out);
+    if (out.size() > before && out[before].to.pid == process.pid) out[before].leftover = !left;
   }
   remember_children(tree);
   return out;

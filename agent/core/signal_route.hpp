@@ -54,7 +54,7 @@ std::vector<ProcessStat> notice_route(const ProcessStat& worker, int signal,
                                       const std::vector<ProcessStat>& tree, const WaitOf& wait_of,
                                       const SetsOf& sets_of);
 
-/// The way of the stop signals of one round. Pure but for `wait_of`. One thread.
+/// The way of the stop signals of one round. Pure but for `wait_of` and `sets_of`. One thread.
 class StopRoute {
  public:
   struct Delivery {
@@ -67,7 +67,8 @@ class StopRoute {
   };
 
   /// `agent`: who adopts what loses its parent.
-  StopRoute(pid_t agent, WaitOf wait_of) : agent_(agent), wait_of_(std::move(wait_of)) {}
+  StopRoute(pid_t agent, WaitOf wait_of, SetsOf sets_of)
+      : agent_(agent), wait_of_(std::move(wait_of)), sets_of_(std::move(sets_of)) {}
 
   /// A stop begins, or goes on with another signal: `workers` are those that live, `tree` the descendants of
   /// the agent, `now` the clock ticks since boot. A process that started later is what somebody who was told
@@ -93,21 +94,26 @@ class StopRoute {
   struct Told {
     /// Bit n for signal n.
     std::uint64_t signals = 0;
+    int last = 0;
     /// It is a worker, or its parent waited for it.
     bool asked_as_worker = false;
   };
 
   static Id id_of(const ProcessStat& process) { return {process.pid, process.start_time}; }
 
-  void ask(const ProcessStat& process, const std::vector<ProcessStat>& tree, std::vector<Delivery>& out);
-  void ask_awaited(const ProcessStat& parent, const ChildWait& wait, const std::vector<ProcessStat>& tree,
-                   std::vector<Delivery>& out);
-  void deliver(const ProcessStat& process, int signal, bool as_worker, std::vector<Delivery>& out);
+  /// `as_worker`: of a worker, or of a process that stands for one.
+  void ask(const ProcessStat& process, int signal, bool as_worker, const std::vector<ProcessStat>& tree,
+           std::vector<Delivery>& out);
+  void ask_awaited(const ProcessStat& parent, int signal, bool as_worker, const ChildWait& wait,
+                   const std::vector<ProcessStat>& tree, std::vector<Delivery>& out);
+  /// Returns whether the process had not been told this signal.
+  bool deliver(const ProcessStat& process, int signal, bool as_worker, std::vector<Delivery>& out);
   bool left_by_told(const ProcessStat& orphan, const std::vector<ProcessStat>& workers) const;
   void remember_children(const std::vector<ProcessStat>& tree);
 
   pid_t agent_;
   WaitOf wait_of_;
+  SetsOf sets_of_;
   int signal_ = 0;
   std::uint64_t began_ = 0;
   std::map<Id, Told> told_;

@@ -61,7 +61,7 @@ GroupActions WorkerGroup::stop(int signal, TimePoint now) {
   if (phase_ == Phase::running) return begin_stop(signal, now);
   // Already stopping: the workers still hear the new signal, the deadline stays.
   GroupActions actions;
-  if (phase_ == Phase::stopping && signal != stop_signal_) actions.signal_workers = signal;
+  if (signal != stop_signal_) actions.signal_workers = signal;
   actions.wake_at = kill_at_;
   return actions;
 }

@@ -57,7 +57,7 @@ std::string ranks_of(const std::vector<WorkerStop::Worker>& workers) {
 std::vector<ProcessStat> tree_if_any_waits(const std::vector<ProcessStat>& workers) {
   const bool any = std::any_of(workers.begin(), workers.end(), [](const ProcessStat& worker) {
     const ChildWait::Kind kind = read_child_wait(worker).kind;
-    return kind != ChildWait::Kind::none && kind != ChildWait::Kind::unreadable;
+    return kind != ChildWait::Kind::none;
   });
   return any ? descendants_of(::getpid()) : std::vector<ProcessStat>();
 }
@@ -69,7 +69,7 @@ WorkerStop::WorkerStop(const boost::asio::any_io_executor& executor, std::string
     : host_(std::move(host)),
       whole_groups_(whole_groups),
       living_(std::move(living)),
-      route_(::getpid(), read_child_wait),
+      route_(::getpid(), read_child_wait, read_signal_sets),
       timer_(executor),
       notice_(executor),
       leftovers_notice_(executor) {}
@@ -80,7 +80,9 @@ void WorkerStop::signal(int signal, Clock::time_point kill_at) {
     for (const Worker& worker : workers) ::kill(-worker.pid, signal);
   } else {
     const std::vector<ProcessStat> stats = stats_of(workers);
-    send(route_.stop(signal, stats, tree_if_any_waits(stats), ticks_since_boot()));
+    const bool again = kill_at_ != Clock::time_point();
+    send(route_.stop(signal, stats, again ? descendants_of(::getpid()) : tree_if_any_waits(stats),
+                     ticks_since_boot()));
   }
   for (const Worker& worker : workers) ::kill(-worker.pid, SIGCONT);
   look_after(kLookInterval);
@@ -164,7 +166,11 @@ bool WorkerStop::kill_workers() {
 
 /// What was told and is still there was not ready to go, whoever left it.
 void WorkerStop::kill_all() {
+  const std::vector<Worker> workers = living_();  // some take long to be torn down
   for (const ProcessStat& process : kill_descendants()) {
+    if (std::any_of(workers.begin(), workers.end(),
+                    [&](const Worker& one) { return one.pid == process.pid; }))
+      continue;
     const bool known = std::any_of(leftovers_.begin(), leftovers_.end(),
                                    [&](const Leftover& one) { return one.pid == process.pid; });
     if (!known && process.parent == ::getpid() && route_.told(process)) add_leftover(process);
@@ -178,6 +184,8 @@ void WorkerStop::cancel() {
 
 void WorkerStop::pass_notice_on(int signal) const {
   const std::vector<Worker> workers = living_();
+  if (workers.empty())
+    return log_warning("no worker runs on " + host_ + "; nobody got " + signal_name(signal));
   const std::vector<ProcessStat> stats = stats_of(workers);
   const std::vector<ProcessStat> tree = tree_if_any_waits(stats);
   std::vector<Worker> without;

@@ -261,7 +261,12 @@ std::vector<int> parse_signals(const GivenText& given) {
 
 std::vector<int> parse_forwarded_signals(const GivenText& given) {
   if (trimmed(given.text) == "none") return {};
-  return parse_signals(given);
+  const std::vector<int> signals = parse_signals(given);
+  for (const int number : signals)
+    if (number != SIGUSR1 && number != SIGUSR2)
+      throw UsageError(given.quoted() + ": " + agent::signal_name(number) +
+                       " is no notice; give SIGUSR1, SIGUSR2, both, or none");
+  return signals;
 }
 
 std::optional<std::set<int>> parse_rank_filter(const GivenText& given) {

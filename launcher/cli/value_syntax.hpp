@@ -35,7 +35,7 @@ RdzvConf parse_rdzv_conf(const GivenText& given);
 /// "SIGTERM,INT,...": ascending numbers. Signals that cannot be handled sensibly are errors.
 std::vector<int> parse_signals(const GivenText& given);
 
-/// As parse_signals; "none" is an empty list.
+/// SIGUSR1 and SIGUSR2, spelled as for parse_signals; "none" is an empty list.
 std::vector<int> parse_forwarded_signals(const GivenText& given);
 
 /// "0,2,11"; empty text means no filter.

@@ -49,7 +49,7 @@ struct Child {
   if (::syscall(SYS_close_range, kErrorStream + 1U, ~0U, 0U) != 0)
     for (int fd = kErrorStream + 1; fd < 1024; ++fd) ::close(fd);
   ::fcntl(kErrorStream, F_SETFD, FD_CLOEXEC);
-  child.signals->restore();
+  child.signals->restore_for_ours();
   ::execve(child.program, child.arguments.data(), child.environment.data());
   const int error = errno;
   (void)!::write(kErrorStream, &error, sizeof error);

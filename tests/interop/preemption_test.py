@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from interop import MUSTER, TORCHRUN, TORCH_PYTHON, check, clean_environment, need_torch
+from interop import MUSTER, TORCH_PYTHON, check, clean_environment, need_torch
 from processes import name_of, tree, wait_until
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_preempted.py")
@@ -22,7 +22,6 @@ def agent_of(launcher):
 
 
 RUN = [MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "20"]
-NESTED = [MUSTER, "run", "--nproc-per-node", "1", "--shutdown-timeout", "20", "--no-python", TORCHRUN, "--nproc-per-node", "2"]
 
 
 def terminate(job):
@@ -33,7 +32,6 @@ def terminate(job):
 WAYS = {
     "SIGTERM": (RUN, terminate, 143, (0, 1)),
     "SIGTERM at timeout": (["timeout", "300", *RUN], terminate, 143, (0, 1)),
-    "SIGTERM, with torchrun as the worker": (NESTED, terminate, 143, (0, 1)),
     "the agent is told to stop": (RUN, lambda job: os.kill(agent_of(job.pid), signal.SIGTERM), 125, (0, 1)),
     "another rank fails": (RUN, None, 9, (0,)),
 }

@@ -315,7 +315,8 @@ def leaves_nothing_while_cut_off(*cuts):
         job.end()
         left = hosts.leftovers(timeout=PATIENCE_S)
         check(not left, f"left behind on a host that was cut off: {left}", job.shown())
-        kept("a host is cut off: nothing is left there", took=[time.monotonic() - begin], **promised("host-cut-off", "ours"))
+        kept("a host is cut off: nothing is left there", took=[time.monotonic() - begin], one_try=CLOCK,
+             **promised("host-cut-off", "ours"))
 
 
 def host_cut_off_leaves_nothing():
@@ -354,7 +355,7 @@ def launcher_cut_off_while_nodes_start():
         left = hosts.leftovers(hosts.names, timeout=PATIENCE_S)
         took = time.monotonic() - begin
         check(not left, f"left behind without a launcher: {left}")
-        kept("the launcher's host vanishes while nodes start: nothing is left on the others", took=[took],
+        kept("the launcher's host vanishes while nodes start: nothing is left on the others", took=[took], one_try=CLOCK,
              **promised("launcher-host-vanishes"))
 
 
@@ -369,7 +370,7 @@ def launcher_cut_off_while_muster_is_copied():
         left = hosts.leftovers(hosts.names, timeout=PATIENCE_S)
         took = time.monotonic() - begin
         check(not left, f"left behind without a launcher: {left}")
-        kept("the launcher's host vanishes while muster is copied: nothing is left there", took=[took],
+        kept("the launcher's host vanishes while muster is copied: nothing is left there", took=[took], one_try=CLOCK,
              **promised("launcher-host-vanishes"))
 
 

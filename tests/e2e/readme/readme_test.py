@@ -54,8 +54,9 @@ def examples():
 
 
 def neutral(lines, hosts):
-    """Without the order of lines of different processes, the names of hosts and the numbers of processes."""
+    """Without the order of lines of different processes, the names of hosts, the numbers of processes and when a job ran."""
     text = "\n".join(sorted(line.rstrip() for line in lines))
+    text = re.sub(r"[\d.]+ s, from [-\d: +]+ to [-\d: +]+$", "N s, from THEN to THEN", text, flags=re.MULTILINE)
     return re.sub(r"\bon (%s)\b" % "|".join(hosts), "on HOST", re.sub(r"pid \d+", "pid N", text))
 
 

@@ -43,7 +43,7 @@ def hello(**changes):
 
 
 def greet(version=None):
-    OUT.write(b"\nmuster-agent 2 " + (version or sys.argv[2].encode()) + b"\n")
+    OUT.write(b"\nmuster-agent 3 " + (version or sys.argv[2].encode()) + b"\n")
     OUT.flush()
 
 

@@ -5,6 +5,7 @@ peers. Ranks that srun itself starts meet, too, and a batch script's own process
 import json
 import os
 import re
+import select
 import signal
 import sys
 import time
@@ -188,18 +189,31 @@ class SlurmJobs(unittest.TestCase):
         self.hosts.signal(LAUNCHER, launcher[0], signal.SIGKILL)
         job.wait(LIMIT_S)
 
+    def read_until(self, job, word, count):
+        """What it prints until this word has come so often."""
+        text, deadline = "", time.monotonic() + LIMIT_S
+        while text.count(word) < count:
+            ready, _, _ = select.select([job.stdout], [], [], max(0, deadline - time.monotonic()))
+            piece = os.read(job.stdout.fileno(), 65536).decode() if ready else ""
+            if not piece:
+                job.kill()
+                raise AssertionError(f"no {count} of '{word}': {text}\n{job.stderr.read()}")
+            text += piece
+        return text
+
     def test_a_notice_reaches_the_workers_once_and_ends_nothing(self):
         go = f"{SHARED}/go-on"
         for command in (["salloc", "-Q", "-N3", *RUN], ["srun", "-N3", "--ntasks-per-node=1", *RUN]):
             job = self.slurm.popen([*command, *PROGRAM], env={"JOB_DO": f"notice:{go}"})
             self.addCleanup(job.stdout.close)
             self.addCleanup(job.stderr.close)
-            text = ""
-            while text.count("ready") < 3:
-                text += job.stdout.readline()
-            self.slurm.run(["scancel", "--signal=USR1", "--user=root"])
-            while text.count("noticed") < 3:
-                text += job.stdout.readline()
+            text = self.read_until(job, "ready", 3)
+            if command[0] == "salloc":  # as --signal=B:USR1 does
+                launcher = [process["pid"] for process in self.hosts.processes(LAUNCHER) if process["comm"] == "muster"]
+                self.hosts.signal(LAUNCHER, launcher[0], signal.SIGUSR1)
+            else:
+                self.slurm.run(["scancel", "--signal=USR1", "--user=root"])
+            text += self.read_until(job, "noticed", 3)
             self.hosts.write(LAUNCHER, go, "")
             out, err = job.communicate(timeout=LIMIT_S)
             self.assertEqual(job.returncode, 0, err)

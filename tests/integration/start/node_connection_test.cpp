@@ -84,7 +84,7 @@ std::string read_all(const UniqueFd& fd) {
 }  // namespace
 
 TEST_CASE("The link begins after the greeting, whatever came before, and carries bytes both ways") {
-  Talk talk("echo noise; echo early >&2; printf '\\nmuster-agent 2 9.8\\nfirst'; read x; echo \"got $x\"");
+  Talk talk("echo noise; echo early >&2; printf '\\nmuster-agent 3 9.8\\nfirst'; read x; echo \"got $x\"");
   talk.on_greeting = [&talk] {
     CHECK(::write(talk.ends->out.get(), "word\n", 5) == 5);
     talk.ends->out.reset();
@@ -106,7 +106,7 @@ TEST_CASE("An agent that speaks another protocol on the link is of another versi
 }
 
 TEST_CASE("What the other side says on stderr after the greeting comes in lines") {
-  Talk talk("printf '\\nmuster-agent 2 1\\n'; read x; printf 'one\\r\\n\\ntwo' >&2; exit 3");
+  Talk talk("printf '\\nmuster-agent 3 1\\n'; read x; printf 'one\\r\\n\\ntwo' >&2; exit 3");
   talk.on_greeting = [&talk] { talk.ends->out.reset(); };
   talk.run_to_end();
   CHECK(talk.lines == std::vector<std::string>{"one", "two"});
@@ -154,7 +154,7 @@ TEST_CASE("A host that wants a copy gets the bytes in pieces, which are counted,
   Talk talk(
       "printf '\\nmuster-push 1 300000\\n'; n=$(head -c 300000 | wc -c); "
       // Its end comes only after that of its stdin.
-      "printf '\\nmuster-agent 2 %s\\n' $n; cat >/dev/null; exit 7",
+      "printf '\\nmuster-agent 3 %s\\n' $n; cat >/dev/null; exit 7",
       name);
   talk.on_greeting = [&talk] { talk.ends->out.reset(); };
   talk.run_to_end();
@@ -183,7 +183,7 @@ TEST_CASE("A client is in a session of its own, reads no terminal, and inherits 
 TEST_CASE("A client's environment is ours, and what is missing there") {
   ::setenv("MUSTER_TEST_KEPT", "ours", 1);
   ::unsetenv("MUSTER_TEST_ADDED");
-  Talk talk("printf '\\nmuster-agent 2 '$MUSTER_TEST_KEPT-$MUSTER_TEST_ADDED'\\n'", "",
+  Talk talk("printf '\\nmuster-agent 3 '$MUSTER_TEST_KEPT-$MUSTER_TEST_ADDED'\\n'", "",
             {"MUSTER_TEST_KEPT=no", "MUSTER_TEST_ADDED=default"});
   talk.run_to_end();
   CHECK(talk.version == "ours-default");

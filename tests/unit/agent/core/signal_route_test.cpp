@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,11 @@ WaitOf looked_up(const Waits& waits) {
   };
 }
 
+/// Of processes that ignore nothing.
+std::optional<SignalSets> no_sets(const ProcessStat&) {
+  return SignalSets{};
+}
+
 using Sent = std::vector<std::pair<pid_t, int>>;
 
 Sent sent(const std::vector<StopRoute::Delivery>& deliveries) {
@@ -53,7 +59,7 @@ const ChildWait kAny{ChildWait::Kind::any, 0};
 
 TEST_CASE("A stop signal goes to the workers, not to their helpers") {
   const Waits waits;
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto worker = process(1, kAgent, 1);
   const std::vector<ProcessStat> tree{worker, process(2, 1, 1), process(3, 1, 1)};
   CHECK(sent(route.stop(SIGTERM, {worker}, tree, kNow)) == Sent{{1, SIGTERM}});
@@ -62,7 +68,7 @@ TEST_CASE("A stop signal goes to the workers, not to their helpers") {
 
 TEST_CASE("A wrapper's child that it waits for gets the signal with it, through several of them") {
   const Waits waits{{1, {ChildWait::Kind::one, 2}}, {2, kAny}};
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto worker = process(1, kAgent, 1);
   const std::vector<ProcessStat> tree{worker,           process(2, 1, 1), process(3, 2, 1),
                                       process(4, 2, 1), process(5, 1, 1), process(6, 3, 1)};
@@ -73,7 +79,7 @@ TEST_CASE("A wrapper's child that it waits for gets the signal with it, through 
 
 TEST_CASE("A wrapper that waits only later passes the signal on then, but not to what it cleans up with") {
   Waits waits;
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto worker = process(1, kAgent, 1);
   std::vector<ProcessStat> tree{worker, process(2, 1, 1)};
   CHECK(sent(route.stop(SIGTERM, {worker}, tree, kNow)) == Sent{{1, SIGTERM}});
@@ -85,7 +91,7 @@ TEST_CASE("A wrapper that waits only later passes the signal on then, but not to
 
 TEST_CASE("The children of a process that was told are told when it has ended") {
   const Waits waits;
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto first = process(1, kAgent, 1);
   const auto second = process(9, kAgent, 9);
   const std::vector<ProcessStat> tree{first, second, process(2, 1, 1), process(3, 1, 3)};
@@ -106,7 +112,7 @@ TEST_CASE("The children of a process that was told are told when it has ended") 
 
 TEST_CASE("A trainer whose wrapper has ended keeps its helpers until it ends itself") {
   Waits waits{{1, kAny}};
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto worker = process(1, kAgent, 1);
   route.stop(SIGINT, {worker}, {worker, process(2, 1, 1), process(3, 2, 1)}, kNow);
   const std::vector<ProcessStat> later{process(2, kAgent, 1), process(3, 2, 1)};
@@ -118,7 +124,7 @@ TEST_CASE("A trainer whose wrapper has ended keeps its helpers until it ends its
 
 TEST_CASE("Another signal goes the same way; none is sent twice") {
   const Waits waits{{1, kAny}};
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto worker = process(1, kAgent, 1);
   const std::vector<ProcessStat> tree{worker, process(2, 1, 1)};
   route.stop(SIGINT, {worker}, tree, kNow);
@@ -128,7 +134,7 @@ TEST_CASE("Another signal goes the same way; none is sent twice") {
 
 TEST_CASE("Without a stop, what workers leave is told when all have ended, from the top down") {
   const Waits waits;
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto worker = process(1, kAgent, 1);
   CHECK(route.look({worker}, {worker, process(2, kAgent, 9)}, false).empty());
   const auto deliveries = route.look({}, {process(2, kAgent, 9), process(3, 2, 9)}, true);
@@ -138,16 +144,53 @@ TEST_CASE("Without a stop, what workers leave is told when all have ended, from 
 
 TEST_CASE("Where it cannot be seen what a worker waits for, its group gets the signal") {
   const Waits waits{{1, {ChildWait::Kind::unreadable, 0}}};
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto worker = process(1, kAgent, 1);
   const auto deliveries = route.stop(SIGTERM, {worker}, {worker, process(2, 1, 1)}, kNow);
   REQUIRE(sent(deliveries) == Sent{{1, SIGTERM}});
   CHECK(deliveries.front().group);
 }
 
+TEST_CASE("Who got it with the group is not told again when the wrapper has ended") {
+  const Waits waits{{1, {ChildWait::Kind::unreadable, 0}}};
+  StopRoute route(kAgent, looked_up(waits), no_sets);
+  const auto worker = process(1, kAgent, 1);
+  route.stop(SIGTERM, {worker}, {worker, process(2, 1, 1)}, kNow);
+  CHECK(route.look({}, {process(2, kAgent, 1)}, true).empty());
+}
+
+TEST_CASE("A program that ignores the signal of its wrapper gets SIGTERM when it is left alone") {
+  const Waits waits{{1, kAny}};
+  StopRoute route(kAgent, looked_up(waits), [](const ProcessStat&) {
+    return SignalSets{1U << (SIGINT - 1), 0};
+  });
+  const auto worker = process(1, kAgent, 1);
+  CHECK(sent(route.stop(SIGINT, {worker}, {worker, process(2, 1, 1)}, kNow)) ==
+        Sent{{1, SIGINT}, {2, SIGINT}});
+  CHECK(route.look({worker}, {worker, process(2, 1, 1)}, false).empty());
+  CHECK(sent(route.look({}, {process(2, kAgent, 1)}, true)) == Sent{{2, SIGTERM}});
+}
+
+TEST_CASE("A later signal reaches a program whose wrapper has ended") {
+  const Waits waits{{1, kAny}};
+  StopRoute route(kAgent, looked_up(waits), no_sets);
+  const auto worker = process(1, kAgent, 1);
+  route.stop(SIGINT, {worker}, {worker, process(2, 1, 1)}, kNow);
+  CHECK(sent(route.stop(SIGTERM, {}, {process(2, kAgent, 1), process(3, 2, 1)}, kLater)) ==
+        Sent{{2, SIGTERM}});
+}
+
+TEST_CASE("A shell that was left running passes its end on to what it waits for") {
+  const Waits waits{{2, {ChildWait::Kind::one, 3}}};
+  StopRoute route(kAgent, looked_up(waits), no_sets);
+  const auto deliveries = route.look({}, {process(2, kAgent, 9), process(3, 2, 9)}, true);
+  CHECK(sent(deliveries) == Sent{{2, SIGTERM}, {3, SIGTERM}});
+  CHECK(deliveries.front().leftover);
+}
+
 TEST_CASE("A pid that was used again is another process") {
   const Waits waits;
-  StopRoute route(kAgent, looked_up(waits));
+  StopRoute route(kAgent, looked_up(waits), no_sets);
   const auto worker = process(1, kAgent, 1);
   route.stop(SIGTERM, {worker}, {worker}, kNow);
   CHECK(route.told(worker));

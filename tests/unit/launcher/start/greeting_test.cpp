@@ -24,9 +24,9 @@ std::string feed_in_pieces(GreetingReader& reader, std::string_view text, std::s
 TEST_CASE("The greeting is found, and what follows it is left alone") {
   for (std::size_t piece = 1; piece < 40; ++piece) {
     GreetingReader reader;
-    CHECK(feed_in_pieces(reader, "\nmuster-agent 2 0.1.0\n\nframe", piece) == "\nframe");
+    CHECK(feed_in_pieces(reader, "\nmuster-agent 3 0.1.0\n\nframe", piece) == "\nframe");
     CHECK(reader.state() == State::greeted);
-    CHECK(reader.protocol() == 2);
+    CHECK(reader.protocol() == 3);
     CHECK(reader.version() == "0.1.0");
     CHECK(reader.junk().empty());
   }
@@ -35,12 +35,12 @@ TEST_CASE("The greeting is found, and what follows it is left alone") {
 TEST_CASE("What a login shell prints before it is skipped and kept") {
   for (std::size_t piece = 1; piece < 40; ++piece) {
     GreetingReader reader;
-    CHECK(feed_in_pieces(reader, "Welcome\r\nno newline\nmuster-agent 2 2.0\nx", piece) == "x");
+    CHECK(feed_in_pieces(reader, "Welcome\r\nno newline\nmuster-agent 3 2.0\nx", piece) == "x");
     CHECK(reader.state() == State::greeted);
     CHECK(reader.junk() == "Welcome\r\nno newline\n");
   }
   GreetingReader talks_about_it;
-  talks_about_it.feed("the muster-agent 2 0.1.0\nmuster-agent x\n");
+  talks_about_it.feed("the muster-agent 3 0.1.0\nmuster-agent x\n");
   CHECK(talks_about_it.state() == State::waiting);
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("Junk without end is not read without end") {
 
 TEST_CASE("A host may ask for a copy first") {
   GreetingReader reader;
-  const std::string_view text = "hello\n\nmuster-push 1 4096\n\nmuster-agent 2 0.1.0\n";
+  const std::string_view text = "hello\n\nmuster-push 1 4096\n\nmuster-agent 3 0.1.0\n";
   const std::size_t taken = reader.feed(text);
   REQUIRE(reader.state() == State::push_wanted);
   CHECK(reader.push_bytes() == 4096);
