@@ -62,7 +62,8 @@ void WorkerOutput::name_ranks() {
   for (auto& [local_rank, worker] : workers_) {
     if (!std::exchange(worker.nameless, false)) continue;
     const auto& stream = worker.err ? worker.err : worker.out;
-    if (stream && stream->console != nullptr)
+    // A file that gets both streams may be read by a program, which expects its lines on stdout as they are.
+    if (stream && stream->console != nullptr && (worker.err || stream->is_pty))
       stream->console->set_prefix(stream->source, "[" + std::to_string(worker.rank) + "]: ");
   }
 }
