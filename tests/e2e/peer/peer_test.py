@@ -216,7 +216,7 @@ class Failure(PeerTest):
         self.check_world(launchers, 2)
         launchers[1].process.kill()
         launchers[0].wait_for(1, lambda line: "n01 (gone for " in line and "may come back" in line, "for whom it waits")
-        launchers[0].ends(125, "no round 1 after 4000 ms", "n01 (gone for 4 s) may come back", "the launcher on n01 is gone",
+        launchers[0].ends(125, "no round 1 after 4000 ms", "n01 (gone for ", " s) may come back", "the launcher on n01 is gone",
                           timeout=20)
 
     def test_a_program_at_the_port_that_says_nothing(self):
