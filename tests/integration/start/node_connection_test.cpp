@@ -102,7 +102,7 @@ TEST_CASE("An agent that speaks another protocol on the link is of another versi
   Talk talk("printf '\\nmuster-agent 1 9.8\\n'; cat >/dev/null");
   talk.on_greeting = [&talk] { talk.ends->out.reset(); };
   talk.run_to_end();
-  CHECK(talk.version == "9.8 (it speaks link protocol 1, we speak 2)");
+  CHECK(talk.version == "9.8 (it speaks link protocol 1, we speak 3)");
 }
 
 TEST_CASE("What the other side says on stderr after the greeting comes in lines") {
