@@ -151,7 +151,7 @@ void WorkerStop::say_leftovers() const {
   const std::string names = list_processes(descendants_of(::getpid()));
   if (!names.empty())
     log_warning("the workers have ended, but left processes running: " + names +
-                "; they got SIGTERM and get SIGKILL when the grace period (--shutdown-timeout) ends");
+                "; they were told to end, and get SIGKILL when the grace period (--shutdown-timeout) ends");
 }
 
 bool WorkerStop::kill_workers() {

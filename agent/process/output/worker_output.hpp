@@ -92,8 +92,8 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
 
   /// The workers are told to end: from now on each line of their stderr on the console says whose it is, for
   /// all of them may print how they were interrupted. Nothing changes for a single worker, for one whose
-  /// lines have a prefix already, for streams that do not pass
-  /// through us, and where stdout and stderr are one file.
+  /// lines have a prefix already, for streams that do not pass through us, and where stdout and stderr are
+  /// one file.
   void name_ranks();
 
   /// The worker has been reaped. What it left in its pipes is read; after 1 s more a stream that somebody

@@ -3,7 +3,6 @@
 
 import os
 import subprocess
-import time
 import unittest
 
 import processes
@@ -11,14 +10,6 @@ from interop import MUSTER, clean_environment, skip
 
 LIMIT_S = 20
 ORPHANS = 20
-
-
-def wait_for(what, condition):
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"after {LIMIT_S} s still not: {what}")
-        time.sleep(0.01)
 
 
 def zombies(pid):
@@ -36,21 +27,21 @@ class FirstProcess(unittest.TestCase):
         self.addCleanup(container.stderr.close)
         self.addCleanup(container.wait, LIMIT_S)
         self.addCleanup(container.kill)
-        wait_for("muster runs", lambda: processes.children(container.pid, "muster"))
-        return container, processes.children(container.pid, "muster")[0]
+        muster = processes.wait_until(lambda: processes.children(container.pid, "muster"), "muster to run", LIMIT_S)
+        return container, muster[0]
 
     def leave_orphans(self, pid):
         """Processes that enter from outside, and whose children outlive them."""
         for _ in range(ORPHANS):
             subprocess.run(["nsenter", "--target", str(pid), "--pid", "--mount", "sh", "-c", "sleep 0.01 & exit 0"], check=True,
                            timeout=LIMIT_S)
-        wait_for("all orphans are reaped",
-                 lambda: not any(processes.name_of(child) == "sleep" for child in processes.children(pid)))
+        processes.wait_until(lambda: not any(processes.name_of(child) == "sleep" for child in processes.children(pid)),
+                             "the orphans to be reaped", LIMIT_S)
         self.assertEqual(zombies(pid), [])
 
     def test_a_job(self):
         container, pid = self.start("run", "--nproc-per-node", "2", "--no-python", "sh", "-c", "read line; exit 7")
-        wait_for("the workers run", lambda: len(processes.tree(pid)) >= 6)
+        processes.wait_until(lambda: len(processes.tree(pid)) >= 6, "the workers to run", LIMIT_S)
         self.leave_orphans(pid)
         container.stdin.close()  # ends both workers
         self.assertEqual(container.wait(LIMIT_S), 7)

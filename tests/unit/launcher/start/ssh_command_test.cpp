@@ -39,8 +39,8 @@ TEST_CASE("ssh gets every option that keeps it from asking, forwarding and waiti
 }
 
 TEST_CASE("A connection in the background is known by what it calls itself") {
-  CHECK(is_shared_connection("ssh: /root/.ssh/cm-n00 [mux]"));
-  CHECK(is_shared_connection(std::string("ssh: /root/.ssh/cm-n00 [mux]\0\0\0", 31)));
+  CHECK(is_shared_connection("ssh: /run/ssh/cm-n00 [mux]"));
+  CHECK(is_shared_connection(std::string("ssh: /run/ssh/cm-n00 [mux]\0\0\0", 29)));
   CHECK_FALSE(is_shared_connection(std::string("ssh\0-T\0n00", 10)));
   CHECK_FALSE(is_shared_connection("/bin/ssh: [mux]"));
   CHECK_FALSE(is_shared_connection(""));
