@@ -121,6 +121,8 @@ void Group::declare_cause(const Error& error, const Call& waiting) {
       return;
     }
     look_at_peers(Clock::now(), waiting);
+    // A rank that leaves, or has failed, says so before NCCL closes its connections.
+    exchange();
     if (failed_.load()) return;
     std::this_thread::sleep_for(kBusyPeriod);
   }
