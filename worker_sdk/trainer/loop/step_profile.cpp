@@ -5,6 +5,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -52,7 +53,8 @@ StepTimes StepProfile::mean(ProcessGroup* group) const {
   double more = 0;
   for (std::size_t i = 0; i < smallest.size(); ++i)
     more += static_cast<double>(exposed_[i]) - static_cast<double>(smallest[i]);
-  more /= static_cast<double>(exposed_.size());
+  // Each exposure is kept as a float: what rounding added or took must not make the rest negative.
+  more = std::min(more / static_cast<double>(exposed_.size()), times.exposed);
   times.late += more;
   times.exposed -= more;
   std::array<double, kParts.size()> sums;

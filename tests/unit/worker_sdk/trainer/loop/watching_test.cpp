@@ -105,6 +105,22 @@ TEST_CASE("A wait for late ranks is no communication") {
   for (const std::string& error : errors) CHECK(error.empty());
 }
 
+TEST_CASE("What rounding leaves of a wait is not negative") {
+  const auto errors = muster::test::run_ranks(2, [](muster::test::ThreadGroup& group) {
+    StepProfile profile;
+    StepTimes step;
+    step.exposed = group.rank() == 0 ? 0.0 : 0.2;  // as floats both are larger
+    profile.add(step);
+    step.exposed = group.rank() == 0 ? 0.0 : 0.1;
+    profile.add(step);
+    const StepTimes mean = profile.mean(&group);
+    if (mean.exposed < 0 || mean.exposed > 1e-6) throw std::runtime_error(std::to_string(mean.exposed * 1e9));
+    if (time_table(mean, 2, 2).find("-0.000") != std::string::npos)
+      throw std::runtime_error("a negative time");
+  });
+  for (const std::string& error : errors) CHECK(error == "");
+}
+
 TEST_CASE("The memory table leaves out what there is not") {
   MemoryTable memory;
   memory.parameters = 44'700'000;
