@@ -4,6 +4,7 @@
 
 #include <cudnn_graph.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -146,15 +147,14 @@ TEST_CASE("rule: extents, batches and types of a product fit, and its sums are f
   CHECK(Product(map, b, c).finalize() == CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-TEST_CASE("rule: engines for products multiply floats on tensor cores alone") {
+TEST_CASE("rule: not every engine for products of floats has a note of its tensor cores") {
   Tensor a({1, 8, 8}, {64, 8, 1}, CUDNN_DATA_FLOAT);
   Tensor b({1, 8, 8}, {64, 1, 8}, CUDNN_DATA_FLOAT);
   Tensor c({1, 8, 8}, {64, 8, 1}, CUDNN_DATA_FLOAT);
   Product product(a, b, c);
   REQUIRE(product.finalize() == CUDNN_STATUS_SUCCESS);
   const auto notes = plans(product);
-  CHECK(notes.size() == 2);
-  for (const auto& note : notes) CHECK_FALSE(note.empty());
+  CHECK(std::any_of(notes.begin(), notes.end(), [](const auto& note) { return note.empty(); }));
 }
 
 TEST_CASE("rule: engines for products move sixteen bytes at once") {

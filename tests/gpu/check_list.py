@@ -96,6 +96,7 @@ def correctness(place):
                for model in MODELS for precision in place.precisions()]
     checks += [
         Check("cuDNN takes what the networks describe", 1, 60, [tests, "[cudnn]"], needs=(tests,)),
+        Check("cuDNN's plans for 32-bit floats keep their bits", 1, 60, [checker, "plans"], needs=(checker,)),
         Check("layers of rows beside the host's", 1, 60, [checker, "rows"], needs=(checker,), show=True),
         Check("steps beside those of the CPU", 1, 180, [checker, "steps"], needs=(checker,), show=True),
     ]

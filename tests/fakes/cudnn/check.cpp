@@ -2,7 +2,6 @@
 // What cuDNN demands of descriptors, as far as the product makes them.
 #include "tests/fakes/cudnn/descriptor.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -141,8 +140,8 @@ cudnnStatus_t check_product(const Descriptor& operation) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// Engines for products move 16 bytes at once, and multiply on tensor cores.
-bool multiplies(const Engine& engine, const Descriptor& operation) {
+/// Engines for products move 16 bytes at once.
+bool multiplies(const Descriptor& operation) {
   const ProductParts parts = product_parts_of(operation);
   for (const Descriptor* tensor : {parts.a, parts.b, parts.c}) {
     const std::int64_t pack = is_bf16(*tensor) ? 8 : 4;
@@ -150,11 +149,7 @@ bool multiplies(const Engine& engine, const Descriptor& operation) {
     if (stride(*tensor, side) % pack != 0) return false;
     if (extent(*tensor, 0) > 1 && stride(*tensor, 0) % pack != 0) return false;
   }
-  const auto has = [&](cudnnBackendNumericalNote_t note) {
-    return std::find(engine.notes.begin(), engine.notes.end(), note) != engine.notes.end();
-  };
-  return is_bf16(*parts.a) || has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
-         has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+  return true;
 }
 
 cudnnStatus_t check_heuristics(const Descriptor& heuristics) {
@@ -174,8 +169,8 @@ cudnnStatus_t check_plan(const Descriptor& plan) {
   const Descriptor& operation = *config.graph->child(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   const Engine& engine = engines()[config.engine];
   const bool product = operation.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
-  return engine.finalizes && (!product || multiplies(engine, operation)) ? CUDNN_STATUS_SUCCESS
-                                                                         : CUDNN_STATUS_NOT_SUPPORTED;
+  return engine.finalizes && (!product || multiplies(operation)) ? CUDNN_STATUS_SUCCESS
+                                                                 : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 }  // namespace
@@ -186,8 +181,7 @@ const std::vector<Engine>& engines() {
       {true, 0, 1.5F, 1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
       {true, kTooMuch, 1.5F, 1, {}},
       {true, 0, 1, 1.01F, {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}},
-      // As far off as TF32 may be.
-      {true, 4096, 1, 1.0004F, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
+      {true, 4096, 1, kTf32, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
       {true, 4096, 1, 1, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}},
       {true, 0, 1, 1, {}},
       // The fallback mode's.

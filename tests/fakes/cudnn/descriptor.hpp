@@ -18,6 +18,9 @@
 
 namespace fake::cudnn {
 
+/// As far off as TF32 may be.
+inline constexpr float kTf32 = 1.0004F;
+
 /// An engine of the fake. Those that must not be taken give results that are wrong by a factor.
 struct Engine {
   bool finalizes = true;

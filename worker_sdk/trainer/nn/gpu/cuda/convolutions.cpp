@@ -87,7 +87,8 @@ std::string text_of(const ConvolutionCall& call) {
                       : ", f32");
 }
 
-/// The tensors of a call.
+}  // namespace
+
 TensorPlaces places_of(const ConvolutionCall& call) {
   const std::array<const void*, 3> places = {call.a, call.b, call.result};
   switch (call.direction) {
@@ -100,8 +101,6 @@ TensorPlaces places_of(const ConvolutionCall& call) {
   }
   return {{kXId, kYId, kWId}, places};
 }
-
-}  // namespace
 
 ConvolutionOperation::ConvolutionOperation(const Library& api, const ConvolutionCall& call)
     : x_(api, CUDNN_BACKEND_TENSOR_DESCRIPTOR),

@@ -24,6 +24,9 @@ class ConvolutionOperation {
   Descriptor operation_;
 };
 
+/// The tensors of a call. Pure.
+TensorPlaces places_of(const ConvolutionCall& call);
+
 /// Convolutions by cuDNN's plans, one for each shape, direction and type. One thread.
 class Convolutions {
  public:

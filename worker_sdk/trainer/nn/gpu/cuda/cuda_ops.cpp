@@ -150,10 +150,11 @@ void CudaOps::convolve(const ConvolutionCall& call) {
   convolutions_->run(call);
 }
 
-/// cuDNN's engines for products are made for tensor cores, so exact 32-bit floats, and matrices that are not
-/// aligned, may have no plan. Those for convolutions have others.
+/// cuDNN's engines for products are made for tensor cores: matrices that are not aligned may have no plan,
+/// and one engine rounds 32-bit floats to TF32 without a note that says so (cuDNN 9.19 on an H100). Those for
+/// convolutions have others, whose notes are true.
 void CudaOps::multiply(const MultiplyCall& call) {
-  if (multiplications_->try_run(call)) return;
+  if ((call.bf16 || call.tf32) && multiplications_->try_run(call)) return;
   const std::optional<ConvolutionCall> convolution = as_convolution(call);
   if (convolution && convolutions_->try_run(*convolution)) return;
   multiply_by_kernel(*this, call);

@@ -12,22 +12,25 @@ namespace {
 /// Plans that are measured at most.
 constexpr std::size_t kMostPlans = 8;
 
-/// What the engine of a proposed plan does to numbers; nothing where cuDNN will not say.
-std::optional<std::vector<cudnnBackendNumericalNote_t>> notes_of(const Library& api,
-                                                                 cudnnBackendDescriptor_t config) {
+/// The number of the engine of a proposed plan, and what it does to numbers; nothing where cuDNN will not
+/// say.
+std::optional<Proposal> engine_of(const Library& api, cudnnBackendDescriptor_t config) {
   const Descriptor engine(api, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t place = engine.get();
   std::int64_t count = 0;
   if (api.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                    &count, &place) != CUDNN_STATUS_SUCCESS)
     return std::nullopt;
-  std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  Proposal found;
+  found.notes.resize(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   if (api.cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                    CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count,
-                                   notes.data()) != CUDNN_STATUS_SUCCESS)
+                                   found.notes.data()) != CUDNN_STATUS_SUCCESS)
     return std::nullopt;
-  notes.resize(std::min(notes.size(), static_cast<std::size_t>(count)));
-  return notes;
+  found.notes.resize(std::min(found.notes.size(), static_cast<std::size_t>(count)));
+  (void)api.cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
+                                     &count, &found.engine);
+  return found;
 }
 
 }  // namespace
@@ -101,6 +104,14 @@ Plans::~Plans() {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
+/// The graph of one operation; null where cuDNN does not take it.
+Plans::Plan Plans::graph_of(cudnnBackendDescriptor_t operation) const {
+  auto graph = std::make_unique<Descriptor>(api_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph->set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
+  graph->set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &operation);
+  return api_.cudnnBackendFinalize(graph->get()) == CUDNN_STATUS_SUCCESS ? std::move(graph) : nullptr;
+}
+
 /// What cuDNN proposes, the best first; nothing where it refuses to, as some heuristics do for some shapes.
 std::vector<Plans::Plan> Plans::propose(const Descriptor& graph, cudnnBackendHeurMode_t mode) const {
   Descriptor heuristics(api_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -125,15 +136,13 @@ std::vector<Plans::Plan> Plans::propose(const Descriptor& graph, cudnnBackendHeu
 
 Plans::Plan Plans::choose(cudnnBackendDescriptor_t operation, const Numbers& numbers,
                           const TensorPlaces& tensors, const Text& text) const {
-  Descriptor graph(api_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &operation);
-  if (api_.cudnnBackendFinalize(graph.get()) != CUDNN_STATUS_SUCCESS) return nullptr;
+  const Plan graph = graph_of(operation);
+  if (!graph) return nullptr;
   Plan best;
   float best_time = std::numeric_limits<float>::infinity();
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     std::size_t measured = 0;
-    for (const auto& config : propose(graph, mode)) {
+    for (const auto& config : propose(*graph, mode)) {
       Plan plan = make_plan(config->get(), numbers);
       if (!plan) continue;
       if (!autotune_) return plan;
@@ -151,8 +160,11 @@ Plans::Plan Plans::choose(cudnnBackendDescriptor_t operation, const Numbers& num
 
 /// Null where the plan does not fit: heuristics also name engines that then refuse.
 Plans::Plan Plans::make_plan(cudnnBackendDescriptor_t config, const Numbers& numbers) const {
-  const auto notes = notes_of(api_, config);
-  if (!notes || !is_wanted(numbers, *notes)) return nullptr;
+  const auto engine = engine_of(api_, config);
+  return engine && is_wanted(numbers, engine->notes) ? make_plan(config) : nullptr;
+}
+
+Plans::Plan Plans::make_plan(cudnnBackendDescriptor_t config) const {
   auto plan = std::make_unique<Descriptor>(api_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_);
   plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
@@ -165,6 +177,19 @@ Plans::Plan Plans::make_plan(cudnnBackendDescriptor_t config, const Numbers& num
         "asking for the workspace of a plan");
   if (bytes > static_cast<std::int64_t>(workspace_bytes_)) return nullptr;
   return plan;
+}
+
+void Plans::each_proposed(cudnnBackendDescriptor_t operation,
+                          const std::function<void(const Proposal&)>& look) const {
+  const Plan graph = graph_of(operation);
+  if (!graph) return;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    for (const auto& config : propose(*graph, mode)) {
+      auto proposal = engine_of(api_, config->get());
+      if (!proposal) continue;
+      proposal->plan = make_plan(config->get());
+      look(*proposal);
+    }
 }
 
 #pragma GCC diagnostic pop

@@ -56,6 +56,13 @@ struct Numbers {
 /// unless that is allowed). Pure.
 bool is_wanted(const Numbers& numbers, std::span<const cudnnBackendNumericalNote_t> notes);
 
+/// A plan that cuDNN proposes.
+struct Proposal {
+  std::int64_t engine = -1;                        ///< cuDNN's number of it
+  std::vector<cudnnBackendNumericalNote_t> notes;  ///< what its engine does to numbers
+  std::unique_ptr<Descriptor> plan;                ///< null where it does not fit
+};
+
 /// The tensors of an operation by their numbers, and where they lie.
 struct TensorPlaces {
   std::array<std::int64_t, 3> ids;
@@ -91,13 +98,19 @@ class Plans {
 
   void execute(const Descriptor& plan, const TensorPlaces& tensors, const Text& text) const;
 
+  /// Every plan that cuDNN proposes for an operation, wanted or not, the best first.
+  void each_proposed(cudnnBackendDescriptor_t operation,
+                     const std::function<void(const Proposal&)>& look) const;
+
   const Library& api() const { return api_; }
 
  private:
+  Plan graph_of(cudnnBackendDescriptor_t operation) const;
   Plan choose(cudnnBackendDescriptor_t operation, const Numbers& numbers, const TensorPlaces& tensors,
               const Text& text) const;
   std::vector<Plan> propose(const Descriptor& graph, cudnnBackendHeurMode_t mode) const;
   Plan make_plan(cudnnBackendDescriptor_t config, const Numbers& numbers) const;
+  Plan make_plan(cudnnBackendDescriptor_t config) const;
   float milliseconds(const Descriptor& plan, const TensorPlaces& tensors, const Text& text) const;
 
   const Library& api_;
