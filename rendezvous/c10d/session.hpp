@@ -65,7 +65,7 @@ class Session final : private Waiter {
 
   /// Memory that this client takes: its requests under way and its replies.
   std::size_t memory() const {
-    return decoder_.memory() + output_.capacity() + keys_.capacity() * sizeof(keys_[0]);
+    return decoder_.memory() + output_.capacity() + keys_.capacity() * sizeof(decltype(keys_)::value_type);
   }
 
   bool waiting() const { return Waiter::waiting(); }

@@ -94,6 +94,7 @@ class LocalStore final : public StoreClient {
 
   std::vector<std::string> multi_get(const std::vector<std::string>& keys) override {
     std::vector<std::string> values;
+    values.reserve(keys.size());
     for (const std::string& key : keys) values.push_back(get(key));
     return values;
   }

@@ -48,6 +48,7 @@ RestartPolicy elastic(RestartRule rule, int max_restarts) {
 /// Whether each of these ends is followed by another round.
 std::vector<bool> answers(RestartPolicy policy, const std::vector<EndedRound>& rounds) {
   std::vector<bool> again;
+  again.reserve(rounds.size());
   for (const EndedRound& round : rounds) again.push_back(policy.decide(round).again);
   return again;
 }

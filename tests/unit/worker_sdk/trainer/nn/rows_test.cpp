@@ -115,7 +115,7 @@ TEST_CASE("Layer norm: result and gradients, in place") {
   TestRoom room;
   for (const std::size_t width : {1U, 5U, 16U, 33U}) {
     CAPTURE(width);
-    constexpr std::size_t kRows = 2 * 70;  // two samples; more rows than there are parts of sums
+    constexpr std::size_t kRows = std::size_t{2} * 70;  // two samples; more rows than there are parts of sums
     Values x = random_floats(kRows * width, 1), scale = random_floats(width, 2),
            shift = random_floats(width, 3), scale_gradient(width, kUnwritten),
            shift_gradient(width, kUnwritten);
@@ -146,7 +146,8 @@ TEST_CASE("Attention: result and gradients, in place") {
   };
 
   // Widths of a head below, at and above a vector; one more token than a block of queries.
-  for (const auto& [tokens, width, heads] : {Case{1, 3, 1}, {5, 6, 2}, {17, 48, 3}, {65, 40, 2}}) {
+  for (const Case& size : {Case{1, 3, 1}, {5, 6, 2}, {17, 48, 3}, {65, 40, 2}}) {
+    const std::size_t tokens = size.tokens, width = size.width, heads = size.heads;
     CAPTURE(tokens, width, heads);
     Values qkv = random_floats(2 * tokens * 3 * width, 1);
     for (float& value : qkv) value *= 2;
@@ -268,7 +269,7 @@ TEST_CASE("Dropout keeps its share, scaled, and the same elements backward") {
 TEST_CASE("Dropout draws for a sample whatever batch it is in") {
   TestRoom room;
   const Layers::Dropout layer(room, 2, 33, 0.5);
-  const Values x = random_floats(5 * 66, 1);
+  const Values x = random_floats(std::size_t{5} * 66, 1);
   Values whole(x.size()), parts(x.size());
   layer.forward(x.data(), 10, whole.data(), {1, 2, 100, 3});
   layer.forward(x.data(), 4, parts.data(), {1, 2, 100, 3});
