@@ -103,9 +103,9 @@ def environment_of(programs, python):
 
 
 def find_sanitizer(programs):
-    """The first that starts, of the kit's and the machine's; "" where none does."""
-    places = (os.path.join(programs, "sanitizer", "compute-sanitizer"), shutil.which("compute-sanitizer"),
-              "/usr/local/cuda/bin/compute-sanitizer")
+    """The first that starts, of the machine's, which fits its driver, and the kit's; "" where none does."""
+    places = (shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer",
+              os.path.join(programs, "sanitizer", "compute-sanitizer"))
     return next((path for path in places if path and output_of([path, "--version"]).strip()), "")
 
 
