@@ -123,6 +123,14 @@ def test_bucket_sizes(folder):
     refused("--first-bucket-mib: Value 0 not in range", *DATA, "--first-bucket-mib", "0")
 
 
+def test_seed_of_compression(folder):
+    """PowerSGD draws its first factors from the seed of the run, which a checkpoint names beside the run's own."""
+    run([TRAIN, *DATA, "--max-steps", "1", "--compress", "powersgd", "--seed", "11", "--checkpoint-dir", folder], timeout=60)
+    with open(os.path.join(folder, "000001-step-1", "manifest.json"), encoding="utf-8") as file:
+        scalars = json.load(file)["scalars"]
+    assert scalars["seed"] == "11" and ", seed 11, " in scalars["hook"], scalars
+
+
 def test_precision(_folder):
     """Processors without instructions for bf16: oneDNN is told that this is one."""
     plain = {"OMP_NUM_THREADS": "1", "ONEDNN_MAX_CPU_ISA": "AVX2"}
