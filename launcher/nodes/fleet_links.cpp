@@ -124,9 +124,9 @@ void NodeFleet::message(std::size_t index, LinkMessage message) {
       return misbehaved(index, kGreetsAgain);
     case Kind::report:
       if (!node.contact.take_report()) return;
-      node.gone_by = Clock::now() + guardian_limit(index);
+      node.gone_by = Clock::now() + end_limit(index);
       if (nodes_[0].contact.reported() && nodes_[0].gone_by)
-        nodes_[0].gone_by = std::min(*nodes_[0].gone_by, Clock::now() + guardian_limit(0));
+        nodes_[0].gone_by = std::min(*nodes_[0].gone_by, Clock::now() + end_limit(0));
       take_report(index, agent::node_report_from_json(message.body));
       break;
     case Kind::notice:
@@ -213,16 +213,14 @@ void NodeFleet::link_closed(std::size_t index) {
     return advance();
   }
   if (node.process_end) return conclude(index);
-  node.gone_by = Clock::now() + (node.contact.reported() ? guardian_limit(index) : late_limit());
+  node.gone_by = Clock::now() + end_limit(index);
   advance();
 }
 
-/// The first node's guardian waits for the daemon, too, which others may need for their reports.
-std::chrono::milliseconds NodeFleet::guardian_limit(std::size_t index) const {
+std::chrono::milliseconds NodeFleet::end_limit(std::size_t index) const {
   const bool others = std::any_of(nodes_.begin() + 1, nodes_.end(),
                                   [](const Node& node) { return node.contact.awaits_report() && node.link; });
-  const std::chrono::milliseconds limit = JobOrders::kGuardianLateAfter;
-  return index == 0 && others ? limit + job_.agent.shutdown_timeout + rendezvous::kDaemonAtMost : limit;
+  return nodes_[index].contact.end_limit(job_.agent.shutdown_timeout, index == 0 && others);
 }
 
 /// The node broke the protocol: we stop talking to it and do not wait for its end.

@@ -190,12 +190,8 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void expect_the_others();
   HostFailure how_lost(std::size_t index) const;
 
-  std::chrono::milliseconds late_limit() const {
-    return job_.agent.shutdown_timeout + JobOrders::kReportLateAfter;
-  }
-
-  /// Longest time between a node's report and the end of the process that leads there.
-  std::chrono::milliseconds guardian_limit(std::size_t index) const;
+  /// NodeContact::end_limit() of this node.
+  std::chrono::milliseconds end_limit(std::size_t index) const;
   void cut(std::size_t index);
   void obey(const NodeBoard::Orders& orders);
 

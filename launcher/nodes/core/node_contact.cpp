@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/nodes/core/node_contact.hpp"
 
+#include "launcher/core/job_orders.hpp"
 #include "rendezvous/base/invariant.hpp"
+#include "rendezvous/protocol/limits.hpp"
 
 #include <utility>
 
@@ -55,6 +57,12 @@ void NodeContact::relay_carries() {
 
 bool NodeContact::tell_end() {
   return !std::exchange(end_told_, true);
+}
+
+std::chrono::milliseconds NodeContact::end_limit(std::chrono::milliseconds grace, bool serves_others) const {
+  if (!reported()) return grace + JobOrders::kReportLateAfter;
+  const std::chrono::milliseconds limit = JobOrders::kGuardianLateAfter;
+  return serves_others ? limit + grace + rendezvous::kDaemonAtMost : limit;
 }
 
 }  // namespace muster::launcher

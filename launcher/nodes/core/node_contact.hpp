@@ -2,6 +2,7 @@
 // How far the conversation with one node has come, and what carries it. Pure.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace muster::launcher {
@@ -53,6 +54,11 @@ class NodeContact {
 
   /// The coordinator is to be told that the guardian has ended: true once.
   bool tell_end();
+
+  /// How long what leads to the node may outlive the last that can come from it. `grace`: what its workers
+  /// have between the stop signal and KILL. `serves_others`: the coordinator, for which its guardian waits,
+  /// runs there, and other nodes may need it for their reports.
+  std::chrono::milliseconds end_limit(std::chrono::milliseconds grace, bool serves_others) const;
 
   bool instructed() const { return progress_ >= Progress::instructed; }
 

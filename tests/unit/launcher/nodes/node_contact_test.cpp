@@ -4,6 +4,7 @@
 #include "catch.hpp"
 
 using muster::launcher::NodeContact;
+using namespace std::chrono_literals;
 
 TEST_CASE("A node goes from its hello to its report, and says each once") {
   NodeContact node;
@@ -55,4 +56,17 @@ TEST_CASE("A node that sent what no muster sends is cut off once") {
   CHECK(node.broken());
   CHECK(node.agent_gone());
   CHECK(node.closed());
+}
+
+TEST_CASE("What leads to a node is late when workers, agent and guardian have had their time") {
+  NodeContact node;
+  node.open();
+  CHECK(node.end_limit(30s, false) == 50s);
+  node.take_hello();
+  node.instruct(true);
+  CHECK(node.end_limit(30s, false) == 50s);
+  CHECK(node.end_limit(2s, true) == 22s);
+  node.take_report();
+  CHECK(node.end_limit(30s, false) == 15s);
+  CHECK(node.end_limit(30s, true) == 85s);
 }
