@@ -59,7 +59,7 @@ class RoundRunner {
   void resize() const;
 
   /// Passes SIGUSR1 or SIGUSR2 on to what of each worker catches it, and says who does not. Nothing ends.
-  void pass_notice_on(int signal) const { stop_.pass_notice_on(signal); }
+  void pass_notice_on(int signal) { stop_.pass_notice_on(signal); }
 
   /// Valid once over.
   RoundOutcome outcome() const { return group_.outcome(); }

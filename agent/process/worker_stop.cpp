@@ -44,12 +44,16 @@ std::vector<ProcessStat> stats_of(const std::vector<WorkerStop::Worker>& workers
 }
 
 /// "rank 3", "ranks 0-2, 5".
+std::string named(std::vector<int> ranks) {
+  const std::string several = ranks.size() == 1 ? "rank " : "ranks ";
+  return several + rank_list(std::move(ranks));
+}
+
 std::string ranks_of(const std::vector<WorkerStop::Worker>& workers) {
   std::vector<int> ranks;
   ranks.reserve(workers.size());
   for (const WorkerStop::Worker& worker : workers) ranks.push_back(worker.rank);
-  const std::string several = ranks.size() == 1 ? "rank " : "ranks ";
-  return several + rank_list(std::move(ranks));
+  return named(std::move(ranks));
 }
 
 /// To look at every process of the machine takes milliseconds, which a stop saves where no worker waits for
@@ -182,24 +186,25 @@ void WorkerStop::cancel() {
   for (auto* timer : {&timer_, &notice_, &leftovers_notice_}) timer->cancel();
 }
 
-void WorkerStop::pass_notice_on(int signal) const {
+void WorkerStop::pass_notice_on(int signal) {
   const std::vector<Worker> workers = living_();
   if (workers.empty())
     return log_warning("no worker runs on " + host_ + "; nobody got " + signal_name(signal));
   const std::vector<ProcessStat> stats = stats_of(workers);
   const std::vector<ProcessStat> tree = tree_if_any_waits(stats);
-  std::vector<Worker> without;
+  std::vector<int> without;
   for (const ProcessStat& stat : stats) {
     const std::vector<ProcessStat> route =
         notice_route(stat, signal, tree, read_child_wait, read_signal_sets);
     for (const ProcessStat& process : route) signal_process(process, signal);
     if (!route.empty()) continue;
     for (const Worker& worker : workers)
-      if (worker.pid == stat.pid) without.push_back(worker);
+      if (worker.pid == stat.pid) without.push_back(worker.rank);
   }
-  if (!without.empty())
-    log_warning(ranks_of(without) + " on " + host_ + (without.size() == 1 ? " does" : " do") +
-                " not handle " + signal_name(signal) + " and did not get it");
+  const std::vector<int> to_name = unheard_.to_name(signal, without);
+  if (!to_name.empty())
+    log_warning(named(to_name) + " on " + host_ + (to_name.size() == 1 ? " does" : " do") + " not handle " +
+                signal_name(signal) + " and did not get it");
 }
 
 void WorkerStop::reaped(pid_t pid, bool by_itself) {

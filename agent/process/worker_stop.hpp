@@ -3,6 +3,7 @@
 // first. When each of that happens is WorkerGroup's decision.
 #pragma once
 
+#include "agent/core/notices.hpp"
 #include "agent/core/signal_route.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -52,8 +53,8 @@ class WorkerStop {
   void cancel();
 
   /// Sends a notice that ends nothing (SIGUSR1) to what of each worker catches it, and names the workers of
-  /// which nothing does.
-  void pass_notice_on(int signal) const;
+  /// which nothing does, each once for each signal.
+  void pass_notice_on(int signal);
 
   /// A process that was adopted has ended: by itself, or of a signal.
   void reaped(pid_t pid, bool by_itself);
@@ -91,6 +92,7 @@ class WorkerStop {
   bool looking_ = false;
   std::chrono::steady_clock::time_point kill_at_{};
   std::vector<Leftover> leftovers_;
+  UnheardNotices unheard_;
 };
 
 }  // namespace muster::agent
