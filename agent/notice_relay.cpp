@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/notice_relay.hpp"
 
+#include "agent/core/notices.hpp"
+
 #include <signal.h>
 
+#include <optional>
 #include <utility>
 
 namespace muster::agent {
@@ -34,7 +37,8 @@ void NoticeRelay::launcher_got(int signal) {
 void NoticeRelay::decide(int signal) {
   due_.erase(signal);
   const auto got = got_at_.find(signal);
-  if (got == got_at_.end() || Clock::now() - got->second > 2 * kEverybodyWithin) pass_on_(signal);
+  const auto own = got == got_at_.end() ? std::nullopt : std::optional(got->second);
+  if (!everybody_got(own, Clock::now())) pass_on_(signal);
 }
 
 void NoticeRelay::cancel() {

@@ -26,8 +26,6 @@ class NoticeRelay {
 
   void cancel();
 
-  static constexpr std::chrono::milliseconds kEverybodyWithin{100};
-
  private:
   void watch();
   void decide(int signal);
