@@ -4,10 +4,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# More for the tests, which each skip without it: what reads the event files and the weights that we write, and draws metrics.
-extras=(tensorboard safetensors matplotlib)
+# More for the tests, which each skip without it: what reads the event files and the weights that we write, draws metrics, and wraps
+# programs.
+extras=(tensorboard safetensors matplotlib uv)
 install_extras() {
-  build/venv/bin/python -c 'import matplotlib, safetensors, tensorboard' 2>/dev/null ||
+  build/venv/bin/python -c 'import matplotlib, safetensors, tensorboard, uv' 2>/dev/null ||
     build/venv/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all: "${extras[@]}" ||
     echo "PyPI cannot be reached: tests with ${extras[*]} are skipped"
 }

@@ -4,15 +4,19 @@ batch systems reach the programs that handle them, and end nothing."""
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from interop import TORCH_PYTHON
 from processes import lives, name_of, tree, wait_until
 
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
+# That of the virtual environment first.
+UV = shutil.which("uv", path=os.path.dirname(TORCH_PYTHON) + os.pathsep + os.environ["PATH"])
 LIMIT_S = 30
 
 # Starts a helper that ends at SIGTERM, says that it is ready, and saves at a stop signal if its helper lives still.
@@ -119,19 +123,29 @@ WRAPPERS = {
 
 
 class StopSignals(unittest.TestCase):
+    def saves(self, name, wrap):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(wrapper=name, signal=number.name), tempfile.TemporaryDirectory() as folder:
+                job = Job(folder, wrap)
+                job.process.send_signal(number)
+                code, _, err = job.end()
+                self.assertEqual(code, 128 + number, err)
+                for text in job.saved():
+                    self.assertTrue(text.startswith("saved SIG"), (text, err))
+                for rank in range(2):
+                    for pid in job.pids(rank):
+                        self.assertFalse(lives(pid))
+
     def test_a_wrapped_trainer_is_told_and_saves_while_its_helpers_live(self):
         for name, wrap in WRAPPERS.items():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                with self.subTest(wrapper=name, signal=number.name), tempfile.TemporaryDirectory() as folder:
-                    job = Job(folder, wrap)
-                    job.process.send_signal(number)
-                    code, _, err = job.end()
-                    self.assertEqual(code, 128 + number, err)
-                    for text in job.saved():
-                        self.assertTrue(text.startswith("saved SIG"), (text, err))
-                    for rank in range(2):
-                        for pid in job.pids(rank):
-                            self.assertFalse(lives(pid))
+            self.saves(name, wrap)
+
+    @unittest.skipIf(UV is None, "there is no uv (scripts/make_venv.sh installs it)")
+    def test_below_uv_run_it_is_told_and_saves(self):
+        # uv waits for no child in the kernel, and passes signals on by itself.
+        with tempfile.TemporaryDirectory() as cache:
+            command = [UV, "run", "--quiet", "--offline", "--no-project", "--no-config", "--cache-dir", cache, "--python"]
+            self.saves("uv run", lambda argv: [*command, *argv])
 
     def test_a_program_in_the_background_of_a_script_saves_at_ctrl_c(self):
         # The shell starts it with SIGINT ignored, and its own end leaves it alone.
