@@ -5,6 +5,7 @@
 #include "agent/process/child_process.hpp"
 #include "agent/process/memory_counts.hpp"
 #include "agent/process/worker_binding.hpp"
+#include "agent/process/worker_end.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/text.hpp"
@@ -13,9 +14,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,16 +27,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-#ifndef P_PIDFD
-constexpr auto P_PIDFD = static_cast<idtype_t>(3);
-#endif
-
 /// Most bytes that a report quotes of all workers' error files together, so that it fits into one frame
 /// whatever they wrote.
 constexpr std::size_t kQuotedBytesMax = 1 << 20;
 
 /// How often waiting calls are looked for.
 constexpr std::chrono::seconds kCallsLookInterval{1};
+
+/// A worker that is on its way out is waited for so long when another one has failed.
+constexpr std::chrono::seconds kEndingAtMost{1};
 
 /// Between the signal of a watchdog timer and the end of the worker that it is said to have caused.
 constexpr std::chrono::seconds kEndsByWatchdogWithin{5};
@@ -62,28 +59,6 @@ std::int64_t wall_clock_ms() {
 /// Empty if the worker wrote none.
 std::string read_error_file(const std::string& path) {
   return read_file(path, kErrorFileBytesMax, O_NOFOLLOW | O_NONBLOCK).value_or("");
-}
-
-ExitStatus status_from(const siginfo_t& info) {
-  if (info.si_code == CLD_EXITED) return {ExitStatus::Kind::exited, info.si_status, false};
-  return {ExitStatus::Kind::signaled, info.si_status, info.si_code == CLD_DUMPED};
-}
-
-/// Workers have the limit that we have; the kernel's signals are SIGXCPU at the soft one, SIGKILL at the hard
-/// one. It counts whole ticks for that, which is some percent more than what it says was used. 0: another
-/// end.
-std::int64_t cpu_limit_s(const ExitStatus& status, const rusage& used) {
-  rlimit limit{};
-  if (status.kind != ExitStatus::Kind::signaled || ::getrlimit(RLIMIT_CPU, &limit) != 0) return 0;
-  if (status.value != SIGXCPU && status.value != SIGKILL) return 0;
-  const rlim_t allowed = status.value == SIGKILL ? limit.rlim_max : limit.rlim_cur;
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  constexpr double kMostOf = 0.8;
-  const double used_s = seconds(used.ru_utime) + seconds(used.ru_stime);
-  if (allowed == RLIM_INFINITY || used_s < kMostOf * static_cast<double>(allowed)) return 0;
-  return static_cast<std::int64_t>(allowed);
 }
 
 }  // namespace
@@ -207,28 +182,54 @@ void RoundRunner::watch(int local_rank) {
   workers_[static_cast<std::size_t>(local_rank)].pidfd->async_wait(
       boost::asio::posix::stream_descriptor::wait_read,
       [this, local_rank](const boost::system::error_code& error) {
-        if (!error) on_exit(local_rank);
+        // It may have been reaped with another one meanwhile.
+        if (!error && alive(local_rank)) on_exit(local_rank);
       });
 }
 
 void RoundRunner::on_exit(int local_rank) {
+  std::vector<WorkerEnd> ends;
+  if (!reap(local_rank, ends)) return watch(local_rank);
+  if (group_.running() && may_follow_a_loss(ends.front().status)) reap_who_is_ending(ends);
+  ends = in_order_of_cause(std::move(ends));
+  for (const WorkerEnd& end : ends) judge_end(end);
+  apply(group_.exited(ends, Clock::now()));
+  look_for_end();
+}
+
+bool RoundRunner::reap(int local_rank, std::vector<WorkerEnd>& ends) {
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
-  siginfo_t info{};
-  rusage used{};
-  const int pidfd = worker.pidfd->native_handle();
-  // The library's waitid() does not ask what the process has used.
-  if (::syscall(SYS_waitid, P_PIDFD, pidfd, &info, WEXITED | WNOHANG, &used) != 0 || info.si_pid == 0)
-    return watch(local_rank);
+  const auto end = reap_worker(local_rank, worker.pidfd->native_handle());
+  if (!end) return false;
   worker.pidfd.reset();
   worker.ended_at_ms = wall_clock_ms();
+  ends.push_back(*end);
+  return true;
+}
+
+/// On a busy machine a worker that was killed may need longer to end than another one needs to see that, and
+/// to leave. Nothing else is done meanwhile: who is on its way out needs nothing of us.
+void RoundRunner::reap_who_is_ending(std::vector<WorkerEnd>& ends) {
+  const auto deadline = Clock::now() + kEndingAtMost;
+  for (int other = 0; other < spec_.workers; ++other) {
+    const Worker& worker = workers_[static_cast<std::size_t>(other)];
+    if (!alive(other) || !is_ending(worker.pid)) continue;
+    wait_for_end(worker.pidfd->native_handle(), deadline);
+    reap(other, ends);
+  }
+}
+
+void RoundRunner::judge_end(const WorkerEnd& end) {
+  const int local_rank = end.local_rank;
+  const ExitStatus& status = end.status;
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   // Below a wrapper that has ended the program may still save, and what it says is still the worker's.
   worker.output_goes_on = group_.stopping();
   if (!worker.output_goes_on) output_.exited(local_rank);
   if (watchdog_) watchdog_->forget(worker.pid);
-  const ExitStatus status = status_from(info);
   // One that lived on has not ended for that.
   if (status.success() || Clock::now() - worker.watchdog_at > kEndsByWatchdogWithin) worker.watchdog.clear();
-  if (worker.watchdog.empty()) worker.cpu_limit_s = cpu_limit_s(status, used);
+  if (worker.watchdog.empty()) worker.cpu_limit_s = end.cpu_limit_s;
   if (status.exit_code() != 0) {
     picture_calls(place_.first_rank + local_rank);
     if (worker.watchdog.empty() && worker.cpu_limit_s == 0 && !group_.killing())
@@ -236,8 +237,6 @@ void RoundRunner::on_exit(int local_rank) {
     const std::string& why = worker.watchdog.empty() ? worker.memory.why : worker.watchdog;
     tell_failure(local_rank, status, describe(status) + (why.empty() ? "" : ": " + why));
   }
-  apply(group_.exited(local_rank, status, Clock::now()));
-  look_for_end();
 }
 
 void RoundRunner::judge_memory(int local_rank, const ExitStatus& status) {

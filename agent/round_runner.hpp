@@ -5,6 +5,7 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/binding.hpp"
 #include "agent/core/call_report.hpp"
+#include "agent/core/end_order.hpp"
 #include "agent/core/memory_end.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/worker_environment.hpp"
@@ -104,6 +105,10 @@ class RoundRunner {
   void start_failed(int local_rank, int exit_code, const std::string& text);
   void watch(int local_rank);
   void on_exit(int local_rank);
+  /// False if it has not ended.
+  bool reap(int local_rank, std::vector<WorkerEnd>& ends);
+  void reap_who_is_ending(std::vector<WorkerEnd>& ends);
+  void judge_end(const WorkerEnd& end);
   void judge_memory(int local_rank, const ExitStatus& status);
   void watch_children();
   void apply(const GroupActions& actions);

@@ -13,25 +13,39 @@ WorkerGroup::WorkerGroup(int workers, std::chrono::milliseconds grace)
 }
 
 GroupActions WorkerGroup::exited(int local_rank, ExitStatus status, TimePoint now) {
-  return record_end(local_rank, status, true, now);
+  return exited({{local_rank, status}}, now);
+}
+
+GroupActions WorkerGroup::exited(const std::vector<WorkerEnd>& ends, TimePoint now) {
+  bool any = false;
+  bool failed = false;
+  for (const WorkerEnd& end : ends) {
+    if (!record_end(end.local_rank, end.status, true)) continue;
+    any = true;
+    failed = failed || !end.status.success();
+  }
+  return any ? act_on_ends(failed, now) : GroupActions{};
 }
 
 GroupActions WorkerGroup::not_started(int local_rank, ExitStatus status, TimePoint now) {
-  return record_end(local_rank, status, false, now);
+  return record_end(local_rank, status, false) ? act_on_ends(!status.success(), now) : GroupActions{};
 }
 
-GroupActions WorkerGroup::record_end(int local_rank, ExitStatus status, bool started, TimePoint now) {
+bool WorkerGroup::record_end(int local_rank, ExitStatus status, bool started) {
   Slot& ended = slots_.at(static_cast<std::size_t>(local_rank));
-  if (ended.ended || phase_ == Phase::over) return {};
+  if (ended.ended || phase_ == Phase::over) return false;
   ended.ended = true;
   ended.started = started;
   ended.status = status;
   ended.arrival = ++arrivals_;
   MUSTER_ASSERT(arrivals_ <= static_cast<int>(slots_.size()), "a worker ends once");
   ended.after_stop = phase_ != Phase::running;
+  return true;
+}
 
+GroupActions WorkerGroup::act_on_ends(bool failed, TimePoint now) {
   GroupActions actions;
-  if (phase_ == Phase::running && !status.success()) {
+  if (phase_ == Phase::running && failed) {
     failed_ = true;
     actions = begin_stop(SIGTERM, now);
   }

@@ -3,6 +3,7 @@
 // out.
 #pragma once
 
+#include "agent/core/end_order.hpp"
 #include "agent/core/exit_status.hpp"
 #include "agent/core/node_report.hpp"
 
@@ -45,6 +46,8 @@ class WorkerGroup {
   WorkerGroup(int workers, std::chrono::milliseconds grace);
 
   GroupActions exited(int local_rank, ExitStatus status, TimePoint now);
+  /// These were seen together, the cause first: none of them was told to stop because of another.
+  GroupActions exited(const std::vector<WorkerEnd>& ends, TimePoint now);
   /// The program could not be executed; `status` is 126 or 127.
   GroupActions not_started(int local_rank, ExitStatus status, TimePoint now);
   /// An order to end, with the signal that the workers get. A later order never lengthens the grace period.
@@ -108,7 +111,9 @@ class WorkerGroup {
 
   const Slot& slot(int local_rank) const { return slots_.at(static_cast<std::size_t>(local_rank)); }
 
-  GroupActions record_end(int local_rank, ExitStatus status, bool started, TimePoint now);
+  /// False if nothing is new.
+  bool record_end(int local_rank, ExitStatus status, bool started);
+  GroupActions act_on_ends(bool failed, TimePoint now);
   GroupActions begin_stop(int signal, TimePoint now);
   GroupActions begin_killing(TimePoint now);
 

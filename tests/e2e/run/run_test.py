@@ -68,6 +68,31 @@ class Report(unittest.TestCase):
             self.assertEqual([worker["rank"] for worker in content["nodes"][0]["workers"]], [0, 1, 2])
             self.assertEqual((content["root_cause"]["rank"], content["exit_code"]), (2, 7))
 
+    def test_who_was_killed_is_the_root_cause_though_another_leaves_before_it_has_ended(self):
+        # To give the memory back takes the kernel longer than rank 1 needs to leave because of the loss.
+        worker = """
+import os, sys, time
+path = sys.argv[1]
+if os.environ["RANK"] == "0":
+    memory = b"x" * (256 << 20)
+    with open(path + ".new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(path + ".new", path)
+    time.sleep(60)
+while not os.path.exists(path):
+    time.sleep(0.01)
+with open(path) as file:
+    pid = int(file.read())
+os.kill(pid, 9)
+os._exit(3)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("--no-python", sys.executable, "-c", worker, os.path.join(folder, "pid"))
+        self.assertEqual(result.returncode, 128 + signal.SIGKILL, result.stderr)
+        self.assertRegex(result.stderr, r"rank 0 on \S+: killed by SIGKILL")
+        self.assertRegex(result.stderr, r"rank 1 .*exit code 3")
+        self.assertNotIn("after our SIGTERM", result.stderr)
+
     def test_a_limit_of_cpu_time_is_named(self):
         result = run(shell="[ $RANK = 0 ] && exec sleep 60; while :; do :; done",
                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (1, 9)))

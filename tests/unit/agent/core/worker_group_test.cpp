@@ -51,6 +51,22 @@ TEST_CASE("The first failure stops the siblings, and only it is the cause") {
   CHECK(group.signal_before_end(1) == SIGTERM);
 }
 
+TEST_CASE("Of workers that ended together none was told to stop because of another") {
+  WorkerGroup group(3, 30s);
+  const GroupActions actions = group.exited({{2, killed_by(SIGKILL)}, {0, kFailed}}, kStart);
+  CHECK(actions.signal_workers == SIGTERM);
+  CHECK(actions.wake_at == kStart + 30s);
+  group.exited(1, killed_by(SIGTERM), kStart + 1ms);
+  CHECK(group.exited({{2, kFailed}}, kStart + 2ms).wake_at == std::nullopt);
+  group.descendants_gone();
+  CHECK(group.worker_outcome(2) == WorkerOutcome::failed_by_itself);
+  CHECK(group.worker_outcome(0) == WorkerOutcome::failed_by_itself);
+  CHECK(group.worker_outcome(1) == WorkerOutcome::stopped_by_us);
+  CHECK(group.arrival(2) == 1);
+  CHECK(group.arrival(0) == 2);
+  CHECK(group.signal_before_end(0) == 0);
+}
+
 TEST_CASE("A worker that crashes after the stop signal has failed by itself all the same") {
   WorkerGroup group(2, 30s);
   group.stop(SIGHUP, kStart);
