@@ -42,6 +42,14 @@ std::uint64_t rise(std::uint64_t before, std::uint64_t after) {
   return after > before ? after - before : 0;
 }
 
+bool was_killed(const ExitStatus& status) {
+  return status.kind == ExitStatus::Kind::signaled && status.value == SIGKILL;
+}
+
+std::string processes_text(std::uint64_t count) {
+  return count == 1 ? "a process" : std::to_string(count) + " processes";
+}
+
 }  // namespace
 
 MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after) {
@@ -59,12 +67,20 @@ MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after) 
   return end;
 }
 
+std::string describe_own(const ExitStatus& status, const MemorySnapshot& before,
+                         const MemorySnapshot& after) {
+  const MemoryEnd end = memory_end(before, after);
+  if (!was_killed(status) || end.why.empty()) return describe(status);
+  if (end.certainty == MemoryEnd::Certainty::likely) return describe(status) + ", " + end.why;
+  return describe(status) + "; meanwhile the kernel has killed " + processes_text(end.kills) +
+         " of its control group, " + end.why;
+}
+
 WorkerMemory RoundMemory::worker_failed(const ExitStatus& status, std::string_view said, bool alone,
                                         const MemorySnapshot& now) {
   const MemoryEnd end = memory_end(before_, now);
-  const bool killed = status.kind == ExitStatus::Kind::signaled && status.value == SIGKILL;
   if (end.kills <= told_) return {"", end.certainty != MemoryEnd::Certainty::unknown};
-  if (killed) {
+  if (was_killed(status)) {
     ++told_;
     return {end.why, false};
   }
@@ -80,8 +96,8 @@ std::string RoundMemory::note(const MemorySnapshot& now) const {
   const MemoryEnd end = memory_end(before_, now);
   if (end.certainty != MemoryEnd::Certainty::certain || end.kills <= told_) return "";
   const std::uint64_t count = end.kills - told_;
-  return (count == 1 ? "a process" : std::to_string(count) + " processes") +
-         " in the control group of the workers " + (count == 1 ? "was" : "were") + " killed, " + end.why;
+  return processes_text(count) + " in the control group of the workers " + (count == 1 ? "was" : "were") +
+         " killed, " + end.why;
 }
 
 std::string memory_text(std::uint64_t bytes) {

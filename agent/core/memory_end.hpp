@@ -54,6 +54,10 @@ struct MemoryEnd {
 /// A group that `before` does not have had counted nothing then.
 MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after);
 
+/// How a process of ours ended: describe(), and what the kernel has ended for memory while it lived, if it
+/// got SIGKILL. Whether it was the one is not known, as the kernel does not name whom it has ended.
+std::string describe_own(const ExitStatus& status, const MemorySnapshot& before, const MemorySnapshot& after);
+
 /// What a worker's report says of memory.
 struct WorkerMemory {
   /// "over the memory limit of ...", "a process of its own was killed, over the memory limit of ..."; empty

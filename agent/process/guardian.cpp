@@ -2,7 +2,9 @@
 #include "agent/process/guardian.hpp"
 
 #include "agent/core/exit_status.hpp"
+#include "agent/core/memory_end.hpp"
 #include "agent/core/worker_group.hpp"
+#include "agent/process/memory_counts.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
 #include "agent/process/watchdog.hpp"
@@ -72,6 +74,7 @@ class Guardian {
     prepare();
     start(store_main, agent_main);
     after_start();
+    memory_before_ = read_memory_counts();
     while (!agent_status_) wait_once();
     return end();
   }
@@ -240,8 +243,8 @@ class Guardian {
     say(text);
   }
 
-  static std::string how_it_ended(const Forked& ours, const ExitStatus& ended, const char* took_along) {
-    if (!ours.killed_while_stopped) return describe(ended);
+  std::string how_it_ended(const Forked& ours, const ExitStatus& ended, const char* took_along) const {
+    if (!ours.killed_while_stopped) return describe_own(ended, memory_before_, read_memory_counts());
     return std::string("it stayed stopped, so its guardian killed it") + took_along;
   }
 
@@ -317,6 +320,8 @@ class Guardian {
   UniqueFd agent_pidfd_;
   Forked store_{"store", "what workers ask of it waits", options_.store_stopped_at_most};
   Forked agent_{"agent", "the output and the ends of workers wait", options_.stopped_at_most};
+  /// When store process and agent had just been started.
+  MemorySnapshot memory_before_;
   std::optional<ExitStatus> agent_status_;
   std::optional<Clock::time_point> kill_agent_at_;
   bool launcher_lost_ = false;

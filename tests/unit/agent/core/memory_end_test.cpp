@@ -54,6 +54,19 @@ TEST_CASE("Whether processes were ended for memory is what the kernel has counte
   CHECK(memory_end(snapshot(1, 0), both).certainty == Certainty::nothing);
 }
 
+TEST_CASE("Of a process of ours that got SIGKILL it is said what the kernel has ended for memory meanwhile") {
+  CHECK(describe_own(kKilled, snapshot(3, 10), snapshot(3, 12)) == "killed by SIGKILL");
+  CHECK(describe_own(kKilled, {}, {}) == "killed by SIGKILL");
+  CHECK(describe_own(kKilled, snapshot(3, 10), snapshot(4, 12)) ==
+        "killed by SIGKILL; meanwhile the kernel has killed a process of its control group, " + kOver);
+  CHECK(describe_own(kKilled, snapshot(3, 10), snapshot(5, 12)) ==
+        "killed by SIGKILL; meanwhile the kernel has killed 2 processes of its control group, " + kOver);
+  CHECK(describe_own(kKilled, host(5), host(6)) ==
+        "killed by SIGKILL, perhaps by the kernel's out-of-memory killer, which has struck on this host "
+        "meanwhile");
+  CHECK(describe_own(exited(1), snapshot(3, 10), snapshot(4, 12)) == "exit code 1");
+}
+
 TEST_CASE("The limit that is named is the lowest that refused memory, also of a group that is new") {
   MemorySnapshot after = snapshot(1, 5, 9);
   CHECK(memory_end(snapshot(0, 4, 8), after).why == kOver);
