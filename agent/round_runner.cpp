@@ -34,8 +34,8 @@ constexpr std::size_t kQuotedBytesMax = 1 << 20;
 /// How often waiting calls are looked for.
 constexpr std::chrono::seconds kCallsLookInterval{1};
 
-/// A worker that is on its way out is waited for so long when another one has failed.
-constexpr std::chrono::seconds kEndingAtMost{1};
+/// A worker that is being killed is waited for so long when another one has failed.
+constexpr std::chrono::seconds kKilledAtMost{1};
 
 /// Between the signal of a watchdog timer and the end of the worker that it is said to have caused.
 constexpr std::chrono::seconds kEndsByWatchdogWithin{5};
@@ -76,6 +76,7 @@ RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const Age
       workers_(static_cast<std::size_t>(spec.workers)),
       timer_(executor),
       calls_timer_(executor),
+      cause_timer_(executor),
       children_(executor, SIGCHLD),
       status_(spec.workers),
       waits_(spec.report_after),
@@ -182,41 +183,49 @@ void RoundRunner::watch(int local_rank) {
   workers_[static_cast<std::size_t>(local_rank)].pidfd->async_wait(
       boost::asio::posix::stream_descriptor::wait_read,
       [this, local_rank](const boost::system::error_code& error) {
-        // It may have been reaped with another one meanwhile.
-        if (!error && alive(local_rank)) on_exit(local_rank);
+        if (!error) on_exit(local_rank);
       });
 }
 
 void RoundRunner::on_exit(int local_rank) {
-  std::vector<WorkerEnd> ends;
-  if (!reap(local_rank, ends)) return watch(local_rank);
-  if (group_.running() && may_follow_a_loss(ends.front().status)) reap_who_is_ending(ends);
-  ends = in_order_of_cause(std::move(ends));
+  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  const auto end = reap_worker(local_rank, worker.pidfd->native_handle());
+  if (!end) return watch(local_rank);
+  worker.pidfd.reset();
+  worker.ended_at_ms = wall_clock_ms();
+  unjudged_.push_back(*end);
+  if (cause_may_follow()) {
+    if (unjudged_.size() == 1) wait_for_cause();
+    return;
+  }
+  judge_ends();
+}
+
+/// Where much memory is given back, or on a busy machine, a worker that was killed may need longer to end
+/// than another one needs to see that, and to leave. Of several nodes the coordinator takes the first that
+/// says that it has failed, so there nothing is waited for.
+bool RoundRunner::cause_may_follow() const {
+  const auto may_follow = [](const WorkerEnd& end) { return may_follow_a_loss(end.status); };
+  return spec_.node.alone() && group_.running() &&
+         std::any_of(unjudged_.begin(), unjudged_.end(), may_follow) &&
+         std::any_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.pidfd && is_being_killed(worker.pid); });
+}
+
+void RoundRunner::wait_for_cause() {
+  cause_timer_.expires_after(kKilledAtMost);
+  cause_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) judge_ends();
+  });
+}
+
+void RoundRunner::judge_ends() {
+  cause_timer_.cancel();
+  const std::vector<WorkerEnd> ends = in_order_of_cause(std::exchange(unjudged_, {}));
+  if (ends.empty()) return;
   for (const WorkerEnd& end : ends) judge_end(end);
   apply(group_.exited(ends, Clock::now()));
   look_for_end();
-}
-
-bool RoundRunner::reap(int local_rank, std::vector<WorkerEnd>& ends) {
-  Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
-  const auto end = reap_worker(local_rank, worker.pidfd->native_handle());
-  if (!end) return false;
-  worker.pidfd.reset();
-  worker.ended_at_ms = wall_clock_ms();
-  ends.push_back(*end);
-  return true;
-}
-
-/// On a busy machine a worker that was killed may need longer to end than another one needs to see that, and
-/// to leave. Nothing else is done meanwhile: who is on its way out needs nothing of us.
-void RoundRunner::reap_who_is_ending(std::vector<WorkerEnd>& ends) {
-  const auto deadline = Clock::now() + kEndingAtMost;
-  for (int other = 0; other < spec_.workers; ++other) {
-    const Worker& worker = workers_[static_cast<std::size_t>(other)];
-    if (!alive(other) || !is_ending(worker.pid)) continue;
-    wait_for_end(worker.pidfd->native_handle(), deadline);
-    reap(other, ends);
-  }
 }
 
 void RoundRunner::judge_end(const WorkerEnd& end) {
@@ -240,8 +249,7 @@ void RoundRunner::judge_end(const WorkerEnd& end) {
 }
 
 void RoundRunner::judge_memory(int local_rank, const ExitStatus& status) {
-  const bool killed = status.kind == ExitStatus::Kind::signaled && status.value == SIGKILL;
-  if (!group_.running() && !killed) return;
+  if (!group_.running() && !status.killed()) return;
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   const WorkerError error = parse_error_file(read_error_file(worker.streams.error_file));
   const std::string said = error.message + "\n" + joined(output_.last_lines(local_rank), "\n");
@@ -311,11 +319,13 @@ void RoundRunner::picture_calls(int failed) {
 }
 
 void RoundRunner::stop(int signal) {
+  judge_ends();
   picture_calls(-1);
   apply(group_.stop(signal, Clock::now()));
 }
 
 void RoundRunner::kill() {
+  judge_ends();
   picture_calls(-1);
   apply(group_.kill_now(Clock::now()));
 }

@@ -105,9 +105,9 @@ class RoundRunner {
   void start_failed(int local_rank, int exit_code, const std::string& text);
   void watch(int local_rank);
   void on_exit(int local_rank);
-  /// False if it has not ended.
-  bool reap(int local_rank, std::vector<WorkerEnd>& ends);
-  void reap_who_is_ending(std::vector<WorkerEnd>& ends);
+  bool cause_may_follow() const;
+  void wait_for_cause();
+  void judge_ends();
   void judge_end(const WorkerEnd& end);
   void judge_memory(int local_rank, const ExitStatus& status);
   void watch_children();
@@ -135,6 +135,9 @@ class RoundRunner {
   std::vector<Worker> workers_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer calls_timer_;
+  /// Ends of workers that may be the answer to another's, which has not shown yet.
+  std::vector<WorkerEnd> unjudged_;
+  boost::asio::steady_timer cause_timer_;
   boost::asio::signal_set children_;
   StatusWatch status_;
   WaitReporter waits_;

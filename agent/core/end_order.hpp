@@ -17,12 +17,12 @@ struct WorkerEnd {
 };
 
 /// Whether a worker that ended so may have left because another one was lost, whose end takes longer to show:
-/// the kernel closes the connections of a process that it ends before it says that the process has ended.
+/// the kernel closes the connections of a process that it kills before it says that the process has ended. A
+/// crash may be such an answer, too; SIGKILL comes from elsewhere.
 bool may_follow_a_loss(const ExitStatus& status);
 
-/// `ends` are those that were seen together, as they were seen; no signal of ours that stops workers was sent
-/// before. Who was killed goes before who left with an error. SIGABRT and SIGPIPE are how a program may
-/// answer the loss of another rank, and count as an error.
+/// `ends` are in the order in which they were seen; no signal of ours that stops workers was sent before. Who
+/// was killed by SIGKILL goes before the others.
 std::vector<WorkerEnd> in_order_of_cause(std::vector<WorkerEnd> ends);
 
 }  // namespace muster::agent

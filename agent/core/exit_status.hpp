@@ -2,6 +2,7 @@
 // How a process ended, and what that means as an exit code of ours.
 #pragma once
 
+#include <csignal>
 #include <string>
 
 namespace muster::agent {
@@ -18,6 +19,9 @@ struct ExitStatus {
 
   /// The shell's rule: the code itself, or 128 + signal.
   int exit_code() const { return kind == Kind::exited ? value : 128 + value; }
+
+  /// By SIGKILL, which no program sends to itself by accident.
+  bool killed() const { return kind == Kind::signaled && value == SIGKILL; }
 
   bool operator==(const ExitStatus&) const = default;
 };

@@ -42,10 +42,6 @@ std::uint64_t rise(std::uint64_t before, std::uint64_t after) {
   return after > before ? after - before : 0;
 }
 
-bool was_killed(const ExitStatus& status) {
-  return status.kind == ExitStatus::Kind::signaled && status.value == SIGKILL;
-}
-
 std::string processes_text(std::uint64_t count) {
   return count == 1 ? "a process" : std::to_string(count) + " processes";
 }
@@ -70,9 +66,9 @@ MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after) 
 std::string describe_own(const ExitStatus& status, const MemorySnapshot& before,
                          const MemorySnapshot& after) {
   const MemoryEnd end = memory_end(before, after);
-  if (!was_killed(status) || end.why.empty()) return describe(status);
+  if (!status.killed() || end.why.empty()) return describe(status);
   if (end.certainty == MemoryEnd::Certainty::likely) return describe(status) + ", " + end.why;
-  return describe(status) + "; meanwhile the kernel has killed " + processes_text(end.kills) +
+  return describe(status) + "; since the job began the kernel has killed " + processes_text(end.kills) +
          " of its control group, " + end.why;
 }
 
@@ -80,7 +76,7 @@ WorkerMemory RoundMemory::worker_failed(const ExitStatus& status, std::string_vi
                                         const MemorySnapshot& now) {
   const MemoryEnd end = memory_end(before_, now);
   if (end.kills <= told_) return {"", end.certainty != MemoryEnd::Certainty::unknown};
-  if (was_killed(status)) {
+  if (status.killed()) {
     ++told_;
     return {end.why, false};
   }

@@ -3,20 +3,14 @@
 
 #include "rendezvous/base/posix.hpp"
 
-#include <dirent.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <string_view>
 
 namespace muster::agent {
@@ -26,7 +20,8 @@ namespace {
 constexpr auto P_PIDFD = static_cast<idtype_t>(3);
 #endif
 
-constexpr std::size_t kThreadTextMost = 8192;
+/// A user in very many groups has a long line of them before the one that is read.
+constexpr std::size_t kStatusTextMost = std::size_t{1} << 20;
 
 ExitStatus status_from(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) return {ExitStatus::Kind::exited, info.si_status, false};
@@ -62,45 +57,17 @@ std::optional<WorkerEnd> reap_worker(int local_rank, int pidfd) {
   return WorkerEnd{local_rank, status, cpu_limit_s(status, used)};
 }
 
-bool thread_is_ending(const std::string& stat, const std::string& status) {
-  constexpr unsigned kExiting = 0x4;  // PF_EXITING
-  // The name may hold anything, a closing parenthesis too: the last one ends it.
-  const std::size_t close = stat.rfind(')');
-  char state = 0;
-  unsigned flags = 0;
-  if (close == std::string::npos ||
-      std::sscanf(stat.c_str() + close + 1, " %c %*d %*d %*d %*u %*d %u", &state, &flags) < 1)
-    return false;
-  if (state == 'Z' || state == 'X' || (flags & kExiting) != 0) return true;
-  for (const std::string_view label : {"\nSigPnd:", "\nShdPnd:"}) {
-    const std::size_t at = status.find(label);
-    if (at == std::string::npos) continue;
-    const std::uint64_t pending = std::strtoull(status.c_str() + at + label.size(), nullptr, 16);
-    if ((pending >> (SIGKILL - 1) & 1U) != 0) return true;
-  }
-  return false;
+bool has_kill_pending(const std::string& status) {
+  constexpr std::string_view kLabel = "\nShdPnd:";
+  const std::size_t at = status.find(kLabel);
+  if (at == std::string::npos) return false;
+  const std::uint64_t pending = std::strtoull(status.c_str() + at + kLabel.size(), nullptr, 16);
+  return (pending >> (SIGKILL - 1) & 1U) != 0;
 }
 
-bool is_ending(pid_t pid) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/task";
-  const std::unique_ptr<DIR, int (*)(DIR*)> threads(::opendir(folder.c_str()), ::closedir);
-  if (!threads) return false;
-  bool any = false;
-  while (const dirent* entry = ::readdir(threads.get())) {
-    if (entry->d_name[0] == '.') continue;
-    const std::string thread = folder + "/" + entry->d_name;
-    const auto stat = read_file(thread + "/stat", kThreadTextMost);
-    if (!stat) continue;  // it has ended meanwhile
-    if (!thread_is_ending(*stat, read_file(thread + "/status", kThreadTextMost).value_or(""))) return false;
-    any = true;
-  }
-  return any;
-}
-
-void wait_for_end(int pidfd, std::chrono::steady_clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  pollfd ended{pidfd, POLLIN, 0};
-  ::poll(&ended, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
+bool is_being_killed(pid_t pid) {
+  return has_kill_pending(
+      read_file("/proc/" + std::to_string(pid) + "/status", kStatusTextMost).value_or(""));
 }
 
 }  // namespace muster::agent

@@ -6,7 +6,6 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <optional>
 #include <string>
 
@@ -15,14 +14,12 @@ namespace muster::agent {
 /// Reaps the child behind `pidfd`; nullopt if it has not ended.
 std::optional<WorkerEnd> reap_worker(int local_rank, int pidfd);
 
-/// Reads the texts of /proc/<pid>/task/<tid>/stat and status: the thread has ended, is in the kernel on its
-/// way out, or has SIGKILL before it. It will not run its program any more. Format: proc(5).
-bool thread_is_ending(const std::string& stat, const std::string& status);
+/// Reads the text of /proc/<pid>/status: SIGKILL was sent to the process, which has not been reaped yet.
+/// Format: proc(5). That somebody has sent it stays visible (ShdPnd) until then; an exit of a program that
+/// has several threads shows in SigPnd alone.
+bool has_kill_pending(const std::string& status);
 
-/// Every thread of the process is; false if that cannot be seen.
-bool is_ending(pid_t pid);
-
-/// Waits until the process behind `pidfd` can be reaped, or `deadline` has passed.
-void wait_for_end(int pidfd, std::chrono::steady_clock::time_point deadline);
+/// The same of a process; false if that cannot be seen.
+bool is_being_killed(pid_t pid);
 
 }  // namespace muster::agent

@@ -139,8 +139,7 @@ void describe_other_failures(Page& page, const ExitReport& report) {
 
 void describe_rest(Page& page, const ExitReport& report) {
   const auto killed = [](const WorkerReport& worker) {
-    return worker.outcome == WorkerOutcome::stopped_by_us &&
-           worker.status.kind == agent::ExitStatus::Kind::signaled && worker.status.value == SIGKILL;
+    return worker.outcome == WorkerOutcome::stopped_by_us && worker.status.killed();
   };
   const auto stopped = ranks_where(report, [&](const WorkerReport& worker) {
     return worker.outcome == WorkerOutcome::stopped_by_us && !killed(worker) && !answered_by_own_code(worker);

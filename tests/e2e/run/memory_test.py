@@ -64,12 +64,13 @@ subprocess.run([sys.executable, "-c", "{TOO_MUCH}"], check=True)"""
 
     def test_our_agent_over_the_limit(self):
         # The kernel takes the process with the highest score: no process has mapped the memory, which goes with the worker.
-        program = ("import os\nwith open(f'/proc/{os.getppid()}/oom_score_adj', 'w') as file: file.write('1000')\n"
+        program = ("import os\nfor pid, score in ((os.getppid(), 1000), ('self', 500)):\n"
+                   "  with open(f'/proc/{pid}/oom_score_adj', 'w') as file: file.write(str(score))\n"
                    "file = os.memfd_create('much')\nfor _ in range(400): os.write(file, bytes(1 << 20))")
         with control_group("memory", limit_in_bytes=LIMIT) as group:
             report, _ = self.job(group, program, workers=1)
             self.assertEqual(report["exit_code"], 125, report["cause"])
-            self.assertRegex(report["cause"], r"the agent process was lost \(killed by SIGKILL; meanwhile the kernel has killed .* of its "
+            self.assertRegex(report["cause"], r"the agent process was lost \(killed by SIGKILL; since the job began the kernel has killed .* of its "
                              f"control group, over the memory limit of 160 MiB of cgroup '.*{group.name}' .peak 1")
 
     def test_a_signal_that_somebody_sent(self):

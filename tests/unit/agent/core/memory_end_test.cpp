@@ -58,9 +58,11 @@ TEST_CASE("Of a process of ours that got SIGKILL it is said what the kernel has 
   CHECK(describe_own(kKilled, snapshot(3, 10), snapshot(3, 12)) == "killed by SIGKILL");
   CHECK(describe_own(kKilled, {}, {}) == "killed by SIGKILL");
   CHECK(describe_own(kKilled, snapshot(3, 10), snapshot(4, 12)) ==
-        "killed by SIGKILL; meanwhile the kernel has killed a process of its control group, " + kOver);
+        "killed by SIGKILL; since the job began the kernel has killed a process of its control group, " +
+            kOver);
   CHECK(describe_own(kKilled, snapshot(3, 10), snapshot(5, 12)) ==
-        "killed by SIGKILL; meanwhile the kernel has killed 2 processes of its control group, " + kOver);
+        "killed by SIGKILL; since the job began the kernel has killed 2 processes of its control group, " +
+            kOver);
   CHECK(describe_own(kKilled, host(5), host(6)) ==
         "killed by SIGKILL, perhaps by the kernel's out-of-memory killer, which has struck on this host "
         "meanwhile");
