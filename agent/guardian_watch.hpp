@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent knows of its guardian.
+// Tells an agent that its guardian has ended, and says in the log when the guardian is stopped by a signal.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -12,8 +12,9 @@
 
 namespace muster::agent {
 
-/// Only a parent is told that a process was stopped, so the guardian, which is ours, is looked at. One
-/// thread, the executor's. Destroy it only when no callback of the executor runs any more, or after cancel().
+/// Only a parent is told that a process was stopped, and the guardian is the parent of this process, so its
+/// state is looked at again and again. Used from the executor's one thread. Destroy it only when no callback
+/// of the executor runs any more, or after cancel().
 class GuardianWatch {
  public:
   /// `pidfd` refers to the parent of this process, and is taken over. `of_node` is for messages: " of n2";
@@ -24,7 +25,7 @@ class GuardianWatch {
   void start(std::function<void()> gone);
   void cancel();
 
-  /// The job ends or begins a round: whoever of guardian and store process is stopped goes on.
+  /// Lets guardian and store process go on if they are stopped, because the job ends or begins a round.
   void let_go_on();
 
  private:

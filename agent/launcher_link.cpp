@@ -19,7 +19,7 @@ using rendezvous::CoordinatorError;
 using rendezvous::Errc;
 using rendezvous::WireSession;
 
-// Shared with the operations under way, so that a callback may destroy the link.
+// This state is shared with the operations under way, so that a callback may destroy the link.
 struct LauncherLink::State : std::enable_shared_from_this<State> {
   State(asio::any_io_executor link_executor, Mode mode, Events link_events)
       : executor(std::move(link_executor)),
@@ -54,7 +54,7 @@ struct LauncherLink::State : std::enable_shared_from_this<State> {
     if (closed) return;
     judged([&] {
       LinkMessage message = decode_link_message(payload);
-      // The agent waits for it before it ends.
+      // The agent waits for the acknowledgement before it ends.
       if (message.kind == LinkMessage::Kind::report || message.kind == LinkMessage::Kind::bye)
         session->acknowledge();
       events.message(std::move(message));
@@ -65,7 +65,7 @@ struct LauncherLink::State : std::enable_shared_from_this<State> {
     if (!closed) judged([&] { events.opened(what, std::move(channel)); });
   }
 
-  /// Whatever `use` finds wrong with what came ends the link.
+  /// Runs `use`, and turns an error that it finds in what came into one that ends the link.
   static void judged(const std::function<void()>& use) {
     try {
       use();
@@ -82,7 +82,7 @@ struct LauncherLink::State : std::enable_shared_from_this<State> {
     lose(wrong && events.broken ? events.broken : events.closed, reason);
   }
 
-  /// The stream is lost: for a plain link that is the end of all.
+  /// Handles the loss of the stream, which ends a plain link for good.
   void lose(const std::function<void(const std::string&)>& told, const std::string& reason) {
     if (closed) return;
     if (resumable)
@@ -122,7 +122,7 @@ void LauncherLink::send(const LinkMessage& message, std::function<void()> sent) 
 void LauncherLink::send_aside(const LinkMessage& message) {
   std::string payload = encode(message);
   state_->session->send_aside(payload);
-  ::explicit_bzero(payload.data(), payload.size());  // it may hold a key
+  ::explicit_bzero(payload.data(), payload.size());  // the payload may hold a key
 }
 
 std::shared_ptr<rendezvous::Channel> LauncherLink::open_channel(std::string_view what) {
@@ -134,7 +134,7 @@ void LauncherLink::move_to(std::unique_ptr<ByteStream> stream) {
 }
 
 void LauncherLink::drop(const std::string& reason) {
-  const auto state = state_;  // the event may let go of this
+  const auto state = state_;  // the event may destroy this link
   if (state->session->connected()) state->lose(state->events.closed, reason);
 }
 

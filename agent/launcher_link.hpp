@@ -22,50 +22,51 @@ namespace muster::agent {
 class LauncherLink {
  public:
   struct Events {
-    /// What it throws ends the link as what no muster sends.
+    /// Called with each message. An exception from it ends the link, like a message that no muster sends.
     std::function<void(LinkMessage)> message;
-    /// The other end has opened a channel, for what `what` says (link_message.hpp). What it throws ends the
-    /// link, too. Channels are refused if it is not set.
+    /// Called when the other end has opened a channel; `what` says for what (link_message.hpp). An exception
+    /// from it ends the link, too. Channels are refused if it is not set.
     std::function<void(std::string_view what, std::shared_ptr<rendezvous::Channel>)> opened = nullptr;
-    /// Plain link: the other end is gone, or sent what no muster sends; `reason` says which. At most once.
-    /// Resumable link: the stream is lost, once for each; messages wait for move_to().
+    /// Called on a plain link at most once, when the other end is gone or sent what no muster sends (`reason`
+    /// says which); on a resumable link whenever a stream is lost, where messages then wait for move_to().
     std::function<void(const std::string& reason)> closed;
-    /// If it is set, it is called instead of `closed` where the other end sent what no muster sends, or
-    /// leaves too much unread.
+    /// Called instead of `closed`, if it is set, where the other end sent what no muster sends, or leaves too
+    /// much unread.
     std::function<void(const std::string& what)> broken = nullptr;
   };
 
   enum class Mode {
-    plain,     ///< ends with its stream
-    launcher,  ///< the launcher's end of one that may move to another stream
-    agent,     ///< the agent's
+    plain,     ///< a link that ends with its stream
+    launcher,  ///< the launcher's end of a link that may move to another stream
+    agent,     ///< the agent's end of a link that may move to another stream
   };
 
-  /// Begins to read. `first_bytes`: what was read from the stream before.
+  /// Begins to read. `first_bytes` is what was read from the stream before.
   LauncherLink(const boost::asio::any_io_executor& executor, std::unique_ptr<rendezvous::ByteStream> stream,
                Mode mode, Events events, std::string first_bytes = {});
   ~LauncherLink();
   LauncherLink(const LauncherLink&) = delete;
   LauncherLink& operator=(const LauncherLink&) = delete;
 
-  /// Queues one message, whose body has at most kLinkBodyMax bytes (else CoordinatorError is thrown); `sent`
-  /// (optional) runs when it has been written, or when it cannot be any more; on a resumable link: when the
-  /// other side has it (or the link is closed).
+  /// Queues one message, whose body has at most kLinkBodyMax bytes (else CoordinatorError is thrown). `sent`
+  /// (optional) runs when the message has been written, or cannot be any more; on a resumable link, when the
+  /// other side has it, or the link is closed.
   void send(const LinkMessage& message, std::function<void()> sent = nullptr);
 
-  /// Queues a message to a node whose agent is not there yet to count it: it is lost with the stream.
+  /// Queues a message to a node whose agent is not there yet to count it: such a message is lost with the
+  /// stream.
   void send_aside(const LinkMessage& message);
 
-  /// Not on a plain link. `what` is one of link_message.hpp.
+  /// Opens a channel on a link that is not plain. `what` is one of the names in link_message.hpp.
   std::shared_ptr<rendezvous::Channel> open_channel(std::string_view what);
 
-  /// Resumable: goes on over another stream, from which nothing has been read yet. The old one is closed.
+  /// Moves a resumable link to another stream, from which nothing has been read yet, and closes the old one.
   void move_to(std::unique_ptr<rendezvous::ByteStream> stream);
 
-  /// Ends the stream, as if the other side had: `closed` is told.
+  /// Ends the stream as if the other side had done so: `closed` is called.
   void drop(const std::string& reason);
 
-  /// Resumable: whether there is a stream now.
+  /// Returns whether a resumable link has a stream now.
   bool connected() const;
 
   void close();

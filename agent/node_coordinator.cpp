@@ -19,10 +19,11 @@ using asio::awaitable;
 
 namespace {
 
-/// Longer than a handshake may take (kHelloTimeout) and than a coordinator is busy with a flood.
+/// Time after which something that takes connections and says nothing is given up. It is longer than a
+/// handshake may take (kHelloTimeout), and than a flood keeps a coordinator busy.
 constexpr std::chrono::seconds kSilentAtMost{10};
-/// A cluster's name server learns of a pod that has just been started, and then forgets that it did not know
-/// it: both take seconds.
+/// Time after which a name that does not exist is given up. A cluster's name server needs seconds to learn of
+/// a pod that has just been started, and to forget that it did not know the name.
 constexpr std::chrono::seconds kNoSuchNameAtMost{30};
 constexpr const char* kLonger = "--rdzv-conf join_timeout=SECONDS (static: timeout=SECONDS)";
 constexpr const char* kMayBe =
@@ -56,8 +57,8 @@ awaitable<std::unique_ptr<rendezvous::ByteStream>> NodeSession::dial(rendezvous:
   throw judge_failed_dial(*trouble);
 }
 
-/// Replaces `key` by one that is drawn for this connection, and gives the identity that brings it along;
-/// empty while the key file serves.
+/// Replaces `key` by one that is drawn for this connection, and returns the munge credential that brings the
+/// new key along; empty while the key file serves.
 std::string NodeSession::munge_credential(const rendezvous::PeerIdentity& identity,
                                           rendezvous::Secret& key) const {
   if (!by_munge_ && !as_peer().key_source.empty()) return "";
@@ -75,8 +76,8 @@ std::string NodeSession::munge_credential(const rendezvous::PeerIdentity& identi
   }
 }
 
-/// In the form `peer` somebody else starts the coordinator's host, maybe later, and gives it its name and
-/// key.
+/// Decides whether to dial again: in the form `peer` somebody else starts the coordinator's host, maybe
+/// later, and gives it its name and key.
 rendezvous::CoordinatorError NodeSession::judge_failed_dial(const FailedDial& dial) {
   const std::string& host = spec_.node.coordinator_host;
   const rendezvous::CoordinatorError& error = dial.error;
@@ -101,9 +102,9 @@ rendezvous::CoordinatorError NodeSession::judge_failed_dial(const FailedDial& di
   return error;
 }
 
-/// The verdict on dialling that has failed for a while in a way that waiting does not mend. A user who says
-/// how long to wait is heard. A peer that hangs up may be a tunnel or a proxy whose coordinator is not up
-/// yet, or one that strangers crowd.
+/// Returns an error if dialling has failed for a while in a way that waiting does not mend, unless the user
+/// says how long to wait. To be hung up on is no such way: a tunnel or a proxy does that when its coordinator
+/// is not up yet, and a coordinator that strangers crowd.
 std::optional<rendezvous::CoordinatorError> NodeSession::hopeless(const FailedDial& dial) {
   using rendezvous::Errc;
   const auto lasts = [&dial](bool now, std::optional<rendezvous::TimePoint>& since, auto at_most) {
@@ -126,7 +127,8 @@ std::optional<rendezvous::CoordinatorError> NodeSession::hopeless(const FailedDi
   return std::nullopt;
 }
 
-/// How long a name is waited for that may appear late, as that of a service whose pods have just started.
+/// Says how long a name is tried again that may appear late, like that of a service whose pods have just
+/// started.
 std::string NodeSession::name_wait_text(bool no_such_name) const {
   const bool short_wait = no_such_name && !as_peer().waits_for_name;
   const auto join_timeout = std::chrono::duration_cast<std::chrono::seconds>(spec_.join_timeout);
@@ -139,8 +141,8 @@ std::string NodeSession::port_trouble_text() const {
   return trouble.empty() ? "" : "; here: " + trouble;
 }
 
-/// The beginning of the line that a node of the form `peer` prints until the coordinator has answered; the
-/// cause follows it.
+/// Returns the beginning of the line that a node of the form `peer` prints until the coordinator has
+/// answered; the cause follows it.
 std::string NodeSession::waiting_text() const {
   return "waiting for " + coordinator_text() + " to host job '" + spec_.run_id + "': ";
 }
@@ -166,7 +168,8 @@ rendezvous::ClientEvents NodeSession::client_events() {
     else if (spec_.node.coordinator)
       tell(LinkMessage::Kind::status, 0, status.text);
   };
-  // The end of the round may follow in the same packet, and calls a node back that waits.
+  // The state changes here and not in leave(): the end of the round may follow in the same packet, and calls
+  // back a node that waits.
   events.left = [this](const rendezvous::Left& left) {
     const bool waits = left.next == rendezvous::NextStep::wait && !alone();
     if (waits && life_.phase() == NodeLife::leaving) life_.wait();
@@ -185,7 +188,7 @@ rendezvous::ClientEvents NodeSession::client_events() {
   events.channel_opened = [this](const rendezvous::ChannelOpen&,
                                  std::shared_ptr<rendezvous::Channel> channel) {
     if (!link_ || !started()) return channel->close("this node has no link that could move");
-    // Before the old way ends, or the guardian would take that for the end of the launcher.
+    // The guardian is told before the old way ends, or it would take that for the end of the launcher.
     say_go_on();
     link_->move_to(rendezvous::make_channel_stream(executor_, std::move(channel)));
     log_info("the launcher's link goes through the coordinator now");
@@ -200,7 +203,7 @@ std::string NodeSession::coordinator_text() const {
 
 namespace {
 
-/// A node that was told to stop gave its workers a signal; the others' workers get the same.
+/// Returns the signal for this node's workers: the one that a node which was told to stop gave to its own.
 int signal_of(const rendezvous::RoundEnd& end) {
   const int signal = end.exit_code - 128;
   return end.cause == rendezvous::RoundEndCause::node_left && signal > 0 && signal < NSIG ? signal : SIGTERM;
@@ -219,12 +222,12 @@ void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
     }
     return;
   }
-  // While join() returns, its place is known but no worker runs: start_workers() looks at ended_.
+  // While join() returns, this node's place is known but no worker runs: start_workers() looks at ended_.
   if (runner_ && place_.round == end.round) runner_->stop(signal_of(end));
 }
 
-/// The end of a round that ended by this node's own failure: the others were told of it, this node is told
-/// only what was decided then.
+/// Describes the end of a round by this node's own failure: the other nodes were told of it, this node is
+/// told only what was decided then.
 rendezvous::RoundEnd NodeSession::own_end(const rendezvous::Left& left) const {
   const std::string& failure = runner_->first_failure().text;
   rendezvous::RoundEnd end;
@@ -239,7 +242,7 @@ rendezvous::RoundEnd NodeSession::own_end(const rendezvous::Left& left) const {
 }
 
 void NodeSession::note_decision(const rendezvous::RoundEnd& end) {
-  // What is decided for a job that was ordered to end decides nothing.
+  // A decision about a job that was ordered to end has no effect.
   if (end.decision.empty() || !life_.goes_on()) return;
   if (decisions_.size() == kDecisionsKept) decisions_.erase(decisions_.begin());
   RestartDecision decision;
@@ -253,7 +256,8 @@ void NodeSession::note_decision(const rendezvous::RoundEnd& end) {
   decisions_.push_back(std::move(decision));
 }
 
-/// Said once for the job: by the node that hosts the coordinator, or by every launcher of the peer form.
+/// Logs a restart once for the job: by the node that hosts the coordinator, or by every launcher of the peer
+/// form.
 void NodeSession::say_restart(const rendezvous::RoundEnd& end) {
   if (started() && !spec_.node.coordinator) return;
   std::string text = "round " + std::to_string(end.round) + " ended: " + end.text + "; " + end.decision;

@@ -36,11 +36,12 @@ constexpr std::chrono::milliseconds kAskSoon{20};
 constexpr std::chrono::milliseconds kAskAgain{200};
 constexpr std::chrono::seconds kAskWhileCut{1};
 constexpr std::chrono::seconds kLookForSilence{2};
-/// To a launcher on this host.
+/// Longest wait until a launcher on this host has the report.
 constexpr std::chrono::seconds kReportLocalAtMost{10};
 /// Once the job is to end, a launcher that takes no output for this long will take none.
 constexpr std::chrono::seconds kNoProgress{5};
-/// A launcher that lives takes everything when somebody reads what it prints: a pager may be left open.
+/// A launcher that lives takes all output as soon as somebody reads what it prints, so there is practically
+/// no limit: a pager may be left open.
 constexpr std::chrono::hours kFlushAtMost{24 * 365};
 constexpr std::chrono::milliseconds kFlushLocal{5000};
 constexpr std::chrono::milliseconds kFlushWhenKilled{50};
@@ -58,7 +59,7 @@ void NodeSession::open_link() {
   events.opened = [this](std::string_view what, std::shared_ptr<rendezvous::Channel> channel) {
     if (what == kStdinChannel && input_) input_->take_from(std::move(channel));
   };
-  // Waiting for another way would change nothing: the same launcher is at its end.
+  // Another connection would change nothing, since the same launcher is at its end.
   events.broken = [this](const std::string& what) {
     if (!reported()) launcher_gone("the link to the launcher was given up: " + what);
   };
@@ -69,14 +70,15 @@ void NodeSession::open_link() {
   if (!started()) return;
   link_console_ =
       std::make_shared<LinkConsole>([this](std::string_view what) { return link_->open_channel(what); });
-  // Lines of our own go the same way, so that they come from where they are about. Helper threads log, too.
+  // Our own log lines go over the link, too, so that they come from the node that they are about. They are
+  // posted, because helper threads log as well.
   set_log_handler([this, executor = executor_](LogLevel, std::string_view text) {
     asio::post(executor, [this, line = std::string(text)]() mutable {
       if (!reported()) tell(Kind::log, 0, std::move(line));
     });
   });
   asio::co_spawn(executor_, watch_for_silence(), [](const std::exception_ptr&) {
-    // It ends with the session.
+    // Watching ends with the session.
   });
   if (spec_.stdin_rank >= 0) input_.emplace(executor_);
 }
@@ -119,8 +121,8 @@ void NodeSession::on_link_closed(const std::string& reason) {
   if (reported()) return;
   if (!started())
     return launcher_gone("the launcher" + (alone() ? "" : " on " + spec_.host) + " is gone (" + reason + ")");
-  // An SSH session lasts as long as somebody holds its streams, and the launcher looks for another way to us
-  // only when it has ended.
+  // An SSH session lasts as long as somebody holds its streams, so stderr is let go: the launcher looks for
+  // another way to this node only when the session has ended.
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (null) ::dup2(null.get(), STDERR_FILENO);
   if (launcher_ != Launcher::linked) return;
@@ -130,7 +132,7 @@ void NodeSession::on_link_closed(const std::string& reason) {
   });
 }
 
-/// The guardian sees the end of the first link only.
+/// Tells the guardian that the launcher lives: the guardian sees the end of the first link only.
 void NodeSession::say_go_on() const {
   if (options_.go_on_fd >= 0) (void)!::write(options_.go_on_fd, "g", 1);
 }
@@ -142,7 +144,8 @@ void NodeSession::launcher_gone(const std::string& why) {
   if (!reported()) fail(why);
 }
 
-/// The link is cut: by a launcher that ended, or by a network that did. The coordinator knows.
+/// Asks the coordinator whether the launcher lives: the link was cut either by the launcher's end or by the
+/// network.
 awaitable<void> NodeSession::ask_for_launcher() {
   auto last_alive = Clock::now();
   // When a launcher is killed, the end of this link may come before the end of its connection to the
@@ -154,11 +157,11 @@ awaitable<void> NodeSession::ask_for_launcher() {
     try {
       const auto deadline = Clock::now() + kLauncherAnswer;
       const rendezvous::LauncherState state = co_await coordinator_->launcher_state(deadline);
-      if (!state.known) break;  // its orders came by this link only
+      if (!state.known) break;  // the launcher's orders came by this link only
       alive = state.connected;
       if (state.ended || (!alive && state.gone >= kLauncherGoneAfter)) break;
     } catch (const std::exception&) {
-      // A coordinator that is lost says so by itself.
+      // The loss of the coordinator is an event of its own.
     }
     const auto now = Clock::now();
     if (alive) {
@@ -178,7 +181,7 @@ awaitable<void> NodeSession::ask_for_launcher() {
                   " ended, and the coordinator does not know it any more");
 }
 
-/// While the launcher's link looks as if it was there, in every phase to the report.
+/// Finds out that the launcher is gone though its link still looks alive, in every phase up to the report.
 awaitable<void> NodeSession::watch_for_silence() {
   while (!reported() && launcher_ != Launcher::gone) {
     silence_timer_.expires_after(kLookForSilence);
@@ -193,7 +196,8 @@ awaitable<void> NodeSession::watch_for_silence() {
   }
 }
 
-/// The link alone may be cut. Without a coordinator, or one that has never heard of the launcher, it counts.
+/// Asks the coordinator whether it hears the launcher, since perhaps only the link is cut. Without a
+/// coordinator, or with one that has never heard of the launcher, the silence of the link decides.
 awaitable<bool> NodeSession::coordinator_hears_launcher() {
   if (!coordinator_ || !life_.connected() || coordinator_lost_) co_return false;
   try {
@@ -201,7 +205,7 @@ awaitable<bool> NodeSession::coordinator_hears_launcher() {
     const rendezvous::LauncherState state = co_await coordinator_->launcher_state(deadline);
     co_return state.known && (state.connected || state.gone < kLauncherSilentAtMost);
   } catch (const std::exception&) {
-    // Whether it is lost or only busy, its own silence tells.
+    // A coordinator that does not answer may only be busy; if it is lost, its own silence tells.
     co_return !coordinator_lost_;
   }
 }
@@ -214,7 +218,8 @@ void NodeSession::watch_signals() {
   });
 }
 
-/// With --stdin one rank reads the launcher's; -1: what the worker gets without that.
+/// Returns the stdin of a worker: with --stdin one rank reads the launcher's. -1 stands for what a worker
+/// gets without that option.
 int NodeSession::standard_input(int local_rank) {
   const bool reads = place_.first_rank + local_rank == spec_.stdin_rank;
   if (input_) return reads ? input_->open() : -1;
@@ -223,7 +228,7 @@ int NodeSession::standard_input(int local_rank) {
   return null_device_.get();
 }
 
-/// Everything that workers printed goes where it belongs, as long as somebody takes it.
+/// Waits until everything that workers printed is where it belongs, as long as somebody takes it.
 awaitable<void> NodeSession::finish_output() {
   if (link_console_) watch_progress();
   done_.reset();
@@ -247,7 +252,7 @@ void NodeSession::watch_progress() {
   });
 }
 
-/// Log files in a row.
+/// Sends the node's log files to the launcher, one after the other.
 awaitable<void> NodeSession::gather_logs() {
   namespace fs = std::filesystem;
   const fs::path folder = spec_.output.log_dir;
@@ -262,7 +267,7 @@ awaitable<void> NodeSession::gather_logs() {
     std::string path = file.string();
     std::string name = spec_.node.name + "/" + fs::relative(file, folder, error).string();
     co_await gather_file(std::move(path), std::move(name));
-    // Small files fit into the window, and many of them would let nobody else have a turn.
+    // Small files fit into the channel's window without a wait, so many of them would let nothing else run.
     co_await asio::post(executor_, asio::use_awaitable);
   }
   progress_timer_.cancel();
@@ -288,14 +293,14 @@ awaitable<void> NodeSession::gather_file(std::string path, std::string name) {
       room_.reset();
       co_await room_.wait();
     }
-    // What the sink has to say is that the launcher takes no more.
+    // A note of the sink says that the launcher takes no more.
     if (link_console_->given_up() || !sink->notes().empty()) co_return;
   }
   sink->stop();
 }
 
-/// A report that is lost would leave the launcher with a guess: it waits for a link that is just being moved,
-/// or will be when the launcher finds out that it is dead.
+/// Sends the report and waits until the launcher has it; without a report the launcher could only guess. The
+/// wait covers a link that is just being moved, or will be when the launcher finds out that the link is dead.
 awaitable<void> NodeSession::send_report(const NodeReport& report) {
   const LinkMessage message{Kind::report, 0, to_json_within(report, kLinkReportMax)};
   link_->send(message, [this] { report_settled_.set(); });

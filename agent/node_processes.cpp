@@ -35,7 +35,8 @@ namespace {
 /// the agent.
 rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int control_fd) {
   ::prctl(PR_SET_NAME, "muster:store");
-  // It ends with the job. A signal for the whole job (systemctl stop, a batch system) is for the workers.
+  // The store ends with the job. A signal for the whole job (systemctl stop, a batch system) is for the
+  // workers.
   ignore_signals_of_others();
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
   rendezvous::EmbeddedOptions options;
@@ -46,7 +47,7 @@ rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int contr
   return options;
 }
 
-/// The user's input and output must not stay open because of a process that does not use them.
+/// Lets go of stdin and stdout: the user's must not stay open because of a process that does not use them.
 void drop_standard_input_and_output() {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return;
@@ -58,20 +59,21 @@ using rendezvous::Secret;
 
 constexpr std::chrono::seconds kNoticeTimeout{1};
 
-/// On an address that the other nodes can reach.
+/// Opens the coordinator's socket on an address that the other nodes can reach.
 rendezvous::ListenSocket open_socket_of(const StartedNode& started, const std::string& interface_name) {
   const std::string address = interface_name.empty() ? rendezvous::address_towards(started.peers)
                                                      : rendezvous::address_of_interface(interface_name);
   return rendezvous::open_listen_socket(address, started.listen_port, true, false);
 }
 
-/// Its fd is empty if this node is to be a client after all.
+/// Opens the coordinator's socket on the node of a peer. Its fd is empty if this node is to be a client after
+/// all.
 rendezvous::ListenSocket open_socket_of(PeerNode& peer, NodeSpec& node) {
   try {
     return rendezvous::open_listen_socket(peer.listen_host, node.coordinator_port, true, false);
   } catch (const rendezvous::PortInUse& error) {
     // Where two launchers of one job run on one host, only the first can listen; the second finds out by
-    // dialling whose port it is. Behind a program that is none of ours it would wait for nothing.
+    // dialling whose port it is. To dial a program that is none of ours would be in vain.
     const std::string& holder = error.holder_name();
     const bool may_be_ours = holder.empty() || holder.starts_with("muster");
     if (!peer.hosting_inferred || !may_be_ours) throw;
@@ -87,7 +89,8 @@ rendezvous::ListenSocket open_coordinator_socket(NodeSpec& node) {
   return open_socket_of(std::get<StartedNode>(node.form), node.interface_name);
 }
 
-/// A descriptor that only one of our processes may hold must not stay open because of the others.
+/// Closes descriptors that only another of our processes may hold, and which must not stay open because of
+/// this one.
 void close_all(std::initializer_list<int> descriptors) {
   for (const int fd : descriptors)
     if (fd >= 0) ::close(fd);
@@ -110,8 +113,8 @@ int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd, int gu
   return rendezvous::run_embedded_daemon(std::move(options));
 }
 
-/// The link has one writer: as long as the agent lives, maybe in the middle of a message, it is the agent,
-/// and the guardian's lines go to stderr, which the launcher reads, too.
+/// As long as the agent lives, only the agent writes to the link, maybe in the middle of a message: until it
+/// is gone the guardian's lines go to stderr, which the launcher reads, too.
 std::function<void(const std::string&, bool)> notice_of_guardian(int link_out) {
   return [link_out](const std::string& text, bool agent_gone) {
     const auto deadline = std::chrono::steady_clock::now() + kNoticeTimeout;
@@ -124,13 +127,15 @@ std::function<void(const std::string&, bool)> notice_of_guardian(int link_out) {
   };
 }
 
-/// While the others start: what an earlier job left here when all who knew of it were killed.
+/// Ends and names what an earlier job left on this host when all who knew of it were killed. Our other
+/// processes start meanwhile.
 void say_orphans() {
   const std::string names = list_processes(end_orphans());
   if (!names.empty()) log_warning("ended processes that a job before this one had left: " + names);
 }
 
-/// Others may still refer to what this process has a copy of: all but `keep` is overwritten.
+/// Overwrites every key but `keep` of which this process has a copy, even those that others may still refer
+/// to.
 void drop_keys(NodeProcesses& node, const Secret* keep) {
   node.job_secret.reset();
   node.key.reset();
@@ -200,7 +205,7 @@ int run_node_processes(NodeProcesses node) {
     };
   }
   const auto run_agent = [&](int control_fd, int guardian_pidfd) {
-    // Workers open their status files here.
+    // Workers open their status files in this process, through /proc.
     if (!alone) rendezvous::guard_process(rendezvous::ProcessFiles::shared);
     listener.fd.reset();
     close_all({go_on[0], node.launcher_pidfd});

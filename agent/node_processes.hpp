@@ -23,13 +23,13 @@ struct NodeProcesses {
   /// The link to the launcher: two descriptors, or one for both (a socket). Both stay open here.
   int link_in = -1;
   int link_out = -1;
-  /// The forms `alone` and `peer`: refers to the launcher, as in GuardianOptions. In the form `started` the
-  /// end of link_in says that it is gone.
+  /// Refers to the launcher in the forms `alone` and `peer`, as in GuardianOptions. In the form `started` the
+  /// end of link_in says that the launcher is gone.
   int launcher_pidfd = -1;
-  /// The forms `alone` and `peer`: where notices go, as in GuardianOptions. In the form `started` they go
-  /// over the link.
+  /// The descriptor for notices in the forms `alone` and `peer`, as in GuardianOptions. In the form `started`
+  /// notices go over the link.
   int notice_fd = -1;
-  /// The coordinator's node, and every node of the form `peer`.
+  /// The job's secret, which the coordinator's node has, and every node of the form `peer`.
   std::shared_ptr<const rendezvous::Secret> job_secret;
   /// This node's key in the form `started`; made of job_secret otherwise.
   std::shared_ptr<const rendezvous::Secret> key;
@@ -48,13 +48,15 @@ int run_node_processes(NodeProcesses node);
 
 /// The agent of one node: takes its orders from the launcher, joins rounds, runs workers, reports.
 struct NodeAgentOptions {
-  /// The agent takes the link over; it has no job secret, and a key unless control_fd is given.
+  /// What the node's processes know. The agent takes the link over; it has no job secret, and a key unless
+  /// control_fd is given.
   NodeProcesses node;
-  /// Connected to the daemon on this node; -1: the coordinator is elsewhere. Taken over.
+  /// The connection with the store process on this node, taken over; -1 if the coordinator is elsewhere.
   int control_fd = -1;
-  /// Readable when the guardian is gone. Taken over.
+  /// A descriptor that is readable when the guardian is gone; taken over.
   int guardian_pidfd = -1;
-  /// A byte here tells the guardian that the launcher lives though its link is cut. Taken over; -1: none.
+  /// A descriptor on which a byte tells the guardian that the launcher lives though its link is cut. It is
+  /// taken over; -1 if there is none.
   int go_on_fd = -1;
 };
 
@@ -62,10 +64,10 @@ struct NodeAgentOptions {
 /// is left below it and the report has reached the launcher: 0, or 1 if there was no launcher any more.
 int run_node_agent(const NodeAgentOptions& options);
 
-/// Whom the key of the spec's node is for.
+/// Returns the identity that the key of the spec's node is for.
 rendezvous::PeerIdentity identity_of(const AgentSpec& spec);
 
-/// This process's own environment, which workers inherit.
+/// Returns this process's own environment, which workers inherit.
 Environment process_environment();
 
 }  // namespace muster::agent

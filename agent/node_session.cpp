@@ -38,10 +38,10 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr std::chrono::seconds kLeaveDeadline{10};
-/// After the workers have ended, for a grandchild that holds a stream.
+/// Longest time for which output is read after the workers have ended, since a grandchild may hold a stream.
 constexpr std::chrono::milliseconds kDrainAtMost{1500};
 constexpr std::chrono::milliseconds kFlushWhenKilled{50};
-/// The verdict of a stopped job, from a coordinator whose other nodes have this long to end, too.
+/// Longest wait, beyond the grace period, for the verdict on a stopped job, whose other nodes must end, too.
 constexpr std::chrono::seconds kVerdictAfterStop{10};
 
 rendezvous::RoundOutcome outcome_for_coordinator(RoundOutcome outcome) {
@@ -82,8 +82,8 @@ awaitable<void> NodeSession::run() {
   watch_signals();
   guardian_.start([this] {
     fail("the guardian process of " + spec_.host + " was killed");
-    // The process that leads here ends with the guardian. A report on that way might arrive, and its
-    // acknowledgement might not.
+    // The way to the launcher (an SSH session, say) ends with the guardian. A report on it might arrive while
+    // its acknowledgement is lost.
     if (started()) link_->drop("the guardian is gone");
   });
   open_link();
@@ -124,8 +124,8 @@ awaitable<NodeReport> NodeSession::run_job() {
   co_return report;
 }
 
-/// The launcher removes a temporary directory after success, but only on its own host. The guardian removes
-/// one without files, too, where this process could not.
+/// Removes this node's temporary log directory: after success altogether, since the launcher does so on its
+/// own host only, else if it holds no file. In place of an agent that is gone the guardian does the latter.
 void NodeSession::tidy_logs(const NodeReport& report) const {
   const OutputSpec& output = spec_.output;
   if (!started() || !output.log_dir_is_temporary || output.log_dir.empty()) return;
@@ -135,8 +135,9 @@ void NodeSession::tidy_logs(const NodeReport& report) const {
   remove_empty_log_directory(output.log_dir);
 }
 
-/// OpenMP starts a thread for each processor that it sees, and sees no quota: then all of them are held up
-/// together, again and again. Several workers have one thread each by then.
+/// Limits the OpenMP threads of a single worker to the CPU quota: OpenMP starts a thread for each processor
+/// and sees no quota, so all threads would be held up together, again and again. Several workers get one
+/// thread each from the launcher.
 void NodeSession::apply_quota() {
   const std::string name = "OMP_NUM_THREADS";
   if (spec_.workers != 1 || find_variable(inherited_, name) || find_variable(spec_.environment, name)) return;
@@ -169,7 +170,7 @@ bool NodeSession::prepare() {
     spec_.output.log_dir = node_log_directory(spec_.output.log_dir, spec_.node.name);
     make_directory_path(spec_.output.log_dir);
   }
-  // Reading what the machine is may take long, and nobody counts on us yet.
+  // Reading the machine's topology may take long; at this point nobody waits for the node yet.
   binding_ = plan_worker_binding(spec_);
   OutputNames names;
   names.role = spec_.role;
@@ -200,7 +201,7 @@ awaitable<bool> NodeSession::connect() {
     if (!started()) wait_notice_.update(waiting_text() + "connecting" + port_trouble_text());
     coordinator_.emplace(executor_, std::move(connector), deadline, client_options(), client_events());
   }
-  // On this host there is nothing to wait for: join() begins with the hello.
+  // A job on one host has nothing to wait for: join() begins with the hello.
   if (alone()) co_return life_.goes_on();
   life_.dial();
   try {
@@ -208,7 +209,7 @@ awaitable<bool> NodeSession::connect() {
     if (spec_.node.store_proxy) proxy_.emplace(executor_, *coordinator_);
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const rendezvous::CoordinatorError*>(&error);
-    // A wait that has ended does not say what it met with.
+    // The error of a wait that timed out does not say why the attempts before it failed.
     const bool in_vain =
         known != nullptr && known->code() == rendezvous::Errc::deadline && !last_trouble_.empty();
     const std::string before = in_vain ? " (the attempt before: " + last_trouble_ + ")" : "";
@@ -219,13 +220,13 @@ awaitable<bool> NodeSession::connect() {
   co_return life_.goes_on();
 }
 
-/// One round, from joining to leaving; `report` describes it.
+/// Goes through one round, from joining to leaving, and describes it in `report`.
 awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
   ended_.reset();
   const auto place = co_await join();
   if (!place) {
-    // Stopped between rounds: what failed in the round before was about to be made good, and is no root
-    // cause.
+    // The job was stopped between two rounds: a restart was about to make the last failure good, so that
+    // failure is no root cause.
     report.outcome = NodeOutcome::stopped;
     report.workers.clear();
     report.calls.clear();
@@ -261,11 +262,11 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
   request.workers = spec_.workers;
   request.node_rank = spec_.node.node_rank;
   if (!alone() && !started()) request.settings = as_peer().settings;
-  // On a host with several networks the workers may reach the store from another one than this connection
-  // uses.
+  // On a host with several networks the workers may reach the store from another address than the one that
+  // the connection to the coordinator uses.
   if (!alone()) request.addresses = rendezvous::local_addresses();
   request.addresses.resize(std::min(request.addresses.size(), rendezvous::kMaxAddresses));
-  // The coordinator keeps the time; ours only guards against a coordinator that does not.
+  // The coordinator keeps the deadline; this one only guards against a coordinator that does not.
   const auto deadline = Clock::now() + rendezvous::kMaxRestartDelay + spec_.join_timeout +
                         spec_.last_call_timeout + kLeaveDeadline;
   std::optional<rendezvous::RoundResult> place;
@@ -280,7 +281,7 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
   co_return place;
 }
 
-/// At which the other nodes reach this one: on the coordinator's node, where they reached it.
+/// Returns the address at which other nodes reach this one: on the coordinator's node, the coordinator's.
 std::string NodeSession::own_address() const {
   if (alone()) return spec_.store.host;
   if (!spec_.node.local_addr.empty()) return spec_.node.local_addr;
@@ -338,7 +339,7 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
       fail(std::string("cannot end the round: ") + error.what());
     co_return Next::end;
   }
-  // The only node's success is the job's.
+  // If the only node has succeeded, the job has.
   if (left.next == rendezvous::NextStep::wait && alone()) co_return Next::end;
   if (left.next == rendezvous::NextStep::wait) co_return co_await await_verdict();
   const rendezvous::RoundEnd end = ended_.value_or(own_end(left));
@@ -348,14 +349,14 @@ awaitable<NodeSession::Next> NodeSession::leave(const rendezvous::RoundResult& p
   co_return Next::join;
 }
 
-/// All is well here, others still work.
+/// Waits for the coordinator's verdict: this node's workers have succeeded, those of other nodes still work.
 awaitable<NodeSession::Next> NodeSession::await_verdict() {
   verdict_.reset();
   while (!closed_ && life_.phase() == NodeLife::waiting && life_.goes_on()) {
     verdict_.reset();
     co_await verdict_.wait();
   }
-  // The others have been told to stop as well: how the job ended is known when they have.
+  // The other nodes have been told to stop, too: how the job ended is known when all have stopped.
   if (!life_.goes_on() && error_.empty() && !closed_ && !life_.killed()) {
     verdict_.reset();
     co_await verdict_.wait_for(spec_.shutdown_timeout + kVerdictAfterStop);
@@ -363,8 +364,8 @@ awaitable<NodeSession::Next> NodeSession::await_verdict() {
   co_return life_.phase() == NodeLife::recalled&& life_.goes_on() ? Next::join : Next::end;
 }
 
-/// The job ended for want of nodes, or while this node's own failure was about to be made good: no report of
-/// another node and no worker of this one says why.
+/// Whether neither another node's report nor a worker of this node says why the job ended: there were too few
+/// nodes, or it ended while this node's own failure was about to be made good by a restart.
 bool NodeSession::names_no_other(const rendezvous::JobClosed& closed, const NodeReport& report) const {
   return closed.node.empty() || (closed.node == spec_.node.name && report.outcome == NodeOutcome::stopped);
 }
@@ -410,8 +411,9 @@ void NodeSession::stop(int signal) {
   }
 }
 
-/// In no round nobody would hear of it from the coordinator, which only sees a node fewer. A launcher of this
-/// node alone was perhaps told the same, and that is why the job ends.
+/// Outside a round, a node that a launcher elsewhere started reports the signal as its failure: the
+/// coordinator would only see one node fewer. A launcher of this node alone may have got the signal, too, and
+/// says so.
 void NodeSession::told_to_stop(int received) {
   const StopSignal told = stop_signal(received);
   if (life_.goes_on()) {

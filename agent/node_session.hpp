@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind run_node_agent(). Included by its implementation only.
+// The agent of one node: prepares what the workers need, connects to the coordinator, and then for each round
+// joins, starts the workers, waits until none is left, and leaves. When no other round follows, it finishes
+// the output and sends its report. Included only by the sources that implement run_node_agent().
 #pragma once
 
 #include "agent/core/node_life.hpp"
@@ -29,7 +31,7 @@
 
 namespace muster::agent {
 
-/// One node's part in a job, from the first connection to the report. One thread, the executor's.
+/// One node's part in a job, from the first connection to the report. Used from the executor's one thread.
 class NodeSession {
  public:
   NodeSession(const boost::asio::any_io_executor& executor, const NodeAgentOptions& options);
@@ -46,12 +48,12 @@ class NodeSession {
 
   /// What is known of the launcher.
   enum class Launcher {
-    linked,  ///< its link works, or nobody has noticed that it does not
-    sought,  ///< its link is cut, and the coordinator is asked whether it lives
+    linked,  ///< the launcher's link works, or nobody has noticed that it does not
+    sought,  ///< the link is cut, and the coordinator is asked whether the launcher lives
     gone,
   };
 
-  // node_session.cpp: the rounds.
+  // The rounds are in node_session.cpp.
   boost::asio::awaitable<NodeReport> run_job();
   void apply_quota();
   bool prepare();
@@ -65,27 +67,28 @@ class NodeSession {
   bool names_no_other(const rendezvous::JobClosed& closed, const NodeReport& report) const;
   void settle(NodeReport& report) const;
   void tidy_logs(const NodeReport& report) const;
-  /// An order to end, from wherever.
+  /// Carries out an order to end, whoever gave it.
   void stop(int signal);
-  /// An order to end from somebody who is not of the job: a stop signal to this process or its guardian.
+  /// Ends this node's part because somebody outside the job sent a stop signal to this process or its
+  /// guardian.
   void told_to_stop(int received);
-  /// Something of ours failed: this node's part ends, and the report says why.
+  /// Ends this node's part because something of ours failed; the report says why.
   void fail(const std::string& text);
 
   struct FailedDial {
     rendezvous::CoordinatorError error;
     rendezvous::TimePoint began;
-    /// Something took the connection and did not answer as a coordinator does.
+    /// Whether something took the connection but did not answer as a coordinator does.
     bool no_answer = false;
-    /// Nor did it hang up: it said nothing.
+    /// Whether what took the connection said nothing until the deadline, and did not hang up either.
     bool silent = false;
-    /// The name does not resolve,
+    /// Whether the coordinator's name has no address.
     bool no_address = false;
-    /// and a name server says that there is none.
+    /// Whether a name server says that there is no such name.
     bool no_such_name = false;
   };
 
-  // node_coordinator.cpp: the coordinator's side.
+  // What deals with the coordinator is in node_coordinator.cpp.
   boost::asio::awaitable<std::unique_ptr<rendezvous::ByteStream>> dial(rendezvous::TimePoint deadline);
   std::string munge_credential(const rendezvous::PeerIdentity& identity, rendezvous::Secret& key) const;
   rendezvous::CoordinatorError judge_failed_dial(const FailedDial& dial);
@@ -103,7 +106,7 @@ class NodeSession {
   std::string port_trouble_text() const;
   std::string name_wait_text(bool no_such_name) const;
 
-  // node_link.cpp: the launcher's side.
+  // What deals with the launcher is in node_link.cpp.
   void open_link();
   void on_message(LinkMessage message);
   void on_link_closed(const std::string& reason);
@@ -121,14 +124,15 @@ class NodeSession {
   void watch_progress();
   void watch_signals();
 
-  /// Peers have names that are made of the host's, for the sake of machines.
+  /// Returns what texts for people call this node: a peer is called by its host, since its name is made of
+  /// the host's for the sake of machines.
   const std::string& name_in_texts() const { return started() ? spec_.node.name : spec_.host; }
 
   bool started() const { return spec_.node.started(); }
 
   bool alone() const { return spec_.node.alone(); }
 
-  /// In the form `peer` only.
+  /// Returns the peer's part of the specification; valid in the form `peer` only.
   const PeerNode& as_peer() const { return std::get<PeerNode>(spec_.node.form); }
 
   bool reported() const { return life_.phase() == NodeLife::over; }
@@ -145,17 +149,17 @@ class NodeSession {
   /// Runs while this node asks the coordinator whether the launcher lives.
   boost::asio::steady_timer lifeline_timer_;
   boost::asio::steady_timer silence_timer_;
-  /// Form `peer`: tells people what this node waits for.
+  /// In the form `peer`, tells people what this node waits for.
   WaitNotice wait_notice_;
   rendezvous::Event coordinator_known_;
   rendezvous::Event round_over_;
   rendezvous::Event verdict_;
   rendezvous::Event done_;
   rendezvous::Event room_;
-  /// The launcher has the report, or will never have it.
+  /// Set when the launcher has the report, or will never have it.
   rendezvous::Event report_settled_;
 
-  /// Of a node that was started from elsewhere.
+  /// Carries the workers' output over the link, on a node that was started from elsewhere.
   std::shared_ptr<LinkConsole> link_console_;
   std::optional<LauncherLink> link_;
   std::optional<InputFeeder> input_;
@@ -164,7 +168,7 @@ class NodeSession {
   std::optional<StoreProxy> proxy_;
   std::optional<RoundRunner> runner_;
   Voucher voucher_;
-  /// Form `alone`: the stdin of workers that may not read ours (--stdin).
+  /// Stdin of the workers that may not read ours (--stdin), in the form `alone`.
   UniqueFd null_device_;
 
   NodeLife life_;
@@ -172,7 +176,7 @@ class NodeSession {
   rendezvous::RoundResult place_;
   /// The end of the present round, if this node did not bring it about itself.
   std::optional<rendezvous::RoundEnd> ended_;
-  /// Of the rounds so far, for the report.
+  /// Decisions about restarts after the rounds so far, for the report.
   std::vector<RestartDecision> decisions_;
   std::optional<rendezvous::JobClosed> closed_;
   std::string error_;
@@ -180,16 +184,17 @@ class NodeSession {
   std::string told_;
   /// Why the coordinator could not be dialled the last time.
   std::string last_trouble_;
-  /// Since then every attempt to dial has failed in the same way, which waiting does not mend: what listens
-  /// there says nothing, or there is no such name.
+  /// Time since when every attempt to dial has failed because what listens there says nothing, which waiting
+  /// does not mend.
   std::optional<rendezvous::TimePoint> silent_since_;
+  /// Time since when every attempt to dial has failed because there is no such name.
   std::optional<rendezvous::TimePoint> no_such_name_since_;
-  /// Our key is not the coordinator's: munge says who we are.
+  /// Whether munge proves who we are, since our key is not the coordinator's.
   bool by_munge_ = false;
   bool coordinator_lost_ = false;
-  /// When the last message of the launcher came.
+  /// Time at which the last message of the launcher came.
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
-  /// The launcher has said that it has the report.
+  /// Whether the launcher has said that it has the report.
   bool report_taken_ = false;
   /// Bytes that the link's console had sent when it was last looked at.
   std::uint64_t progress_ = 0;

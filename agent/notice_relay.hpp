@@ -13,15 +13,15 @@
 namespace muster::agent {
 
 /// A batch system sends a notice to the launcher alone, or to every process of a step. In the second case the
-/// workers have it already, and this process, too: it is not passed on then. Used from the executor's one
+/// workers have it already, as this process has, and it is not passed on. Used from the executor's one
 /// thread; no callback follows cancel().
 class NoticeRelay {
  public:
   /// `pass_on` gets the number of the signal.
   NoticeRelay(const boost::asio::any_io_executor& executor, std::function<void(int)> pass_on);
 
-  /// The launcher got this signal. It is passed on when kEverybodyWithin has passed, unless this process got
-  /// it, too, at most kEverybodyWithin before or after.
+  /// Takes a signal that the launcher got. It is passed on when kEverybodyWithin has passed, unless this
+  /// process got it, too, at most kEverybodyWithin before or after.
   void launcher_got(int signal);
 
   void cancel();
@@ -34,7 +34,7 @@ class NoticeRelay {
   boost::asio::signal_set own_;
   boost::asio::any_io_executor executor_;
   std::map<int, std::chrono::steady_clock::time_point> got_at_;
-  /// Of the signals that wait for their decision.
+  /// Timers of the signals about which is still to be decided.
   std::map<int, boost::asio::steady_timer> due_;
 };
 

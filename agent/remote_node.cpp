@@ -39,13 +39,13 @@ constexpr std::chrono::seconds kWriteTimeout{5};
 void close_range(unsigned first, unsigned last, unsigned flags) {
   if (first > last) return;
   if (::syscall(SYS_close_range, first, last, flags) == 0) return;
-  // Before Linux 5.9. Descriptors above this number are as good as never inherited.
+  // Linux before 5.9 has no close_range(). Descriptors above this number are as good as never inherited.
   constexpr unsigned kHighest = 65536;
   for (unsigned fd = first; fd <= std::min(last, kHighest); ++fd) ::close(static_cast<int>(fd));
 }
 
-/// The ends of the SSH connection that led here; empty if none did. A batch system may bring the variable
-/// along from the host of its user's login: then the address is not ours.
+/// Addresses of the two ends of the SSH connection that led here; empty if none did. A batch system may bring
+/// SSH_CONNECTION along from the host of its user's login: then the server's address is not ours.
 struct SshEnds {
   std::string client;
   std::string server;
@@ -61,7 +61,8 @@ SshEnds ssh_ends(const std::vector<std::string>& ours) {
   return std::find(ours.begin(), ours.end(), ends.server) != ours.end() ? ends : SshEnds{};
 }
 
-/// First the address where the SSH client came in, since other nodes probably can as well; then all others.
+/// Returns this host's addresses: first the one where the SSH client came in, since other nodes probably can
+/// as well; then all others.
 std::vector<std::string> addresses_of_this_host() {
   std::vector<std::string> addresses = rendezvous::local_addresses();
   const auto entrance = std::find(addresses.begin(), addresses.end(), ssh_ends(addresses).server);
@@ -69,7 +70,8 @@ std::vector<std::string> addresses_of_this_host() {
   return addresses;
 }
 
-/// The launcher talks to the coordinator as well, so an only node listens where the launcher can reach it.
+/// Adds the launcher to those who must reach the coordinator: it talks to the coordinator as well, so an only
+/// node listens where the launcher can reach it.
 void add_launcher_to_peers(NodeSpec& node) {
   const std::string launcher = ssh_ends(rendezvous::local_addresses()).client;
   // The interface of a link-local address has another name on another host.
@@ -79,7 +81,7 @@ void add_launcher_to_peers(NodeSpec& node) {
     started->peers.push_back(launcher);
 }
 
-/// As the driver's device files have it: asking the driver's library would cost every start its loading.
+/// Counts the device files of the driver: to load the driver's library would make every start slower.
 int count_gpus() {
   int count = 0;
   std::error_code error;
@@ -127,8 +129,8 @@ std::shared_ptr<const Secret> secret_at(std::string_view bytes, std::size_t inde
       Secret::from_bytes(bytes.substr(index * Secret::kBytes, Secret::kBytes)));
 }
 
-/// The link's descriptors, away from 0 and 1, where a stray print would end up in the link; nothing else that
-/// was inherited stays open.
+/// Returns the link's descriptors, moved away from 0 and 1, where a stray print would end up in the link.
+/// Nothing else that was inherited stays open.
 std::pair<int, int> take_link(const RemoteNodeOptions& options) {
   constexpr int kAside = 64;
   const int in = ::fcntl(options.in_fd, F_DUPFD_CLOEXEC, kAside);
@@ -145,8 +147,8 @@ std::pair<int, int> take_link(const RemoteNodeOptions& options) {
 
 int serve(const RemoteNodeOptions& options, int in, int out) {
   greet(out, options.version);
-  // The first use of OpenSSL takes milliseconds, which are free while the launcher waits for other nodes.
-  // What is forked later has it done.
+  // The first use of OpenSSL takes milliseconds, which are free while the launcher waits for other nodes. The
+  // processes that are forked later need not repeat it.
   (void)rendezvous::derive_key(rendezvous::Secret::random(), {});
   LinkMessage key = expect(in, LinkMessage::Kind::key, "key");
   NodeProcesses node;

@@ -15,14 +15,15 @@ struct RemoteNodeOptions {
   int out_fd = 1;
   /// "0.1.0", for greeting and hello.
   std::string version;
-  /// How signals were set when this process was started (in a fork of the launcher: what its workers get).
+  /// How signals were set when this process was started; in a fork of the launcher, the settings that its
+  /// workers get.
   SignalState signals;
 };
 
 /// Body of the process, which becomes the guardian of its node: greets, takes key and spec from the link
 /// (with a deadline), opens the coordinator's socket if this is its node, forks the rendezvous daemon and the
-/// agent, and returns when no process below it is left. Returns the exit code. Errors before there is an
-/// agent are one `notice` on the link.
+/// agent, and returns when no process below it is left. Returns the exit code. An error before there is an
+/// agent is sent as one `notice` on the link.
 int run_remote_node(const RemoteNodeOptions& options);
 
 }  // namespace muster::agent

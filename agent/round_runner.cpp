@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A round in the order of its steps: start() starts the workers in rank order. on_exit() reaps those that
+// end, finds out why, and tells WorkerGroup, whose decisions apply() carries out: the other workers are
+// stopped, and killed after the grace period. look_for_end() ends the round when no process of it is left.
 #include "agent/round_runner.hpp"
 
 #include "agent/core/node_report.hpp"
@@ -37,14 +40,14 @@ constexpr std::chrono::seconds kCallsLookInterval{1};
 /// A worker that is being killed is waited for so long when another one has failed.
 constexpr std::chrono::seconds kKilledAtMost{1};
 
-/// Between the signal of a watchdog timer and the end of the worker that it is said to have caused.
+/// Longest time between the signal of a watchdog timer and the end of a worker that counts as its effect.
 constexpr std::chrono::seconds kEndsByWatchdogWithin{5};
 
 bool is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM;
 }
 
-/// The end of a long text: of a traceback that is the part that says most.
+/// Returns the last bytes of a long text, which in a traceback say most.
 std::string last_bytes(std::string text, std::size_t limit) {
   if (text.size() <= limit) return text;
   return "[...]" + text.substr(text.size() - limit);
@@ -56,7 +59,7 @@ std::int64_t wall_clock_ms() {
       .count();
 }
 
-/// Empty if the worker wrote none.
+/// Returns what a worker wrote into its error file; empty if it wrote none.
 std::string read_error_file(const std::string& path) {
   return read_file(path, kErrorFileBytesMax, O_NOFOLLOW | O_NONBLOCK).value_or("");
 }
@@ -92,7 +95,7 @@ void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, cons
     if (group_.running()) {
       start_worker(local_rank, place, restarts, inherited);
     } else {
-      // One before it could not be executed: this one is not started at all.
+      // A worker before this one could not be executed, so this one is not started at all.
       apply(group_.exited(local_rank, ExitStatus{ExitStatus::Kind::signaled, SIGTERM, false}, Clock::now()));
     }
   }
@@ -167,7 +170,7 @@ void RoundRunner::tell_failure(int local_rank, const ExitStatus& status, const s
   first_failure_.text =
       "rank " + std::to_string(first_failure_.rank) + " on " + spec_.host + " failed (" + cause + ")";
   first_failure_.signal = status.kind == ExitStatus::Kind::signaled ? status.value : 0;
-  // What it had printed by its end has been read, unless console or disk were full.
+  // What the worker had printed by its end has been read, unless console or disk were full.
   const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   const WorkerError error = parse_error_file(read_error_file(worker.streams.error_file));
   first_failure_.error_line =
@@ -232,11 +235,12 @@ void RoundRunner::judge_end(const WorkerEnd& end) {
   const int local_rank = end.local_rank;
   const ExitStatus& status = end.status;
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
-  // Below a wrapper that has ended the program may still save, and what it says is still the worker's.
+  // The program below a wrapper that has ended may still save its state, and what it prints is still the
+  // worker's.
   worker.output_goes_on = group_.stopping();
   if (!worker.output_goes_on) output_.exited(local_rank);
   if (watchdog_) watchdog_->forget(worker.pid);
-  // One that lived on has not ended for that.
+  // A worker that lived on after the timer's signal did not end because of it.
   if (status.success() || Clock::now() - worker.watchdog_at > kEndsByWatchdogWithin) worker.watchdog.clear();
   if (worker.watchdog.empty()) worker.cpu_limit_s = end.cpu_limit_s;
   if (status.exit_code() != 0) {
@@ -289,7 +293,8 @@ void RoundRunner::look_for_end() {
     stop_.look_soon();
 }
 
-/// The workers say what they do only when they are asked, so that a call costs them nanoseconds.
+/// Looks at intervals which calls the workers are in. They only note their calls where the agent can read
+/// them, so that a call costs them nanoseconds.
 void RoundRunner::watch_calls() {
   calls_timer_.expires_after(kCallsLookInterval);
   calls_timer_.async_wait([this](const boost::system::error_code& error) {
@@ -309,7 +314,7 @@ void RoundRunner::look_at_calls() {
   for (const status::Wait& wait : waits) log_warning(status::describe(wait, ranks, now));
 }
 
-/// Once a round, before anything is done to the workers.
+/// Records for the report which call each worker is in: once a round, before anything is done to the workers.
 void RoundRunner::picture_calls(int failed) {
   if (calls_pictured_ || !group_.running()) return;
   calls_pictured_ = true;
@@ -365,7 +370,7 @@ void RoundRunner::apply(const GroupActions& actions) {
 }
 
 void RoundRunner::end_leftovers() {
-  // The usual case: none, known without reading /proc; look_for_end() follows.
+  // Usually no process is left, which is known without reading /proc; look_for_end() follows.
   if (reap_orphans().children_left) stop_.end_leftovers();
 }
 

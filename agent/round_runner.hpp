@@ -39,10 +39,11 @@ class RoundRunner {
   struct Events {
     /// Called once, when no process of the round is left.
     std::function<void()> over;
-    /// The first failure of the round on this node, before anything is stopped for it, and long before the
-    /// node's report: "rank 3 on n1 failed (exit code 1)". May be empty.
+    /// Called with the first failure of the round on this node ("rank 3 on n1 failed (exit code 1)"), before
+    /// anything is stopped for it, and long before the node's report. May be empty.
     std::function<void(const rendezvous::FailRound&)> failed;
-    /// The stdin of this local rank; -1: as usual. May be empty; may throw as WorkerOutput::open does.
+    /// Returns the stdin of this local rank, or -1 for the usual one. May be empty; may throw as
+    /// WorkerOutput::open does.
     std::function<int(int local_rank)> standard_input;
   };
 
@@ -53,34 +54,35 @@ class RoundRunner {
   /// Starts all workers, in rank order. A worker that cannot be executed fails the round like one that exits.
   void start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited);
 
-  /// Orders from outside; see WorkerGroup.
+  /// Carry out orders from outside, as WorkerGroup describes them.
   void stop(int signal);
   void kill();
   /// Tells the process groups of the workers that the terminal has a new size (SIGWINCH).
   void resize() const;
 
-  /// Passes SIGUSR1 or SIGUSR2 on to what of each worker catches it, and says who does not. Nothing ends.
+  /// Passes SIGUSR1 or SIGUSR2 on to those processes of each worker that catch it, and says which workers do
+  /// not. No worker ends by it.
   void pass_notice_on(int signal) { stop_.pass_notice_on(signal); }
 
-  /// Valid once over.
+  /// The following are valid once `over` was called.
   RoundOutcome outcome() const { return group_.outcome(); }
 
   std::vector<WorkerReport> reports() const;
 
-  /// The failure that `failed` was told; its text is empty if no worker failed by itself.
+  /// Returns the failure that `failed` was told; its text is empty if no worker failed by itself.
   const rendezvous::FailRound& first_failure() const { return first_failure_; }
 
-  /// Who waited for whom when the round began to end badly; empty after a success.
+  /// Returns who waited for whom when the round began to end badly; empty after a success.
   const std::vector<std::string>& calls() const { return calls_.lines; }
 
-  /// "pid name" of every process that workers left running and that was ended.
+  /// Returns "pid name" of every process that workers left running and that was ended.
   std::vector<std::string> leftovers() const { return stop_.leftovers(); }
 
-  /// What the reports of the workers do not tell of memory: that other processes were ended for it. Valid
-  /// once over.
+  /// Returns what the reports of the workers do not tell of memory: that other processes were ended for it.
+  /// Valid once over.
   const std::string& memory_note() const { return memory_note_; }
 
-  /// Empty, or what could not be killed.
+  /// Returns a list of the processes that could not be killed; empty if there are none.
   std::string unkillable() const;
 
  private:
@@ -89,11 +91,11 @@ class RoundRunner {
     std::unique_ptr<boost::asio::posix::stream_descriptor> pidfd;
     WorkerStreams streams;
     std::int64_t ended_at_ms = 0;
-    /// It has ended, but what stands for it may still print.
+    /// Whether the worker has ended while the program below it may still print.
     bool output_goes_on = false;
     std::string start_error;
     std::int64_t cpu_limit_s = 0;
-    /// As in WorkerReport.
+    /// Why a timer of PyTorch's watchdog ended this worker, as in WorkerReport; empty otherwise.
     std::string watchdog;
     std::chrono::steady_clock::time_point watchdog_at{};
     WorkerMemory memory;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a round that PyTorch's watchdog has: whom a timer that ran out belongs to, and its end.
+// The part of RoundRunner that serves PyTorch's watchdog: it finds the worker that an expired timer belongs
+// to, and sends the signal that the timer asks for.
 #include "agent/core/exit_status.hpp"
 #include "agent/round_runner.hpp"
 #include "rendezvous/log/log.hpp"
@@ -24,7 +25,8 @@ void RoundRunner::watch_timers(const Environment& inherited) {
   }
 }
 
-/// Only processes of the job's workers: who writes a number into the pipe may not end anything else.
+/// Sends an expired timer's signal, but only to processes of the job's workers: who writes a number into the
+/// pipe may not end anything else.
 void RoundRunner::timer_expired(const ExpiredTimer& timer) {
   if (!group_.running()) return;  // from now on the grace period counts
   for (int local_rank = 0; local_rank < spec_.workers; ++local_rank) {

@@ -50,7 +50,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
     boost::system::error_code ignored;
     socket_.close(ignored);
     channel_->close("the worker's connection ended");
-    asio::post(executor_, [kept = std::move(channel_)] {});  // it may be in one of its own callbacks
+    asio::post(executor_, [kept = std::move(channel_)] {});  // the channel may be in one of its own callbacks
     if (ended_) asio::post(executor_, std::move(ended_));
   }
 
@@ -87,7 +87,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
                       });
   }
 
-  /// The store has closed: what it said before still goes to the worker.
+  /// Closes once the queue is empty: the store has closed, but what it said before still goes to the worker.
   void finish() {
     finishing_ = true;
     if (queue_.empty()) close();
@@ -122,7 +122,8 @@ struct StoreProxy::State : std::enable_shared_from_this<State> {
     });
   }
 
-  /// The connection still waits, so an error like "too many open files" would come again at once.
+  /// Accepts again after a pause: the connection still waits, so an error like "too many open files" would
+  /// come again at once.
   void accept_later() {
     pause.expires_after(kAcceptPause);
     pause.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
@@ -130,7 +131,8 @@ struct StoreProxy::State : std::enable_shared_from_this<State> {
     });
   }
 
-  /// Anybody on this host can connect as often as they like.
+  /// Logs a warning, but not more often than PeerLog allows: anybody on this host can connect as often as
+  /// they like.
   void warn(const std::string& about, const std::string& text) {
     if (!warnings.due(about, std::chrono::steady_clock::now())) return;
     const std::size_t more = warnings.take_suppressed(about);

@@ -11,7 +11,7 @@
 
 namespace muster::agent {
 
-/// Listens on loopback; each connection of a worker becomes a channel. One thread.
+/// Listens on loopback; each connection of a worker becomes a channel. Used from one thread.
 class StoreProxy {
  public:
   /// `client` outlives the proxy. Throws boost::system::system_error when loopback cannot be listened on.
@@ -21,7 +21,7 @@ class StoreProxy {
   StoreProxy& operator=(const StoreProxy&) = delete;
 
   int port() const;
-  /// The round is over: cuts the workers' connections, since a new round has a new store.
+  /// Cuts the workers' connections when the round is over, since a new round has a new store.
   void cut();
 
  private:

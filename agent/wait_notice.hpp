@@ -10,8 +10,8 @@
 
 namespace muster::agent {
 
-/// One thread, the executor's. Destroy it only when no callback of the executor runs any more, or after
-/// end().
+/// Used from the executor's one thread. Destroy it only when no callback of the executor runs any more, or
+/// after end().
 class WaitNotice {
  public:
   explicit WaitNotice(const boost::asio::any_io_executor& executor) : timer_(executor) {}
@@ -19,7 +19,7 @@ class WaitNotice {
   /// Says what is waited for now. It is logged once a wait has lasted two seconds, when it changes after that
   /// (not more often than every ten seconds), and every two minutes.
   void update(const std::string& text);
-  /// The wait is over.
+  /// Says no more, because the wait is over.
   void end();
 
  private:
