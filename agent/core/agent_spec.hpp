@@ -48,7 +48,8 @@ struct OutputSpec {
   /// The job's log directory, "<--log-dir or a temporary directory>/<run id>_<random>", made by the launcher
   /// (0700). Empty: no files at all (--log-dir /dev/null).
   std::string log_dir;
-  /// It was made under the temporary directory: it is removed after success, or if no file is in it.
+  /// Whether log_dir was made under the temporary directory: it is then removed after success, or if no file
+  /// is in it.
   bool log_dir_is_temporary = false;
   /// --redirects: these streams go to files instead of the console.
   StreamsByRank redirects;
@@ -62,7 +63,8 @@ struct OutputSpec {
   /// --duplicate-std*-filters: teed lines that contain any of these are also written to filtered_std*.log.
   std::vector<std::string> stdout_filters;
   std::vector<std::string> stderr_filters;
-  /// Several nodes share one console: each line that goes there has a prefix, by default "[<rank>]: ".
+  /// Whether several nodes share one console: then each line that goes there has a prefix, by default
+  /// "[<rank>]: ".
   bool rank_prefix = false;
   /// --raw-output: nothing that workers print is escaped on a terminal.
   bool raw_output = false;
@@ -75,27 +77,28 @@ struct AloneNode {};
 
 /// A node that the launcher of another place (or of this host) started, and talks to over a link.
 struct StartedNode {
-  /// Coordinator: 0 for any free port.
+  /// The port on which the coordinator listens; 0 for any free one.
   int listen_port = 0;
   /// Names or addresses of the other nodes. The coordinator listens on the interface that routes to them.
   std::vector<std::string> peers;
-  /// Coordinator: names of all nodes, to say who is missing. Empty: not known.
+  /// Names of all nodes, by which the coordinator says who is missing. Empty: not known.
   std::vector<std::string> expected_nodes;
 };
 
 /// A node with a launcher of its own (torchrun's way). The coordinator listens on the port at which all meet.
 struct PeerNode {
-  /// Coordinator: the address to listen on.
+  /// The address on which the coordinator listens.
   std::string listen_host;
-  /// The user did not say that this node is the coordinator: if our own job holds the port, it is a client.
+  /// Whether the user did not say that this node is the coordinator: then it is a client if our own job holds
+  /// the port.
   bool hosting_inferred = false;
   /// What held the port when this node wanted it, for texts while nobody answers there.
   std::string port_trouble;
-  /// The user said how long to wait for the others, so a name may appear late.
+  /// Whether the user said how long to wait for the others, so that a name may appear late.
   bool waits_for_name = false;
   /// The file that the key came from, for messages. Empty: there is no key.
   std::string key_source;
-  /// Where key files differ or are missing, the munge of the cluster says that a node is ours.
+  /// Whether the munge of the cluster says that a node is ours, where key files differ or are missing.
   bool munge = false;
   /// The flags that must be the same on all nodes, as people write them, with their values here.
   std::map<std::string, std::string> settings;
@@ -108,16 +111,17 @@ struct NodeSpec {
   NodeForm form;
   /// The node's name in the job, unique: the host as the user wrote it.
   std::string name;
-  /// Different for each start of a node; part of the identity that its key is made for. 0: the agent draws
-  /// one.
+  /// A number that differs for each start of a node; part of the identity that the node's key is made for. 0:
+  /// the node draws one.
   std::uint64_t incarnation = 0;
-  /// The place that it wants; -1: by arrival.
+  /// The place among the nodes that this one wants; -1: by arrival.
   int node_rank = -1;
-  /// This node of several runs the rendezvous daemon; the only one does in any case.
+  /// Whether this node of several runs the rendezvous daemon; the only node of a job does in any case.
   bool coordinator = false;
-  /// --interface: the coordinator listens there. Empty: on the interface that routes to the other nodes.
+  /// --interface: the network interface on which the coordinator listens. Empty: the one that routes to the
+  /// other nodes.
   std::string interface_name;
-  /// Where the coordinator is. Empty: the launcher says so when it listens.
+  /// Where the coordinator is. Empty: the launcher says so when the coordinator listens.
   std::string coordinator_host;
   int coordinator_port = 0;
   /// --local-addr: the address at which the other nodes reach this one (of nodes started from one place: the
@@ -131,7 +135,7 @@ struct NodeSpec {
   bool started() const { return std::holds_alternative<StartedNode>(form); }
 };
 
-/// Between the stop signal and KILL, unless the user says otherwise.
+/// Time between the stop signal and KILL, unless the user says otherwise.
 inline constexpr std::chrono::milliseconds kShutdownTimeout = std::chrono::seconds(30);
 
 /// The job as one node's agent needs it.
@@ -142,7 +146,7 @@ struct AgentSpec {
   std::string host;
   int min_nodes = 1;
   int max_nodes = 1;
-  /// Workers on this node.
+  /// Number of workers on this node.
   int workers = 1;
   /// Program and arguments; command[0] is looked up in PATH when it has no slash.
   std::vector<std::string> command;
@@ -150,9 +154,9 @@ struct AgentSpec {
   std::size_t first_script_argument = 1;
   /// The directory in which workers start. Empty: the agent's.
   std::string working_directory;
-  /// Set for every worker on top of what it inherits.
+  /// Variables that are set for every worker on top of what it inherits.
   std::vector<std::pair<std::string, std::string>> environment;
-  /// Taken from what workers inherit, before `environment` is set.
+  /// Names of variables that are taken from what workers inherit, before `environment` is set.
   std::vector<std::string> unset_environment;
   /// --stdin: the global rank that reads the launcher's stdin. -1: none (with one node: all inherit it).
   int stdin_rank = -1;
@@ -166,7 +170,7 @@ struct AgentSpec {
   int max_restarts = 0;
   /// --restart-policy: which failures another round follows, and how soon.
   rendezvous::RestartRule restart_policy = rendezvous::RestartRule::backoff;
-  /// Between the stop signal and KILL, whatever the cause of the stop (--shutdown-timeout).
+  /// Time between the stop signal and KILL, whatever the cause of the stop (--shutdown-timeout).
   std::chrono::milliseconds shutdown_timeout = kShutdownTimeout;
   /// --stop-target group: the stop signal goes to a worker's whole process group, as torchrun sends it, and
   /// not to its own process (core/signal_route.hpp).
@@ -175,15 +179,15 @@ struct AgentSpec {
   /// (last_call_timeout).
   std::chrono::milliseconds join_timeout = rendezvous::kJoinTimeout;
   std::chrono::milliseconds last_call_timeout = rendezvous::kLastCallTimeout;
-  /// A call that some ranks wait in for longer is reported (MUSTER_REPORT_AFTER; 0: never). Empty: as the
-  /// program says, which is 15 s by default.
+  /// Time after which a call that some ranks still wait in is reported (MUSTER_REPORT_AFTER; 0: never).
+  /// Empty: as the program says, which is 15 s by default.
   std::optional<std::chrono::milliseconds> report_after;
   rendezvous::StoreSpec store;
   NodeSpec node;
   OutputSpec output;
 };
 
-/// What the coordinator of the job is to know. Its times are cut at what the protocol can say, 24 days.
+/// Returns what the coordinator of the job is to know. Times are cut at what the protocol can say, 24 days.
 inline rendezvous::JobLimits limits_of(const AgentSpec& spec) {
   constexpr std::chrono::milliseconds kMost{std::numeric_limits<int>::max()};
   rendezvous::JobLimits limits;
@@ -197,9 +201,10 @@ inline rendezvous::JobLimits limits_of(const AgentSpec& spec) {
   return limits;
 }
 
-/// JSON text of a spec and back. Field names are those of the struct; durations are whole milliseconds named
-/// "<field>_ms". from_json throws std::invalid_argument naming the field that is missing or of the wrong
-/// type. What a PeerNode finds out when it starts (listen_host, port_trouble, key_source, munge) is left out.
+/// Write a spec as JSON text, and read it. Field names are those of the struct; durations are whole
+/// milliseconds named "<field>_ms". Reading throws std::invalid_argument naming the field that is missing or
+/// of the wrong type. What a PeerNode finds out when it starts (listen_host, port_trouble, key_source, munge)
+/// is left out.
 std::string to_json(const AgentSpec& spec);
 AgentSpec agent_spec_from_json(const std::string& text);
 

@@ -27,7 +27,7 @@ Cores cores_where(const Cores& cores, Key key, int value) {
   return found;
 }
 
-/// Distinct values of `key`, in the order of the cores.
+/// Returns the distinct values of `key`, in the order of the cores.
 template <typename Key>
 std::vector<int> values(const Cores& cores, Key key) {
   std::vector<int> found;
@@ -70,7 +70,7 @@ class Planner {
   }
 
  private:
-  /// NUMA node of the worker's GPU, if we may use CPUs of it; else -1.
+  /// Returns the NUMA node of the worker's GPU, if we may use CPUs of it; else -1.
   int gpu_node(int worker) const {
     const auto index = static_cast<std::size_t>(worker);
     const int node = index < wish_.gpu_nodes.size() ? wish_.gpu_nodes[index] : -1;
@@ -93,14 +93,15 @@ class Planner {
     if (plan_.error.empty()) plan_.error = flag + ": " + text;
   }
 
-  /// Workers by the NUMA node of their GPU.
+  /// Returns the workers by the NUMA node of their GPU.
   std::map<int, std::vector<int>> workers_by_node() const {
     std::map<int, std::vector<int>> workers;
     for (int worker = 0; worker < wish_.workers; ++worker) workers[gpu_node(worker)].push_back(worker);
     return workers;
   }
 
-  /// Whole cores for each of `workers`, in order, the same number for all (`even`) or all of them.
+  /// Gives whole cores to each of `workers`, in order: the same number to all (`even`), or as many as there
+  /// are.
   void divide(const Cores& cores, const std::vector<int>& workers, std::size_t each, bool even) {
     std::size_t next = 0;
     const std::size_t rest = even ? 0 : cores.size() % workers.size();
@@ -134,7 +135,7 @@ class Planner {
       divide(node < 0 ? cores_ : cores_where(cores_, node_of, node), workers, each, true);
   }
 
-  /// All of one NUMA node or socket.
+  /// Gives each worker all of one NUMA node or socket.
   void whole(int (*key)(const Core&)) {
     const std::vector<int> places = values(cores_, key);
     const bool by_gpu = every_gpu_known();
@@ -174,7 +175,8 @@ class Planner {
     divide(cores, workers, cores.size() / workers.size(), false);
   }
 
-  /// The largest caches first; more workers than caches share them in turn.
+  /// Gives each worker the cores of one cache, the largest caches first; more workers than caches share them
+  /// in turn.
   void complexes(const Cores& cores, const std::vector<int>& workers) {
     std::vector<Cores> caches;
     for (const int cache : values(cores, complex_of)) caches.push_back(cores_where(cores, complex_of, cache));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which CPUs each worker of a node may use. Pure: the machine goes in as a Topology.
+// Plans which CPUs each worker of a node may use. Pure: the machine goes in as a Topology.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace muster::agent {
 /// The CPUs that this process may use, core by core in the machine's order. Numbers are the kernel's.
 struct Topology {
   struct Core {
-    /// Its hardware threads.
+    /// The core's hardware threads.
     std::vector<int> cpus;
     int numa_node = 0;
     int socket = 0;
@@ -40,14 +40,11 @@ struct BindingPlan {
   std::string error;
 };
 
-/// bind_to:
-///  - core: each worker has whole cores to itself, as many as all others: of its GPU's NUMA node, or without
-///  GPUs its
-///    share of the machine, in order;
-///  - numa, socket: each worker may use all of one: its GPU's, or without GPUs workers are dealt to them in
-///  blocks.
-/// numa_binding (torchrun's, needs GPUs): node and socket as above; exclusive: the cores of a NUMA node are
-/// divided among the workers whose GPUs are there; core-complex: each of these has its own last-level cache.
+/// Plans the CPUs of each worker. By bind_to: core gives each worker whole cores to itself, as many as all
+/// others have: of its GPU's NUMA node, or without GPUs its share of the machine, in order; numa and socket
+/// give it all of one: its GPU's, or without GPUs workers are dealt to them in blocks. By numa_binding
+/// (torchrun's, needs GPUs): node and socket do the same; exclusive divides the cores of a NUMA node among
+/// the workers whose GPUs are there; core-complex gives each of these its own last-level cache.
 BindingPlan plan_binding(const Topology& topology, const BindingWish& wish);
 
 }  // namespace muster::agent

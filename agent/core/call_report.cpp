@@ -12,9 +12,10 @@ using status::RankView;
 using status::Wait;
 
 constexpr std::size_t kLinesMax = 6;
-/// Ranks whose last calls are quoted: the one that failed, and those that others waited for.
+/// Most ranks whose last calls are quoted: the one that failed, and those that others waited for.
 constexpr std::size_t kQuotedRanksMax = 4;
-/// A program that makes groups without end must not fill our memory; after that many, one is said again.
+/// Most waits that are remembered as said: a program that makes groups without end must not fill our memory.
+/// After that many, one may be said again.
 constexpr std::size_t kSaidMax = 4096;
 
 const char* word_for(const RankView& view, const status::GroupStatus* group) {
@@ -45,7 +46,7 @@ WorkerCall call_of(const RankView& view, std::uint64_t now_ns) {
   return call;
 }
 
-/// The ranks that a wait blames: those that are not there, else those that cannot go on.
+/// Returns the ranks that a wait blames: those that are not there, else those that cannot go on.
 std::vector<int> blamed(const Wait& wait, const std::vector<RankView>& ranks) {
   if (!wait.missing.empty()) return wait.missing;
   std::vector<int> found;
@@ -64,7 +65,7 @@ std::set<int> quoted_ranks(const std::vector<RankView>& ranks, const std::vector
   return quoted;
 }
 
-/// Stopped ranks that no wait names: they hold the job up as well.
+/// Adds stopped ranks that no wait names, because they hold the job up as well.
 void add_stopped(CallReport& report, const std::vector<RankView>& ranks, const std::vector<Wait>& waits,
                  std::uint64_t now_ns) {
   for (const RankView& view : ranks) {

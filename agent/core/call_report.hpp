@@ -39,13 +39,14 @@ struct CallReport {
   std::map<int, WorkerCall> ranks;
 };
 
-/// `recent` holds the last calls of each rank, in the order of the views; `failed` is the rank whose end is
-/// the cause, or -1. Empty when no rank uses the SDK.
+/// Describes the workers' calls at this moment. `recent` holds the last calls of each rank, in the order of
+/// the views; `failed` is the rank whose end is the cause, or -1. When no rank uses the SDK, only stopped
+/// processes are named.
 CallReport make_call_report(const std::vector<status::RankView>& ranks,
                             const std::vector<std::vector<status::RecentCall>>& recent, int failed,
                             std::uint64_t now_ns);
 
-/// Calls of each rank that a report quotes at most.
+/// Most calls of each rank that a report quotes.
 constexpr std::size_t kRecentCallsMax = 8;
 
 }  // namespace muster::agent

@@ -26,7 +26,8 @@ std::int64_t timestamp_from(const Json& holder) {
   return seconds;
 }
 
-/// Lines of code and of call stacks are indented, and may hold such words as well.
+/// Whether a line names an error and is not indented: lines of code and of call stacks are indented, and may
+/// hold such words as well.
 bool names_error(const std::string& line) {
   static constexpr auto kWords =
       std::to_array<std::string_view>({"error", "exception", "fatal", "assert", "panic", "abort"});
@@ -51,7 +52,7 @@ std::string text_from(const Json& holder, const char* name) {
 
 constexpr std::size_t kEscape = 6;
 
-/// The number of the escape "\uXXXX" at `at`; -1 if there is none.
+/// Returns the number of the escape "\uXXXX" at `at`; -1 if there is none.
 int unicode_escape(std::string_view text, std::size_t at) {
   if (at + kEscape > text.size() || text.substr(at, 2) != "\\u") return -1;
   return parse_number<std::uint16_t>(text.substr(at + 2, kEscape - 2), 16).value_or(0);
@@ -65,7 +66,8 @@ bool is_low_half(int code) {
   return code >= 0xdc00 && code < 0xe000;
 }
 
-/// Characters outside of the basic plane are written as two escapes; JSON allows none alone.
+/// Replaces escapes that stand for half a character: a character outside of the basic plane is written as two
+/// escapes, and JSON allows neither of them alone.
 std::string without_lone_halves(std::string text) {
   for (std::size_t at = 0; (at = text.find('\\', at)) != std::string::npos;) {
     const int code = unicode_escape(text, at);

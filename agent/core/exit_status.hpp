@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process ended, and what that means as an exit code of ours.
+// Says how a process ended, and what that means as an exit code of ours.
 #pragma once
 
 #include <csignal>
@@ -7,7 +7,7 @@
 
 namespace muster::agent {
 
-/// Exit code or signal, never both. Value type.
+/// The end of a process: exit code or signal, never both. Value type.
 struct ExitStatus {
   enum class Kind { exited, signaled };
   Kind kind = Kind::exited;
@@ -17,7 +17,7 @@ struct ExitStatus {
 
   bool success() const { return kind == Kind::exited && value == 0; }
 
-  /// The shell's rule: the code itself, or 128 + signal.
+  /// Returns the code itself, or 128 + signal, which is the rule of shells.
   int exit_code() const { return kind == Kind::exited ? value : 128 + value; }
 
   /// By SIGKILL, which no program sends to itself by accident.
@@ -26,13 +26,13 @@ struct ExitStatus {
   bool operator==(const ExitStatus&) const = default;
 };
 
-/// "exit code 3", "killed by SIGSEGV (core dumped)".
+/// Returns a text such as "exit code 3" or "killed by SIGSEGV (core dumped)".
 std::string describe(const ExitStatus& status);
 
-/// "SIGTERM" for 15, "signal 99" for a number without a name.
+/// Returns "SIGTERM" for 15, "signal 99" for a number without a name.
 std::string signal_name(int signal);
 
-/// The number for "SIGTERM" or "TERM" in any case; 0 for an unknown name.
+/// Returns the number for "SIGTERM" or "TERM" in any case; 0 for an unknown name.
 int signal_number(const std::string& name);
 
 }  // namespace muster::agent

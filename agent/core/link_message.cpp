@@ -9,7 +9,7 @@
 namespace muster::agent {
 namespace {
 
-// Indexed by Kind.
+// The words on the wire, indexed by Kind.
 constexpr std::array<std::string_view, 14> kWords{"hello",       "key",    "spec",   "listening", "notice",
                                                   "coordinator", "stop",   "kill",   "resize",    "signal",
                                                   "log",         "status", "report", "bye"};

@@ -16,8 +16,8 @@ namespace muster::agent {
 /// "<kind> <number>\n", then the body, which may hold any bytes.
 struct LinkMessage {
   enum class Kind {
-    // The first messages of a started node, and its guardian's last: asides, since the agent that counts is
-    // not there. hello, listening: node -> launcher.
+    // The first messages of a started node, and its guardian's last. They are asides, because the agent,
+    // which counts messages, is not there. hello, listening and notice go from the node to the launcher.
     hello,      ///< body is the JSON of a NodeHello
     key,        ///< the node's key; on the coordinator's node the job secret follows it; number: how many
     spec,       ///< body is the JSON of an AgentSpec
@@ -33,7 +33,7 @@ struct LinkMessage {
 
     // agent -> launcher
     log,     ///< a line for the launcher's log
-    status,  ///< what the node waits for, a text for people; from the launcher: it lives
+    status,  ///< what the node waits for, a text for people; from the launcher: a sign that it lives
     report,  ///< last but `bye`: body is the JSON of a NodeReport
     bye,     ///< nothing follows
   };
@@ -54,11 +54,11 @@ inline constexpr std::size_t kLinkBodyMax = rendezvous::kMaxControlFrameBytes - 
 inline constexpr std::size_t kLinkReportMax = rendezvous::kMaxUnacknowledgedBytes / 2;
 static_assert(kLinkReportMax <= kLinkBodyMax, "a report is one message");
 
-/// The launcher of several hosts says something to each node so often, from its greeting to its end. A host
+/// How often the launcher of several hosts says something to each node, from its greeting to its end: a host
 /// that vanishes ends neither its ssh nor anything else elsewhere.
 inline constexpr std::chrono::seconds kLauncherSpeaksEvery{5};
-/// A node that hears nothing for so long takes the launcher for gone, unless the coordinator has heard of it.
-/// The launcher's own ssh clients give up after 15 s, so that one that is silent for longer cannot come back.
+/// Silence after which a node takes the launcher for gone, unless the coordinator has heard of it. The
+/// launcher's own ssh clients give up after 15 s, so that one that is silent for longer cannot come back.
 inline constexpr std::chrono::seconds kLauncherSilentAtMost{16};
 
 /// What a channel of a link is for, as its opener says: the launcher for the worker that reads stdin, an
@@ -68,7 +68,7 @@ inline constexpr std::string_view kStdinChannel = "stdin";
 inline constexpr std::string_view kStdoutChannel = "stdout";
 inline constexpr std::string_view kStderrChannel = "stderr";
 inline constexpr std::string_view kFileChannel = "file ";
-/// The reason for which its opener closes such a channel when everything has been sent.
+/// The reason with which the opener of such a channel closes it when everything has been sent.
 inline constexpr std::string_view kAllWasSent = "all was sent";
 
 /// Bytes of output or of a file that are sent at once. Small, so that a frame is one atomic write to a pipe:

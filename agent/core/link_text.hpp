@@ -9,11 +9,11 @@
 
 namespace muster::agent {
 
-/// The line that `muster agent` writes before its first frame, after a newline of its own; what a noisy shell
-/// printed before it is no part of the link.
+/// Returns the line that `muster agent` writes before its first frame, after a newline of its own; what a
+/// noisy shell printed before it is no part of the link.
 std::string link_greeting(std::string_view version);
-/// The number in it: what both ends say to each other. It grows when a kind of message or of frame goes, or
-/// means something else.
+/// The number in the greeting, for what both ends say to each other. It grows when a kind of message or of
+/// frame goes, or means something else.
 inline constexpr int kLinkProtocol = 3;
 
 /// What a node says of itself.
@@ -24,7 +24,7 @@ struct NodeHello {
   /// Addresses at which other nodes may reach it, best first (the one that the SSH client connected to, if
   /// any).
   std::vector<std::string> addresses;
-  /// Processors that it may use.
+  /// Number of processors that the node may use.
   int cpus = 0;
   int gpus = 0;
 };
@@ -34,7 +34,7 @@ struct LinkEndpoint {
   int port = 0;
 };
 
-/// from_json throws std::invalid_argument, naming what is wrong.
+/// What reads JSON throws std::invalid_argument, naming what is wrong.
 std::string to_json(const NodeHello& hello);
 NodeHello node_hello_from_json(const std::string& text);
 std::string to_json(const LinkEndpoint& endpoint);

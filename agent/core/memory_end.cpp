@@ -17,7 +17,8 @@ std::uint64_t refusals_before(const MemorySnapshot& before, const std::string& g
   return found == before.groups.end() ? 0 : found->refusals;
 }
 
-/// The lowest group whose limit refused something: version 2 counts it in those above as well.
+/// Names the limit of the lowest group that refused something: version 2 counts a refusal in the groups above
+/// as well.
 std::string limit_that_refused(const MemorySnapshot& before, const MemorySnapshot& after) {
   for (const MemoryCounts& counts : after.groups) {
     if (counts.limit == 0 || counts.refusals <= refusals_before(before, counts.group)) continue;
@@ -27,7 +28,8 @@ std::string limit_that_refused(const MemorySnapshot& before, const MemorySnapsho
   return "as the host had no memory left";
 }
 
-/// By its exit code, as a shell does, or in its last words.
+/// Whether a worker tells, by its exit code as a shell does or in its last words, that a child of its own was
+/// killed.
 bool tells_of_killed_child(int exit_code, std::string_view said) {
   // PyTorch's data loader in two moods, Python's subprocess, torchrun, shells.
   static constexpr auto kKilledWords =
@@ -80,7 +82,7 @@ WorkerMemory RoundMemory::worker_failed(const ExitStatus& status, std::string_vi
     ++told_;
     return {end.why, false};
   }
-  // One that ended for another reason may be in the same control group.
+  // A worker that ended for another reason may be in the same control group as the process that was killed.
   const bool its_own = tells_of_killed_child(status.exit_code(), said) ||
                        (alone && end.certainty == MemoryEnd::Certainty::certain);
   if (!its_own) return {};

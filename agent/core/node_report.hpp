@@ -14,9 +14,9 @@ namespace muster::agent {
 /// How a worker of the last round ended, as seen by its agent.
 enum class WorkerOutcome {
   succeeded,         ///< exit code 0
-  failed_by_itself,  ///< non-zero or a signal that we did not send
-  stopped_by_us,     ///< ended after our stop signal, by it or with any code
-  not_started,       ///< could not be executed
+  failed_by_itself,  ///< another exit code, or a signal that we did not send
+  stopped_by_us,     ///< the worker ended after our stop signal, by it or with any code
+  not_started,       ///< the program could not be executed
 };
 
 /// What a worker left in its error file (torchrun contract 3.5). Empty strings when there is none.
@@ -30,15 +30,16 @@ struct WorkerError {
 /// What a worker that uses the SDK was doing when the round began to end: when its first worker failed, or
 /// the order to stop came. All empty for other programs.
 struct WorkerCall {
-  /// "in all_reduce #12 (4.0 kB) of group 'world' since 4.2 s".
+  /// What the worker was doing, for people: "in all_reduce #12 (4.0 kB) of group 'world' since 4.2 s".
   std::string text;
-  /// "joining", "idle", "in_call", "failed"; "ended" after its world has ended; empty: it had none.
+  /// The worker's state: "joining", "idle", "in_call", "failed"; "ended" after its world has ended; empty: it
+  /// had none.
   std::string state;
   std::string group;
-  /// The call that it was in, or made last: "all_reduce".
+  /// The call that the worker was in, or made last: "all_reduce".
   std::string name;
   std::uint64_t sequence = 0;
-  /// Sequence of the last call that it completed in that group.
+  /// Sequence of the last call that the worker completed in this group.
   std::uint64_t completed = 0;
   std::int64_t for_ms = 0;
   /// The step that the program has told (muster_set_step); 0: none.
@@ -56,7 +57,7 @@ struct WorkerReport {
   std::string host;
   WorkerOutcome outcome = WorkerOutcome::succeeded;
   ExitStatus status;
-  /// The signal by which we had told it to stop before it ended; 0: none.
+  /// The signal by which we had told the worker to stop before it ended; 0: none.
   int stop_signal = 0;
   /// Place in the order of exits as they arrived at this agent, from 1; 0: never started.
   int arrival = 0;
@@ -65,38 +66,39 @@ struct WorkerReport {
   /// Path of the error file if the worker wrote one, else empty.
   std::string error_file;
   WorkerError error;
-  /// The last lines that passed through us, oldest first, without line ends; empty if its streams were not
-  /// ours.
+  /// The last lines that passed through us, oldest first, without line ends; empty if the worker's streams
+  /// were not ours.
   std::vector<std::string> last_lines;
-  /// Log files of its streams; empty where not redirected or teed.
+  /// Log files of the worker's streams; empty where not redirected or teed.
   std::string stdout_log;
   std::string stderr_log;
-  /// Why it could not be executed; empty otherwise.
+  /// Why the program could not be executed; empty otherwise.
   std::string start_error;
   WorkerCall call;
-  /// The limit of CPU time, in seconds, that it had used up when the kernel ended it for that; 0: another
-  /// end.
+  /// The limit of CPU time, in seconds, that the worker had used up when the kernel ended it for that; 0:
+  /// another end.
   std::int64_t cpu_limit_s = 0;
-  /// The timer of PyTorch's watchdog that ended it or a process of its own: "the watchdog timer ... expired
-  /// after 2.0 s"; empty otherwise.
+  /// The timer of PyTorch's watchdog that ended the worker or a process of its own: "the watchdog timer ...
+  /// expired after 2.0 s"; empty otherwise.
   std::string watchdog;
-  /// What memory had to do with its end: "over the memory limit of 512 MiB of cgroup '/docker/4f1c' (peak 512
-  /// MiB)"; empty: nothing, or the kernel does not tell.
+  /// What memory had to do with the worker's end: "over the memory limit of 512 MiB of cgroup '/docker/4f1c'
+  /// (peak 512 MiB)"; empty: nothing, or the kernel does not tell.
   std::string memory;
-  /// The kernel tells of processes that are ended for memory, and this one was not among them.
+  /// Whether the kernel tells of processes that are ended for memory, and this worker was not among them.
   bool memory_ruled_out = false;
 };
 
-/// It was told to stop, and ended neither well nor by that signal: its code is an answer of its own.
+/// Whether a worker was told to stop, and ended neither well nor by that signal: its code is an answer of its
+/// own.
 bool answered_by_own_code(const WorkerReport& worker);
 
-/// How it ended: "killed by SIGKILL: the watchdog timer ...", "exit code 5 after our SIGTERM".
+/// Returns how a worker ended: "killed by SIGKILL: the watchdog timer ...", "exit code 5 after our SIGTERM".
 std::string describe(const WorkerReport& worker);
 
 enum class NodeOutcome {
   succeeded,    ///< every worker exited 0
   failed,       ///< a worker failed and no restart was left
-  stopped,      ///< on the launcher's order (signal, deadline)
+  stopped,      ///< the launcher ordered it (signal, deadline)
   agent_error,  ///< something of ours failed: `error` says what
 };
 
@@ -118,17 +120,17 @@ struct RestartDecision {
   std::string cause;
   /// "restarting all workers in 2 s (restart 2 of 5)", "no restart: exit code 127 ...".
   std::string decision;
-  /// Another round follows.
+  /// Whether another round follows.
   bool again = false;
-  /// Used up, the coming one included.
+  /// Number of restarts that are used up, the coming one included.
   int restarts = 0;
-  /// From the end of the round to the beginning of the next.
+  /// Time from the end of the round to the beginning of the next.
   std::int64_t delay_ms = 0;
-  /// The job ended for this decision: the coordinator's verdict says it with the cause.
+  /// Whether the job ended for this decision: then the coordinator's verdict says it with the cause.
   bool is_cause = false;
 };
 
-/// A node reports so many of the last decisions.
+/// Most decisions that a node reports, the last ones.
 inline constexpr std::size_t kDecisionsKept = 16;
 
 struct NodeReport {
@@ -140,13 +142,13 @@ struct NodeReport {
   int round = 0;
   int restarts = 0;
   int max_restarts = 0;
-  /// At the ends of the rounds that this node took part in, the oldest first.
+  /// Decisions at the ends of the rounds that this node took part in, the oldest first.
   std::vector<RestartDecision> decisions;
   NodeOutcome outcome = NodeOutcome::succeeded;
   /// agent_error: what failed. stopped: which of our processes was sent a signal by somebody who is not of
   /// the job; empty if the launcher ordered the stop.
   std::string error;
-  /// agent_error: `error` is the coordinator's verdict on the job, not what failed on this node.
+  /// agent_error: whether `error` is the coordinator's verdict on the job, not what failed on this node.
   bool error_is_verdict = false;
   std::vector<WorkerReport> workers;
   /// Who waited for whom when the round began to end, one sentence each, longest waits first.
@@ -157,10 +159,10 @@ struct NodeReport {
   std::vector<std::string> notes;
 };
 
-/// JSON text and back; as agent_spec.hpp.
+/// Write a report as JSON text, and read it, as agent_spec.hpp does for a spec.
 std::string to_json(const NodeReport& report);
-/// The same in at most `most` bytes. A longer one goes without what its workers said last, and a note says
-/// so; if that is not enough, all that it says is that it is too long (agent_error).
+/// Writes a report in at most `most` bytes. A longer one goes without what its workers said last, and a note
+/// says so; if that is not enough, all that it says is that it is too long (agent_error).
 std::string to_json_within(const NodeReport& report, std::size_t most);
 std::string to_json(const std::vector<RestartDecision>& decisions);
 NodeReport node_report_from_json(const std::string& text);
@@ -168,8 +170,8 @@ NodeReport node_report_from_json(const std::string& text);
 /// Longest error file that is read: a traceback with room to spare.
 inline constexpr std::size_t kErrorFileBytesMax = 1 << 20;
 
-/// The text of an error file so that it is JSON if it can be made so: bytes that are no UTF-8, and escapes
-/// that stand for half a character (Python writes such, "\ud800"), become U+FFFD.
+/// Returns the text of an error file, as JSON if it can be made so: bytes that are no UTF-8, and escapes that
+/// stand for half a character (Python writes such, "\ud800"), become U+FFFD.
 std::string mended_json(const std::string& text);
 
 /// Reads the text of a worker's error file as torchrun's @record writes it: "message" is an object with
@@ -178,9 +180,9 @@ std::string mended_json(const std::string& text);
 /// is known.
 WorkerError parse_error_file(const std::string& text);
 
-/// The line by which this failure is known again in another round: the first of the error file's message,
-/// else the first of the last lines that names an error and is not indented. Empty if there is none. Control
-/// characters are blanks in it.
+/// Returns the line by which this failure is known again in another round: the first of the error file's
+/// message, else the first of the last lines that names an error and is not indented. Empty if there is none.
+/// Control characters are blanks in it.
 std::string error_line(const WorkerError& error, const std::vector<std::string>& last_lines);
 
 }  // namespace muster::agent

@@ -65,7 +65,7 @@ std::vector<StopRoute::Delivery> StopRoute::stop(int signal, const std::vector<P
     sessions_[worker.pid] = id_of(worker);
     ask(worker, signal, true, tree, out);
   }
-  // Their wrappers have ended, so that nobody but us passes the new signal on.
+  // The wrappers of these processes have ended, so that nobody but us passes the new signal on to them.
   for (const ProcessStat& stand_in : stand_ins(tree))
     if (stand_in.parent == agent_) ask(stand_in, signal, true, tree, out);
   remember_children(tree);
@@ -78,7 +78,7 @@ void StopRoute::ask(const ProcessStat& process, int signal, bool as_worker,
   const bool is_new = deliver(process, signal, as_worker, out);
   if (is_new && as_worker && wait.kind == ChildWait::Kind::unreadable && process.pid == process.group) {
     out.back().group = true;
-    std::vector<Delivery> with_it;  // by the same system call
+    std::vector<Delivery> with_it;  // one system call tells all of them
     for (const ProcessStat& member : tree)
       if (member.group == process.group) deliver(member, signal, false, with_it);
   }
@@ -112,7 +112,7 @@ std::vector<StopRoute::Delivery> StopRoute::look(const std::vector<ProcessStat>&
       ask_awaited(process, told->second.last, stands_for_worker, wait_of_(process), tree, out);
     if (process.parent != agent_ || contains(workers, process.pid)) continue;
     if (stands_for_worker) {
-      // A shell starts what runs beside it with SIGINT ignored.
+      // A shell starts its background commands with SIGINT ignored.
       const auto sets = all_ended ? sets_of_(process) : std::nullopt;
       if (sets && sets->ignores(told->second.last)) ask(process, SIGTERM, true, tree, out);
       continue;
@@ -128,7 +128,8 @@ std::vector<StopRoute::Delivery> StopRoute::look(const std::vector<ProcessStat>&
   return out;
 }
 
-/// Its parent was told and has ended, or a worker that was told and whose session it is in.
+/// Whether an orphan was left by somebody who was told: by a parent that was told, or by a worker that has
+/// ended and in whose session the orphan is.
 bool StopRoute::left_by_told(const ProcessStat& orphan, const std::vector<ProcessStat>& workers) const {
   if (children_of_told_.count(id_of(orphan)) != 0) return true;
   const auto session = sessions_.find(orphan.session);

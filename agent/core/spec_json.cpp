@@ -109,7 +109,7 @@ void fields(Spec& spec, const Visit& visit) {
 
 // --- Values
 
-/// In the order of NodeForm's alternatives.
+/// The names of the forms, in the order of NodeForm's alternatives.
 constexpr std::array<const char*, std::variant_size_v<NodeForm>> kForms{"alone", "started", "peer"};
 
 NodeForm form_named(const std::string& word) {
@@ -167,7 +167,7 @@ constexpr bool kIsPair<std::pair<First, Second>> = true;
 
 using Settings = std::map<std::string, std::string>;
 
-/// `bytes`: texts in it are any bytes.
+/// Writes a value as JSON; with `bytes`, texts in it are any bytes.
 template <bool bytes, typename Value>
 Json written(const Value& value);
 
@@ -187,7 +187,7 @@ struct Writer {
     object[name] = written<true>(field);
   }
 
-  /// The fields of the form stand beside its name.
+  /// Writes the fields of a form beside its name.
   void one_of(const char* name, const NodeForm& form) const {
     object[name] = kForms[form.index()];
     std::visit([this](const auto& known) { fields(known, *this); }, form);

@@ -13,10 +13,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// About three years: what the clock's type holds, whatever a program asks for.
+/// Longest time of a timer, whatever a program asks for: about three years, which the clock's type holds.
 constexpr double kMaxSeconds = 1e8;
 constexpr int kLastSignal = 64;
-/// Names are quoted in a sentence.
+/// Most bytes of a name, because names are quoted in a sentence.
 constexpr std::size_t kNameBytesMax = 160;
 
 struct Request {

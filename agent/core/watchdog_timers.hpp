@@ -29,12 +29,12 @@ class WatchdogTimers {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// A request is one write to the pipe, which is whole only up to PIPE_BUF.
+  /// Longest request: it is one write to the pipe, which is whole only up to PIPE_BUF.
   static constexpr std::size_t kLineBytesMax = 4096;
   /// Most timers that all workers of a node may have together.
   static constexpr std::size_t kTimersMax = 1024;
 
-  /// Bytes as they come from the pipe, cut anywhere: lines of JSON with pid, scope_id, expiration_time
+  /// Takes bytes as they come from the pipe, cut anywhere: lines of JSON with pid, scope_id, expiration_time
   /// (seconds since 1970; negative: release) and signal. `wall_s` is the clock that the workers read, in
   /// seconds since 1970; what it does after the request changes nothing. Returns why a request was left out
   /// (unreadable, too long, too many timers); empty: none was.
@@ -44,10 +44,10 @@ class WatchdogTimers {
   /// signal, else its first. A process that gets a signal has no timers any more.
   std::vector<ExpiredTimer> take_expired(TimePoint now);
 
-  /// The time at which the next timer runs out; nothing if there is none.
+  /// Returns the time at which the next timer runs out; nothing if there is none.
   std::optional<TimePoint> next() const;
 
-  /// The process has ended.
+  /// Drops the timers of a process that has ended.
   void forget(int pid);
 
  private:
@@ -57,19 +57,19 @@ class WatchdogTimers {
     int signal = 0;
   };
 
-  /// Process, then name.
+  /// Process and name of a timer.
   using Key = std::pair<int, std::string>;
 
   std::string request(const std::string& line, TimePoint now, double wall_s);
 
   std::map<Key, Timer> timers_;
   std::string line_;
-  /// Inside a line that is too long.
+  /// Whether what comes next is inside a line that is too long.
   bool skipping_ = false;
 };
 
-/// "the watchdog timer 'train.py#17' of rank 3 expired after 2.0 s"; not of the
-/// worker itself but of a process of its own: "... of rank 3 (its process 4711) ...".
+/// Returns a text such as "the watchdog timer 'train.py#17' of rank 3 expired after 2.0 s"; for a process of
+/// the worker's own it says "... of rank 3 (its process 4711) ...".
 std::string describe(const ExpiredTimer& timer, int rank, bool is_worker);
 
 }  // namespace muster::agent

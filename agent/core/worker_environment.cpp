@@ -23,7 +23,8 @@ void set_variable(Environment& environment, const std::string& name, const std::
   environment.emplace_back(name, value);
 }
 
-/// The device of one worker under --virtual-local-rank: its entry of the inherited list, or its local rank.
+/// Returns the device of one worker under --virtual-local-rank: its entry of the inherited list, or its local
+/// rank.
 std::string visible_device(const Environment& environment, int local_rank) {
   const std::string* list = find_variable(environment, "CUDA_VISIBLE_DEVICES");
   if (list == nullptr) return std::to_string(local_rank);
@@ -41,7 +42,7 @@ std::string visible_device(const Environment& environment, int local_rank) {
 
 Environment before_contract(const AgentSpec& spec, const Environment& inherited) {
   Environment environment = inherited;
-  // One that we inherited is ours, or a stranger's: no worker of this job may write into it.
+  // A status file that we inherited is our own, or a stranger's: no worker of this job may write into it.
   std::erase_if(environment, [](const auto& entry) { return entry.first == kStatusVariable; });
   for (const std::string& unwanted : spec.unset_environment)
     std::erase_if(environment, [&unwanted](const auto& entry) { return entry.first == unwanted; });
@@ -86,7 +87,8 @@ Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundRes
   for (const auto& [name, value] : to_environment(env)) set_variable(environment, name, value);
   if (!status_file.empty()) environment.emplace_back(kStatusVariable, status_file);
   if (!timer_file.empty()) set_variable(environment, kTimerFileVariable, timer_file);
-  // Workers are bound by the places of GPUs on the bus; CUDA numbers them so only where it is told to.
+  // Workers are bound by the places of GPUs on the bus; CUDA numbers GPUs in that order only where it is told
+  // to.
   const bool bound = spec.bind_to != "none" || !spec.numa_binding.empty();
   if (bound && find_variable(environment, kDeviceOrderVariable) == nullptr)
     environment.emplace_back(kDeviceOrderVariable, "PCI_BUS_ID");
@@ -112,7 +114,7 @@ bool continues_name(char c) {
   return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/// How many characters the macro at the front of `text` takes; 0: there is none.
+/// Returns how many characters the macro at the front of `text` takes; 0: there is none.
 std::size_t macro_length(std::string_view text) {
   if (text.starts_with(kBraced)) return kBraced.size();
   if (!text.starts_with(kBare)) return 0;

@@ -73,7 +73,7 @@ GroupActions WorkerGroup::stop(int signal, TimePoint now) {
   if (phase_ == Phase::over || phase_ == Phase::killing) return {};
   ordered_ = true;
   if (phase_ == Phase::running) return begin_stop(signal, now);
-  // Already stopping: the workers still hear the new signal, the deadline stays.
+  // A stop has begun already: the workers still get the new signal, but the deadline stays.
   GroupActions actions;
   if (signal != stop_signal_) actions.signal_workers = signal;
   actions.wake_at = kill_at_;
@@ -155,7 +155,7 @@ WorkerOutcome WorkerGroup::worker_outcome(int local_rank) const {
   if (!worker.ended) return WorkerOutcome::stopped_by_us;
   if (!worker.after_stop)
     return worker.status.success() ? WorkerOutcome::succeeded : WorkerOutcome::failed_by_itself;
-  // With a code of its own, too: that is how it answers the signal.
+  // A worker that exits with a code of its own ended by us, too: that is how it answers the signal.
   const bool ours = worker.status.kind == ExitStatus::Kind::exited || worker.status.value == stop_signal_ ||
                     worker.status.value == SIGKILL || worker.status.value == SIGTERM ||
                     worker.status.value == SIGINT;

@@ -35,28 +35,30 @@ struct GroupActions {
 /// How a round ended.
 enum class RoundOutcome { succeeded, failed, stopped };
 
-/// Decides when workers are told to stop, when they are killed, and when the round is over.
-/// The rules: the first failure or order begins a stop; a stop sends one signal, waits for the grace period
-/// that all share, then kills: first the workers, then, after kHelperTime, what is left, so that helpers
-/// which clean up after a worker can. Leftovers of workers are part of the round and end within the same
-/// grace period. One thread. Time is always an argument.
+/// Decides when workers are told to stop, when they are killed, and when the round is over. The rules: the
+/// first failure or order begins a stop; a stop sends one signal, waits for the grace period that all share,
+/// then kills: first the workers, then, after kHelperTime, what is left, so that helpers which clean up after
+/// a worker can. Leftovers of workers are part of the round and end within the same grace period. Used from
+/// one thread. Time is always an argument.
 class WorkerGroup {
  public:
   /// `workers` > 0; `grace` >= 0 is the time between the stop signal and KILL.
   WorkerGroup(int workers, std::chrono::milliseconds grace);
 
   GroupActions exited(int local_rank, ExitStatus status, TimePoint now);
-  /// These were seen together, the cause first: none of them was told to stop because of another.
+  /// Takes ends that were seen together, the cause first: none of these workers was told to stop because of
+  /// another.
   GroupActions exited(const std::vector<WorkerEnd>& ends, TimePoint now);
-  /// The program could not be executed; `status` is 126 or 127.
+  /// Takes the end of a worker whose program could not be executed; `status` is 126 or 127.
   GroupActions not_started(int local_rank, ExitStatus status, TimePoint now);
-  /// An order to end, with the signal that the workers get. A later order never lengthens the grace period.
+  /// Takes an order to end, with the signal that the workers get. A later order never lengthens the grace
+  /// period.
   GroupActions stop(int signal, TimePoint now);
-  /// An order to end without grace.
+  /// Takes an order to end without grace.
   GroupActions kill_now(TimePoint now);
-  /// No process of the round is left.
+  /// Takes the news that no process of the round is left.
   GroupActions descendants_gone();
-  /// On kill_workers: no worker was left to be killed, so that nothing has to clean up after one.
+  /// Called on kill_workers if no worker was left to be killed, so that nothing has to clean up after one.
   GroupActions no_worker_killed(TimePoint now);
   GroupActions tick(TimePoint now);
 
@@ -64,38 +66,39 @@ class WorkerGroup {
 
   int ended_count() const { return arrivals_; }
 
-  /// No stop has begun and some worker has not ended.
+  /// Whether no stop has begun and some worker has not ended.
   bool running() const { return phase_ == Phase::running; }
 
-  /// Processes of the round have been told to end, and none was killed yet.
+  /// Whether processes of the round have been told to end, and none was killed yet.
   bool stopping() const { return phase_ == Phase::stopping || phase_ == Phase::leftovers; }
 
-  /// KILL is being sent.
+  /// Whether KILL is being sent.
   bool killing() const { return phase_ == Phase::killing; }
 
   bool over() const { return phase_ == Phase::over; }
 
-  /// When KILL comes, while stopping().
+  /// Returns when KILL comes, while stopping().
   std::optional<TimePoint> kill_at() const { return kill_at_; }
 
-  /// Some process survived KILL for kUnkillableAfter.
+  /// Whether some process survived KILL for kUnkillableAfter.
   bool unkillable() const { return unkillable_; }
 
-  /// Valid once over.
+  /// Returns how the round ended; valid once over.
   RoundOutcome outcome() const;
   WorkerOutcome worker_outcome(int local_rank) const;
-  /// The stop signal, if it was sent before the worker ended; else 0.
+  /// Returns the stop signal, if it was sent before the worker ended; else 0.
   int signal_before_end(int local_rank) const;
 
   ExitStatus status(int local_rank) const { return slot(local_rank).status; }
 
-  /// Place of this worker in the order of ends, from 1; 0 while it runs.
+  /// Returns the place of this worker in the order of ends, from 1; 0 while it runs.
   int arrival(int local_rank) const { return slot(local_rank).arrival; }
 
   static constexpr std::chrono::milliseconds kKillRepeat{5};
-  /// Between the KILL of the workers and that of everything else.
+  /// Time between the KILL of the workers and that of everything else.
   static constexpr std::chrono::milliseconds kHelperTime{200};
-  /// A process in uninterruptible sleep does not go away; the agent must.
+  /// Time after which a process that survives KILL is given up: one in uninterruptible sleep does not go
+  /// away, and the agent must.
   static constexpr std::chrono::seconds kUnkillableAfter{10};
 
  private:
@@ -111,7 +114,7 @@ class WorkerGroup {
 
   const Slot& slot(int local_rank) const { return slots_.at(static_cast<std::size_t>(local_rank)); }
 
-  /// False if nothing is new.
+  /// Records the end of a worker. Returns false if nothing is new.
   bool record_end(int local_rank, ExitStatus status, bool started);
   GroupActions act_on_ends(bool failed, TimePoint now);
   GroupActions begin_stop(int signal, TimePoint now);

@@ -10,8 +10,8 @@ namespace muster::agent {
 
 namespace {
 
-/// Progress-bar states are dropped only above this, so that ordinary use of carriage returns stays byte for
-/// byte.
+/// Bytes up to which all states of a progress bar are kept, so that ordinary use of carriage returns stays
+/// byte for byte.
 constexpr std::size_t kOverwrittenTextKept = 4096;
 
 /// Removes the text that a later carriage return would overwrite on a terminal.

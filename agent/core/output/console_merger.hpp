@@ -26,8 +26,9 @@ class ConsoleMerger {
     std::chrono::milliseconds hold = std::chrono::milliseconds(100);
     /// An unfinished line longer than this is shown in pieces, which bounds the memory of a source.
     std::size_t longest_line = std::size_t{64} << 10;
-    /// The console is a terminal: states of a progress bar (text before a carriage return) that could not be
-    /// shown in time are dropped once they exceed 4 KiB, since the terminal would overwrite them anyway.
+    /// Whether the console is a terminal: then states of a progress bar (text before a carriage return) that
+    /// could not be shown in time are dropped once they exceed 4 KiB, since the terminal would overwrite them
+    /// anyway.
     bool terminal = false;
   };
 
@@ -35,16 +36,16 @@ class ConsoleMerger {
 
   /// `prefix` goes before each line, and again after a carriage return within a line. Empty: none.
   Source add(std::string prefix);
-  /// From the next line of this source on.
+  /// Sets the prefix from the next line of this source on.
   void set_prefix(Source source, std::string prefix);
   /// Appends to `out` what is to be shown now.
   void feed(Source source, std::string_view bytes, TimePoint now, std::string& out);
-  /// The source has ended: shows the rest it has, without a newline of its own.
+  /// Shows the rest of a source that has ended, without a newline of its own.
   void close(Source source, std::string& out);
-  /// The rest of what this source holds is about to come: it is held for as long again.
+  /// Holds what is there of this source's line for as long again, because the rest of it is about to come.
   void postpone(Source source, TimePoint now);
-  /// The time at which flush() has something to show; nothing if no unfinished line is held, or one is on
-  /// display.
+  /// Returns the time at which flush() has something to show; nothing if no unfinished line is held, or one
+  /// is on display.
   std::optional<TimePoint> next_flush() const;
   void flush(TimePoint now, std::string& out);
   /// Call it after the last byte: it ends a line that is still open, so that whoever prints next begins on a
@@ -60,8 +61,8 @@ class ConsoleMerger {
     std::string held;
     TimePoint held_since{};
     At at = At::line_start;
-    /// A newline of ours has interrupted the source's line: its own newline, if that comes next, is not shown
-    /// again.
+    /// Whether a newline of ours has interrupted the source's line: then its own newline, if that comes next,
+    /// is not shown again.
     bool skip_newline = false;
   };
 
@@ -76,7 +77,7 @@ class ConsoleMerger {
   Source next_ = 0;
   /// The source whose unfinished line is on display.
   std::optional<Source> owner_;
-  /// The cursor is not at the start of a line.
+  /// Whether the cursor is not at the start of a line.
   bool line_open_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a stream, for the failure report.
+// Keeps the end of a stream, for the failure report.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@ namespace muster::agent {
 class LastLines {
  public:
   static constexpr std::size_t kLines = 20;
-  /// Bytes kept of a line, from its start. Of a line with carriage returns, the text that was last visible
-  /// counts.
+  /// Most bytes kept of a line, from its start. Of a line with carriage returns, the text that was last
+  /// visible counts.
   static constexpr std::size_t kLineBytes = 2000;
 
   void feed(std::string_view bytes);
-  /// Oldest first, without line ends; an unfinished last line is one of them.
+  /// Returns the lines, oldest first, without line ends; an unfinished last line is one of them.
   std::vector<std::string> lines() const;
 
   bool empty() const { return count_ == 0 && open_.empty(); }
@@ -30,10 +30,11 @@ class LastLines {
   void push(std::string_view line);
 
   std::array<std::string, kLines> ring_;
-  /// Lines ever pushed.
+  /// Number of lines that were ever pushed.
   std::size_t count_ = 0;
   std::string open_;
-  /// A carriage return was the last byte: what follows replaces the open line, unless it is the newline.
+  /// Whether a carriage return was the last byte: then what follows replaces the open line, unless it is the
+  /// newline.
   bool replace_ = false;
 };
 

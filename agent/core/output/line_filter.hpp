@@ -19,7 +19,7 @@ class LineFilter {
 
   /// Appends the picked lines that `bytes` completes to `out`, each with its newline.
   void feed(std::string_view bytes, std::string& out);
-  /// The stream has ended: judges an unfinished last line; if picked, it gets a newline.
+  /// Judges an unfinished last line when the stream has ended; if picked, it gets a newline.
   void end(std::string& out);
 
  private:

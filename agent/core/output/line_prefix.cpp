@@ -23,8 +23,8 @@ bool name_character(char c, bool first) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
 }
 
-/// The name after a dollar sign, and how many bytes of `text` it takes with its braces; empty if there is
-/// none.
+/// Returns the name after a dollar sign, and how many bytes of `text` it takes with its braces; empty if
+/// there is none.
 std::pair<std::string_view, std::size_t> name_at(std::string_view text) {
   const bool braced = !text.empty() && text.front() == '{';
   const std::size_t begin = braced ? 1 : 0;

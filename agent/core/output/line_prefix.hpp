@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands before each teed line.
+// Makes what stands before each teed line.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace muster::agent {
 
-/// Values of the template's names.
+/// Values of the names that a template may use.
 struct PrefixFields {
   std::string role;
   std::string host;
@@ -15,10 +15,10 @@ struct PrefixFields {
   int rank = 0;
 };
 
-/// --log-line-prefix-template with ${role_name}, ${local_rank}, ${rank} and ${hostname} (or without braces)
-/// replaced,
-/// `$$` as `$`, other names left as they are (Python's Template.safe_substitute, as torchrun uses). An empty
-/// template gives "[<role><local rank>]:". Control characters in role and host are escaped.
+/// Returns --log-line-prefix-template with ${role_name}, ${local_rank}, ${rank} and ${hostname} (or without
+/// braces) replaced, `$$` as `$`, other names left as they are (Python's Template.safe_substitute, as
+/// torchrun uses). An empty template gives "[<role><local rank>]:". Control characters in role and host are
+/// escaped.
 std::string line_prefix(std::string_view prefix_template, const PrefixFields& fields);
 
 }  // namespace muster::agent

@@ -12,9 +12,9 @@ namespace {
 /// What to do with the bytes at the front of a text.
 struct Look {
   enum class Verdict {
-    keep,    ///< `length` bytes as they are
+    keep,    ///< `length` bytes are shown as they are
     escape,  ///< the last of `length` bytes is written as \xNN, those before it are dropped
-    hold,    ///< what they are depends on bytes that are still to come
+    hold,    ///< what the bytes are depends on others that are still to come
   };
   Verdict verdict = Verdict::keep;
   std::size_t length = 1;
@@ -24,8 +24,8 @@ constexpr char kEscape = '\x1b';
 constexpr std::string_view kHideCursor = "\x1b[?25l";
 constexpr std::string_view kShowCursor = "\x1b[?25h";
 
-/// 0 for ASCII that draws: the printable characters, backspace, tab, newline and carriage return. Branches
-/// and wider numbers would keep the compiler from looking at whole blocks at once.
+/// Returns 0 for ASCII that draws: the printable characters, backspace, tab, newline and carriage return.
+/// Branches and wider numbers would keep the compiler from looking at whole blocks at once.
 unsigned char is_special(char byte) {
   const auto value = static_cast<unsigned char>(byte);
   const auto from_space = static_cast<unsigned char>(value - 0x20);
@@ -35,7 +35,8 @@ unsigned char is_special(char byte) {
   return unprintable & no_layout & static_cast<unsigned char>(byte != '\r');
 }
 
-/// How many bytes at the front are ASCII that needs no second look. Nearly all output is nothing else.
+/// Returns how many bytes at the front are ASCII that needs no second look. Nearly all output is nothing
+/// else.
 std::size_t plain_length(std::string_view text) {
   static constexpr std::size_t kBlock = 32;
   std::size_t at = 0;
@@ -48,13 +49,14 @@ std::size_t plain_length(std::string_view text) {
   return at;
 }
 
-/// Bars of progress hide the cursor while they draw. No other private mode is let through.
+/// Whether `text` is, or begins, what hides or shows the cursor, as bars of progress do while they draw. No
+/// other private mode is let through.
 bool is_cursor_mode(std::string_view text) {
   return kHideCursor.starts_with(text) || kShowCursor.starts_with(text);
 }
 
-/// "ESC [ parameters letter". A private marker ('?', '>', '<', '=') or an intermediate byte makes a letter
-/// mean something else: modes, queries, keyboard protocols. None of those is wanted.
+/// Judges "ESC [ parameters letter". A private marker ('?', '>', '<', '=') or an intermediate byte makes a
+/// letter mean something else: modes, queries, keyboard protocols. None of those is wanted.
 Look look_at_control_sequence(std::string_view text) {
   static constexpr std::string_view kMoves =
       "ABCDEFGHIZ`ade"
@@ -90,7 +92,7 @@ Look look_at_escape(std::string_view text) {
     case '8':
       return {Look::Verdict::keep, 2};
     case '(':
-      // Back to ASCII: part of what `tput sgr0` prints after a colour.
+      // This sequence goes back to ASCII, as part of what `tput sgr0` prints after a colour.
       if (text.size() < 3) return {Look::Verdict::hold, text.size()};
       return text[2] == 'B' ? Look{Look::Verdict::keep, 3} : Look{Look::Verdict::escape, 1};
     default:
@@ -98,7 +100,7 @@ Look look_at_escape(std::string_view text) {
   }
 }
 
-/// `text` begins with a byte that is not plain.
+/// Judges the beginning of `text`, which is a byte that is not plain.
 Look look_at(std::string_view text) {
   if (text.front() == kEscape) return look_at_escape(text);
   const Utf8Front front = utf8_front(text);
@@ -158,7 +160,7 @@ std::string_view TerminalFilter::end(std::string& room) {
   room.clear();
   pass(held_, true, room, hidden_);
   held_.clear();
-  // A worker that was killed cannot do it any more.
+  // A worker that was killed cannot show the cursor any more.
   if (hidden_) room += kShowCursor;
   hidden_ = false;
   return room;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker may do to our terminal. Pure: bytes in, bytes out.
+// Decides what a worker may do to our terminal. Pure: bytes in, bytes out.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace muster::agent {
 /// Lets text through that draws: UTF-8, colours, newline, carriage return, backspace, tab, erasing, cursor
 /// movement, and what hides and shows the cursor. Everything else that a terminal would act on is shown
 /// instead, its bytes written as \xNN: what sets titles, modes, the clipboard or the keyboard, or what makes
-/// the terminal answer, since the answer would be typed at the user's shell. One per stream, which may be cut
-/// into chunks anywhere.
+/// the terminal answer, since the answer would be typed at the user's shell. Each stream has a filter of its
+/// own, and may be cut into chunks anywhere.
 class TerminalFilter {
  public:
-  /// A longer escape sequence is shown instead of obeyed. Bounds what is held.
+  /// Longest escape sequence that is obeyed: a longer one is shown instead. This bounds what is held.
   static constexpr std::size_t kLongestSequence = 128;
 
   /// Returns what to show for `bytes`: they themselves where there was nothing to change, else `room`, which
