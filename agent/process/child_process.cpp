@@ -24,7 +24,8 @@ namespace {
 
 namespace bp = boost::process;
 
-/// "name=value" or argument strings as exec wants them. Built before the fork.
+/// Argument strings, or "name=value", as exec wants them. They are built before the fork, because the child
+/// makes system calls only.
 class CStrings {
  public:
   explicit CStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
@@ -58,7 +59,7 @@ struct ChildSetup : bp::extend::handler {
     executor.env = environment_;
     ::setsid();
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // The parent may have died before the line above; then nobody would ever kill us.
+    // The parent may have died before the death signal was set; then nobody would ever kill us.
     if (::getppid() != parent_) ::_exit(127);
     bind();
     move_descriptors();
@@ -69,14 +70,15 @@ struct ChildSetup : bp::extend::handler {
   }
 
  private:
-  /// A CPU that was taken away since the plan was made is the kernel's business: the others stay.
+  /// Binds the child to its CPUs. The kernel leaves out a CPU that was taken away since the plan was made;
+  /// the others stay.
   void bind() const {
     if (spec_.affinity.empty()) return;
     ::syscall(SYS_sched_setaffinity, 0, spec_.affinity.size() * sizeof spec_.affinity.front(),
               spec_.affinity.data());
   }
 
-  /// Before Linux 5.11. Descriptors above this number are as good as never inherited.
+  /// Serves before Linux 5.11. Descriptors above this number are as good as never inherited.
   static void mark_descriptors_one_by_one() {
     constexpr int kHighest = 65536;
     for (int fd = 3; fd < kHighest; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -113,7 +115,7 @@ Child start_child(const ChildSpec& spec) {
   if (error) throw std::system_error(error);
   Child started;
   started.pid = child.id();
-  child.detach();  // reaped through its pidfd
+  child.detach();  // the child is reaped through its pidfd
   started.pidfd = open_pidfd(started.pid);
   if (!started.pidfd) {
     const int number = errno;

@@ -21,11 +21,11 @@ struct ChildSpec {
   std::vector<std::string> arguments;
   /// The whole environment.
   std::vector<std::pair<std::string, std::string>> environment;
-  /// Descriptors that become 0, 1 and 2 of the worker; -1 leaves ours.
+  /// Descriptors that become 0, 1 and 2 of the worker; -1 leaves it ours.
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  /// The CPUs that it may use, as affinity_mask() has them; empty: those that we may.
+  /// The CPUs that the worker may use, as affinity_mask() has them; if empty, those that we may use.
   std::vector<unsigned long> affinity;
   /// Signal mask and ignored signals that the worker gets.
   SignalState signals;
@@ -42,11 +42,11 @@ struct Child {
 /// Call from the one thread that lives as long as the workers shall.
 Child start_child(const ChildSpec& spec);
 
-/// The path that execvp would use: `name` itself if it has a slash, else the first executable file of that
-/// name in `path` (a PATH value). Empty if there is none.
+/// Returns the path that execvp would use: `name` itself if it has a slash, else the first executable file of
+/// that name in `path` (a PATH value). Empty if there is none.
 std::string find_program(const std::string& name, const std::string& path);
 
-/// The exit code that a shell gives when starting fails with this errno: 127 not found, else 126.
+/// Returns the exit code that a shell gives when starting fails with this errno: 127 not found, else 126.
 int start_error_exit_code(int error_number);
 
 }  // namespace muster::agent

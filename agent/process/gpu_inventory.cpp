@@ -27,7 +27,7 @@ Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-/// NVML's nvmlPciInfo_t.
+/// The layout of NVML's nvmlPciInfo_t.
 struct PciInfo {
   std::array<char, 16> legacy_address;
   unsigned domain;
@@ -46,7 +46,7 @@ struct Nvml {
   CountFunction count;
   HandleFunction handle;
   UuidFunction uuid;
-  /// Null in old drivers.
+  /// The function that gives a PCI address; null in old drivers.
   PciFunction pci;
 };
 
@@ -54,7 +54,7 @@ GpuInventory failed(const std::string& what) {
   return {{}, what + "; check that the NVIDIA driver is installed and nvidia-smi works"};
 }
 
-/// NVML says "00000000:3B:00.0", the kernel "0000:3b:00.0".
+/// Returns an address as the kernel writes it: NVML says "00000000:3B:00.0", the kernel "0000:3b:00.0".
 std::string kernel_address(std::string address) {
   for (char& c : address) c = static_cast<char>(c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c);
   if (address.size() > 12 && address.starts_with("0000")) address.erase(0, address.size() - 12);
@@ -84,7 +84,7 @@ GpuInventory list_devices(const Nvml& nvml) {
   return inventory;
 }
 
-/// A leading whole number as strtoul takes it ("1gpu" is 1); -1 if there is none or it is too large.
+/// Returns a leading whole number as strtoul takes it ("1gpu" is 1); -1 if there is none or it is too large.
 int leading_number(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return -1;
@@ -95,7 +95,7 @@ int leading_number(std::string_view text) {
   return error == std::errc() ? value : -1;
 }
 
-/// Index of the one UUID that begins with `prefix`; -1 if none or several do.
+/// Returns the index of the one UUID that begins with `prefix`; -1 if none or several do.
 int index_of(const GpuInventory& inventory, std::string_view prefix) {
   int found = -1;
   for (std::size_t i = 0; i < inventory.uuids.size(); ++i) {

@@ -22,15 +22,17 @@ struct GpuInventory {
 /// needed. Not thread-safe against itself.
 GpuInventory read_gpu_inventory();
 
-/// Indices of those that a CUDA program sees, in its order, by the rules of visible_gpu_count(); -1 for a
-/// "MIG-" entry. Assumes CUDA_DEVICE_ORDER=PCI_BUS_ID, which worker_environment() sets. Pure.
+/// Returns the indices of the GPUs that a CUDA program sees, in its order, by the rules of
+/// visible_gpu_count(); -1 for a "MIG-" entry. Assumes CUDA_DEVICE_ORDER=PCI_BUS_ID, which
+/// worker_environment() sets. Pure.
 std::vector<int> visible_gpus(const GpuInventory& inventory, const std::optional<std::string>& visible);
 
-/// The NUMA node of each GPU that a CUDA program sees, in its order; -1 where the system does not say.
+/// Returns the NUMA node of each GPU that a CUDA program sees, in its order; -1 where the system does not
+/// say.
 std::vector<int> numa_nodes_of_gpus(const GpuInventory& inventory, const std::optional<std::string>& visible);
 
-/// How many of them a CUDA program sees. `visible` is CUDA_VISIBLE_DEVICES: nothing means all, empty text
-/// none; else indices, or "GPU-" UUIDs of which a unique beginning is enough. The list ends at the first
+/// Returns how many GPUs a CUDA program sees. `visible` is CUDA_VISIBLE_DEVICES: nothing means all, empty
+/// text none; else indices, or "GPU-" UUIDs of which a unique beginning is enough. The list ends at the first
 /// entry that names no GPU (-1 for instance), and an entry named twice makes it empty, as in the CUDA
 /// runtime. "MIG-" entries count one each, since NVML does not enumerate them as devices. Pure.
 int visible_gpu_count(const GpuInventory& inventory, const std::optional<std::string>& visible);

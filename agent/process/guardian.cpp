@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The guardian's life: it prepares its signals, forks store process and agent, and then waits for one event
+// after another until the agent has ended. When the launcher is gone or a process of ours stays stopped, it
+// kills what does not end in time. At the end it kills whatever is left below it.
 #include "agent/process/guardian.hpp"
 
 #include "agent/core/exit_status.hpp"
@@ -36,12 +39,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// After the launcher's death the agent kills at the end of its grace period; only if it does not, we do.
+/// After the launcher's death the agent kills the workers at the end of its grace period. Only if it does
+/// not, the guardian kills the agent, this much later.
 constexpr std::chrono::milliseconds kAgentLateAfter =
     WorkerGroup::kHelperTime + std::chrono::milliseconds(150);
-/// A launcher elsewhere may live although its link has ended; the agent first finds out.
+/// Longer time for an agent whose launcher is elsewhere: such a launcher may live although its link has
+/// ended, and the agent first finds out.
 constexpr std::chrono::milliseconds kLifelineLateAfter{5000};
-/// A guardian that wakes up so late was itself stopped, maybe with the whole host: the agent goes on as well.
+/// A guardian that wakes up this late was itself stopped, maybe with the whole host: the stopped process then
+/// gets this long to go on as well.
 constexpr std::chrono::milliseconds kOversleptBy{1000};
 constexpr int kKillLimitMs = 10'000;
 
@@ -55,10 +61,10 @@ ExitStatus status_from(int wait_status) {
 /// A process that the guardian forks.
 struct Forked {
   const char* name;
-  /// Says what waits while it is stopped, in a job without other nodes.
+  /// Text that says what waits while this process is stopped, in a job without other nodes.
   const char* waits;
   std::chrono::milliseconds stopped_at_most;
-  /// 0: there is none, or none any more.
+  /// The process's number; 0 if there is none, or none any more.
   pid_t pid = 0;
   bool stopped = false;
   bool killed_while_stopped = false;
@@ -137,7 +143,8 @@ class Guardian {
                          {lifeline_lost_ ? -1 : options_.lifeline_fd, POLLRDHUP, 0},
                          {options_.go_on_fd, POLLIN, 0}};
     if (::poll(watched, 5, poll_time(next_kill())) < 0 && errno != EINTR) throw_errno("poll");
-    // The agent sees the same by the end of its link and stops the workers; we only make sure that it does.
+    // The agent sees the launcher's end by the end of its link and stops the workers; the guardian only makes
+    // sure of it.
     if (watched[2].revents != 0) {
       launcher_lost_ = true;
       expect_agents_end(kAgentLateAfter);
@@ -152,7 +159,8 @@ class Guardian {
     if (!agent_status_) kill_in_time();
   }
 
-  /// The agent has the workers' grace and a little more to end; one that is stopped cannot use it.
+  /// Gives the agent the workers' grace period and a little more to end, but none to an agent that is
+  /// stopped.
   void expect_agents_end(std::chrono::milliseconds more) {
     kill_agent_at_ = Clock::now();
     if (!agent_.stopped) *kill_agent_at_ += options_.shutdown_timeout + more;
@@ -163,7 +171,7 @@ class Guardian {
     kill_if_it_stays_stopped(store_, now);
     kill_if_it_stays_stopped(agent_, now);
     if (!kill_agent_at_ || now < *kill_agent_at_) return;
-    ::kill(agent_.pid, SIGKILL);  // its workers go with it
+    ::kill(agent_.pid, SIGKILL);  // the agent's workers end with it
     agent_.killed_while_stopped = agent_.stopped;
     kill_agent_at_ = now + std::chrono::seconds(1);
   }
@@ -177,8 +185,8 @@ class Guardian {
     ::kill(ours.pid, SIGKILL);
   }
 
-  /// From then on the agent watches the launcher by itself, by another way than the one that we see; the end
-  /// of this pipe is the agent's own.
+  /// Reads that the launcher lives: from then on the agent watches it by another way than the one that the
+  /// guardian sees. The end of this pipe is the agent's own end, which is noticed otherwise.
   void read_go_on() {
     char byte = 0;
     const ssize_t got = ::read(options_.go_on_fd, &byte, 1);
@@ -198,7 +206,7 @@ class Guardian {
     return next;
   }
 
-  /// Whether somebody told us to stop.
+  /// Handles the signals that have come. Returns whether somebody told the guardian to stop.
   bool read_signals() {
     bool told = false;
     signalfd_siginfo info{};
@@ -212,7 +220,7 @@ class Guardian {
         if (!agent_status_) ::kill(agent_.pid, signal);
         if (store_.pid > 0) ::kill(store_.pid, signal);
       } else if (!options_.signals.ignored(signal)) {
-        // One that was ignored when we were started reaches us all the same, because it is blocked.
+        // A signal that was ignored when we were started still reaches the guardian, because it is blocked.
         told = true;
         if (!agent_status_) ::kill(agent_.pid, passed_on(signal));
       }
@@ -220,7 +228,8 @@ class Guardian {
     return told;
   }
 
-  /// One that is stopped cannot say so itself, and the others learn of it by its silence only.
+  /// Says when one of our processes is stopped or goes on: a stopped process cannot say so itself, and others
+  /// learn of it by its silence only.
   void look_for_stop(Forked& ours) {
     siginfo_t info{};
     if (ours.pid <= 0) return;
@@ -253,7 +262,7 @@ class Guardian {
     if (store_.pid <= 0 || ::waitpid(store_.pid, &status, WNOHANG) != store_.pid) return;
     store_.pid = 0;
     store_.stop_ends_at.reset();
-    // It ends with 0 when the agent closes the control connection; anything else was not asked for.
+    // The store process ends with 0 when the agent closes the control connection; no other end was asked for.
     if (const ExitStatus ended = status_from(status); !ended.success())
       notice("the store process" + options_.of_node + " was lost (" + how_it_ended(store_, ended, "") + ")");
   }
@@ -286,7 +295,8 @@ class Guardian {
     (void)!::write(options_.notice_fd, line.data(), line.size());
   }
 
-  /// The usual way costs two system calls: kill the store process, find that no child is left.
+  /// Ends whatever is left. Usually that costs two system calls: to kill the store process, and to find that
+  /// no child is left.
   int end() {
     if (store_.pid > 0 && options_.store_may_outlive.count() > 0) outlast_store();
     if (store_.pid > 0) {
@@ -298,7 +308,8 @@ class Guardian {
     return agent_status_->exit_code();
   }
 
-  /// The workers of a lost agent go at once; the other nodes still have to be told how the job ends.
+  /// Kills the workers of a lost agent at once, but lets the store process live for a while: the other nodes
+  /// still have to be told how the job ends.
   void outlast_store() {
     end_all_descendants({store_.pid}, kKillLimitMs);
     const auto until = Clock::now() + options_.store_may_outlive;
@@ -320,7 +331,7 @@ class Guardian {
   UniqueFd agent_pidfd_;
   Forked store_{"store", "what workers ask of it waits", options_.store_stopped_at_most};
   Forked agent_{"agent", "the output and the ends of workers wait", options_.stopped_at_most};
-  /// When store process and agent had just been started.
+  /// What the kernel counted when store process and agent had just been started.
   MemorySnapshot memory_before_;
   std::optional<ExitStatus> agent_status_;
   std::optional<Clock::time_point> kill_agent_at_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process between launcher and agent: it outlives whichever of them is killed, long enough to end the
-// rest.
+// The process between launcher and agent: it outlives whichever of them is killed, long enough to end what is
+// left.
 #pragma once
 
 #include "agent/process/signal_state.hpp"
@@ -11,7 +11,7 @@
 
 namespace muster::agent {
 
-/// A line on GuardianOptions::notice_fd that begins with it is no loss, and to be said at once.
+/// The beginning of a line on GuardianOptions::notice_fd that reports no loss, and is to be said at once.
 constexpr char kOnlySaid = '+';
 
 struct GuardianOptions {
@@ -21,16 +21,16 @@ struct GuardianOptions {
   /// The connection to a launcher elsewhere: its end means that the launcher is gone, or the way to it.
   /// Nothing is read from it. -1: none.
   int lifeline_fd = -1;
-  /// A byte comes here when the agent has another way to the launcher, or has found out that it still lives:
-  /// the end of lifeline_fd means nothing from then on. -1: none.
+  /// A descriptor on which a byte comes when the agent has another way to the launcher, or has found out that
+  /// the launcher still lives: the end of lifeline_fd means nothing from then on. -1: none.
   int go_on_fd = -1;
-  /// One line of text is written here for each of our processes that died without being told to, was stopped
-  /// or goes on (kOnlySaid). Closed in the processes that are forked.
+  /// A descriptor to which one line of text is written for each of our processes that died without being told
+  /// to, was stopped or goes on (kOnlySaid). Closed in the processes that are forked.
   int notice_fd = -1;
   /// Called instead of writing to notice_fd, if it is set, also for what is no loss. `agent_gone` says
   /// whether nobody but the guardian speaks for the node from now on.
   std::function<void(const std::string& text, bool agent_gone)> notice;
-  /// Says in notices whose processes they are: " of n2"; may be empty.
+  /// Text in notices that says whose our processes are: " of n2"; may be empty.
   std::string of_node;
   /// How long the store process may serve the other nodes after the agent has ended. 0: there are no other
   /// nodes, and it is killed at once.
@@ -40,10 +40,10 @@ struct GuardianOptions {
   /// An agent that is stopped for longer is taken for dead by the other nodes, and killed with its workers.
   /// 0: there are no others, and it may stay stopped until the job has to end.
   std::chrono::milliseconds stopped_at_most{0};
-  /// The same limit for the store process. It is shorter, so that all nodes are told of its end before they
-  /// miss it.
+  /// Time after which a stopped store process is killed. It is shorter than the agent's, so that all nodes
+  /// are told of the store's end before they miss it.
   std::chrono::milliseconds store_stopped_at_most{0};
-  /// Given to the agent and the store process, who give it to the workers.
+  /// The settings of signals with which the agent and the store process start.
   SignalState signals;
 };
 
@@ -58,8 +58,8 @@ using ProcessMain = std::function<int(int control_fd, int guardian_pidfd)>;
 int run_guardian(const GuardianOptions& options, const ProcessMain& store_main, const ProcessMain& agent_main,
                  const std::function<void()>& after_start);
 
-/// Lets a guardian that is stopped go on, and with it, because it passes this on, whichever of its processes
-/// is stopped. For launcher and agent, when the job cannot end without them.
+/// Lets a guardian that is stopped go on, and whichever of its processes is stopped, since it passes the
+/// signal on. Launcher and agent call this when the job cannot end without them.
 void continue_guardian(int guardian_pidfd);
 
 }  // namespace muster::agent

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stdin of the one worker that reads the launcher's.
+// Feeds the stdin of the one worker that reads the launcher's (--stdin), where the launcher is on another
+// host.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -12,7 +13,8 @@
 
 namespace muster::agent {
 
-/// Holds what the launcher sent until the worker reads it; its channel's window bounds it. One thread.
+/// Holds what the launcher sent until the worker reads it; the window of the channel bounds it. Used from one
+/// thread.
 class InputFeeder {
  public:
   explicit InputFeeder(const boost::asio::any_io_executor& executor);
@@ -20,12 +22,12 @@ class InputFeeder {
   InputFeeder(const InputFeeder&) = delete;
   InputFeeder& operator=(const InputFeeder&) = delete;
 
-  /// The end to give to the worker of a new round; valid until the next call. What an earlier worker has read
-  /// is gone. Throws std::system_error when no pipe can be had.
+  /// Returns the end of a pipe for the worker of a new round; valid until the next call. What an earlier
+  /// worker has read is gone. Throws std::system_error when no pipe can be had.
   int open();
-  /// The worker has its end.
+  /// Closes our copy of the worker's end, once the worker has it.
   void started();
-  /// What comes through `channel` is the worker's, and stdin ends with it when everything was sent
+  /// Passes what comes through `channel` on to the worker, whose stdin ends when everything was sent
   /// (kAllWasSent). Bytes are given back when the worker's pipe has taken them, or when nobody will read them
   /// any more. Another channel is refused.
   void take_from(std::shared_ptr<rendezvous::Channel> channel);

@@ -38,7 +38,8 @@ bool is_alive(std::uint64_t pid, std::uint64_t start_time) {
   return process && !process->has_ended() && process->start_time == start_time;
 }
 
-/// Empty for a process of somebody else, or that has ended.
+/// Returns the mark in the environment of a process; empty for a process of somebody else, or one that has
+/// ended.
 std::string mark_of(pid_t pid) {
   const std::string text = read_file("/proc/" + std::to_string(pid) + "/environ").value_or("");
   const std::string wanted = std::string(kJobMarkVariable) + "=";
@@ -52,7 +53,7 @@ std::string mark_of(pid_t pid) {
   return {};
 }
 
-/// This process, those above it and those below it.
+/// Returns this process, those above it and those below it.
 std::set<pid_t> own_family() {
   std::set<pid_t> family{::getpid()};
   for (const ProcessStat& process : descendants_of(::getpid())) family.insert(process.pid);
@@ -82,7 +83,8 @@ bool is_orphaned_mark(std::string_view mark) {
 std::vector<ProcessStat> end_orphans() {
   std::vector<ProcessStat> ended;
   std::optional<std::set<pid_t>> family;
-  // Each is pinned by its start time before its mark is read.
+  // The start time of each process is known before its mark is read, so that no other process with its pid is
+  // killed.
   for (const ProcessStat& process : all_processes()) {
     if (process.has_ended()) continue;
     const std::string mark = mark_of(process.pid);

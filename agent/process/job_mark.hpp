@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How processes are known as a job's when nobody of ours is left who knew them: by a variable in their
-// environment.
+// Marks the processes of a job by a variable in their environment, so that they can be ended when nobody of
+// ours is left who knew them.
 #pragma once
 
 #include "agent/process/process_tree.hpp"
@@ -17,8 +17,8 @@ inline constexpr std::string_view kJobMarkVariable = "MUSTER_JOB_MARK";
 /// Names this process (an agent) and its parent (its guardian), with their start times and PID namespace.
 std::string job_mark();
 
-/// Whether both processes that `mark` names are gone. Not for a mark of another PID namespace, nor for a text
-/// that is none: nothing is known of those.
+/// Whether both processes that `mark` names are gone. False for a mark of another PID namespace and for a
+/// text that is no mark: nothing is known of those.
 bool is_orphaned_mark(std::string_view mark);
 
 /// Kills every process of our user whose job's guardian and agent have both been killed: as long as one of

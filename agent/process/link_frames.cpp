@@ -32,7 +32,7 @@ bool wait_for(int fd, short events, FrameDeadline deadline) {
   }
 }
 
-/// Keys come this way: up to kPieceBytes, no copy of a byte is left behind.
+/// Reads exactly `size` bytes. Keys come this way: up to kPieceBytes, no copy of a byte is left behind.
 std::string read_exactly(int fd, std::size_t size, FrameDeadline deadline, std::string_view waiting_for) {
   std::string bytes;
   bytes.reserve(std::min(size, kPieceBytes));
@@ -56,7 +56,7 @@ std::string read_exactly(int fd, std::size_t size, FrameDeadline deadline, std::
 LinkMessage read_link_message(int fd, FrameDeadline deadline, std::string_view waiting_for) {
   rendezvous::FrameDecoder decoder(rendezvous::kMaxControlFrameBytes);
   const std::string header = read_exactly(fd, rendezvous::kFrameHeaderBytes, deadline, waiting_for);
-  decoder.feed(header);  // judges the length
+  decoder.feed(header);  // the decoder judges the length
   std::size_t length = 0;
   for (const char byte : header) length = length << 8U | static_cast<unsigned char>(byte);
   std::string payload = read_exactly(fd, length, deadline, waiting_for);

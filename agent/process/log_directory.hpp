@@ -6,14 +6,14 @@
 
 namespace muster::agent {
 
-/// A node's own part of the job's log directory: hosts may share their file system.
+/// Returns a node's own part of the job's log directory, since hosts may share their file system.
 std::string node_log_directory(const std::string& log_dir, const std::string& node);
 
-/// Makes a directory and those above it that are missing, for our user only. No word about failures: what
-/// matters is whether it can be used.
+/// Makes a directory and those above it that are missing, for our user only. Failures are not reported,
+/// because all that matters is whether the directory can be used.
 void make_directory_path(const std::string& path);
 
-/// Removes the empty directories in this one, it, and the one above it, but what holds a file. Never a file.
+/// Removes a directory, those in it, and the one above it, as far as they are empty. Never removes a file.
 void remove_empty_log_directory(const std::string& path);
 
 }  // namespace muster::agent

@@ -12,11 +12,12 @@
 namespace muster::agent {
 namespace {
 
-/// A host's manager may have many; those that are left out are missed only as places of workers.
+/// Most groups that are read, since a host's manager may have many. A group beyond that is missed only if a
+/// worker is in it.
 constexpr std::size_t kGroupsBelowMax = 256;
 
-/// Parents before their children. None where the agent is in the highest group, which has all of the host's
-/// below it.
+/// Returns the groups below the first one, parents before their children; none where the agent is in the
+/// highest group, which has all of the host's below it.
 std::vector<Cgroup> groups_below(const std::vector<Cgroup>& own_and_above) {
   namespace fs = std::filesystem;
   std::vector<Cgroup> found;
@@ -41,7 +42,7 @@ std::uint64_t refusals_of(const Cgroup& group) {
   if (!group.unified)
     return cgroup_number(group, "memory.failcnt").value_or(0) +
            cgroup_number(group, "memory.memsw.failcnt").value_or(0);
-  // Before Linux 5.2 the numbers of a group hold those of all below it, and there are no others.
+  // Before Linux 5.2 there are only numbers that include all groups below.
   if (const auto local = cgroup_number(group, "memory.events.local", "oom")) return *local;
   return cgroup_number(group, "memory.events", "oom").value_or(0);
 }
@@ -74,7 +75,7 @@ MemorySnapshot read_memory_counts(const std::string& root) {
   const std::vector<Cgroup> below = groups_below(own_and_above);
   for (auto group = below.rbegin(); group != below.rend(); ++group) {
     snapshot.groups.push_back(counts_of(*group));
-    // Version 2 has counted it in the group above.
+    // Version 2 has counted the kills of this group in the group above.
     if (!own.unified) snapshot.kills += kills_of(*group).value_or(0);
   }
   for (const Cgroup& group : own_and_above) snapshot.groups.push_back(counts_of(group));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the kernel's counts about memory, by which the agent finds out that a worker ended for want of it.
 #pragma once
 
 #include "agent/core/memory_end.hpp"
@@ -7,9 +8,9 @@
 
 namespace muster::agent {
 
-/// What the kernel counts now for the control group of this process, the groups below it (where workers may
-/// have gone) and those above it, of version 1 or 2. What cannot be read is left out. `root` is put before
-/// every path; a test gives a tree of its own.
+/// Returns what the kernel counts now for the control group of this process, the groups below it (where
+/// workers may have gone) and those above it, of version 1 or 2. What cannot be read is left out. `root` is
+/// put before every path; a test gives a tree of its own.
 MemorySnapshot read_memory_counts(const std::string& root = "");
 
 }  // namespace muster::agent

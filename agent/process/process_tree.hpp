@@ -12,15 +12,16 @@
 
 namespace muster::agent {
 
-/// Why the processes of a job cannot be found from here, and what to do about it; empty if they can. They are
-/// looked for in /proc, which may be missing (in a chroot), or show another PID namespace than our own.
+/// Returns why the processes of a job cannot be found from here, and what to do about it; empty if they can.
+/// They are looked for in /proc, which may be missing (in a chroot), or show another PID namespace than our
+/// own.
 std::string proc_trouble();
 
-/// Every living descendant of `root`, from /proc; `root` itself, zombies and everything below the pids in
-/// `except` are left out. Empty if /proc cannot be read.
+/// Returns every living descendant of `root`, from /proc; `root` itself, zombies and everything below the
+/// pids in `except` are left out. Empty if /proc cannot be read.
 std::vector<ProcessStat> descendants_of(pid_t root, const std::vector<pid_t>& except = {});
 
-/// "4711 python, 4712 sleep".
+/// Returns a text such as "4711 python, 4712 sleep".
 std::string list_processes(const std::vector<ProcessStat>& processes);
 
 /// Sends `signal` if the process is still the same one; returns whether it was sent.
@@ -28,7 +29,7 @@ bool signal_process(const ProcessStat& process, int signal);
 
 /// Stops, then kills every descendant of this process except those under `except`: SIGSTOP until an
 /// enumeration finds nothing new (a stopped process cannot fork), then SIGKILL. Returns what was signalled.
-/// Call again until has_children() is false: what was adopted meanwhile may have descendants of its own.
+/// Call again until no child is left: what was adopted meanwhile may have descendants of its own.
 std::vector<ProcessStat> kill_descendants(const std::vector<pid_t>& except = {});
 
 /// Reaps every ended child that is not in `keep`. Returns whether any child, ended or not, is left besides
@@ -36,12 +37,12 @@ std::vector<ProcessStat> kill_descendants(const std::vector<pid_t>& except = {})
 bool reap_children(const std::vector<pid_t>& keep = {});
 
 struct Orphans {
-  /// Some were reaped.
+  /// Whether some children were reaped.
   bool any = false;
-  /// A child is left, ended or not.
+  /// Whether a child is left, ended or not.
   bool children_left = true;
-  /// One that has ended is left to who waits for its exit code; others may have ended behind it, so look
-  /// again soon.
+  /// Whether a child that has ended was left to who waits for its exit code; others may have ended behind it,
+  /// so look again soon.
   bool met_kept = false;
 };
 

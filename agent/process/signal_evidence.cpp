@@ -37,7 +37,7 @@ std::string proc_path(pid_t pid, const std::string& file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
-/// The process behind a pidfd of `pid`; 0 if it is none, or its process has ended.
+/// Returns the process behind a pidfd of `pid`; 0 if the descriptor is no pidfd, or its process has ended.
 pid_t pid_of_pidfd(pid_t pid, int fd) {
   const auto text = read_file(proc_path(pid, "fdinfo/" + std::to_string(fd)), kMostBytes);
   constexpr std::string_view kLabel = "\nPid:\t";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel shows of a process that decides where a signal goes.
+// Reads what the kernel shows of a process that decides where a signal goes: which child it waits for, and
+// which signals it ignores and catches.
 #pragma once
 
 #include "agent/core/signal_route.hpp"
@@ -21,10 +22,10 @@ ChildWait parse_child_wait(const std::string& text, pid_t own_group,
 /// Reads SigIgn and SigCgt of the text of /proc/<pid>/status; nullopt if they are not there.
 std::optional<SignalSets> parse_signal_sets(const std::string& status);
 
-/// Looks at the main thread of this process now.
+/// Reads which child the main thread of a process waits for now.
 ChildWait read_child_wait(const ProcessStat& process);
 
-/// nullopt if the process is gone.
+/// Reads which signals a process ignores and catches; nullopt if the process is gone.
 std::optional<SignalSets> read_signal_sets(const ProcessStat& process);
 
 }  // namespace muster::agent

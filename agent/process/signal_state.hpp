@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How signals and limits were set when we were started, so that workers start with the same.
+// Keeps how signals and limits were set when we were started, so that workers start with the same.
 #pragma once
 
 #include <signal.h>
@@ -20,15 +20,15 @@ class SignalState {
 
   bool ignored(int signal) const { return sigismember(&ignored_, signal) == 1; }
 
-  /// Workers get the default disposition for this one.
+  /// Forgets that a signal was ignored: workers get its default disposition.
   void unignore(int signal) { sigdelset(&ignored_, signal); }
 
-  /// Puts them back: default for every signal except those that were ignored. Async-signal-safe: called
-  /// between fork and exec.
+  /// Restores signals and limits: every signal gets its default except those that were ignored.
+  /// Async-signal-safe, because it is called between fork and exec.
   void restore() const;
 
-  /// As restore(), but what ignore_signals_of_others() ignores stays ignored, without a moment in between:
-  /// for a process of ours.
+  /// Does the same as restore() for a process of ours: what ignore_signals_of_others() ignores stays ignored,
+  /// without a moment in between.
   void restore_for_ours() const;
 
  private:
@@ -47,16 +47,16 @@ void ignore_signals_of_others();
 
 inline constexpr int kStopSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
-/// The signal that the guardian sends to the agent when it gets a stop signal itself, so that the agent can
-/// say whom somebody told to stop: a real-time signal, which nothing else sends.
+/// Returns the signal that the guardian sends to the agent when it gets a stop signal itself, so that the
+/// agent can say whom somebody told to stop: a real-time signal, which nothing else sends.
 int passed_on(int signal);
 
-/// Everything that tells an agent to stop: kStopSignals but those that were ignored when we were started, and
-/// what the guardian makes of them.
+/// Returns everything that tells an agent to stop: kStopSignals but those that were ignored when we were
+/// started, and the signals that the guardian sends instead of them.
 std::vector<int> stop_signals_of_agent(const SignalState& at_start);
 
 struct StopSignal {
-  /// One of kStopSignals.
+  /// The stop signal, one of kStopSignals.
   int number = 0;
   bool to_guardian = false;
 };
@@ -64,10 +64,10 @@ struct StopSignal {
 /// Reads a signal that an agent was sent. One that the guardian did not pass on comes back as it is.
 StopSignal stop_signal(int received);
 
-/// "the guardian process of n02 was told to stop by SIGHUP".
+/// Returns a text such as "the guardian process of n02 was told to stop by SIGHUP".
 std::string describe(const StopSignal& told, const std::string& node);
 
-/// Follows such a text and says what to do instead.
+/// Text that follows one of describe() and says what to do instead.
 inline constexpr const char* kHowToEndAJob = "; to end a job, signal its 'muster run'";
 
 }  // namespace muster::agent

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads which calls the workers of a round are in, from memory that each worker shares with its agent.
 #pragma once
 
 #include "worker_sdk/status/diagnosis.hpp"
@@ -23,14 +24,14 @@ class StatusWatch {
   std::string make(int local_rank, int rank, int world_size);
   void started(int local_rank, pid_t pid);
 
-  /// Whether any worker has taken its file. A few loads.
+  /// Whether any worker has taken its file. Costs a few loads.
   bool in_use() const;
 
-  /// All workers that have a file; the states of the processes are left unknown.
+  /// Returns the status of all workers that have a file; the states of the processes are left unknown.
   std::vector<status::RankView> read() const;
   /// Asks the kernel what the processes do.
   static void look_at_processes(std::vector<status::RankView>& ranks);
-  /// The last calls of each worker, in the order of read().
+  /// Returns the last calls of each worker, in the order of read().
   std::vector<std::vector<status::RecentCall>> recent_calls(std::size_t limit) const;
 
  private:

@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kLibrary = "libhwloc.so.15";
 constexpr unsigned kVersion2 = 0x00020000;
 constexpr unsigned kVersion3 = 0x00030000;
-/// More than any kernel is built for.
+/// More CPUs than any kernel is built for.
 constexpr std::size_t kMaxCpus = 65'536;
 
 /// The functions of hwloc that we use, by their own types.
@@ -62,7 +62,7 @@ TopologyResult failed(const std::string& what) {
   return {{}, what + "; install hwloc 2 (libhwloc15), or start without --bind-to and --numa-binding"};
 }
 
-/// Our own affinity mask; empty if it cannot be read.
+/// Returns our own affinity mask; empty if it cannot be read.
 std::vector<bool> own_cpus() {
   for (std::size_t cpus = 1024; cpus <= kMaxCpus; cpus *= 4) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(cpus),
@@ -104,7 +104,7 @@ class Reader {
         core.cpus.push_back(cpu);
     core.numa_node = object->nodeset != nullptr ? std::max(0, hwloc_.bitmap_next(object->nodeset, -1)) : 0;
     core.socket = ancestor(object, HWLOC_OBJ_PACKAGE, 0);
-    // Without a shared cache a NUMA node is the nearest thing; the offset keeps the two apart.
+    // Without a shared cache a NUMA node stands for it; the offset keeps the two kinds of numbers apart.
     core.complex = ancestor(object, HWLOC_OBJ_L3CACHE, -1 - core.numa_node);
     return core;
   }

@@ -23,7 +23,7 @@ namespace {
 
 using rendezvous::SocketAddress;
 
-/// Never a name: a name would be looked up, and the peer chose it.
+/// Reads a numeric address, never a name: a name would be looked up, and the peer chose it.
 std::optional<SocketAddress> numeric_address(const std::string& host, int port) {
   if (port <= 0 || port > 65535) return std::nullopt;
   sockaddr_in v4{};
@@ -39,11 +39,11 @@ std::optional<SocketAddress> numeric_address(const std::string& host, int port) 
   return std::nullopt;
 }
 
-/// So long an answer is remembered: a burst of connections takes a look or two, and a socket's number is not
-/// used again that soon.
+/// Time for which an answer is remembered: a burst of connections takes a look or two, and a socket's number
+/// is not used again that soon.
 constexpr std::chrono::milliseconds kRemembered{50};
 
-/// The numbers of all sockets that a process has open.
+/// Adds the numbers of all sockets that a process has open.
 void add_sockets(pid_t pid, std::unordered_set<unsigned long long>& sockets) {
   const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   const std::unique_ptr<DIR, int (*)(DIR*)> descriptors(::opendir(folder.c_str()), ::closedir);
@@ -62,7 +62,7 @@ void add_sockets(pid_t pid, std::unordered_set<unsigned long long>& sockets) {
   }
 }
 
-/// This process's children: the workers. None where the kernel does not list them.
+/// Returns this process's children, the workers; none where the kernel does not list them.
 std::vector<pid_t> own_children() {
   std::vector<pid_t> children;
   const std::unique_ptr<DIR, int (*)(DIR*)> threads(::opendir("/proc/self/task"), ::closedir);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a connection to the store is: what the store's host asks the agent of the connection's host.
+// Judges whose a connection to the store is. The store's host asks this of the agent of the connection's
+// host.
 #pragma once
 
 #include "rendezvous/server/socket_table.hpp"
@@ -13,20 +14,20 @@ namespace muster::agent {
 
 struct VouchVerdict {
   bool allowed = false;
-  /// Why not, for people.
+  /// Why the connection is not allowed, for people.
   std::string reason;
 };
 
-/// Knows the sockets of this host, and the processes below this one. One thread.
+/// Knows the sockets of this host, and the processes below this one. Used from one thread.
 class Voucher {
  public:
-  /// `peer_host`, `peer_port`: the end on this host, numeric; `local_*`: the store's end. Allowed is an
-  /// established socket of our user that a descendant of this process holds open. Reads /proc: the workers'
-  /// descriptors first; what is found answers for all of a burst.
+  /// Judges a connection by its end on this host (`peer_*`, numeric) and the store's end (`local_*`). It is
+  /// allowed if it is an established socket of our user that a descendant of this process holds open. Reads
+  /// /proc: the workers' descriptors first; what is found answers for all of a burst.
   VouchVerdict judge(const std::string& peer_host, int peer_port, const std::string& local_host,
                      int local_port);
 
-  /// How often descriptors were read.
+  /// Returns how often descriptors were read.
   std::uint64_t looks() const { return looks_; }
 
  private:

@@ -40,13 +40,13 @@ std::string temporary_directory() {
   return temporary != nullptr && *temporary == '/' ? temporary : "/tmp";
 }
 
-/// The beginning of the name of a directory that the agent with this pid makes; more characters make it
-/// unique.
+/// Returns the beginning of the name of a directory that the agent with this pid makes; more characters make
+/// it unique.
 std::string directory_prefix(pid_t agent) {
   return "muster_watchdog_" + std::to_string(agent) + "_";
 }
 
-/// Whether the name can be taken: nothing is there, or a pipe that nobody reads.
+/// Whether the name can be taken: nothing is there, or a pipe that nobody reads, which is removed.
 bool free_up(const std::string& path) {
   struct stat status {};
 
@@ -73,7 +73,7 @@ struct Watchdog::State : std::enable_shared_from_this<State> {
       path = directory + kPipeName;
     }
     if (::mkfifo(path.c_str(), 0600) != 0) fail(std::exchange(path, ""));
-    // Open for writing, too, so that there is no end of the pipe when the last worker closes it.
+    // The pipe is opened for writing, too, so that there is no end of it when the last worker closes it.
     const int fd = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) fail(path);
     pipe.assign(fd);
@@ -105,7 +105,7 @@ struct Watchdog::State : std::enable_shared_from_this<State> {
     if (expired) read();
   }
 
-  /// Tells what has run out, and sleeps until the next.
+  /// Reports the timers that have run out, and sleeps until the next one.
   void look() {
     for (const ExpiredTimer& over : timers.take_expired(Clock::now()))
       if (expired) expired(over);
@@ -122,12 +122,12 @@ struct Watchdog::State : std::enable_shared_from_this<State> {
 
   asio::posix::stream_descriptor pipe;
   asio::steady_timer timer;
-  /// Null after close().
+  /// The callback for expired timers; null after close().
   std::function<void(const ExpiredTimer&)> expired;
   WatchdogTimers timers;
   std::array<char, 16384> bytes{};
   std::string path;
-  /// Ours alone, with the pipe in it; empty if the user named the pipe.
+  /// Our own directory with the pipe in it; empty if the user named the pipe.
   std::string directory;
   bool complained = false;
 };

@@ -26,10 +26,10 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Value of TORCHELASTIC_TIMER_FILE for the workers; absolute.
+  /// Returns the value of TORCHELASTIC_TIMER_FILE for the workers; absolute.
   const std::string& path() const;
 
-  /// The process has ended: its timers are void.
+  /// Drops the timers of a process that has ended.
   void forget(int pid);
 
  private:

@@ -10,7 +10,7 @@
 namespace muster::agent {
 namespace {
 
-/// CUDA_VISIBLE_DEVICES as the workers inherit it.
+/// Returns CUDA_VISIBLE_DEVICES as the workers inherit it.
 std::optional<std::string> visible_to_workers(const AgentSpec& spec) {
   for (auto entry = spec.environment.rbegin(); entry != spec.environment.rend(); ++entry)
     if (entry->first == "CUDA_VISIBLE_DEVICES") return entry->second;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plans which CPUs each worker may use, from what the machine is.
 #pragma once
 
 #include "agent/core/agent_spec.hpp"
@@ -9,17 +10,17 @@
 
 namespace muster::agent {
 
-/// The CPUs of each worker by --bind-to and --numa-binding, from what this machine is; an empty plan, and no
-/// library loaded, if neither was asked for. GPUs are those that the workers will see.
+/// Returns the CPUs of each worker by --bind-to and --numa-binding, from what this machine is; an empty plan,
+/// and no library loaded, if neither was asked for. GPUs are those that the workers will see.
 BindingPlan plan_worker_binding(const AgentSpec& spec);
 
-/// `cpus` as sched_setaffinity() takes them, so that a forked child needs no memory: pass size() *
+/// Returns `cpus` as sched_setaffinity() takes them, so that a forked child needs no memory: pass size() *
 /// sizeof(unsigned long) and data().
 std::vector<unsigned long> affinity_mask(const std::vector<int>& cpus);
 
 struct TopologyResult {
   Topology topology;
-  /// Why it could not be read, with what to do; empty if it could.
+  /// Why the topology could not be read, with what to do; empty if it could.
   std::string error;
 };
 
@@ -27,7 +28,7 @@ struct TopologyResult {
 /// only when binding was asked for. Only CPUs of our own affinity mask count, unless the topology is made up.
 TopologyResult read_topology();
 
-/// A machine made up in hwloc's words, as in "package:2 numanode:1 l3cache:2 core:4 pu:2".
+/// Returns a machine made up in hwloc's words, as in "package:2 numanode:1 l3cache:2 core:4 pu:2".
 TopologyResult synthetic_topology(const std::string& description);
 
 }  // namespace muster::agent

@@ -28,9 +28,9 @@ ExitStatus status_from(const siginfo_t& info) {
   return {ExitStatus::Kind::signaled, info.si_status, info.si_code == CLD_DUMPED};
 }
 
-/// Workers have the limit that we have; the kernel's signals are SIGXCPU at the soft one, SIGKILL at the hard
-/// one. It counts whole ticks for that, which is some percent more than what it says was used. 0: another
-/// end.
+/// Returns the limit of CPU time by which the kernel ended a worker; 0 if it ended otherwise. Workers have
+/// the limit that we have; the kernel sends SIGXCPU at the soft one, SIGKILL at the hard one. It counts whole
+/// ticks for that, which is some percent more than what it says was used.
 std::int64_t cpu_limit_s(const ExitStatus& status, const rusage& used) {
   rlimit limit{};
   if (status.kind != ExitStatus::Kind::signaled || ::getrlimit(RLIMIT_CPU, &limit) != 0) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker's process ends, as the kernel shows it.
+// Reads from the kernel how a worker's process ends.
 #pragma once
 
 #include "agent/core/end_order.hpp"

@@ -22,11 +22,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Who takes longer than this to end is named, so that nobody wonders what is waited for.
+/// A process that takes longer than this to end is named, so that nobody wonders what is waited for.
 constexpr std::chrono::seconds kWorkersNoticeAfter{2};
 constexpr std::chrono::seconds kLeftoversNoticeAfter{1};
 
-/// As /proc counts the starts of processes.
+/// Returns the present time as /proc counts the starts of processes.
 std::uint64_t ticks_since_boot() {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
@@ -43,7 +43,7 @@ std::vector<ProcessStat> stats_of(const std::vector<WorkerStop::Worker>& workers
   return stats;
 }
 
-/// "rank 3", "ranks 0-2, 5".
+/// Returns a text such as "rank 3" or "ranks 0-2, 5".
 std::string named(std::vector<int> ranks) {
   const std::string several = ranks.size() == 1 ? "rank " : "ranks ";
   return several + rank_list(std::move(ranks));
@@ -56,8 +56,8 @@ std::string ranks_of(const std::vector<WorkerStop::Worker>& workers) {
   return named(std::move(ranks));
 }
 
-/// To look at every process of the machine takes milliseconds, which a stop saves where no worker waits for
-/// a child.
+/// Returns all processes below this one, or none where no worker waits for a child: to look at every process
+/// of the machine takes milliseconds, which a stop saves then.
 std::vector<ProcessStat> tree_if_any_waits(const std::vector<ProcessStat>& workers) {
   const bool any = std::any_of(workers.begin(), workers.end(), [](const ProcessStat& worker) {
     const ChildWait::Kind kind = read_child_wait(worker).kind;
@@ -168,9 +168,9 @@ bool WorkerStop::kill_workers() {
   return !workers.empty() || !stand_ins.empty();
 }
 
-/// What was told and is still there was not ready to go, whoever left it.
+/// Kills everything, and counts as left over what was told to end and is still there, whoever left it.
 void WorkerStop::kill_all() {
-  const std::vector<Worker> workers = living_();  // some take long to be torn down
+  const std::vector<Worker> workers = living_();  // the kernel takes long to tear some of them down
   for (const ProcessStat& process : kill_descendants()) {
     if (std::any_of(workers.begin(), workers.end(),
                     [&](const Worker& one) { return one.pid == process.pid; }))

@@ -17,7 +17,7 @@
 
 namespace muster::agent {
 
-/// The processes below this one, which must be a subreaper and have no other children. Used from the
+/// Acts on the processes below this one, which must be a subreaper and have no other children. Used from the
 /// executor's one thread; destroy it after cancel() only.
 class WorkerStop {
  public:
@@ -26,20 +26,23 @@ class WorkerStop {
     pid_t pid = 0;
   };
 
-  /// `host` is for messages, `whole_groups` as AgentSpec::stop_groups, `living` gives the workers that have
-  /// not been reaped.
+  /// `host` is for messages, `whole_groups` means the same as AgentSpec::stop_groups, `living` gives the
+  /// workers that have not been reaped.
   WorkerStop(const boost::asio::any_io_executor& executor, std::string host, bool whole_groups,
              std::function<std::vector<Worker>()> living);
 
   /// Sends the stop signal: to each worker's own process and on from there (StopRoute), or to whole process
-  /// groups. From then on looks every kLookInterval for those whom it reaches only now. One that is stopped
-  /// goes on, or it would not see the signal. `kill_at`: for the message about workers that take long.
+  /// groups. From then on looks every kLookInterval for processes that the signal reaches only now. A process
+  /// that is stopped is continued, or it would not see the signal. `kill_at` is for the message about workers
+  /// that take long.
   void signal(int signal, std::chrono::steady_clock::time_point kill_at);
 
-  /// No worker lives: what they left running gets SIGTERM, and is named if it takes long.
+  /// Sends SIGTERM to what the workers left running, after the last of them has ended, and names what takes
+  /// long.
   void end_leftovers();
 
-  /// Some process has ended, and may have left others: once a stop has begun, they are looked for.
+  /// Looks soon for processes that another one, which has ended, may have left; does nothing before a stop
+  /// has begun.
   void look_soon();
 
   /// Sends SIGKILL to the living workers and to those that stand for one; their helpers stay. Returns whether
@@ -49,19 +52,19 @@ class WorkerStop {
   /// Sends SIGKILL to everything below this process.
   void kill_all();
 
-  /// Nothing is left to be looked for.
+  /// Ends the search for processes, because none is left.
   void cancel();
 
-  /// Sends a notice that ends nothing (SIGUSR1) to what of each worker catches it, and names the workers of
-  /// which nothing does, each once for each signal.
+  /// Sends a notice that ends nothing (SIGUSR1) to those processes of each worker that catch it, and names
+  /// the workers of which none does, each once for each signal.
   void pass_notice_on(int signal);
 
-  /// A process that was adopted has ended: by itself, or of a signal.
+  /// Notes that an adopted process has ended: by itself, or of a signal.
   void reaped(pid_t pid, bool by_itself);
 
-  /// "pid name" of every process that workers left running and that was ended. One that ignores SIGTERM and
-  /// ends by itself within WorkerGroup::kHelperTime is not among them: so do helpers that clean up after
-  /// their program.
+  /// Returns "pid name" of every process that workers left running and that was ended. A process that ignores
+  /// SIGTERM and ends by itself within WorkerGroup::kHelperTime is not among them: so do helpers that clean
+  /// up after their program.
   std::vector<std::string> leftovers() const;
 
   static constexpr std::chrono::milliseconds kLookInterval{100};
@@ -88,7 +91,7 @@ class WorkerStop {
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer notice_;
   boost::asio::steady_timer leftovers_notice_;
-  /// A stop has begun, and nothing was killed yet.
+  /// Whether a stop has begun and nothing was killed yet.
   bool looking_ = false;
   std::chrono::steady_clock::time_point kill_at_{};
   std::vector<Leftover> leftovers_;

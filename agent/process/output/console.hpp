@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One console of ours (a terminal, pipe or file) with what the workers have to say to it.
+// Merges what the workers print to one console of ours (a terminal, pipe or file).
 #pragma once
 
 #include "agent/core/output/console_merger.hpp"
@@ -17,21 +17,21 @@
 
 namespace muster::agent {
 
-/// The merger's rules, a timer for held lines, and the sink. One thread.
+/// Joins the rules of ConsoleMerger, a timer for held lines, and the sink. Used from one thread.
 class Console {
  public:
   using Source = ConsoleMerger::Source;
 
-  /// `terminal`: what goes into the sink ends on one, so each source goes through a TerminalFilter, unless
-  /// `raw` (--raw-output).
+  /// `terminal` says that what goes into the sink ends on a terminal, so that each source goes through a
+  /// TerminalFilter, unless `raw` (--raw-output).
   Console(const boost::asio::any_io_executor& executor, std::unique_ptr<ConsoleSink> sink, bool terminal,
           bool raw);
 
-  /// `more_comes`: whether bytes of this source wait for room here. An unfinished line is not shown then,
-  /// however old it is: its end is among them.
+  /// `more_comes` says whether bytes of this source wait for room here. An unfinished line is not shown then,
+  /// however old it is, since its end is among those bytes.
   Source add(std::string prefix, std::function<bool()> more_comes);
 
-  /// As ConsoleMerger::set_prefix.
+  /// Does what ConsoleMerger::set_prefix does.
   void set_prefix(Source source, std::string prefix) { merger_.set_prefix(source, std::move(prefix)); }
 
   void feed(Source source, std::string_view bytes);
@@ -39,7 +39,7 @@ class Console {
 
   bool full() const { return sink_->full(); }
 
-  /// No more feeds: ends an open line, and the sink when all is written.
+  /// Ends an open line, and the sink when all is written. No feed may follow.
   void stop();
 
   bool ended() const { return sink_->ended(); }
@@ -52,7 +52,7 @@ class Console {
   void pass_on();
   void arm();
 
-  /// A terminal that must be protected.
+  /// Whether the console is a terminal that must be protected.
   const bool filtered_;
   ConsoleMerger merger_;
   std::unique_ptr<ConsoleSink> sink_;
@@ -60,10 +60,10 @@ class Console {
   std::map<Source, std::function<bool()>> more_comes_;
   boost::asio::steady_timer hold_timer_;
   bool armed_ = false;
-  /// Reused, so that a flood allocates nothing.
+  /// Buffers that are reused, so that a flood allocates nothing.
   std::string shown_;
   std::string merged_;
-  /// Expires with us: a timer's handler that is queued already cannot be cancelled.
+  /// Expires with this console, since a timer's handler that is queued already cannot be cancelled.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

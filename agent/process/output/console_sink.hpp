@@ -9,8 +9,8 @@
 
 namespace muster::agent {
 
-/// All calls from one thread. When full() or ended() may have changed, the WakeUp that it was made with is
-/// signalled.
+/// All calls come from one thread. When full() or ended() may have changed, the WakeUp that the sink was made
+/// with is signalled.
 class ConsoleSink {
  public:
   ConsoleSink() = default;
@@ -19,13 +19,13 @@ class ConsoleSink {
   ConsoleSink& operator=(const ConsoleSink&) = delete;
 
   virtual void append(std::string_view bytes) = 0;
-  /// Callers stop when it says so; what they append nevertheless is taken.
+  /// Whether callers should stop; what they append nevertheless is taken.
   virtual bool full() const = 0;
-  /// No more appends.
+  /// Says that no append() follows.
   virtual void stop() = 0;
-  /// stop() was called, and everything is written or dropped.
+  /// Whether stop() was called and everything is written or dropped.
   virtual bool ended() const = 0;
-  /// Bytes that were appended and have not been written yet.
+  /// Returns the number of bytes that were appended and have not been written yet.
   virtual std::size_t unwritten() const = 0;
   virtual std::vector<std::string> notes() const = 0;
 };

@@ -15,11 +15,11 @@ namespace muster::agent {
 
 namespace {
 
-/// Bytes that are written at once, and taken for that. A blocking write returns when everything is taken, and
-/// who waits for room gets some after each: more at once would hide that somebody reads slowly.
+/// Bytes of one write. A blocking write returns when all of it is taken, and who waits for room gets some
+/// after each: larger writes would hide that somebody reads slowly.
 constexpr std::size_t kWriteAtMost = std::size_t{32} << 10;
 
-/// The reader is gone for good, as against a condition that may pass (a full disk).
+/// Whether the reader is gone for good, as against a condition that may pass (a full disk).
 bool closed_for_good(int error) {
   return error == EPIPE || error == EIO || error == EBADF || error == ENXIO;
 }
@@ -49,7 +49,7 @@ struct ConsoleWriter::State : HelperState {
   std::size_t begin = 0;
   /// Bytes of the write that is under way.
   std::size_t writing_left = 0;
-  /// Somebody has seen full() and waits for it to change.
+  /// Whether somebody has seen full() and waits for it to change.
   bool room_wanted = false;
   bool closed = false;
   std::vector<std::string> notes;
@@ -77,7 +77,7 @@ void ConsoleWriter::State::run() {
 void ConsoleWriter::State::take(std::string& writing) {
   writing.assign(pending, begin, kWriteAtMost);
   begin += writing.size();
-  // Not at each turn: what stays is moved.
+  // The beginning is not erased at each turn, because that moves what stays.
   if (begin < pending.size() / 2) return;
   pending.erase(0, begin);
   begin = 0;

@@ -16,7 +16,7 @@
 
 namespace muster::agent {
 
-/// All calls from one thread. `wake_up` is signalled when full() or ended() may have changed.
+/// All calls come from one thread. `wake_up` is signalled when full() or ended() may have changed.
 class ConsoleWriter final : public ConsoleSink {
  public:
   /// Bytes that may wait, besides the small piece whose write is under way. Callers stop when full() says so,
@@ -28,14 +28,16 @@ class ConsoleWriter final : public ConsoleSink {
   /// Waits 100 ms at most for a write under way; abandons the thread if that is stuck.
   ~ConsoleWriter() override;
 
-  /// Starts the thread if need be. Dropped, and counted as taken, once the stream is closed at its other end.
+  /// Starts the thread if need be. Bytes are dropped, and count as taken, once the stream is closed at its
+  /// other end.
   void append(std::string_view bytes) override;
   bool full() const override;
-  /// No more appends: the thread ends when everything is written.
+  /// Says that no append() follows: the thread ends when everything is written.
   void stop() override;
-  /// Everything is written or dropped, and the thread, if there was one, is at its end.
+  /// Whether everything is written or dropped, and the thread, if there was one, is at its end.
   bool ended() const override;
-  /// What a reader takes is seen piece by piece, so that a slow one differs from one that takes nothing.
+  /// Returns the bytes that are not taken yet. The number falls piece by piece, so that a slow reader differs
+  /// from one that takes nothing.
   std::size_t unwritten() const override;
   std::vector<std::string> notes() const override;
 

@@ -14,9 +14,9 @@
 
 namespace muster::agent {
 
-/// A thread that no signal is delivered to: signals are the agent's thread's business, and a write to a
-/// closed pipe here must be an error, whatever the process does with SIGPIPE. (It is Linux's own rule that a
-/// SIGPIPE is directed at the thread that wrote.)
+/// Starts a thread that no signal is delivered to: signals are the agent's thread's business, and a write to
+/// a closed pipe here must be an error, whatever the process does with SIGPIPE. (It is Linux's own rule that
+/// a SIGPIPE is directed at the thread that wrote.)
 template <typename Function>
 std::thread start_helper_thread(const char* name, Function function) {
   std::thread thread = quiet_thread(std::move(function));
@@ -24,15 +24,15 @@ std::thread start_helper_thread(const char* name, Function function) {
   return thread;
 }
 
-/// What such a thread shares with its owner; `mutex` guards all of it.
+/// What a helper thread shares with its owner; `mutex` guards all of it.
 struct HelperState {
   std::mutex mutex;
   std::condition_variable changed;
-  /// Nothing more comes: the thread ends when everything is written.
+  /// Whether nothing more comes, so that the thread ends when everything is written.
   bool stopping = false;
-  /// The owner goes: the thread ends after the write that is under way.
+  /// Whether the owner goes, so that the thread ends after the write that is under way.
   bool abandoned = false;
-  /// Set by the thread.
+  /// Whether the thread is at its end, as it says itself.
   bool ended = false;
 };
 
@@ -52,7 +52,7 @@ inline void abandon_helper_thread(std::thread& thread, HelperState& state) {
     thread.detach();
 }
 
-/// It is at its end, or was never started.
+/// Whether the thread is at its end, or was never started.
 inline bool helper_ended(const std::thread& thread, HelperState& state) {
   if (!thread.joinable()) return true;
   const std::scoped_lock lock(state.mutex);

@@ -16,7 +16,7 @@ struct LinkConsole::Stream {
   /// Bytes of `pending` that have been sent.
   std::size_t begin = 0;
   bool stopped = false;
-  /// The other side has closed the channel, or the link is over: nobody takes anything any more.
+  /// Whether nobody takes anything any more: the other side has closed the channel, or the link is over.
   bool closed = false;
   /// Bytes that nobody will take any more.
   std::size_t dropped = 0;
@@ -59,8 +59,8 @@ class LinkConsole::Sink final : public ConsoleSink {
 
 namespace {
 
-/// Ends with a line where it can: the channel may have no more room for as long as nobody reads, and what
-/// other nodes print would come in between.
+/// Returns what to send next, up to the end of a line where that is possible: the channel may have no more
+/// room for as long as nobody reads, and what other nodes print would come in between.
 std::string_view next_piece(std::string_view rest) {
   if (rest.size() <= kLinkPieceBytes) return rest;
   const std::size_t line_end = rest.substr(0, kLinkPieceBytes).rfind('\n');

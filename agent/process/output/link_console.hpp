@@ -16,28 +16,29 @@
 
 namespace muster::agent {
 
-/// The windows of its channels bound the bytes that are under way to the launcher. One thread. Hold it by
-/// shared_ptr.
+/// The windows of the channels bound the bytes that are under way to the launcher. Used from one thread; hold
+/// it by shared_ptr.
 class LinkConsole : public std::enable_shared_from_this<LinkConsole> {
  public:
   using OpenChannel = std::function<std::shared_ptr<rendezvous::Channel>(std::string_view what)>;
 
   explicit LinkConsole(OpenChannel open) : open_(std::move(open)) {}
 
-  /// A sink for what one channel carries: `what` is kStdoutChannel, kStderrChannel, or kFileChannel with a
-  /// name. `emptied` is called each time when all that was appended has been sent, or is dropped. What
-  /// the other side closes drops all that is appended, and the sink's notes count it.
+  /// Makes a sink for what one channel carries: `what` is kStdoutChannel, kStderrChannel, or kFileChannel
+  /// with a name. `emptied` is called each time when all that was appended has been sent, or is dropped. When
+  /// the other side closes the channel, all that is appended is dropped, and the sink's notes count it.
   std::unique_ptr<ConsoleSink> make_sink(std::string what, std::function<void()> emptied);
 
-  /// Nobody will take anything any more: all that waits is dropped, and what comes is dropped too.
+  /// Drops all that waits, and what comes later, because nobody will take anything any more.
   void give_up();
 
   bool given_up() const { return given_up_; }
 
-  /// Bytes that wait for room.
+  /// Returns how many bytes wait for room.
   std::size_t waiting() const;
 
-  /// Bytes of all channels: as long as some wait, it grows when the launcher takes any.
+  /// Returns how many bytes all channels have sent: as long as some wait, the number grows when the launcher
+  /// takes any.
   std::uint64_t sent() const { return sent_; }
 
  private:
@@ -47,7 +48,7 @@ class LinkConsole : public std::enable_shared_from_this<LinkConsole> {
   void pump(Stream& stream);
 
   OpenChannel open_;
-  /// Their sinks own them.
+  /// The streams, each owned by its sink.
   std::vector<std::weak_ptr<Stream>> streams_;
   std::uint64_t sent_ = 0;
   bool given_up_ = false;

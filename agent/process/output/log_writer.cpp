@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kRetryAfter = std::chrono::seconds(1);
 constexpr const char* kTooSlow = "the log disk is too slow";
 
-/// strerror's text as part of a sentence.
+/// Returns strerror's text as part of a sentence.
 std::string reason_text(int error) {
   if (error == EFBIG) return "the limit of file sizes is reached (ulimit -f)";
   std::string text = std::generic_category().message(error);
@@ -42,7 +42,7 @@ std::string truncation_line(char last_byte, std::uint64_t lost, const std::strin
 struct LogWriter::LogFile {
   std::string path;
 
-  // Under the mutex.
+  // The mutex guards what follows.
   std::string pending;
   bool queued = false;
   bool closing = false;
@@ -50,7 +50,7 @@ struct LogWriter::LogFile {
   std::uint64_t lost_in_queue = 0;
   char last_queued = '\n';
 
-  // The writing thread's own.
+  // Only the writing thread uses what follows.
   UniqueFd fd;
   char last_written = '\n';
   std::uint64_t lost_on_disk = 0;
@@ -71,7 +71,7 @@ struct LogWriter::State : HelperState {
   std::shared_ptr<WakeUp> wake_up;
 
   std::map<File, std::shared_ptr<LogFile>> files;
-  /// Files with something to do, each once.
+  /// Files for which there is something to do, each once.
   std::deque<std::shared_ptr<LogFile>> queue;
   File next = 0;
   bool room_wanted = false;
@@ -126,7 +126,7 @@ void LogWriter::State::write(LogFile& file, std::string_view bytes, bool last) {
   }
 }
 
-/// The line about what was lost, whole or not at all.
+/// Writes the line about what was lost, whole or not at all. Returns whether it was written.
 bool LogWriter::State::write_loss(LogFile& file) {
   const std::string line = truncation_line(file.last_written, file.lost_on_disk, file.why_lost);
   const ssize_t written = ::write(file.fd.get(), line.data(), line.size());

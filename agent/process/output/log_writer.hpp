@@ -15,7 +15,7 @@
 
 namespace muster::agent {
 
-/// All calls from one thread. `wake_up` is signalled when full() or ended() may have changed.
+/// All calls come from one thread. `wake_up` is signalled when full() or ended() may have changed.
 class LogWriter {
  public:
   using File = int;
@@ -30,15 +30,17 @@ class LogWriter {
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
 
-  /// The file (0600) is made by the thread; failing that is a note, and it is tried again with later output.
+  /// Adds a file (0600), which the thread makes. A failure is a note, and the thread tries again with later
+  /// output.
   File open(std::string path);
   void append(File file, std::string_view bytes);
   bool full(File file) const;
-  /// The disk is too slow for this file: what is appended is lost until half of the queue is free again.
+  /// Drops what is appended until half of the queue is free again, because the disk is too slow for this
+  /// file.
   void drop_until_room(File file);
   /// Closes the file after all that waits for it has been written.
   void close(File file);
-  /// No more appends: closes all files; the thread ends when everything is written.
+  /// Closes all files, for which no append() follows; the thread ends when everything is written.
   void stop();
   bool ended() const;
   std::vector<std::string> notes() const;

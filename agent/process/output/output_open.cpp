@@ -17,7 +17,7 @@ namespace muster::agent {
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{64} << 10;
-/// Prefixes may make this much of one chunk.
+/// Most bytes that one chunk may become by the prefixes of its lines.
 constexpr std::size_t kPrefixedChunk = std::size_t{512} << 10;
 constexpr std::size_t kSmallestChunk = std::size_t{2} << 10;
 
@@ -163,7 +163,8 @@ std::shared_ptr<WorkerOutput::Stream> WorkerOutput::open_stream(StreamBits bit, 
   }
   const std::weak_ptr<Stream> weak = stream;
   StreamPump::Owner owner;
-  // Weak: when the worker's other stream cannot be opened, this one is dropped while its pump still reads.
+  // The pump's callbacks hold the stream weakly: when the worker's other stream cannot be opened, this one is
+  // dropped while its pump still reads.
   owner.deliver = [this, weak](std::string_view bytes) {
     if (const auto self = weak.lock()) deliver(*self, bytes);
   };

@@ -20,10 +20,9 @@ constexpr auto kPatience = std::chrono::seconds(1);
 /// The largest pipe an ordinary user can have (fs.pipe-max-size): more cannot have been left behind.
 constexpr std::size_t kLargestPipe = std::size_t{1} << 20;
 
-/// Like read(2), except that an error is one only when it comes twice in a row. A pty answers EIO when its
-/// other end is closed; but what was written just before may have been on its way between our two ends when
-/// the kernel looked for it, and closed when the kernel looked for that. The next read waits for it and has
-/// it.
+/// Reads like read(2), but reports an error only when it comes twice in a row. A pty answers EIO when its
+/// other end is closed, although what was written just before may still be on its way between the two ends;
+/// the next read waits for that and has it.
 ssize_t read_to_the_end(int fd, std::vector<char>& buffer) {
   const ssize_t got = ::read(fd, buffer.data(), buffer.size());
   if (got >= 0 || errno == EAGAIN || errno == EINTR) return got;
@@ -84,7 +83,7 @@ void StreamPump::wait() {
   stream_.async_wait(asio::posix::stream_descriptor::wait_read, on_ready);
 }
 
-/// A turn's chunks, and more until `least` bytes have been read or there is nothing more.
+/// Reads the chunks of one turn, and more until `least` bytes have been read or there is nothing more.
 void StreamPump::read_some(std::size_t least) {
   // `deliver` may destroy our owner's reference to us.
   const auto self = shared_from_this();

@@ -14,16 +14,16 @@
 
 namespace muster::agent {
 
-/// Reads while its owner has room. One thread; the owner keeps it by shared_ptr and calls abandon() when it
-/// goes.
+/// Reads while its owner has room. Used from one thread; the owner keeps the pump by shared_ptr and calls
+/// abandon() before it goes.
 class StreamPump : public std::enable_shared_from_this<StreamPump> {
  public:
   struct Owner {
-    /// A chunk was read.
+    /// Called with each chunk that was read.
     std::function<void(std::string_view)> deliver;
-    /// No room: nothing is read until resume().
+    /// Whether the owner has no room; then nothing is read until resume().
     std::function<bool()> blocked;
-    /// Nothing more will come; called once.
+    /// Called once, when nothing more will come.
     std::function<void()> closed;
   };
 
@@ -32,15 +32,15 @@ class StreamPump : public std::enable_shared_from_this<StreamPump> {
              std::shared_ptr<std::vector<char>> buffer, Owner owner);
 
   void start();
-  /// The owner may have room again.
+  /// Reads on, because the owner may have room again.
   void resume();
-  /// The worker is gone: what it has left is read before this returns (at most what a pipe can hold, and as
-  /// far as there is room). 1 s later a stream that is still held open by somebody is read until it is empty
-  /// for the moment, with the same bound, and closed.
+  /// Reads what a worker that is gone has left, before this call returns (at most what a pipe can hold, and
+  /// as far as there is room). 1 s later a stream that is still held open by somebody is read until it is
+  /// empty for the moment, with the same bound, and closed.
   void expect_end();
   /// Closes now, reading nothing more; `closed` is called.
   void give_up();
-  /// Like give_up, but calls nothing.
+  /// Does the same as give_up(), but calls nothing.
   void abandon();
 
   bool is_closed() const { return closed_; }
@@ -62,7 +62,7 @@ class StreamPump : public std::enable_shared_from_this<StreamPump> {
   bool paused_ = false;
   bool closed_ = false;
   bool worker_is_gone_ = false;
-  /// expect_end's second is over: so many bytes may still be read.
+  /// Whether the second of expect_end() is over; then last_bytes_ may still be read.
   bool last_call_ = false;
   std::size_t last_bytes_ = 0;
 };

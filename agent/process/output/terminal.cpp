@@ -30,7 +30,7 @@ void set_non_blocking(int fd) {
     fail("a non-blocking stream", "fcntl failed");
 }
 
-/// Linux's layout of a device number in /proc/<pid>/stat.
+/// Returns a device number in the layout that Linux uses in /proc/<pid>/stat.
 unsigned long device_number(dev_t device) {
   const unsigned long major = (device >> 8) & 0xfff;
   const unsigned long minor = (device & 0xff) | ((device >> 12) & 0xfff00);
@@ -92,7 +92,8 @@ bool console_is_foreground(int in_fd) {
   const pid_t foreground = ::tcgetpgrp(in_fd);
   if (foreground >= 0) return foreground == ::getpgrp();
 
-  // Not our controlling terminal (we may have a session of our own): ask for the ancestor whose it is.
+  // The terminal is not our controlling one (we may have a session of our own): the ancestor whose it is
+  // decides.
   struct stat terminal {};
 
   if (::fstat(in_fd, &terminal) != 0) return true;

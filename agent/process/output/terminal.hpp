@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipes, ptys, and what kind of thing our own streams are.
+// Makes the pipes and ptys for workers, and tells what kind of file our own streams are.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
 
 namespace muster::agent {
 
-/// The end we read (non-blocking) and the end that a child gets; both close-on-exec.
+/// The end that we read (non-blocking) and the end that a child gets; both are close-on-exec.
 struct StreamEnds {
   UniqueFd ours;
   UniqueFd childs;
 };
 
-/// Both throw std::system_error with the resource that is short and what to do.
+/// Makes a pipe. This and open_pty() throw std::system_error with the resource that is short and what to do.
 StreamEnds open_pipe();
-/// A pty that looks like the terminal `like`: same settings and size, but it adds no carriage returns and
-/// echoes nothing. It is nobody's controlling terminal.
+/// Makes a pty that looks like the terminal `like`: same settings and size, but it adds no carriage returns
+/// and echoes nothing. It is nobody's controlling terminal.
 StreamEnds open_pty(int like);
 
 /// Copies the window size of terminal `from` to terminal `to`; nothing happens if either is no terminal.
 void copy_window_size(int from, int to);
 
 bool is_terminal(int fd);
-/// Two descriptors of the same terminal, pipe, socket or file.
+/// Whether two descriptors are of the same terminal, pipe, socket or file.
 bool same_file(int a, int b);
 
 }  // namespace muster::agent

@@ -75,7 +75,7 @@ void WorkerOutput::deliver(Stream& stream, std::string_view bytes) {
   if (stream.filter) {
     std::string picked;
     stream.filter->feed(bytes, picked);
-    // Ranks share this file: it never slows one of them, it rather goes without a line.
+    // Ranks share this file, so it never slows one of them: rather, a line is left out.
     if (logs_->full(*stream.filtered_log)) logs_->drop_until_room(*stream.filtered_log);
     logs_->append(*stream.filtered_log, picked);
   }
@@ -204,7 +204,7 @@ void WorkerOutput::start_drain(milliseconds at_most, bool every_stream, std::fun
   waiting->every_stream = every_stream;
   drains_.push_back(waiting);
   waiting->timer.expires_after(drained(every_stream) ? milliseconds(0) : at_most);
-  // Cancelled means drained.
+  // A cancelled timer means that the streams are drained.
   waiting->timer.async_wait(
       while_alive(weak_from_this(), [waiting, done = std::move(done)](WorkerOutput& self, const auto&) {
         std::erase(self.drains_, waiting);

@@ -39,8 +39,8 @@ struct StandardStreams {
   int in = 0;
   int out = 1;
   int err = 2;
-  /// If set, the console is elsewhere: makes the sink for stream 1 or 2. Workers then read the null device
-  /// and have pipes.
+  /// Makes the sink for stream 1 or 2 if the console is elsewhere. Workers then read the null device and have
+  /// pipes.
   std::function<std::unique_ptr<ConsoleSink>(int stream, std::shared_ptr<WakeUp>)> remote{};
 };
 
@@ -51,11 +51,11 @@ struct WorkerStreams {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  /// Log files of its streams; empty where a stream is neither redirected nor teed.
+  /// Log files of the worker's streams; empty where a stream is neither redirected nor teed.
   std::string stdout_log;
   std::string stderr_log;
-  /// The path for TORCHELASTIC_ERROR_FILE. Its directory exists, the file does not. Empty without a log
-  /// directory.
+  /// The path for TORCHELASTIC_ERROR_FILE, whose directory exists while the file does not. Empty without a
+  /// log directory.
   std::string error_file;
 };
 
@@ -65,8 +65,8 @@ struct WorkerStreams {
 /// not steal the shell's input.
 bool console_is_foreground(int in_fd = 0);
 
-/// One per agent, used from the executor's single thread only. Nothing here blocks that thread: console and
-/// files are written by helper threads, which start with the first byte they have to write.
+/// Each agent has one, which is used from the executor's single thread only. Nothing here blocks that thread:
+/// console and files are written by helper threads, which start with the first byte they have to write.
 ///
 /// The calls for a worker, in this order: open, (spawn), started, exited. A worker that could not be spawned
 /// needs started and exited too.
@@ -77,7 +77,7 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   /// for.
   WorkerOutput(const boost::asio::any_io_executor& executor, OutputSpec spec, OutputNames names, int workers,
                StandardStreams ours = StandardStreams{});
-  /// Without finish() before it, output that is still on its way is lost.
+  /// Output that is still on its way is lost, unless finish() came before.
   ~WorkerOutput();
   WorkerOutput(const WorkerOutput&) = delete;
   WorkerOutput& operator=(const WorkerOutput&) = delete;
@@ -87,17 +87,17 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   /// directory that cannot be made is a note, not an error: the worker then runs without files.
   WorkerStreams open(int round, int local_rank, int rank);
 
-  /// The worker runs (or could not be spawned): closes the child's ends here.
+  /// Closes the child's ends in this process, once the worker runs or could not be spawned.
   void started(int local_rank);
 
-  /// The workers are told to end: from now on each line of their stderr on the console says whose it is, for
-  /// all of them may print how they were interrupted. Nothing changes for a single worker, for one whose
+  /// Puts the rank before each line of the workers' stderr on the console from now on: they are told to end,
+  /// and all of them may print how they were interrupted. Nothing changes for a single worker, for one whose
   /// lines have a prefix already, for streams that do not pass through us, and where stdout and stderr are
   /// one file.
   void name_ranks();
 
-  /// The worker has been reaped. What it left in its pipes is read; after 1 s more a stream that somebody
-  /// else (a grandchild) still holds open is given up.
+  /// Reads what a worker that has been reaped left in its pipes; after 1 s more a stream that somebody else
+  /// (a grandchild) still holds open is given up.
   void exited(int local_rank);
 
   /// Calls `done` once every stream of the workers that have exited is closed, so that last_lines is
@@ -105,21 +105,21 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   /// runs on the executor, never inside this call.
   void drain(std::chrono::milliseconds at_most, std::function<void()> done);
 
-  /// drain, then everything written to console and files, then the helper threads ended. At most `at_most`:
-  /// what a stuck terminal or disk has not taken by then is dropped. Call once, after the last exited();
-  /// nothing of this class stays pending on the executor afterwards.
+  /// Drains, writes everything to console and files, and ends the helper threads. At most `at_most`: what a
+  /// stuck terminal or disk has not taken by then is dropped. Call once, after the last exited(); nothing of
+  /// this class stays pending on the executor afterwards.
   void finish(std::chrono::milliseconds at_most, std::function<void()> done);
 
-  /// The last 20 lines (without line ends, at most 2,000 bytes each, raw) that passed through us on the
-  /// worker's stderr, or on stdout if stderr had none. Kept until the next open() of this local rank.
+  /// Returns the last 20 lines (without line ends, at most 2,000 bytes each, raw) that passed through us on
+  /// the worker's stderr, or on stdout if stderr had none. They are kept until the next open() of this local
+  /// rank.
   std::vector<std::string> last_lines(int local_rank) const;
 
-  /// Our terminal has a new size: gives it to the workers' ptys. The caller then sends SIGWINCH to the
-  /// workers.
+  /// Gives the new size of our terminal to the workers' ptys. The caller then sends SIGWINCH to the workers.
   void resize();
 
-  /// What the user should know for the report: truncated logs, dropped output. Each is also logged when it
-  /// happens.
+  /// Returns what the user should know for the report: truncated logs, dropped output. Each note is also
+  /// logged when it happens.
   std::vector<std::string> notes() const;
 
  private:
@@ -129,10 +129,10 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
     bool to_file = false;
     bool to_console = false;
     bool teed = false;
-    /// Each line of it on the console has a prefix.
+    /// Whether each line of the stream has a prefix on the console.
     bool prefixed = false;
     bool pty = false;
-    /// Goes to the console and nowhere else, as it is.
+    /// Whether the stream goes to the console and nowhere else, as it is.
     bool plain = false;
   };
 
@@ -154,15 +154,15 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
     UniqueFd child_out;
     UniqueFd child_err;
     int rank = 0;
-    /// Lines of its stderr on the console have no prefix.
+    /// Whether lines of the worker's stderr have no prefix on the console.
     bool nameless = false;
-    /// Null where the worker has our own stream; `err` is null as well where both are one.
+    /// The worker's streams; null where the worker has our own. `err` is null as well where both are one.
     std::shared_ptr<Stream> out;
     std::shared_ptr<Stream> err;
     bool gone = false;
   };
 
-  /// Somebody waits for streams to be closed.
+  /// A wait for streams to be closed.
   struct Drain {
     explicit Drain(const boost::asio::any_io_executor& executor) : timer(executor) {}
 
@@ -171,7 +171,7 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   };
 
   Route route(StreamBits stream, int local_rank) const;
-  /// Our stdout and stderr are one and the same.
+  /// Whether our stdout and stderr are one and the same.
   bool one_console() const;
   Console& console_for(StreamBits stream);
   std::string make_directories(int round, int local_rank);
@@ -212,14 +212,14 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   int worker_count_;
   StandardStreams ours_;
 
-  /// The helper threads share it, so that one that is abandoned in a blocked write can still use it when it
-  /// comes back, long after the executor is gone.
+  /// Shared with the helper threads, so that a thread that is abandoned in a blocked write can still use it
+  /// when it comes back, long after the executor is gone.
   std::shared_ptr<WakeUp> wake_up_;
   boost::asio::posix::stream_descriptor wake_stream_;
   bool watching_ = false;
   bool abandoned_ = false;
   std::unique_ptr<Console> out_console_;
-  /// Null where stdout and stderr are one and the same: out_console_ serves both.
+  /// The console for stderr; null where stdout and stderr are one and the same, which out_console_ serves.
   std::unique_ptr<Console> err_console_;
   std::unique_ptr<LogWriter> logs_;
   UniqueFd null_device_;
@@ -231,7 +231,7 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   std::map<int, Worker> workers_;
   std::map<std::size_t, std::shared_ptr<std::vector<char>>> buffers_;
   std::vector<std::shared_ptr<Drain>> drains_;
-  /// Set while finish() waits for the writers.
+  /// The timer of finish() while it waits for the writers.
   std::unique_ptr<boost::asio::steady_timer> finish_timer_;
   std::vector<std::string> notes_;
 };
