@@ -9,8 +9,8 @@
 namespace muster::launcher {
 namespace {
 
-/// `srun --unbuffered` makes our stdout a terminal (a pipe it would read by lines only), and frames are no
-/// text.
+/// Makes a terminal pass all bytes as they are: `srun --unbuffered` makes our stdout one (it would read a
+/// pipe by lines only), and frames are no text.
 void leave_bytes_alone(int fd) {
   termios settings{};
   if (::tcgetattr(fd, &settings) != 0) return;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The steps of a job: run_job() forks the nodes of this host before there is an event loop. Job catches
+// signals, starts the nodes, and carries out what JobOrders decides on each event. When no node is left to
+// wait for, it ends what is still below this process; then finish_job() makes the report.
 #include "launcher/job.hpp"
 
 #include "agent/core/exit_status.hpp"
@@ -38,7 +41,8 @@ namespace asio = boost::asio;
 using Error = boost::system::error_code;
 
 constexpr int kKillLimitMs = 10'000;
-/// A child of ours that has ended is waited for by who started it; what has ended behind it comes then.
+/// Pause before orphans are reaped again: a child of ours that has ended is reaped by who started it, and
+/// what has ended behind it can be reaped only then.
 constexpr std::chrono::milliseconds kLookAgainAfter{100};
 
 class StopWatch {
@@ -61,9 +65,9 @@ class StopWatch {
   std::chrono::steady_clock::time_point steady_ = std::chrono::steady_clock::now();
 };
 
-/// Last of three nets: usually there is no child left but a guardian. `not_ours`: children that this process
-/// had before. Spared with them is what our ssh left for other uses, as the client of a jump host does by the
-/// user's configuration.
+/// Ends what is left below this process, as the last of three nets: usually there is no child left but a
+/// guardian. `not_ours` are children that this process had before. Spared with them is what our ssh left for
+/// other uses, as the client of a jump host does by the user's configuration.
 void end_descendants(const JobSpec& spec, const std::vector<pid_t>& not_ours) {
   constexpr std::size_t kCommandLineMax = 4096;
   std::vector<pid_t> spared = not_ours;
@@ -75,7 +79,7 @@ void end_descendants(const JobSpec& spec, const std::vector<pid_t>& not_ours) {
   agent::end_all_descendants(spared, kKillLimitMs);
 }
 
-/// One job from start to report: it tells JobOrders what happens and does what that says.
+/// One job from start to report: it tells JobOrders what happens and carries out what JobOrders decides.
 class Job {
  public:
   Job(asio::io_context& context, const JobSpec& spec, JobNodes& nodes, const std::vector<pid_t>& not_ours,
@@ -104,7 +108,7 @@ class Job {
     watch_window();
     children_.add(SIGCHLD);
     watch_children();
-    reap_orphans();  // what ended before
+    reap_orphans();  // children that ended before the watch began
   }
 
   void watch_signals() {
@@ -115,7 +119,8 @@ class Job {
     });
   }
 
-  /// What a batch system sends before it takes the machine back is news for the workers, and ends nothing.
+  /// Passes on what a batch system sends before it takes the machine back, which is news for the workers and
+  /// ends nothing.
   void watch_notices() {
     notices_.async_wait([this](const Error& error, int signal) {
       if (error) return;
@@ -135,7 +140,8 @@ class Job {
     });
   }
 
-  /// The first process of a container is given all that others leave there, besides what our own do.
+  /// Reaps orphans: the first process of a container is given all that others leave there, besides what our
+  /// own processes leave.
   void watch_children() {
     children_.async_wait([this](const Error& error, int) {
       if (error) return;
@@ -189,11 +195,12 @@ class Job {
     else if (all_told && all_succeeded(spec_, reports, end.hosts))
       end.cause = JobEnd::Cause::finished;  // an order to end came when every worker had succeeded
     else if (all_told && end.cause == JobEnd::Cause::deadline && failed_before_order(reports))
-      end.cause = JobEnd::Cause::finished;  // it passed while the rest of that failure was ended
+      end.cause = JobEnd::Cause::finished;  // the deadline passed while the rest of that failure was ended
     return finish_job(spec_, reports, end);
   }
 
-  /// The exit code is decided: a signal that comes while our handlers go must not put its own in its place.
+  /// Blocks the handled signals, because the exit code is decided: a signal that comes while our handlers go
+  /// must not put its own code in its place.
   void block_signals() const {
     sigset_t handled;
     ::sigemptyset(&handled);
@@ -205,7 +212,7 @@ class Job {
   asio::io_context& context_;
   const JobSpec& spec_;
   JobNodes& nodes_;
-  /// Children that this process had before.
+  /// Children that this process had before it became a launcher.
   const std::vector<pid_t>& not_ours_;
   const StopWatch& watch_;
   asio::signal_set signals_{context_};
@@ -220,8 +227,8 @@ class Job {
   JobOrders orders_{spec_.agent.shutdown_timeout};
 };
 
-/// Children that this process had before it became a launcher (`exec muster` in a shell with background
-/// jobs).
+/// Returns the children that this process had before it became a launcher (`exec muster` in a shell with
+/// background jobs).
 std::vector<pid_t> children_at_start() {
   std::vector<pid_t> children;
   siginfo_t info{};
@@ -231,15 +238,15 @@ std::vector<pid_t> children_at_start() {
   return children;
 }
 
-/// Null: the job has no nodes but this launcher's own.
+/// Returns what starts the agents of other hosts; null if the job has no nodes but this launcher's own.
 std::unique_ptr<NodeStarter> starter_of(const JobSpec& spec, const agent::SignalState& signals) {
   if (spec.nodes.empty()) return nullptr;
   const auto make = spec.form == StartForm::slurm ? make_srun_starter : make_ssh_starter;
   return make(spec.nodes, spec.remote, MUSTER_VERSION, signals);
 }
 
-/// The nodes of this host, by their places. Of a job without JobSpec::nodes it is `own`, whose key the
-/// launcher has no longer then. Call before there is an event loop.
+/// Forks the nodes of this host and returns them by their places. In a job without JobSpec::nodes that is
+/// `own`, whose key the launcher does not keep. Call before there is an event loop.
 std::map<std::size_t, StartedProcess> fork_nodes(const JobSpec& spec, agent::NodeProcesses own,
                                                  const agent::SignalState& signals) {
   std::map<std::size_t, StartedProcess> forked;

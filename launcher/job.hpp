@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs one job, from the start of its nodes to the report.
 #pragma once
 
 #include "agent/process/signal_state.hpp"

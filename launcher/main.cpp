@@ -52,16 +52,16 @@ int report(const std::string& text, int exit_code) {
   return exit_code;
 }
 
-/// Started with one of 0, 1 and 2 closed, the next descriptor of ours would get its number, and what is
-/// written to "stderr" would go into a pipe of ours.
+/// Opens what is closed of 0, 1 and 2: the next descriptor of ours would get its number, and what is written
+/// to "stderr" would go into a pipe of ours.
 void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd)
     if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
 }
 
-/// The table of relocations, more than half a megabyte of our file, has been read by the dynamic linker, and
-/// nobody reads it again: it need not stay mapped as long as the job lasts. What is wanted of it after all
-/// comes back from the file.
+/// Gives back the memory of the table of relocations, more than half a megabyte of our file: the dynamic
+/// linker has read it, and nobody reads it again. If any of it is wanted after all, it comes back from the
+/// file.
 void give_back_relocations() {
   const auto of_executable = [](dl_phdr_info* info, std::size_t, void*) {
     for (int i = 0; i < info->dlpi_phnum; ++i) {

@@ -24,7 +24,8 @@ rendezvous::Secret key_of(const RendezvousOptions& options) {
   return own_key(home_directory()).secret;
 }
 
-/// Nothing where there is no key and no place to make one in: the store alone needs none.
+/// Returns the key; nothing where there is no key and no place to make one in, because the store alone needs
+/// none.
 std::optional<rendezvous::Secret> key_if_any(const RendezvousOptions& options) {
   try {
     return key_of(options);
@@ -82,7 +83,8 @@ int rendezvous_command(const std::vector<std::string>& arguments) {
   agent::ignore_signals_of_others();
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   if (!options.status.empty()) return print_status(options);
-  // The first process of a container is given what others leave there; it has no child of its own.
+  // The first process of a container is given what others leave there, which the kernel reaps; this process
+  // has no child of its own.
   ::signal(SIGCHLD, SIG_IGN);
   rendezvous::StandaloneOptions daemon;
   daemon.listen = options.listen;

@@ -40,8 +40,9 @@ void set_level(const CliOptions& options, const System& system) {
     set_log_level(*word);
 }
 
-/// What the shell of a script has set for its jobs in the background: then Ctrl-C's signal does nothing, and
-/// nobody has said so. Empty where all is as usual; SIGHUP alone is what nohup is for.
+/// Returns a note about signals that were ignored when we were started, as the shell of a script sets it for
+/// its jobs in the background: then Ctrl-C's signal does nothing, and nobody has said so. Empty where all is
+/// as usual; SIGHUP alone is what nohup is for.
 std::string ignored_signals_text(const JobSpec& spec, const agent::SignalState& at_start) {
   std::vector<std::string> ignored;
   std::string heard;
@@ -58,14 +59,16 @@ std::string ignored_signals_text(const JobSpec& spec, const agent::SignalState& 
          (heard.empty() ? "" : "send " + heard + ", or ") + "name what shall end it with --signals-to-handle";
 }
 
-/// A report may be read by others than the command line.
+/// Returns the arguments for the report without secrets, because others may read the report than the command
+/// line.
 std::vector<std::string> shown_arguments(std::vector<std::string> arguments, std::size_t of_program) {
   const auto flags = static_cast<std::ptrdiff_t>(arguments.size() - of_program);
   std::transform(arguments.begin(), arguments.begin() + flags, arguments.begin(), without_secrets);
   return arguments;
 }
 
-/// Error files alone, which nobody asked for, are not worth the job.
+/// Makes the log directory. Where it would hold error files alone, which nobody asked for, a failure does not
+/// end the job.
 std::string make_log_directory(const agent::OutputSpec& output) {
   try {
     return create_log_directory({output.log_dir, output.log_dir_is_temporary});

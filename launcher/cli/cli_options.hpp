@@ -36,7 +36,7 @@ struct RdzvConf {
   std::optional<GivenText> timeout;
   /// Whether the coordinator runs on this node.
   std::optional<bool> is_host;
-  /// Keys that torchrun reads and that have nothing to say here, as given.
+  /// Keys that torchrun reads and that have no effect here, as given.
   std::vector<std::string> without_effect;
 };
 
@@ -65,7 +65,7 @@ struct CliOptions {
   Setting<bool> oversubscribe;
   Setting<std::string> map_by{"slot", {}};
   Setting<std::string> slurm{"auto", {}};
-  // what goes there
+  // what goes to the hosts
   Setting<std::string> wdir;
   Setting<std::vector<ExportItem>> exported;
   Setting<std::string> remote_muster;
@@ -103,9 +103,9 @@ struct CliOptions {
   Setting<std::chrono::milliseconds> shutdown_timeout{agent::kShutdownTimeout, {}};
   Setting<std::chrono::milliseconds> timeout;
   Setting<std::vector<int>> signals_to_handle;
-  /// "process" or "group".
+  /// Who of a worker gets the stop signal: "process" or "group".
   Setting<std::string> stop_target{"process", {}};
-  /// As given; empty: the default.
+  /// Notices that are passed on to workers; without `given` the default ones.
   Setting<std::vector<int>> forward_signals;
   // output
   Setting<std::string> log_dir;
@@ -117,7 +117,7 @@ struct CliOptions {
   Setting<std::vector<std::string>> duplicate_stderr_filters;
   Setting<bool> raw_output;
   Setting<std::string> gather_logs;
-  /// Rank that reads our stdin; -1: none.
+  /// The rank that reads our stdin; -1: none.
   Setting<int> stdin_rank{-1, {}};
   Setting<std::string> logs_specs;
   Setting<std::string> event_log_handler{"null", {}};

@@ -14,20 +14,21 @@ namespace muster::launcher {
 struct Flag {
   /// The name without its leading dashes, its words joined by dashes; underscores are accepted as well.
   std::string_view name;
-  /// 'm' for -m; 0 for none.
+  /// The letter of the short form, 'm' for -m; 0 for none.
   char short_name;
   /// Placeholder in the help. Empty: a switch, which takes no value.
   std::string_view value_name;
   std::string_view group;
-  /// The flag's default may come from its PET_ variable.
+  /// Whether the flag's default may come from its PET_ variable.
   bool from_environment;
-  /// Torchrun does not know this flag. It never makes an abbreviation ambiguous that is unique under
-  /// torchrun.
+  /// Whether torchrun does not know this flag. Such a flag never makes an abbreviation ambiguous that is
+  /// unique under torchrun.
   bool own;
   std::string_view help;
   /// Checks the value (of a switch: "1") and stores it. Throws UsageError.
   void (*apply)(CliOptions& options, const GivenText& given);
-  /// Given several times its values are one list, joined by commas; otherwise the last one holds.
+  /// Whether the values of a flag that is given several times are one list, joined by commas; otherwise the
+  /// last one holds.
   bool is_list = false;
 
   bool takes_value() const { return !value_name.empty(); }
@@ -37,11 +38,11 @@ struct Flag {
 
 std::span<const Flag> flag_table();
 
-/// "PET_NPROC_PER_NODE" for nproc-per-node.
+/// Returns "PET_NPROC_PER_NODE" for nproc-per-node.
 std::string variable_of(const Flag& flag);
 
-/// A bash completion script for `muster`, made from the flag table. `shell` is --print-completion; any other
-/// shell throws UsageError.
+/// Returns a bash completion script for `muster`, made from the flag table. `shell` is --print-completion;
+/// any other shell throws UsageError.
 std::string completion_script(const GivenText& shell);
 
 }  // namespace muster::launcher

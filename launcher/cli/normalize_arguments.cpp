@@ -18,7 +18,7 @@ bool is_number(const std::string& text) {
          digits != ".";
 }
 
-/// "-" and negative numbers are values, not flags (argparse).
+/// Whether a word is a flag: "-" and negative numbers are values (argparse).
 bool looks_like_flag(const std::string& text) {
   return text.size() > 1 && text[0] == '-' && !is_number(text);
 }
@@ -56,7 +56,7 @@ class Normalizer {
     if (const Flag* flag = find(name, argument)) add(*flag, flag->spelled(), value);
   }
 
-  /// -m, -r3, -r 3, -r=3, -mr 3.
+  /// Reads short flags as they may be written: -m, -r3, -r 3, -r=3, -mr 3.
   void short_flags(const std::string& argument) {
     for (std::size_t i = 1; i < argument.size(); ++i) {
       if (argument[i] == 'h') {
@@ -98,12 +98,13 @@ class Normalizer {
     result_.flags.push_back(*value);
   }
 
-  /// A word with a blank inside is a value even if it begins with a dash (argparse): line prefixes do.
+  /// Whether a word is no value. A word with a blank inside is a value even if it begins with a dash
+  /// (argparse): line prefixes do.
   static bool looks_like_value_end(const std::string& text) {
     return looks_like_flag(text) && text.find(' ') == std::string::npos;
   }
 
-  /// The flag called `name` or, if there is only one, beginning with it; null for help.
+  /// Returns the flag called `name` or, if there is only one, beginning with it; null for help.
   const Flag* find(const std::string& name, const std::string& written) {
     std::vector<const Flag*> matches;
     for (const Flag& flag : table_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Argparse's rules for a command line, which CLI11 does not know: unique prefixes of long options, both
-// spellings, and everything after the first positional belonging to the program.
+// Applies argparse's rules for a command line, which CLI11 does not know: unique prefixes of long options,
+// both spellings, and everything after the first positional belonging to the program.
 #pragma once
 
 #include "launcher/cli/flag_table.hpp"
@@ -12,15 +12,16 @@
 namespace muster::launcher {
 
 struct NormalizedArguments {
-  /// Full names only: {"--nproc-per-node", "4", "--standalone", ...}; a flag that takes a value is followed
-  /// by it.
+  /// The flags by their full names: {"--nproc-per-node", "4", "--standalone", ...}; a flag that takes a value
+  /// is followed by it.
   std::vector<std::string> flags;
-  /// -h, --help or a prefix of it was met; nothing after it was read.
+  /// Whether -h, --help or a prefix of it was met; then nothing after it was read.
   bool help = false;
   std::vector<std::string> program;
 };
 
-/// Pure. Throws UsageError for an unknown or ambiguous flag, a missing value, or a value given to a switch.
+/// Splits a command line into flags and program. Pure. Throws UsageError for an unknown or ambiguous flag, a
+/// missing value, or a value given to a switch.
 NormalizedArguments normalize_arguments(std::span<const Flag> table,
                                         const std::vector<std::string>& arguments);
 

@@ -49,7 +49,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_group(std::string group, bool is_positional,
                          std::vector<const CLI::Option*> options) const override {
     std::string text = CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
-    while (text.ends_with('\n')) text.pop_back();  // make_groups() adds one
+    while (text.ends_with('\n')) text.pop_back();  // make_groups() adds a newline
     return text;
   }
 
@@ -57,7 +57,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string usage_;
 };
 
-/// One option for each flag; what is given ends up in `options`.
+/// Declares one option for each flag; what is given ends up in `options`.
 void declare_flags(CLI::App& app, CliOptions& options, std::set<std::string_view>& given) {
   for (const Flag& flag : flag_table()) {
     std::string names = flag.spelled();

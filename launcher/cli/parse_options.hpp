@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the command lines of `muster run` and `muster rendezvous`.
 #pragma once
 
 #include "launcher/cli/cli_options.hpp"
@@ -12,11 +13,11 @@ namespace muster::launcher {
 
 using VariableLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-/// The command line after `muster run`, over PET_ variables, over defaults. Throws UsageError. With `help`
-/// set only that field means anything.
+/// Reads the command line after `muster run`, over PET_ variables, over defaults. Throws UsageError. If
+/// `help` is set, only that field means anything.
 CliOptions parse_run_options(const std::vector<std::string>& arguments, const VariableLookup& variable);
 
-/// The text of `muster run --help`.
+/// Returns the text of `muster run --help`.
 std::string run_help();
 
 /// The command line of `muster rendezvous`; meanings as in its help.
@@ -27,7 +28,7 @@ struct RendezvousOptions {
   bool same_user_only = true;
   std::string secret_file;
   bool insecure_no_secret = false;
-  /// Ask the daemon there how it is, instead of being one. Empty: be one.
+  /// The daemon that is asked how it is, as HOST:PORT. Empty: this process becomes a daemon itself.
   std::string status;
   std::string log_level;
   bool help = false;

@@ -41,7 +41,7 @@ std::optional<unsigned> stream_bits(const std::string& text) {
   return static_cast<unsigned>(*value);
 }
 
-/// The words that torchrun takes in --rdzv-conf.
+/// Reads the words that torchrun takes for true and false in --rdzv-conf.
 bool parse_truth(const GivenText& given) {
   const std::string word = lower_case(given.text);
   for (const char* yes : {"1", "true", "t", "yes", "y"})
@@ -51,7 +51,8 @@ bool parse_truth(const GivenText& given) {
   throw UsageError(given.quoted() + " is neither true nor false; give 1 or 0");
 }
 
-/// Harnesses that start programs without a shell pass --rdzv-conf='a=b' with the quotes.
+/// Removes one pair of quotes: harnesses that start programs without a shell pass --rdzv-conf='a=b' with
+/// them.
 std::string without_quotes(const std::string& text) {
   const bool quoted = text.size() > 1 && (text[0] == '\'' || text[0] == '"') && text.back() == text[0];
   return quoted ? trimmed(text.substr(1, text.size() - 2)) : text;
@@ -66,7 +67,7 @@ constexpr auto kKeysWithoutEffect = std::to_array<std::string_view>(
      "keep_alive_max_attempt", "read_timeout", "store_type", "use_libuv", "rank", "protocol", "ssl_cert",
      "ssl_cert_key", "ca_cert", "etcd_prefix", "cert", "key", "cacert"});
 
-/// `key`, if torchrun reads it and it makes no difference here.
+/// Returns `key` if torchrun reads it and it makes no difference here; throws UsageError otherwise.
 std::string ignored_key(const GivenText& given, const GivenText& part, const std::string& key) {
   if (key == "store_type" && lower_case(part.text) != "tcp")
     throw UsageError(

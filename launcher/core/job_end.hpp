@@ -10,37 +10,38 @@ namespace muster::launcher {
 
 /// A node on which the agent could not be started, or was lost.
 struct HostFailure {
-  /// Whose words `cause` is.
+  /// Who has said what `cause` holds.
   enum class Teller {
-    launcher,     ///< ours, about a node that is not named: "ssh: connection refused"
-    node,         ///< its guardian's: a sentence that names the node
-    coordinator,  ///< a sentence that names the node
+    launcher,     ///< we, about a node that is not named: "ssh: connection refused"
+    node,         ///< the node's guardian, in a sentence that names the node
+    coordinator,  ///< the coordinator, in a sentence that names the node
   };
   std::string node;
   std::string cause;
   /// What to do next; may be empty.
   std::string advice;
-  /// The agent had been started.
+  /// Whether the agent had been started.
   bool lost = false;
-  /// As many nodes were left as the job needs (--nnodes MIN:MAX).
+  /// Whether as many nodes were left as the job needs (--nnodes MIN:MAX), so that it could do without the
+  /// failed one.
   bool spared = false;
   Teller told_by = Teller::launcher;
-  /// `cause` says what was decided about a restart, because that ended the job.
+  /// Whether `cause` says what was decided about a restart, because that ended the job.
   bool says_decision = false;
   bool operator==(const HostFailure&) const = default;
 };
 
-/// Who was lost, and why: "n1 was lost: the agent ended with exit code 1 without a report".
+/// Returns who was lost, and why: "n1 was lost: the agent ended with exit code 1 without a report".
 inline std::string lost_text(const HostFailure& failure) {
   const bool names_node = failure.told_by != HostFailure::Teller::launcher;
   return names_node ? failure.cause : failure.node + " was lost: " + failure.cause;
 }
 
 struct JobTimes {
-  /// Milliseconds since 1970, for people; 0: not known.
+  /// Beginning and end of the job in milliseconds since 1970, for people; 0: not known.
   std::int64_t started_at_ms = 0;
   std::int64_t ended_at_ms = 0;
-  /// By a clock that nobody sets.
+  /// How long the job took, by a clock that nobody sets.
   std::int64_t duration_ms = 0;
 };
 

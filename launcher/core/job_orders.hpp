@@ -31,42 +31,46 @@ struct JobActions {
 
 /// The first order to end is the cause that is reported. One Ctrl-C asks for an orderly end, a second one for
 /// an end without grace; with a third one the launcher leaves, and guardians that it cannot reach clean up by
-/// themselves. One thread.
+/// themselves. Used from one thread.
 class JobOrders {
  public:
-  /// After the grace period every agent has killed everything and reports; one that does not is stuck.
+  /// Time for the reports after the grace period: by then every agent has killed everything, and one that
+  /// does not report is stuck.
   static constexpr std::chrono::seconds kReportLateAfter{20};
-  /// A second Ctrl-C ends everything within a second, with or without the agents' help.
+  /// Time after a second Ctrl-C until nodes are cut off, since everything has to end within a second, with or
+  /// without the agents' help.
   static constexpr std::chrono::milliseconds kKillLateAfter{500};
-  /// Between a node's report and the end of its guardian, which still looks for leftovers.
+  /// Time between a node's report and the end of its guardian, which still looks for leftovers.
   static constexpr std::chrono::seconds kGuardianLateAfter{15};
-  /// For the clients of nodes that were cut off, to end.
+  /// Time for the clients of nodes that were cut off to end.
   static constexpr std::chrono::milliseconds kCutLateAfter{3000};
 
-  /// `grace`: what workers have between the stop signal and KILL.
+  /// `grace` is what workers have between the stop signal and KILL.
   explicit JobOrders(std::chrono::milliseconds grace) : report_late_after_(grace + kReportLateAfter) {}
 
-  /// The launcher was sent one of the signals that end a job. Only SIGINT is counted: others come twice by
-  /// themselves (a closed terminal sends SIGHUP twice).
+  /// Takes a signal that ends a job, which was sent to the launcher. Only SIGINT is counted: others come
+  /// twice by themselves (a closed terminal sends SIGHUP twice).
   JobActions signalled(int number);
   JobActions deadline_passed();
-  /// A node has failed, and the others end because of that, without an order of ours.
+  /// Takes the news that a node has failed, and that the others end because of that, without an order of
+  /// ours.
   JobActions node_failed();
-  /// Every node has reported, and its guardian is about to end.
+  /// Takes the news that every node has reported, and its guardian is about to end.
   JobActions reported();
-  /// No node is left to wait for.
+  /// Takes the news that no node is left to wait for.
   JobActions nodes_ended();
-  /// The time of the last `late_after` has passed.
+  /// Takes the news that the time of the last `late_after` has passed.
   JobActions late();
 
-  /// With cause and signal of an order to end, if there was one.
+  /// Returns the end of the job, with cause and signal of an order to end, if there was one.
   const JobEnd& end() const { return end_; }
 
  private:
   enum class Phase { running, ending, killing, cutting, finished };
 
   JobActions hurry() const;
-  /// Unless the nodes are told already to end without grace. `signal` 0: they end by themselves.
+  /// Begins an orderly end, unless the nodes are told already to end without grace. `signal` is 0 if they end
+  /// by themselves.
   void stop(int signal, JobActions& actions);
 
   std::chrono::milliseconds report_late_after_;

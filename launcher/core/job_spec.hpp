@@ -13,8 +13,9 @@ namespace muster::launcher {
 
 struct HandledSignal {
   int number = 0;
-  /// The user listed it (--signals-to-handle or PET_SIGNALS_TO_HANDLE): handle it even if it was ignored when
-  /// we started. False for the default list, where an ignored signal stays ignored (nohup, background jobs).
+  /// Whether the user listed the signal (--signals-to-handle or PET_SIGNALS_TO_HANDLE): then it is handled
+  /// even if it was ignored when we started. False for the default list, where an ignored signal stays
+  /// ignored (nohup, background jobs).
   bool named = false;
   bool operator==(const HandledSignal&) const = default;
 };
@@ -32,10 +33,10 @@ struct JobSpec {
   /// (spec_for() adds a node's own part).
   agent::AgentSpec agent;
   StartForm form = StartForm::local;
-  /// Empty unless form is ssh or slurm.
+  /// The nodes of a job whose form is ssh or slurm; empty otherwise.
   std::vector<NodePlan> nodes;
   RemoteOptions remote;
-  /// Used in form peer only.
+  /// Options of the form peer, and used there only.
   PeerOptions peer;
   /// --gather-logs: the log files of all nodes are brought here at the end. Empty: they stay.
   std::string gather_logs;
@@ -46,18 +47,18 @@ struct JobSpec {
   /// this machine, and does not listen there.
   std::string rdzv_endpoint;
   bool standalone = false;
-  /// Caught by the launcher and passed on as one orderly stop. Ascending numbers, no duplicates.
+  /// Signals that the launcher catches and passes on as one orderly stop. Ascending numbers, no duplicates.
   std::vector<HandledSignal> signals;
-  /// --forward-signals: passed on to the workers that handle them, and the job goes on. Ascending numbers,
-  /// none of `signals`.
+  /// --forward-signals: signals that are passed on to the workers that handle them, while the job goes on.
+  /// Ascending numbers, none of `signals`.
   std::vector<int> forwarded_signals;
-  /// --timeout: the job is ended and the exit code is 124. Zero: none.
+  /// --timeout: time after which the job is ended and the exit code is 124. Zero: none.
   std::chrono::milliseconds deadline{0};
   StdinPolicy stdin_policy = StdinPolicy::inherit;
   /// What stood behind `muster run`, program included, without the values of variables that look like
   /// secrets.
   std::vector<std::string> arguments;
-  /// Of this muster.
+  /// The version of this muster.
   std::string version;
   /// --report: where the exit report goes as JSON. Empty: nowhere.
   std::string report_file;

@@ -10,15 +10,16 @@
 
 namespace muster::launcher {
 
-/// The job cannot be started. what() is "<what is wrong>; <what to change>"; main prints it after "muster:
-/// error: ".
+/// Says that the job cannot be started. what() is "<what is wrong>; <what to change>"; main prints it after
+/// "muster: error: ".
 class LaunchError : public std::runtime_error {
  public:
   LaunchError(int exit_code, const std::string& text) : std::runtime_error(text), exit_code_(exit_code) {}
 
   int exit_code() const { return exit_code_; }
 
-  /// Lines to print below the message: the text that is wrong and a caret. Printable ASCII; may be empty.
+  /// Returns lines to print below the message: the text that is wrong and a caret. Printable ASCII; may be
+  /// empty.
   const std::vector<std::string>& excerpt() const { return excerpt_; }
 
  protected:
@@ -28,7 +29,7 @@ class LaunchError : public std::runtime_error {
   int exit_code_;
 };
 
-/// A wrong flag, value or variable (exit code 2).
+/// Says that a flag, value or variable is wrong (exit code 2).
 class UsageError : public LaunchError {
  public:
   explicit UsageError(const std::string& text, std::vector<std::string> excerpt = {})
@@ -42,7 +43,7 @@ struct GivenText {
   std::string text;
   std::string source;
 
-  /// "--nproc-per-node=four": how messages quote it.
+  /// Returns the text as messages quote it: "--nproc-per-node=four".
   std::string quoted() const { return source + "=" + text; }
 };
 

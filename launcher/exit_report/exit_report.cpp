@@ -29,7 +29,8 @@ bool earlier(const WorkerReport& a, const WorkerReport& b) {
   return a.arrival != b.arrival ? a.arrival < b.arrival : a.rank < b.rank;
 }
 
-/// The coordinator told the other nodes whose failure came first; that node was told nothing.
+/// Whether the failure of this node came first: the coordinator told the other nodes whose failure that was,
+/// and this node was told nothing.
 bool failed_first(const NodeReport& node) {
   return node.outcome == NodeOutcome::failed && node.ended_by.node.empty();
 }
@@ -111,7 +112,8 @@ void judge_own_failure(ExitReport& report, const std::string& error) {
   report.cause = error;
 }
 
-/// A job that can do without nodes cannot do without the first, which holds the store.
+/// Says in the report that a job which can do without nodes cannot do without the first, which holds the
+/// store.
 void say_store(ExitReport& report, const JobSpec& spec, const std::string& node) {
   const bool elastic = spec.agent.min_nodes < spec.agent.max_nodes;
   if (!elastic || spec.nodes.size() < 2 || node != spec.nodes.front().name) return;
@@ -123,14 +125,14 @@ void say_store(ExitReport& report, const JobSpec& spec, const std::string& node)
         "('muster rendezvous', docs/multi-node.md)";
 }
 
-/// What a node has of the coordinator, or says of itself.
+/// Takes the cause from a node, which has it from the coordinator or says it of itself.
 void judge_node_failure(ExitReport& report, const NodeReport& node, const JobSpec& spec) {
   judge_own_failure(report, node.error);
   report.cause_says_decision = node.error_is_verdict;
   say_store(report, spec, node.node);
 }
 
-/// "n07 (ssh: connection refused), n09 (...)".
+/// Returns a text such as "n07 (ssh: connection refused), n09 (...)".
 std::string host_list(const std::vector<HostFailure>& hosts) {
   return joined_by(hosts, [](const HostFailure& host) { return host.node + " (" + host.cause + ")"; });
 }
@@ -155,8 +157,8 @@ bool judge_hosts(ExitReport& report, const JobSpec& spec, bool lost) {
   return true;
 }
 
-/// As many nodes were left as the job asks for, and it ended all the same: as under torchrun, where a loss
-/// costs a restart.
+/// Says that no restart was left: as many nodes were left as the job asks for, and it ended all the same, as
+/// under torchrun, where a loss costs a restart.
 void say_no_restart(ExitReport& report, const agent::AgentSpec& spec) {
   if (spec.restart_policy != rendezvous::RestartRule::torchrun) return;
   const auto spared = [](const HostFailure& host) { return host.lost && host.spared; };
@@ -165,7 +167,8 @@ void say_no_restart(ExitReport& report, const agent::AgentSpec& spec) {
   report.cause += "; no restart is left (--max-restarts " + std::to_string(spec.max_restarts) + ")";
 }
 
-/// A failure on a node that did not report here (each node has a launcher of its own, or its report is lost).
+/// Takes the cause from a failure on a node that did not report here (each node has a launcher of its own, or
+/// its report is lost).
 bool judge_failure_elsewhere(ExitReport& report) {
   for (const NodeReport& node : report.nodes) {
     if (node.ended_by.node.empty()) continue;
@@ -180,7 +183,7 @@ bool judge_failure_elsewhere(ExitReport& report) {
   return false;
 }
 
-/// The last round that ended well; -1: none did.
+/// Returns the last round that ended well; -1: none did.
 int last_good_round(const std::vector<NodeReport>& nodes) {
   int last = -1;
   for (const NodeReport& node : nodes)
@@ -188,19 +191,19 @@ int last_good_round(const std::vector<NodeReport>& nodes) {
   return last;
 }
 
-/// It never joined the others, or was gone when the job began its last round.
+/// Whether a node never joined the others, or was gone when the job began its last round.
 bool missed_round(const NodeReport& node, int round) {
   return node.outcome != NodeOutcome::succeeded && (node.workers.empty() || node.round < round);
 }
 
-/// Its workers were done when it met with an end of its own.
+/// Whether a node's workers were done when the node met with an end of its own.
 bool worked_to_the_end(const NodeReport& node, int round) {
   const auto good = [](const WorkerReport& worker) { return worker.outcome == WorkerOutcome::succeeded; };
   return node.round == round && !node.workers.empty() &&
          std::all_of(node.workers.begin(), node.workers.end(), good);
 }
 
-/// --nnodes MIN:MAX: what is missing was not needed.
+/// Judges a success. Under --nnodes MIN:MAX, what is missing was not needed, and becomes a note.
 void judge_success(ExitReport& report) {
   const auto note = [&report](const std::string& node, const std::string& why) {
     report.notes.push_back("the job ended without " + node + ", which " + why);
@@ -210,11 +213,11 @@ void judge_success(ExitReport& report) {
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded)
       note(node.node, node.error.empty() ? "left before its last round" : "gave up: " + node.error);
-  // A failure that was made good.
+  // What looks like a root cause was a failure that was made good.
   report.root_node = report.root_worker = -1;
 }
 
-/// The job ended by itself.
+/// Judges a job that ended by itself.
 void judge_finished(ExitReport& report, const JobSpec& spec) {
   const bool first_is_known = std::any_of(report.nodes.begin(), report.nodes.end(), failed_first);
   if (all_succeeded(spec, report.nodes, report.hosts) && report.unreported.empty())
@@ -241,8 +244,8 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
     judge_own_failure(report, "no report came from " + joined(report.unreported));
 }
 
-/// All nodes of a round were told the same. The first node has the coordinator: its word goes before that of
-/// the others, which count where it did not report.
+/// Returns the decisions about restarts. All nodes of a round were told the same. The first node has the
+/// coordinator: its word goes before that of the others, which count where it did not report.
 std::vector<agent::RestartDecision> decisions_of(const JobSpec& spec, const std::vector<NodeReport>& nodes) {
   for (const NodeReport& node : nodes)
     if (!spec.nodes.empty() && node.node == spec.nodes.front().name) return node.decisions;
@@ -264,7 +267,7 @@ std::string seconds_text(std::chrono::milliseconds time) {
   return text + " s";
 }
 
-/// The file that the user wrote on the command line, found in the command made from it.
+/// Returns the file that the user wrote on the command line, found in the command made from it.
 std::string program_name(const agent::AgentSpec& spec) {
   if (spec.command.empty()) return "the job";
   return spec.command[std::clamp<std::size_t>(spec.first_script_argument, 1, spec.command.size()) - 1];

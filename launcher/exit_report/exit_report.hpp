@@ -14,8 +14,8 @@ namespace muster::launcher {
 enum class JobOutcome {
   succeeded,       ///< every worker ended with 0
   failed,          ///< a worker failed by itself or could not be started: `root` says which
-  interrupted,     ///< by a signal to the launcher
-  deadline,        ///< by --timeout
+  interrupted,     ///< the job was ended by a signal to the launcher
+  deadline,        ///< the job was ended by --timeout
   launcher_error,  ///< something of ours failed: `error` says what
 };
 
@@ -25,20 +25,20 @@ struct ExitReport {
   /// The program or script, as given.
   std::string program;
   std::string run_id;
-  /// As JobSpec has them.
+  /// Arguments and version as JobSpec has them.
   std::vector<std::string> arguments;
   std::string version;
   JobTimes times;
-  /// One sentence without the program: "rank 1 on node7: killed by SIGSEGV".
+  /// Why the job ended, in one sentence without the program: "rank 1 on node7: killed by SIGSEGV".
   std::string cause;
-  /// `cause` says the last decision, where that is_cause.
+  /// Whether `cause` says the last decision, where that is_cause.
   bool cause_says_decision = false;
   /// What to do next; may be empty.
   std::string advice;
   /// The worker that failed first, whatever ended the job: index into `nodes` and into its workers; -1: none.
   int root_node = -1;
   int root_worker = -1;
-  /// Empty when there are no log files.
+  /// The log directory; empty when there are no log files.
   std::string log_dir;
   /// Hosts on which no agent could be started, or whose agent was lost; as JobEnd has them.
   std::vector<HostFailure> hosts;
@@ -46,15 +46,15 @@ struct ExitReport {
   std::vector<std::string> unreported;
   /// The launcher's notes; each node has its own.
   std::vector<std::string> notes;
-  /// No worker was started, because of `hosts`.
+  /// Whether no worker was started, because of `hosts`.
   bool not_started = false;
-  /// In the order in which the reports arrived at the launcher.
+  /// The nodes' reports, in the order in which they arrived at the launcher.
   std::vector<agent::NodeReport> nodes;
   rendezvous::RestartRule restart_policy = rendezvous::RestartRule::backoff;
   /// What the coordinator decided at the ends of rounds, one for each round, the oldest first.
   std::vector<agent::RestartDecision> decisions;
 
-  /// Counted for the whole job; every node knows the number as of its last round.
+  /// Returns the restarts of the whole job; every node knows their number as of its last round.
   int restarts() const;
 
   const agent::WorkerReport* root() const {
@@ -63,24 +63,24 @@ struct ExitReport {
   }
 };
 
-/// Root cause: a worker that could not be started, else the failed worker whose exit arrived first at its
-/// agent; of several nodes on the one whose failure ended the round, as the coordinator saw it. Exit codes as
-/// in exit_code.hpp; whatever ended the job early (a signal, the deadline, an error of ours) decides over
-/// what workers did afterwards.
+/// Makes the verdict. The root cause is a worker that could not be started, else the failed worker whose exit
+/// arrived first at its agent; of several nodes on the one whose failure ended the round, as the coordinator
+/// saw it. Exit codes as in exit_code.hpp; whatever ended the job early (a signal, the deadline, an error of
+/// ours) decides over what workers did afterwards.
 ExitReport make_exit_report(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
                             const JobEnd& end);
 
-/// The report for people, on stderr: several lines, or none after a success that left nothing to say. Quoted
-/// text of workers is escaped (rendezvous/log/terminal_text.hpp).
+/// Returns the report for people, on stderr: several lines, or none after a success that left nothing to say.
+/// Quoted text of workers is escaped (rendezvous/log/terminal_text.hpp).
 std::string to_text(const ExitReport& report);
 
-/// The report for programs (--report): indented JSON, schema "muster.report" (docs/report.md).
+/// Returns the report for programs (--report): indented JSON, schema "muster.report" (docs/report.md).
 std::string to_json(const ExitReport& report);
 
-/// The text of a worker's error file, made anew as torchrun writes it.
+/// Returns the text of a worker's error file, made anew as torchrun writes it.
 std::string error_file_of(const agent::WorkerError& error);
 
-/// The text of the root cause's error file as the launcher hands it up: with errorCode inside message
+/// Returns the text of the root cause's error file as the launcher hands it up: with errorCode inside message
 /// (torchrun contract 3.5), which is the exit code or minus the signal. A file whose message is a plain
 /// string comes back unchanged, as under torchrun; one that is no JSON object is wrapped into one.
 std::string error_file_with_code(const std::string& error_file, const agent::ExitStatus& status);

@@ -27,7 +27,7 @@ std::string words(int error) {
   return strerrordesc_np(error);
 }
 
-/// After what is there. A pipe that nobody reads is an error at once.
+/// Writes after what is there. A pipe that nobody reads is an error at once.
 std::string write_directly(const std::string& path, const std::string& text) {
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return errno == ENXIO ? "nobody reads it" : words(errno);
@@ -37,7 +37,8 @@ std::string write_directly(const std::string& path, const std::string& text) {
   return failure;
 }
 
-/// umask can only be read by setting it; the launcher has one thread.
+/// Returns the mode of a new file. The umask can only be read by setting it, which is safe because the
+/// launcher has one thread.
 mode_t default_mode() {
   const mode_t mask = umask(0);
   umask(mask);
@@ -85,7 +86,7 @@ bool holds_a_file(const std::string& directory) {
   return false;
 }
 
-/// A temporary directory stays only while somebody may want to read what is in it.
+/// Removes a temporary log directory, unless somebody may want to read what is in it.
 void tidy_log_directory(const JobSpec& spec, ExitReport& report) {
   if (report.log_dir.empty()) return;
   const bool keep =
@@ -97,7 +98,8 @@ void tidy_log_directory(const JobSpec& spec, ExitReport& report) {
   report.log_dir.clear();
 }
 
-/// Its path means nothing here if another host has written it; what it says came with the report.
+/// Whether a node's files are on this host. The path of an error file means nothing here if another host has
+/// written it; what that file says came with the report.
 bool is_on_this_host(const JobSpec& spec, const std::string& node) {
   return std::none_of(spec.nodes.begin(), spec.nodes.end(),
                       [&](const NodePlan& plan) { return plan.name == node && !plan.local; });
@@ -119,7 +121,7 @@ void copy_error_file(const JobSpec& spec, const ExitReport& report) {
     log_warning("TORCHELASTIC_ERROR_FILE=" + spec.error_file_copy + " cannot be written: " + failure);
 }
 
-/// The log files of a job on this host alone, where those of many hosts would come to.
+/// Copies the log files of a job on this host alone to the place where those of many hosts would come.
 void gather_logs(const JobSpec& spec, const ExitReport& report) {
   if (spec.gather_logs.empty() || !spec.nodes.empty() || report.log_dir.empty()) return;
   std::error_code error;
@@ -147,7 +149,7 @@ int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& report
   gather_logs(spec, report);
   tidy_log_directory(spec, report);
   write_report(spec, report);
-  // One write: the lines must not mix with what others print.
+  // All lines go out in one write, because they must not mix with what others print.
   (void)write_all(STDERR_FILENO, to_text(report));
   return report.exit_code;
 }

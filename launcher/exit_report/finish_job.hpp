@@ -13,13 +13,13 @@ namespace muster::launcher {
 
 struct JobSpec;
 
-/// Every node that the job needed has reported, and its workers ended well. A job of --nnodes MIN:MAX can do
-/// without nodes that took no part in its last round, whatever became of them.
+/// Whether every node that the job needed has reported, and its workers ended well. A job of --nnodes MIN:MAX
+/// can do without nodes that took no part in its last round, whatever became of them.
 bool all_succeeded(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
                    const std::vector<HostFailure>& hosts);
 
-/// A worker had failed for good before the order to end that the nodes had in the meantime: they were still
-/// ending what it had left.
+/// Whether a worker had failed for good before the nodes got an order to end, while they were still ending
+/// what it had left.
 bool failed_before_order(const std::vector<agent::NodeReport>& reports);
 
 /// Prints the report on stderr (nothing after a success without notes), writes --report, copies the root
@@ -28,7 +28,7 @@ bool failed_before_order(const std::vector<agent::NodeReport>& reports);
 /// (launcher_error). Failing to write a file is said on stderr and changes no exit code.
 int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& reports, const JobEnd& end);
 
-/// Lines of `text` at '\n', without a last empty one; "\r\n" counts as '\n'.
+/// Returns the lines of `text`, cut at '\n', without a last empty one; "\r\n" counts as '\n'.
 std::vector<std::string> lines_of(std::string_view text);
 
 /// Writes `text` so that a reader sees the old file or the whole new one, never a part; symbolic links stay.
@@ -36,7 +36,7 @@ std::vector<std::string> lines_of(std::string_view text);
 /// of a failure in words, or empty text.
 std::string write_file(const std::string& path, const std::string& text);
 
-/// Why write_file(path) would fail now, in words; empty if it would not. A file beside it is made and
+/// Returns why write_file(path) would fail now, in words; empty if it would not. A file beside it is made and
 /// removed, because permissions do not say all: /proc takes no files from anybody.
 std::string write_obstacle(const std::string& path);
 

@@ -36,7 +36,7 @@ std::string to_json(const ExitReport& report) {
   Json nodes = Json::array();
   for (const agent::NodeReport& node : report.nodes) {
     nodes.push_back(Json::parse(agent::to_json(node)));
-    // Those of all nodes are told once.
+    // The decisions of all nodes are told once.
     nodes.back().erase("decisions");
   }
   Json root = nullptr;

@@ -36,10 +36,10 @@ using agent::WorkerReport;
 
 constexpr std::size_t kQuotedLines = 40;
 constexpr std::size_t kLabelWidth = 11;
-/// Ranks whose last calls are quoted.
+/// Most ranks whose last calls are quoted.
 constexpr std::size_t kQuotedRanks = 3;
 
-/// Labelled lines below the headline.
+/// The text of a report: labelled lines below the headline.
 class Page {
  public:
   explicit Page(const std::string& headline) : text_("muster: " + headline + "\n") {}
@@ -50,7 +50,7 @@ class Page {
     text_ += "  " + padded + value + "\n";
   }
 
-  /// Somebody else's lines, each marked and escaped; of many only the last.
+  /// Adds somebody else's lines, each marked and escaped; of many only the last.
   void quote(const std::string& label, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     const std::size_t skipped = lines.size() > kQuotedLines ? lines.size() - kQuotedLines : 0;
@@ -110,7 +110,7 @@ void describe_calls(Page& page, const ExitReport& report) {
   }
 }
 
-/// Those but the root cause that ended in such a way, in the order in which they did.
+/// Names the workers but the root cause that ended in such a way, in the order in which they did.
 void describe_ends(Page& page, const ExitReport& report, const std::string& what,
                    const std::function<bool(const WorkerReport&)>& matches) {
   std::vector<const WorkerReport*> others;
@@ -155,7 +155,8 @@ void describe_rest(Page& page, const ExitReport& report) {
   if (!not_started.empty()) page.line("others", "not started: " + plural(not_started));
 }
 
-/// One line for each host that is not named in the headline already, and those that said nothing.
+/// Adds one line for each host that is not named in the headline already, and one for those that said
+/// nothing.
 void describe_hosts(Page& page, const ExitReport& report) {
   const bool named = report.outcome == JobOutcome::launcher_error && report.hosts.size() == 1 &&
                      (report.hosts[0].lost || !report.hosts[0].spared);
@@ -167,7 +168,7 @@ void describe_hosts(Page& page, const ExitReport& report) {
     page.line("missing", "no report from " + for_terminal(joined(report.unreported)));
 }
 
-/// Which host a line is about, where there are several.
+/// Returns which host a line is about, where there are several.
 std::string on_host(const ExitReport& report, const NodeReport& node) {
   return report.nodes.size() > 1 ? node.host + ": " : "";
 }
@@ -187,7 +188,7 @@ std::vector<std::string> leftover_lines(const ExitReport& report) {
   return lines;
 }
 
-/// Why the restarts that were left were not used.
+/// Returns why the restarts that were left were not used.
 std::string why_no_more(const ExitReport& report) {
   const bool left = report.restarts() < report.nodes[0].max_restarts;
   const bool failed = report.outcome == JobOutcome::failed || report.outcome == JobOutcome::launcher_error;
@@ -197,7 +198,7 @@ std::string why_no_more(const ExitReport& report) {
   return said ? "" : "; " + for_terminal(last.decision);
 }
 
-/// "2 h 3 min", "3 min 20 s", "1.5 s".
+/// Returns a text such as "2 h 3 min", "3 min 20 s" or "1.5 s".
 std::string duration_text(std::int64_t duration_ms) {
   const std::int64_t seconds = duration_ms / 1000;
   if (seconds < 60) return std::to_string(seconds) + "." + std::to_string(duration_ms % 1000 / 100) + " s";
@@ -205,7 +206,7 @@ std::string duration_text(std::int64_t duration_ms) {
   return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " min";
 }
 
-/// "2026-11-25 21:31:05 +0100".
+/// Returns a text such as "2026-11-25 21:31:05 +0100".
 std::string clock_text(std::int64_t since_1970_ms) {
   const std::time_t seconds = since_1970_ms / 1000;
   std::tm local{};
@@ -215,7 +216,8 @@ std::string clock_text(std::int64_t since_1970_ms) {
   return text.data();
 }
 
-/// What a report is asked for when it is read later, or by somebody else.
+/// Says when the job ran and by which command, which a report is asked for when it is read later, or by
+/// somebody else.
 void describe_run(Page& page, const ExitReport& report) {
   if (report.times.started_at_ms == 0) return;
   page.line("ran", duration_text(report.times.duration_ms) + ", from " +
@@ -235,7 +237,8 @@ void describe_job(Page& page, const ExitReport& report) {
     for (const std::string& note : node.notes) page.line("note", for_terminal(on_host(report, node) + note));
 }
 
-/// After a success only what the user should know. The agents' notes were said when they happened.
+/// Returns what the user should know after a success, and no more. The agents' notes were said when they
+/// happened.
 std::string notes_of_success(const ExitReport& report) {
   std::string text;
   for (const std::string& note : report.notes) text += "muster: note: " + for_terminal(note) + "\n";

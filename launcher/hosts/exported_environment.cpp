@@ -11,8 +11,8 @@
 namespace muster::launcher {
 namespace {
 
-/// All of a process's arguments and variables have 2 MiB (a quarter of the default stack limit); one text 128
-/// KiB.
+/// Most bytes of all variables together, and of one. All of a process's arguments and variables have 2 MiB (a
+/// quarter of the default stack limit), one text 128 KiB.
 constexpr std::size_t kMaxTotal = 1U << 20;
 constexpr std::size_t kMaxOne = 128U << 10;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which variables go to the workers of other hosts. Pure.
+// Picks the variables that go to the workers of other hosts. Pure.
 #pragma once
 
 #include "launcher/core/launch_error.hpp"
@@ -12,12 +12,13 @@ namespace muster::launcher {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-/// Without being asked for: what says how programs are found and how libraries of training behave (PATH,
-/// LD_LIBRARY_PATH, PYTHON*, NCCL_*, OMP_*, ...), never what belongs to one host, one process or a secret.
+/// Whether a variable is exported without being asked for: what says how programs are found and how libraries
+/// of training behave (PATH, LD_LIBRARY_PATH, PYTHON*, NCCL_*, OMP_*, ...), never what belongs to one host,
+/// one process or a secret.
 bool is_exported_by_default(const std::string& name);
 
-/// A flag or its value as it may be shown to others: what stands behind "NAME=", up to a comma, is "..."
-/// where the name looks like that of a secret.
+/// Returns a flag or its value as it may be shown to others: what stands behind "NAME=", up to a comma, is
+/// "..." where the name looks like that of a secret.
 std::string without_secrets(const std::string& argument);
 
 /// A variable, or with `is_prefix` all that begin with `name`.

@@ -13,11 +13,11 @@ constexpr const char* kGpu = "the number of a GPU";
 
 struct Choice {
   std::size_t at = 0;
-  /// Empty: all of the host.
+  /// GPUs that were named; empty: all of the host.
   std::set<int> gpus;
 };
 
-/// "0,2,4-7".
+/// Reads "0,2,4-7".
 std::set<int> parse_gpus(const SourceLine& line, Span span) {
   std::set<int> gpus;
   for (const Span item : split_outside_brackets(line, span, ',')) {

@@ -10,8 +10,8 @@ constexpr const char* kSlots = "a number of slots";
 constexpr const char* kPort = "a port";
 constexpr int kMaxPort = 65'535;
 constexpr int kSshPort = 22;
-/// A line for each slot of a large job; without a bound, ranges that are listed again and again would keep us
-/// busy for hours.
+/// Most entries of a list, which may be a line for each slot of a large job. Without a bound, ranges that are
+/// listed again and again would keep us busy for hours.
 constexpr std::size_t kMaxListed = 1U << 20;
 
 bool is_blank(char c) {
@@ -51,8 +51,8 @@ std::string take_user(const SourceLine& line, Span& span) {
   return user;
 }
 
-/// HOST:NUMBER: slots, as everywhere; but USER@HOST:NUMBER is a port, as for every SSH tool. A number that is
-/// more likely the other is refused, with both spellings.
+/// Reads the number of HOST:NUMBER as slots, as everywhere; but USER@HOST:NUMBER is a port, as for every SSH
+/// tool. A number that more likely means the other thing is refused, with both spellings.
 void read_one_number(const SourceLine& line, Span host, Span number, Host& into) {
   const std::string given = text_of(line, number);
   const std::string name = text_of(line, host);
@@ -71,7 +71,7 @@ void read_one_number(const SourceLine& line, Span host, Span number, Host& into)
   }
 }
 
-/// An IPv6 address without brackets reads like a host with port and slots.
+/// Refuses an IPv6 address without brackets, which reads like a host with port and slots.
 void refuse_bare_address(const SourceLine& line, Span span) {
   if (!is_address(line, span)) return;
   const std::string text = text_of(line, span);
@@ -90,7 +90,7 @@ void read_numbers(const SourceLine& line, const std::vector<Span>& parts, Host& 
   if (!empty(parts[2])) into.slots = number_at(line, parts[2], 1, kMaxSlots, kSlots);
 }
 
-/// Its slots are said by a number, so that listing it again cannot mean one slot more.
+/// Whether the slots of a host are said by a number, so that listing it again cannot mean one slot more.
 bool is_counted(const Host& host) {
   return host.slots != 0 || host.max_slots != 0;
 }
@@ -149,7 +149,7 @@ void HostCollector::add_one(const SourceLine& line, std::size_t at, Host host) {
 }
 
 std::vector<Host> HostCollector::take() {
-  // Where a host is listed for each of its slots, the others are, too.
+  // Where a host is listed for each of its slots, the other hosts are, too.
   if (listed_ > hosts_.size())
     for (std::size_t i = 0; i < hosts_.size(); ++i)
       if (!is_counted(hosts_[i])) hosts_[i].slots = times_[i];

@@ -46,9 +46,9 @@ std::string quote(const std::string& text) {
 
 namespace {
 
-/// RFC 1035; longer ones cannot be resolved.
+/// Longest host name: a longer one cannot be resolved (RFC 1035).
 constexpr std::size_t kMaxNameLength = 253;
-/// Digits of a number in a range.
+/// Most digits of a number in a range.
 constexpr std::size_t kMaxDigits = 9;
 constexpr int kMaxNumber = 999'999'999;
 
@@ -60,7 +60,7 @@ bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '.' || c == '-' || c == '_';
 }
 
-/// The numbers of one item "N" or "N-M" of a range, padded as its first is.
+/// Adds the numbers of one item "N" or "N-M" of a range, padded as its first number is.
 void expand_item(const SourceLine& line, Span item, std::vector<std::string>& numbers) {
   const std::size_t dash = std::min(line.text.find('-', item.begin), item.end);
   const Span low_span{item.begin, dash};
@@ -82,7 +82,7 @@ void expand_item(const SourceLine& line, Span item, std::vector<std::string>& nu
   }
 }
 
-/// `range` is what stands between the brackets.
+/// Returns the numbers of a range; `range` is what stands between the brackets.
 std::vector<std::string> expand_range(const SourceLine& line, Span range) {
   std::vector<std::string> numbers;
   for (const Span item : split_outside_brackets(line, range, ',')) expand_item(line, item, numbers);

@@ -12,7 +12,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/// The place where the comment of a line begins: '#', or "//" that no word goes into.
+/// Returns the place where the comment of a line begins: '#', or "//" that no word goes into.
 std::size_t content_end(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '#') return i;
@@ -28,7 +28,7 @@ Span next_word(const SourceLine& line, std::size_t from, std::size_t end) {
   return word;
 }
 
-/// "slots=8", "slots = 8" or "max_slots=16".
+/// A setting of a host: "slots=8", "slots = 8" or "max_slots=16".
 struct Setting {
   std::string name;
   Span where;

@@ -9,13 +9,13 @@ namespace muster::launcher {
 namespace {
 
 constexpr int kMaxWorkers = 1 << 20;
-/// Hosts that an error lists.
+/// Most hosts that an error lists.
 constexpr std::size_t kListed = 4;
 
 /// Room and load of one host.
 struct Load {
   int slots = 0;
-  /// Above `slots` only by --oversubscribe.
+  /// Most workers that the host may run, above `slots` only by --oversubscribe.
   int most = 0;
   int workers = 0;
 };
@@ -24,7 +24,7 @@ std::string plural(int count, const std::string& word) {
   return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
 }
 
-/// "n0 has 4, n1 has 2, and 14 more".
+/// Returns a text such as "n0 has 4, n1 has 2, and 14 more".
 std::string list_slots(const std::vector<Host>& hosts, const std::vector<Load>& loads) {
   std::string text;
   for (std::size_t i = 0; i < std::min(hosts.size(), kListed); ++i)
@@ -33,7 +33,7 @@ std::string list_slots(const std::vector<Host>& hosts, const std::vector<Load>& 
   return text;
 }
 
-/// The number of workers that each host may run: its slots or, without them, --nproc-per-node.
+/// Returns the number of workers that each host may run: its slots or, without them, --nproc-per-node.
 std::vector<Load> loads_of(const std::vector<Host>& hosts, const PlacementWishes& wishes) {
   std::vector<Load> loads;
   for (const Host& host : hosts) {
@@ -90,7 +90,7 @@ void place_total(const std::vector<Host>& hosts, const PlacementWishes& wishes, 
   if (!wishes.oversubscribe)
     throw error("ask for fewer workers, write more slots (HOST:SLOTS), or give --oversubscribe");
   // Workers that do not fit go to all hosts in turn, as far as max-slots lets them; --map-by node deals all
-  // workers so.
+  // workers out like that.
   if (wishes.map_by == MapBy::node)
     for (Load& load : loads) load.workers = 0;
   const int unplaced = wishes.map_by == MapBy::node ? wishes.total : left;
@@ -98,7 +98,7 @@ void place_total(const std::vector<Host>& hosts, const PlacementWishes& wishes, 
   if (rest > 0) throw error("their max-slots do not allow so many; ask for fewer workers");
 }
 
-/// A host whose workers are counted there cannot have been given a number here as well.
+/// Refuses a number of slots for a host whose workers are counted on that host.
 void check_word(const std::vector<Host>& hosts, const PlacementWishes& wishes) {
   if (wishes.per_node_word.empty()) return;
   const std::string quoted = wishes.per_node_given ? wishes.per_node_given->quoted() : wishes.per_node_word;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many workers each host gets, and their ranks. Pure: the same hosts and wishes give the same placement,
-// also after a restart.
+// Decides how many workers each host gets, and their ranks. Pure: the same hosts and wishes give the same
+// placement, also after a restart.
 #pragma once
 
 #include "launcher/core/node_plan.hpp"
@@ -29,13 +29,13 @@ struct PlacementWishes {
   MapBy map_by = MapBy::slot;
 };
 
-/// One plan for each host that gets a worker, in the order of `hosts`. Whatever --map-by says, the ranks of a
-/// node are contiguous and ascend with the nodes. More workers than slots need `oversubscribe`; then all
-/// hosts get an equal share (MapBy::node: of all, MapBy::slot: of those that do not fit), the first ones one
-/// more. Throws UsageError.
+/// Returns one plan for each host that gets a worker, in the order of `hosts`. Whatever --map-by says, the
+/// ranks of a node are contiguous and ascend with the nodes. More workers than slots need `oversubscribe`;
+/// then all hosts get an equal share (MapBy::node: of all, MapBy::slot: of those that do not fit), the first
+/// ones one more. Throws UsageError.
 std::vector<NodePlan> place_workers(const std::vector<Host>& hosts, const PlacementWishes& wishes);
 
-/// The GPU of a worker by torchrun's convention: its local rank, among those that its node was given.
+/// Returns the GPU of a worker by torchrun's convention: its local rank, among those that its node was given.
 int gpu_of(const NodePlan& node, int local_rank);
 
 }  // namespace muster::launcher

@@ -42,7 +42,7 @@ const char* name_of(StartForm form) {
   return "";
 }
 
-/// The nodes of the job, also if no host was listed.
+/// Returns the nodes of the job, also if no host was listed.
 std::vector<NodePlan> nodes_of(const JobSpec& spec) {
   if (!spec.nodes.empty() || spec.form == StartForm::peer) return spec.nodes;
   NodePlan here;

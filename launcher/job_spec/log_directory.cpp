@@ -22,7 +22,7 @@ LaunchError cannot_make(const std::string& path, bool temporary, int error) {
                          " a directory that can be written, or /dev/null for no log files");
 }
 
-/// Workers may change their directory and still have to find their error file.
+/// Makes a path absolute: workers may change their directory and still have to find their error file.
 std::string absolute(const std::string& path) {
   if (path.starts_with('/')) return path;
   char* current = getcwd(nullptr, 0);  // grows as needed
@@ -32,7 +32,7 @@ std::string absolute(const std::string& path) {
   return result;
 }
 
-/// mkdir -p: every missing parent of `path` and itself.
+/// Makes every missing parent of `path`, and the directory itself, as mkdir -p does.
 void make_directories(const std::string& path, bool temporary) {
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plans and makes the log directory of a job.
 #pragma once
 
 #include <string>
 
 namespace muster::launcher {
 
-/// `text` as one name of a directory: characters that do not belong there become '_', at most 64 are kept.
+/// Returns `text` as one name of a directory: characters that do not belong there become '_', at most 64 are
+/// kept.
 std::string file_name_of(const std::string& text);
 
 struct LogDirectory {
@@ -14,9 +16,9 @@ struct LogDirectory {
   bool temporary = false;
 };
 
-/// `log_dir` is --log-dir: empty for a directory under `temporary_base` (TMPDIR; empty for /tmp) that is
-/// removed after success, "/dev/null" for no logs at all. Characters of the run id that do not belong in a
-/// file name become '_'. Pure.
+/// Plans the log directory. `log_dir` is --log-dir: empty for a directory under `temporary_base` (TMPDIR;
+/// empty for /tmp) that is removed after success, "/dev/null" for no logs at all. Characters of the run id
+/// that do not belong in a file name become '_'. Pure.
 LogDirectory plan_log_directory(const std::string& log_dir, const std::string& temporary_base,
                                 const std::string& run_id);
 

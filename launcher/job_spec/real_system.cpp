@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kMaxHostsFile = 1U << 20;
 
-/// An address that can be bound is ours; the wildcard is not an address of anything.
+/// Whether an address is ours: one that can be bound is; the wildcard is not an address of anything.
 bool is_local(const addrinfo& candidate) {
   if (candidate.ai_family == AF_INET) {
     sockaddr_in address{};
@@ -67,7 +67,7 @@ std::optional<std::string> first_local(const std::string& host, int flags) {
   return std::nullopt;
 }
 
-/// The addresses that a hosts file (hosts(5)) gives `name`, in lower case.
+/// Returns the addresses that a hosts file (hosts(5)) gives `name`, in lower case.
 std::vector<std::string> addresses_in(const std::string& content, const std::string& name) {
   std::vector<std::string> addresses;
   std::istringstream lines(content);

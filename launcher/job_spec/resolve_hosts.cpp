@@ -15,7 +15,7 @@ namespace muster::launcher {
 namespace {
 
 constexpr int kMaxWorkersPerNode = 65536;
-/// srun asks the controller first, which serves others, too.
+/// The login timeout under Slurm: srun asks the controller first, which serves others, too.
 constexpr std::chrono::seconds kSlurmLoginTimeout{20};
 
 GivenText given_or(const Setting<std::string>& setting, const std::string& flag) {
@@ -38,7 +38,7 @@ int number_of_workers(const GivenText& given) {
   return parse_whole_number(given, 1, kMaxWorkersPerNode);
 }
 
-/// --nproc-per-node on this machine.
+/// Returns the workers that --nproc-per-node means on this machine.
 int workers_here(const CliOptions& options, const System& system) {
   const GivenText given = given_or(options.nproc_per_node, "--nproc-per-node");
   if (given.text == "cpu") return system.allowance().processors;
@@ -52,7 +52,8 @@ int workers_here(const CliOptions& options, const System& system) {
   return number_of_workers(given);
 }
 
-/// As on a node of torchrun: --nproc-per-node, or --np for a job of this machine only.
+/// Returns the workers of this node, as on a node of torchrun: --nproc-per-node, or --np for a job of this
+/// machine only.
 int workers_of_this_node(const CliOptions& options, const System& system, StartForm form) {
   if (!options.np.given) return workers_here(options, system);
   if (form == StartForm::peer)
@@ -69,7 +70,7 @@ SlurmPlace slurm_place(const CliOptions& options, const System& system) {
   return slurm_place_of(system);
 }
 
-/// Flags of torchrun that say how nodes meet, or that there is one only: then Slurm is not asked who they
+/// Whether flags of torchrun say how nodes meet, or that there is one only: then Slurm is not asked who they
 /// are.
 bool says_how_nodes_meet(const CliOptions& options) {
   const bool one_node = options.nnodes.given && options.nnodes.value.max == 1;
@@ -87,8 +88,8 @@ bool slurm_decides(const CliOptions& options, const SlurmPlace& place) {
   return wanted || !says_how_nodes_meet(options);
 }
 
-/// Workers of each node of an allocation when no flag says so: its tasks if the user asked for several on a
-/// node, else its GPUs.
+/// Returns the nodes of an allocation, with as many workers as each has when no flag says so: its tasks if
+/// the user asked for several on a node, else its GPUs.
 std::vector<Host> slurm_hosts(const SlurmPlace& place) {
   const std::vector<std::string> names = expand_node_list({place.node_list, "SLURM_JOB_NODELIST"});
   const std::vector<int>& tasks = place.tasks_per_node;
@@ -105,7 +106,8 @@ std::vector<Host> slurm_hosts(const SlurmPlace& place) {
   return hosts;
 }
 
-/// --nproc-per-node is a plain wish there: it may be fewer than the tasks or GPUs, and it may be more.
+/// Forgets Slurm's numbers if --nproc-per-node is given, which is a plain wish there: it may be fewer than
+/// the tasks or GPUs, and it may be more.
 void forget_slots_of_slurm(const CliOptions& options, std::vector<Host>& hosts) {
   if (!options.nproc_per_node.given) return;
   for (Host& host : hosts) host.slots = 0;
@@ -146,7 +148,8 @@ PlacementWishes wishes_of(const CliOptions& options) {
   return wishes;
 }
 
-/// A port or another user was asked for: that is SSH, even to this machine.
+/// Marks the node that is this machine, unless a port or another user was asked for: that is SSH, even to
+/// this machine.
 void mark_local(const System& system, std::vector<NodePlan>& nodes) {
   const NodePlan* before = nullptr;
   for (NodePlan& node : nodes) {
@@ -160,7 +163,7 @@ void mark_local(const System& system, std::vector<NodePlan>& nodes) {
   }
 }
 
-/// --nnodes beside a host list: torchrun's words must fit what is listed.
+/// Checks --nnodes beside a host list: torchrun's words must fit what is listed.
 void check_node_count(const CliOptions& options, JobSpec& spec) {
   const int listed = static_cast<int>(spec.nodes.size());
   spec.agent.min_nodes = spec.agent.max_nodes = listed;
@@ -173,7 +176,7 @@ void check_node_count(const CliOptions& options, JobSpec& spec) {
   spec.agent.min_nodes = wanted.min;
 }
 
-/// The host list names this machine alone: nothing is different from a job without one.
+/// Makes a job whose host list names this machine alone the same as a job without a list.
 void make_local(JobSpec& spec) {
   const NodePlan node = spec.nodes.front();
   spec.form = StartForm::local;
@@ -193,7 +196,7 @@ void resolve_remote(const CliOptions& options, StartForm form, RemoteOptions& re
   remote.push = options.push.value;
 }
 
-/// Without it each node would be said to lack muster.
+/// Refuses to start without srun: each node would be said to lack muster.
 void require_srun(const System& system, const JobSpec& spec) {
   const std::string path = system.variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin");
   for (const std::string& directory : split(path, ':'))
@@ -227,7 +230,7 @@ void resolve_started(const CliOptions& options, const System& system, const Slur
   if (!word.empty()) spec.agent.workers = workers_here(options, system);
 }
 
-/// Flags that choose among hosts nobody listed.
+/// Refuses flags that choose among hosts nobody listed.
 void refuse_filters(const CliOptions& options) {
   for (const auto* filter : {&options.include, &options.exclude})
     if (filter->given)
@@ -235,7 +238,7 @@ void refuse_filters(const CliOptions& options) {
                        " chooses among listed hosts; give --host or --hostfile, too");
 }
 
-/// Flags about hosts where there are none: harmless, and perhaps a host list was forgotten.
+/// Notes flags about hosts where there are none: they are harmless, and perhaps a host list was forgotten.
 void note_without_hosts(const CliOptions& options, ResolvedJob& job) {
   const auto note = [&job](const std::optional<GivenText>& given, const std::string& why) {
     if (given) job.notices.push_back(given->source + " has no effect: " + why);

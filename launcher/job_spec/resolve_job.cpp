@@ -15,7 +15,7 @@
 namespace muster::launcher {
 namespace {
 
-/// Flags of torchrun that ask for something this version does not have.
+/// Refuses flags of torchrun that ask for something this version does not have.
 void refuse_unavailable(const CliOptions& options) {
   const auto refuse = [](const std::optional<GivenText>& given, const std::string& why) {
     if (given) throw UsageError(given->quoted() + " " + why);
@@ -27,7 +27,7 @@ void refuse_unavailable(const CliOptions& options) {
            "is not available: only 'null' is; use --report FILE for a record of the job");
 }
 
-/// With --virtual-local-rank each worker gets one entry of the parent's list.
+/// Checks that CUDA_VISIBLE_DEVICES has an entry for each worker, which --virtual-local-rank gives it.
 void check_virtual_ranks(const CliOptions& options, const System& system, int workers) {
   const auto visible = system.variable("CUDA_VISIBLE_DEVICES");
   if (!options.virtual_local_rank.value || !visible) return;
@@ -38,14 +38,14 @@ void check_virtual_ranks(const CliOptions& options, const System& system, int wo
                      " workers; list more GPUs or start fewer workers");
 }
 
-/// On one of the nodes, as far as we know.
+/// Whether one of the nodes has several workers, as far as we know.
 bool several_workers(const JobSpec& spec) {
   return std::any_of(spec.nodes.begin(), spec.nodes.end(),
                      [](const NodePlan& node) { return node.workers != 1; }) ||
          spec.agent.workers > 1;
 }
 
-/// torchrun's rule: without the variable, several workers get one OpenMP thread each.
+/// Applies torchrun's rule: without the variable, several workers get one OpenMP thread each.
 void apply_omp_rule(const System& system, ResolvedJob& job) {
   const std::string name = "OMP_NUM_THREADS";
   Environment& exported = job.spec.agent.environment;
@@ -59,7 +59,7 @@ void apply_omp_rule(const System& system, ResolvedJob& job) {
       " workers, so that they do not crowd each other out; set the variable to choose another number");
 }
 
-/// What stops the job is not passed on as a notice.
+/// Chooses the signals that are passed on as notices: what stops the job is none.
 void resolve_notices(const CliOptions& options, const std::vector<int>& stops, JobSpec& spec) {
   const auto& given = options.forward_signals.given;
   for (const int number : given ? options.forward_signals.value : std::vector<int>{SIGUSR1, SIGUSR2}) {
@@ -99,8 +99,8 @@ void resolve_times(const CliOptions& options, const System& system, JobSpec& spe
   if (conf.last_call_timeout) spec.agent.last_call_timeout = *conf.last_call_timeout;
 }
 
-/// Workers of the node that has most of them; nothing if some are counted where they run, or the hosts that
-/// get this command may differ.
+/// Returns the workers of the node that has most of them; nothing if some are counted where they run, or the
+/// hosts that get this command may differ.
 std::optional<int> workers_of_a_node(const CliOptions& options, const JobSpec& spec) {
   const std::string& wanted = options.nproc_per_node.value;
   const bool counted = wanted.find_first_not_of("0123456789") != std::string::npos;
@@ -114,7 +114,7 @@ std::optional<int> workers_of_a_node(const CliOptions& options, const JobSpec& s
   return most;
 }
 
-/// A local rank that no node has would be ignored, and what was meant would not happen.
+/// Refuses a local rank that no node has: it would be ignored, and what was meant would not happen.
 void check_local_ranks(const CliOptions& options, const JobSpec& spec) {
   const std::optional<int> workers = workers_of_a_node(options, spec);
   const auto check = [&workers](const std::optional<GivenText>& given, int rank) {
@@ -167,7 +167,7 @@ void resolve_binding(const CliOptions& options, JobSpec& spec) {
   spec.agent.numa_binding = options.numa_binding.value;
 }
 
-/// This machine is one of the job's hosts.
+/// Whether this machine is one of the job's hosts.
 bool runs_here(const JobSpec& spec) {
   return spec.nodes.empty() ||
          std::any_of(spec.nodes.begin(), spec.nodes.end(), [](const NodePlan& node) { return node.local; });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes the validated job out of the command line and what the machine says.
 #pragma once
 
 #include "launcher/cli/cli_options.hpp"
@@ -23,14 +24,14 @@ struct ResolvedJob {
 /// program).
 ResolvedJob resolve_job(const CliOptions& options, const System& system);
 
-/// What --dry-run prints: the job as indented JSON, schema "muster.job" (docs/report.md), and what we may use
-/// here. Pure.
+/// Returns what --dry-run prints: the job as indented JSON, schema "muster.job" (docs/report.md), and what we
+/// may use here. Pure.
 std::string to_json(const JobSpec& spec, const Allowance& here);
 
-/// The limits of our control groups for people, in one line; empty if there is none. Pure.
+/// Returns the limits of our control groups for people, in one line; empty if there is none. Pure.
 std::string allowance_text(const Allowance& here);
 
-/// The placement for people, one line for each node; empty for a job of this machine. Pure.
+/// Returns the placement for people, one line for each node; empty for a job of this machine. Pure.
 std::string placement_table(const JobSpec& spec);
 
 }  // namespace muster::launcher

@@ -114,7 +114,7 @@ bool is_loopback(const std::string& host) {
          (::inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six));
 }
 
-/// Whoever reaches such a job runs code as this user.
+/// Refuses --insecure-no-secret beyond this machine: whoever reaches such a job runs code as this user.
 void check_without_secret(const CliOptions& options, const Meeting& meeting) {
   const std::string advice =
       "; without a key nodes meet on one machine only: give --rdzv-endpoint localhost:" +
@@ -128,7 +128,7 @@ void check_without_secret(const CliOptions& options, const Meeting& meeting) {
     throw UsageError(options.interface_name.given->quoted() + " and --insecure-no-secret are given" + advice);
 }
 
-/// The flags that must not differ between the nodes.
+/// Returns the flags that must not differ between the nodes.
 std::map<std::string, std::string> settings_of(const JobSpec& spec) {
   const auto& agent = spec.agent;
   std::string nodes = std::to_string(agent.min_nodes);
@@ -140,8 +140,8 @@ std::map<std::string, std::string> settings_of(const JobSpec& spec) {
           {"--store-proxy", agent.node.store_proxy ? "on" : "off"}};
 }
 
-/// Several nodes of one job may run on one host (torchrun allows it), even in containers that have the same
-/// host name and process number, and names of nodes are unique.
+/// Returns digits that make a node's name unique: several nodes of one job may run on one host (torchrun
+/// allows it), even in containers that have the same host name and process number.
 std::string random_digits() {
   char digits[9];
   std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(random_number()));

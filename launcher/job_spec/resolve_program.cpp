@@ -7,7 +7,8 @@
 namespace muster::launcher {
 namespace {
 
-/// run_path() in an interpreter of its own; sys.argv is then the script and its arguments, as under torchrun.
+/// Python's code for --run-path: run_path() in an interpreter of its own; sys.argv is then the script and its
+/// arguments, as under torchrun.
 constexpr const char* kRunPath =
     "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')";
 
@@ -47,7 +48,7 @@ class Resolver {
     return python;
   }
 
-  /// A file that Python is to run.
+  /// Checks a file that Python is to run.
   void check_script(const std::string& script) const {
     if (!runs_here_) return;
     const FileKind kind = kind_of(script);
@@ -61,7 +62,7 @@ class Resolver {
                            "' is a directory without __main__.py; give the program in it");
   }
 
-  /// `program` as a command, with or without a slash.
+  /// Checks `program` as a command, with or without a slash.
   void check_command(const std::string& program, const std::string& advice) const {
     if (!runs_here_) return;
     const Found found = has_slash(program) ? Found{kind_of(program), program} : find_in_path(program);
@@ -76,7 +77,7 @@ class Resolver {
     check_shebang(program, found.path);
   }
 
-  /// Without any flag that says how: a command, or a file for Python.
+  /// Decides without any flag that says how: a command, or a file for Python.
   ProgramCommand guess(const std::vector<std::string>& program) const {
     const std::string& name = program.front();
     if (!name.ends_with(".py")) {
@@ -104,7 +105,7 @@ class Resolver {
 
   std::string where() const { return directory_.empty() ? "" : " in '" + directory_ + "'"; }
 
-  /// As a shell finds a command without a slash: the first executable file of PATH.
+  /// Finds a command without a slash as a shell does: the first executable file of PATH.
   Found find_in_path(const std::string& name) const {
     Found best;
     if (name.empty()) return best;

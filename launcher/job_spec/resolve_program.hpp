@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds out what a worker executes, and refuses what cannot run.
 #pragma once
 
 #include "launcher/cli/cli_options.hpp"
@@ -16,17 +17,17 @@ struct ProgramCommand {
   std::size_t first_script_argument = 1;
 };
 
-/// What a worker executes:
+/// Returns what a worker executes:
 ///  - --run-path: the interpreter with runpy.run_path; -m: the interpreter with -m; --no-python: the command
 ///  itself;
 ///  - else an executable file that is not *.py, or such a command of PATH: itself;
 ///  - anything else that exists: ${PYTHON_EXEC:-python3} -u FILE.
-/// Throws LaunchError: 2 without a program, 127 if it, its interpreter or its #! interpreter does not exist,
-/// 126 if it cannot be executed or read.
+/// Throws LaunchError: 2 without a program, 127 if the program, its interpreter or its #! interpreter does
+/// not exist, 126 if the program cannot be executed or read.
 ///
-/// `directory` is where it is looked for and will run (empty: here). Unless it `runs_here`, on this machine
-/// too, what is missing here is taken to exist on the hosts, and its name alone decides: *.py is Python's,
-/// anything else a command.
+/// `directory` is where the program is looked for and will run (empty: here). Unless it `runs_here`, on this
+/// machine too, what is missing here is taken to exist on the hosts, and its name alone decides: *.py is
+/// Python's, anything else a command.
 ProgramCommand resolve_program(const CliOptions& options, const System& system, const std::string& directory,
                                bool runs_here);
 

@@ -89,8 +89,8 @@ void resolve_c10d(const CliOptions& options, const System& system, ResolvedJob& 
   }
 }
 
-/// torchrun turns the default static rendezvous of a single node into c10d on a free port. A user who says
-/// "static" or gives a node rank keeps the fixed port.
+/// Whether the rendezvous is static. torchrun turns the default static rendezvous of a single node into c10d
+/// on a free port. A user who says "static" or gives a node rank keeps the fixed port.
 bool is_static(const CliOptions& options) {
   if (options.rdzv_backend.value != "static") return false;
   if (options.rdzv_backend.given || options.master_port.given) return true;
@@ -155,7 +155,7 @@ void resolve_one_of_many(const CliOptions& options, const System& system, Resolv
     resolve_step(options, slurm_place_of(system), spec);
 }
 
-/// Flags for the form that somebody starts on every host have no meaning where we start all.
+/// Refuses flags for the form that somebody starts on every host, which have no meaning where we start all.
 void refuse_peer_flags(const CliOptions& options, const JobSpec& spec) {
   const auto refuse = [&](const std::optional<GivenText>& given, const std::string& advice) {
     if (given)

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kNodeList = "SLURM_STEP_NODELIST";
 
-/// --nnodes may say less than Slurm, but nothing else.
+/// Checks --nnodes, which may say less than Slurm, but nothing else.
 void resolve_node_count(const CliOptions& options, const SlurmPlace& step, JobSpec& spec) {
   spec.agent.min_nodes = spec.agent.max_nodes = step.nodes;
   if (!options.nnodes.given) return;

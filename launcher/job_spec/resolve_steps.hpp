@@ -16,8 +16,8 @@ void resolve_hosts(const CliOptions& options, const System& system, ResolvedJob&
 /// hosts the variables that are exported by themselves. Throws UsageError.
 void resolve_worker_environment(const CliOptions& options, const System& system, ResolvedJob& job);
 
-/// Backend, job id, nodes and the address of the workers' store, by the rules of torchrun 2.14 for one node.
-/// Throws UsageError for what needs more than this machine.
+/// Fills in backend, job id, nodes and the address of the workers' store, by the rules of torchrun 2.14 for
+/// one node. Throws UsageError for what needs more than this machine.
 void resolve_rendezvous(const CliOptions& options, const System& system, ResolvedJob& job);
 
 /// Whether the endpoint is any free port (c10d, HOST:0), which no other node can find, and one node is
@@ -37,14 +37,15 @@ void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& 
 void begin_peer(const CliOptions& options, JobSpec& spec);
 void finish_peer(JobSpec& spec);
 
-/// What Slurm's variables say about us. Throws UsageError.
+/// Returns what Slurm's variables say about us. Throws UsageError.
 SlurmPlace slurm_place_of(const System& system);
 
-/// Workers on this node of a step when no flag says so: one for each of its GPUs, else one.
+/// Returns the workers on this node of a step when no flag says so: one for each of its GPUs, else one.
 int workers_of_step(const SlurmPlace& step);
 
-/// The tasks of a step, one on each node, are the peers of a job: they meet on the first node, at a port made
-/// of job and step, in the order of the step's nodes. Fills spec.peer and spec.agent.node. Throws UsageError.
+/// Makes the tasks of a step, one on each node, the peers of a job: they meet on the first node, at a port
+/// made of job and step, in the order of the step's nodes. Fills spec.peer and spec.agent.node. Throws
+/// UsageError.
 void resolve_step(const CliOptions& options, const SlurmPlace& step, JobSpec& spec);
 
 }  // namespace muster::launcher

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What resolving a job asks of the machine; tests give their own answers.
+// The questions about the machine that resolving a job asks; tests give their own answers.
 #pragma once
 
 #include "launcher/core/job_spec.hpp"
@@ -16,7 +16,7 @@ enum class FileKind { missing, directory, executable, readable, unreadable };
 
 struct GpuCount {
   int count = 0;
-  /// Why there is none; empty otherwise.
+  /// Why there is no GPU; empty otherwise.
   std::string reason;
 };
 
@@ -24,35 +24,36 @@ class System {
  public:
   virtual ~System() = default;
 
-  /// An environment variable of ours.
+  /// Returns an environment variable of ours.
   virtual std::optional<std::string> variable(const std::string& name) const = 0;
-  /// All variables.
+  /// Returns all variables.
   virtual Environment environment() const = 0;
-  /// The directory where we are, as the shell calls it ($PWD) if that is right; empty if it was removed.
+  /// Returns the directory where we are, as the shell calls it ($PWD) if that is right; empty if it was
+  /// removed.
   virtual std::string current_directory() const = 0;
-  /// The name of the user that we are; empty if the system has none.
+  /// Returns the name of the user that we are; empty if the system has none.
   virtual std::string user_name() const = 0;
-  /// What we may use of this machine.
+  /// Returns what we may use of this machine.
   virtual Allowance allowance() const = 0;
-  /// GPUs that CUDA programs started by us would see.
+  /// Returns GPUs that CUDA programs started by us would see.
   virtual GpuCount gpu_count() const = 0;
-  /// Short name of this host.
+  /// Returns the short name of this host.
   virtual std::string host_name() const = 0;
-  /// A new random job id (UUID, version 4).
+  /// Returns a new random job id (UUID, version 4).
   virtual std::string new_job_id() const = 0;
-  /// The numeric form of `host` if it is an address of this machine; nothing otherwise. A wildcard is
+  /// Returns the numeric form of `host` if it is an address of this machine; nothing otherwise. A wildcard is
   /// nobody's address. Asks the resolver (a few seconds at most) only for names other than "localhost".
   virtual std::optional<std::string> local_address(const std::string& host) const = 0;
-  /// Whether a host of a host list is this one. Asks no name server: names of this host, names that the
+  /// Whether a host of a host list is this one. Asks no name server: names of this host count, names that the
   /// system's hosts file gives to addresses of ours, and such addresses.
   virtual bool is_this_machine(const std::string& host) const = 0;
-  /// The content, at most `limit` bytes and one. Nothing, and why, if it cannot be read.
+  /// Returns a file's content, at most `limit` bytes and one. Nothing, and why, if it cannot be read.
   virtual std::optional<std::string> file_text(const std::string& path, std::size_t limit,
                                                std::string& reason) const = 0;
   virtual FileKind file_kind(const std::string& path) const = 0;
-  /// The interpreter that the file's first line names (#!), empty if there is none.
+  /// Returns the interpreter that the file's first line names (#!), empty if there is none.
   virtual std::string shebang(const std::string& path) const = 0;
-  /// Why --report cannot be written there, in words; empty if it can.
+  /// Returns why --report cannot be written to this path, in words; empty if it can.
   virtual std::string write_obstacle(const std::string& path) const = 0;
   virtual StdinPolicy stdin_policy() const = 0;
 

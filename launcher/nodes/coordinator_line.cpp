@@ -34,7 +34,8 @@ PeerIdentity identity_of(const std::string& run_id) {
   return {PeerIdentity::Role::launcher, run_id, kLauncherName, 1};
 }
 
-/// Failures of a living node have a rank or another exit code; that node reports by itself.
+/// Whether the verdict says that a node is gone: a failure of a living node has a rank or another exit code,
+/// and that node reports by itself.
 bool is_lost(const rendezvous::JobClosed& verdict) {
   return !verdict.succeeded && verdict.rank < 0 && verdict.exit_code == kExitLauncherFailure;
 }
@@ -77,7 +78,7 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
         std::move(client_options), std::move(events));
     asio::co_spawn(executor, wait_until_connected(shared_from_this(), deadline),
                    [](const std::exception_ptr&) {
-                     // It has said what failed.
+                     // The wait has said what failed.
                    });
   }
 
@@ -102,7 +103,7 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
   CoordinatorLineOptions options;
   rendezvous::Secret key;
   std::optional<rendezvous::CoordinatorClient> client;
-  /// To be told once it is connected.
+  /// Nodes that have ended, to be told to the coordinator once the line is connected.
   std::vector<GoneNode> ended;
   bool connecting = true;
   bool usable = false;

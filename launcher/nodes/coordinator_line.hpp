@@ -21,26 +21,27 @@ namespace muster::launcher {
 struct CoordinatorLineOptions {
   agent::LinkEndpoint endpoint;
   std::string run_id;
-  /// Ours, for texts.
+  /// Our version and host, for texts.
   std::string version;
   std::string host;
-  /// The coordinator has ended the job. `node` is where that began, as far as it is known, and `lost` whether
-  /// that node is gone (no worker of it is known to have failed).
+  /// Called when the coordinator has ended the job. `node` is where that began, as far as it is known, and
+  /// `lost` whether that node is gone (no worker of it is known to have failed).
   std::function<void(const std::string& node, bool lost, const std::string& reason)> job_closed;
-  /// A round has ended because a node is gone; the job may go on without it.
+  /// Called when a round has ended because a node is gone; the job may go on without it.
   std::function<void(const std::string& node, const std::string& reason, bool says_decision)> node_lost;
 };
 
 /// A node that has not reported and will not.
 struct GoneNode {
   std::string node;
-  /// For people.
+  /// Why the node is gone, for people.
   std::string cause;
-  /// Nothing leads there any more, though its agent may live; else it has no guardian, and so soon no agent.
+  /// Whether nothing leads to the node any more, though its agent may live; otherwise it has no guardian, and
+  /// so soon no agent.
   bool given_up = false;
 };
 
-/// One thread, the executor's.
+/// Used from the executor's one thread.
 class CoordinatorLine {
  public:
   /// Begins to dial; the key is derived from the job's secret. A coordinator that cannot be reached is one
@@ -51,15 +52,15 @@ class CoordinatorLine {
   CoordinatorLine(const CoordinatorLine&) = delete;
   CoordinatorLine& operator=(const CoordinatorLine&) = delete;
 
-  /// A way to the agent of a node that does not lead through ssh; null if there is none. It is closed if the
-  /// coordinator does not know that node.
+  /// Opens a way to the agent of a node that does not lead through ssh; null if there is none. The way is
+  /// closed if the coordinator does not know that node.
   std::unique_ptr<rendezvous::ByteStream> open(const std::string& node);
 
-  /// The coordinator need not wait for that node, or for its connection to be made again. Told once there is
-  /// a connection.
+  /// Tells the coordinator, once there is a connection, that it need not wait for that node, or for the
+  /// node's connection to be made again.
   void node_ended(const GoneNode& node);
 
-  /// open() may succeed soon.
+  /// Whether open() may succeed soon.
   bool connecting() const;
 
  private:

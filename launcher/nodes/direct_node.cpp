@@ -49,7 +49,7 @@ class DirectNode : public JobNodes {
     watch_notices();
   }
 
-  /// Output needs nothing: workers write for themselves.
+  /// Orders about output need nothing here, because workers write for themselves.
   void obey(const JobActions& actions) override {
     if (actions.stop_signal != 0) tell_to_end(LinkMessage::Kind::stop, actions.stop_signal);
     killed_ = killed_ || actions.kill;
@@ -64,7 +64,7 @@ class DirectNode : public JobNodes {
 
   void resize() override { link_->send({LinkMessage::Kind::resize, 0, {}}); }
 
-  /// The guardian's report and notices tell all that is of interest.
+  /// The guardian's report and notices tell all that is of interest about our children.
   bool waits_for(pid_t) const override { return false; }
 
   void pass_notice_on(int signal) override { link_->send({LinkMessage::Kind::signal, signal, {}}); }
@@ -79,7 +79,7 @@ class DirectNode : public JobNodes {
 
   std::vector<NodeReport> conclude(JobEnd& end) override {
     read_notices();
-    // Killed on order, it does not matter whether the agent was still there to say so.
+    // After an order to kill it does not matter whether the agent was still there to report.
     if (!killed_) end.error = own_failure(end);
     std::vector<NodeReport> reports;
     if (report_) reports.push_back(std::move(*report_));
@@ -102,7 +102,7 @@ class DirectNode : public JobNodes {
     });
   }
 
-  /// Whichever of our processes is stopped goes on, to obey.
+  /// Tells the agent to end, and lets whichever of our processes is stopped go on, to obey.
   void tell_to_end(LinkMessage::Kind kind, int number) {
     told_to_end_ = true;
     link_->send({kind, number, {}});
@@ -115,7 +115,7 @@ class DirectNode : public JobNodes {
     });
   }
 
-  /// What the guardian noticed. Returns whether there may be more.
+  /// Reads what the guardian noticed. Returns whether there may be more.
   bool read_notices() {
     char buffer[512];
     ssize_t size = 0;
@@ -138,8 +138,8 @@ class DirectNode : public JobNodes {
     }
   }
 
-  /// Why the job failed through us. Who ended it early has said how it ends: that a stuck agent had to be
-  /// killed then is only a note.
+  /// Says why the job failed through us. Who ended the job early has said how it ends: that a stuck agent had
+  /// to be killed then is only a note.
   std::string own_failure(JobEnd& end) const {
     std::string text;
     if (report_) {
@@ -161,12 +161,12 @@ class DirectNode : public JobNodes {
   std::function<void(Event)> tell_;
   asio::posix::stream_descriptor guardian_;
   asio::posix::stream_descriptor notices_;
-  /// Until start().
+  /// Our end of the link, until start() takes it.
   UniqueFd link_end_;
   std::optional<agent::LauncherLink> link_;
   std::optional<NodeReport> report_;
   std::string late_text_;
-  /// Of the guardian's pipe: a line that is not complete, and what was lost.
+  /// What came through the guardian's pipe: a line that is not complete, and what was lost.
   std::string notice_;
   std::string losses_;
   bool guardian_gone_ = false;

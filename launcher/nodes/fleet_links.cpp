@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of NodeFleet that talks to nodes and sees them go.
+// The part of NodeFleet that talks to nodes and sees them go. A node's link is opened when the agent has
+// greeted; the node says hello and gets its part of the job; then its messages come, the last one being its
+// report. When its client and its link have ended, conclude() decides what that means: the link goes on
+// through the coordinator, the node has ended, or it is lost.
 #include "agent/core/exit_status.hpp"
 #include "launcher/nodes/core/node_words.hpp"
 #include "launcher/nodes/node_fleet.hpp"
@@ -24,22 +27,23 @@ namespace asio = boost::asio;
 using agent::LinkMessage;
 using Kind = LinkMessage::Kind;
 
-/// A client whose link we have closed.
+/// Time for a client to end after we have closed its link.
 constexpr std::chrono::milliseconds kClientLateAfter{2000};
-/// After a second Ctrl-C everything has to be over within a second.
+/// Time for a client to end after a second Ctrl-C, when everything has to be over within a second.
 constexpr std::chrono::milliseconds kClientLateInAHurry{200};
-/// Between the end of the coordinator, which outlives every node that it still hears of, and a node's report.
+/// Time between the end of the coordinator, which outlives every node that it still hears of, and a node's
+/// report.
 constexpr std::chrono::seconds kStragglerLateAfter{5};
-/// Somebody else may hold the client's streams open.
+/// Time for a link to end after its client, since somebody else may hold the client's streams open.
 constexpr std::chrono::seconds kLinkLateAfter{1};
-/// The last words of a node that the coordinator holds for dead may still come.
+/// Time for the last words of a node that the coordinator holds for dead, which may still come.
 constexpr std::chrono::milliseconds kDeadLateAfter{1000};
-/// It may be alive, and has a report to send.
+/// Time for the report of such a node if the job goes on: the node may be alive.
 constexpr std::chrono::milliseconds kLostLateAfter{3000};
 
 constexpr const char* kGreetsAgain = "it greets again, or claims to be the coordinator";
 
-/// The way to the coordinator is being made.
+/// How often a relay is asked for while the way to the coordinator is being made.
 constexpr std::chrono::milliseconds kAskForRelayEvery{100};
 
 }  // namespace
@@ -64,7 +68,7 @@ void NodeFleet::opened(std::size_t index, std::string_view what,
   if (!contact.broken() && contact.instructed()) events_.opened(index, what, std::move(channel));
 }
 
-/// Of a node that has not got its part of the job.
+/// Handles a message of a node that has not got its part of the job.
 void NodeFleet::opening_message(std::size_t index, const LinkMessage& message) {
   Node& node = nodes_[index];
   switch (message.kind) {
@@ -157,7 +161,7 @@ void NodeFleet::say_status(const std::string& text) {
 
 void NodeFleet::take_report(std::size_t index, agent::NodeReport report) {
   report.error = shortened(report.error);
-  // A node that never joined the others cannot have told them.
+  // A node that never joined the others cannot have told them of its failure.
   if (report.outcome == agent::NodeOutcome::agent_error) {
     obey(board_.gave_up(index));
     if (!board_.stopping()) log_warning(named(job_.nodes[index].name, report.error) + board_.rest_text());
@@ -169,7 +173,7 @@ void NodeFleet::take_report(std::size_t index, agent::NodeReport report) {
 
 void NodeFleet::said(std::size_t index, const std::string& line) {
   const std::string text = without_our_beginning(line);
-  // A line that muster itself prints there while all goes on does not say why a node was lost.
+  // A line that muster itself prints on the node while all goes on does not say why the node was lost.
   if (!line.starts_with("muster: warning: ") && !line.starts_with("muster: info: ")) {
     nodes_[index].said = shortened(text);
     nodes_[index].said_at = Clock::now();
@@ -208,7 +212,7 @@ void NodeFleet::link_closed(std::size_t index) {
   Node& node = nodes_[index];
   node.contact.close();
   if (node.process_end && node.contact.relayed() && !node.contact.reported() && node.dead.reason.empty()) {
-    // The coordinator, which has just cut the way to it, may be about to say why.
+    // The coordinator, which has just cut the way to the node, may be about to say why.
     node.gone_by = Clock::now() + kDeadLateAfter;
     return advance();
   }
@@ -223,14 +227,14 @@ std::chrono::milliseconds NodeFleet::end_limit(std::size_t index) const {
   return nodes_[index].contact.end_limit(job_.agent.shutdown_timeout, index == 0 && others);
 }
 
-/// The node broke the protocol: we stop talking to it and do not wait for its end.
+/// Stops talking to a node that broke the protocol, and does not wait for its end.
 void NodeFleet::misbehaved(std::size_t index, const std::string& what) {
   Node& node = nodes_[index];
   if (!node.contact.misbehave()) return;
   node.last_words = "it sent what no muster sends (" + shortened(what) + ")";
   node.last_words_by = HostFailure::Teller::launcher;
   node.gone_by = Clock::now();
-  // We may be in a callback of theirs.
+  // This may run inside a callback of the link, which therefore goes later.
   asio::post(executor_, [self = shared_from_this(), index] { self->nodes_[index].link.reset(); });
   advance();
 }
@@ -277,7 +281,7 @@ void NodeFleet::without(std::size_t index, const std::function<NodeBoard::Orders
 
 bool NodeFleet::go_on_by_relay(std::size_t index) {
   Node& node = nodes_[index];
-  // An agent without its guardian has closed its end of the link with it, and has a report to send.
+  // An agent that has lost its guardian has lost its end of the link, too, and has a report to send.
   const StartEnd end = node.process_end.value_or(StartEnd{});
   const bool orphaned = !way_was_lost(end) && end.exit_code > kExitSignalBase;
   const bool cut = orphaned || (way_was_lost(end) && node.dead.reason.empty());
@@ -294,7 +298,7 @@ bool NodeFleet::go_on_by_relay(std::size_t index) {
   if (node.dead.reason.empty()) node.gone_by.reset();
   node.said.clear();
   node.link->move_to(std::move(way));
-  // Whether there is anybody at that end shows when this is acknowledged.
+  // The acknowledgement of this message shows whether there is anybody at the other end.
   node.link->send({Kind::status, 0, {}}, while_alive(weak_from_this(), [index](NodeFleet& self) {
                     if (!self.nodes_[index].link || !self.nodes_[index].link->connected()) return;
                     self.nodes_[index].contact.relay_carries();
@@ -319,7 +323,8 @@ void NodeFleet::conclude(std::size_t index) {
     board_.ended(index);
     if (index == 0) expect_the_others();
   } else if (node.contact.instructed()) {
-    // Its agent may live, and come to a coordinator that still waits for it: nobody would hear of it.
+    // The node's agent may live and come to a coordinator that still waits for it, but the launcher would
+    // hear nothing of it: so the coordinator is told.
     if (events_.ended) events_.ended(index, how_lost(index).cause, true);
     without(index, [&] { return board_.lost(index, how_lost(index)); });
   } else {
@@ -348,7 +353,7 @@ HostFailure NodeFleet::how_lost(std::size_t index) const {
   failure.cause = by_coordinator ? node.dead.reason : node.last_words;
   failure.told_by = by_coordinator ? HostFailure::Teller::coordinator : node.last_words_by;
   failure.says_decision = by_coordinator && node.dead.says_decision;
-  // The coordinator only knows that a connection has ended.
+  // The coordinator only knows that a connection has ended; the exit code says more.
   if (!node.contact.agent_gone() && end.exit_code > kExitSignalBase && !way_was_lost(end)) {
     failure.cause = "guardian or agent there was killed by " +
                     agent::signal_name(end.exit_code - kExitSignalBase) + ", and neither could report";

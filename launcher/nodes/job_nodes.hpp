@@ -20,7 +20,7 @@ namespace muster::launcher {
 
 struct JobSpec;
 
-/// One thread, the executor's.
+/// Used from the executor's one thread.
 class JobNodes {
  public:
   /// What happens to the nodes: JobOrders::node_failed; ::reported, where nobody else limits the time until
@@ -29,32 +29,33 @@ class JobNodes {
 
   virtual ~JobNodes() = default;
 
-  /// Before the other calls. `tell` is not called inside a call of this class.
+  /// Starts the nodes; call it before anything else. `tell` is not called inside a call of this class.
   virtual void start(std::function<void(Event)> tell) = 0;
-  /// Does what concerns the nodes: all but `finish` and `late_after`. After `cut_all` come their
-  /// ends.
+  /// Does what concerns the nodes: all but `finish` and `late_after`. After `cut_all` the ends of the nodes
+  /// follow.
   virtual void obey(const JobActions& actions) = 0;
-  /// The terminal has a new size.
+  /// Passes on that the terminal has a new size.
   virtual void resize() = 0;
-  /// Whether it wants to learn itself how this child of ours has ended.
+  /// Whether this class wants to learn itself how this child of ours has ended.
   virtual bool waits_for(pid_t child) const = 0;
-  /// We got a signal that ends nothing: it is for the workers that handle it.
+  /// Passes on a signal that ends nothing, to the workers that handle it.
   virtual void pass_notice_on(int signal) = 0;
-  /// Nothing of the nodes counts any more; `done` is called once their output is written.
+  /// Ends all dealings with the nodes, of which nothing counts any more; `done` is called once their output
+  /// is written.
   virtual void finish(std::function<void()> done) = 0;
 
   /// Adds to `end` what the ends of the nodes tell, and returns the reports in the order in which they came.
   virtual std::vector<agent::NodeReport> conclude(JobEnd& end) = 0;
 };
 
-/// The only node that this launcher has. Its workers have our own standard streams. `forked`: its guardian
-/// (start/local_node.hpp).
+/// Makes the only node that this launcher has. Its workers have our own standard streams. `forked` is its
+/// guardian (start/local_node.hpp).
 std::unique_ptr<JobNodes> make_direct_node(const boost::asio::any_io_executor& executor,
                                            StartedProcess forked);
 
-/// The nodes of JobSpec::nodes; streams travel over their links. `local`: those of this host, which were
-/// forked; `starter`, which must live as long, starts the others. `version` is ours: agents of another one
-/// are refused. Call it after the last fork, for it draws the job's secret.
+/// Makes the nodes of JobSpec::nodes; streams travel over their links. `local` are those of this host, which
+/// were forked; `starter`, which must live as long, starts the others. `version` is ours: agents of another
+/// one are refused. Call it after the last fork, for it draws the job's secret.
 std::unique_ptr<JobNodes> make_started_nodes(const boost::asio::any_io_executor& executor, const JobSpec& job,
                                              NodeStarter& starter,
                                              std::map<std::size_t, StartedProcess> local,

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kNameMax = 4096;
 constexpr std::size_t kNotesMax = 20;
 
-/// It becomes part of a path here.
+/// Whether a file's name may become part of a path here.
 bool is_safe_name(std::string_view name) {
   if (name.empty() || name.front() == '/' || name.find('\0') != std::string_view::npos) return false;
   std::size_t begin = 0;
@@ -34,7 +34,7 @@ bool is_safe_name(std::string_view name) {
   return true;
 }
 
-/// The new file `name` below `folder`, with the folders above it; empty with errno set if that fails.
+/// Makes the new file `name` below `folder`, with the folders above it; empty with errno set if that fails.
 UniqueFd create_below(const std::string& folder, std::string_view name) {
   UniqueFd place(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (std::size_t slash = 0; place && (slash = name.find('/')) != std::string_view::npos;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --gather-logs: the log files of all nodes, written here as they come.
+// --gather-logs: writes the log files of all nodes here, as they come.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -30,16 +30,17 @@ class LogGather {
       : folder_(std::move(folder)), limits_(limits) {}
 
   /// Writes what comes through `channel` to `file`. A node, whose name `file` begins with, sends one file
-  /// after the other. Throws std::invalid_argument for what no node sends. One thread; we outlive what calls.
+  /// after the other. Throws std::invalid_argument for what no node sends. Used from one thread; this object
+  /// outlives the channel's callbacks.
   void receive(std::size_t node, const std::string& name, std::string_view file,
                std::shared_ptr<rendezvous::Channel> channel);
 
-  /// Files that could not be written or came in parts only, one sentence each.
+  /// Returns which files could not be written or came in parts only, one sentence each.
   std::vector<std::string> notes() const;
 
  private:
   struct Node {
-    /// The file that comes now; no channel between two files.
+    /// The file that comes now; between two files there is no channel.
     std::string file;
     std::shared_ptr<rendezvous::Channel> channel;
     UniqueFd fd;

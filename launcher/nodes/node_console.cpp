@@ -41,7 +41,7 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
 
   struct Node {
     std::deque<Piece> pieces;
-    /// Of stdout and stderr.
+    /// The channels of stdout and stderr.
     std::array<std::shared_ptr<rendezvous::Channel>, 2> channels;
     std::map<Console*, Console::Source> sources;
   };
@@ -89,8 +89,8 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
     pump();
   }
 
-  /// One piece of each node in turn, until consoles or pieces are at an end. The next call goes on where this
-  /// ends.
+  /// Shows one piece of each node in turn, until the consoles are full or no piece is left. The next call
+  /// goes on where this one ends.
   void pump() {
     std::size_t idle = 0;
     while (waiting > 0 && idle < nodes.size()) {
@@ -139,7 +139,7 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
     return bytes;
   }
 
-  /// Looks whether the time is up, and again a little later.
+  /// Drops what is left if the time is up, and otherwise looks again a little later.
   void watch_progress() {
     if (!finishing || closed || (!pause && !limit)) return;
     constexpr std::chrono::milliseconds kLookEvery{100};
@@ -181,7 +181,7 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
   asio::steady_timer timer;
   std::vector<Node> nodes;
   std::unique_ptr<Console> out;
-  /// Null where stdout and stderr are one and the same.
+  /// The console of stderr; null where stdout and stderr are one and the same.
   std::unique_ptr<Console> err;
   std::function<void()> done;
   std::optional<std::chrono::milliseconds> pause;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workers of all nodes print, on our own stdout and stderr.
+// Shows what the workers of all nodes print, on our own stdout and stderr.
 #pragma once
 
 #include "rendezvous/wire/channel.hpp"
@@ -16,14 +16,14 @@
 namespace muster::launcher {
 
 /// Lines stay whole, each node's order is kept, and nodes take turns: a node that floods waits for the
-/// console more often than others, not they for it. The windows of its channels bound what is kept of a
-/// node. One thread, the executor's.
+/// console more often than others, and they do not wait for it. The windows of the channels bound what is
+/// kept of a node. Used from the executor's one thread.
 class NodeConsole {
  public:
   struct Streams {
     int out = 1;
     int err = 2;
-    /// --raw-output: a terminal gets what comes, unfiltered.
+    /// --raw-output: whether a terminal gets what comes, unfiltered.
     bool raw = false;
   };
 
@@ -36,15 +36,16 @@ class NodeConsole {
   /// std::invalid_argument for a second channel of one stream.
   void receive(std::size_t node, bool is_error, std::shared_ptr<rendezvous::Channel> channel);
 
-  /// Nothing is received any more. Calls `done` when everything is written, however long a reader takes, or
-  /// when one of the two below has given up. Once.
+  /// Ends the console: nothing is received any more. Calls `done` once, when everything is written, however
+  /// long a reader takes, or when one of the two below has given up.
   void finish(std::function<void()> done);
-  /// A console that takes nothing for `pause` is given up. Before or after finish(), which it is about.
+  /// Gives up a console that takes nothing for `pause`. May be called before or after finish(), which it is
+  /// about.
   void give_up_without_progress(std::chrono::milliseconds pause);
-  /// After `at_most`, counted from finish() or from now, whichever is later, what is left is dropped.
+  /// Drops what is left after `at_most`, counted from finish() or from now, whichever is later.
   void give_up_after(std::chrono::milliseconds at_most);
 
-  /// What the user should know: output that could not be written, or was dropped, and how much.
+  /// Returns what the user should know: output that could not be written, or was dropped, and how much.
   std::vector<std::string> notes() const;
 
  private:

@@ -28,7 +28,7 @@ std::vector<std::string> names_of(const JobSpec& job) {
 
 std::size_t needed_nodes(const JobSpec& job) {
   const auto least = static_cast<std::size_t>(std::max(job.agent.min_nodes, 1));
-  // With a single count for all, every host that was listed is wanted.
+  // With one number of nodes instead of a range, every host that was listed is needed.
   return job.agent.min_nodes < job.agent.max_nodes ? std::min(least, job.nodes.size()) : job.nodes.size();
 }
 
@@ -238,14 +238,15 @@ void NodeFleet::pass_notice_on(int signal) {
 
 void NodeFleet::show_life() {
   tell_all(Kind::status);
-  // Before its orders a node reads no numbered frames.
+  // A node that has no orders yet reads no numbered frames.
   for (Node& node : nodes_)
     if (node.link && !node.contact.instructed()) node.link->send_aside({Kind::status, 0, {}});
   give_up_stopped_clients();
 }
 
-/// What such a node says waits, and the job would wait with it at its end. When it is still stopped at the
-/// second look the link goes on through the coordinator, as when the client is killed.
+/// Kills a client that stays stopped: what its node says waits, and the job would wait with it at its end.
+/// When the client is still stopped at the second look, the link goes on through the coordinator, as always
+/// when a client is killed.
 void NodeFleet::give_up_stopped_clients() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];

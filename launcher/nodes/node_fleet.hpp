@@ -39,39 +39,39 @@ namespace muster::launcher {
 /// Why the coordinator holds a node for dead.
 struct NodeLoss {
   std::string reason{};
-  /// `reason` says what was decided about a restart, because that ended the job.
+  /// Whether `reason` says what was decided about a restart, because that ended the job.
   bool says_decision = false;
 };
 
-/// Nodes are places in JobSpec::nodes. One thread, the executor's. No callback runs inside a call of this
-/// class. Create with std::make_shared, and close().
+/// Nodes are places in JobSpec::nodes. Used from the executor's one thread. No callback runs inside a call of
+/// this class. Create with std::make_shared, and close().
 class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
  public:
   struct Events {
     std::function<void(std::size_t node, agent::NodeReport)> report;
-    /// The node opened a channel (agent/core/link_message.hpp says for what). What it throws is the node's
-    /// fault. Never empty.
+    /// Called when a node has opened a channel (agent/core/link_message.hpp says for what). An exception from
+    /// it is the node's fault. Never empty.
     std::function<void(std::size_t node, std::string_view what, std::shared_ptr<rendezvous::Channel>)> opened;
-    /// The coordinator listens.
+    /// Called when the coordinator listens.
     std::function<void(const agent::LinkEndpoint&)> listening;
-    /// A way to a node that does not lead through its broken connection; null: there is none.
+    /// Returns a way to a node that does not lead through its broken connection; null if there is none.
     std::function<std::unique_ptr<rendezvous::ByteStream>(std::size_t node)> relay;
-    /// Whether relay() may find such a way soon.
+    /// Returns whether relay() may find such a way soon.
     std::function<bool()> relay_comes;
-    /// A line for people about what the job waits for.
+    /// Called with a line for people about what the job waits for.
     std::function<void(const std::string&)> waiting;
-    /// It has not reported. No guardian is left there, as the host itself says, and no agent that will
-    /// outlive it; or, `given_up`, nothing leads there any more.
+    /// Called for a node that has not reported. No guardian is left there, as the host itself says, and no
+    /// agent that will outlive it; or, `given_up`, nothing leads there any more.
     std::function<void(std::size_t node, const std::string& cause, bool given_up)> ended;
-    /// This node could not be started or was lost.
+    /// Called when a node could not be started or was lost.
     std::function<void(std::size_t node)> without;
-    /// The first failure that ends the job: it is being stopped.
+    /// Called at the first failure that ends the job, which is being stopped.
     std::function<void()> failed;
-    /// No node is left to wait for. Once.
+    /// Called once, when no node is left to wait for.
     std::function<void()> over;
   };
 
-  /// Makes the orders of a node: body of `key` and how many keys are in it, and its part of the job.
+  /// The orders of a node: body of `key` and how many keys are in it, and the node's part of the job.
   struct Instructions {
     std::string keys;
     int key_count = 1;
@@ -80,7 +80,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
 
   using Instruct = std::function<Instructions(std::size_t node, const std::vector<agent::NodeHello>&)>;
 
-  /// `local`: nodes of this host that were forked already. `starter` starts the others; both it and `job`
+  /// `local` are nodes of this host that were forked already. `starter` starts the others; both it and `job`
   /// must live as long as this.
   NodeFleet(const boost::asio::any_io_executor& executor, const JobSpec& job, NodeStarter& starter,
             std::map<std::size_t, StartedProcess> local, std::string version, Instruct instruct,
@@ -91,35 +91,35 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   /// Starts as many nodes as may be started now; the rest follows.
   void start();
 
-  /// No callback follows; every link is closed, and every client of ours ended.
+  /// Closes every link and ends every client of ours; no callback follows.
   void close();
 
-  /// An orderly end of the job; `signal` is for the workers.
+  /// Ends the job in an orderly way; `signal` is for the workers.
   void stop(int signal);
   /// Ends the job without grace.
   void kill();
   /// Closes every link and ends every client of ours.
   void cut_all();
-  /// The terminal has a new size.
+  /// Passes on that the terminal has a new size.
   void resize();
-  /// It has started this process and will reap it.
+  /// Whether the fleet has started this process and will reap it.
   bool waits_for(pid_t child) const;
-  /// As JobNodes::pass_notice_on.
+  /// Does what JobNodes::pass_notice_on says.
   void pass_notice_on(int signal);
   /// Tells every node that the launcher lives, and sees whether what leads there does. Call now and then.
   void show_life();
 
-  /// A channel to the worker there that reads our stdin; null: nothing leads to that node now.
+  /// Opens a channel to the worker of that node that reads our stdin; null if nothing leads to the node now.
   std::shared_ptr<rendezvous::Channel> open_stdin(std::size_t node);
 
-  /// The coordinator holds this node for dead: if it does not report soon, it is lost for this reason.
-  /// `goes_on`: the job may do so, and then there is more time for that report.
+  /// Takes the coordinator's word that this node is dead: if it does not report soon, it is lost for this
+  /// reason. `goes_on` says that the job may do so, and then there is more time for that report.
   void expect_nothing_of(const std::string& node, const NodeLoss& loss, bool goes_on);
 
   /// Whether a link leads through the coordinator.
   bool relays() const;
   const std::vector<HostFailure>& failures() const;
-  /// Names of nodes that were told to work and have not reported.
+  /// Returns the names of nodes that were told to work and have not reported.
   std::vector<std::string> unreported() const;
 
  private:
@@ -129,29 +129,30 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   static constexpr std::chrono::seconds kSayWaitingAfter{3};
   static constexpr std::chrono::seconds kSayWaitingEvery{10};
   static constexpr std::chrono::seconds kSaidAtTheEnd{2};
-  /// From its orders to its listening socket, which takes milliseconds.
+  /// Longest time from the coordinator's orders to its listening socket, which usually takes milliseconds.
   static constexpr std::chrono::seconds kListensWithin{15};
 
   struct Node {
     std::unique_ptr<NodeConnection> connection;
     std::optional<agent::LauncherLink> link;
-    /// Waits until the node has its part of the job.
+    /// Messages that wait until the node has its part of the job.
     std::vector<agent::LinkMessage> held;
     std::optional<StartEnd> process_end;
     NodeContact contact;
     LineLimit lines;
-    /// The cause that its guardian gave at its end, or that we saw.
+    /// The cause of the node's end that its guardian gave, or that we saw.
     std::string last_words;
     HostFailure::Teller last_words_by = HostFailure::Teller::node;
-    /// A line of the client or of the agent's stderr: the cause only if the end followed at once.
+    /// The last line of the client or of the agent's stderr, which is the cause only if the end followed at
+    /// once.
     std::string said;
     TimePoint said_at{};
     TimePoint ended_at{};
-    /// Says why the coordinator holds it for dead.
+    /// Why the coordinator holds the node for dead.
     NodeLoss dead;
-    /// The agent has not greeted, and is given up at this time.
+    /// Time at which an agent that has not greeted is given up.
     std::optional<TimePoint> greet_by;
-    /// It has been said that what leads there is stopped.
+    /// Whether what leads to the node was stopped at the last look, which has been said.
     bool client_stopped = false;
     std::optional<TimePoint> gone_by;
   };
@@ -169,28 +170,31 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void take_report(std::size_t index, agent::NodeReport report);
   void said(std::size_t index, const std::string& line);
   void tell(std::size_t index, agent::LinkMessage::Kind kind, std::int64_t number, std::string body = {});
-  /// Every node that has its part of the job.
+  /// Sends a message to every node that has its part of the job.
   void tell_all(agent::LinkMessage::Kind kind, int number = 0);
   void link_closed(std::size_t index);
-  /// Cuts it off: it sent what no muster sends.
+  /// Cuts off a node that sent what no muster sends.
   void misbehaved(std::size_t index, const std::string& what);
-  /// Into our log, if the node has not said too much already.
+  /// Writes a node's line into our log, if the node has not said too much already.
   void log_line(std::size_t index, const std::string& text);
   void tell_left_out(std::size_t index, bool at_the_end);
   void process_ended(std::size_t index, const StartEnd& end, bool had_greeting);
   void not_started(std::size_t index, const StartEnd& end);
   void expect_nothing_of(std::size_t index, const NodeLoss& loss, bool goes_on);
-  /// The node has failed. `tell_board` says so; a line says that the job goes on, if it does.
+  /// Handles the failure of a node. `tell_board` tells the board; a line says that the job goes on, if it
+  /// does.
   void without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board);
-  /// The client is gone, not the agent: the link goes on through the coordinator.
+  /// Moves the link to a way through the coordinator if the client is gone, but not the agent. Returns
+  /// whether it did so, or may do so soon.
   bool go_on_by_relay(std::size_t index);
-  /// Nothing leads to the node any more.
+  /// Decides what becomes of a node whose client and link have ended.
   void conclude(std::size_t index);
-  /// The coordinator's node has ended: what is left of the others does not know it, or is stuck.
+  /// Limits the time of the other nodes after the coordinator's node has ended: what is left of them does not
+  /// know that, or is stuck.
   void expect_the_others();
   HostFailure how_lost(std::size_t index) const;
 
-  /// NodeContact::end_limit() of this node.
+  /// Returns NodeContact::end_limit() of this node.
   std::chrono::milliseconds end_limit(std::size_t index) const;
   void cut(std::size_t index);
   void obey(const NodeBoard::Orders& orders);
@@ -217,10 +221,10 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   TimePoint started_at_;
   TimePoint say_waiting_at_;
   std::optional<TimePoint> say_status_at_;
-  /// The first node has its orders, and is given up if it does not say by then where it listens.
+  /// Time by which the first node, which has its orders, must say where it listens, or is given up.
   std::optional<TimePoint> listen_by_;
   int stop_signal_ = SIGTERM;
-  /// Everything is being cut.
+  /// Whether everything is being cut.
   bool in_a_hurry_ = false;
   bool failure_said_ = false;
   bool over_said_ = false;

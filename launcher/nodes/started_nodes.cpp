@@ -33,7 +33,7 @@ using rendezvous::PeerIdentity;
 using rendezvous::Secret;
 using Error = boost::system::error_code;
 
-/// Once the user wants the end, what we print to may pause for so long.
+/// Longest pause of whoever reads our output, once the user wants the end.
 constexpr std::chrono::seconds kNoProgressAtMost{5};
 constexpr std::chrono::milliseconds kFlushWhenKilled{50};
 constexpr std::chrono::milliseconds kHangUpAfterRelay{500};
@@ -160,7 +160,8 @@ class StartedNodes : public JobNodes {
     return orders;
   }
 
-  /// While the logins are under way: the first use of OpenSSL takes milliseconds.
+  /// Derives the nodes' keys while the logins are under way, because the first use of OpenSSL takes
+  /// milliseconds.
   void derive_keys() {
     for (const NodePlan& plan : spec_.nodes)
       keys_.push_back(rendezvous::derive_key(
@@ -169,8 +170,8 @@ class StartedNodes : public JobNodes {
 
   void dial(const agent::LinkEndpoint& endpoint) {
     const bool loopback = endpoint.host.starts_with("127.") || endpoint.host == "::1";
-    // An only node that nothing led to by ssh (srun) listens for itself; nodes that were told to meet on
-    // loopback are on this machine.
+    // The only node of a job listens on its own loopback if no ssh led there (srun), and we cannot reach it;
+    // nodes that were told to meet on loopback are on this machine.
     const bool told = !spec_.agent.node.interface_name.empty() || !spec_.agent.node.local_addr.empty();
     if (loopback && !told && !spec_.nodes.front().local) return;
     try {
@@ -197,7 +198,8 @@ class StartedNodes : public JobNodes {
     });
   }
 
-  /// The daemon stays until everybody has hung up, and its node until the daemon ends.
+  /// Hangs up when every node has reported or failed: the daemon stays until everybody has hung up, and its
+  /// node until the daemon ends.
   void hang_up() {
     if (reports_.size() + fleet_->failures().size() < spec_.nodes.size()) return;
     // A link that leads through the coordinator has something to acknowledge first.
@@ -207,7 +209,7 @@ class StartedNodes : public JobNodes {
     });
   }
 
-  /// Who has the rank that reads our stdin: nodes keep their order in every round.
+  /// Returns the node that has the rank which reads our stdin: nodes keep their order in every round.
   std::size_t stdin_node() const {
     std::size_t node = 0;
     for (int first = 0; node < workers_.size(); first += workers_[node++])
@@ -215,7 +217,8 @@ class StartedNodes : public JobNodes {
     return node;
   }
 
-  /// Every node that could be started has its number of workers by now.
+  /// Begins to read our stdin when the coordinator listens: every node that could be started has its number
+  /// of workers by then.
   void feed_stdin() {
     if (spec_.agent.stdin_rank < 0 || stdin_ || stdin_node() == workers_.size()) return;
     stdin_to_ = stdin_node();
@@ -223,7 +226,8 @@ class StartedNodes : public JobNodes {
     stdin_->feed(fleet_->open_stdin(stdin_to_));
   }
 
-  /// Ranks move up when a node is gone: who has the one that reads now gets the rest of our stdin.
+  /// Sends the rest of our stdin to another node if need be: ranks move up when a node is gone, and so
+  /// another worker may have the rank that reads.
   void lost_for_stdin(std::size_t node) {
     workers_[node] = 0;
     if (!stdin_ || std::exchange(stdin_to_, stdin_node()) == stdin_node()) return;
@@ -240,21 +244,21 @@ class StartedNodes : public JobNodes {
   const JobSpec& spec_;
   std::string version_;
   std::function<void(Event)> tell_;
-  /// Drawn after the nodes of this host were forked: they must not inherit it.
+  /// The job's secret, drawn after the nodes of this host were forked, because they must not inherit it.
   Secret secret_ = Secret::random();
-  /// Of each node.
+  /// The key of each node, by which its agent proves itself to the coordinator.
   std::vector<Secret> keys_;
   asio::steady_timer late_line_{executor_};
   asio::steady_timer life_{executor_};
   LogGather logs_{spec_.gather_logs};
   std::optional<StdinFeed> stdin_;
   std::size_t stdin_to_ = 0;
-  /// Of each node, as far as it was told.
+  /// The number of workers of each node, as far as the node was told.
   std::vector<int> workers_;
   std::shared_ptr<NodeFleet> fleet_;
   NodeConsole console_;
   std::optional<CoordinatorLine> line_;
-  /// Before there was a line.
+  /// Nodes that ended before there was a line to the coordinator.
   std::vector<GoneNode> ended_;
   std::vector<NodeReport> reports_;
   std::vector<std::string> unreported_;

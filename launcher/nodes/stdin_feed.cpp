@@ -25,7 +25,8 @@ using Descriptor = asio::posix::stream_descriptor;
 
 namespace {
 
-/// Pipes, terminals and sockets; a file or the null device is always ready, and epoll refuses it.
+/// Whether epoll takes the descriptor, which is so for pipes, terminals and sockets; a file or the null
+/// device is always ready, and epoll refuses it.
 bool can_be_waited_for(int fd) {
   struct stat status {};
 
@@ -40,7 +41,7 @@ struct StdinFeed::State : std::enable_shared_from_this<State> {
     // Reading a terminal from the background would stop us.
     ended = !agent::console_is_foreground(fd);
     if (ended || !can_be_waited_for(fd)) return;
-    // A descriptor of its own: Asio closes what it is given.
+    // Asio gets a descriptor of its own, because it closes what it is given.
     const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (copy >= 0) descriptor.assign(copy);
   }

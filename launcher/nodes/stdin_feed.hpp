@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --stdin RANK: what comes on our stdin, for the worker that reads it on another host.
+// --stdin RANK: sends what comes on our stdin to the worker that reads it on another host.
 #pragma once
 
 #include "rendezvous/wire/channel.hpp"
@@ -10,18 +10,18 @@
 
 namespace muster::launcher {
 
-/// Reads no more than the channel to the worker has room for. Leaves the mode of the descriptor as it is:
-/// others share it. One thread, the executor's.
+/// Reads no more than the channel to the worker has room for. Leaves the mode of the descriptor as it is,
+/// because others share it. Used from the executor's one thread.
 class StdinFeed {
  public:
-  /// A terminal whose foreground we are not is at its end at once.
+  /// If `fd` is a terminal that we are not in the foreground of, it counts as at its end at once.
   StdinFeed(const boost::asio::any_io_executor& executor, int fd);
   ~StdinFeed();
   StdinFeed(const StdinFeed&) = delete;
   StdinFeed& operator=(const StdinFeed&) = delete;
 
-  /// Whoever is behind this channel reads from here on; null: nobody. At our end it is closed. What was sent
-  /// to another one before is gone with it.
+  /// Sends what follows to the worker behind this channel; null: to nobody. The channel is closed at the end
+  /// of our stdin. What was sent to another worker before is gone with that one.
   void feed(std::shared_ptr<rendezvous::Channel> reader);
 
  private:

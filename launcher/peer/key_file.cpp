@@ -30,7 +30,7 @@ using rendezvous::Secret;
 constexpr const char* kName = "key";
 constexpr std::size_t kDigits = 2 * Secret::kBytes;
 constexpr std::size_t kFileBytesMax = 4096;
-/// A shared file system may show a file that another host has just made with some delay.
+/// Time within which a file that another host has just made shows up on a shared file system.
 constexpr std::chrono::seconds kAppearsWithin{5};
 constexpr std::chrono::milliseconds kLookInterval{50};
 
@@ -57,7 +57,7 @@ std::string how_to_make(const std::string& path) {
   return "make one with: (umask 077; openssl rand -hex 32 >'" + path + "')";
 }
 
-/// `what`: "key file" or "directory of the key".
+/// Refuses what does not belong to us alone. `what` is "key file" or "directory of the key".
 void check_owner(const struct stat& status, const std::string& what, const std::string& path) {
   if (status.st_uid != ::geteuid())
     refuse("the " + what + " " + path + " belongs to user " + std::to_string(status.st_uid) +
@@ -73,7 +73,7 @@ void check_owner(const struct stat& status, const std::string& what, const std::
             "' (and make a new key if others may have read it)");
 }
 
-/// Whoever can write to a directory above the key can put another key in its place.
+/// Refuses a directory above the key that others can write to, because they can put another key in its place.
 void check_directory_above(const std::string& folder, const std::string& path) {
   struct stat status {};
 
@@ -92,7 +92,7 @@ void check_directory_above(const std::string& folder, const std::string& path) {
             " the key elsewhere, the same on every host, and name it with --secret-file");
 }
 
-/// All directories above what `path` stands for, by their real names.
+/// Checks all directories above what `path` stands for, by their real names.
 void check_directories_above(const std::string& path) {
   std::error_code error;
   namespace fs = std::filesystem;
@@ -104,7 +104,7 @@ void check_directories_above(const std::string& path) {
   }
 }
 
-/// Text that is overwritten when it goes.
+/// The text of a key, which is overwritten when it goes.
 struct KeyText {
   std::array<char, kFileBytesMax + 1> bytes{};
   std::size_t size = 0;
@@ -128,7 +128,7 @@ void read_all(int fd, KeyText& text, const std::string& path) {
   }
 }
 
-/// The first 32 bytes are the key; what follows is folded in.
+/// Reads the text of a key: its first 32 bytes are the key; what follows is folded in.
 Secret parse(std::string_view text, const std::string& path) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
   if (text.empty()) refuse("the key file " + path + " is empty", how_to_make(path));
@@ -161,7 +161,7 @@ Secret read_open_file(int fd, const std::string& path) {
   return parse(text.view(), path);
 }
 
-/// Nothing if there is no such file. `extra_flags`: O_NOFOLLOW or 0.
+/// Reads a key file; nothing if there is no such file. `extra_flags` is O_NOFOLLOW or 0.
 std::optional<Secret> try_read(int directory, const std::string& name, int extra_flags,
                                const std::string& path) {
   const UniqueFd fd(::openat(directory, name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | extra_flags));
@@ -194,7 +194,7 @@ UniqueFd open_directory(const std::string& path) {
   return fd;
 }
 
-/// 0 or the errno of what failed.
+/// Writes a new key. Returns 0 or the errno of what failed.
 int write_key(int fd) {
   std::string text = Secret::random().hex();
   char line_end = '\n';
@@ -207,7 +207,7 @@ int write_key(int fd) {
   return ::fsync(fd) == 0 ? 0 : errno;
 }
 
-/// Only one of all who try gives its key the name, and what has the name is complete.
+/// Makes a key and gives it the name: only one of all who try does so, and what has the name is complete.
 void publish(int directory, const std::string& path) {
   std::string nonce = Secret::random().hex().substr(0, 16);
   const std::string temporary = std::string(".") + kName + "." + nonce;
@@ -216,7 +216,7 @@ void publish(int directory, const std::string& path) {
   int error = fd ? write_key(fd.get()) : errno;
   if (fd && error == 0 && ::linkat(directory, temporary.c_str(), directory, kName, 0) != 0 &&
       errno != EEXIST) {
-    // File systems without hard links.
+    // This serves file systems without hard links.
     if (::renameat2(directory, temporary.c_str(), directory, kName, RENAME_NOREPLACE) != 0 && errno != EEXIST)
       error = errno;
   }
@@ -232,7 +232,7 @@ FileKey read_key_file(const std::string& path) {
   check_directories_above(path);
   std::error_code error;
   const std::filesystem::path real = std::filesystem::canonical(path, error);
-  // A link: what it points to is checked as well.
+  // If the path is a link, what it points to is checked as well.
   if (!error) check_directories_above(real);
   auto secret = try_read(AT_FDCWD, path, 0, path);
   if (!secret)

@@ -16,8 +16,8 @@ struct FileKey {
   std::string path;
 };
 
-/// There is no key, and no place in which one could be made. A key that is there and must not be used is
-/// another LaunchError.
+/// Says that there is no key, and no place in which one could be made. A key that is there and must not be
+/// used is another LaunchError.
 class NoPlaceForKey : public LaunchError {
  public:
   using LaunchError::LaunchError;
@@ -31,10 +31,10 @@ FileKey read_key_file(const std::string& path);
 /// home agree on one key. Throws NoPlaceForKey, too.
 FileKey own_key(const std::string& home);
 
-/// $HOME if it is absolute, else the home of the user database; empty if there is none.
+/// Returns $HOME if it is absolute, else the home of the user database; empty if there is none.
 std::string home_directory();
 
-/// Known to everybody: what --insecure-no-secret means.
+/// Returns the key that --insecure-no-secret means, which is known to everybody.
 rendezvous::Secret no_secret();
 
 }  // namespace muster::launcher

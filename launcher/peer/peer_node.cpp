@@ -31,7 +31,7 @@ std::vector<std::string> numeric(const std::string& host) {
     for (const rendezvous::SocketAddress& address : rendezvous::resolve(host, kAnyPort))
       found.push_back(address.host());
   } catch (const std::exception&) {
-    // A name that only the other hosts know.
+    // Perhaps only the other hosts know this name.
   }
   return found;
 }
@@ -85,7 +85,8 @@ FileKey key_of(const PeerOptions& peer) {
   return own_key(home_directory());
 }
 
-/// In a job of Slurm, which trusts munge with everything, and unless a key was chosen.
+/// Whether munge says who we are: in a job of Slurm, which trusts munge with everything, unless a key was
+/// chosen.
 bool munge_proves_us(const PeerOptions& peer) {
   if (!peer.secret_file.empty() || std::getenv("SLURM_JOB_ID") == nullptr) return false;
   std::string reason;

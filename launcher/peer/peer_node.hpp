@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This host's node of a job that somebody started on every host, and where its coordinator listens.
+// Prepares this host's node of a job that somebody started on every host, and decides where its coordinator
+// listens.
 #pragma once
 
 #include "agent/node_processes.hpp"
@@ -15,26 +16,28 @@ namespace muster::launcher {
 struct ListenChoice {
   /// The addresses that the endpoint's host stands for here; empty if it does not resolve.
   std::vector<std::string> endpoint;
-  /// The endpoint is written as a loopback address, or as "localhost": the nodes are all here.
+  /// Whether the endpoint is written as a loopback address, or as "localhost": then the nodes are all here.
   bool endpoint_is_loopback = false;
   /// This machine's addresses, loopback last.
   std::vector<std::string> own;
-  /// --local-addr if it is one of them, and the address of the default route; empty if there is none.
+  /// --local-addr if it is an address of this machine, and the address of the default route; empty if there
+  /// is none.
   std::string local_addr;
   std::string default_route;
 };
 
-/// The one address to listen on. A name of this machine may stand for 127.0.1.1 here (Debian's /etc/hosts)
-/// and for the real address everywhere else, or for an address that only a router knows: then the address
-/// that
-/// --local-addr or the default route says. Pure.
+/// Returns the one address to listen on. A name of this machine may stand for 127.0.1.1 here (Debian's
+/// /etc/hosts) and for the real address everywhere else, or for an address that only a router knows: then it
+/// is the address that --local-addr or the default route says. Pure.
 std::string choose_listen_address(const ListenChoice& choice);
 
-/// Asks the machine. `interface_name` (--interface) beats everything. Throws LaunchError.
+/// Asks the machine for the address to listen on. `interface_name` (--interface) beats everything. Throws
+/// LaunchError.
 std::string listen_address(const std::string& endpoint_host, const std::string& interface_name,
                            const std::string& local_addr);
 
-/// Its part and its key. Decides where the coordinator listens, if that runs here. Throws LaunchError.
+/// Returns this host's part of the job, with its key. Decides where the coordinator listens, if that runs
+/// here. Throws LaunchError.
 agent::NodeProcesses prepare_peer_node(const JobSpec& job);
 
 }  // namespace muster::launcher

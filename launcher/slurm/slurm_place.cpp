@@ -16,8 +16,8 @@ constexpr int kTasksMax = 1 << 20;
 constexpr int kLowestPort = 10'000;
 constexpr int kPorts = 20'000;
 
-/// Slurm numbers the steps that are no srun of the user from the top: the shell of salloc in its own step,
-/// the batch script, the container of a job.
+/// The lowest of the numbers that Slurm gives, from the top, to steps that are no srun of the user: the shell
+/// of salloc in its own step, the batch script, the container of a job.
 constexpr std::uint64_t kFirstSpecialStep = 0xfffffff0;
 
 [[noreturn]] void refuse(const std::string& source, const std::string& text, const std::string& wanted) {
@@ -39,7 +39,8 @@ std::string first_of(const SlurmLookup& variable, std::initializer_list<const ch
   return "";
 }
 
-/// "2", "a100:2" or "gpu:a100:2"; 0 for what we do not understand, which is no error: the user may know.
+/// Reads "2", "a100:2" or "gpu:a100:2"; returns 0 for what we do not understand, which is no error: the user
+/// may know.
 int gpus_in(const std::string& text) {
   const auto value = parse_number<std::uint64_t>(text.substr(text.rfind(':') + 1));
   return value && *value <= 4096 ? static_cast<int>(*value) : 0;

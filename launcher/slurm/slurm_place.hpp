@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Slurm's variables say about the process that we are. Pure: asks nobody, calls no program.
+// Reads what Slurm's variables say about the process that we are. Pure: asks nobody, calls no program.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct SlurmPlace {
   int nodes = 1;
   /// Tasks on each node, in node order; as many entries as there are nodes.
   std::vector<int> tasks_per_node;
-  /// The user asked for tasks (-n, --ntasks-per-node); otherwise Slurm made the number up.
+  /// Whether the user asked for tasks (-n, --ntasks-per-node); otherwise Slurm made the number up.
   bool tasks_given = false;
   /// GPUs of each node, where Slurm says so; 0: none or unknown.
   int gpus_per_node = 0;
@@ -38,20 +38,20 @@ struct SlurmPlace {
 
 using SlurmLookup = std::function<std::optional<std::string>(const std::string& name)>;
 
-/// Throws UsageError that names the variable for a value that no Slurm sets.
+/// Reads Slurm's variables. Throws UsageError that names the variable for a value that no Slurm sets.
 SlurmPlace read_slurm_place(const SlurmLookup& variable);
 
-/// "2(x3),1": 2, 2, 2, 1. Throws UsageError naming `source`.
+/// Expands "2(x3),1" to 2, 2, 2, 1. Throws UsageError naming `source`.
 std::vector<int> expand_task_counts(const std::string& text, const std::string& source);
 
-/// The port where the tasks of a step meet unless a flag says otherwise: the same on every node, another one
-/// for another step, from 10000 to 29999 (below the ports that kernels hand out).
+/// Returns the port where the tasks of a step meet unless a flag says otherwise: the same on every node,
+/// another one for another step, from 10000 to 29999 (below the ports that kernels hand out).
 int step_port(const std::string& job_id, const std::string& step_id);
 
-/// "slurm-JOB-STEP".
+/// Returns "slurm-JOB-STEP".
 std::string step_run_id(const SlurmPlace& place);
 
-/// More than one task on a node is an error: we start the workers ourselves. Throws UsageError.
+/// Throws UsageError if there is more than one task on a node, because we start the workers ourselves.
 void check_one_task_per_node(const SlurmPlace& step);
 
 }  // namespace muster::launcher

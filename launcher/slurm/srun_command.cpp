@@ -52,7 +52,8 @@ constexpr auto kOptionVariables = std::to_array<std::string_view>({
     "SLURM_WAIT",
     "SRUN_CPUS_PER_TASK",
 });
-/// A node's share of these is all that the job has there.
+/// Beginnings of the names of further options. What they ask for need not be asked for again: a node's share
+/// of it is all that the job has there.
 constexpr auto kOptionPrefixes = std::to_array<std::string_view>({
     "SLURM_CPU_BIND",
     "SLURM_DIST_",
@@ -106,7 +107,7 @@ std::string_view trimmed(std::string_view line) {
   return line;
 }
 
-/// Said in good times too.
+/// Whether a line explains nothing, because srun says it in good times, too.
 bool is_chatter(std::string_view line) {
   return line.empty() || line.find("lacks support for cpu binding") != std::string_view::npos ||
          line.find("Exited with exit code") != std::string_view::npos ||
@@ -165,7 +166,7 @@ StartFailure explain_srun(const StartEnd& end, const std::string& node, const st
       failure.advice = with_node(known.advice, node);
       return failure;
     }
-  // The command that runs there is the same as with ssh, and complains in the same words.
+  // The command that runs on the node is the same as with ssh, and complains in the same words.
   const bool ran = end.errors.find(kStartMark) != std::string::npos || end.exit_code == kNotFound ||
                    end.exit_code == kNotExecutable;
   if (ran || !end.version_there.empty() || end.too_much_junk)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the agent of one node of an allocation is started, and what srun's complaints mean. Pure.
+// Makes the command that starts the agent of one node of an allocation, and says what srun's complaints mean.
+// Pure.
 #pragma once
 
 #include "launcher/start/core/ssh_failure.hpp"
@@ -10,9 +11,9 @@
 
 namespace muster::launcher {
 
-/// srun, its options, and a shell that runs `command` (remote_command()). One srun for each node: srun copies
-/// its stdin to every task, and what goes there is for one node only. Throws std::invalid_argument for a node
-/// name that would be an option or a list.
+/// Returns srun, its options, and a shell that runs `command` (remote_command()). There is one srun for each
+/// node: srun copies its stdin to every task, and what goes there is for one node only. Throws
+/// std::invalid_argument for a node name that would be an option or a list.
 std::vector<std::string> srun_arguments(const std::string& node, const std::string& command);
 
 /// Whether srun would read this variable of the allocation as an option of its own ("SLURM_NTASKS"): it is

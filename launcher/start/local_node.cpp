@@ -17,8 +17,9 @@
 namespace muster::launcher {
 namespace {
 
-/// Forks a process and runs `body` in it, which gets its end of the link; what that returns is the exit code.
-/// What it throws is written to `errors_fd`, after `prefix`. `started`: our ends of what else there is.
+/// Forks a process and runs `body` in it with its end of the link; the exit code is what `body` returns. An
+/// error that it throws is written to `errors_fd`, after `prefix`. `started` holds our ends of what else
+/// leads there.
 StartedProcess fork_guardian(StartedProcess started, int errors_fd, const std::string& prefix,
                              const std::function<int(int link)>& body) {
   int ends[2];
@@ -52,7 +53,8 @@ StartedProcess fork_direct_node(agent::NodeProcesses node) {
   StartedProcess started;
   started.err.reset(ends[0]);
   const UniqueFd notices(ends[1]);
-  // Opened by us, so that there is no moment at which our death could be missed.
+  // The launcher opens its own pidfd before the fork, so that there is no moment at which its death could be
+  // missed.
   const UniqueFd our_pidfd = open_pidfd(::getpid());
   if (!our_pidfd) throw_errno(kNoPidfd);
   node.launcher_pidfd = our_pidfd.get();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of this host: by fork alone, which is the fastest start there is. Call these functions before any
-// thread or event loop exists in this process. They throw std::system_error when the kernel refuses a process
-// or descriptor.
+// Starts nodes of this host by fork alone, which is the fastest start there is. Call these functions before
+// any thread or event loop exists in this process. They throw std::system_error when the kernel refuses a
+// process or descriptor.
 #pragma once
 
 #include "agent/node_processes.hpp"

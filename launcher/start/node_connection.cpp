@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One start in the order of its steps: what comes on stdout is searched for the greeting (and a copy of our
+// executable is sent if the host asks for one); then the link is handed out, and only stderr is read. When
+// the process has ended and its streams are read, or have had their time, the end is told.
 #include "launcher/start/node_connection.hpp"
 
 #include "agent/core/link_text.hpp"
@@ -28,10 +31,11 @@ namespace asio = boost::asio;
 using Descriptor = asio::posix::stream_descriptor;
 using Error = boost::system::error_code;
 
-/// Bytes that are kept of what is said before the greeting: the beginning says more than the end.
+/// Most bytes that are kept of what is said before the greeting: the beginning says more than the end.
 constexpr std::size_t kErrorBytesMax = std::size_t{16} << 10;
 constexpr std::size_t kLineBytesMax = std::size_t{4} << 10;
-/// Somebody (a shared connection in the background) may hold stderr open after the process's end.
+/// Time for stderr to end after the process: somebody (a shared connection in the background) may hold it
+/// open.
 constexpr std::chrono::milliseconds kErrorsLateAfter{200};
 
 }  // namespace
@@ -116,7 +120,7 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
     if (status_known) finish();
   }
 
-  /// False: there is nothing to send, or another size is wanted than we have.
+  /// Begins to send our executable. Returns false if it cannot be sent, or a copy was asked for before.
   bool begin_push() {
     file.reset(::open(push_file.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file || !in || push_to) return false;
@@ -136,21 +140,22 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
                         if (self->closed) return;
                         if (error) return self->end_push();
                         self->push_left -= size;
-                        const auto callback = self->events.pushed;  // it may destroy us
+                        const auto callback = self->events.pushed;  // the call may destroy us
                         const std::uint64_t total = self->reader.push_bytes();
                         if (callback) callback(total - self->push_left, total);
                         if (!self->closed) self->push_some();
                       });
   }
 
-  /// Its own descriptor must not outlive it: the host sees the end of its stdin only when all are closed.
+  /// Closes the descriptor of the copy, which must not outlive it: the host sees the end of its stdin only
+  /// when all are closed.
   void end_push() {
     Error ignored;
     file.reset();
     push_to->close(ignored);
   }
 
-  /// Waits and then reads, so that no bytes are ever on their way between the pipe and us.
+  /// Waits for stderr and then reads it, so that no bytes are ever on their way between the pipe and us.
   void read_errors() {
     err.async_wait(Descriptor::wait_read, [self = shared_from_this()](const Error& error) {
       if (self->closed) return;
@@ -165,7 +170,7 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
     });
   }
 
-  /// At most one buffer. False at its end.
+  /// Reads at most one buffer of stderr. Returns false at its end.
   bool read_available_errors() {
     Error ignored;
     err.native_non_blocking(true, ignored);
@@ -188,7 +193,7 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
 
   void say_line() {
     const std::string text = std::exchange(line, {});
-    const auto callback = events.said;  // it may destroy us
+    const auto callback = events.said;  // the call may destroy us
     if (callback) callback(text);
   }
 
@@ -198,7 +203,8 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
     if (::waitpid(pid, &status, 0) == pid) {
       end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
       end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-      // A client that is killed has lost what it led to; here that is the node's own guardian.
+      // A client that is killed has lost what it led to; a process that is no client is the node's own
+      // guardian.
       if (!is_client && end.signal != 0) end.exit_code = 128 + std::exchange(end.signal, 0);
     }
     pid = -1;
@@ -218,7 +224,7 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
     if (callback) callback(ended, greeted);
   }
 
-  /// The whole group, which a client shares with what it starts (a jump host's client).
+  /// Kills the whole group, which a client shares with what it starts (a jump host's client).
   void kill() const {
     if (pid <= 0) return;
     if (!is_client) {

@@ -16,47 +16,48 @@ namespace muster::launcher {
 
 /// The descriptors of a link, once the agent has greeted.
 struct LinkEnds {
-  UniqueFd in;   ///< to read
-  UniqueFd out;  ///< to write; invalid: `in` is a socket for both
-  /// Read from `in` already.
+  UniqueFd in;   ///< the end to read from
+  UniqueFd out;  ///< the end to write to; invalid: `in` is a socket for both
+  /// Bytes that were read from `in` already.
   std::string first_bytes;
 };
 
-/// One thread, the executor's. No callback runs inside a call of this class, nor after its destruction, which
-/// kills what is left of the process.
+/// Used from the executor's one thread. No callback runs inside a call of this class, nor after its
+/// destruction, which kills what is left of the process.
 class NodeConnection {
  public:
   struct Events {
-    /// The agent has greeted. Its version is checked by the receiver; that of an agent which speaks another
-    /// protocol on the link has both numbers behind it, so that it is none of ours.
+    /// Called when the agent has greeted. The receiver checks the version; that of an agent which speaks
+    /// another protocol on the link has both numbers behind it, so that it is none of ours.
     std::function<void(const std::string& version, LinkEnds)> greeted;
-    /// So many bytes of the copy that the host asked for are on their way.
+    /// Called when so many bytes of the copy that the host asked for are on their way.
     std::function<void(std::uint64_t bytes, std::uint64_t of)> pushed;
-    /// A line on the process's stderr after the greeting, at most a few kilobytes long.
+    /// Called with a line on the process's stderr after the greeting, at most a few kilobytes long.
     std::function<void(const std::string& line)> said;
-    /// The process is gone, and everything it had said is read. `greeting` tells whether there was one. At
-    /// most once.
+    /// Called at most once, when the process is gone and everything it had said is read. `greeted` tells
+    /// whether there was a greeting.
     std::function<void(const StartEnd&, bool greeted)> ended;
   };
 
-  /// `push_file`: what to send if the host asks for a copy of our executable.
+  /// `push_file` is what to send if the host asks for a copy of our executable.
   NodeConnection(const boost::asio::any_io_executor& executor, StartedProcess process,
                  const std::string& push_file, Events events);
   ~NodeConnection();
   NodeConnection(const NodeConnection&) = delete;
   NodeConnection& operator=(const NodeConnection&) = delete;
 
-  /// -1: it has ended and was reaped.
+  /// Returns the process number; -1 if the process has ended and was reaped.
   pid_t pid() const;
 
-  /// No greeting has come in time: ends it, and `ended` will say so.
+  /// Ends the process because no greeting has come in time; `ended` will say so.
   void give_up();
 
-  /// Kills it and all processes that it started on this host. An agent on this host itself is left to its
+  /// Kills the process and all that it started on this host. An agent on this host itself is left to its
   /// guardian, which is let go on if somebody has stopped it.
   void kill();
 
-  /// The process number of a client that somebody has stopped (SIGSTOP); 0: it is not stopped, or is none.
+  /// Returns the process number of a client that somebody has stopped (SIGSTOP); 0 if it is not stopped, or
+  /// is no client.
   pid_t stopped_client() const;
 
  private:

@@ -68,8 +68,8 @@ class SshStarter final : public NodeStarter {
   int default_port_ = 0;
 };
 
-/// `env -u NAME ...`: what an srun must not read; empty if nothing in our environment would be an option of
-/// it.
+/// Returns `env -u NAME ...` for what an srun must not read; empty if nothing in our environment would be an
+/// option of srun.
 std::vector<std::string> without_srun_options() {
   std::vector<std::string> words;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -88,7 +88,7 @@ class SrunStarter final : public NodeStarter {
       // srun tells signals by itself, and ends a step whose first process was ended by one.
       : NodeStarter(nodes, options, version, signals, false, {}) {}
 
-  /// slurmd lets everybody of its job in.
+  /// Each node is a server of its own, because slurmd lets everybody of its job in.
   std::string server(std::size_t node) const override { return nodes_[node].name; }
 
   StartFailure explain(std::size_t node, const StartEnd& end) const override {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How agents are started on other hosts: one process of a client program, ssh or srun, for each node.
+// Starts agents on other hosts: by one process of a client program, ssh or srun, for each node.
 #pragma once
 
 #include "agent/process/signal_state.hpp"
@@ -28,21 +28,22 @@ class NodeStarter {
   /// LaunchError.
   StartedProcess start(std::size_t node) { return spawn_client(arguments(node), signals_, defaults_); }
 
-  /// Nodes with the same text are let in by one login server, which sees only a few of them at a time.
+  /// Names the login server of a node: nodes with the same text are let in by one server, which sees only a
+  /// few of them at a time.
   virtual std::string server(std::size_t node) const = 0;
   /// Says why a start failed.
   virtual StartFailure explain(std::size_t node, const StartEnd& end) const = 0;
 
-  /// Path of the executable that is sent to a host that asks for it ("\nmuster-push 1 SIZE\n" before the
-  /// greeting); empty: none is.
+  /// Returns path of the executable that is sent to a host that asks for it ("\nmuster-push 1 SIZE\n" before
+  /// the greeting); empty: none is.
   const std::string& push_file() const { return remote_.push_file; }
 
  protected:
-  /// `defaults`: as spawn_client() has it. `shell_stays`: as remote_start() has it.
+  /// `defaults` is what spawn_client() takes, `shell_stays` what remote_start() takes.
   NodeStarter(const std::vector<NodePlan>& nodes, const RemoteOptions& options, const std::string& version,
               const agent::SignalState& signals, bool shell_stays, std::vector<std::string> defaults);
 
-  /// The command line for one node. Throws LaunchError (usage).
+  /// Returns the command line for one node. Throws LaunchError (usage).
   virtual std::vector<std::string> arguments(std::size_t node) const = 0;
 
   const std::vector<NodePlan>& nodes_;
@@ -54,14 +55,15 @@ class NodeStarter {
   std::vector<std::string> defaults_;
 };
 
-/// Through the system's SSH client. `nodes` must live as long as the starter; `version` is ours. Throws
-/// LaunchError (usage) for a --remote-muster that cannot be passed on, or an executable of ours that cannot
-/// be read for --push.
+/// Makes a starter that uses the system's SSH client. `nodes` must live as long as the starter; `version` is
+/// ours. Throws LaunchError (usage) for a --remote-muster that cannot be passed on, or an executable of ours
+/// that cannot be read for --push.
 std::unique_ptr<NodeStarter> make_ssh_starter(const std::vector<NodePlan>& nodes,
                                               const RemoteOptions& options, const std::string& version,
                                               const agent::SignalState& signals);
 
-/// The same inside an allocation of Slurm, through srun. The names of `nodes` are those of Slurm.
+/// Makes a starter that uses srun, inside an allocation of Slurm. The names of `nodes` are those of Slurm.
+/// Otherwise it is like make_ssh_starter().
 std::unique_ptr<NodeStarter> make_srun_starter(const std::vector<NodePlan>& nodes,
                                                const RemoteOptions& options, const std::string& version,
                                                const agent::SignalState& signals);

@@ -19,8 +19,8 @@
 namespace muster::launcher {
 namespace {
 
-/// Cuts what no segment holds, and the header's mention of it. Other formats than 64-bit ELF are left as they
-/// are.
+/// Cuts off what no segment of an executable holds, and the header's mention of it. Other formats than 64-bit
+/// ELF are left as they are.
 void trim(std::string& image) {
   Elf64_Ehdr header{};
   if (image.size() < sizeof header) throw std::runtime_error("it is no executable");
@@ -43,7 +43,8 @@ void trim(std::string& image) {
   std::memcpy(image.data(), &header, sizeof header);
 }
 
-/// Tells one build from another; nobody has to be kept from making a second one of the same mark.
+/// Returns a mark that tells one build from another; nobody has to be kept from making a second one of the
+/// same mark.
 std::string mark_of(const std::string& image) {
   const std::uint64_t hash = fnv1a(image);
   std::string mark;
@@ -51,7 +52,8 @@ std::string mark_of(const std::string& image) {
   return mark;
 }
 
-/// Throws std::runtime_error if our executable cannot be read or is none of this machine.
+/// Makes the copy of our executable that hosts get. Throws std::runtime_error if it cannot be read or is none
+/// of this machine.
 void make_image(RemoteStart& start, RemoteProgram& program, const std::string& version) {
   std::string image = read_file(program.own_path).value_or("");
   if (image.empty()) throw std::runtime_error("it cannot be read");
@@ -63,7 +65,7 @@ void make_image(RemoteStart& start, RemoteProgram& program, const std::string& v
   program.push_name = "muster-" + version + "-" + mark_of(image);
 }
 
-/// Empty if it cannot be told.
+/// Returns the path of our executable; empty if it cannot be told.
 std::string own_executable() {
   char path[PATH_MAX];
   const ssize_t size = ::readlink("/proc/self/exe", path, sizeof path);

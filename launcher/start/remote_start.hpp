@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs on another host, whoever starts it there.
+// Prepares what runs on another host, whoever starts it there.
 #pragma once
 
 #include "launcher/core/node_plan.hpp"
@@ -12,14 +12,15 @@ namespace muster::launcher {
 struct RemoteStart {
   /// The command for the shell there; it ends by becoming `muster agent`, or runs it.
   std::string command;
-  /// If hosts get a copy (--push): our executable without debug information and section names, which are most
-  /// of the file, as a file in memory, and where that can be opened.
+  /// Our executable without debug information and section names, which are most of the file, if hosts get a
+  /// copy (--push): as a file in memory, and where that can be opened.
   UniqueFd image{};
   std::string push_file{};
 };
 
-/// `version` is ours; `shell_stays` as RemoteProgram has it. Throws LaunchError (usage) for a
-/// --remote-muster that cannot be passed on, or an executable of ours that cannot be read for --push.
+/// Prepares the start. `version` is ours; `shell_stays` is as RemoteProgram has it. Throws LaunchError
+/// (usage) for a --remote-muster that cannot be passed on, or an executable of ours that cannot be read for
+/// --push.
 RemoteStart remote_start(const RemoteOptions& options, const std::string& version, bool shell_stays);
 
 }  // namespace muster::launcher

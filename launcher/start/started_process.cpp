@@ -43,7 +43,7 @@ struct Child {
 [[noreturn]] void become(Child& child) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The launcher may have died before the line above; then nobody would ever end this client.
+  // The launcher may have died before the death signal was set; then nobody would ever end this client.
   if (::getppid() != child.parent) ::_exit(127);
   for (int target = 0; target <= kErrorStream; ++target) ::dup2(child.streams[target], target);
   if (::syscall(SYS_close_range, kErrorStream + 1U, ~0U, 0U) != 0)
@@ -67,7 +67,7 @@ struct Child {
 }
 
 std::vector<char*> client_environment(const std::vector<std::string>& defaults) {
-  // No window that asks for a password, either, where a client starts another (a jump host).
+  // A client that another one starts (for a jump host) must not ask for a password in a window, either.
   static char no_questions[] = "SSH_ASKPASS_REQUIRE=never";
   std::vector<char*> environment;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry)
@@ -96,7 +96,7 @@ Pipe make_pipe() {
   return made;
 }
 
-/// A pipe end must not get the number of one of the streams that it is to become.
+/// Moves a pipe end above the streams: it must not get the number of one of the streams that it is to become.
 void move_above_streams(UniqueFd& fd) {
   if (fd.get() > kErrorStream) return;
   const int moved = ::fcntl(fd.get(), F_DUPFD_CLOEXEC, kErrorStream + 1);
@@ -133,7 +133,7 @@ StartedProcess spawn_client(const std::vector<std::string>& arguments, const age
   Pipe err = make_pipe();
   Pipe said = make_pipe();
   for (UniqueFd* fd : {&in.read, &out.write, &err.write, &said.write}) move_above_streams(*fd);
-  // Refused when the user has many pipes already; the usual size does, too.
+  // The kernel refuses this when the user has many pipes already; the usual size does, too.
   (void)::fcntl(out.read.get(), F_SETPIPE_SZ, kPipeBytes);
 
   Child child;

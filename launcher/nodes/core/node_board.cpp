@@ -8,14 +8,14 @@
 namespace muster::launcher {
 namespace {
 
-/// Named in a text that waits; of more only the number.
+/// Most nodes that a waiting text names; of more it gives only the number.
 constexpr std::size_t kNamed = 8;
 
 std::string seconds_since(NodeBoard::TimePoint since, NodeBoard::TimePoint now) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now - since).count()) + " s";
 }
 
-/// One decimal.
+/// Returns megabytes with one decimal.
 std::string megabytes(std::uint64_t bytes) {
   const std::uint64_t tenths = (bytes + 50000) / 100000;
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
@@ -91,7 +91,7 @@ bool NodeBoard::complete() const {
     else if (!node.failed)
       ++answered;
   }
-  // Without those that are only wanted, but not before it is known that they cannot be had.
+  // The job begins without nodes that are only wanted, but not before it is known that they cannot be had.
   return answered >= needed_ && pending == 0;
 }
 
@@ -147,7 +147,7 @@ void NodeBoard::reported(std::size_t index) {
 
 NodeBoard::Orders NodeBoard::gave_up(std::size_t index) {
   reported(index);
-  // Its report says why.
+  // The node's report says why.
   nodes_[index].failed = true;
   if (stopping_ || can_do_without(index)) return {};
   stopping_ = true;
@@ -175,8 +175,8 @@ void NodeBoard::cut(std::size_t index, Orders& orders) {
   orders.push_back({NodeOrder::Kind::cut, index});
 }
 
-/// `kind` for those that can be told, the cut for those that cannot. Nodes that are on their way while
-/// failures are collected may have something to say, too, and are left.
+/// Orders `kind` for the nodes that can be told, and the cut for those that cannot. Nodes that are being
+/// started while failures are collected may have something to say, too, and are left.
 NodeBoard::Orders NodeBoard::end_all(NodeOrder::Kind kind) {
   Orders orders;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -230,7 +230,7 @@ bool NodeBoard::over() const {
 std::string NodeBoard::spared_text() const {
   const HostFailure& last = failures_.back();
   const std::string what = last.lost ? lost_text(last) : last.node + " could not be started: " + last.cause;
-  // Whether workers run already, the coordinator knows.
+  // Only the coordinator knows whether workers run already.
   const bool ends_round = last.lost && !may_restart_;
   return what + rest_text() +
          (ends_round ? "; a round that has begun ends the job, for no restart is left (--max-restarts 0)"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where each node of a job stands, from the first ssh to the last report, and what is to be done next. Pure:
-// events and the time go in, orders come out.
+// Keeps where each node of a job stands, from the first ssh to the last report, and decides what is to be
+// done next. Pure: events and the time go in, orders come out.
 #pragma once
 
 #include "launcher/core/job_end.hpp"
@@ -17,10 +17,10 @@ namespace muster::launcher {
 /// An order that says what to do with one node.
 struct NodeOrder {
   enum class Kind {
-    send_spec,         ///< its key and its part of the job
-    send_coordinator,  ///< where the coordinator listens
-    stop,              ///< an orderly end, by a message
-    kill,              ///< an end without grace, by a message
+    send_spec,         ///< send the node its key and its part of the job
+    send_coordinator,  ///< tell the node where the coordinator listens
+    stop,              ///< ask for an orderly end, by a message
+    kill,              ///< ask for an end without grace, by a message
     cut,               ///< close the link and end the process that leads there: the agent ends by itself
   };
   Kind kind = Kind::cut;
@@ -36,63 +36,63 @@ class NodeBoard {
   using TimePoint = rendezvous::TimePoint;
   using Orders = std::vector<NodeOrder>;
 
-  /// After the first failed start, others that are under way may fail for this long, so that the user learns
-  /// of all of them.
+  /// Time for which other starts under way may fail after the first failed one, so that the user learns of
+  /// all of them.
   static constexpr rendezvous::Milliseconds kCollectFailuresFor{1500};
 
-  /// `names` of the nodes; `needed`: the job may do without the others; `may_restart`: also when one is lost
-  /// while workers run.
+  /// `names` are those of the nodes; the job may do without all but `needed` of them; `may_restart` says that
+  /// it may also when one is lost while workers run.
   NodeBoard(std::vector<std::string> names, std::size_t needed, bool may_restart = true);
 
   void starting(std::size_t node, TimePoint now);
-  /// The node has no muster; so much of a copy is on its way.
+  /// Takes how much of a copy is on its way to a node that has no muster.
   void copying(std::size_t node, std::uint64_t bytes, std::uint64_t of);
-  /// A start failed in a way that passes; it will be tried again.
+  /// Takes a start that failed in a way that passes; it will be tried again.
   void retrying(std::size_t node, const std::string& cause);
-  /// The agent has said who it is.
+  /// Takes the hello of an agent, which has said who it is.
   Orders greeted(std::size_t node);
-  /// The coordinator, on node 0, listens.
+  /// Takes the news that the coordinator, on node 0, listens.
   Orders listening();
   Orders start_failed(std::size_t node, HostFailure failure, TimePoint now);
   void reported(std::size_t node);
-  /// The node has reported that it could not do its part. The others may never hear of it but through us.
+  /// Takes the report of a node that could not do its part. The other nodes may hear of that through us only.
   Orders gave_up(std::size_t node);
-  /// The process that led there is gone, after a report.
+  /// Takes the end of the process that led to the node, after a report.
   void ended(std::size_t node);
-  /// The node is gone without a report, and no other way leads there.
+  /// Takes the loss of a node that is gone without a report, and to which no other way leads.
   Orders lost(std::size_t node, HostFailure failure);
-  /// The job is to end: by a signal, a deadline, a failure of ours.
+  /// Ends the job because of a signal, a deadline, or a failure of ours.
   Orders stop();
   Orders kill();
-  /// Everything that is left, now.
+  /// Cuts off everything that is left, at once.
   Orders cut_all();
-  /// Takes what became due.
+  /// Takes the time, and returns what became due.
   Orders tick(TimePoint now);
 
-  /// When tick() is due next.
+  /// Returns when tick() is due next.
   std::optional<TimePoint> next_tick() const { return cut_at_; }
 
-  /// No node is left to wait for.
+  /// Whether no node is left to wait for.
   bool over() const;
 
   bool stopping() const { return stopping_; }
 
-  /// Every node that is needed has greeted.
+  /// Whether every node that is needed has greeted, and no other is still being started.
   bool complete() const;
 
-  /// Starts that failed for good, and nodes that were lost, in the order of events.
+  /// Returns starts that failed for good, and nodes that were lost, in the order of events.
   const std::vector<HostFailure>& failures() const { return failures_; }
 
-  /// Text about the last failure, which is spared: who is gone, and that enough nodes are left, but for a
-  /// restart.
+  /// Returns a text about the last failure, which is spared: who is gone, that enough nodes are left, and
+  /// that a round which has begun ends the job if no restart is left.
   std::string spared_text() const;
-  /// Its second half: how many are left.
+  /// Returns the second half of spared_text(): how many nodes are left.
   std::string rest_text() const;
 
-  /// "62 of 64 nodes have answered; waiting for n07 (connecting for 4 s), n31 (ssh: connection closed; try
-  /// 3)". Empty once every node has.
+  /// Returns a text such as "62 of 64 nodes have answered; waiting for n07 (connecting for 4 s), n31 (ssh:
+  /// connection closed; try 3)". Empty once every node has answered.
   std::string waiting_text(TimePoint now) const;
-  /// Names of the nodes that were told to work, and have neither reported nor failed.
+  /// Returns the names of the nodes that were told to work, and have neither reported nor failed.
   std::vector<std::string> unreported() const;
 
  private:
@@ -105,7 +105,7 @@ class NodeBoard {
     bool reported = false;
     bool failed = false;
     bool was_instructed = false;
-    /// We have cut it off, so its end is no news.
+    /// Whether we have cut the node off, so that its end is no failure.
     bool cut = false;
     int attempts = 0;
     TimePoint since{};
@@ -118,7 +118,7 @@ class NodeBoard {
   void cut(std::size_t node, Orders& orders);
   void fail(std::size_t node, HostFailure failure);
   bool can_do_without(std::size_t node) const;
-  /// Says so of its failure, too.
+  /// Returns whether the job can do without the node; if so, its failure is marked as spared.
   bool spare(std::size_t node);
 
   std::vector<Node> nodes_;

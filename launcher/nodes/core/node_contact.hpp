@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the conversation with one node has come, and what carries it. Pure.
+// Keeps how far the conversation with one node has come, and what carries it. Pure.
 #pragma once
 
 #include <chrono>
@@ -9,55 +9,56 @@ namespace muster::launcher {
 
 /// One node as its launcher hears it. What a node says is not trusted: a message that does not fit is
 /// answered with false. A second report is passed over; all else that does not fit ends the conversation.
-/// What we do ourselves is asserted. One thread.
+/// What we do ourselves is asserted. Used from one thread.
 class NodeContact {
  public:
-  /// Only forwards.
+  /// How far the conversation has come; it goes only forwards.
   enum class Progress : std::uint8_t {
-    none,        ///< nothing has come from it
-    greeted,     ///< its hello has come
-    instructed,  ///< it has its part of the job
-    reported,    ///< its report has come
+    none,        ///< nothing has come from the node
+    greeted,     ///< the node's hello has come
+    instructed,  ///< the node has its part of the job
+    reported,    ///< the node's report has come
   };
 
-  /// What carries its messages.
+  /// What carries the node's messages.
   enum class Way : std::uint8_t {
     none,          ///< nothing yet
-    direct,        ///< what was started for it: ssh, srun, a socket pair
+    direct,        ///< what was started for the node: ssh, srun, a socket pair
     relay,         ///< a channel through the coordinator that has carried nothing yet
-    proven_relay,  ///< the same, and it has acknowledged something
+    proven_relay,  ///< a relay over which something has been acknowledged
   };
 
-  /// Its hello has come. False for a second one.
+  /// Takes the node's hello. False for a second one.
   bool take_hello();
-  /// It says where the coordinator listens. False if it is not its node, and for a second time.
+  /// Takes where the coordinator listens. False if it is not on this node, and for a second time.
   bool take_listening();
-  /// Its report has come. False for a second one.
+  /// Takes the node's report. False for a second one.
   bool take_report();
-  /// It sent what no muster sends: nothing of it counts any more. False if that was known.
+  /// Notes that the node sent what no muster sends: nothing of it counts any more. False if that was known.
   bool misbehave();
 
-  /// It gets its part of the job. `coordinator`: it may say where the coordinator listens.
+  /// Notes that the node gets its part of the job. `coordinator` says that it may tell where the coordinator
+  /// listens.
   void instruct(bool coordinator);
-  /// It has greeted over what was started for it.
+  /// Notes that the node has greeted over what was started for it.
   void open();
-  /// The direct way was lost, and a channel takes its place.
+  /// Notes that the direct way was lost, and a channel takes its place.
   void relay();
-  /// The channel has carried something.
+  /// Notes that the channel has carried something.
   void relay_carries();
 
-  /// What carried its messages has ended.
+  /// Notes that what carried the node's messages has ended.
   void close() { open_ = false; }
 
-  /// Its guardian said that the agent is gone.
+  /// Notes that the node's guardian said that the agent is gone.
   void lose_agent() { agent_gone_ = true; }
 
-  /// The coordinator is to be told that the guardian has ended: true once.
+  /// Whether the coordinator is still to be told that the guardian has ended: true once.
   bool tell_end();
 
-  /// How long what leads to the node may outlive the last that can come from it. `grace`: what its workers
-  /// have between the stop signal and KILL. `serves_others`: the coordinator, for which its guardian waits,
-  /// runs there, and other nodes may need it for their reports.
+  /// Returns how long what leads to the node may outlive the last that can come from it. `grace` is what its
+  /// workers have between the stop signal and KILL. `serves_others` says that the coordinator, for which its
+  /// guardian waits, runs there, and other nodes may need it for their reports.
   std::chrono::milliseconds end_limit(std::chrono::milliseconds grace, bool serves_others) const;
 
   bool instructed() const { return progress_ >= Progress::instructed; }

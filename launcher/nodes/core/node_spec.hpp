@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One node's part of the job. Pure.
+// Makes one node's part of the job. Pure.
 #pragma once
 
 #include "agent/core/agent_spec.hpp"

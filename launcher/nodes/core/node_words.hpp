@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node says, as it may stand in our log and report: it is not trusted to speak for another one.
+// Prepares what a node says for our log and report: it is not trusted to speak for another one.
 #pragma once
 
 #include <chrono>
@@ -8,19 +8,21 @@
 
 namespace muster::launcher {
 
-/// A line of a muster there, to become part of one that begins in the same way here.
+/// Removes our usual beginning from a line of a muster elsewhere, which becomes part of a line that begins so
+/// here.
 std::string without_our_beginning(const std::string& line);
 
-/// `text` as one of the node `name`: it may speak of another one, but not in its place.
+/// Returns `text` as said by the node `name`, which may speak of another one, but not in its place.
 std::string named(const std::string& name, const std::string& text);
 
-/// At most 4096 bytes of it.
+/// Returns at most 4096 bytes of a text.
 std::string shortened(const std::string& text);
 
-/// A guardian's last words name its node; anything else is said with the name of who says it.
+/// Returns the last words of a node: those of a guardian name its node, anything else gets the name of who
+/// says it.
 std::string last_words_of(const std::string& name, const std::string& text);
 
-/// kLines in each stretch of kStretch, which begins with a line; what is over is counted. Pure.
+/// Admits kLines in each stretch of kStretch, which begins with a line; what is over is counted. Pure.
 class LineLimit {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -43,7 +45,8 @@ class LineLimit {
     return false;
   }
 
-  /// Lines left out since the last call, if they are to be told now: the stretch is over, or `at_the_end`.
+  /// Returns how many lines were left out since the last call, if they are to be told now: the stretch is
+  /// over, or `at_the_end`.
   std::size_t take_left_out(TimePoint now, bool at_the_end) {
     if (!at_the_end && begun_ && now - begin_ < kStretch) return 0;
     const std::size_t count = left_out_;

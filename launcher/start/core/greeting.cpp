@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kAgent = "muster-agent ";
 constexpr std::string_view kPush = "muster-push 1 ";
 
-/// The number at the start of `text`, which loses it and the space after it. False: there is none.
+/// Takes the number at the start of `text`, and the space after it. Returns false if there is none.
 template <typename Number>
 bool take_number(std::string_view& text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -34,7 +34,8 @@ std::size_t GreetingReader::feed(std::string_view bytes) {
     }
     line_ += bytes[i];
     if (line_.size() < kLineBytesMax) continue;
-    // Too long for a greeting; in pieces, so that the memory is bounded by kJunkBytesMax alone.
+    // The line is too long for a greeting. It is kept in pieces, so that the memory is bounded by
+    // kJunkBytesMax alone.
     junk_ += line_;
     line_.clear();
   }

@@ -9,7 +9,7 @@
 
 namespace muster::launcher {
 
-/// A login shell's start-up files may print whatever they like before the agent says "\nmuster-agent 2
+/// A login shell's start-up files may print whatever they like before the agent says "\nmuster-agent PROTOCOL
 /// VERSION\n". What they print is kept for error texts.
 class GreetingReader {
  public:
@@ -29,7 +29,7 @@ class GreetingReader {
 
   State state() const { return state_; }
 
-  /// The two versions in the greeting: that of the conversation, and that of the software.
+  /// The two versions in the greeting follow: that of the conversation, and that of the software.
   int protocol() const { return protocol_; }
 
   const std::string& version() const { return version_; }
@@ -39,7 +39,7 @@ class GreetingReader {
   /// Call it after push_wanted, when the copy is sent: waits for the greeting.
   void pushed() { state_ = State::waiting; }
 
-  /// The bytes that came before the greeting.
+  /// Returns the bytes that came before the greeting.
   const std::string& junk() const { return junk_; }
 
  private:

@@ -7,7 +7,7 @@
 namespace muster::launcher {
 namespace {
 
-/// Read alike by every shell inside single quotes, and by sh inside double quotes.
+/// Whether a character is read alike by every shell inside single quotes, and by sh inside double quotes.
 bool is_plain(char c) {
   constexpr std::string_view kOthers = "/._-+,=:@% ";
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -23,22 +23,24 @@ std::string quoted(std::string_view path) {
   return '"' + std::string(path) + '"';
 }
 
-/// The shell's own stderr goes to /dev/null: its word about a signal ("Killed") would be taken for one of the
-/// agent.
+/// Returns the script that runs the agent. The shell's own stderr goes to /dev/null: its word about a signal
+/// ("Killed") would be taken for one of the agent.
 std::string run_script(const RemoteProgram& program) {
   if (!program.shell_stays) return "exec \"$m\" agent";
   return "exec 3>&2 2>/dev/null; (exec \"$m\" agent 2>&3 3>&-); exit $?";
 }
 
-/// Ends the copy that does not grow for 12 to 15 s: when the launcher's host has vanished, sshd keeps the
-/// half open connection, and nothing else would end what reads from it. ssh gives up after 15 s.
+/// The part of the script that ends the copy if it does not grow for 12 to 15 s: when the launcher's host has
+/// vanished, sshd keeps the half open connection, and nothing else would end what reads from it. ssh gives up
+/// after 15 s.
 constexpr const char* kWatchCopy =
     "trap \"rm -f \\\"$t\\\"; exit 1\" TERM; (trap \"kill \\$p; exit\" TERM; n=; i=0; while [ $i -lt 4 ]; do "
     "s=$(wc -c <\"$t\"); if [ \"$s\" = \"$n\" ]; then i=$((i+1)); else i=0; fi; n=$s; sleep 3 & p=$!; wait "
     "$p; "
     "done; kill -s TERM 0) </dev/null >/dev/null 2>&1 & w=$!; ";
 
-/// The copy is complete and runs before it gets its name, so nobody ever starts half of it.
+/// Returns the script that takes a copy of muster. The copy is complete and runs before it gets its name, so
+/// nobody ever starts half of it.
 std::string push_script(const RemoteProgram& program) {
   if (!can_be_named(program.push_name) || program.push_name.find('/') != std::string::npos)
     throw std::invalid_argument("'" + program.push_name + "' is no name for a copy of muster");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line that starts an agent on another host. Nothing secret and nothing of the job is in it:
-// those travel on its standard input. Pure.
+// Makes the command line that starts an agent on another host. Nothing secret and nothing of the job is in
+// it: those travel on its standard input. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace muster::launcher {
 /// Where an agent is to be started, as the client is told.
 struct SshTarget {
   std::string host;
-  /// Empty, 0: as the client's own configuration says.
+  /// User and port; empty and 0: as the client's own configuration says.
   std::string user;
   int port = 0;
 };
@@ -23,23 +23,24 @@ struct SshClient {
   /// --ssh-command in words. A program called `ssh` gets all our options after these words; any other is
   /// called with these words, the host and the command, as rsh is.
   std::vector<std::string> words = {"ssh"};
-  /// ssh -F; empty: the user's own.
+  /// The file for ssh -F; empty: the user's own.
   std::string config_file;
-  /// Keys of hosts that are not known yet are taken and kept. A key that has changed is always refused.
+  /// Whether keys of hosts that are not known yet are taken and kept. A key that has changed is always
+  /// refused.
   bool accept_new_host_keys = false;
   /// Limit for the connection and the server's banner, in seconds.
   int connect_timeout_s = 8;
 };
 
-/// Which executable runs there.
+/// Which executable runs on the other host.
 struct RemoteProgram {
   /// --remote-muster; may begin with "~/". Empty: `own_path` if there is such a file, else what PATH finds.
   std::string path;
   /// The path of this launcher's own executable on this host.
   std::string own_path;
-  /// The shell stays and makes an exit code of a signal that ends it. For a client that tells only codes: ssh
-  /// ends with 255 for a signal as it does when it has lost its session, and only the first means that all
-  /// there is over.
+  /// Whether the shell stays and makes an exit code of a signal that ends the agent. That is for a client
+  /// that tells only codes: ssh ends with 255 for a signal as it does when it has lost its session, and only
+  /// the first means that all there is over.
   bool shell_stays = false;
   /// --push: a copy of this many bytes, kept in the user's cache directory under this name. 0: no copy.
   std::uint64_t push_bytes = 0;
@@ -49,15 +50,15 @@ struct RemoteProgram {
 /// Whether a path can be written into the remote command: every login shell must read it as it is.
 bool can_be_named(std::string_view path);
 
-/// The command that the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming `muster
-/// agent`, or by running it. Problems are said on stderr in lines that begin with kStartMark. Throws
+/// Returns the command that the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming
+/// `muster agent`, or by running it. Problems are said on stderr in lines that begin with kStartMark. Throws
 /// std::invalid_argument for a path that cannot be named.
 std::string remote_command(const RemoteProgram& program);
 
 inline constexpr std::string_view kStartMark = "muster-start: ";
 
-/// The client with its options, the host and the remote command. Throws std::invalid_argument for a host or
-/// user that the client would take for an option, or with control characters.
+/// Returns the client with its options, the host and the remote command. Throws std::invalid_argument for a
+/// host or user that the client would take for an option, or with control characters.
 std::vector<std::string> ssh_arguments(const SshClient& client, const SshTarget& target,
                                        const std::string& command);
 

@@ -24,7 +24,7 @@ struct Known {
   bool busy = false;
 };
 
-/// Said by the client before anything ran on the host. The first that matches counts.
+/// What the client says before anything ran on the host. The first text that matches counts.
 constexpr std::array kBeforeLogin = {
     Known{"Temporary failure in name resolution", "ssh: the name server does not answer",
           "check /etc/resolv.conf and the network here, or give the host's address"},
@@ -72,7 +72,7 @@ constexpr std::array kBeforeLogin = {
           "see the log of sshd there (is the account locked?)", true},
 };
 
-/// Said by the host when the agent could not be run.
+/// What the host says when the agent could not be run.
 constexpr std::array kOnHost = {
     Known{"Exec format error", "muster cannot run there: wrong architecture",
           "give one that is built for that host by --remote-muster"},
@@ -108,7 +108,7 @@ std::string filled(std::string_view text, const StartPlace& place) {
                      port);
 }
 
-/// The last line with anything in it.
+/// Returns the last line with anything in it.
 std::string last_line(std::string_view text) {
   while (!text.empty()) {
     const std::size_t end = text.find_last_not_of(" \t\r\n");
@@ -125,7 +125,7 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find_first_of("\r\n")).substr(0, kQuotedBytes));
 }
 
-/// The first line that holds `text`, for causes that need the rest of it.
+/// Returns the first line that holds `text`, for causes that need the rest of it.
 std::string line_with(std::string_view all, std::string_view text) {
   const std::size_t at = all.find(text);
   const std::size_t before = all.find_last_of("\r\n", at);
@@ -157,7 +157,7 @@ std::string how_it_ended(const StartEnd& end, const StartPlace& place) {
   return place.client + " ended with exit code " + std::to_string(end.exit_code);
 }
 
-/// The rest of the line that our own remote command printed after `word`.
+/// Returns the rest of the line that our own remote command printed after `word`.
 std::string said_by_start(const std::string& errors, const char* word) {
   const std::string mark = std::string(kStartMark) + word + ' ';
   const std::size_t at = errors.find(mark);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why an agent could not be started by ssh, in one line, from what the client and the host said. Pure.
+// Says why an agent could not be started by ssh, in one line, from what the client and the host said. Pure.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@ namespace muster::launcher {
 
 /// How a start ended before the agent's greeting was accepted.
 struct StartEnd {
-  /// We gave up waiting for the agent's greeting; the client was killed for it.
+  /// Whether we gave up waiting for the agent's greeting, for which the client was killed.
   bool timed_out = false;
-  /// How the client ended; `signal` != 0: by this signal. Where the process is a guardian of this host, a
-  /// signal has become an exit code, as in a shell (128 + signal).
+  /// How the client ended: by this signal if `signal` is not 0, else with this exit code. Where the process
+  /// is a guardian of this host, a signal has become an exit code, as in a shell (128 + signal).
   int exit_code = 0;
   int signal = 0;
-  /// What came on stderr, client and host mixed; and on stdout before a greeting.
+  /// What came on stderr, client and host mixed, and what came on stdout before a greeting.
   std::string errors;
   std::string junk;
-  /// The host printed more than is read (GreetingReader::State::too_much).
+  /// Whether the host printed more than is read (GreetingReader::State::too_much).
   bool too_much_junk = false;
   /// The version in the greeting, if there was one: the agent is of another version than we are.
   std::string version_there;
@@ -30,26 +30,27 @@ inline bool way_was_lost(const StartEnd& end) {
   return end.exit_code == kSessionLost || end.signal != 0;
 }
 
-/// The place of such a start, for the text about its failure.
+/// The place of a start, for the text about its failure.
 struct StartPlace {
-  /// As the user would type it: "ssh", and "user@n07".
+  /// Client and target as the user would type them: "ssh", and "user@n07".
   std::string client = "ssh";
   std::string target;
   int port = 0;
   std::string version_here;
-  /// The limit that SshClient has.
+  /// The limit for the connection in seconds, which SshClient has, too.
   int connect_timeout_s = 8;
 };
 
 struct StartFailure {
-  /// "ssh: connection refused".
+  /// The cause in one line: "ssh: connection refused".
   std::string cause;
-  /// What to do: "check that sshd runs there".
+  /// What to do, such as "check that sshd runs there".
   std::string advice;
-  /// The server closed the connection before a login was tried, as a busy one does: worth another try.
+  /// Whether the server closed the connection before a login was tried, as a busy one does, so that another
+  /// try is worth it.
   bool server_busy = false;
 
-  /// "cause; advice".
+  /// Returns "cause; advice".
   std::string text() const { return advice.empty() ? cause : cause + "; " + advice; }
 };
 

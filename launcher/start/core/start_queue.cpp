@@ -54,7 +54,7 @@ bool StartQueue::refused(std::size_t index, TimePoint now) {
   Node& node = nodes_[index];
   leave(node);
   Server& server = servers_[node.server];
-  // Somebody else may be logging in there, too: half of ours leaves room.
+  // Somebody else may be logging in at that server, too: half of our number leaves room.
   server.limit = std::max(server.limit / 2, 1);
   limit_ = std::max(std::min(limit_, under_way_), limits_.least_in_progress);
   if (!node.first_refusal) node.first_refusal = now;
@@ -96,7 +96,7 @@ constexpr milliseconds kForTheEnd{1000};
 constexpr int kPartForTheEnd = 10;
 /// More time for each other login that may be under way: this host has work with all of them.
 constexpr milliseconds kForEachOther{250};
-/// The same for all that comes after the connection.
+/// The most of the login timeout, and its part, that is kept for all that comes after the connection.
 constexpr milliseconds kForTheLogin{2000};
 constexpr int kPartForTheLogin = 5;
 

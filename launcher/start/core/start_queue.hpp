@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes' agents may be started now. A login server answers only so many strangers at a time (OpenSSH's
-// MaxStartups), and a machine can only do so many logins at once. Pure: events and the time go in.
+// Decides which nodes' agents may be started now. A login server answers only so many strangers at a time
+// (OpenSSH's MaxStartups), and a machine can only do so many logins at once. Pure: events and the time go in.
 #pragma once
 
 #include "rendezvous/protocol/ids.hpp"
@@ -16,23 +16,23 @@
 namespace muster::launcher {
 
 struct StartLimits {
-  /// Starts under way at the same time, over all servers.
+  /// Most starts under way at the same time, over all servers.
   int in_progress = 64;
-  /// Starts under way on one login server that has not let us in yet. OpenSSH begins to turn strangers away
-  /// at 10.
+  /// Most starts under way on one login server that has not let us in yet. OpenSSH begins to turn strangers
+  /// away at 10.
   int per_server = 8;
   /// The wait after the first refusal that looks like a busy server; it grows by half with each one, up to
   /// `longest_wait`.
   rendezvous::Milliseconds first_wait{200};
   rendezvous::Milliseconds longest_wait{3000};
-  /// A busy server is asked again for this long after its first refusal of a node, or after the last time
-  /// that any node was let in: several names may lead to one server.
+  /// How long a busy server is asked again after its first refusal of a node, or after the last time that any
+  /// node was let in: several names may lead to one server.
   rendezvous::Milliseconds patience{8'000};
-  /// Refusals lower the number of starts under way below `in_progress`, but never below this.
+  /// The number of starts under way below which refusals do not lower the limit `in_progress`.
   int least_in_progress = 8;
 };
 
-/// Nodes are numbers from 0, in the order in which they are wanted. One thread.
+/// Nodes are numbers from 0, in the order in which they are wanted. Used from one thread.
 class StartQueue {
  public:
   using TimePoint = rendezvous::TimePoint;
@@ -44,23 +44,23 @@ class StartQueue {
   /// Takes the nodes whose turn it is: each must now be started.
   std::vector<std::size_t> take_due(TimePoint now);
 
-  /// The server has let us in: this start is no stranger any more.
+  /// Notes that the server has let us in: this start is no stranger any more.
   void admitted(std::size_t node, TimePoint now);
 
-  /// A start has failed in a way that a busy server fails. True: it will come up again in take_due();
-  /// false: its patience is over.
+  /// Notes that a start has failed in a way that a busy server fails. True: the node will come up again in
+  /// take_due(); false: the patience with its server is over.
   bool refused(std::size_t node, TimePoint now);
 
-  /// A start is over for good, whatever became of it before it was admitted.
+  /// Notes that a start is over for good, whatever became of it before it was admitted.
   void failed(std::size_t node);
 
-  /// No further starts.
+  /// Lets no further start begin.
   void stop() { stopped_ = true; }
 
-  /// When take_due() should be called next; nothing: after the next event.
+  /// Returns when take_due() should be called next; nothing: after the next event.
   std::optional<TimePoint> next_due() const;
 
-  /// Starts of this node so far.
+  /// Returns how often this node was started so far.
   int attempts(std::size_t node) const { return nodes_[node].attempts; }
 
  private:
@@ -92,8 +92,8 @@ class StartQueue {
   bool stopped_ = false;
 };
 
-/// A variable for every client. Without it a name server that does not answer takes 10 s, which ssh's
-/// ConnectTimeout does not bound.
+/// A variable for every client, without which a name server that does not answer takes 10 s: ssh's
+/// ConnectTimeout does not bound that.
 inline constexpr const char* kResolveSoon = "RES_OPTIONS=timeout:2 attempts:1";
 /// Limit from the fork of a node on this host to its agent's greeting.
 inline constexpr std::chrono::milliseconds kForkLateAfter{20'000};
@@ -101,11 +101,11 @@ inline constexpr std::chrono::milliseconds kForkLateAfter{20'000};
 /// the kernel hold some megabytes that are still to go over the wire.
 inline constexpr std::chrono::milliseconds kCopyLateAfter{60'000};
 
-/// Limit from the start of a client to the agent's greeting, in a job of so many nodes.
+/// Returns the limit from the start of a client to the agent's greeting, in a job of so many nodes.
 std::chrono::milliseconds greeting_limit(std::chrono::milliseconds login_timeout, std::size_t nodes);
 
-/// The limit that ssh gets for the connection and the server's banner, in seconds. It gives up earlier than
-/// we do, because it can say why.
+/// Returns the limit that ssh gets for the connection and the server's banner, in seconds. ssh gives up
+/// earlier than we do, because it can say why.
 int connect_timeout_s(std::chrono::milliseconds login_timeout);
 
 }  // namespace muster::launcher
