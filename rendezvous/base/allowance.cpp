@@ -18,22 +18,22 @@
 namespace muster {
 namespace {
 
-/// Processors' worth of time that a group has; nothing without a quota.
+/// The number of processors whose time a group may use; nothing without a quota.
 std::optional<double> quota_of(const Cgroup& group) {
   double quota = 0;
   double period = 0;
-  if (group.unified) {  // "150000 100000" or "max 100000"
+  if (group.unified) {  // the file holds "150000 100000" or "max 100000"
     std::istringstream text(read_file(group.folder + "/cpu.max").value_or(""));
     text >> quota >> period;
     if (!text) return std::nullopt;
-  } else {  // -1: none, which is no number here
+  } else {  // a quota of -1 means that there is none; it is read as 0 here
     quota = static_cast<double>(cgroup_number(group, "cpu.cfs_quota_us").value_or(0));
     period = static_cast<double>(cgroup_number(group, "cpu.cfs_period_us").value_or(0));
   }
   return quota > 0 && period > 0 ? std::optional(quota / period) : std::nullopt;
 }
 
-/// A line "KEY:   NUMBER kB" of /proc/meminfo, in bytes; 0 without it.
+/// The value of a line "KEY:   NUMBER kB" of /proc/meminfo, in bytes; 0 if there is no such line.
 std::uint64_t machine_memory(const std::string& root, const std::string& key) {
   std::istringstream lines(read_file(root + "/proc/meminfo").value_or(""));
   for (std::string line; std::getline(lines, line);)
@@ -42,12 +42,13 @@ std::uint64_t machine_memory(const std::string& root, const std::string& key) {
   return 0;
 }
 
-/// What a group could still take; nothing if it has no limit.
+/// The bytes of memory that a group may still take; nothing if it has no limit.
 std::optional<std::uint64_t> room_in(const Cgroup& group) {
   const auto limit = memory_limit(group);
   const auto used = cgroup_number(group, group.unified ? "memory.current" : "memory.usage_in_bytes");
   if (!limit || !used) return std::nullopt;
-  // Files that nobody has read for a while; the kernel drops them before it refuses anything.
+  // The kernel drops cached files that nobody has read for a while before it refuses memory, so they count as
+  // free.
   const std::uint64_t cached =
       cgroup_number(group, "memory.stat", group.unified ? "inactive_file" : "total_inactive_file")
           .value_or(0);
@@ -96,7 +97,7 @@ std::string processor_mask() {
   if (set && sched_getaffinity(0, bytes, set.get()) == 0)
     for (std::size_t i = 0; i < kMostProcessors; ++i)
       if (CPU_ISSET_S(i, bytes, set.get())) mask.resize(i, '0'), mask += '1';
-  // Where the system does not say: all that there are.
+  // If the system does not tell the affinity mask, every processor of the host counts.
   return mask.empty() ? std::string(std::max(1U, std::thread::hardware_concurrency()), '1') : mask;
 }
 

@@ -22,7 +22,7 @@ bool is_listed(const std::string& list, const std::string& wanted) {
   return false;
 }
 
-/// Spaces and the like in a path are written as \040.
+/// Decodes \040 and the like, as which /proc writes spaces and other special characters of a path.
 std::string unescaped(const std::string& text) {
   const auto is_octal = [](char c) { return c >= '0' && c <= '7'; };
   std::string plain;
@@ -40,14 +40,14 @@ std::string unescaped(const std::string& text) {
 
 /// A tree of groups that is mounted.
 struct Mount {
-  /// The group that is seen at the mount point: "/", or the container's.
+  /// The group that is seen at the mount point: "/", or the group of the container.
   std::string top;
   std::string point;
   bool unified = false;
 };
 
-/// "36 31 0:33 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory": the tree of `controller`,
-/// which is one of version 1 where there are both.
+/// Finds the tree of `controller` in lines like "36 31 0:33 / /sys/fs/cgroup/memory rw,relatime - cgroup
+/// cgroup rw,memory". A tree of version 1 is preferred where there are both.
 std::optional<Mount> mount_of(const std::string& mounts, const std::string& controller) {
   std::optional<Mount> found;
   std::istringstream lines(mounts);
@@ -72,7 +72,7 @@ std::optional<Mount> mount_of(const std::string& mounts, const std::string& cont
   return found;
 }
 
-/// "4:memory:/docker/4f1c" or "0::/user.slice": the path of the group in its tree.
+/// The path of the process's group in its tree, from a line like "4:memory:/docker/4f1c" or "0::/user.slice".
 std::optional<std::string> group_of(const std::string& membership, const std::string& controller,
                                     bool unified) {
   std::istringstream lines(membership);
@@ -86,7 +86,8 @@ std::optional<std::string> group_of(const std::string& membership, const std::st
   return std::nullopt;
 }
 
-/// What of `path` lies below `top`; empty for `top` itself, and for a group that is not seen from here.
+/// The part of `path` that lies below `top`; empty for `top` itself, and for a group that is not seen from
+/// here.
 std::string below(const std::string& path, const std::string& top) {
   const std::string prefix = top == "/" ? "" : top;
   const bool inside = path.starts_with(prefix + "/") && path.find("/..") == std::string::npos;

@@ -11,31 +11,34 @@
 namespace muster {
 
 struct Cgroup {
-  /// As /proc/PID/cgroup has it, for people: "/docker/4f1c".
+  /// The path in /proc/PID/cgroup, for texts that people read: "/docker/4f1c".
   std::string name;
-  /// Where its files are.
+  /// The folder that holds the group's files.
   std::string folder;
-  /// Of version 2.
+  /// Whether the group belongs to version 2.
   bool unified = false;
 };
 
-/// The group that a process is in for `controller` ("memory", "cpu"), then all above it, as far as they are
-/// mounted here; a limit of any of them holds. `membership` is the text of its /proc/PID/cgroup, `mounts`
-/// that of /proc/self/mountinfo. Empty if no tree of that controller is mounted. Pure.
+/// The group that a process is in for `controller` ("memory", "cpu"), then all groups above it, as far as
+/// they are mounted here; a limit of any of them holds. `membership` is the text of the process's
+/// /proc/PID/cgroup, `mounts` the text of /proc/self/mountinfo. Empty if no tree of that controller is
+/// mounted. Pure.
 std::vector<Cgroup> cgroups_in(const std::string& membership, const std::string& mounts,
                                const std::string& controller);
 
-/// Those of this process. `root` is put before every path that is read; a test gives a tree of its own.
+/// The groups of this process. `root` is put before every path that is read, so that a test can give a tree
+/// of its own.
 std::vector<Cgroup> own_cgroups(const std::string& controller, const std::string& root = "");
 
-/// The number that one of its files holds alone; nothing if there is no such file, or no number ("max", -1).
+/// The number that is the whole text of one of the group's files; nothing if there is no such file, or no
+/// number in it ("max", -1).
 std::optional<std::uint64_t> cgroup_number(const Cgroup& group, const std::string& file);
 
-/// The number behind `key` in one of its files of lines "KEY NUMBER".
+/// The number behind `key` in one of the group's files of lines "KEY NUMBER".
 std::optional<std::uint64_t> cgroup_number(const Cgroup& group, const std::string& file,
                                            const std::string& key);
 
-/// What bounds its memory, in bytes; nothing if nothing does.
+/// The group's memory limit in bytes; nothing if there is none.
 std::optional<std::uint64_t> memory_limit(const Cgroup& group);
 
 }  // namespace muster

@@ -18,7 +18,8 @@ inline std::chrono::milliseconds left_until(std::chrono::steady_clock::time_poin
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - steady_now()));
 }
 
-/// The same for poll(), whose int holds an hour at most here; without a deadline -1, which waits for ever.
+/// The time until `deadline` as an argument of poll(), at most an hour; -1 without a deadline, so that poll()
+/// waits for ever.
 inline int poll_time(std::optional<std::chrono::steady_clock::time_point> deadline) {
   constexpr std::chrono::milliseconds kLongest = std::chrono::hours(1);
   return deadline ? static_cast<int>(std::min(left_until(*deadline), kLongest).count()) : -1;

@@ -5,9 +5,9 @@
 namespace muster {
 
 constexpr int kExitSuccess = 0;
-/// Wrong flag, value or variable: nothing was started.
+/// A flag, a value or a variable is wrong, and nothing was started.
 constexpr int kExitUsage = 2;
-/// --timeout has passed.
+/// The time of --timeout has passed.
 constexpr int kExitDeadline = 124;
 /// The launcher, an agent or the rendezvous failed, not a worker.
 constexpr int kExitLauncherFailure = 125;
@@ -15,9 +15,9 @@ constexpr int kExitLauncherFailure = 125;
 constexpr int kExitNotExecutable = 126;
 /// The program or its interpreter does not exist.
 constexpr int kExitNotFound = 127;
-/// Added to a signal's number: the job was interrupted by it, or its root cause was killed by it.
+/// The number that is added to a signal's number: a signal interrupted the job, or killed its root cause.
 constexpr int kExitSignalBase = 128;
-/// By SIGINT, which is a person at a keyboard.
+/// SIGINT interrupted the job, which means a person at a keyboard.
 constexpr int kExitInterrupted = kExitSignalBase + 2;
 
 }  // namespace muster

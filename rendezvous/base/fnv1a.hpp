@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The FNV-1a hash, for checks that two sides hold the same data or text.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +10,12 @@ namespace muster {
 
 inline constexpr std::uint64_t kFnvStart = 0xCBF29CE484222325U;
 
-/// One step of FNV-1a, by a byte or whatever else is to be mixed in.
+/// One step of FNV-1a, which mixes a byte or any other number into `hash`.
 constexpr std::uint64_t fnv1a_step(std::uint64_t hash, std::uint64_t value) {
   return (hash ^ value) * 0x100000001B3U;
 }
 
-/// FNV-1a, 64 bits: finds accidents, does not resist an adversary.
+/// The 64-bit FNV-1a hash, which finds accidental differences and does not resist an adversary.
 inline std::uint64_t fnv1a(const void* data, std::size_t bytes) {
   const auto* byte = static_cast<const unsigned char*>(data);
   std::uint64_t hash = kFnvStart;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Splits the texts of addresses that users write, "HOST:PORT".
 #pragma once
 
 #include <optional>
@@ -7,15 +8,16 @@
 
 namespace muster {
 
-/// "HOST", "HOST:PORT", "[V6]" or "[V6]:PORT" in its parts, which are not looked at any further.
+/// The parts of "HOST", "HOST:PORT", "[V6]" or "[V6]:PORT"; the parts themselves are not checked.
 struct HostPortText {
   std::string host;
-  /// Whether the host stood in brackets; `host` is without them.
+  /// Whether the host stood in brackets, which `host` leaves out.
   bool bracketed = false;
   std::optional<std::string> port{};
 };
 
-/// nullopt if there is no host, or an IPv6 address without brackets: which colon would be the port's?
+/// Splits such a text. nullopt if there is no host, or an IPv6 address without brackets, whose port could not
+/// be told from the address.
 std::optional<HostPortText> split_host_port(std::string_view text);
 
 struct HostPort {
@@ -23,7 +25,7 @@ struct HostPort {
   int port = 0;
 };
 
-/// "HOST:PORT", "[V6]:PORT"; nullopt if there is no valid port (0 to 65535) or no host.
+/// Reads "HOST:PORT" or "[V6]:PORT"; nullopt if there is no valid port (0 to 65535) or no host.
 std::optional<HostPort> parse_host_port(std::string_view text);
 
 }  // namespace muster

@@ -15,10 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// As many as the kernel follows.
+/// The number of symbolic links that are followed in a row, the same as in the kernel.
 constexpr int kMostLinks = 40;
 
-/// Links of /proc lead to what a process has open: their texts are no paths.
+/// Whether `link` lies in /proc. Links there lead to what a process has open, and their texts need not be
+/// paths.
 bool is_in_proc(const fs::path& link) {
   struct statfs status {};
 

@@ -42,7 +42,7 @@ class RandomStream {
     return block_[used_++];
   }
 
-  /// Uniform in [0, bound), without bias (Lemire's rejection). `bound` > 0.
+  /// A random number, uniform in [0, bound), without bias (Lemire's rejection). `bound` > 0.
   constexpr std::uint32_t below(std::uint32_t bound) {
     std::uint64_t product = std::uint64_t{next()} * bound;
     const std::uint32_t rejected = (0U - bound) % bound;
@@ -50,7 +50,7 @@ class RandomStream {
     return static_cast<std::uint32_t>(product >> 32);
   }
 
-  /// Uniform in [0, 1), a multiple of 2^-24.
+  /// A random number, uniform in [0, 1), a multiple of 2^-24.
   constexpr float unit() { return static_cast<float>(next() >> 8) * 0x1p-24F; }
 
  private:

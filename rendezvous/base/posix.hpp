@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the kernel that every layer makes.
+// Thin wrappers of system calls that every layer makes.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -17,20 +17,21 @@ namespace muster {
 /// Throws std::system_error: "<what>: <what the error means>".
 [[noreturn]] void throw_errno(const std::string& what, int error = errno);
 
-/// Becomes readable when that process ends. Empty, with errno, if there is none.
+/// Opens a descriptor that becomes readable when the process `pid` ends. Empty, with errno, if there is no
+/// such process.
 UniqueFd open_pidfd(pid_t pid);
 
-/// The text for an error of open_pidfd() for a process that is there.
+/// The text for an error of open_pidfd() when the process exists.
 inline constexpr const char* kNoPidfd = "pidfd_open (Linux 5.4 or newer is needed)";
 
 /// This host's name as the kernel has it; "localhost" if it has none.
 std::string host_name();
 
-/// Writes all of `bytes` to a descriptor that blocks. False, with errno, if it takes no more.
+/// Writes all of `bytes` to a blocking descriptor. False, with errno, if the descriptor takes no more.
 bool write_all(int fd, std::string_view bytes);
 
-/// The next bytes of a descriptor up to its end, at most `limit`. nullopt, with errno, if they cannot be
-/// read.
+/// The bytes from the position of a descriptor up to its end, at most `limit`. nullopt, with errno, if they
+/// cannot be read.
 std::optional<std::string> read_to_end(int fd, std::size_t limit = std::string::npos);
 
 /// The first `limit` bytes of a file, which is opened with `flags` besides O_RDONLY. nullopt, with errno, if

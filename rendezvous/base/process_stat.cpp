@@ -14,14 +14,14 @@
 namespace muster {
 
 std::optional<ProcessStat> parse_process_stat(const std::string& text) {
-  // The name may hold anything, a closing parenthesis too: the last one ends it.
+  // The name may hold any character, even a closing parenthesis, so the last parenthesis ends it.
   const std::size_t open = text.find('(');
   const std::size_t close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
   ProcessStat stat;
   stat.name = text.substr(open + 1, close - open - 1);
   unsigned long long start_time = 0;
-  // state ppid pgrp session tty_nr tpgid, flags to nice, num_threads, itrealvalue, starttime
+  // The fields are: state ppid pgrp session tty_nr tpgid, flags to nice, num_threads, itrealvalue, starttime.
   constexpr const char* kFormat =
       " %c %d %d %d %lu %d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu";
   if (std::sscanf(text.c_str() + close + 1, kFormat, &stat.state, &stat.parent, &stat.group, &stat.session,

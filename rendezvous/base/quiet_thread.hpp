@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of ours, on which no signal handler of the program runs: one that takes its signals with sigwait()
-// or signalfd() has blocked them in its own threads only.
+// Starts threads on which no signal handler of the program runs: a program that takes its signals with
+// sigwait() or signalfd() has blocked them in its own threads only.
 #pragma once
 
 #include <pthread.h>

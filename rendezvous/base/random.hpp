@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Random bytes and numbers from the kernel's generator.
 #pragma once
 
 #include "rendezvous/base/posix.hpp"
@@ -26,8 +27,8 @@ inline void fill_random(void* place, std::size_t size) {
   }
 }
 
-/// A number of 64 random bits. std::random_device is used nowhere: out of a static libstdc++ it needs the
-/// newest glibc (arc4random, 2.36), and programs shall run on older ones. Throws as fill_random().
+/// A number of 64 random bits. std::random_device is not used anywhere, because a static libstdc++ makes it
+/// need the newest glibc (arc4random, 2.36), and programs shall run on older ones. Throws as fill_random().
 inline std::uint64_t random_number() {
   std::uint64_t number = 0;
   fill_random(&number, sizeof number);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists as messages show them, numbers as texts hold them, and texts as JSON does.
+// Formats lists and JSON texts, and reads numbers from texts.
 #pragma once
 
 #include <charconv>
@@ -17,7 +17,8 @@ namespace muster {
 /// " and 3 more"; empty for 0.
 std::string and_more(std::size_t left);
 
-/// "n0, n1 and 3 more": what `text_of` makes of the first `most` items, and how many the others are.
+/// "n0, n1 and 3 more": the texts that `text_of` makes of the first `most` items, and the number of the
+/// remaining items.
 template <typename Items, typename TextOf>
 std::string joined_by(const Items& items, const TextOf& text_of, std::string_view separator = ", ",
                       std::size_t most = std::string::npos) {
@@ -31,7 +32,7 @@ std::string joined_by(const Items& items, const TextOf& text_of, std::string_vie
   return count > most ? text + and_more(count - most) : text;
 }
 
-/// The same for texts and whole numbers.
+/// Does the same for items that are texts or whole numbers.
 template <typename Items>
 std::string joined(const Items& items, std::string_view separator = ", ",
                    std::size_t most = std::string::npos) {
@@ -44,11 +45,11 @@ std::string joined(const Items& items, std::string_view separator = ", ",
   return joined_by(items, text_of, separator, most);
 }
 
-/// {0, 1, 2, 5} is "0-2, 5". Sorts. Of more than `most` ranges the other ranks are counted: "0, 2 and 3
-/// more".
+/// The ranks as ranges: {0, 1, 2, 5} is "0-2, 5". Sorts. Beyond `most` ranges the remaining ranks are only
+/// counted: "0, 2 and 3 more".
 std::string rank_list(std::vector<int> ranks, std::size_t most = std::string::npos);
 
-/// `text` as a JSON string, quotes included. Bytes that are not ASCII go as they are.
+/// `text` as a JSON string, quotes included. Bytes that are not ASCII stay as they are.
 std::string json_text(std::string_view text);
 
 /// The whole number that is all of `text`, in `base`; nullopt if it is anything else or too large.
@@ -64,8 +65,8 @@ std::optional<Number> parse_number(std::string_view text, int base = 10) {
 /// without digits or out of range.
 std::optional<std::int64_t> leading_number(std::string_view text);
 
-/// Tasks of each node as Slurm writes them: "2(x3),1" is 2, 2, 2, 1. nullopt for what no Slurm writes, more
-/// than 2^20 nodes or tasks of a node among it.
+/// The tasks of each node as Slurm writes them: "2(x3),1" is 2, 2, 2, 1. nullopt for a text that Slurm does
+/// not write, or for more than 2^20 nodes or tasks of a node.
 std::optional<std::vector<int>> parse_task_counts(std::string_view text);
 
 }  // namespace muster

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Closes a file descriptor when its owner ends.
 #pragma once
 
 #include <unistd.h>

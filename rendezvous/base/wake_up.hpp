@@ -11,19 +11,20 @@
 
 namespace muster {
 
-/// An eventfd. Empty, with errno, where there is no descriptor left: then nobody is woken.
+/// An eventfd by which one thread wakes another. Empty, with errno, where no descriptor is left; then nobody
+/// is woken.
 class WakeUp {
  public:
   WakeUp() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   explicit operator bool() const { return static_cast<bool>(fd_); }
 
-  /// Readable between signal() and clear().
+  /// The descriptor to poll; it is readable between signal() and clear().
   int fd() const { return fd_.get(); }
 
-  /// Any thread.
+  /// Makes the descriptor readable. Any thread.
   void signal() const {
-    // Fails otherwise only when it is signalled already.
+    // Any other error means that the event is signalled already.
     while (::eventfd_write(fd_.get(), 1) != 0 && errno == EINTR) {
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callbacks that an object gives away and that may outlive it.
+// Makes callbacks that do nothing once their object is gone.
 #pragma once
 
 #include <functional>
@@ -8,9 +8,9 @@
 
 namespace muster {
 
-/// A callback that calls `what`, a method of the object or a function of a reference to it, with `bound` and
-/// then with what the callback itself is called with. It does not keep the object, but while it runs; once
-/// the object is gone, it does nothing.
+/// A callback that calls `what`, a method of the object or a function of a reference to the object, with
+/// `bound` and then with the arguments of the callback. The callback keeps the object alive only while it
+/// runs; once the object is gone, it does nothing.
 template <typename Object, typename What, typename... Bound>
 auto while_alive(std::weak_ptr<Object> object, What what, Bound... bound) {
   return [object = std::move(object), what = std::move(what),

@@ -21,7 +21,7 @@ struct LogState {
   spdlog::level::level_enum level = spdlog::level::warn;
   std::string role;
   std::function<void(LogLevel, std::string_view)> handler;
-  std::shared_ptr<spdlog::logger> logger;  // made at the first line that is printed: start-up stays cheap
+  std::shared_ptr<spdlog::logger> logger;  // made at the first printed line, to keep start-up cheap
 };
 
 LogState& state() {

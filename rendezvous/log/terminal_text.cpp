@@ -5,7 +5,8 @@
 namespace muster {
 namespace {
 
-/// The second byte alone tells overlong forms, surrogates and what lies beyond U+10FFFF.
+/// Whether the second byte may follow the first; it alone tells overlong forms, surrogates and numbers beyond
+/// U+10FFFF.
 bool second_fits(unsigned first, unsigned second) {
   const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes text of other programs safe to print on a terminal.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +13,18 @@ inline unsigned byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
 }
 
-/// Says what a text begins with.
+/// The first character of a text, or what is wrong with it.
 struct Utf8Front {
   enum class Kind {
     good,  ///< a character of `length` bytes
-    bad,   ///< none: a stray, overlong, surrogate or too large one
+    bad,   ///< no character: a stray, overlong, surrogate or too large one
     cut,   ///< the beginning of a character; more bytes may complete it
   };
   Kind kind = Kind::bad;
   std::size_t length = 0;
 };
 
-/// `text` is not empty. Any thread.
+/// Looks at the first character of `text`, which is not empty. Any thread.
 Utf8Front utf8_front(std::string_view text);
 
 /// One line of somebody else's text, safe on a terminal: control characters (C0 but tab, DEL, C1) and bytes

@@ -20,7 +20,7 @@ namespace muster::rendezvous {
 namespace {
 
 constexpr const char* kLibrary = "libmunge.so.2";
-/// Constants of munge's public header.
+/// The constants of munge's public header, which is not needed to build.
 constexpr int kSuccess = 0;
 constexpr int kUidRestriction = 9;
 constexpr int kCipher = 0;
@@ -53,7 +53,7 @@ struct Munge::Library {
     return function != nullptr;
   }
 
-  /// Stays loaded as long as the process.
+  /// The library; it stays loaded as long as the process lives.
   static const Library& get() {
     static const Library kLoaded;
     return kLoaded;
@@ -82,7 +82,7 @@ std::string Munge::encode(std::string_view text) const {
   if (!context) throw std::bad_alloc();
   char* credential = nullptr;
   int error = library_->set(context.get(), kUidRestriction, ::geteuid());
-  // It carries a key: whatever the daemon does by default, it is to be enciphered.
+  // The credential carries a key, so it is to be enciphered whatever the daemon does by default.
   if (error == kSuccess) error = library_->set(context.get(), kCipher, kAes128);
   if (error == kSuccess)
     error = library_->encode(&credential, context.get(), text.data(), static_cast<int>(text.size()));
@@ -98,7 +98,7 @@ std::optional<std::string> Munge::decode(const std::string& credential, std::str
   uid_t user = 0;
   gid_t group = 0;
   const int error = library_->decode(credential.c_str(), nullptr, &data, &size, &user, &group);
-  // munge also hands out what it has found to be expired or read before.
+  // munge also returns the text of a credential that it has found expired or read before.
   const std::unique_ptr<void, void (*)(void*)> owner(data, &std::free);
   std::optional<std::string> text;
   if (error != kSuccess)
@@ -196,7 +196,7 @@ std::optional<ProvenClient> CredentialReader::read(std::string_view identity, co
                                                    TimePoint now, std::string& reason) {
   if (!may_read(address, now, reason)) return std::nullopt;
   const auto attempt = std::make_shared<Attempt>();
-  // Its library knows no deadline.
+  // munge's library knows no deadline, so a thread of its own waits for it.
   std::thread([attempt, read = read_, text = std::string(identity)] {
     std::string why;
     std::optional<ProvenClient> client = read(text, why);

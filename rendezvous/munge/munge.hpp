@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The munge daemon of a cluster proves which user wrote something. Its library is loaded when it is wanted.
+// Uses the munge daemon of a cluster, which proves which user wrote something. The munge library is loaded
+// only when it is wanted.
 #pragma once
 
 #include "rendezvous/tls/peer_identity.hpp"
@@ -15,17 +16,18 @@
 
 namespace muster::rendezvous {
 
-/// A credential can be read once, within five minutes, by processes of our own user on hosts that share
-/// munge's key. Each call waits for the daemon on this host, which usually takes a millisecond.
+/// Writes and reads credentials. A credential can be read once, within five minutes, by processes of our own
+/// user on hosts that share munge's key. Each call waits for the daemon on this host, which usually takes a
+/// millisecond.
 class Munge {
  public:
-  /// Nothing if there is no library or no daemon that answers on this host; `reason` says which.
+  /// Nothing if this host has no munge library, or no daemon that answers; `reason` says which.
   static std::optional<Munge> load(std::string& reason);
 
-  /// Throws std::runtime_error: what munge says.
+  /// The credential for `text`. Throws std::runtime_error with munge's words.
   std::string encode(std::string_view text) const;
 
-  /// Nothing, and why, unless one of our own user's processes wrote it.
+  /// The text in `credential`; nothing, and the reason, unless a process of our own user wrote it.
   std::optional<std::string> decode(const std::string& credential, std::string& reason) const;
 
  private:
@@ -36,35 +38,35 @@ class Munge {
   const Library* library_;
 };
 
-/// "m1/CREDENTIAL" for `peer`, which proves itself by `key`. Throws std::runtime_error.
+/// The identity "m1/CREDENTIAL" for `peer`, which proves itself by `key`. Throws std::runtime_error.
 std::string munge_identity(const Munge& munge, const PeerIdentity& peer, const Secret& key);
 
-/// Whether the identity has that form.
+/// Whether `identity` has the form of munge_identity().
 bool is_munge_identity(std::string_view identity);
 
-/// Reads the text inside such a credential; nothing for any other text. Pure.
+/// Reads the text inside a credential of munge_identity(); nothing for any other text. Pure.
 std::optional<ProvenClient> client_in_credential(std::string_view text);
 
-/// Reads such an identity. Nothing for any other, and for a credential that none of our user's processes
-/// wrote or that was read before; `reason` says which.
+/// Reads an identity of munge_identity(). Nothing for any other identity, and for a credential that no
+/// process of our user wrote or that was read before; `reason` says which.
 std::optional<ProvenClient> read_munge_identity(const Munge& munge, std::string_view identity,
                                                 std::string& reason);
 
-/// Reads credentials that are shown before anything is proved, by whoever reaches the port. So the time of
-/// each reading is bounded, and the number of readings after bad ones, for one address and for all. One
-/// thread.
+/// Reads credentials that anybody who reaches the port can show before proving anything. So the time of each
+/// reading is bounded, and so is the number of readings after bad credentials, for one address and for all.
+/// One thread.
 class CredentialReader {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   using Milliseconds = std::chrono::milliseconds;
-  /// Reads one; or nothing, and why (empty: it is none). Called from a thread of its own, which may outlive
-  /// the reader.
+  /// Reads one credential; or returns nothing, and why (empty: the identity is no credential). Called from a
+  /// thread of its own, which may outlive the reader.
   using Read = std::function<std::optional<ProvenClient>(const std::string& identity, std::string& reason)>;
 
   struct Limits {
-    /// Each wait; while the one that was not answered in this time lasts, no other is begun.
+    /// The time of each wait; no other reading begins while one that took longer still runs.
     Milliseconds wait{300};
-    /// Bad ones in a second.
+    /// The bad credentials in a second, of one address and of all, after which no more are read.
     std::size_t of_address = 4;
     std::size_t of_all = 100;
   };

@@ -58,7 +58,7 @@ socklen_t SocketAddress::size() const {
   return family() == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
 
-// sin_port and sin6_port lie at the same place.
+// The port is read as IPv4's, because sin_port and sin6_port lie at the same place.
 std::uint16_t SocketAddress::port() const {
   return ntohs(as_v4(storage_).sin_port);
 }
@@ -152,8 +152,8 @@ bool Cidr::contains(const SocketAddress& address) const {
 
 namespace {
 
-/// Gives this thread's resolver one try of 2 s: a name server that does not answer would hold us for 10 s
-/// otherwise. Reads the resolver's files.
+/// Gives this thread's resolver one try of 2 s: otherwise a name server that does not answer would hold us
+/// for 10 s. Reads the resolver's files.
 void bound_resolver() {
   if (std::getenv("RES_OPTIONS") != nullptr || ::res_init() != 0) return;
   _res.retrans = 2;

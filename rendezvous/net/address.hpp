@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Addresses of hosts, and how names are turned into them.
 #pragma once
 
 #include <sys/socket.h>
@@ -16,7 +17,8 @@ namespace muster::rendezvous {
 class SocketAddress {
  public:
   SocketAddress() = default;
-  /// An address as accept, getsockname and getaddrinfo give it; other families give an empty one.
+  /// Takes an address as accept, getsockname and getaddrinfo give it; an address of another family becomes
+  /// empty.
   SocketAddress(const sockaddr* address, socklen_t size);
 
   int family() const { return storage_.ss_family; }
@@ -38,13 +40,13 @@ class SocketAddress {
   sockaddr_storage storage_{};
 };
 
-/// Our end of a connection, or where a socket listens; of family 0 if `fd` is neither.
+/// The local address of a connection or of a listening socket; of family 0 if `fd` is neither.
 SocketAddress local_end(int fd);
 
-/// "10.0.0.0/8", "fd00::/8", or an address alone.
+/// A block of addresses like "10.0.0.0/8" or "fd00::/8", or a single address.
 class Cidr {
  public:
-  /// nullopt if `text` is none.
+  /// nullopt if `text` is no such block.
   static std::optional<Cidr> parse(std::string_view text);
   bool contains(const SocketAddress& address) const;
 
@@ -53,33 +55,33 @@ class Cidr {
   unsigned prefix_bits_ = 0;
 };
 
-/// A name that a resolver does not turn into an address.
+/// The error of a name that a resolver does not turn into an address.
 class NameError : public std::runtime_error {
  public:
   NameError(const std::string& text, bool no_such_name)
       : std::runtime_error(text), no_such_name_(no_such_name) {}
 
-  /// A name server, or a file, says that there is none of this name. Otherwise none could say so now.
+  /// Whether a name server, or a file, says that there is no such name; otherwise no server could say so now.
   bool no_such_name() const { return no_such_name_; }
 
  private:
   bool no_such_name_;
 };
 
-/// Addresses that `host` (an address or a name) stands for, IPv4 first. Throws NameError naming the host and
-/// the resolver's reason. Blocks while a name is looked up.
+/// The addresses that `host` (an address or a name) stands for, IPv4 first. Throws NameError naming the host
+/// and the resolver's reason. Blocks while a name is looked up.
 std::vector<SocketAddress> resolve(const std::string& host, int port);
 
 /// The address of this host from which the kernel would send to the first of `peers` (names or addresses)
-/// that is on another host: a UDP socket is connected and asked for its name, nothing is sent. Loopback if
-/// every peer is this host. Throws std::runtime_error: names the peer, the cause, and what to do.
+/// that is on another host. It is found by connecting a UDP socket, which sends nothing. Loopback if every
+/// peer is this host. Throws std::runtime_error: names the peer, the cause, and what to do.
 std::string address_towards(const std::vector<std::string>& peers);
 
 /// The address of the interface `name` ("eth0"): IPv4 if it has one, else a global IPv6 address. Throws
-/// std::runtime_error naming the interfaces that there are.
+/// std::runtime_error naming the existing interfaces.
 std::string address_of_interface(const std::string& name);
 
-/// Numeric addresses of this host that are up and not link-local, loopback last.
+/// The numeric addresses of this host that are up and not link-local, loopback last.
 std::vector<std::string> local_addresses();
 
 }  // namespace muster::rendezvous

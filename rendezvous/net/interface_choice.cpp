@@ -19,7 +19,7 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Any port does: nothing is sent.
+/// The port to which the UDP socket is connected; any port works, because nothing is sent.
 constexpr int kSomePort = 9;
 
 struct Interface {
@@ -34,7 +34,7 @@ bool is_link_local(const SocketAddress& address) {
   return byte(0) == 0xfe && (byte(1) & 0xc0U) == 0x80;
 }
 
-/// All interfaces that are up and have an address that other hosts can use, or loopback.
+/// All interfaces that are up and have an address of loopback or one that other hosts can use.
 std::vector<Interface> interfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0)
@@ -52,7 +52,8 @@ std::vector<Interface> interfaces() {
   return found;
 }
 
-/// From where the kernel would send to `peer`; the text is the cause if it would not.
+/// The address from which the kernel would send to `peer`; nothing if it would not send, and then `why` is
+/// the cause.
 std::optional<SocketAddress> source_towards(const SocketAddress& peer, std::string& why) {
   const UniqueFd fd(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage storage{};

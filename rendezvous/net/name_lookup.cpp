@@ -23,15 +23,15 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// What a resolver said. `error` is empty on success.
+/// The answer of a resolver. `error` is empty on success.
 struct Found {
   std::vector<SocketAddress> addresses;
   std::string error;
   bool no_such_name = false;
 };
 
-/// The answer that the thread leaves for the one who asked. The thread knows no event loop: that may be gone
-/// before the resolver answers.
+/// The answer that the look-up thread leaves for the caller. The thread does not use the event loop, which
+/// may be gone before the resolver answers.
 struct LookUp {
   WakeUp done;
   std::mutex mutex;
@@ -61,7 +61,7 @@ Found look_up_here(const std::string& host, int port) {
 }
 
 void start_thread(const std::shared_ptr<LookUp>& state, const std::string& host, int port) {
-  // A resolver cannot be stopped, so its thread may be left behind.
+  // A resolver cannot be stopped, so the thread is detached and may be left behind.
   std::thread([state, host, port] {
     Found found = look_up_here(host, port);
     const std::scoped_lock lock(state->mutex);
@@ -71,7 +71,7 @@ void start_thread(const std::shared_ptr<LookUp>& state, const std::string& host,
   }).detach();
 }
 
-/// Whether the thread has answered by `deadline`.
+/// Waits until the look-up thread has answered, but not beyond `deadline`.
 asio::awaitable<void> wait_for_answer(asio::any_io_executor executor, std::shared_ptr<LookUp> state,
                                       TimePoint deadline) {
   const int duplicate = ::fcntl(state->done.fd(), F_DUPFD_CLOEXEC, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names to addresses without holding up the event loop. Includes Asio.
+// Looks names up without holding up the event loop. Includes Asio.
 #pragma once
 
 #include "rendezvous/net/address.hpp"
@@ -14,25 +14,26 @@
 
 namespace muster::rendezvous {
 
-/// The name of a host does not resolve, or not in time.
+/// The error of a host name that does not resolve, or not in time.
 class NoAddressError : public CoordinatorError {
  public:
   NoAddressError(Errc code, const std::string& text, bool no_such_name)
       : CoordinatorError(code, text), no_such_name_(no_such_name) {}
 
-  /// A name server has said so. Otherwise none could be asked, or none has answered, which may pass.
+  /// Whether a name server has said that there is no such name. Otherwise no server could be asked, or none
+  /// has answered, which may pass.
   bool no_such_name() const { return no_such_name_; }
 
  private:
   bool no_such_name_;
 };
 
-/// Longest wait for a resolver.
+/// The longest wait for a resolver.
 inline constexpr Milliseconds kLookUpTimeout{5000};
 
-/// All addresses of `host`, IPv4 first, port set. A numeric address is answered at once; a name is looked up
-/// on a thread of its own, which is left behind if it does not come back in time. Throws CoordinatorError:
-/// environment if the name does not resolve, deadline after kLookUpTimeout or `deadline`.
+/// All addresses of `host`, IPv4 first, each with `port`. A numeric address is answered at once; a name is
+/// looked up on a thread of its own, which is left behind if it does not return in time. Throws
+/// CoordinatorError: environment if the name does not resolve, deadline after kLookUpTimeout or `deadline`.
 boost::asio::awaitable<std::vector<SocketAddress>> look_up(boost::asio::any_io_executor executor,
                                                            std::string host, int port, TimePoint deadline);
 
