@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is in: hellos, broken connections, silence. What members ask for is in coordinator_requests.cpp, what
-// follows from it for the rounds in coordinator_rounds.cpp.
+// Handles who is in the job: hellos, broken connections, silence. Requests of members are in
+// coordinator_requests.cpp, their effects on the rounds in coordinator_rounds.cpp.
 #include "rendezvous/core/coordinator.hpp"
 
 #include "rendezvous/base/exit_code.hpp"
@@ -16,7 +16,7 @@ std::string version_text(int low, int high, const std::string& software) {
          (software.empty() ? "" : " (muster " + software + ")");
 }
 
-/// What only a node may send: the launcher is in no round.
+/// Whether only a node may send `message`; the launcher takes part in no round.
 bool for_nodes(const Message& message) {
   return std::holds_alternative<Join>(message) || std::holds_alternative<FailRound>(message) ||
          std::holds_alternative<LeaveRound>(message);
@@ -156,7 +156,7 @@ std::optional<SessionId> Coordinator::resumes(const Hello& hello) const {
                     hello.run_id == options_.run_id && hello.version_max >= kProtocolVersionMin &&
                     hello.version_min <= kProtocolVersionMax;
   if (!same || (!hello.nonce.empty() && hello.nonce != options_.nonce)) return std::nullopt;
-  // A peer whose connection broke before our hello_ok came does not know its session.
+  // A peer whose connection broke before it got our hello_ok does not know its session.
   const bool fits = hello.session == 0 ? hello.received == 0 : hello.session == member->session;
   return fits ? std::optional<SessionId>(member->session) : std::nullopt;
 }
@@ -231,7 +231,7 @@ void Coordinator::forget_launcher(const std::string& reason, TimePoint now) {
   if (!job_over_) effects_.emplace_back(effect::Note{"the launcher is gone: " + reason});
 }
 
-/// What the loss of a node means for the round and the job.
+/// Draws the consequences of a node's loss for the round and the job.
 void Coordinator::lose(const Member& member, const std::string& reason, TimePoint now) {
   RoundEnd end;
   end.cause = RoundEndCause::node_lost;
@@ -241,7 +241,7 @@ void Coordinator::lose(const Member& member, const std::string& reason, TimePoin
   end.text = member.title_with_host() + " is lost: " + reason;
   last_loss_ = JobClosed{end.text, false, end.exit_code, end.node, end.host, end.rank};
   if (last_failure_ && previous() != Round::Previous::running) gone_[member.host] = now;
-  // Everybody has been told already that no other round follows this one.
+  // Every node has been told already that no other round follows this one.
   const bool known = active_ && active_->stage == Active::Stage::over && !active_->end.again;
   const bool in_round = active_ && active_->present.count(member.name) > 0;
   const bool ends_round = in_round && active_->stage == Active::Stage::running;
@@ -249,7 +249,8 @@ void Coordinator::lose(const Member& member, const std::string& reason, TimePoin
   if (in_round && !job_over_) effects_.emplace_back(effect::Note{end.text});
   if (own_node_ == member.name && !known && !ends_round) close_for(end);
   if (!in_round || !active_) return;
-  // Nobody knows of a round whose store is not open yet: it is formed again once that is settled.
+  // Nobody knows yet of a round whose store is not open, so the round forms again once the store has opened
+  // or failed.
   if (active_->stage == Active::Stage::opening) {
     active_->present.erase(member.name);
     return;

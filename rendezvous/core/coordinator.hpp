@@ -21,26 +21,26 @@ namespace muster::rendezvous {
 
 struct CoordinatorOptions {
   std::string run_id{};
-  /// Drawn anew for each run, so that a peer of an earlier one is refused. Empty: not compared.
+  /// A text drawn anew for each run, so that a peer of an earlier run is refused. Empty: not compared.
   std::string nonce{};
-  /// Our own, for texts.
+  /// The version of this software, for texts.
   std::string software{};
   RoundLimits round{};
   MembershipLimits membership{};
-  /// Restarts of the whole job for a failed or lost node. Default: as many as there are failures.
+  /// The most restarts of the whole job for a failed or lost node. Default: no limit in practice.
   int max_restarts = std::numeric_limits<int>::max();
   RestartRule restart_rule = RestartRule::backoff;
-  /// Nodes that are being started, in the order of their places: who is missing can then be named.
+  /// The nodes that are being started, in the order of their places, so that texts can name the missing ones.
   std::vector<NodeName> expected_nodes{};
 };
 
-/// Of the job `run_id` with these limits; all else as it is by default.
+/// The options for the job `run_id` with these limits; all other options have their defaults.
 CoordinatorOptions options_for_job(std::string run_id, std::string software, const JobLimits& limits);
 
 /// How a connection ended.
 enum class Ending {
-  closed,  ///< by the peer: its process has ended, so what it had is lost now
-  broken,  ///< reset, or timed out: the process may live and come back over another connection
+  closed,  ///< the peer closed the connection: its process has ended and cannot come back
+  broken,  ///< the connection was reset or timed out: the process may live and come back over another one
 };
 
 namespace effect {
@@ -50,7 +50,8 @@ struct Send {
   Message message;
 };
 
-/// End the session, and its connection after what was sent to it. No on_disconnect() is wanted for it.
+/// End the session; its connection ends after everything that was sent. The shell need not call
+/// on_disconnect() for it.
 struct Disconnect {
   SessionId session;
 };
@@ -65,21 +66,22 @@ struct CloseStore {
   RoundNumber round;
 };
 
-/// Call on_timer() at `at`; replaces an earlier one. Calling it early does no harm.
+/// Call on_timer() at `at`; replaces an earlier request. An early call does no harm.
 struct SetTimer {
   TimePoint at;
 };
 
-/// Something people may want to read in the log; a warning is for those who have not asked for more.
+/// A text that people may want to read in the log; a warning is shown even to those who have not asked for
+/// more.
 struct Note {
   std::string text;
   bool warning = false;
 };
 
-/// The job is over; nothing is accepted any more. At most once.
+/// The job is over, and no message is accepted any more. At most once.
 struct EndJob {
   std::string reason;
-  /// As everybody has been told.
+  /// The verdict that every member has been told.
   JobClosed verdict;
 };
 
@@ -89,57 +91,65 @@ using Effect = std::variant<effect::Send, effect::Disconnect, effect::OpenStore,
                             effect::SetTimer, effect::Note, effect::EndJob>;
 using Effects = std::vector<Effect>;
 
-/// Invariants (tests/sim checks them): at most one round has a store; the store of a round opens only when no
-/// worker of an earlier round can be alive (its node has left the round, or is dead or disconnected); every
-/// node of a completed round gets exactly one result; ranks are contiguous per node and unique; all nodes of
-/// a round that ends are told alike whether another follows, and it does not begin before the delay that they
-/// are told; the job has one verdict; restarts never exceed max_restarts.
+/// Decides about the rounds of one job. Invariants (tests/sim checks them): at most one round has a store;
+/// the store of a round opens only when no worker of an earlier round can be alive (its node has left the
+/// round, or is dead or disconnected); every node of a completed round gets exactly one result; ranks are
+/// contiguous per node and unique; all nodes of a round that ends are told the same about whether another
+/// round follows, and that round does not begin before the delay that they are told; the job has one verdict;
+/// restarts never exceed max_restarts.
 class Coordinator {
  public:
   explicit Coordinator(CoordinatorOptions options);
 
-  /// Where a new connection comes from ("10.0.0.2:40000"), for texts; before its hello. Need not be called.
+  /// Tells where a new connection comes from ("10.0.0.2:40000"), for texts; before its hello. Optional.
   void on_connect(SessionId session, const std::string& address);
 
-  /// A new connection that comes from the coordinator's own host, before its hello. The coordinator goes when
-  /// that node does, and so the job ends with it. At most once; without it (a daemon) no node is such.
+  /// Tells that a new connection, before its hello, comes from the coordinator's own host. The coordinator
+  /// ends with that node, and so does the job. At most once; without this call (in a daemon) the job ends
+  /// with no node in particular.
   void on_own_host(SessionId session) { own_session_ = session; }
 
   Effects on_message(SessionId session, const Message& message, TimePoint now);
-  /// Something came that is not the coordinator's business, and a sign of life all the same.
+  /// Tells that the peer sent something that is not for the coordinator, which still shows that the peer
+  /// lives.
   Effects on_heard(SessionId session, TimePoint now);
-  /// `reason` is for people: "connection closed". A session that is only broken is still sent to (the shell
-  /// keeps what is sent for on_resume()) until on_resume(), or a Disconnect when its silence has been judged.
+  /// Tells that a connection has ended. `reason` is for people: "connection closed". A session that is only
+  /// broken is still sent to (the shell keeps the messages for on_resume()) until on_resume(), or until a
+  /// Disconnect when its silence has been judged.
   Effects on_disconnect(SessionId session, const std::string& reason, TimePoint now,
                         Ending ending = Ending::closed);
 
-  /// The session that a hello on a new connection goes on with; none: give the hello to on_message().
+  /// The session that a hello on a new connection continues; none: give the hello to on_message().
   std::optional<SessionId> resumes(const Hello& hello) const;
-  /// The new connection of resumes(), from `address`, carries the session from now on; an older one that is
-  /// still open is to be cut. The first effect is HelloOk, in which the shell states `received`.
+  /// Tells that the new connection of resumes(), from `address`, carries the session from now on; an older
+  /// connection that is still open is to be cut. The first effect is HelloOk, in which the shell sets
+  /// `received`.
   Effects on_resume(SessionId session, const std::string& address, TimePoint now);
 
   Effects on_store_opened(RoundNumber round, const Endpoint& endpoint, TimePoint now);
-  /// `text` says what failed and what to do; it is sent as it is to every node that waits for the round.
+  /// Tells that the store could not be opened. `text` says what failed and what to do; every node that waits
+  /// for the round gets it unchanged.
   Effects on_store_failed(RoundNumber round, const std::string& text, TimePoint now);
   Effects on_timer(TimePoint now);
 
-  /// Ends the job from outside, as a failure: everybody is told. Nothing, if it is over.
+  /// Ends the job from outside, as a failure, and tells everybody. Does nothing if the job is over.
   Effects close(const std::string& reason, TimePoint now);
 
-  /// The job as it is, without its uptime.
+  /// The state of the job, without its uptime.
   JobStatus status(TimePoint now) const;
 
-  /// Nodes that are in, those whose connection is broken included; and without them.
+  /// The number of nodes in the job, those with a broken connection included; connected_nodes() leaves those
+  /// out.
   int nodes() const { return members_.nodes(); }
 
   int connected_nodes() const { return members_.connected_nodes(); }
 
-  /// The sessions of a node and of the launcher, so long as they are in (broken ones too).
+  /// The sessions of a node and of the launcher, as long as they are in the job, even with a broken
+  /// connection.
   std::optional<SessionId> session_of(const NodeName& node) const;
   std::optional<SessionId> launcher_session() const;
 
-  /// Whose session it is; null before its hello. Valid until the next event.
+  /// The member that has this session; null before its hello. Valid until the next event.
   const Member* member(SessionId session) const { return members_.find(session); }
 
   /// Whether the node of this session may have workers in the round that runs.
@@ -151,17 +161,17 @@ class Coordinator {
     enum class Stage { opening, running, over };
     RoundNumber number = 0;
     Stage stage = Stage::opening;
-    /// When its nodes got their places.
+    /// The time when its nodes got their places.
     TimePoint began{};
     std::vector<Seat> seats;
-    /// Nodes that may have live workers.
+    /// The nodes that may have live workers.
     std::unordered_set<NodeName> present;
-    /// Nodes that have left with success and wait for what becomes of the others.
+    /// The nodes that have left with success and wait for how the other nodes end.
     std::unordered_set<NodeName> waiting;
-    /// Judged by what the nodes say when they leave: a round that is ended for a newcomer's sake when its
-    /// nodes have just finished is still a success.
+    /// Whether the round can still be a success. The nodes decide that by what they report when they leave,
+    /// so a round that is ended for a newcomer's sake when its nodes have just finished is still a success.
     bool all_succeeded = true;
-    /// What everybody was told when it ended.
+    /// The end of the round as every node was told it.
     RoundEnd end;
   };
 
@@ -175,7 +185,7 @@ class Coordinator {
   void node_ended(const NodeState& state, TimePoint now);
   void handle(Member& member, const LauncherState& request, TimePoint now);
 
-  // Of the shell; that they came is a sign of life.
+  // These messages are for the shell; here their arrival only shows that the peer lives.
   void handle(Member&, const Vouched&, TimePoint) {}
 
   void handle(Member&, const ChannelOpen&, TimePoint) {}
@@ -224,14 +234,14 @@ class Coordinator {
   Round forming_;
   std::optional<Active> active_;
   std::optional<JobClosed> job_over_;
-  /// If the job ends for want of another round, this was the cause.
+  /// The causes that a verdict names if the job ends because no other round comes.
   std::optional<JobClosed> last_failure_;
   std::optional<JobClosed> last_loss_;
   RestartPolicy restart_policy_;
-  /// What each node's last leave_round was answered, for a repeated one.
+  /// The answer to each node's last leave_round, for the case that the node repeats it.
   std::unordered_map<NodeName, Left> last_left_;
 
-  /// The settings of the first node that joined, by which the others' are judged.
+  /// The settings of the first node that joined, with which those of all other nodes must agree.
   struct Settings {
     NodeName node;
     std::string title;
@@ -240,7 +250,7 @@ class Coordinator {
 
   std::optional<Settings> settings_;
 
-  /// What the launcher says of a node that has not joined.
+  /// The launcher's news of a node that has not joined.
   struct State {
     std::string text;
     bool ago = false;
@@ -248,17 +258,17 @@ class Coordinator {
   };
 
   std::unordered_map<NodeName, State> states_;
-  /// Nodes that the launcher expected, and has lost before they came; and why.
+  /// The nodes that the launcher expected and has lost before they came, each with the reason.
   std::unordered_map<NodeName, std::string> given_up_;
-  /// Hosts of nodes that the job has lost since its last round, and since when.
+  /// The hosts of nodes that the job has lost since its last round, each with the time of the loss.
   std::map<std::string, TimePoint> gone_;
   std::unordered_map<SessionId, std::string> addresses_;
   std::optional<SessionId> own_session_;
-  /// Of that session; empty: none has said hello.
+  /// The node with the session own_session_; empty until that session has said hello.
   NodeName own_node_;
   bool launcher_known_ = false;
   TimePoint launcher_gone_since_{};
-  /// Who has just joined: told the status at once; the others once a second.
+  /// The node that has just joined and is told the status at once; the others are told once a second.
   std::optional<NodeName> newcomer_;
   int told_at_once_ = 0;
   bool status_changed_ = false;
@@ -267,7 +277,7 @@ class Coordinator {
   Effects effects_;
 };
 
-/// To a node that the launcher has lost while its agent lives.
+/// The text for a node that the launcher has lost while its agent lives.
 std::string given_up_text(const std::string& title, const std::string& reason);
 
 }  // namespace muster::rendezvous

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What members ask for.
+// Handles the requests of members that have said hello.
 #include "rendezvous/core/coordinator.hpp"
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace muster::rendezvous {
 namespace {
 
-/// "max_restarts=3", or that it was not given.
+/// The text "max_restarts=3", or a text that the setting was not given.
 std::string setting_text(const std::string& name, const std::string* value) {
   return value == nullptr ? "no " + name : name + "=" + *value;
 }
@@ -18,7 +18,7 @@ const std::string* value_of(const std::map<std::string, std::string>& values, co
   return found == values.end() ? nullptr : &found->second;
 }
 
-/// The titles of a node and of another: their names in full if both are on one host.
+/// The titles of a node and of another node, with their full names if both are on one host.
 std::pair<std::string, std::string> told_apart(const Member& member, const NodeName& other,
                                                const std::string& other_title) {
   const std::string title = member.title_with_host();
@@ -38,7 +38,7 @@ void Coordinator::handle(Member& member, const Join& join, TimePoint) {
     send(member.session, *refusal);
     return;
   }
-  // A repeated join while the store of its round opens needs no second answer.
+  // A join that is repeated while the store of its round opens needs no second answer.
   if (active_ && active_->present.count(member.name) > 0) return;
   if (!settings_) settings_ = Settings{member.name, member.title_with_host(), join.settings};
   if (active_) active_->waiting.erase(member.name);
@@ -69,7 +69,7 @@ std::optional<ErrorReply> Coordinator::refusal_of(const Member& member, const Jo
   return std::nullopt;
 }
 
-/// Where this node and another want what cannot both be.
+/// The text of a conflict between the wishes of this node and those of another node, if there is one.
 std::optional<std::string> Coordinator::contradiction(const Member& member, const Join& join) const {
   const NodeName* holder = forming_.holder_of(join.node_rank);
   if (holder != nullptr && *holder != member.name) {
@@ -94,7 +94,7 @@ std::optional<std::string> Coordinator::contradiction(const Member& member, cons
 }
 
 void Coordinator::handle(Member& member, const FailRound& fail, TimePoint now) {
-  // Late news of a round that has ended for another reason: everybody knows already.
+  // This is late news of a round that has ended for another reason, which every node knows already.
   if (!takes_part(member.name, fail.round)) return;
   RoundEnd end;
   end.cause = RoundEndCause::node_failed;
@@ -143,7 +143,8 @@ void Coordinator::handle(Member& member, const LeaveRound& leave, TimePoint now)
   depart(node);
 }
 
-/// A node that ended the round itself hears only here what was decided; one that was ordered to go need not.
+/// The answer to a leave_round. A node that ended the round itself learns the decision only from this answer;
+/// a node that left on an order need not know it.
 Left Coordinator::answer_to(const LeaveRound& leave, NextStep next, bool by_order) const {
   Left answer;
   answer.round = leave.round;
@@ -155,7 +156,7 @@ Left Coordinator::answer_to(const LeaveRound& leave, NextStep next, bool by_orde
   return answer;
 }
 
-/// For a node that leaves the active round, whose end is known if it has ended.
+/// What a node does after it leaves the active round, whose end is known if it has ended.
 NextStep Coordinator::next_step(const NodeName& node, RoundOutcome outcome) {
   if (job_over_) return NextStep::end;
   if (outcome == RoundOutcome::succeeded && active_->all_succeeded) {
@@ -177,7 +178,7 @@ void Coordinator::handle(Member& member, const NodeState& state, TimePoint now) 
     return;
   }
   if (state.ended) return node_ended(state, now);
-  // What is said of a node that nobody waits for would be kept for ever.
+  // News of a node that nobody waits for would be kept for ever.
   if (!forming_.expects(state.node)) return;
   if (state.text.empty())
     states_.erase(state.node);
@@ -186,8 +187,9 @@ void Coordinator::handle(Member& member, const NodeState& state, TimePoint now) 
   status_changed_ = true;
 }
 
-/// What a node without a guardian had sent before its end is heard first: the end of its connection follows
-/// at once. One to which nothing leads any more has to go, and need not come.
+/// Handles the end of a node's guardian. If the node's connection is still open, the messages that it has
+/// sent are heard first; the end of the connection follows at once. A node that the launcher cannot reach any
+/// more is refused, whether it is in the job or has yet to come.
 void Coordinator::node_ended(const NodeState& state, TimePoint now) {
   const auto session = session_of(state.node);
   const std::string text = state.text.empty() ? "its processes have ended" : state.text;
@@ -229,7 +231,7 @@ void Coordinator::handle(Member& member, const Unexpected& message, TimePoint) {
          "a coordinator takes no '" + type + "' from a peer that has said hello");
 }
 
-/// In this file, so that every handle() is known where one is chosen.
+/// This function stands in this file so that every handle() is defined where one is chosen.
 void Coordinator::dispatch(Member& member, const Message& message, TimePoint now) {
   std::visit([this, &member, now](const auto& alternative) { handle(member, alternative, now); }, message);
 }

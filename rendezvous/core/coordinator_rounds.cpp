@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a round: complete, store open, running, over, gone.
+// The life of a round: its nodes are complete, its store opens, its workers run, it is over, and at last no
+// worker of it is alive. Also the restart after a failed round, and the end of the job.
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/core/coordinator.hpp"
@@ -9,9 +10,9 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Between two texts to everybody.
+/// The number of newcomers that are told the status at once between two texts to everybody.
 constexpr int kNewcomersToldAtOnce = 64;
-/// Of the host of a node.
+/// The text that follows the host of a node, as the reason why the job cannot go on without it.
 constexpr const char* kHoldsTheStore = " holds the store, and the job ends with it";
 
 }  // namespace
@@ -41,7 +42,8 @@ Effects Coordinator::on_store_opened(RoundNumber round, const Endpoint& endpoint
       ++result.node_rank;
       order.push_back(seat.node);
     }
-    // Only now: an attempt that nobody has heard of changes nobody's place.
+    // The order is remembered only now, because an attempt that nobody has heard of must change nobody's
+    // place.
     forming_.remember_order(order);
   }
   return finish(now);
@@ -60,7 +62,8 @@ Effects Coordinator::on_store_failed(RoundNumber round, const std::string& text,
   return finish(now);
 }
 
-/// Those who are still there take part in the next attempt at the same number: nobody has heard of this one.
+/// Gives up the round whose store was opening. The nodes that are still there take part in the next attempt
+/// under the same number, because nobody has heard of this one.
 void Coordinator::abandon_opening() {
   const Active abandoned = std::move(*active_);
   active_.reset();
@@ -75,11 +78,11 @@ bool Coordinator::takes_part(const NodeName& node, RoundNumber round) const {
 }
 
 bool Coordinator::enough_nodes(int nodes) const {
-  // Others may come, or the same again, if anybody is left to wait for them.
+  // Other nodes may come, or the lost ones may come back, if any node is left to wait for them.
   return nodes >= options_.round.min_nodes || (!options_.round.only_expected && nodes > 0);
 }
 
-/// Whether, when and why the job goes on after such an end, or why not.
+/// Decides whether, when and why the job goes on after the round's end, or why it does not.
 void Coordinator::decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now) {
   ended.cause = end.cause;
   ended.exit_code = end.exit_code;
@@ -98,7 +101,7 @@ void Coordinator::decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now
   end.delay = decision.delay;
   end.decision = decision.text;
   if (decision.delay.count() > 0) forming_.hold(now, decision.delay);
-  // The failure of a worker is a cause by itself, whatever was decided about a restart.
+  // The failure of a worker is a complete cause by itself, whatever was decided about a restart.
   const bool is_cause = end.cause != RoundEndCause::node_failed || decision.lacks_nodes;
   end.decision_is_cause = !decision.again && is_cause;
 }
@@ -113,14 +116,14 @@ void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
   if (end.cause == RoundEndCause::node_lost || end.cause == RoundEndCause::node_left) gone_[end.host] = now;
   for (const Seat& seat : active_->seats)
     if (seat.node != end.node && active_->present.count(seat.node) > 0) send(seat.node, end);
-  // What leads to that node, the launcher need not wait for.
+  // The launcher is told, so that it does not wait for the connection that leads to the lost node.
   const auto launcher = end.cause == RoundEndCause::node_lost ? launcher_session() : std::nullopt;
   if (launcher) send(*launcher, end);
   if (end.cause != RoundEndCause::nodes_waiting) fall_short();
 }
 
-/// It is certain now that not every node of the round succeeds: those who have succeeded need not wait for
-/// that.
+/// Notes that not every node of the round succeeds, and tells the nodes that have succeeded and wait for the
+/// others.
 void Coordinator::fall_short() {
   if (!active_->all_succeeded) return;
   active_->all_succeeded = false;
@@ -132,7 +135,7 @@ void Coordinator::fall_short() {
   active_->waiting.clear();
 }
 
-/// No worker of the round can be alive on `node` any more.
+/// Notes that no worker of the round can be alive on `node` any more.
 void Coordinator::depart(const NodeName& node) {
   active_->present.erase(node);
   status_changed_ = true;
@@ -158,7 +161,7 @@ void Coordinator::end_job(JobClosed verdict) {
   effects_.emplace_back(effect::EndJob{job_over_->reason, *job_over_});
 }
 
-/// The node that holds the store is gone, and no round tells the others of it.
+/// Ends the job because the node that holds the store is gone and no end of a round tells the others so.
 void Coordinator::close_for(const RoundEnd& loss) {
   close({loss.text + "; " + loss.host + kHoldsTheStore, false, loss.exit_code, loss.node, loss.host,
          loss.rank});
@@ -174,7 +177,7 @@ Effects Coordinator::close(const std::string& reason, TimePoint now) {
 
 void Coordinator::close(JobClosed verdict) {
   end_job(std::move(verdict));
-  // The round ends by the verdict, and not by the first node that leaves it.
+  // The verdict ends the round, and not the first node that leaves it.
   if (active_ && active_->stage == Active::Stage::opening) active_.reset();
   if (active_) {
     active_->stage = Active::Stage::over;
@@ -215,7 +218,8 @@ std::string Coordinator::remark(const NodeName& node, TimePoint now) const {
   return found->second.text + " " + std::to_string(seconds.count()) + " s ago";
 }
 
-/// Who is waited for, and since when those are gone whom another may replace.
+/// The status of the forming round: the nodes that it waits for, and the time since when lost nodes that
+/// another may replace are gone.
 Status Coordinator::forming_status(TimePoint now) const {
   const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
   Status status = forming_.status(previous(), describe);
@@ -277,7 +281,7 @@ void Coordinator::time_out(TimePoint now) {
   end_job(std::move(verdict));
 }
 
-/// A job that has begun and cannot go on for want of nodes ends, instead of waiting for what cannot come.
+/// Ends a job that has begun and lacks the nodes to go on, instead of waiting for nodes that cannot come.
 void Coordinator::check_nodes() {
   if (job_over_ || !last_failure_ || previous() == Round::Previous::running) return;
   const bool to_go_on = !active_ || (active_->end.again && !active_->all_succeeded);
@@ -300,8 +304,8 @@ void Coordinator::complete_round() {
   forming_.advance(TimePoint{}, previous());
 }
 
-/// The first newcomers hear at once, everybody else at most once a second: n joins must not cost n * n
-/// messages, and a thousand of them not a thousand texts.
+/// Tells the first newcomers the status at once and everybody else at most once a second: n joins must not
+/// cost n * n messages, nor a thousand joins a thousand texts.
 void Coordinator::tell_status(TimePoint now) {
   const bool all_now = status_changed_ && now >= next_status_;
   if (newcomer_ && forming_.has(*newcomer_) && !all_now && told_at_once_ < kNewcomersToldAtOnce) {
@@ -327,7 +331,7 @@ void Coordinator::schedule() {
   const auto consider = [&next](std::optional<TimePoint> at) {
     if (at && (!next || *at < *next)) next = at;
   };
-  // Nothing forms any more once the job is over, so its clock would ring for ever.
+  // No round forms once the job is over, so the deadline of the forming round would expire again and again.
   if (!job_over_) consider(forming_.deadline());
   if (status_changed_) consider(next_status_);
   if (!next || (armed_ && *armed_ <= *next)) return;

@@ -10,7 +10,8 @@
 namespace muster::rendezvous {
 namespace {
 
-/// The default of --rdzv-id, which jobs have that were given no name: it would make one job of all of them.
+/// The default of --rdzv-id, which every job without a name has; as the name of a job it would join all of
+/// them into one.
 constexpr const char* kDefaultName = "none";
 
 JobChoice refusal(Errc code, std::string text) {
@@ -21,7 +22,7 @@ std::string milliseconds(Milliseconds time) {
   return std::to_string(time.count()) + " ms";
 }
 
-/// As people write them.
+/// The limits as people write them on the command line.
 std::vector<std::pair<std::string, std::string>> flags_of(const JobLimits& limits) {
   std::string nodes = std::to_string(limits.min_nodes);
   if (limits.max_nodes != limits.min_nodes) nodes += ":" + std::to_string(limits.max_nodes);
@@ -33,7 +34,7 @@ std::vector<std::pair<std::string, std::string>> flags_of(const JobLimits& limit
           {"--store-proxy", limits.store_proxy ? "on" : "off"}};
 }
 
-/// Empty: they are the same.
+/// Names the first limit that differs between the hello and the job, for people; empty if none differs.
 std::string difference(const Hello& hello, const KnownJob& job) {
   const auto here = flags_of(*hello.limits);
   const auto there = flags_of(job.limits);

@@ -14,7 +14,7 @@ std::string title_of(const Hello& hello) {
 }
 
 NodeName Membership::key(Role role, const NodeName& name) {
-  // No node's name holds a control character.
+  // The launcher's key holds a control character, which no node's name may hold.
   return role == Role::launcher ? NodeName(1, '\n') : name;
 }
 
@@ -38,7 +38,8 @@ std::optional<Membership::Refusal> Membership::admit(Member newcomer, TimePoint 
   return std::nullopt;
 }
 
-/// Names may be new ones each time, for as long as a job of changing nodes lasts.
+/// Remembers a dead incarnation. The memory is bounded, because a job of changing nodes may bring new names
+/// for as long as it lasts.
 void Membership::fence(const NodeName& key, std::uint64_t incarnation) {
   if (fenced_.size() >= kMaxFenced) fenced_before_ = std::exchange(fenced_, {});
   fenced_[key] = incarnation;

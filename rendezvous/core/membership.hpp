@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes live, as seen by one observer on its own monotonic clock. Pure.
+// Decides which nodes live, as seen by one observer on its own monotonic clock. Pure.
 #pragma once
 
 #include "rendezvous/protocol/errc.hpp"
@@ -17,16 +17,18 @@ namespace muster::rendezvous {
 
 struct MembershipLimits {
   Milliseconds suspect_after = kSuspectAfter;
-  /// 0: silence is never judged, only the end of a connection (exact for local sockets).
+  /// The silence after which a node counts as dead. 0: only the end of a connection is judged (exact for
+  /// local sockets).
   Milliseconds dead_after = kDeadAfter;
 };
 
-/// Peers' names are made of the host's ("h2:4711-9f3a"), which is what people want to read.
+/// Whether a node's name is made of its host's name, as peers' names are ("h2:4711-9f3a"); texts then show
+/// the host alone.
 inline bool named_by_host(const NodeName& name, const std::string& host) {
   return !host.empty() && name.starts_with(host + ':');
 }
 
-/// Of the launcher and of nodes alike, before they are in: "node h2".
+/// The title of a node or of the launcher before it is in the job: "node h2".
 std::string title_of(const Hello& hello);
 
 struct Member {
@@ -34,22 +36,23 @@ struct Member {
   SessionId session = 0;
   std::uint64_t incarnation = 0;
   Role role = Role::node;
-  /// Known from its hello or its first join; empty before.
+  /// The host's name, known from the hello or the first join; empty before.
   std::string host{};
-  /// Where its connection comes from, for texts; empty: not known.
+  /// The address that the connection comes from, for texts; empty: not known.
   std::string address{};
   TimePoint last_seen{};
   bool suspect = false;
-  /// Its connection broke then; it may come back over another until its silence is judged.
+  /// The time when the connection broke; the member may come back over another one until its silence is
+  /// judged.
   std::optional<TimePoint> detached{};
-  /// Why its guardian is gone, as the launcher knows: a connection that broke is not made again. Empty: not
-  /// known.
+  /// Why the member's guardian is gone, as the launcher knows; then a broken connection is not made again.
+  /// Empty: not known.
   std::string ended{};
 
-  /// "node n2", "the launcher".
+  /// The member's title: "node n2", "the launcher".
   std::string title() const { return role == Role::launcher ? "the launcher" : "node " + name; }
 
-  /// "node n2 (host h2)", "node h2".
+  /// The member's title with its host: "node n2 (host h2)", "node h2".
   std::string title_with_host() const {
     if (host.empty() || host == name) return title();
     if (named_by_host(name, host)) return "node " + host;
@@ -66,23 +69,24 @@ class Membership {
     std::string text;
   };
 
-  /// Takes a node (or the launcher) in, or says why not: its name is in use, or it is the very incarnation
-  /// that was declared dead.
+  /// Takes in a node (or the launcher), or says why not: its name is in use, or exactly this incarnation was
+  /// declared dead.
   std::optional<Refusal> admit(Member newcomer, TimePoint now);
 
-  /// Null for an unknown session or name. Valid until the next change.
+  /// The member with this session or name; null if there is none. Valid until the next change.
   Member* find(SessionId session);
   const Member* find(SessionId session) const;
   const Member* find(const NodeName& name) const;
   const Member* launcher() const;
 
-  /// Notes that the connection of a member is broken. Returns whether it may come back: not where silence is
-  /// not judged, since nothing would ever end its session then.
+  /// Notes that the connection of a member is broken. Returns whether the member may come back; it may not
+  /// where silence is not judged, because nothing would ever end its session.
   bool detach(SessionId session, TimePoint now);
-  /// The member has come back over another connection.
+  /// Notes that the member has come back over another connection.
   void attach(SessionId session, const std::string& address, TimePoint now);
 
-  /// The connection has ended. `dead`: by our verdict, so that this incarnation may not come back.
+  /// Removes a member whose connection has ended. `dead`: it was declared dead, so this incarnation may not
+  /// come back.
   void remove(SessionId session, bool dead);
 
   struct Verdicts {
@@ -91,25 +95,25 @@ class Membership {
     std::vector<Member> dead{};
   };
 
-  /// Judges everybody's silence; call at next_tick(). When the calls themselves came late (this
-  /// process was stopped, the machine slept), the missed time is held against nobody. The dead stay until
+  /// Judges the silence of all members; call at next_tick(). When the calls themselves came late (this
+  /// process was stopped, the machine slept), the missed time is held against nobody. Dead members stay until
   /// remove().
   Verdicts tick(TimePoint now);
 
-  /// When tick() wants to be called next; none without members or when silence is not judged.
+  /// The time at which tick() is to be called next; none without members or when silence is not judged.
   std::optional<TimePoint> next_tick() const;
 
-  /// Nodes, without the launcher.
+  /// The number of nodes, without the launcher.
   int nodes() const { return nodes_; }
 
-  /// Those of them whose connection is not broken.
+  /// The number of nodes whose connection is not broken.
   int connected_nodes() const;
 
   /// All sessions in order of arrival.
   std::vector<SessionId> sessions() const;
 
  private:
-  /// Nodes and launcher have names of their own.
+  /// The key of a member in the tables; it keeps the names of nodes and of the launcher apart.
   static NodeName key(Role role, const NodeName& name);
   void fence(const NodeName& key, std::uint64_t incarnation);
   bool is_fenced(const NodeName& key, std::uint64_t incarnation) const;
@@ -119,12 +123,12 @@ class Membership {
   MembershipLimits limits_;
   std::map<SessionId, Member> members_;
   std::unordered_map<NodeName, SessionId> by_name_;
-  /// Incarnations that may not come back: the last kMaxFenced that died, and up to as many before them.
+  /// The incarnations that may not come back: the last kMaxFenced that died, and up to as many before them.
   std::unordered_map<NodeName, std::uint64_t> fenced_;
   std::unordered_map<NodeName, std::uint64_t> fenced_before_;
   int nodes_ = 0;
   TimePoint last_tick_{};
-  /// When the next of them becomes suspect or dead, if it stays silent.
+  /// The time when the next member becomes suspect or dead, if it stays silent.
   TimePoint next_verdict_ = TimePoint::max();
 };
 

@@ -14,7 +14,8 @@ std::string seconds_text(Milliseconds time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
-/// Addresses, process numbers, ranks and times differ from round to round though the reason is the same.
+/// The line without its numbers: addresses, process numbers, ranks and times differ from round to round
+/// though the reason is the same.
 std::string without_numbers(std::string_view line) {
   std::string text;
   for (std::size_t i = 0; i < line.size();) {
@@ -31,7 +32,7 @@ std::string without_numbers(std::string_view line) {
   return text;
 }
 
-/// "exit code 3 and 'ValueError: no luck'".
+/// The text of a failure's reason: "exit code 3 and 'ValueError: no luck'".
 std::string reason_text(const EndedRound& round) {
   const std::string code = round.signal != 0 ? "signal " + std::to_string(round.signal)
                                              : "exit code " + std::to_string(round.exit_code);
@@ -47,7 +48,7 @@ std::string nodes_left_text(int needed, int left) {
 
 Milliseconds RestartPolicy::delay_before(int restart) {
   if (restart <= 1) return Milliseconds(0);
-  // More doublings than these are above the bound.
+  // More doublings are not needed, because these already reach the longest delay.
   constexpr int kDoublings = 5;
   const std::chrono::seconds doubled(1 << std::min(restart - 2, kDoublings));
   return std::min<Milliseconds>(doubled, kMaxRestartDelay);
@@ -64,7 +65,8 @@ bool RestartPolicy::waits_for_another(const EndedRound& round) const {
   return round.enough && round.nodes < limits_.min_nodes;
 }
 
-/// Counts the failures in a row that were the same. A node that comes or leaves says nothing about them.
+/// Counts the failures in a row that had the same reason. A node that comes or leaves does not change the
+/// count.
 void RestartPolicy::remember(const EndedRound& round) {
   if (round.cause == RoundEndCause::node_left || round.cause == RoundEndCause::nodes_waiting) return;
   const bool in_vain = round.cause == RoundEndCause::node_failed && !round.stepped && round.lasted < kSoon;
@@ -78,7 +80,7 @@ void RestartPolicy::remember(const EndedRound& round) {
   reason_ = reason;
 }
 
-/// Why no restart may be used up for it.
+/// Why no restart may be used for this end, if there is a reason.
 std::optional<std::string> RestartPolicy::objection(const EndedRound& round) const {
   if (restarts_ >= limits_.max_restarts)
     return "no restart is left (--max-restarts " + std::to_string(limits_.max_restarts) + ")";
@@ -99,7 +101,7 @@ RestartPolicy::Decision RestartPolicy::decide(const EndedRound& round) {
   remember(round);
   const bool counts = costs_restart(round);
   Decision decision;
-  // Ctrl-C at one of several launchers is a person's word for the whole job.
+  // Ctrl-C at one of several launchers ends the whole job, because a person wants it.
   const bool by_hand = round.cause == RoundEndCause::node_left && round.exit_code == kExitInterrupted;
   const std::string left = nodes_left_text(limits_.min_nodes, round.nodes);
   const bool waits = waits_for_another(round);

@@ -174,7 +174,7 @@ Status Round::status(Previous previous, const Remark& remark) const {
   if (previous == Previous::running) {
     status.text = "the job runs with all the nodes it can have; waiting for room";
   } else if (lacking > 0) {
-    // If all nodes that lack are known by name, their number says nothing more.
+    // If all missing nodes are known by name, their number adds nothing.
     const bool all_named = expected_.size() == static_cast<std::size_t>(lacking);
     status.text += "waiting for ";
     if (!all_named) status.text += std::to_string(lacking) + " more";

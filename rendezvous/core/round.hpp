@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A round while it forms: waiting -> last call -> complete. Pure.
+// Forms a round: it waits, gives the last call, and is complete. Pure.
 #pragma once
 
 #include "rendezvous/protocol/ids.hpp"
@@ -19,11 +19,11 @@ namespace muster::rendezvous {
 struct RoundLimits {
   int min_nodes = 1;
   int max_nodes = 1;
-  /// Longest wait for min_nodes.
+  /// The longest wait for min_nodes.
   Milliseconds join_timeout = kJoinTimeout;
-  /// Wait for more nodes once min_nodes are there.
+  /// The wait for more nodes once min_nodes are there.
   Milliseconds last_call_timeout = kLastCallTimeout;
-  /// Nobody can come but those who are expected, so a last call without them has nobody to wait for.
+  /// Whether only expected nodes can come; a last call then ends once none of them is missing.
   bool only_expected = false;
 };
 
@@ -35,15 +35,16 @@ struct Seat {
   Join request;
 };
 
-/// Places are given in the order of the node ranks wanted, if every node wants one; else in the order of the
-/// previous round's places, then in the order of joining, so a node keeps its rank as long as the nodes
-/// before it stay. When there are more nodes than places, those of the previous round go first.
+/// A round while it forms. Places are given in the order of the wanted node ranks, if every node wants one;
+/// else in the order of the previous round's places, then in the order of joining, so a node keeps its rank
+/// as long as the nodes before it stay. When there are more nodes than places, those of the previous round go
+/// first.
 class Round {
  public:
   enum class Phase { waiting, last_call, complete, timed_out };
 
-  /// The state of the round before: nothing may complete while one of its workers may live, and no clock runs
-  /// while it is in good health.
+  /// The state of the round before: no round may complete while a worker of that round may live, and no
+  /// timeout runs while that round is in good health.
   enum class Previous { running, draining, gone };
 
   Round(RoundNumber number, RoundLimits limits) : number_(number), limits_(limits) {}
@@ -52,23 +53,23 @@ class Round {
 
   int joined() const { return static_cast<int>(requests_.size()); }
 
-  /// Workers of all who have joined.
+  /// The number of workers of all nodes that have joined.
   int workers() const { return workers_; }
 
   bool has(const NodeName& node) const { return requests_.count(node) > 0; }
 
-  /// Joining again replaces the request and keeps the place in the queue.
+  /// Adds a node. Joining again replaces its request and keeps its place in the queue.
   void join(const NodeName& node, Join request);
   /// The node that has joined and wants that node rank; null: none.
   const NodeName* holder_of(int node_rank) const;
 
-  /// The node is gone or has been refused.
+  /// Takes out a node that is gone or has been refused.
   void withdraw(const NodeName& node);
 
-  /// `nodes` had these places in the round before.
+  /// Remembers that `nodes` had these places in the round before.
   void remember_order(const std::vector<NodeName>& nodes);
-  /// This node will come (it is alive and was in the previous round, or is being started): a full house waits
-  /// for it, until the last call ends. `place` orders the names in texts.
+  /// Tells that this node will come (it is alive and was in the previous round, or is being started): even
+  /// with max_nodes the round waits for it, until the last call ends. `place` orders the names in texts.
   void expect(const NodeName& node, std::size_t place);
 
   /// Expects the node at its old place.
@@ -78,29 +79,30 @@ class Round {
 
   void expect_no_more(const NodeName& node);
 
-  /// Does not complete before `delay` has passed since `now`. Nodes may join meanwhile; the join timeout runs
-  /// afterwards, the last call at once.
+  /// Keeps the round from completing before `delay` has passed since `now`. Nodes may join meanwhile; the
+  /// join timeout runs afterwards, the last call at once.
   void hold(TimePoint now, Milliseconds delay);
 
-  /// Applies the rules at `now`. complete: take_seats() is next. timed_out: refuse everybody
-  /// (waiting_text()).
+  /// Applies the rules at `now`. After `complete` the caller calls take_seats(); after `timed_out` no node
+  /// gets a place, and status() says who is missing.
   Phase advance(TimePoint now, Previous previous);
 
-  /// When advance() may give another answer though nobody has come or gone.
+  /// The time when advance() may give another answer though nobody has come or gone.
   std::optional<TimePoint> deadline() const;
 
-  /// The places of the completed round, at most max_nodes; those who found none stay joined. restart() is
-  /// next.
+  /// The places of the completed round, at most max_nodes; nodes that found no place stay joined. The caller
+  /// calls restart() next.
   std::vector<Seat> take_seats();
-  /// Begins anew as round `number`, with those who are still joined; nobody is expected and nothing holds it.
+  /// Begins anew as round `number` with the nodes that are still joined; no node is expected and no delay
+  /// holds the round.
   void restart(RoundNumber number);
-  /// Everybody who has joined, in order of joining.
+  /// All nodes that have joined, in the order of joining.
   std::vector<NodeName> candidates() const;
 
-  /// What is known of a node that is waited for: "ssh: connection refused".
+  /// Tells what is known of a node that is waited for: "ssh: connection refused".
   using Remark = std::function<std::string(const NodeName&)>;
 
-  /// "2 of 3 nodes joined; waiting for 1 more: n2 (started 4 s ago)".
+  /// The status with its text: "2 of 3 nodes joined; waiting for 1 more: n2 (started 4 s ago)".
   Status status(Previous previous, const Remark& remark = {}) const;
 
  private:
@@ -116,15 +118,15 @@ class Round {
   Phase phase_ = Phase::waiting;
   std::unordered_map<NodeName, Request> requests_;
   std::unordered_map<NodeName, std::size_t> old_place_;
-  /// The expected nodes with their places in texts, and the other way round.
+  /// The expected nodes with their places in texts, and the places with their nodes.
   std::unordered_map<NodeName, std::size_t> expected_;
   std::set<std::pair<std::size_t, NodeName>> expected_order_;
   std::unordered_map<int, NodeName> wanted_;
   std::uint64_t next_order_ = 0;
   int workers_ = 0;
-  /// Nobody else is waited for, only the end of the previous round.
+  /// Whether the round waits for no more nodes, but only for the end of the previous round.
   bool called_ = false;
-  /// Nothing else is waited for, only the end of the delay.
+  /// Whether the round waits only for the end of the delay.
   bool held_ = false;
   TimePoint held_until_ = TimePoint::min();
   Milliseconds delay_{0};

@@ -12,7 +12,7 @@ namespace {
 // An empty std::deque takes a block of 512 bytes and its map.
 constexpr std::size_t kPerQueueBytes = kPerEntryBytes + 768;
 
-// A replaced value gives memory back when it keeps more than this and more than four times what it needs.
+// A replaced value gives memory back when it holds more than this and more than four times what it needs.
 constexpr std::size_t kSpareBytes = 1024;
 
 std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
@@ -32,7 +32,7 @@ std::string* Store::find_value(std::string_view key) {
 }
 
 StoreStatus Store::create(std::string_view key, std::string&& value) {
-  // Charged by capacity: a short key with a value that keeps a long buffer would else be free.
+  // The capacity is charged: otherwise a short value that keeps a long buffer would cost nothing.
   const std::size_t bytes = key.size() + value.capacity() + kPerEntryBytes;
   if (!room_for(bytes)) return StoreStatus::full;
   values_.emplace(std::string(key), std::move(value));
@@ -45,7 +45,7 @@ bool Store::replace(std::string& stored, std::string_view value) {
   if (value.size() > stored.capacity() && !room_for(value.size(), stored.capacity())) return false;
   bytes_ -= stored.capacity();
   if (stored.capacity() > kSpareBytes && stored.capacity() / 4 > value.size()) {
-    std::string(value).swap(stored);  // assignment would copy a short text into the long buffer
+    std::string(value).swap(stored);  // an assignment would copy a short text into the long buffer
   } else {
     stored.assign(value);
   }
@@ -82,7 +82,7 @@ StoreStatus Store::append(std::string_view key, std::string_view value) {
   if (stored == nullptr) return set(key, value);
   const std::size_t before = stored->capacity();
   const std::size_t size = stored->size() + value.size();
-  // The string doubles when it grows; the doubled size is what is charged, so it is what must fit.
+  // A string doubles when it grows, and its doubled size is charged, so the doubled size must fit.
   if (size > before && !room_for(2 * size, before)) return StoreStatus::full;
   stored->append(value);
   bytes_ += stored->capacity() - before;
@@ -158,7 +158,7 @@ std::optional<std::string> Store::queue_pop(std::string_view key, std::size_t& l
   bytes_ -= charged + kPerEntryBytes;
   if (length_before == 1) {
     bytes_ -= key.size() + kPerQueueBytes;
-    queues_.erase(found);  // so that an entry means "not empty"
+    queues_.erase(found);  // the entry is erased, so that every entry is a queue with items
   }
   return item;
 }

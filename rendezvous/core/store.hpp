@@ -24,7 +24,7 @@ enum class StoreStatus {
 
 class Store {
  public:
-  /// `max_bytes`: cap on keys, values, queue items and waits together (limits.hpp).
+  /// `max_bytes`: the cap on the bytes of keys, values, queue items and waits together (limits.hpp).
   explicit Store(std::size_t max_bytes = kMaxStoreBytes) : max_bytes_(max_bytes) {}
 
   Store(const Store&) = delete;
@@ -41,7 +41,8 @@ class Store {
 
   struct Compared {
     StoreStatus status = StoreStatus::ok;
-    std::string_view current;  ///< what the caller is told; valid until the next change, or of the arguments
+    std::string_view current;  ///< the value to tell the caller; valid until the next change of the store, or
+                               ///< as long as the arguments
   };
 
   /// A missing key counts as equal to an empty `expected`. A missing key with another `expected` is told
@@ -54,19 +55,19 @@ class Store {
     std::int64_t value = 0;
   };
 
-  /// A missing key counts as 0; leading digits are enough ("12abc" + 1 = 13). Wraps around like PyTorch's
-  /// int64.
+  /// Adds `delta` to the number in the value. A missing key counts as 0; leading digits are enough ("12abc" +
+  /// 1 = 13). Wraps around like PyTorch's int64.
   [[nodiscard]] Sum add(std::string_view key, std::int64_t delta);
 
-  /// Plain keys only. True if it was there.
+  /// Removes a plain key. True if the key existed.
   bool erase(std::string_view key);
-  /// A plain key, or a queue that is not empty.
+  /// Whether `key` is a plain key or a queue that is not empty.
   bool present(std::string_view key) const;
 
-  /// Plain keys, whatever their prefix.
+  /// The number of plain keys, whatever their prefix.
   std::size_t size() const { return values_.size(); }
 
-  /// Bytes of all plain keys' names.
+  /// The bytes of all plain keys' names.
   std::size_t key_bytes() const { return key_bytes_; }
 
   template <typename Function>
@@ -76,29 +77,30 @@ class Store {
 
   // Queues live beside the plain keys, under names of their own.
   [[nodiscard]] StoreStatus queue_push(std::string_view key, std::string&& value);
-  /// nullopt if it is empty. `length_before` counts the item that is popped.
+  /// Takes the oldest item; nullopt if the queue is empty. `length_before` counts the item that is taken.
   std::optional<std::string> queue_pop(std::string_view key, std::size_t& length_before);
   std::size_t queue_length(std::string_view key) const;
 
-  /// Begins a wait of `waiter` (which must not wait) until every key exists; each missing one counts down
-  /// once, when it is next created or updated. `waiter.waiting()` is false afterwards if nothing is missing.
+  /// Begins a wait of `waiter` (which must not wait already) until every key exists; each missing key counts
+  /// down once, when it is next created or updated. `waiter.waiting()` is false afterwards if no key is
+  /// missing.
   [[nodiscard]] StoreStatus wait(Waiter& waiter, std::span<const std::string_view> keys);
-  /// Counts one arrival; at `world_size` all who wait on the key go on. `waiter.waiting()` is false
-  /// afterwards if that is so now. The count is never reset.
+  /// Counts one arrival; once there are `world_size`, all that wait on the key go on, and `waiter.waiting()`
+  /// is false. The count is never reset.
   [[nodiscard]] StoreStatus barrier(Waiter& waiter, std::string_view key, std::int64_t world_size);
 
   void cancel_wait(Waiter& waiter) { waits_.cancel(waiter); }
 
-  /// Forgets all keys and queues. Nobody may be waiting.
+  /// Forgets all keys and queues. No waiter may be waiting.
   void clear();
 
-  /// Bytes charged against the cap.
+  /// The bytes charged against the cap.
   std::size_t memory() const { return bytes_ + waits_.bytes(); }
 
   std::size_t max_memory() const { return max_bytes_; }
 
  private:
-  // `bytes` more, `freed` less.
+  // Whether `bytes` more fit under the cap when `freed` are given back.
   bool room_for(std::size_t bytes, std::size_t freed = 0) const {
     return bytes <= max_bytes_ && memory() - freed <= max_bytes_ - bytes;
   }

@@ -42,7 +42,7 @@ void WaitList::cancel(Waiter& waiter) {
 void WaitList::wake_all_slowly(std::string_view key) {
   const auto found = lists_.find(key);
   if (found == lists_.end()) return;
-  // The list is taken out first: count_down may release a waiter's places, this one's among them.
+  // The list is taken out first: count_down may release a waiter's places, even this waiter's.
   Waiter::Place* place = found->second.first;
   lists_.erase(found);
   for (Waiter::Place* each = place; each != nullptr; each = each->next) each->entry = nullptr;

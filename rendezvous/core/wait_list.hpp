@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for which keys. Every operation costs no more than the keys it names: a waiter's places in the
-// lists are linked nodes of its own, so cancelling one of 10,000 waiters on a key does not walk over the
+// Keeps who waits for which keys. Every operation costs no more than the keys it names: a waiter's places in
+// the lists are linked nodes of its own, so cancelling one of 10,000 waiters on a key does not walk over the
 // others.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace muster::rendezvous {
 
-/// Hash that lets a table keyed by std::string be asked with a string_view.
+/// A hash by which a table with std::string keys can be searched with a string_view.
 struct TextHash {
   using is_transparent = void;
 
@@ -26,7 +26,7 @@ using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>
 
 class WaitList;
 
-/// One party that can wait once at a time. The store's owner must cancel it before it is destroyed.
+/// A party that can wait once at a time. The store's owner must cancel its wait before it is destroyed.
 class Waiter {
  public:
   Waiter() = default;
@@ -36,8 +36,8 @@ class Waiter {
 
   bool waiting() const { return missing_ > 0; }
 
-  /// Its wait ended because all keys came. Called from inside a change of the store: must not call back into
-  /// it.
+  /// Tells that the wait has ended because all keys exist. Called from inside a change of the store, so it
+  /// must not call the store.
   virtual void wait_over() = 0;
 
  private:
@@ -65,19 +65,19 @@ class Waiter {
 
 class WaitList {
  public:
-  /// Prepares `waiter` for up to `capacity` keys; it must not be waiting.
+  /// Prepares `waiter`, which must not be waiting, for up to `capacity` keys.
   void begin(Waiter& waiter, std::size_t capacity);
-  /// One more key that must come before the wait is over.
+  /// Adds a key that must exist before the wait is over.
   void add(Waiter& waiter, std::string_view key);
-  /// Ends a wait without telling the waiter. Nothing happens if it does not wait.
+  /// Ends a wait without telling the waiter. Does nothing if the waiter does not wait.
   void cancel(Waiter& waiter);
 
-  /// `key` came or changed: counts one down for everyone on it.
+  /// Tells that `key` was created or changed: counts down for every waiter on it.
   void wake_all(std::string_view key) {
     if (!lists_.empty()) wake_all_slowly(key);
   }
 
-  /// Counts down for the one that waits longest.
+  /// Counts down for the waiter on `key` that has waited longest.
   void wake_one(std::string_view key);
 
   std::size_t bytes() const { return bytes_; }
