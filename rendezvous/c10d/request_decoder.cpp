@@ -9,7 +9,7 @@
 namespace muster::rendezvous::c10d {
 namespace {
 
-// Numbers of the legacy dialect; 7 was a watch operation that no Python program could reach.
+// The operation numbers of the legacy dialect; 7 was a watch operation that no Python program could reach.
 constexpr std::uint8_t kLegacyWatch = 7;
 constexpr std::uint8_t kLegacyDelete = 8;
 
@@ -19,7 +19,8 @@ std::span<char> RequestDecoder::space() {
   if (state_ == State::complete) finish_request();
   if (state_ == State::large_body) {
     if (large_received_ == large_.size()) {
-      // In steps, doubling: memory follows what was received. The cost is one copy of the whole at most.
+      // The string grows in doubling steps, so that memory follows what was received. The cost is one copy of
+      // the whole at most.
       const std::uint64_t step = std::max<std::uint64_t>(kDirectValueStepBytes, large_.size());
       large_.resize(std::min<std::uint64_t>(length_, large_.size() + step));
     }
@@ -59,7 +60,7 @@ std::string_view RequestDecoder::field(std::size_t index) const {
   return {buffer_.get() + begin_ + fields_[index].offset, fields_[index].size};
 }
 
-// One state forward; false if there are too few bytes for that, or in failure.
+// Advances by one state; false if there are too few bytes for a step, or after a failure.
 bool RequestDecoder::step() {
   switch (state_) {
     case State::start:
@@ -90,8 +91,8 @@ bool RequestDecoder::read_op() {
   return start_request(static_cast<std::uint8_t>(buffer_[cursor_]));
 }
 
-// A modern client begins with 0 and the magic. Read as a legacy SET these bytes would announce a key of 1 GB,
-// so the first byte that differs decides.
+// A modern client begins with 0 and the magic number. The same bytes, read as a legacy SET, would announce a
+// key of 1 GB, so the first byte that differs decides.
 bool RequestDecoder::detect_dialect() {
   char expected[5] = {0};
   std::memcpy(expected + 1, &kValidateMagic, sizeof(kValidateMagic));
@@ -182,7 +183,7 @@ bool RequestDecoder::start_body(std::uint64_t length) {
     const std::size_t present = std::min<std::size_t>(available(), length);
     large_.assign(buffer_.get() + cursor_, present);
     large_received_ = present;
-    // What came behind a complete value stays where it is; an incomplete value was all there was.
+    // The bytes behind a complete value stay where they are; behind an incomplete value there are none.
     cursor_ += present;
     large_active_ = true;
     state_ = State::large_body;
@@ -256,9 +257,9 @@ void RequestDecoder::finish_request() {
   release(large_);
 }
 
-// Room for at least one byte behind end_. Bytes move to the front only when the tail is full and grow the
-// buffer only when one request fills it, so each byte is moved a bounded number of times however the client
-// cuts its requests.
+// Makes room for at least one byte behind end_. Bytes move to the front only when the tail is full, and the
+// buffer grows only when one request fills it, so each byte is moved a bounded number of times however the
+// client cuts its requests.
 void RequestDecoder::make_room() {
   if (begin_ == end_) {
     begin_ = cursor_ = end_ = 0;

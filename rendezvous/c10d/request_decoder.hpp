@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Incremental, bounded decoding of requests in both dialects, which are told apart on the first bytes.
-// The decoder owns the bytes: a caller writes into space(), says how many with commit(), and takes whole
-// requests with next(). Where it stopped inside a request is kept, so no byte is looked at twice; a length is
-// compared with the limits when its header arrives, before memory is taken for it; a long value is received
-// into a string of its own, which can be moved into the store.
+// Incremental, bounded decoding of requests in both dialects, which are told apart by the first bytes. The
+// decoder owns the bytes: a caller writes into space(), says how many with commit(), and takes whole requests
+// with next(). The decoder remembers where it stopped inside a request, so no byte is looked at twice; it
+// compares a length with the limits when its header arrives, before it takes memory for it; it receives a
+// long value into a string of its own, which can be moved into the store.
 #pragma once
 
 #include "rendezvous/c10d/wire.hpp"
@@ -19,7 +19,7 @@
 
 namespace muster::rendezvous::c10d {
 
-/// The real limits unless a test wants to reach them with less.
+/// The limits on one request; a test can set lower ones.
 struct RequestLimits {
   std::uint64_t key_bytes = kMaxKeyBytes;
   std::uint64_t value_bytes = kMaxValueBytes;
@@ -41,12 +41,13 @@ class RequestDecoder {
   RequestDecoder(const RequestDecoder&) = delete;
   RequestDecoder& operator=(const RequestDecoder&) = delete;
 
-  /// Never empty; call it only after next() said need_more (or before the first byte). Ends the last request.
+  /// The space for received bytes, never empty; call it only after next() said need_more (or before the first
+  /// byte). Ends the last request.
   std::span<char> space();
-  /// `count` bytes were written at the beginning of space().
+  /// Tells that `count` bytes were written at the beginning of space().
   void commit(std::size_t count);
   Status next();
-  /// Gives all memory back; nothing that came before can be asked for, and nothing more is taken.
+  /// Gives all memory back. Earlier requests cannot be asked for any more, and no bytes are taken.
   void drop();
 
   Dialect dialect() const { return dialect_; }
@@ -54,24 +55,25 @@ class RequestDecoder {
   /// The operation, in modern numbering whatever the dialect.
   Op op() const { return op_; }
 
-  /// Strings of the request in their order: the key; key, value; key, expected, desired; all keys; or
-  /// key, value, key, value, ... of MULTI_SET.
+  /// The number of strings of the request, which come in this order: the key; key, value; key, expected,
+  /// desired; all keys; or key, value, key, value, ... of MULTI_SET.
   std::size_t field_count() const { return fields_.size() + (large_active_ ? 1 : 0); }
 
   std::string_view field(std::size_t index) const;
 
-  /// The last field as a string that may be moved from, if it was long enough to get one; else null.
+  /// The last field as a string that may be moved from; null if the field was too short to get a string of
+  /// its own.
   std::string* large_field() { return large_active_ ? &large_ : nullptr; }
 
-  /// Delta of ADD, world size of BARRIER, nonce of PING.
+  /// The number of the request: the delta of ADD, the world size of BARRIER, the nonce of PING.
   std::int64_t number() const { return number_; }
 
-  /// True if a request was begun and is not yet whole.
+  /// Whether a request was begun and is not yet complete.
   bool inside_request() const { return state_ != State::start || end_ != cursor_; }
 
   const char* error() const { return error_; }
 
-  /// Bytes held for this connection, for tests and counters.
+  /// The bytes of memory held for this connection, for tests and counters.
   std::size_t memory() const { return capacity_ + large_.capacity() + fields_.capacity() * sizeof(Field); }
 
  private:
@@ -89,7 +91,7 @@ class RequestDecoder {
   };
 
   struct Field {
-    std::uint32_t offset;  // from begin_: the buffer may move
+    std::uint32_t offset;  // counted from begin_, because the buffer may move
     std::uint32_t size;
   };
 
@@ -123,7 +125,7 @@ class RequestDecoder {
   const char* error_ = "";
   std::int64_t number_ = 0;
   std::uint64_t expected_fields_ = 0;
-  std::uint64_t length_ = 0;  // of the body being received
+  std::uint64_t length_ = 0;  // length of the body being received
   std::uint64_t large_received_ = 0;
   bool large_active_ = false;
   std::vector<Field> fields_;
@@ -131,9 +133,9 @@ class RequestDecoder {
 
   std::unique_ptr<char[]> buffer_;
   std::size_t capacity_ = 0;
-  std::size_t begin_ = 0;   // of the request
+  std::size_t begin_ = 0;   // beginning of the request
   std::size_t cursor_ = 0;  // first byte not yet understood
-  std::size_t end_ = 0;     // of what was received
+  std::size_t end_ = 0;     // end of the received bytes
 };
 
 }  // namespace muster::rendezvous::c10d

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes the requests of PyTorch's store protocol, for clients.
 #pragma once
 
 #include "rendezvous/c10d/wire.hpp"
@@ -21,7 +22,7 @@ class RequestEncoder {
   explicit RequestEncoder(std::string& out, Dialect dialect = Dialect::modern)
       : out_(out), dialect_(dialect) {}
 
-  /// First request of a modern connection; has no reply.
+  /// Opens a modern connection: it must be the first request. No reply.
   void validate() { request(Op::validate, kValidateMagic); }
 
   /// Reply: the nonce (u32).

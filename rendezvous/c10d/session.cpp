@@ -36,8 +36,8 @@ bool Session::input(std::size_t count) {
 void Session::output_sent(std::size_t count) {
   sent_ += count;
   if (sent_ < output_.size()) {
-    // A client that is always a little behind never empties the buffer: what it has read must go all the
-    // same.
+    // The output of a client that always reads a little late never gets empty, so the part that was sent is
+    // dropped here.
     if (sent_ > kKeptBufferBytes && sent_ >= output_.size() / 2) {
       output_.erase(0, sent_);
       sent_ = 0;
@@ -52,15 +52,15 @@ void Session::output_sent(std::size_t count) {
   }
 }
 
-// Room for this byte was made sure of in may_wait().
+// may_wait() has made sure that there is room for this byte.
 void Session::wait_over() {
   output_.push_back(kStopWaiting);
   if (!in_input_) owner_.output_ready();
 }
 
 bool Session::carry_out() {
-  // A client of the old dialect cannot cancel: when it asks for something else it has given up, and the
-  // answer that it no longer expects would be read as the answer to this request.
+  // A client of the old dialect cannot cancel a wait: when it sends another request it has given up the wait,
+  // and would read the late answer to the wait as the answer to this request.
   if (Waiter::waiting() && dialect() == Dialect::legacy) store_.cancel_wait(*this);
   switch (decoder_.op()) {
     case Op::validate:
@@ -157,7 +157,8 @@ bool Session::delete_key() {
 }
 
 bool Session::multi_get() {
-  // Summed before a byte is copied: 131,072 times the same 8 MiB value must not be gathered first.
+  // The sizes are summed before a byte is copied: the same 8 MiB value, asked for 131,072 times, must not be
+  // gathered first.
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < decoder_.field_count(); ++i) {
     const std::string* value = store_.find(decoder_.field(i));
@@ -217,7 +218,7 @@ bool Session::room_for_reply(std::size_t bytes) {
                 std::to_string(kMaxUnreadOutputBytes) + " allowed");
   const std::size_t needed = output_.size() + bytes;
   if (needed <= std::max(output_.capacity(), kKeptBufferBytes)) return true;
-  // So much a string takes when it grows, and until it has grown it holds the old memory as well.
+  // A string takes this much memory when it grows, and holds the old memory as well until it has grown.
   const std::size_t grown = std::max(needed, 2 * output_.capacity());
   if (!owner_.room_for(grown))
     return fail(

@@ -16,14 +16,14 @@ namespace muster::rendezvous::c10d {
 
 class Session final : private Waiter {
  public:
-  /// Told when another session's request ended this one's wait, so that there is output to send. Called from
-  /// inside that other session's input(): note it down, send later.
+  /// Told when a request of another session has ended this session's wait, so that there is output to send.
+  /// Called from inside input() of the other session: note it and send later.
   class Owner {
    public:
     virtual void output_ready() = 0;
 
-    /// Whether memory of that many bytes may be taken for a reply, beyond what the session has. False: the
-    /// client is to be cut. Called from inside input(): may abandon other sessions, not this one.
+    /// Whether `bytes` more memory may be taken for a reply, beyond what the session has. False: the client
+    /// is to be cut. Called from inside input(): may abandon other sessions, not this one.
     virtual bool room_for(std::size_t bytes) {
       (void)bytes;
       return true;
@@ -33,7 +33,7 @@ class Session final : private Waiter {
     ~Owner() = default;
   };
 
-  /// Both must outlive the session.
+  /// `store` and `owner` must outlive the session.
   Session(Store& store, Owner& owner, const RequestLimits& limits = {})
       : store_(store), owner_(owner), decoder_(limits) {}
 
@@ -43,27 +43,27 @@ class Session final : private Waiter {
   /// input().
   void abandon();
 
-  /// Where the next bytes go; never empty.
+  /// The space for the next received bytes; never empty.
   std::span<char> input_space() { return decoder_.space(); }
 
-  /// `count` bytes were written at the beginning of input_space(). False: close the connection (after trying
-  /// to send nothing more); error() says why.
+  /// Carries out the `count` bytes that were written at the beginning of input_space(). False: close the
+  /// connection (after trying to send nothing more); error() says why.
   [[nodiscard]] bool input(std::size_t count);
 
-  /// A whole first message was understood.
+  /// Whether a whole first message has been understood.
   bool established() const { return established_; }
 
   Dialect dialect() const { return decoder_.dialect(); }
 
-  /// Reply bytes not yet reported as sent.
+  /// The reply bytes that have not been reported as sent.
   std::string_view output() const { return std::string_view(output_).substr(sent_); }
 
   void output_sent(std::size_t count);
 
-  /// Memory that replies take, read ones that are still kept included.
+  /// The bytes of replies in memory, sent ones that are still kept included.
   std::size_t buffered_output() const { return output_.size(); }
 
-  /// Memory that this client takes: its requests under way and its replies.
+  /// The bytes of memory that this client takes: its requests under way and its replies.
   std::size_t memory() const {
     return decoder_.memory() + output_.capacity() + keys_.capacity() * sizeof(decltype(keys_)::value_type);
   }
@@ -72,7 +72,7 @@ class Session final : private Waiter {
 
   bool inside_request() const { return decoder_.inside_request(); }
 
-  /// Requests carried out so far.
+  /// The number of requests carried out so far.
   std::uint64_t requests() const { return requests_; }
 
   const std::string& error() const { return error_; }

@@ -18,7 +18,8 @@ void release(Container& container) {
   Container().swap(container);
 }
 
-// The protocol sends integers as they lie in the sender's memory; every platform of PyTorch is little-endian.
+// The protocol sends integers in the byte order of the sender's memory, and every platform of PyTorch is
+// little-endian.
 static_assert(std::endian::native == std::endian::little, "the wire format needs a little-endian host");
 
 /// Operations with their numbers in the modern dialect.
@@ -47,20 +48,20 @@ enum class Op : std::uint8_t {
 inline constexpr std::uint8_t kLastOp = 18;
 
 enum class Dialect : std::uint8_t {
-  unknown,  ///< too few bytes seen
-  modern,   ///< VALIDATE first (torch >= 2.2)
-  legacy,   ///< no handshake, SET is 0 (torch 1.13)
+  unknown,  ///< not known yet, because too few bytes were seen
+  modern,   ///< the dialect that begins with VALIDATE (torch >= 2.2)
+  legacy,   ///< the dialect without a handshake, where SET is 0 (torch 1.13)
 };
 
-/// Payload of VALIDATE.
+/// The number that VALIDATE carries.
 inline constexpr std::uint32_t kValidateMagic = 0x3C85F7CE;
 
-/// Reply to CHECK.
+/// The replies to CHECK.
 inline constexpr char kAllPresent = 0;
 inline constexpr char kNotAllPresent = 1;
-/// Reply to WAIT and BARRIER when they end.
+/// The reply to WAIT and BARRIER when they end.
 inline constexpr char kStopWaiting = 0;
-/// Reply to CANCEL_WAIT.
+/// The reply to CANCEL_WAIT.
 inline constexpr char kWaitCancelled = 1;
 
 template <typename Integer>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The life of a session: it connects and says hello, and the answer gives it its number; then heartbeats show
+// that both sides live. When the connection breaks, or the coordinator is silent for too long, it connects
+// again, says hello with that number, and goes on. It is lost when that fails for lost_after, or when the
+// coordinator itself ends the connection.
 #include "rendezvous/client/client_session.hpp"
 
 #include "rendezvous/base/deadline.hpp"
@@ -19,12 +23,13 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// One attempt at a connection that is there to go on: shorter than a lost SYN's repetitions.
+/// The time of one attempt to reconnect, shorter than the kernel takes to repeat a lost SYN.
 constexpr Milliseconds kReconnectAttempt{1500};
-/// Share of lost_after whose silence is met with another connection, as 3 s of 5.
+/// The share of lost_after after whose silence another connection is tried: 3 s of 5.
 constexpr double kSuspectShare = 0.6;
 
-/// Jitter needs no good numbers, only other ones in each process.
+/// Random numbers for the jitter of reconnections. They need no quality, but must differ from process to
+/// process.
 std::function<double()> random_shares() {
   auto engine = std::make_shared<std::minstd_rand>(static_cast<unsigned>(random_number()));
   return [engine] { return std::uniform_real_distribution<double>(0.0, 1.0)(*engine); };
@@ -110,7 +115,7 @@ asio::awaitable<void> ClientSession::connect(TimePoint deadline) {
   connecting_ = false;
 }
 
-/// Null: not this time, or never (then gone_).
+/// Tries to connect once. Null if this attempt failed; if no later attempt can succeed either, gone_ is set.
 asio::awaitable<std::unique_ptr<ByteStream>> ClientSession::dial(TimePoint deadline) {
   const TimePoint limit =
       std::min(deadline, steady_now() + (greeted_ ? kReconnectAttempt : Milliseconds(kHelloTimeout)));
@@ -126,7 +131,7 @@ asio::awaitable<std::unique_ptr<ByteStream>> ClientSession::dial(TimePoint deadl
   co_return nullptr;
 }
 
-/// Says hello and waits for the answer; whether the session is carried now.
+/// Says hello on a new connection and waits for the answer. Returns whether the session is carried now.
 asio::awaitable<bool> ClientSession::greet(std::unique_ptr<ByteStream> stream, TimePoint deadline) {
   if (gone_) co_return false;
   local_address_ = stream->local_address();
@@ -238,7 +243,7 @@ void ClientSession::close(const std::string& reason) {
   heartbeat_timer_.cancel();
   connect_timer_.cancel();
   if (greeting_) greeting_->close();
-  // What was sent last (a leave_round) still goes out.
+  // The last message that was sent (a leave_round, say) still goes out.
   if (session_) session_->finish(reason);
 }
 
@@ -252,7 +257,7 @@ void ClientSession::beat() {
 void ClientSession::on_beat() {
   if (gone_) return;
   const TimePoint now = steady_now();
-  // This process itself was stopped for a while: what the coordinator sent is still to be read.
+  // This process itself was stopped for a while, so messages of the coordinator may still lie unread.
   if (now - last_beat_ > 2 * options_.heartbeat_interval) last_heard_ = now;
   last_beat_ = now;
   const auto silence = std::chrono::duration_cast<Milliseconds>(now - last_heard_);

@@ -19,25 +19,26 @@
 
 namespace muster::rendezvous {
 
-/// One thread, the executor's. Create with std::make_shared.
+/// The client's side of one control session. Used on the executor's thread only. Create with
+/// std::make_shared.
 class ClientSession : public std::enable_shared_from_this<ClientSession> {
  public:
-  /// Not called after close().
+  /// What the owner is told; nothing after close().
   struct Handlers {
-    /// All but heartbeats; HelloOk of the first connection only.
+    /// Told of every message except heartbeats; of HelloOk only on the first connection.
     std::function<void(const Message&)> message{};
     std::function<void(const ChannelOpen&, std::shared_ptr<Channel>)> channel_opened{};
     std::function<void(const std::string& reason)> interrupted{};
     std::function<void()> resumed{};
-    /// Once; nothing follows.
+    /// Told at most once, and last.
     std::function<void(Errc code, const std::string& reason)> lost{};
   };
 
   ClientSession(boost::asio::any_io_executor executor, ClientOptions options, Handlers handlers);
 
-  /// Starts on a local socket, whose end is the end of the session.
+  /// Starts on a local socket; the session ends when this socket does.
   void start(int connected_fd);
-  /// Starts over a network.
+  /// Starts over a network, with connections that `connector` makes.
   void start(Connector connector, TimePoint first_deadline);
 
   void send(const Message& message) {
@@ -50,7 +51,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
 
   std::string local_address() const { return local_address_; }
 
-  /// Ends the session after all that was sent before.
+  /// Ends the session after everything that was sent before has gone out.
   void close(const std::string& reason);
 
  private:
@@ -76,14 +77,14 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   Connector connector_;
   Backoff backoff_;
   boost::asio::steady_timer heartbeat_timer_;
-  /// Wakes connect(): a wait is over, or the greeting is.
+  /// Wakes connect() when a wait is over or the greeting is answered.
   boost::asio::steady_timer connect_timer_;
   std::shared_ptr<WireSession> session_;
-  /// Has said hello and waits for the answer.
+  /// The connection that has said hello and waits for the answer.
   std::shared_ptr<Connection> greeting_;
   std::string last_trouble_;
   std::string local_address_;
-  /// As the coordinator chose it; 0: it has not yet.
+  /// The protocol version that the coordinator chose; 0: none yet.
   int version_ = 0;
   bool connecting_ = false;
   bool greeted_ = false;

@@ -18,12 +18,12 @@ inline void send_message(WireSession& session, const Message& message) {
     session.send_aside(to_json(message));
 }
 
-/// Before there is a session to carry it.
+/// Sends a message on a connection that carries no session yet.
 inline void send_message(Connection& connection, const Message& message) {
   connection.send(encode_frame(to_json(message)));
 }
 
-/// What the peer opened a channel for. Throws CoordinatorError for what is no channel_open.
+/// Reads what the peer opened a channel for. Throws CoordinatorError if `payload` is no channel_open.
 inline ChannelOpen channel_open_from(std::string_view payload, int peer_version) {
   const Message message = message_from_json(payload, peer_version);
   if (const auto* open = std::get_if<ChannelOpen>(&message)) return *open;

@@ -21,7 +21,8 @@ namespace asio = boost::asio;
 
 constexpr auto kAsTuple = asio::as_tuple(asio::use_awaitable);
 
-/// A request whose answer is awaited. Its timer is the deadline and, cancelled early, the wake-up.
+/// A request whose answer is awaited. Its timer ends the wait at the deadline, or earlier when it is
+/// cancelled.
 struct Call {
   Call(const asio::any_io_executor& executor, const char* request_type)
       : type(request_type), timer(executor) {}
@@ -29,7 +30,7 @@ struct Call {
   const char* type;
   asio::steady_timer timer;
   bool waiting = false;
-  /// Which answer fits: that of the round.
+  /// The round of the request; an answer about another round is not its answer.
   RoundNumber round = 0;
   std::optional<Message> answer;
   std::optional<CoordinatorError> error;
@@ -48,8 +49,8 @@ class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
 
   void close(Errc code, const std::string& reason);
 
-  /// The coroutines own what they refer to: a caller may destroy the client while it waits. `request`: what
-  /// is sent for it, if anything.
+  /// Sends `request`, if there is one, and waits for the answer to `call`. The coroutines keep `self` alive,
+  /// because a caller may destroy the client while it waits.
   static asio::awaitable<Message> perform(std::shared_ptr<Impl> self, Call& call,
                                           std::optional<Message> request, TimePoint deadline);
 
@@ -164,7 +165,8 @@ void CoordinatorClient::Impl::on(const Status& status) {
 }
 
 void CoordinatorClient::Impl::on(const RoundResult& result) {
-  // A place that nobody waits for any more is given back, or the others would wait for this node's workers.
+  // A place that nobody waits for any more is given back, or the other nodes would wait for this node's
+  // workers.
   if (!join_.waiting) {
     LeaveRound back;
     back.round = result.round;
@@ -206,7 +208,7 @@ void CoordinatorClient::Impl::on(const LauncherState& state) {
 }
 
 void CoordinatorClient::Impl::on(const ErrorReply& error) {
-  // A hello that is refused is the end, whoever waits for what.
+  // A refused hello ends the session, whichever requests still wait.
   for (Call* call : calls_) {
     if (error.about != call->type || call == &hello_) continue;
     fail(*call, error.code, error.text);
@@ -229,14 +231,14 @@ void CoordinatorClient::Impl::answer(Call& call, const Message& message) {
 }
 
 void CoordinatorClient::Impl::fail(Call& call, Errc code, const std::string& text) {
-  if (!call.waiting || call.answer || call.error) return;  // the first error says the cause
+  if (!call.waiting || call.answer || call.error) return;  // the first error tells the cause
   call.error = CoordinatorError(code, text);
   wake(call);
 }
 
 void CoordinatorClient::Impl::lose(Errc code, const std::string& reason) {
   if (gone_) return;
-  const auto self = shared_from_this();  // an event may destroy the client
+  const auto self = shared_from_this();  // An event may destroy the client.
   close(code, reason);
   if (events_.lost) events_.lost(reason);
 }

@@ -23,14 +23,14 @@ struct ClientOptions {
   NodeName node;
   Role role = Role::node;
   std::string host;
-  /// The version of the software, for a refusal that names both sides'.
+  /// The version of this software, for a refusal that names the versions of both sides.
   std::string version;
-  /// Default: 1 s.
+  /// The time between two heartbeats. Default: 1 s.
   Milliseconds heartbeat_interval = kHeartbeatInterval;
   /// Silence of the coordinator after which it counts as lost. Default 0: only the end of the connection
-  /// does, which is exact for a local socket. Over a network: kDeadAfter.
+  /// counts, which is exact for a local socket. Over a network: kDeadAfter.
   Milliseconds lost_after{0};
-  /// Of the job; for a coordinator that may be one of a daemon.
+  /// The limits of the job, for a daemon, which does not know the job's command line.
   std::optional<JobLimits> limits{};
 };
 
@@ -41,21 +41,22 @@ using Connector = std::function<boost::asio::awaitable<std::unique_ptr<ByteStrea
 /// Handlers of events that nobody asked for. They run on the executor's thread, never inside a call of the
 /// client, and let no exception out. Any may be empty.
 struct ClientEvents {
-  /// While join() waits: "2 of 3 nodes joined; waiting for 1 more".
+  /// Told while join() waits: "2 of 3 nodes joined; waiting for 1 more".
   std::function<void(const Status&)> status;
-  /// The answer to leave_round(), told before that call goes on and so in the order of the messages.
+  /// The answer to leave_round(), told before that call returns and so in the order of the messages.
   std::function<void(const Left&)> left;
-  /// Stop the workers of that round, call leave_round(), and join() again if there is to be another round.
+  /// The round has ended: stop its workers, call leave_round(), and join() again if another round follows.
   std::function<void(const RoundEnd&)> round_ended;
   /// The coordinator closed the job.
   std::function<void(const JobClosed&)> job_closed;
-  /// The coordinator is gone or unusable: no call can succeed any more. At most once, and not after close().
+  /// The coordinator is gone or unusable, and no call can succeed any more. At most once, and not after
+  /// close().
   std::function<void(const std::string& reason)> lost;
-  /// Asks whose the connection is; answer with vouched(), now or later.
+  /// Asks whose a connection is; answer with vouched(), now or later.
   std::function<void(const Vouch&)> vouch;
   /// The coordinator opened a channel to this side (a link that the launcher asked for).
   std::function<void(const ChannelOpen&, std::shared_ptr<Channel>)> channel_opened;
-  /// The connection broke and is being made again. The session goes on, and what is sent meanwhile is kept.
+  /// The connection broke and is being made again. The session goes on, and messages sent meanwhile are kept.
   /// For the log.
   std::function<void(const std::string& reason)> interrupted;
   std::function<void()> resumed;
@@ -71,17 +72,17 @@ class CoordinatorClient {
   /// heartbeats.
   CoordinatorClient(boost::asio::any_io_executor executor, int connected_fd, ClientOptions options,
                     ClientEvents events);
-  /// Connects by `connector`, again and again until `first_deadline`; a connection that breaks later is made
-  /// again for up to options.lost_after (give one), and everything sent goes on: nothing is lost or doubled.
-  /// If the coordinator's process ends its connection, it is lost at once.
+  /// Connects by `connector`, again and again until `first_deadline`. A connection that breaks later is made
+  /// again for up to options.lost_after (give one), and no message is lost or doubled. If the coordinator's
+  /// process ends its connection, it is lost at once.
   CoordinatorClient(boost::asio::any_io_executor executor, Connector connector, TimePoint first_deadline,
                     ClientOptions options, ClientEvents events);
   ~CoordinatorClient();
   CoordinatorClient(const CoordinatorClient&) = delete;
   CoordinatorClient& operator=(const CoordinatorClient&) = delete;
 
-  /// Waits until the coordinator has answered hello. Throws what made it fail: its refusal, or the
-  /// connector's error.
+  /// Waits until the coordinator has answered hello. Throws the cause of a failure: the coordinator's
+  /// refusal, or the connector's error.
   boost::asio::awaitable<void> connected(TimePoint deadline);
 
   /// Waits for a place in the next round. Errc::deadline when `deadline` passes first, Errc::environment when
@@ -94,17 +95,17 @@ class CoordinatorClient {
   /// Says that no worker of the round is alive here any more, and waits until the coordinator has noted it.
   boost::asio::awaitable<Left> leave_round(LeaveRound request, TimePoint deadline);
 
-  /// Answers ClientEvents::vouch.
+  /// Answers a question of ClientEvents::vouch.
   void vouched(Vouched answer);
 
-  /// The launcher's news of a node that is not there yet, or not any more. Does not wait.
+  /// Tells what the launcher knows of a node that is not there yet, or not any more. Does not wait.
   void node_state(NodeState state);
 
-  /// Whether the coordinator has the launcher's session.
+  /// Asks whether the launcher has a session with the coordinator.
   boost::asio::awaitable<LauncherState> launcher_state(TimePoint deadline);
 
-  /// Opens a channel: to the store of the present round, or (launcher) to the node's agent. Never null; one
-  /// that is refused is closed.
+  /// Opens a channel: to the store of the present round, or (launcher) to the node's agent. Never null; a
+  /// channel that is refused is closed.
   std::shared_ptr<Channel> open_channel(ChannelKind kind, NodeName node = "");
 
   /// The local address of the connection, numeric; empty while there is none or for a local socket.

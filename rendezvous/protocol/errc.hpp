@@ -20,11 +20,11 @@ enum class Errc {
   environment,  ///< the coordinator's machine refused (a busy port): tell the user
 };
 
-/// The name on the wire, for example "rejoin".
+/// The code's name on the wire, for example "rejoin".
 std::string_view to_string(Errc code);
 std::optional<Errc> errc_from(std::string_view name);
 
-/// what() is a whole sentence: what happened, where, what to do next.
+/// An error whose what() is a whole sentence: what happened, where, and what to do next.
 class CoordinatorError : public std::runtime_error {
  public:
   CoordinatorError(Errc code, const std::string& text) : std::runtime_error(text), code_(code) {}

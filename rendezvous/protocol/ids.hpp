@@ -21,11 +21,11 @@ using RoundNumber = int;
 /// One control connection, counted from 1 by whoever accepts it; never used twice.
 using SessionId = std::uint64_t;
 
-/// Monotonic and local to one process: two nodes' clocks are never compared.
+/// A time on the monotonic clock of one process; the clocks of two nodes are never compared.
 using TimePoint = std::chrono::steady_clock::time_point;
 using Milliseconds = std::chrono::milliseconds;
 
-/// Where a store listens.
+/// The address at which a store listens.
 struct Endpoint {
   std::string host;
   int port = 0;
@@ -34,47 +34,47 @@ struct Endpoint {
 
 /// Where the store of each round is to listen.
 struct StoreSpec {
-  /// A local address. Default: loopback, since one machine needs no other.
+  /// The local address to listen on. Default: loopback, since one machine needs no other.
   std::string host = "127.0.0.1";
-  /// 0: any free port, a new one each round. Otherwise the same port in every round.
+  /// The port to listen on. 0: any free port, a new one each round. Otherwise the same port in every round.
   int port = 0;
-  /// Admit only connections whose peer socket belongs to our user (--store-admission user|off). Default:
-  /// true.
+  /// Whether only connections are admitted whose peer socket belongs to our user (--store-admission
+  /// user|off). Default: true.
   bool same_user_only = true;
 };
 
 /// When a job is started again after a failure (--restart-policy).
 enum class RestartRule {
   backoff,   ///< after 0, 1, 2, 4 ... 30 s, but not after the exit codes 126 and 127
-  progress,  ///< the same, but not after three rounds that failed alike and got nowhere
+  progress,  ///< as backoff, but not after three rounds that failed for the same reason without progress
   torchrun,  ///< at once, whatever failed
 };
 
-/// Their names on the command line, in the order of the values.
+/// The names of the rules on the command line, in the order of the enumerators.
 inline constexpr std::array<const char*, 3> kRestartRuleNames{"backoff", "progress", "torchrun"};
 
 inline const char* name_of(RestartRule rule) {
   return kRestartRuleNames.at(static_cast<std::size_t>(rule));
 }
 
-/// Nothing for an unknown name.
+/// The rule with this name; nothing for an unknown name.
 inline std::optional<RestartRule> restart_rule(std::string_view name) {
   for (std::size_t i = 0; i < kRestartRuleNames.size(); ++i)
     if (name == kRestartRuleNames[i]) return static_cast<RestartRule>(i);
   return std::nullopt;
 }
 
-/// What the coordinator of a job must know of its command line. The same on every node.
+/// The part of a job's command line that its coordinator must know. It is the same on every node.
 struct JobLimits {
   int min_nodes = 1;
   int max_nodes = 1;
-  /// Restarts of the whole job for a failed or lost node.
+  /// The most restarts of the whole job for a failed or lost node.
   int max_restarts = 0;
   RestartRule restart_rule = RestartRule::backoff;
-  /// Longest wait for min_nodes, and for more of them after that. Defaults as torchrun.
+  /// The longest wait for min_nodes, and the wait for more nodes after that. The defaults are torchrun's.
   Milliseconds join_timeout = std::chrono::seconds(600);
   Milliseconds last_call_timeout = std::chrono::seconds(30);
-  /// No worker connects to the store itself; the nodes' agents bring the workers' requests.
+  /// Whether no worker connects to the store itself and the nodes' agents carry the workers' requests.
   bool store_proxy = false;
   bool operator==(const JobLimits&) const = default;
 };

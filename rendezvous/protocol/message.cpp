@@ -6,7 +6,7 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Parses with a bound on values and depth, since a small text can become a large tree.
+/// Parses JSON with a bound on values and depth, since a small text can become a large tree.
 Json parse_bounded(std::string_view text) {
   std::size_t values = 0;
   const Json::parser_callback_t count = [&values](int depth, Json::parse_event_t, Json&) {

@@ -16,39 +16,40 @@
 
 namespace muster::rendezvous {
 
-/// Versions of the control protocol that this build speaks. Version 1 never left its host: it knew no
-/// resumption, no launcher and no common restart counter. Version 2 acknowledged, and opened channels, by
-/// messages of its own.
+/// The versions of the control protocol that this build speaks. Version 1 was spoken only inside a host: it
+/// knew no resumption, no launcher and no common restart counter. Version 2 had messages of its own for
+/// acknowledgements and for opening channels.
 inline constexpr int kProtocolVersionMin = 3;
 inline constexpr int kProtocolVersionMax = 3;
 
 enum class Role {
-  node,      ///< an agent: takes part in rounds
-  launcher,  ///< the launcher of the job: told of its progress, asked by nobody, in no round
-  observer,  ///< asks a daemon what it hosts; of no job
+  node,      ///< an agent, which takes part in rounds
+  launcher,  ///< the launcher of the job, which is told of its progress and takes part in no round
+  observer,  ///< a peer that asks a daemon what it hosts, and belongs to no job
 };
 
-/// First message of a connection. Answer: HelloOk, or ErrorReply and the end of the connection; to an
-/// observer DaemonStatus, a JobStatus for each job, and the end of the connection.
+/// The first message of a connection. Answer: HelloOk, or ErrorReply and the end of the connection; an
+/// observer gets DaemonStatus, a JobStatus for each job, and the end of the connection.
 struct Hello {
   int version_min = kProtocolVersionMin;
   int version_max = kProtocolVersionMax;
   std::string run_id;
   NodeName node;
-  /// Different for each start of the node's agent, so that one declared dead cannot come back unnoticed.
+  /// A number that differs for each start of the node's agent, so that an agent declared dead cannot come
+  /// back unnoticed.
   std::uint64_t incarnation = 0;
   Role role = Role::node;
-  /// The peer's muster, for texts: "0.5.0". Empty: not said.
+  /// The version of the peer's muster, for texts: "0.5.0". Empty: not said.
   std::string software{};
   std::string host{};
-  /// Of the run that the peer has been told it belongs to; empty at its first hello. Another run's is
-  /// refused.
+  /// The nonce of the run that the peer has been told it belongs to; empty at its first hello. A peer of
+  /// another run is refused.
   std::string nonce{};
-  /// The session that is to go on over this connection; 0: none has been given yet.
+  /// The session that is to go on over this connection; 0: the peer has been given none yet.
   SessionId session = 0;
-  /// Numbered frames of that session that have come to the peer.
+  /// The number of that session's numbered frames that the peer has received.
   std::uint64_t received = 0;
-  /// Of the node's job. A daemon that hosts jobs has no command line of theirs, and needs it.
+  /// The limits of the node's job, for a daemon that hosts jobs and has no command line of theirs.
   std::optional<JobLimits> limits{};
   bool operator==(const Hello&) const = default;
 };
@@ -56,46 +57,47 @@ struct Hello {
 struct HelloOk {
   int version = kProtocolVersionMax;
   std::string run_id{};
-  /// Drawn once by the coordinator: tells this run of the job from an earlier one.
+  /// A text drawn once by the coordinator, which tells this run of the job from an earlier one.
   std::string nonce{};
-  /// What a later hello names to go on after a broken connection.
+  /// The session that a later hello names in order to go on after a broken connection.
   SessionId session = 0;
-  /// Numbered frames of the session that have come to the coordinator.
+  /// The number of the session's numbered frames that the coordinator has received.
   std::uint64_t received = 0;
-  /// The coordinator's muster, for texts.
+  /// The version of the coordinator's muster, for texts.
   std::string software{};
   bool operator==(const HelloOk&) const = default;
 };
 
-/// Asks for a place in the next round. Answers: Status now and then, at last RoundResult or ErrorReply.
+/// Asks for a place in the next round. Answers: Status from time to time, at last RoundResult or ErrorReply.
 struct Join {
   /// The host's name, for texts that people read.
   std::string host;
-  /// Address at which other nodes reach this one; the store listens there if this becomes node 0.
+  /// The address at which other nodes reach this one; the store listens there if this becomes node 0.
   std::string address;
   /// Workers that this node will start.
   int workers = 1;
-  /// The round wanted: 0 is "the next, whichever"; another number must be the next.
+  /// The wanted round: 0 stands for the next one, whatever its number; another number must be that of the
+  /// next round.
   RoundNumber round = 0;
-  /// Wanted place among the nodes; -1: any. Places follow these numbers when every node gives one.
+  /// The wanted place among the nodes; -1: any. Places follow these numbers when every node gives one.
   int node_rank = -1;
-  /// What must be the same on every node, by the name under which people know it ("max_restarts"). A
-  /// difference to the first node's is refused, naming both.
+  /// Settings that must be the same on every node, by the names under which people know them
+  /// ("max_restarts"). A difference to the first node's settings is refused, naming both values.
   std::map<std::string, std::string> settings{};
-  /// Further addresses at which this node is reached.
+  /// Further addresses at which other nodes reach this one.
   std::vector<std::string> addresses{};
   bool operator==(const Join&) const = default;
 };
 
-/// How far the forming round is.
+/// The progress of the forming round.
 struct Status {
   RoundNumber round = 0;
   int joined = 0;
-  /// Nodes needed before the round can begin.
+  /// The number of nodes needed before the round can begin.
   int wanted = 0;
-  /// Nodes waited for whose names are known, at most kMaxNamesInText of them.
+  /// The nodes waited for whose names are known, at most kMaxNamesInText of them.
   std::vector<NodeName> missing;
-  /// For people: "2 of 3 nodes joined; waiting for 1 more".
+  /// The progress for people: "2 of 3 nodes joined; waiting for 1 more".
   std::string text;
   bool operator==(const Status&) const = default;
 };
@@ -106,46 +108,47 @@ struct RoundResult {
   int node_rank = 0;
   int nodes = 1;
   int world_size = 1;
-  /// Global rank of this node's local rank 0; its others follow without a gap.
+  /// The global rank of this node's local rank 0; its other ranks follow without a gap.
   int first_rank = 0;
   std::string store_host;
   int store_port = 0;
-  /// Restarts of the whole job so far.
+  /// The number of restarts of the whole job so far.
   int restarts = 0;
   bool operator==(const RoundResult&) const = default;
 };
 
 /// How a node's part in a round ended.
 enum class RoundOutcome {
-  succeeded,  ///< every worker exited 0; the node does not come back
+  succeeded,  ///< every worker exited with 0; the node does not come back
   failed,     ///< a worker failed
-  stopped,    ///< stopped for another's failure or on an order
+  stopped,    ///< the workers were stopped because another node failed, or on an order
 };
 
-/// A worker failed; the others can be stopped now, though this node's own workers still live. No answer.
+/// Tells that a worker failed; the other nodes can stop theirs now, though this node's own workers still
+/// live. No answer.
 struct FailRound {
   RoundNumber round = 0;
   std::string text{};
-  /// As a shell has it: 128 + n for a signal.
+  /// The worker's exit code as a shell has it: 128 + n for a signal.
   int exit_code = 1;
   std::string host{};
-  /// Global rank; -1: no single one.
+  /// The worker's global rank; -1: no single worker.
   int rank = -1;
-  /// The signal that ended the worker; 0: it exited.
+  /// The signal that ended the worker; 0: the worker exited.
   int signal = 0;
-  /// The line by which this failure is known again: "ValueError: no luck". At most kMaxErrorLineBytes; empty:
-  /// the worker said nothing that came this way.
+  /// The line by which this failure is recognised in later rounds: "ValueError: no luck". At most
+  /// kMaxErrorLineBytes; empty: the worker wrote no line that came this way.
   std::string error_line{};
-  /// A worker of this node has told a step in this round.
+  /// Whether a worker of this node has reported a step in this round.
   bool stepped = false;
   bool operator==(const FailRound&) const = default;
 };
 
-/// No worker of the round is alive on this node any more. Answer: Left or ErrorReply.
+/// Tells that no worker of the round is alive on this node any more. Answer: Left or ErrorReply.
 struct LeaveRound {
   RoundNumber round = 0;
   RoundOutcome outcome = RoundOutcome::stopped;
-  /// Counts when nothing else has ended the round before: why it ends now.
+  /// The cause of the round's end, which counts if nothing else has ended the round before.
   int exit_code = 1;
   std::string text{};
   bool operator==(const LeaveRound&) const = default;
@@ -154,14 +157,15 @@ struct LeaveRound {
 /// What a node does after it has left a round.
 enum class NextStep {
   join,  ///< another round follows: join it
-  wait,  ///< all is well here, others still work: stay connected until JobClosed, or RoundEnd with `again`
+  wait,  ///< all workers here succeeded, others still work: stay connected until JobClosed, or RoundEnd with
+         ///< `again`
   end,   ///< this node is not needed any more; JobClosed follows when all have left
 };
 
 struct Left {
   RoundNumber round = 0;
   NextStep next = NextStep::join;
-  /// As in RoundEnd, for the node whose own failure ended the round.
+  /// The same decision as in RoundEnd, for the node whose own failure ended the round.
   int restarts = 0;
   Milliseconds delay{0};
   std::string decision{};
@@ -175,28 +179,30 @@ enum class RoundEndCause {
   nodes_waiting,  ///< a new node wants to join and there is room
 };
 
-/// To every node of a round: stop your workers, then leave_round. To a node that waits after its success:
-/// with `again`, join once more (it has left already); else JobClosed follows.
+/// Told to every node of a round: stop your workers, then leave_round. Also told to a node that waits after
+/// its success: with `again` it joins once more (it has left already); otherwise JobClosed follows.
 struct RoundEnd {
   RoundNumber round = 0;
   RoundEndCause cause = RoundEndCause::node_failed;
-  /// The node that caused it; empty if none did.
+  /// The node that caused the end; empty if no node did.
   NodeName node{};
   std::string text{};
   int exit_code = 0;
-  /// Where it began: host and global rank, so far as they are known.
+  /// The host and global rank of the cause, as far as they are known.
   std::string host{};
   int rank = -1;
-  /// Another round follows: join it after leaving this one. The same for every node of the round.
+  /// Whether another round follows, which a node joins after leaving this one. The same for every node of the
+  /// round.
   bool again = false;
-  /// Restarts of the whole job, the coming one included.
+  /// The number of restarts of the whole job, the coming one included.
   int restarts = 0;
-  /// The next round does not begin before this time has passed since the end of this one.
+  /// The time after the end of this round before which the next one does not begin.
   Milliseconds delay{0};
-  /// What was decided about another round, and why, for people: "restarting all workers in 2 s (restart 2 of
-  /// 5)".
+  /// The decision about another round, with its reason, for people: "restarting all workers in 2 s (restart 2
+  /// of 5)".
   std::string decision{};
-  /// That decision ends the job, and not the failure of a worker by itself: it belongs to the cause.
+  /// Whether the decision is part of the cause, because it ends the job and not the failure of a worker by
+  /// itself.
   bool decision_is_cause = false;
   bool operator==(const RoundEnd&) const = default;
 };
@@ -206,17 +212,17 @@ inline std::string cause_text(const RoundEnd& end) {
   return end.text + (end.decision_is_cause ? "; " + end.decision : "");
 }
 
-/// Each side says that it lives; the coordinator sends back the sequence it got.
+/// Tells that the sender lives; the coordinator sends the sequence back.
 struct Heartbeat {
   std::uint64_t sequence = 0;
   bool operator==(const Heartbeat&) const = default;
 };
 
-/// The job is over: its only verdict, the same for everybody.
+/// Tells that the job is over, with its only verdict, the same for everybody.
 struct JobClosed {
   std::string reason;
   bool succeeded = false;
-  /// Of the first failure, so far as it is known: its exit code, and where it was.
+  /// The exit code and the place of the first failure, as far as they are known.
   int exit_code = 0;
   NodeName node{};
   std::string host{};
@@ -224,23 +230,23 @@ struct JobClosed {
   bool operator==(const JobClosed&) const = default;
 };
 
-/// From the launcher: how far it is with a node that has not joined, or that one has ended. No answer.
+/// The launcher's news of a node that has not joined, or of one that has ended. No answer.
 struct NodeState {
   NodeName node;
-  /// "ssh: connection refused"; empty: nothing to say any more.
+  /// The news for people: "ssh: connection refused"; empty: there is nothing to say any more.
   std::string text{};
-  /// The text is followed by how long ago it came: "started" becomes "started 4 s ago".
+  /// Whether texts add how long ago the news came: "started" becomes "started 4 s ago".
   bool ago = false;
-  /// No guardian is left there, as what led to it says, and the text is why. Its agent may live for the grace
-  /// period, but a connection of it that broke is not worth waiting for.
+  /// Whether no guardian is left on the node, as the connection to it has shown; the text is the reason. The
+  /// node's agent may live for the grace period, but a broken connection of it is not waited for.
   bool ended = false;
-  /// Nothing leads there any more, and nobody would hear of what it does: it has to go, and if it has not
-  /// come yet it is not taken in. Only with `ended`.
+  /// Whether the launcher cannot reach the node any more and would not hear of its work: the node has to go,
+  /// and it is not taken in if it has not come yet. Only with `ended`.
   bool given_up = false;
   bool operator==(const NodeState&) const = default;
 };
 
-/// To a node: does that connection, whose far end is on it, belong to this job and its user? Answer: Vouched.
+/// Asks a node whether a connection whose far end is on it belongs to this job and its user. Answer: Vouched.
 struct Vouch {
   std::uint64_t id = 0;
   std::string peer_host{};
@@ -253,67 +259,68 @@ struct Vouch {
 struct Vouched {
   std::uint64_t id = 0;
   bool allowed = false;
-  /// Why not; for people.
+  /// The reason of a no, for people.
   std::string reason{};
   bool operator==(const Vouched&) const = default;
 };
 
-/// Asked without fields; the answer has them.
+/// Asks about the launcher, without fields; the answer has the fields.
 struct LauncherState {
-  /// A launcher has been connected to this coordinator.
+  /// Whether a launcher has ever been connected to this coordinator.
   bool known = false;
   bool connected = false;
-  /// How long it has been gone, by the coordinator's clock.
+  /// The time for which the launcher has been gone, by the coordinator's clock.
   Milliseconds gone{0};
-  /// It ended its connection, or was taken for dead: nobody need wait for it to come back.
+  /// Whether the launcher ended its connection or was taken for dead, so that nobody need wait for it to come
+  /// back.
   bool ended = false;
   bool operator==(const LauncherState&) const = default;
 };
 
 enum class ChannelKind {
-  store,  ///< agent to coordinator: one worker's connection to the store
-  link,   ///< launcher to coordinator to node: the launcher's link, when ssh is cut
+  store,  ///< from an agent to the coordinator: one worker's connection to the store
+  link,   ///< from the launcher through the coordinator to a node: the launcher's link, when ssh is cut
 };
 
-/// What a channel of the session (rendezvous/wire/channel.hpp) is opened for.
+/// Says what a channel of the session (rendezvous/wire/channel.hpp) is opened for.
 struct ChannelOpen {
   ChannelKind kind = ChannelKind::store;
-  /// Of a link: the node wanted, and towards the node empty.
+  /// The node to which the launcher wants a link; empty towards the node itself, and for a store.
   NodeName node{};
   bool operator==(const ChannelOpen&) const = default;
 };
 
-/// What a daemon says of itself to an observer.
+/// The state of a daemon, for an observer.
 struct DaemonStatus {
-  /// Its muster, for texts.
+  /// The version of the daemon's muster, for texts.
   std::string software{};
   std::uint64_t uptime_s = 0;
-  /// So many messages JobStatus follow.
+  /// The number of JobStatus messages that follow.
   int jobs = 0;
-  /// Connections of its own store, that of torchrun's agents.
+  /// The number of connections to the daemon's own store, which serves torchrun's agents.
   int store_clients = 0;
   bool operator==(const DaemonStatus&) const = default;
 };
 
-/// One of its jobs. One that is over is kept for a while.
+/// The state of one job of a daemon. A job that is over is kept for a while.
 struct JobStatus {
   std::string run_id{};
   std::uint64_t uptime_s = 0;
   bool over = false;
-  /// The round that runs, or forms.
+  /// The round that runs or forms.
   RoundNumber round = 0;
-  /// Nodes whose connection works.
+  /// The number of nodes whose connection works.
   int nodes = 0;
-  /// Restarts of the whole job so far.
+  /// The number of restarts of the whole job so far.
   int restarts = 0;
-  /// For people: "round 1 runs on 2 nodes: n00, n01".
+  /// The state for people: "round 1 runs on 2 nodes: n00, n01".
   std::string text{};
   bool operator==(const JobStatus&) const = default;
 };
 
 struct ErrorReply {
   Errc code = Errc::mend;
-  /// Type of the request that this answers ("join"); empty when it answers none.
+  /// The type of the request that this answers ("join"); empty when it answers none.
   std::string about;
   std::string text;
   bool operator==(const ErrorReply&) const = default;
@@ -323,19 +330,19 @@ using Message = std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRoun
                              Heartbeat, JobClosed, ErrorReply, NodeState, Vouch, Vouched, LauncherState,
                              ChannelOpen, DaemonStatus, JobStatus>;
 
-/// Whether a message counts in its session's numbering, so that it is sent again after a resumption.
+/// Whether a message is counted in its session and sent again after a resumption.
 bool is_numbered(const Message& message);
 
-/// "hello", "round_result", ...: the value of the field "type".
+/// The value of the message's field "type": "hello", "round_result", ...
 std::string_view type_name(const Message& message);
 
 /// The JSON text of a message, on one line. Invalid UTF-8 is replaced.
 std::string to_json(const Message& message);
 
-/// Unknown fields are ignored. Fields that version 1 did not have may be absent. Throws CoordinatorError:
-/// code mend for text that is no JSON object, lacks a field or has one out of its range (named); code upgrade
-/// for an unknown type, with both sides' versions. `peer_version` is what the peer said in its hello; 0: it
-/// has not yet.
+/// Reads a message. Unknown fields are ignored. Fields that version 1 did not have may be absent. Throws
+/// CoordinatorError: code mend for text that is no JSON object, lacks a field or has one out of its range
+/// (named); code upgrade for an unknown type, with both sides' versions. `peer_version` is what the peer said
+/// in its hello; 0: it has said none yet.
 Message message_from_json(std::string_view text, int peer_version = 0);
 
 }  // namespace muster::rendezvous

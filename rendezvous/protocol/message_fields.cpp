@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of every message, each named once.
+// Lists the fields of every message, each once, for both the reader and the writer.
 #include "rendezvous/protocol/message_fields.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr Words<RoundEndCause, 4> kCauses{{{RoundEndCause::node_failed, "node_fa
                                            {RoundEndCause::node_lost, "node_lost"},
                                            {RoundEndCause::nodes_waiting, "nodes_waiting"}}};
 
-/// A message as FieldReader writes to it, or FieldWriter reads it.
+/// The type of a message to which FieldReader writes, or which FieldWriter reads.
 template <typename F, typename Type>
 using M = typename std::remove_const_t<F>::template Of<Type>;
 
@@ -240,7 +240,7 @@ struct Kind {
   Message (*read)(const FieldReader&);
 };
 
-/// In the order of the variant's alternatives.
+/// The types and their readers, in the order of the variant's alternatives.
 constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", read<Hello>},
                                                                  {"hello_ok", read<HelloOk>},
                                                                  {"join", read<Join>},

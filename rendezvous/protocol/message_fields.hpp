@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between messages and JSON values; for the sources of this room only. Reader and writer have the same calls,
-// so that one list of a message's fields serves both (message_fields.cpp).
+// Translates between messages and JSON values; only for the sources of this folder. Reader and writer have
+// the same calls, so that one list of a message's fields serves both (message_fields.cpp).
 #pragma once
 
 #include "rendezvous/protocol/errc.hpp"
@@ -24,17 +24,17 @@ using Json = nlohmann::json;
 
 inline constexpr int kMaxInt = std::numeric_limits<int>::max();
 
-/// The names of an enum's values.
+/// The names on the wire of an enum's values.
 template <typename Value, std::size_t size>
 using Words = std::array<std::pair<Value, const char*>, size>;
 
-/// Whether a message without the field is refused, or read with the field's default.
+/// Whether a message without a field is refused, or gets the field's default.
 enum class Need { required, optional };
 
 /// Reads the fields of one message; every complaint names the type and the field.
 class FieldReader {
  public:
-  /// The message that is read into.
+  /// The type of the message that is read into.
   template <typename Type>
   using Of = Type;
 
@@ -44,7 +44,7 @@ class FieldReader {
     const Json* value = find(name, need);
     if (value == nullptr) return;
     if (!value->is_number_integer()) complain(name, "is not a whole number");
-    // A number above the signed range is stored unsigned, so each form is compared as what it is.
+    // A number above the signed range is stored as unsigned, so each form is compared in its own type.
     const bool inside = value->is_number_unsigned()
                             ? value->get<std::uint64_t>() <= static_cast<std::uint64_t>(high) &&
                                   (low <= 0 || value->get<std::uint64_t>() >= static_cast<std::uint64_t>(low))
@@ -73,7 +73,7 @@ class FieldReader {
     into = value->get<std::uint64_t>();
   }
 
-  /// A value with fields of its own, which `list` names; may be absent.
+  /// Reads a value with fields of its own, which `list` names; the value may be absent.
   template <typename Type, typename List>
   void object(const char* name, std::optional<Type>& into, const List& list) const {
     const Json* value = find(name, Need::optional);
@@ -83,8 +83,8 @@ class FieldReader {
     list(fields, into.emplace());
   }
 
-  /// Text for people, at most `most` bytes. Three times what a sender cuts at is read: each byte that is not
-  /// UTF-8 is replaced by three.
+  /// Reads a text for people. Up to three times `most` bytes are read, because a sender cuts at `most` and
+  /// then each byte that is not UTF-8 is replaced by three.
   void text(const char* name, std::string& into, Need need = Need::required,
             std::size_t most = kMaxTextBytes) const {
     if (const Json* value = find(name, need)) into = string(*value, name, 3 * most);
@@ -108,7 +108,7 @@ class FieldReader {
     for (const Json& entry : *value) into.push_back(checked_name(entry, name));
   }
 
-  /// An object of names to names.
+  /// Reads an object whose fields are names with names as values.
   void named_values(const char* name, std::map<std::string, std::string>& into, std::size_t most) const {
     const Json* value = find(name, Need::optional);
     if (value == nullptr) return;
@@ -139,7 +139,7 @@ class FieldReader {
   }
 
  private:
-  /// Null where it may be missing, and is.
+  /// The field's value; null if it is optional and missing.
   const Json* find(const char* name, Need need) const {
     const auto found = object_.find(name);
     if (found != object_.end()) return &*found;
@@ -171,10 +171,10 @@ class FieldReader {
   std::string type_;
 };
 
-/// Writes the fields of one message. Bounds are the reader's; only texts are cut here.
+/// Writes the fields of one message. The reader checks the bounds; the writer only cuts texts.
 class FieldWriter {
  public:
-  /// The message that is written.
+  /// The type of the message that is written.
   template <typename Type>
   using Of = const Type;
 
@@ -221,7 +221,7 @@ class FieldWriter {
   Json take() { return std::move(object_); }
 
  private:
-  /// Cut at a character, not inside one: half a UTF-8 sequence would be replaced by a longer mark.
+  /// Cuts a text between characters, because half a UTF-8 sequence would be replaced by a longer mark.
   static std::string cut(const std::string& text, std::size_t most) {
     if (text.size() <= most) return text;
     std::size_t end = most;
@@ -232,10 +232,10 @@ class FieldWriter {
   Json object_ = Json::object();
 };
 
-/// All fields of a message but its type.
+/// The fields of a message without its type.
 Json json_of(const Message& message);
 
-/// The reader of a type of message; null for an unknown one.
+/// The function that reads messages of a type; null for an unknown type.
 Message (*reader_of(std::string_view type))(const FieldReader&);
 
 }  // namespace muster::rendezvous

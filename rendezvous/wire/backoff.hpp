@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long to wait before trying again. Pure: the randomness comes from outside.
+// Computes how long to wait before trying again. Pure: the randomness comes from outside.
 #pragma once
 
 #include "rendezvous/protocol/ids.hpp"
@@ -13,13 +13,13 @@ struct BackoffOptions {
   Milliseconds base{500};
   /// Each wait is this many times the one before; at least 1.
   double factor = 1.5;
-  /// Share of a wait that is random, 0..1: with 0.5 a wait of 100 ms lasts 50 to 150 ms.
+  /// The share of a wait that is random, 0..1: with 0.5 a wait of 100 ms lasts 50 to 150 ms.
   double jitter = 0.5;
-  /// No wait is longer, jitter included.
+  /// The longest wait, jitter included.
   Milliseconds cap{60000};
 };
 
-/// One thread.
+/// The waits between tries, each longer than the one before. One thread.
 class Backoff {
  public:
   /// `random` gives numbers from 0 up to but not including 1.
@@ -28,7 +28,7 @@ class Backoff {
   /// The wait before the next try.
   Milliseconds next();
 
-  /// Call it after a success: the waits begin at the base again.
+  /// Begins with the shortest wait again, after a success.
   void reset();
 
  private:

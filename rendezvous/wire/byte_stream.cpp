@@ -81,12 +81,12 @@ class ChannelStream final : public ByteStream {
     State(const asio::any_io_executor& of, std::shared_ptr<Channel> its_channel)
         : executor(of), channel(std::move(its_channel)), readable(of), writable(of) {}
 
-    /// What has arrived before can still be read.
+    /// Ends the stream; bytes that have arrived can still be read.
     void end() {
       if (std::exchange(ended, true)) return;
       readable.set();
       writable.set();
-      // It may be in one of its own callbacks.
+      // The channel may be inside one of its own callbacks, so it is released later.
       asio::post(executor, [kept = std::move(channel)] {});
     }
 
@@ -94,7 +94,7 @@ class ChannelStream final : public ByteStream {
     std::shared_ptr<Channel> channel;
     Event readable;
     Event writable;
-    /// At most the channel's window.
+    /// The bytes that have arrived and are not read yet, at most the channel's window.
     std::string arrived;
     bool ended = false;
   };
@@ -135,12 +135,12 @@ class DescriptorStream final : public ByteStream {
     out_.close(ignored);
   }
 
-  /// A pipe's; a socket takes as much at once.
+  /// The limit of a pipe; a socket takes as much at once.
   std::size_t atomic_write() const override { return PIPE_BUF; }
 
  private:
   asio::posix::stream_descriptor in_;
-  /// Not open where one descriptor serves both ways.
+  /// The descriptor to write to; not open where one descriptor serves both directions.
   asio::posix::stream_descriptor out_;
 };
 

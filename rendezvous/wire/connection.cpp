@@ -14,10 +14,10 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// One read takes this much at most: most messages fit, and a long frame costs few calls.
+/// The most bytes of one read: most messages fit, and a long frame costs few calls.
 constexpr std::size_t kReadBytes = 16384;
 
-/// What was sent may have been a key.
+/// Overwrites bytes that were sent, because they may have been a key.
 void cleanse(std::string& bytes) {
   ::explicit_bzero(bytes.data(), bytes.size());
   bytes.clear();
@@ -136,8 +136,8 @@ asio::awaitable<void> Connection::write_loop() {
   }
 }
 
-/// What waits, a buffer full; or the whole frames that the stream takes at once, if somebody else may write
-/// behind us.
+/// Fills the write buffer: with the waiting frames that fit, or, if another process may write behind us, with
+/// the whole frames that the stream takes at once.
 void Connection::fill_in_flight() {
   const std::size_t atomic = stream_->atomic_write();
   const std::size_t most = atomic != 0 ? atomic : kKeptBufferBytes;
@@ -145,7 +145,7 @@ void Connection::fill_in_flight() {
   std::size_t count = 1;
   while (count < queued_.size() && bytes + queued_[count].size() <= most) bytes += queued_[count++].size();
   queued_bytes_ -= bytes;
-  in_flight_.reserve(bytes);  // growing would leave a copy behind
+  in_flight_.reserve(bytes);  // reserved, because growing would leave a copy behind
   for (; count > 0; --count) {
     in_flight_ += queued_.front();
     cleanse(queued_.front());
@@ -159,7 +159,7 @@ void Connection::write_ended(const std::exception_ptr& error) {
   if (closed_) return;
   if (error) {
     // The peer is going away, perhaps after a last message that says why: reading finds both. writing_ stays
-    // set, so that nothing more is written.
+    // set, so that no more is written.
     writing_ = true;
     close_later(std::chrono::seconds(1));
   } else if (!queued_.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames over a stream, in both directions; used by both sides. Includes Asio.
+// Sends and receives frames over a stream; used by both sides. Includes Asio.
 #pragma once
 
 #include "rendezvous/protocol/errc.hpp"
@@ -24,62 +24,63 @@ namespace muster::rendezvous {
 
 /// How a connection ended.
 struct ConnectionEnd {
-  /// lost: nothing can be sent either. Another code: the peer broke the protocol and may be told so before
-  /// finish().
+  /// The kind of the end. lost: nothing can be sent either. Another code: the peer broke the protocol and may
+  /// be told so before finish().
   Errc code = Errc::lost;
-  /// The transport failed (a reset, no acknowledgement), and the peer's process may live on. False: the peer
-  /// ended the connection itself.
+  /// Whether the transport failed (a reset, no acknowledgement), so that the peer's process may live on.
+  /// False: the peer ended the connection itself.
   bool broken = false;
   std::string reason{};
-  /// We ended it, because the peer leaves too much unread or unacknowledged.
+  /// Whether we ended the connection, because the peer leaves too much unread or unacknowledged.
   bool given_up = false;
 };
 
-/// One thread, the executor's. Create with std::make_shared.
+/// One connection that carries frames. Used on the executor's thread only. Create with std::make_shared.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  /// Called from the executor, never from inside a call of this class, and not after close(). What they refer
-  /// to must live until close().
+  /// Told about the connection, from the executor, never from inside a call of this class, and not after
+  /// close(). Objects that the handlers refer to must live until close().
   struct Handlers {
-    /// A frame's body (frame.hpp). May throw CoordinatorError to end the connection with that error.
+    /// Takes a frame's body (frame.hpp). May throw CoordinatorError to end the connection with that error.
     std::function<void(std::string_view body)> frame{};
-    /// Everything that was queued has been written.
+    /// Tells that everything that was queued has been written.
     std::function<void()> drained{};
-    /// Once; nothing is received any more.
+    /// Told once; nothing is received any more.
     std::function<void(const ConnectionEnd&)> ended{};
   };
 
-  /// `name`: what texts call it.
+  /// `name`: the connection's name in texts.
   Connection(boost::asio::any_io_executor executor, std::unique_ptr<ByteStream> stream, Handlers handlers,
              std::string name = "the control connection");
 
-  /// Begins to read. Frames over `frame_limit` bytes end the connection. `first_bytes`: what was read from
-  /// the stream before.
+  /// Begins to read. Frames over `frame_limit` bytes end the connection. `first_bytes`: bytes that were read
+  /// from the stream before.
   void start(std::size_t frame_limit, std::string first_bytes = {});
 
-  /// From the next frame on.
+  /// Changes the limit from the next frame on.
   void set_frame_limit(std::size_t bytes) { decoder_.set_limit(bytes); }
 
-  /// Calls these handlers from now on; for a connection that turns out to carry on an older session.
+  /// Calls these handlers from now on; used when a new connection turns out to carry on an older session.
   void handle(Handlers handlers) { handlers_ = std::make_shared<const Handlers>(std::move(handlers)); }
 
   /// Queues one encoded frame; a peer that leaves more than kMaxUnreadControlBytes unread is cut.
   void send(std::string frame);
 
-  /// Bytes queued and not yet taken by the stream.
+  /// The bytes that are queued and not yet taken by the stream.
   std::size_t queued() const { return queued_bytes_ + in_flight_.size(); }
 
-  /// It has ended, or is about to: nothing sent now arrives.
+  /// Whether the connection has ended or is about to, so that no frame sent now arrives.
   bool closed() const { return closed_ || ended_ || finishing_; }
 
-  /// Ends the connection when what is queued has been written, after kHelloTimeout at the latest. Nothing
-  /// more is delivered.
+  /// Ends the connection when the queued frames have been written, after kHelloTimeout at the latest. No more
+  /// frames are delivered.
   void finish();
 
   /// Ends the connection now.
   void close();
 
-  /// Ends the connection now, but so that the peer sees a broken line and waits for another connection.
+  /// Ends the connection now, in such a way that the peer sees a broken line and waits for another
+  /// connection.
   void abort();
 
  private:
@@ -98,7 +99,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   boost::asio::any_io_executor executor_;
   std::unique_ptr<ByteStream> stream_;
-  /// Shared, because a handler may put others in its place while it runs.
+  /// The present handlers. They are shared, because a handler may replace them while it runs.
   std::shared_ptr<const Handlers> handlers_;
   std::string name_;
   FrameDecoder decoder_{kMaxHelloFrameBytes};

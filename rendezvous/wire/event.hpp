@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something that coroutines wait for. Includes Asio.
+// An event that coroutines wait for. Includes Asio.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -12,7 +12,8 @@
 
 namespace muster::rendezvous {
 
-/// Something that happens once and can be awaited; set() before or after wait(). One thread, one waiter.
+/// An event that happens once and can be awaited; set() may come before or after wait(). One thread, one
+/// waiter.
 class Event {
  public:
   explicit Event(const boost::asio::any_io_executor& executor) : timer_(executor) { reset(); }
@@ -33,7 +34,7 @@ class Event {
       co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, ignored));
   }
 
-  /// Whether it happened within `limit`.
+  /// Whether the event happened within `limit`.
   boost::asio::awaitable<bool> wait_for(std::chrono::milliseconds limit) {
     boost::system::error_code ignored;
     timer_.expires_after(limit);

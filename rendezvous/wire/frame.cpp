@@ -11,7 +11,7 @@
 namespace muster::rendezvous {
 namespace {
 
-/// A long body is collected in a buffer that starts at this size and doubles.
+/// The first size of the buffer that collects a long body; the buffer then doubles.
 constexpr std::size_t kFirstReservation = 4096;
 
 constexpr unsigned char kFirstByteOfMessage = 0x20;
@@ -50,7 +50,7 @@ void check_payload(const Frame& frame) {
                                            std::to_string(kMaxRawPayloadBytes));
 }
 
-/// A frame up to its body, with room for all of it: a key in it is copied once only.
+/// Makes the header of a frame, with room for the whole body, so that a key in it is copied only once.
 std::string begin_frame(std::size_t body_bytes) {
   if (body_bytes > kMaxControlFrameBytes)
     throw CoordinatorError(Errc::mend, "a control message of " + std::to_string(body_bytes) +

@@ -32,7 +32,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
  private:
   struct Side {
     std::shared_ptr<Channel> channel;
-    /// Bytes for this side that are not sent yet: at most the credit of their sender.
+    /// The bytes for this side that are not sent yet, at most the credit of their sender.
     std::string waiting;
   };
 
@@ -48,7 +48,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
     }
   }
 
-  /// `to`'s partner has ended. What it sent before is passed on so far as `to` takes it at once.
+  /// Ends the pair after the partner of `to` has ended. Bytes that the partner sent before are passed on as
+  /// far as `to` takes them at once.
   void end(std::size_t to, const std::string& reason) {
     const auto self = shared_from_this();
     pass_on(to);

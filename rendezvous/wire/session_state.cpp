@@ -10,8 +10,9 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Bytes dealt with are given back together from this many on: few frames beside those with the bytes, and
-/// still a small part of the window, so that a sender does not wait long for a slow reader's credit.
+/// The number of consumed bytes from which on they are given back together: few frames of credit beside those
+/// with the bytes, and still a small part of the window, so that a sender does not wait long for a slow
+/// reader's credit.
 constexpr std::size_t kCreditPiece = kChannelCreditBytes / 16;
 
 std::string channel_text(const Frame& frame) {
@@ -38,7 +39,7 @@ void SessionState::acknowledge(std::uint64_t count) {
     throw CoordinatorError(Errc::mend, "the peer acknowledges message " + std::to_string(count) +
                                            " of the session, but only " + std::to_string(sent()) +
                                            " were sent");
-  // An older number than the last is no news.
+  // A number that was acknowledged before changes nothing.
   while (acknowledged_ < count) {
     kept_bytes_ -= kept_.front().size();
     kept_.pop_front();

@@ -14,11 +14,11 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// Bytes that wait in a session before its channels pause: less than five seconds' worth of a slow network,
-/// so that a heartbeat behind them is still in time.
+/// The bytes that may wait in a session before its channels pause: less than five seconds' worth of a slow
+/// network, so that a heartbeat behind them is still in time.
 constexpr std::size_t kChannelBudget = 2 * kMiB;
-/// Channels of a session that are open at once: each worker has a few, and no machine has hundreds of
-/// workers.
+/// The most channels of a session that are open at once: each worker has a few, and no machine has hundreds
+/// of workers.
 constexpr std::size_t kMaxOpenChannels = 1024;
 
 Frame frame_of(FrameKind kind, std::string_view payload, std::uint32_t channel = 0) {
@@ -62,7 +62,7 @@ class WireSession::Line final : public Channel {
       throw std::logic_error("more bytes than the channel's credit");
     for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kMaxRawPayloadBytes)))
       session->send_frame(frame_of(FrameKind::bytes, bytes.substr(0, kMaxRawPayloadBytes), number_));
-    (void)writable();  // notes what is left
+    (void)writable();  // notes whether little room is left
   }
 
   void consumed(std::size_t bytes) override {
@@ -90,7 +90,7 @@ class WireSession::Line final : public Channel {
     if (const auto told = handlers_.writable) told();
   }
 
-  /// Nothing more goes either way.
+  /// Ends the channel in both directions and tells its owner.
   void on_closed(const std::string& reason) {
     if (std::exchange(closed_, true)) return;
     if (const auto told = std::exchange(handlers_, {}).closed) told(reason);
@@ -109,7 +109,7 @@ class WireSession::Line final : public Channel {
   std::weak_ptr<WireSession> session_;
   std::uint32_t number_;
   Handlers handlers_;
-  /// writable() was less than kChannelRoomBytes since `writable` was called last.
+  /// Whether writable() has been less than kChannelRoomBytes since the handler `writable` was called last.
   mutable bool starved_ = false;
   bool closed_ = false;
 };
@@ -123,14 +123,15 @@ WireSession::WireSession(asio::any_io_executor executor, Handlers handlers, bool
 
 WireSession::~WireSession() {
   if (arriving_) arriving_->close();
-  // What was sent before finish() is still on its way; the connection keeps itself until it has gone.
+  // Frames sent before finish() are still on their way; the connection keeps itself alive until they have
+  // gone.
   if (connection_ && !finished_) connection_->close();
 }
 
 void WireSession::carry(std::shared_ptr<Connection> connection, std::uint64_t peer_received) {
   put_down();
   const std::deque<std::string>& kept = state_.resumed(peer_received);
-  state_.tell_received();  // it has been
+  state_.tell_received();  // the peer was told before, in a hello or a resume
   connection_ = std::move(connection);
   connection_->handle(connection_handlers());
   for (const std::string& frame : kept) connection_->send(frame);
@@ -196,11 +197,12 @@ void WireSession::write(std::string frame) {
   if (state_.kept_bytes() > kMaxUnacknowledgedBytes && !std::exchange(overflows_, true)) overflow();
 }
 
-/// Never from inside the call that sends.
+/// Gives up the connection because too much is unacknowledged; in a later turn, never from inside the call
+/// that sends.
 void WireSession::overflow() {
   asio::post(executor_, [self = shared_from_this()] {
     self->overflows_ = false;
-    // A resumption that is under way says how much the peer has.
+    // A resumption that is under way will say how much the peer has.
     if (self->finished_ || self->arriving_ || self->state_.kept_bytes() <= kMaxUnacknowledgedBytes) return;
     self->put_down();
     const auto told = self->handlers_.ended;
@@ -226,7 +228,7 @@ void WireSession::acknowledge_later() {
   }));
 }
 
-/// Of messages that the peer has, or of all.
+/// Runs the callbacks of send() for messages that the peer has, or for all messages.
 void WireSession::settle(bool all) {
   while (!unsettled_.empty() && (all || unsettled_.front().first <= state_.acknowledged())) {
     const auto settled = std::move(unsettled_.front().second);
