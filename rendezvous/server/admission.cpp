@@ -18,8 +18,8 @@ Admission AdmissionRules::admit(const SocketAddress& peer, const SocketAddress& 
     return Admission::refused;
   }
   if (!same_user_only_) return Admission::by_address;
-  // A local program may connect from any address of this host, so every peer is looked up, not only
-  // loopback's.
+  // A local program may connect from any address of this host, so every peer is looked up, not only one with
+  // a loopback address.
   SocketEntry entry;
   const SocketLookup lookup = sockets_.find(peer, local, entry);
   const bool here = peer.is_loopback() || peer.bytes() == local.bytes();
@@ -33,7 +33,8 @@ Admission AdmissionRules::judge(SocketLookup lookup, const SocketEntry& entry, b
     reason = "the kernel does not tell whose connection it is; --store-admission off goes without that check";
     return Admission::refused;
   }
-  // After its owner closed a socket, the kernel reports uid 0 and inode 0: that must not pass for root's.
+  // The kernel reports uid 0 and inode 0 for a socket that its owner has closed; this must not pass for
+  // root's socket.
   if (lookup == SocketLookup::absent || entry.inode == 0 || !entry.established) {
     reason = "it closed again before its owner could be asked for";
     return Admission::refused;

@@ -30,7 +30,7 @@ StoreConnection* ConnectionSet::oldest_pending_from(const SocketAddress& peer, s
   StoreConnection* oldest = nullptr;
   std::size_t count = 0;
   for (StoreConnection* connection : pending_) {
-    if (connection->deadline > deadline) break;  // in order of age
+    if (connection->deadline > deadline) break;  // the connections are in the order of their age
     if (connection->peer().bytes() != peer.bytes()) continue;
     if (++count == 1) oldest = connection;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of one store, and which of them owe a first message until when.
+// Keeps the connections of one store, and until when each may wait with its first message.
 #pragma once
 
 #include "rendezvous/server/store_connection.hpp"
@@ -18,34 +18,36 @@ class ConnectionSet {
 
   ConnectionSet(Store& store, StoreBudget& budget) : store_(store), budget_(budget) {}
 
-  /// `deadline` for its first message must not be earlier than those given before.
+  /// Adds a connection. The `deadline` for its first message must not be earlier than those of the
+  /// connections before.
   StoreConnection& add(UniqueFd fd, const SocketAddress& peer, TimePoint deadline);
-  /// The connection's first message has come.
+  /// Notes that the connection's first message has come.
   void established(StoreConnection& connection);
-  /// Closes it; the object stays until bury(), because events for it may still lie in the caller's hands.
+  /// Closes a connection; the object stays until bury(), because the caller may still hold events for it.
   void remove(StoreConnection& connection);
 
   void bury() { graveyard_.clear(); }
 
-  /// Closes all at once.
+  /// Closes all connections at once.
   void clear();
 
-  /// The next one whose time is over at `now`, or null. A client of torch 1.13 opens a second connection that
-  /// never says anything, and burns a core for ever if that is closed: one silent connection is kept for each
-  /// that speaks the old dialect and comes from the same address.
+  /// The next connection whose time for its first message is over at `now`, or null. A client of torch 1.13
+  /// opens a second connection that never says anything, and uses a whole core for ever if that connection is
+  /// closed: so one silent connection is kept for each one that speaks the old dialect and comes from the
+  /// same address.
   StoreConnection* take_overdue(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
-  /// The one that owes its first message longest; null if none does.
+  /// The connection that has waited longest with its first message; null if all have sent it.
   StoreConnection* oldest_pending() const { return pending_.empty() ? nullptr : pending_.front(); }
 
-  /// The oldest of the connections from `peer`'s host that owe their first message by `deadline` or earlier,
-  /// if there are `limit` or more of them. A later `deadline` spares a burst of clients that have not had
+  /// The oldest of the connections from `peer`'s host whose first message is due by `deadline` or earlier, if
+  /// there are `limit` or more of them. An earlier `deadline` leaves out a burst of clients that have not had
   /// time to speak.
   StoreConnection* oldest_pending_from(const SocketAddress& peer, std::size_t limit,
                                        TimePoint deadline) const;
 
-  /// The one with the largest `bytes_counted`; null if there is none.
+  /// The connection with the largest `bytes_counted`; null if there is none.
   StoreConnection* heaviest();
 
   std::size_t pending() const { return pending_.size(); }
@@ -54,7 +56,7 @@ class ConnectionSet {
 
   bool empty() const { return all_.empty(); }
 
-  /// Connections whose wait another one's request ended since the list was last taken.
+  /// The connections whose wait was ended by a request of another connection since the list was last emptied.
   std::vector<StoreConnection*>& woken() { return woken_; }
 
  private:

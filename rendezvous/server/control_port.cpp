@@ -39,15 +39,16 @@ namespace asio = boost::asio;
 /// The first byte of a TLS connection: a handshake record. The store's protocol begins with a smaller number.
 constexpr unsigned char kTlsHandshake = 0x16;
 
-/// Connections taken in one turn (a handshake takes 0.2 ms), and how many while strangers crowd the port,
-/// with a pause after them: a flood must not keep the loop from those who are in.
+/// The connections taken in one turn (a handshake takes 0.2 ms), and the fewer ones taken, with a pause after
+/// them, while strangers crowd the port: a flood must not keep the loop from its known connections.
 constexpr int kAcceptsAtOnce = 16;
 constexpr int kAcceptsWhenCrowded = 8;
 constexpr Milliseconds kCrowdedPause{2};
-/// When taking a connection fails for want of something that others hold: it waits on, and would wake us for
-/// ever.
+/// The pause after a connection could not be taken for want of a resource; without it the waiting connection
+/// would wake the loop again and again.
 constexpr Milliseconds kFailedPause{100};
-/// When strangers begin to crowd the port, new ones wait so long in the kernel's queue before any is dropped.
+/// The time that new connections wait in the kernel's queue, once strangers begin to crowd the port, before
+/// any is dropped.
 constexpr Milliseconds kPatience{1000};
 
 constexpr const char* kTooMany = "there are too many connections that have not said yet who they are";
@@ -56,7 +57,7 @@ constexpr const char* kTooMany = "there are too many connections that have not s
 
 class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl> {
  public:
-  /// `executor`: of the thread for strangers; `main`: the one on which `service` lives.
+  /// `executor` runs the thread for strangers; `main` the thread on which `service` lives.
   Impl(asio::any_io_executor executor, asio::any_io_executor main, UniqueFd listener,
        std::optional<Secret> secret, ControlPortOptions options, PortService& service)
       : executor_(std::move(executor)),
@@ -83,7 +84,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
                          }));
   }
 
-  /// When the thread for strangers is at its end.
+  /// Closes the port after the thread for strangers has ended.
   void close() {
     closed_ = true;
     expected_.reset();
@@ -110,8 +111,8 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
  private:
   enum class Accepted {
     one,
-    none,    ///< nobody waits
-    failed,  ///< somebody may wait, and cannot be taken now
+    none,    ///< no connection waits
+    failed,  ///< a connection may wait, but cannot be taken now
   };
 
   void accept_some();
@@ -130,8 +131,8 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
   void on_vouched(const std::shared_ptr<Visitor>& visitor, bool allowed, const std::string& reason);
   void say(const std::string& line);
 
-  /// Does `work` for one connection. A failure, for want of memory or of what the kernel gives, ends that
-  /// connection alone. Returns whether there was none.
+  /// Runs `work` for one connection. A failure, for want of memory or of a kernel resource, ends only that
+  /// connection. Returns whether there was no failure.
   template <typename Work>
   bool serve(const SocketAddress& peer, const Work& work) noexcept {
     try {
@@ -142,7 +143,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
         refuse(peer, std::string("serving it failed inside: ") + error.what());
       }
     } catch (const std::exception&) {
-      // Not even a line about it.
+      // Even a log line about the failure could not be written.
     }
     return false;
   }
@@ -158,7 +159,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
 
   asio::any_io_executor executor_;
   asio::any_io_executor main_;
-  /// Keeps the event loop of main_ running as long as something may come from here.
+  /// Keeps the event loop of main_ running as long as this port may post work to it.
   asio::executor_work_guard<asio::any_io_executor> expected_;
   SocketAddress address_;
   asio::posix::stream_descriptor listener_;
@@ -180,7 +181,7 @@ class ControlPort::Impl : public std::enable_shared_from_this<ControlPort::Impl>
   TimePoint crowded_since_ = TimePoint::max();
 };
 
-/// Whatever happens in it, the next connection will be taken.
+/// Takes connections and makes sure that the next one will be taken, whatever fails.
 void ControlPort::Impl::accept_some() {
   Milliseconds pause{0};
   const bool went_well = serve(address_, [&] { pause = accept_in_turn(); });
@@ -188,7 +189,7 @@ void ControlPort::Impl::accept_some() {
   accept_later(went_well ? pause : kFailedPause);
 }
 
-/// Returns how long to wait before the next turn.
+/// Takes connections once and returns how long to wait before the next turn.
 Milliseconds ControlPort::Impl::accept_in_turn() {
   const bool crowded = this->crowded();
   const TimePoint now = steady_now();
@@ -196,7 +197,7 @@ Milliseconds ControlPort::Impl::accept_in_turn() {
     crowded_since_ = TimePoint::max();
   else if (crowded_since_ == TimePoint::max())
     crowded_since_ = now;
-  // A thousand agents that are started at once get through in this time; those who stay silent do not.
+  // A thousand agents that are started at once get in within this time; silent strangers do not.
   if (crowded && now - crowded_since_ < kPatience) return kCrowdedPause;
   const int most = crowded ? kAcceptsWhenCrowded : kAcceptsAtOnce;
   Accepted last = Accepted::one;
@@ -242,8 +243,9 @@ ControlPort::Impl::Accepted ControlPort::Impl::accept_one() {
   return turned_away ? Accepted::none : Accepted::failed;
 }
 
-/// One of a host where others of ours are. Where a rule alone says whom the store serves, it says this, too;
-/// where there is nothing but a store, whom that rule refuses is nobody's worker.
+/// Whether a connection comes from a host where members of the job are. If the rule alone says whom the store
+/// serves, the rule decides this as well; at the port of a store alone, a peer that the rule refuses is no
+/// worker of the job.
 bool ControlPort::Impl::is_known(int fd, const SocketAddress& peer) {
   const bool place_counts = !options_.store_by_rule;
   if (place_counts && !service_->knows(peer) && peer.bytes() != address_.bytes()) return false;
@@ -274,7 +276,7 @@ void ControlPort::Impl::admit(UniqueFd fd, const SocketAddress& peer) {
                  });
 }
 
-/// `self`: kept alive as long as this waits.
+/// `self` keeps the object alive as long as this coroutine waits.
 asio::awaitable<void> ControlPort::Impl::receive(std::shared_ptr<Impl> self,
                                                  std::shared_ptr<Visitor> visitor) {
   const std::optional<unsigned char> first = co_await first_byte(visitor);
@@ -289,11 +291,12 @@ asio::awaitable<void> ControlPort::Impl::receive(std::shared_ptr<Impl> self,
   }
 }
 
-/// Looked at, not read. None: it went away or said nothing in time. 0: that of a silent client of the store.
+/// The connection's first byte, which is not taken from it. Nothing: the peer went away or said nothing in
+/// time. 0: the peer is a silent client of the store.
 asio::awaitable<std::optional<unsigned char>> ControlPort::Impl::first_byte(
     std::shared_ptr<Visitor> visitor) {
   const auto watched = std::make_shared<asio::posix::stream_descriptor>(executor_, visitor->fd.get());
-  // Not before: if it cannot be watched, it is still ours to close.
+  // The descriptor is released only now: if it could not be watched, it is still ours to close.
   (void)visitor->fd.release();
   asio::steady_timer timer(executor_, visitor->deadline);
   timer.async_wait([watched](boost::system::error_code error) {
@@ -305,7 +308,8 @@ asio::awaitable<std::optional<unsigned char>> ControlPort::Impl::first_byte(
   visitor->fd.reset(watched->release());
   unsigned char byte = 0;
   const ssize_t count = error ? -1 : ::recv(visitor->fd.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  // Torch 1.13 has a second connection that stays silent; the store knows which of those to keep.
+  // Torch 1.13 opens a second connection that stays silent; the store knows which of those connections to
+  // keep.
   if (count == 1 || (error && options_.store_by_rule)) co_return byte;
   if (error) {
     refuse(visitor->peer, "it said nothing for " + std::to_string(kHelloTimeout.count()) + " ms");
@@ -333,7 +337,7 @@ asio::awaitable<void> ControlPort::Impl::receive_tls(std::shared_ptr<Visitor> vi
   if (trouble) refuse(visitor->peer, trouble->what());
 }
 
-/// On the main thread, as all that follows it.
+/// Hands a connection to the service; runs on the main thread, as do all later calls.
 void ControlPort::Impl::take_in(AcceptedTls accepted, const SocketAddress& peer) {
   if (closed_) return;
   serve(peer, [&] {
@@ -347,7 +351,7 @@ void ControlPort::Impl::take_in(AcceptedTls accepted, const SocketAddress& peer)
 
 asio::awaitable<void> ControlPort::Impl::receive_store_client(std::shared_ptr<Visitor> visitor) {
   if (!service_->has_running_store()) {
-    // None of the job's own comes that early, from whichever host.
+    // No worker of the job connects this early, from whichever host.
     if (!visitor->ticket.enter(&Gates::strangers, chance())) {
       refuse(visitor->peer, kTooMany);
       drop(std::move(visitor->fd));
@@ -394,7 +398,7 @@ void ControlPort::Impl::on_vouched(const std::shared_ptr<Visitor>& visitor, bool
   } else if (allowed) {
     why = "the round it wants to join is over";
   }
-  // Whatever a stranger costs is paid by the thread for them, waits for what it holds included.
+  // The thread for strangers does all work that a stranger causes, even the release of its resources.
   asio::post(executor_, [weak = weak_from_this(), visitor, why] {
     const auto self = weak.lock();
     if (self && visitor->fd) self->refuse(visitor->peer, why);
@@ -419,7 +423,7 @@ ControlPort::ControlPort(asio::any_io_executor executor, UniqueFd listener, std:
 
 ControlPort::~ControlPort() {
   close();
-  // Handlers that have not run yet are destroyed with the thread's event loop, and may be the last to hold
+  // Handlers that have not run are destroyed with the thread's event loop, and may hold the last reference to
   // the Impl.
   impl_.reset();
 }

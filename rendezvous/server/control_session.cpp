@@ -71,7 +71,7 @@ void ControlSession::arrive(std::shared_ptr<Connection> connection, const PeerPl
   place_ = place;
   arriving_ = std::move(connection);
   arriving_received_ = received;
-  // Until HelloOk is sent, nothing is taken from it.
+  // Nothing is taken from the new connection until HelloOk is sent.
   Connection::Handlers handlers;
   handlers.frame = [](std::string_view body) {
     throw CoordinatorError(Errc::mend, "'" + std::string(type_name(message_from_json(body))) +
@@ -120,7 +120,7 @@ void ControlSession::on_ended(const ConnectionEnd& end) {
 namespace {
 
 /// Connections with one key whose hello has not been looked at yet. A node needs one, or two after a reset
-/// that it has seen and we have not.
+/// that only the node has seen.
 constexpr std::size_t kMostOfOne = 4;
 
 }  // namespace

@@ -21,19 +21,19 @@
 
 namespace muster::rendezvous {
 
-/// What is known of a connection's other end before it speaks.
+/// Facts about a connection's peer that are known before it speaks.
 struct PeerPlace {
-  /// The identity that its key has proved; none: a local socket.
+  /// The identity that the peer's key has proved; none for a local socket.
   std::optional<PeerIdentity> identity{};
-  /// Empty: a local socket.
+  /// The peer's address; empty for a local socket.
   SocketAddress address{};
 };
 
-/// A connection that has not said hello yet: a small frame limit and little time. Create with
+/// A connection that has not said hello yet, with a small frame limit and little time. Create with
 /// std::make_shared, then start(). One thread.
 class Newcomer : public std::enable_shared_from_this<Newcomer> {
  public:
-  /// The first message, or none when there was none; once. Afterwards the newcomer is to be forgotten.
+  /// Told once: the first message, or null when none came. Afterwards the owner forgets the newcomer.
   using FirstMessage = std::function<void(const std::shared_ptr<Newcomer>&, const Message*)>;
 
   Newcomer(boost::asio::any_io_executor executor, std::unique_ptr<ByteStream> stream, PeerPlace place,
@@ -43,13 +43,13 @@ class Newcomer : public std::enable_shared_from_this<Newcomer> {
 
   const PeerPlace& place() const { return place_; }
 
-  /// The connection, of a newcomer whose first message has come.
+  /// The connection of a newcomer whose first message has come.
   std::shared_ptr<Connection> connection() const { return connection_; }
 
-  /// Why there was no first message.
+  /// The reason why no first message came.
   const std::string& trouble() const { return trouble_; }
 
-  /// Says why, and ends the connection.
+  /// Tells the peer why it is refused, and ends the connection.
   void refuse(const ErrorReply& error);
 
   void close() { connection_->close(); }
@@ -64,15 +64,17 @@ class Newcomer : public std::enable_shared_from_this<Newcomer> {
   std::string trouble_;
 };
 
-/// A session from its hello on, over as many connections as it takes. One thread.
+/// A session from its hello on, over one or several connections. One thread.
 class ControlSession {
  public:
-  /// Called from the executor, not after finish(); must not destroy the session before they return.
+  /// Told about the session, from the executor, not after finish(); the session must not be destroyed before
+  /// they return.
   struct Handlers {
     std::function<void(SessionId, const Message&)> message{};
     std::function<void(SessionId)> heard{};
     std::function<void(SessionId, const ChannelOpen&, std::shared_ptr<Channel>)> channel_opened{};
-    /// Its connection has ended, for the reason given. The session goes on only if another one arrives.
+    /// Tells that the session's connection has ended, and why. The session goes on only if another connection
+    /// arrives.
     std::function<void(SessionId, const ConnectionEnd&)> ended{};
   };
 
@@ -86,8 +88,8 @@ class ControlSession {
 
   bool is_local() const { return !place_.identity; }
 
-  /// A connection whose hello has come; it carries the session once HelloOk is sent, before that it gets only
-  /// what is sent in its stead (a refusal). `received`: as the hello says.
+  /// Takes a connection whose hello has come. The connection carries the session once HelloOk is sent;
+  /// before, it gets only a message that is sent instead (a refusal). `received`: the number in the hello.
   void arrive(std::shared_ptr<Connection> connection, const PeerPlace& place, std::uint64_t received);
 
   void send(const Message& message);
@@ -96,7 +98,7 @@ class ControlSession {
     return session_->open_channel(to_json(ChannelOpen{kind, ""}));
   }
 
-  /// Ends the session after what was sent.
+  /// Ends the session after everything that was sent has gone out.
   void finish();
 
  private:
@@ -109,15 +111,15 @@ class ControlSession {
   std::shared_ptr<WireSession> session_;
   std::shared_ptr<Connection> arriving_;
   std::uint64_t arriving_received_ = 0;
-  /// As it was told to speak; 0: not yet.
+  /// The protocol version that the peer was told to speak; 0: none yet.
   int peer_version_ = 0;
   bool finished_ = false;
 };
 
-/// One thread, the executor's.
+/// The connections that have not said hello yet. Used on the executor's thread only.
 class Newcomers {
  public:
-  /// `first_message` is told of each newcomer, which is forgotten before; not after close().
+  /// `first_message` is told of each newcomer, which is forgotten before the call; not after close().
   Newcomers(boost::asio::any_io_executor executor, Newcomer::FirstMessage first_message)
       : executor_(std::move(executor)), first_message_(std::move(first_message)) {}
 
@@ -126,16 +128,17 @@ class Newcomers {
   Newcomers(const Newcomers&) = delete;
   Newcomers& operator=(const Newcomers&) = delete;
 
-  /// Of those with one key, the oldest makes room.
+  /// Adds a connection. If there are too many with one key, the oldest of them is dropped.
   void add(std::unique_ptr<ByteStream> stream, PeerPlace place);
 
-  /// Counts a newcomer as one more of its key, although its first message has come: its answer has to wait.
+  /// Counts a newcomer as one more of its key, although its first message has come, because the answer has to
+  /// wait.
   void hold(const std::shared_ptr<Newcomer>& newcomer);
 
-  /// Idempotent.
+  /// Stops counting a newcomer. Idempotent.
   void forget(const std::shared_ptr<Newcomer>& newcomer);
 
-  /// Those over a local socket.
+  /// The number of newcomers over a local socket.
   std::size_t local() const { return local_; }
 
   void close();
@@ -144,7 +147,7 @@ class Newcomers {
   boost::asio::any_io_executor executor_;
   Newcomer::FirstMessage first_message_;
   std::set<std::shared_ptr<Newcomer>> all_;
-  /// Those over the network by their identity, the oldest first.
+  /// The newcomers over the network by their identity, the oldest first.
   std::unordered_map<std::string, std::deque<std::shared_ptr<Newcomer>>> of_identity_;
   std::size_t local_ = 0;
   bool closed_ = false;

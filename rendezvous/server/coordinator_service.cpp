@@ -15,7 +15,8 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Agents asked because they stated an address: many hosts may have the same one on a bridge of their own.
+/// The most agents that are asked because they stated an address: many hosts may have the same address on a
+/// bridge of their own.
 constexpr std::size_t kMaxAsked = 16;
 
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
@@ -103,7 +104,7 @@ void CoordinatorService::take(const std::shared_ptr<Newcomer>& newcomer, const M
   on_message(id, message);
 }
 
-/// A key says truly who its owner is; the hello must say the same.
+/// Whether the hello says the same about the peer as its key, which proves who the peer is.
 bool CoordinatorService::fits(Newcomer& newcomer, const Hello& hello) const {
   const std::optional<PeerIdentity>& identity = newcomer.place().identity;
   if (!identity) return true;
@@ -141,7 +142,7 @@ void CoordinatorService::on_message(SessionId session, const Message& message) {
   perform(std::move(effects));
 }
 
-/// A frame that is not the coordinator's business is a sign of life all the same.
+/// Tells the coordinator of a frame that is not for it but shows that the peer lives.
 void CoordinatorService::on_heard(SessionId session) {
   perform(coordinator_.on_heard(session, steady_now()));
 }
@@ -152,7 +153,7 @@ void CoordinatorService::on_channel(SessionId session, const ChannelOpen& open,
   if (!refusal.empty()) channel->close(refusal);
 }
 
-/// Empty: the channel has found its other end.
+/// Connects a channel to its other end, or returns why not; empty on success.
 std::string CoordinatorService::refuse_channel(SessionId session, const ChannelOpen& open,
                                                const std::shared_ptr<Channel>& channel) {
   if (open.kind == ChannelKind::store) {
@@ -171,11 +172,11 @@ std::string CoordinatorService::refuse_channel(SessionId session, const ChannelO
 }
 
 void CoordinatorService::on_ended(SessionId session, const ConnectionEnd& end) {
-  // A socket pair ends with a reset when something lies unread in it, and nobody can come back over it.
+  // A socket pair ends with a reset when data lies unread in it, and no peer can come back over it.
   const bool may_come_back = end.code == Errc::lost && end.broken && !sessions_.at(session)->is_local();
   if (may_come_back) {
     perform(coordinator_.on_disconnect(session, end.reason, steady_now(), Ending::broken));
-    // Where silence is not judged nothing else would end the session.
+    // If the coordinator does not judge silence, nothing else would end the session.
     if (coordinator_.member(session) != nullptr) return;
   } else {
     perform(coordinator_.on_disconnect(session, end.reason, steady_now(), Ending::closed));
@@ -195,8 +196,8 @@ void CoordinatorService::note_address(SessionId id, const SocketAddress& before,
   by_address_[std::string(now.bytes())].insert(id);
 }
 
-/// A host with several networks: its workers may come from another address than its agent. Loopback is
-/// everybody's, so nobody can claim it.
+/// Notes further addresses of a host with several networks, whose workers may come from another address than
+/// its agent. A loopback address is left out, because every host has it.
 void CoordinatorService::note_further_addresses(SessionId id, const Join& join) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end() || found->second->is_local()) return;
@@ -240,7 +241,7 @@ void CoordinatorService::vouch(const SocketAddress& peer, const SocketAddress& l
   std::vector<SessionId> asked;
   find_running(by_address_, address, kNoLimit, asked);
   if (here) find_running(by_address_, "", kNoLimit, asked);
-  // An address that an agent only claims to have counts only if no agent has dialled from it.
+  // An address that an agent only claims to have counts only if no agent has connected from it.
   if (asked.empty()) find_running(by_further_address_, address, kMaxAsked, asked);
   if (asked.empty())
     return done(false, "no agent of this job whose workers run is connected from " + peer.host());
@@ -253,7 +254,7 @@ void CoordinatorService::vouch(const SocketAddress& peer, const SocketAddress& l
   for (const SessionId id : asked) sessions_.at(id)->send(question);
 }
 
-/// A session may be ending from within one of its own handlers, so it is destroyed a turn later.
+/// Ends a session. It is destroyed one turn later, because it may be ending inside one of its own handlers.
 void CoordinatorService::retire(SessionId session) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
@@ -275,8 +276,7 @@ void CoordinatorService::enqueue(Effects effects) {
   for (Effect& effect : effects) pending_.push_back(std::move(effect));
 }
 
-/// Effects are performed in the order in which they were decided, those that follow from one of them
-/// included.
+/// Performs effects in the order in which they were decided, including effects that follow from one of them.
 void CoordinatorService::perform(Effects effects) {
   enqueue(std::move(effects));
   if (performing_) return;
@@ -320,7 +320,8 @@ void CoordinatorService::perform_one(const effect::CloseStore& close) {
 
 void CoordinatorService::perform_one(const effect::SetTimer& timer) {
   timer_.expires_at(timer.at);
-  // An expiry may be queued when the service is destroyed, so the handler asks for more than the error.
+  // The timer's expiry may be queued when the service is destroyed, so the handler checks more than the
+  // error.
   timer_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code error) {
     if (!error && !alive.expired() && !stopped_) perform(coordinator_.on_timer(steady_now()));
   });

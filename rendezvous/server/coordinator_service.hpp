@@ -25,22 +25,22 @@ namespace muster::rendezvous {
 /// Opens an empty store, or throws an exception whose text goes to the nodes as it is.
 using StoreOpener = std::function<OpenedStore(RoundNumber)>;
 
-/// For CoordinatorOptions::nonce.
+/// A random text for CoordinatorOptions::nonce.
 std::string random_nonce();
 
-/// One thread, the executor's, but for what says otherwise. The store's clients are vouched for by the agents
-/// of the hosts that they come from.
+/// Runs the coordinator of one job and carries out its effects. Used on the executor's thread only, except
+/// where a method says otherwise. The agents of the hosts vouch for the store's clients that come from there.
 class CoordinatorService final : public PortService {
  public:
-  /// `session_ended` is told of each session that the peer or an error ended. May be empty.
+  /// `session_ended` is told of each session that the peer or an error has ended. May be empty.
   CoordinatorService(boost::asio::any_io_executor executor, CoordinatorOptions options, StoreOpener opener,
                      std::function<void(const std::string& reason)> session_ended);
   ~CoordinatorService();
   CoordinatorService(const CoordinatorService&) = delete;
   CoordinatorService& operator=(const CoordinatorService&) = delete;
 
-  /// For one of several jobs of a process: log lines begin with `title`, and `changed` is called when a
-  /// session has ended or the job is over, from within this object.
+  /// Tells that this is one of several jobs of a process: log lines begin with `title`, and `changed` is
+  /// called, from within this object, when a session has ended or the job is over.
   void host_as(std::string title, std::function<void()> changed);
 
   void add(std::unique_ptr<ByteStream> stream, PeerPlace place) override {
@@ -49,7 +49,7 @@ class CoordinatorService final : public PortService {
 
   void add(std::unique_ptr<ByteStream> stream) { add(std::move(stream), {}); }
 
-  /// Serves a connection whose first message has come; `message` is that.
+  /// Serves a connection whose first message, `message`, has come.
   void take(const std::shared_ptr<Newcomer>& newcomer, const Message& message);
 
   const OpenedStore* running_store() const override;
@@ -69,21 +69,21 @@ class CoordinatorService final : public PortService {
 
   bool has_running_store() const override { return store_runs_; }
 
-  /// Sessions of nodes over the network, broken ones too.
+  /// The number of sessions of nodes over the network, broken ones included.
   std::size_t remote_nodes() const { return remote_nodes_; }
 
-  /// This host's own agent has its connection.
+  /// Whether this host's own agent has its connection.
   bool has_local() const { return newcomers_.local() > 0 || by_address_.count("") > 0; }
 
   bool job_over() const { return job_over_; }
 
-  /// The job as it is now. What is asked of it is valid until the next event.
+  /// The coordinator, for questions about the job. Its answers are valid until the next event.
   const Coordinator& coordinator() const { return coordinator_; }
 
-  /// Nobody has a session, broken ones included.
+  /// Whether nobody has a session, not even a broken one.
   bool deserted() const { return sessions_.empty(); }
 
-  /// Ends the job, whatever it does: everybody is told `reason`, and that it is a failure.
+  /// Ends the job, whatever its state: everybody is told `reason` and that the job has failed.
   void end_job(const std::string& reason);
 
   /// Ends all sessions and closes the store. Idempotent.
@@ -126,12 +126,12 @@ class CoordinatorService final : public PortService {
   Newcomers newcomers_;
   std::size_t remote_nodes_ = 0;
   std::map<SessionId, std::shared_ptr<ControlSession>> sessions_;
-  /// Sessions by the addresses that their connections come from; local ones under the empty text. Changed
-  /// under the mutex.
+  /// The sessions by the addresses that their connections come from; local sessions are under the empty text.
+  /// Changed only under the mutex.
   Places by_address_;
   mutable std::mutex addresses_mutex_;
-  /// Sessions by the further addresses that each node stated when it joined last. Changed under the mutex,
-  /// too.
+  /// The sessions by the further addresses that each node stated when it joined last. Changed only under the
+  /// mutex.
   Places by_further_address_;
   std::unordered_map<SessionId, std::set<std::string>> further_addresses_;
   std::map<RoundNumber, OpenedStore> stores_;

@@ -23,7 +23,7 @@ namespace asio = boost::asio;
 
 constexpr std::chrono::seconds kAnswerWithin{10};
 
-/// Takes the daemon's messages until the last one has come.
+/// Collects the daemon's messages until the last one has come.
 class Answer {
  public:
   bool complete() const {

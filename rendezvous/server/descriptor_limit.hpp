@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The process's limit of open descriptors, and how a listener behaves at it.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -9,9 +10,9 @@
 
 namespace muster::rendezvous {
 
-/// Raises the soft limit of open descriptors to the hard one: many ranks mean many connections and
-/// pipes, and the soft limit is often 1,024. Call before a StoreServer is made. What is started for a user
-/// gets the old limit back.
+/// Raises the soft limit of open descriptors to the hard one: many ranks need many connections and pipes, and
+/// the soft limit is often 1,024. Call before a StoreServer is made. Programs that are started for a user get
+/// the old limit back.
 inline void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -26,7 +27,7 @@ inline int descriptor_limit() {
   return static_cast<int>(limit.rlim_cur);
 }
 
-/// A descriptor held in reserve, so that a connection can be turned away when all others are in use.
+/// A descriptor held in reserve, with which a connection can be turned away when all others are in use.
 class SpareDescriptor {
  public:
   SpareDescriptor() { reopen(); }

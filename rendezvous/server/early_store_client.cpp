@@ -18,25 +18,25 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// With this every key of torchrun's rendezvous begins, after the '/' that PyTorch's client puts before all
+/// The beginning of every key of torchrun's rendezvous, after the '/' that PyTorch's client puts before all
 /// keys.
 constexpr std::string_view kTorchrunKey = "torch.rendezvous.";
 
-/// Bytes of VALIDATE and of PING: the operation and a number.
+/// Bytes of VALIDATE and of PING: an operation and a number.
 constexpr std::size_t kShortRequest = 1 + sizeof(std::uint32_t);
-/// Bytes before a request's key: the operation and the key's length.
+/// Bytes before a request's key: an operation and the key's length.
 constexpr std::size_t kBeforeKey = 1 + sizeof(std::uint64_t);
-/// All that is ever read.
+/// The most bytes that are read of a client.
 constexpr std::size_t kMaxBytes = 2 * kShortRequest + kBeforeKey + 1 + kTorchrunKey.size();
 
-/// The most that is read of a first TLS message that nobody answers in kind.
+/// The most bytes that are read of a first TLS message at a port that does not speak TLS.
 constexpr std::size_t kFirstTlsBytes = 4096;
 
 bool begins_with(std::string_view said, c10d::Op op) {
   return !said.empty() && static_cast<std::uint8_t>(said.front()) == static_cast<std::uint8_t>(op);
 }
 
-/// Whether torchrun's key was seen.
+/// Reads what a client says, and returns whether it asks for a key of torchrun.
 asio::awaitable<bool> listen_to(std::shared_ptr<ByteStream> stream) {
   std::array<char, kMaxBytes> bytes{};
   std::size_t size = 0;
@@ -94,7 +94,7 @@ asio::awaitable<std::string> describe_early_client(asio::any_io_executor executo
   try {
     torchrun = co_await listen_to(stream);
   } catch (const boost::system::system_error&) {
-    // It has gone, or its time is over: it is refused all the same.
+    // The client has gone, or its time is over; it is refused all the same.
   }
   stream->close();
   if (torchrun)
@@ -106,7 +106,8 @@ asio::awaitable<std::string> describe_early_client(asio::any_io_executor executo
 
 void answer_plainly(UniqueFd fd, const std::string& words) {
   const std::string line = std::string(kPlainWordsStart) + words + "\n";
-  // What is closed unread is reset, and the words might be lost with it. Whatever comes of this is good.
+  // A socket that is closed with unread data is reset, and the reset might destroy the words; so the data is
+  // read first. Errors are ignored, since the connection ends in any case.
   std::array<char, kFirstTlsBytes> unread{};
   (void)::recv(fd.get(), unread.data(), unread.size(), MSG_DONTWAIT);
   (void)::send(fd.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client of the store wants that came before there is one: a stock torchrun agent is told by its keys.
-// Includes Asio.
+// Finds out what a store client wants that came before there is a store: a stock torchrun agent is recognised
+// by its keys. Includes Asio.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -14,7 +14,7 @@
 
 namespace muster::rendezvous {
 
-/// What the first bytes of such a client tell. No request is carried out.
+/// What the first bytes of a client tell. No request is carried out.
 struct EarlyWords {
   enum class Kind {
     unclear,  ///< too few bytes yet
@@ -22,20 +22,21 @@ struct EarlyWords {
     other,
   };
   Kind kind = Kind::unclear;
-  /// Points into the bytes: without this answer torchrun says no more. Empty: nothing is to be answered.
+  /// The answer without which torchrun says no more; points into the bytes. Empty: no answer is due.
   std::string_view pong{};
 };
 
-/// `said`: all bytes so far. Pure.
+/// Reads the first bytes of a client. `said`: all bytes so far. Pure.
 EarlyWords read_early_words(std::string_view said);
 
-/// Looks at the key of its first request, for which it reads less than 64 bytes, answers 4 bytes at most and
-/// waits until `deadline` at most; then the connection is closed. Returns why it is refused, for the log.
+/// Looks at the key of the client's first request; reads less than 64 bytes, answers at most 4 bytes and
+/// waits until `deadline` at most; then closes the connection. Returns why the client is refused, for the
+/// log.
 boost::asio::awaitable<std::string> describe_early_client(boost::asio::any_io_executor executor, UniqueFd fd,
                                                           TimePoint deadline);
 
-/// Ends a connection that begins with TLS where nobody speaks it, with `words` and a line end: a node shows
-/// its user what something that is no coordinator answers, and does not try again.
+/// Ends a TLS connection at a port that does not speak TLS, with `words` and a line end: a node shows such an
+/// answer to its user and does not try again.
 void answer_plainly(UniqueFd fd, const std::string& words);
 
 }  // namespace muster::rendezvous

@@ -23,25 +23,26 @@
 namespace muster::rendezvous {
 namespace {
 
-/// When everybody is gone: for what is still on its way out.
+/// The time, after everybody is gone, for messages that are still on their way out.
 constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
 
 CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   CoordinatorOptions coordinator = options_for_job(options.run_id, options.version, options.limits);
   // The peer is on this host: the end of its connection says exactly that it is gone, while silence may only
-  // mean that it was stopped for a debugger or starved.
+  // mean that it is stopped in a debugger or gets no processor time.
   if (!options.network) {
     coordinator.membership.dead_after = Milliseconds(0);
     return coordinator;
   }
   coordinator.nonce = random_nonce();
   coordinator.expected_nodes = options.network->expected_nodes;
-  // If nodes are started by name, nobody else has a key.
+  // If nodes are started by name, no other node has a key.
   coordinator.round.only_expected = !coordinator.expected_nodes.empty();
   return coordinator;
 }
 
-/// Reads credentials of this cluster's munge. What it says of a bad one is for those who look for it.
+/// Reads credentials of this cluster's munge. The reasons for refusing a credential go to the log at the
+/// level info.
 ClientResolver munge_clients(bool wanted) {
   std::string reason;
   const auto munge = wanted ? Munge::load(reason) : std::nullopt;
@@ -79,7 +80,7 @@ class Daemon {
 
   void run() {
     while (!is_over() && !context_.stopped()) {
-      // Only who lingers looks at the clock.
+      // Only a lingering daemon has to look at the clock.
       if (linger_until_ == TimePoint::max())
         context_.run_one();
       else
@@ -120,11 +121,11 @@ class Daemon {
   }
 
   bool is_over() {
-    // Nobody could come back.
+    // Without a port no peer could come back.
     if (!port_) return a_session_ended_;
-    // This host's agent may leave first: its workers have finished, others still work.
+    // This host's agent may leave first, when its workers have finished and other nodes' workers still work.
     if (service_.has_local() || (service_.remote_nodes() > 0 && !service_.job_over())) return false;
-    // Without remote nodes nobody needs the daemon any more: the launcher has heard the verdict.
+    // Without remote nodes the daemon is not needed any more: the launcher has heard the verdict.
     if (service_.remote_nodes() == 0) return true;
     const auto now = std::chrono::steady_clock::now();
     if (linger_until_ == TimePoint::max()) linger_until_ = now + kDaemonLingers;

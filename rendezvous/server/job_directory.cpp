@@ -17,7 +17,7 @@
 namespace muster::rendezvous {
 namespace {
 
-/// How often is looked whether the nodes of a job are back, or are judged to be lost.
+/// The interval of checks whether the nodes of a job are back, or are judged to be lost.
 constexpr Milliseconds kLookInterval{100};
 
 std::uint64_t seconds_since(TimePoint time) {
@@ -43,8 +43,8 @@ Role role_of(const PeerIdentity& identity) {
   return Role::node;
 }
 
-/// Why a hello is not answered, whatever there is of its job; empty: nothing speaks against it. Asked before
-/// a job is made or makes room. The rest is for the job's coordinator.
+/// The reason to refuse a hello whatever the state of its job; empty: there is none. Asked before a job is
+/// made or makes room; the job's coordinator checks everything else.
 std::string contradiction(const PeerPlace& place, const Hello& hello) {
   if (!place.identity) return "a daemon takes connections over its port only";
   const bool same_node = hello.role == Role::launcher || place.identity->node == hello.node;
@@ -53,7 +53,7 @@ std::string contradiction(const PeerPlace& place, const Hello& hello) {
          " of job '" + hello.run_id + "'; start each node with its own key";
 }
 
-/// Empty: it speaks as we do.
+/// The text about a peer that speaks other protocol versions; empty if it speaks ours.
 std::string other_version(const Hello& hello) {
   if (hello.version_max >= kProtocolVersionMin && hello.version_min <= kProtocolVersionMax) return "";
   const auto range = [](int low, int high) { return std::to_string(low) + ".." + std::to_string(high); };
@@ -91,7 +91,8 @@ void HostedJob::open_port() {
   port_.emplace(executor_, std::move(listener.fd), std::nullopt, std::move(port), service_);
 }
 
-/// The port stays the same from round to round, and the store behind it is a new one.
+/// Opens the store of a round. The port stays the same from round to round, and the store behind it is a new
+/// one.
 OpenedStore HostedJob::open_store() {
   if (limits_.store_proxy) return open_fed_store(options_.address, hosted_store_bytes());
   return open_shared_store(executor_, hosted_store(port_->address()));
@@ -174,12 +175,13 @@ void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hel
   }
   HostedJob& job = *jobs_.at(hello.run_id);
   job.service().take(newcomer, hello);
-  // Whom its coordinator refuses leaves no session whose end would be told.
+  // A node that the job's coordinator refuses leaves no session whose end would be told.
   if (job.deserted()) sweep_later();
 }
 
-/// Nodes whose connections were all reset, and that live, are back by `until`; the others are judged by then.
-/// Over the network a node sends nothing more before its hello is answered.
+/// Answers a hello later, when the job's present nodes have come back or been judged: live nodes whose
+/// connections were all reset are back by `until`. Over the network a node sends nothing more before its
+/// hello is answered.
 void JobDirectory::look_again(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello,
                               TimePoint until) {
   newcomers_.hold(newcomer);
@@ -188,7 +190,8 @@ void JobDirectory::look_again(const std::shared_ptr<Newcomer>& newcomer, const H
       [this, alive = std::weak_ptr(alive_), timer, newcomer, hello, until](boost::system::error_code error) {
         if (error || alive.expired()) return;
         newcomers_.forget(newcomer);
-        // Who has gone meanwhile, or made room for others with its key, neither makes nor ends a job.
+        // A node that has gone meanwhile, or was dropped for others with its key, neither makes nor ends a
+        // job.
         if (!newcomer->connection()->closed()) on_hello(newcomer, hello, until);
       });
 }
@@ -197,7 +200,7 @@ void JobDirectory::create(const Hello& hello) {
   const auto changed = [this, alive = std::weak_ptr(alive_)] {
     if (!alive.expired()) sweep_later();
   };
-  // What the run before still holds is closed before the new one can open a store.
+  // The store of the run before is closed before the new run can open one.
   if (const auto before = jobs_.find(hello.run_id); before != jobs_.end()) {
     log_info("job '" + hello.run_id + "' begins anew");
     before->second->service().stop();
@@ -207,7 +210,8 @@ void JobDirectory::create(const Hello& hello) {
   jobs_.emplace(hello.run_id, std::make_shared<HostedJob>(executor_, options_, hello, changed));
 }
 
-/// Short jobs whose verdicts nobody asks for must not pile up.
+/// Drops a job that is over when there are too many: short jobs whose verdicts nobody asks for must not pile
+/// up.
 void JobDirectory::make_room() {
   if (jobs_.size() < 2 * kMaxHostedJobs) return;
   auto found = jobs_.end();
@@ -233,14 +237,14 @@ void JobDirectory::answer_observer(Connection& connection) const {
   connection.finish();
 }
 
-/// A job is not destroyed from within itself.
+/// Sweeps in a later turn of the event loop, because a job must not be destroyed from within itself.
 void JobDirectory::sweep_later() {
   boost::asio::post(executor_, [this, alive = std::weak_ptr(alive_)] {
     if (!alive.expired()) sweep();
   });
 }
 
-/// Forgets the jobs that nobody is in any more, or that were over long ago.
+/// Forgets the jobs that have no members any more, or that were over long ago.
 void JobDirectory::sweep() {
   const TimePoint now = steady_now();
   TimePoint next = TimePoint::max();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs of a daemon. Includes Asio.
+// Keeps the jobs of a daemon and gives each hello to its job. Includes Asio.
 #pragma once
 
 #include "rendezvous/core/job_choice.hpp"
@@ -19,30 +19,30 @@
 
 namespace muster::rendezvous {
 
-/// How long a job that is over is kept for nodes that do not leave: the daemon is not told the grace period
-/// of their workers.
+/// The time for which a job that is over is kept for nodes that do not leave. It is long, because the daemon
+/// is not told the grace period of their workers.
 inline constexpr Milliseconds kJobEndsWithin = std::chrono::minutes(10) + kDaemonAtMost;
 
-/// What the jobs of a daemon have in common.
+/// The options that all jobs of a daemon share.
 struct HostingOptions {
-  /// Where the daemon listens: the jobs' stores listen on ports of their own there.
+  /// The address on which the daemon listens; the jobs' stores listen there on ports of their own.
   SocketAddress address{};
-  /// Its muster, for texts.
+  /// The version of the daemon's muster, for texts.
   std::string version{};
-  /// For the ports of the stores, as for the daemon's.
+  /// Admission at the ports of the stores, the same as at the daemon's port.
   std::vector<Cidr> allow_from{};
   bool same_user_only = true;
   std::shared_ptr<Gates> gates{};
-  /// From the end of a job until those of its nodes that have not left are cut off.
+  /// The time from the end of a job until its nodes that have not left are cut off.
   Milliseconds ends_within = kJobEndsWithin;
-  /// Not empty: no job is hosted, for this reason.
+  /// The reason why no job is hosted; empty: jobs are hosted.
   std::string refusal{};
 };
 
-/// One run of a job: its coordinator, and the port of its stores. One thread, the executor's.
+/// One run of a job: its coordinator, and the port of its stores. Used on the executor's thread only.
 class HostedJob {
  public:
-  /// `first`: the hello that states its limits. `changed`: as in CoordinatorService::host_as().
+  /// `first`: the hello that states the job's limits. `changed`: as in CoordinatorService::host_as().
   HostedJob(boost::asio::any_io_executor executor, const HostingOptions& options, const Hello& first,
             std::function<void()> changed);
   HostedJob(const HostedJob&) = delete;
@@ -57,11 +57,11 @@ class HostedJob {
   KnownJob known(const Hello& hello) const;
   JobStatus status() const;
 
-  /// When it is to be forgotten; none: that is not known yet. A verdict stays for late nodes to hear, and
-  /// while nodes take their leave, but not for ever. The port of a deserted job's store is closed.
+  /// The time when the job is to be forgotten; none: not known yet. A verdict is kept for late nodes, and
+  /// while nodes leave, but not for ever. Closes the port of a deserted job's store.
   std::optional<TimePoint> forgotten_at(TimePoint now);
 
-  /// Deserted ones come first, then those that were over first: in which order jobs that are over make room.
+  /// The order in which jobs that are over make room: deserted jobs first, then those that ended first.
   bool makes_room_before(const HostedJob& other) const;
 
  private:
@@ -77,14 +77,14 @@ class HostedJob {
   std::optional<TimePoint> over_since_;
   std::optional<TimePoint> deserted_since_;
   CoordinatorService service_;
-  /// Opened for the first round.
+  /// The port of the stores, opened for the first round.
   std::optional<ControlPort> port_;
 };
 
-/// The jobs by their names, of each name one run: that which runs, or for kDaemonLingers the one that ended
-/// last. A job is made by its first hello. The daemon's port also serves a store to clients without a key,
-/// `own_store`; whom the port's rule lets in, it vouches for. One thread, the executor's, but for what says
-/// otherwise.
+/// The jobs by their names. For each name there is one run: the one that runs, or for kDaemonLingers the one
+/// that ended last. A job is made by its first hello. The daemon's port also serves a store to clients
+/// without a key, `own_store`, and vouches for every client that the port's rule lets in. Used on the
+/// executor's thread only, except where a method says otherwise.
 class JobDirectory final : public PortService {
  public:
   JobDirectory(boost::asio::any_io_executor executor, HostingOptions options, OpenedStore own_store,
@@ -113,17 +113,17 @@ class JobDirectory final : public PortService {
 
   std::vector<JobStatus> status() const;
 
-  /// Ends all jobs, whose nodes are told `reason`; no other one is taken.
+  /// Ends all jobs, whose nodes are told `reason`; no new job is taken.
   void end(const std::string& reason);
 
-  /// Nobody has a session.
+  /// Whether no job has a session.
   bool deserted() const;
 
-  /// Ends all sessions and closes all stores, its own too. Idempotent.
+  /// Ends all sessions and closes all stores, the daemon's own included. Idempotent.
   void stop();
 
  private:
-  /// `waits_until`: when a hello that must wait has waited long enough; none: it has not waited yet.
+  /// `waits_until`: the time when a hello that must wait has waited long enough; none: it has not waited yet.
   void on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello,
                 std::optional<TimePoint> waits_until);
   void look_again(const std::shared_ptr<Newcomer>& newcomer, const Hello& hello, TimePoint until);

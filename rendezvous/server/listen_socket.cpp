@@ -30,14 +30,14 @@ std::string advice_for(int error) {
                   std::move(holder.name));
 }
 
-// 0, or the errno of what failed.
+// Tries to bind and listen; returns 0, or the errno of the call that failed.
 int try_to_listen(const SocketAddress& address, ListenSocket& result) {
   UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return errno;
   const int on = 1;
   const int v6_only = address.is_wildcard() ? 0 : 1;
-  // A port whose old connections linger in TIME_WAIT can be bound again at once; one that is listened on
-  // cannot.
+  // With this option a port whose old connections linger in TIME_WAIT can be bound again at once; a port that
+  // another socket listens on still cannot.
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address.family() == AF_INET6)
     ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only));
@@ -79,7 +79,7 @@ ListenSocket open_listen_socket(const std::string& host, int port, bool may_leav
     const int error = try_to_listen(address, result);
     if (error == 0) return result;
     why = address.text() + ": " + std::strerror(error);
-    // The next address of the name would be another place than the one asked for.
+    // The name's next address is not tried, because it would be another place than the one asked for.
     if (error == EADDRINUSE) throw_in_use(where + why, address.port());
     why += advice_for(error);
   }

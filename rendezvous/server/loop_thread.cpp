@@ -17,7 +17,7 @@ constexpr int kNicer = 5;
 
 LoopThread::LoopThread(std::function<void(const std::string&)> failed)
     : busy_(context_.get_executor()), failed_(std::move(failed)) {
-  // Signals are the business of the thread that was there before.
+  // Only the threads that were there before handle signals.
   thread_ = quiet_thread([this] { run(); });
 }
 
@@ -31,7 +31,8 @@ void LoopThread::stop() {
 }
 
 void LoopThread::run() {
-  // On Linux this is the calling thread's own. Where threads compete for a processor, the others come first.
+  // On Linux this sets the priority of the calling thread alone, so that other threads get a contested
+  // processor first.
   (void)::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kNicer);
   for (;;) {
     try {

@@ -12,19 +12,19 @@
 
 namespace muster::rendezvous {
 
-/// Runs with less priority than the thread that made it.
+/// A thread that runs an event loop, with less priority than the thread that made it.
 class LoopThread {
  public:
-  /// `failed` gets the text of what a handler threw, on that thread; the loop goes on.
+  /// `failed` gets the text of each exception that a handler threw, on that thread; the loop goes on.
   explicit LoopThread(std::function<void(const std::string&)> failed);
-  /// Stops; handlers that have not run are destroyed.
+  /// Stops the thread; handlers that have not run are destroyed.
   ~LoopThread();
   LoopThread(const LoopThread&) = delete;
   LoopThread& operator=(const LoopThread&) = delete;
 
   boost::asio::any_io_executor executor() { return context_.get_executor(); }
 
-  /// No handler runs any more when this returns. Idempotent.
+  /// Stops the thread; no handler runs any more when this returns. Idempotent.
   void stop();
 
  private:

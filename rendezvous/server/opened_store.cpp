@@ -56,7 +56,7 @@ OpenedStore open_fed_store(const SocketAddress& address, std::size_t max_bytes) 
 
 namespace {
 
-/// Of the second version's hierarchy; empty if there is none.
+/// The path of this process's cgroup of version 2; empty if there is none.
 std::string own_cgroup() {
   constexpr std::string_view kPrefix = "0::";
   std::ifstream file("/proc/self/cgroup");
@@ -81,7 +81,7 @@ std::uint64_t memory() {
 std::uint64_t cgroup_memory(const std::string& root, std::string path, std::uint64_t none) {
   std::uint64_t least = none;
   for (;;) {
-    // "max" is no number, and the outermost one has no such file.
+    // The text "max" is no number, and the outermost group has no such file.
     std::uint64_t bytes = 0;
     if (std::ifstream(root + path + "/memory.max") >> bytes) least = std::min(least, bytes);
     const std::size_t slash = path.rfind('/');

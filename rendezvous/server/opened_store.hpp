@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store of one round, however its clients come to it. Includes Asio.
+// The store of one round, in whatever way its clients reach it. Includes Asio.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -20,37 +20,40 @@ namespace muster::rendezvous {
 
 struct OpenedStore {
   Endpoint endpoint{};
-  /// Closes it and cuts its connections, before returning.
+  /// Closes the store and cuts its connections before it returns.
   std::function<void()> close{};
   /// Serves a worker's connection that has been admitted; empty if the store has a listener of its own.
   std::function<void(UniqueFd, const SocketAddress& peer)> adopt{};
-  /// Serves a worker through a channel of its node's session; empty: not this store.
+  /// Serves a worker through a channel of its node's session; empty if this store takes no channels.
   std::function<void(std::shared_ptr<Channel>, SessionId node)> feed{};
 };
 
-/// A store with a listener of its own. A job on one machine has its peers on this machine: they come from the
-/// very address that is listened on, so beyond loopback that address alone is let in (and its owner is looked
-/// up as on loopback). Throws as StoreServer does.
+/// Opens a store with a listener of its own. A job on one machine has its peers on this machine: they come
+/// from the very address that is listened on, so beyond loopback only that address is let in (and the owner
+/// of a connection is looked up as on loopback). Throws as StoreServer does.
 OpenedStore open_own_store(const boost::asio::any_io_executor& executor, StoreServerOptions listen);
 
-/// The options of a store whose clients come through the ControlPort at `address`.
+/// The options of a job's own store whose clients come through the ControlPort at `address`, with the default
+/// limits.
 StoreServerOptions shared_store(const SocketAddress& address);
 OpenedStore open_shared_store(const boost::asio::any_io_executor& executor, StoreServerOptions options);
 
-/// A store whose clients come through their agents. `address`: of the coordinator, for texts.
+/// Opens a store whose clients come through their agents. `address`: the coordinator's, for texts.
 OpenedStore open_fed_store(const SocketAddress& address, std::size_t max_bytes = kMaxStoreBytes);
 
-/// A 64th (kMaxHostedJobs) of kMaxHostedStoresBytes or of half of `memory` bytes, whatever is less.
+/// A 64th (kMaxHostedJobs) of kMaxHostedStoresBytes or of half of `memory` bytes, whichever is less: the cap
+/// of one job's store.
 std::size_t hosted_store_bytes(std::uint64_t memory);
 
-/// The same for this machine's memory, or for the least that a cgroup leaves to this process. Looked up once.
+/// The same cap for this machine's memory, or for the lowest cgroup limit of this process. Looked up once.
 std::size_t hosted_store_bytes();
 
-/// The smallest memory.max of a cgroup and those around it, which are the folders of `path` below `root`;
-/// `none` if there is none.
+/// The lowest memory.max of a cgroup and those around it, which are the folders of `path` below `root`;
+/// `none` if no limit is set.
 std::uint64_t cgroup_memory(const std::string& root, std::string path, std::uint64_t none);
 
-/// The options of a store whose clients come through the ControlPort at `address`.
+/// The options of one store of a daemon whose clients come through the ControlPort at `address`, with limits
+/// that many stores share.
 StoreServerOptions hosted_store(const SocketAddress& address);
 
 }  // namespace muster::rendezvous

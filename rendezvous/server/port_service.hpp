@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind a port on the network: the coordinator of one job, or a daemon with many. Includes Asio.
+// The service behind a port on the network: the coordinator of one job, or a daemon with many. Includes Asio.
 #pragma once
 
 #include "rendezvous/server/control_session.hpp"
@@ -11,7 +11,7 @@
 
 namespace muster::rendezvous {
 
-/// One thread, the executor's, but for what says otherwise.
+/// The calls that a port makes. Used on the executor's thread only, except where a method says otherwise.
 class PortService {
  public:
   /// Serves a new control connection.
@@ -21,15 +21,16 @@ class PortService {
   virtual const OpenedStore* running_store() const = 0;
 
   /// Finds out whose a store client's connection is; `done` is called once, at the latest after
-  /// kVouchTimeout, and not after the end of the service. `here`: it comes from this host.
+  /// kVouchTimeout, and not after the end of the service. `here`: the connection comes from this host.
   virtual void vouch(const SocketAddress& peer, const SocketAddress& local, bool here,
                      Vouching::Done done) = 0;
 
-  /// Whether a node is connected from that address. What nodes only say of themselves is not asked. From any
-  /// thread.
+  /// Whether a node is connected from the address of `peer`. Addresses that nodes only state do not count.
+  /// From any thread.
   virtual bool knows(const SocketAddress& peer) const = 0;
 
-  /// Whether vouch() could end well for a connection from that address; false is final. From any thread.
+  /// Whether vouch() could end well for a connection from the address of `peer`; false is final. From any
+  /// thread.
   virtual bool could_vouch(const SocketAddress& peer) const = 0;
 
   /// Whether there is a running_store(). From any thread.

@@ -8,7 +8,7 @@
 namespace muster::rendezvous {
 namespace {
 
-/// Lines about refused connections in kBadPeerLogInterval, of all addresses together.
+/// The most lines about refused connections in kBadPeerLogInterval, for all addresses together.
 constexpr int kMaxLines = 16;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts connections that were refused at a port, and says so in few lines.
+// Counts the connections that were refused at a port, and logs them in few lines.
 #pragma once
 
 #include "rendezvous/net/address.hpp"
@@ -18,9 +18,9 @@ class PeerLog {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// True if a line about `host` is due; counts those that are not.
+  /// Whether a line about `host` is due; counts the lines that are not.
   bool due(const std::string& host, TimePoint now);
-  /// Lines left out before the one that is now due; resets the count of that host.
+  /// The number of lines left out before the one that is now due; resets the count of that host.
   std::size_t take_suppressed(const std::string& host);
 
  private:
@@ -32,7 +32,7 @@ class PeerLog {
   std::unordered_map<std::string, Entry> entries_;
 };
 
-/// Any thread.
+/// Logs the refusals of one port. Any thread.
 class Refusals {
  public:
   /// `say` gets the lines, on the thread of the refusal.
@@ -43,7 +43,7 @@ class Refusals {
   std::uint64_t count() const;
 
  private:
-  /// Empty: none is due.
+  /// The line about a refusal; empty if none is due.
   std::string line(const SocketAddress& peer, const std::string& why);
 
   const std::string port_;

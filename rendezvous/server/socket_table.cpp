@@ -34,7 +34,7 @@ bool parse_line(const std::string& text, ProcLine& line) {
   std::istringstream words(text);
   std::string skip;
   std::string state;
-  // sl local remote st queues timer retransmits uid timeout inode
+  // The columns are: sl local remote st queues timer retransmits uid timeout inode.
   words >> skip >> line.local >> line.remote >> state >> skip >> skip >> skip >> line.entry.uid >> skip >>
       line.entry.inode;
   if (!words) return false;
@@ -160,7 +160,7 @@ SocketLookup SocketTable::ask_netlink(const SocketAddress& local, const SocketAd
   const auto result = size < 0 ? SocketLookup::unavailable
                                : read_answer(answer, static_cast<std::size_t>(size), sequence_, entry);
   if (result == SocketLookup::unavailable)
-    netlink_.reset();  // a late answer must not be taken for the next one's
+    netlink_.reset();  // closed, because a late answer must not be taken for that to the next question
   return result;
 }
 

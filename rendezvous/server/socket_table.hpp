@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel tells about TCP sockets of this host (network namespace).
+// Asks the kernel about the TCP sockets of this host (network namespace).
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -22,15 +22,15 @@ struct SocketEntry {
 enum class SocketLookup {
   found,
   absent,       ///< no such socket on this host: the peer is another machine, or has gone
-  unavailable,  ///< the kernel would not say
+  unavailable,  ///< the kernel did not say
 };
 
 /// Finds the socket with exactly the given ends. One query costs about 3 us. Not thread-safe.
 class SocketTable {
  public:
-  /// Asks netlink SOCK_DIAG or, where that is not to be had, reads /proc/net/tcp.
+  /// Finds the socket through netlink SOCK_DIAG or, where that is not available, by reading /proc/net/tcp.
   SocketLookup find(const SocketAddress& local, const SocketAddress& remote, SocketEntry& entry);
-  /// The slow way, public for its test.
+  /// Finds the socket by reading /proc/net/tcp, which is slow; public for its test.
   static SocketLookup find_in_proc(const SocketAddress& local, const SocketAddress& remote,
                                    SocketEntry& entry);
 

@@ -28,21 +28,21 @@
 namespace muster::rendezvous {
 namespace {
 
-/// When all sessions have been ended: for what is still on its way out.
+/// The time, after all sessions have been ended, for messages that are still on their way out.
 constexpr std::chrono::seconds kFarewell{1};
 
-// A mistake in the options, as opposed to a machine that does not let us listen.
+// The error for a mistake in the options, as opposed to a machine that does not let us listen.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The store of clients without a key, in a thread of its own: what its clients ask for, a listing of all
-/// keys say, takes nothing from who made it but a share of the processor. One thread, but for what says
-/// otherwise.
+/// The store of clients without a key, in a thread of its own: a costly request (a listing of all keys, say)
+/// delays no other part of the daemon and costs only a share of the processor. Used on one thread, except
+/// where a method says otherwise.
 class KeylessStore {
  public:
-  /// `options` as of shared_store(). Throws as StoreServer does.
+  /// `options` are those of shared_store(). Throws as StoreServer does.
   explicit KeylessStore(const StoreServerOptions& options);
 
   ~KeylessStore() { close(); }
@@ -50,10 +50,10 @@ class KeylessStore {
   KeylessStore(const KeylessStore&) = delete;
   KeylessStore& operator=(const KeylessStore&) = delete;
 
-  /// Serves a connection that was admitted, or closes it, if there are too many.
+  /// Serves an admitted connection, or closes it if there are too many.
   void adopt(UniqueFd fd, const SocketAddress& peer);
 
-  /// Clients now, or a moment ago.
+  /// The number of clients now, or a moment ago.
   std::size_t clients() const { return server_->connections(); }
 
   /// Ends the thread and cuts all connections before it returns. Idempotent.
@@ -61,7 +61,7 @@ class KeylessStore {
 
  private:
   std::size_t max_connections_;
-  /// Connections on their way to the thread.
+  /// The number of connections on their way to the store's thread.
   std::shared_ptr<std::atomic<std::size_t>> on_the_way_ = std::make_shared<std::atomic<std::size_t>>(0);
   LoopThread thread_;
   std::shared_ptr<StoreServer> server_;
@@ -73,7 +73,7 @@ KeylessStore::KeylessStore(const StoreServerOptions& options)
       server_(std::make_shared<StoreServer>(thread_.executor(), options)) {}
 
 void KeylessStore::adopt(UniqueFd fd, const SocketAddress& peer) {
-  // Those that wait for a busy thread hold descriptors too.
+  // Connections that wait for a busy thread hold descriptors as well.
   if (server_->connections() + *on_the_way_ >= max_connections_) return;
   ++*on_the_way_;
   const auto held = std::make_shared<UniqueFd>(std::move(fd));
@@ -108,7 +108,7 @@ std::vector<Cidr> allowed_by(const StandaloneOptions& options) {
   return allowed;
 }
 
-/// Whoever has a key that everybody knows could run programs as this user.
+/// Refuses a key that everybody knows beyond loopback: whoever has the key could run programs as this user.
 void check_public_key(const StandaloneOptions& options, const SocketAddress& address) {
   if (options.key_is_public && !address.is_loopback())
     throw UsageError("--insecure-no-secret is for jobs on one machine, and " + address.text() +
@@ -130,7 +130,7 @@ void announce(const SocketAddress& endpoint) {
     log_warning("nobody reads our standard output; the endpoint is " + endpoint.text());
 }
 
-/// Of all ports together: strangers must leave descriptors for those who are in.
+/// The gates of all ports together: strangers must leave descriptors for the peers that are in.
 std::shared_ptr<Gates> shared_gates() {
   return std::make_shared<Gates>(static_cast<std::size_t>(descriptor_limit()) / 8);
 }
@@ -218,7 +218,7 @@ int run_standalone_daemon(StandaloneOptions options) {
     ListenSocket listener =
         open_listen_socket(target.host, target.port, !allowed.empty(), options.listen_any);
     const SocketAddress address = listener.address;
-    // A name may stand for another address by now.
+    // The name may stand for another address by now, so the bound address is checked.
     check_public_key(options, address);
     Daemon daemon(options, std::move(listener), allowed);
     announce(address);

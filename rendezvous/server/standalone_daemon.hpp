@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The daemon of `muster rendezvous`, which hosts jobs and a store on one port.
 #pragma once
 
 #include "rendezvous/protocol/message.hpp"
@@ -13,17 +14,17 @@ namespace muster::rendezvous {
 struct StandaloneOptions {
   /// "HOST:PORT"; HOST is an address or name of this machine ([...] around IPv6), port 0 picks a free one.
   std::string listen = "127.0.0.1:0";
-  /// Addresses or CIDR blocks that may connect. Needed beyond loopback. Empty: loopback only.
+  /// The addresses or CIDR blocks that may connect. Needed beyond loopback. Empty: loopback only.
   std::vector<std::string> allow_from;
-  /// Permits a wildcard address (0.0.0.0, ::).
+  /// Whether a wildcard address (0.0.0.0, ::) is permitted.
   bool listen_any = false;
-  /// Clients of the store on this host must run under our uid (--store-admission user). False: off.
+  /// Whether clients of the store on this host must run under our uid (--store-admission user). False: off.
   bool same_user_only = true;
-  /// Who has it may let the daemon host jobs. None: it hosts no job.
+  /// The key with which a peer may let the daemon host jobs. None: the daemon hosts no job.
   std::optional<Secret> key;
-  /// The key is one that everybody knows (--insecure-no-secret).
+  /// Whether everybody knows the key (--insecure-no-secret).
   bool key_is_public = false;
-  /// This muster, for texts.
+  /// The version of this muster, for texts.
   std::string version;
 };
 
@@ -38,7 +39,8 @@ struct DaemonReport {
   std::vector<JobStatus> jobs;
 };
 
-/// `muster rendezvous --status`. Blocks for 10 s at most. Throws CoordinatorError as connect_tls does.
+/// Asks a daemon for its state (`muster rendezvous --status`). Blocks for 10 s at most. Throws
+/// CoordinatorError as connect_tls does.
 DaemonReport ask_daemon(const Endpoint& where, const Secret& key, const std::string& version);
 
 }  // namespace muster::rendezvous

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One accepted connection: a descriptor, a session, and the reads and writes between them. Knows no event
-// loop.
+// One accepted connection of the store: a descriptor, a session, and the reads and writes between them. It
+// knows no event loop.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -16,10 +16,10 @@ namespace muster::rendezvous {
 
 class StoreConnection;
 
-/// What the connections of a store share.
+/// The memory that the connections of a store share.
 class StoreBudget {
  public:
-  /// Whether `asker` may take that many bytes more for a reply. May remove other connections, never `asker`.
+  /// Whether `asker` may take `bytes` more for a reply. May remove other connections, never `asker`.
   virtual bool room_for(StoreConnection& asker, std::size_t bytes) = 0;
 
  protected:
@@ -31,20 +31,21 @@ class StoreConnection final : private c10d::Session::Owner {
   enum class Result {
     good,
     ended,   ///< the peer closed or the connection broke
-    broken,  ///< the peer did what it must not; error() says what
+    broken,  ///< the peer broke the protocol or a limit; error() says how
   };
 
-  /// `woken` collects connections whose wait another one's request ended. All must outlive this object.
+  /// `woken` collects the connections whose wait was ended by a request of another one. All arguments must
+  /// outlive this object.
   StoreConnection(UniqueFd fd, const SocketAddress& peer, Store& store, StoreBudget& budget,
                   std::vector<StoreConnection*>& woken)
       : fd_(std::move(fd)), peer_(peer), budget_(budget), session_(store, *this), woken_(woken) {}
 
-  /// Reads once and carries out the whole requests; replies stay in the session until flush().
+  /// Reads once and carries out the complete requests; replies stay in the session until flush().
   Result read();
-  /// Sends what the socket takes.
+  /// Sends as much as the socket takes.
   Result flush();
 
-  /// Closes the socket, forgets a wait and gives all memory back; nothing else may be called afterwards.
+  /// Closes the socket, forgets a wait and gives all memory back; no other method may be called afterwards.
   void hang_up() {
     session_.abandon();
     fd_.reset();
@@ -60,15 +61,15 @@ class StoreConnection final : private c10d::Session::Owner {
 
   bool silent() const { return !session_.established() && !session_.inside_request(); }
 
-  // Notes of the server that owns it.
+  // The server that owns the connection keeps its notes in the following members.
   std::list<StoreConnection>::iterator self;
-  std::chrono::steady_clock::time_point deadline;  ///< for the first message
+  std::chrono::steady_clock::time_point deadline;  ///< the time by which the first message must come
   std::list<StoreConnection*>::iterator pending;   ///< valid while `is_pending`
-  std::size_t bytes_counted = 0;                   ///< of its memory, in the server's budget
+  std::size_t bytes_counted = 0;  ///< the bytes of this connection's memory that the server's budget counts
   bool is_pending = false;
   bool counted_legacy = false;
   bool kept_silent = false;
-  bool wants_write = false;  ///< registered for writability
+  bool wants_write = false;  ///< whether the socket is registered for writability
   bool dead = false;
 
  private:

@@ -22,17 +22,16 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// After a request the next one is looked for at once and for this long, giving way to every other process
-// meanwhile, before the thread sleeps: a client that asks again right away (get is a wait and a get) then
-// does not pay for a wake-up of this thread, which costs more than the request. Nothing is spun while nobody
-// asks.
+// The time for which the thread looks for the next request before it sleeps, giving way to every other
+// process meanwhile: a client that asks again right away (get is a wait and a get) then does not pay for
+// waking this thread, which costs more than the request. The thread does not spin while no client asks.
 constexpr std::chrono::microseconds kLookOn{50};
-// Then control goes back to the caller's loop all the same, which may have others to serve: after so many
-// rounds or so much time, whatever comes first.
+// The most rounds and the longest time of one turn: after that control goes back to the caller's loop, which
+// may have others to serve.
 constexpr int kRoundsPerTurn = 64;
 constexpr std::chrono::milliseconds kTurnAtMost{5};
-// The clock is read once for so many events, or after one that was heavy: most cost less than the reading of
-// a few clocks, and a listing of millions of keys costs a tenth of a second.
+// The clock is read once for this many events, and after each heavy one: most events cost less than a few
+// readings of the clock, but a listing of millions of keys costs a tenth of a second.
 constexpr int kEventsPerClock = 16;
 
 UniqueFd make_epoll() {
@@ -58,7 +57,7 @@ ListenSocket listener_for(const StoreServerOptions& options) {
   return listener;
 }
 
-// The descriptor limit less what the rest of the program needs, if that is lower than what was asked for.
+// The descriptor limit less what the rest of the program needs, or `wanted` if that is lower.
 std::size_t connection_limit(std::size_t wanted) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kReservedDescriptors) return wanted;
@@ -106,12 +105,12 @@ int StoreEngine::handle_events(TimePoint until) {
     const epoll_event& event = events_[static_cast<std::size_t>(next_event_++)];
     bool heavy = false;
     if (event.data.ptr == nullptr) {
-      knock_ = true;  // after those already in
+      knock_ = true;  // new connections come after those already in
     } else {
       heavy = handle(*static_cast<StoreConnection*>(event.data.ptr), event.events);
     }
-    // What is left is carried out first in the next turn: fetched anew, the first ones would be served again
-    // and again, and the last ones never.
+    // The remaining events are carried out first in the next turn: if they were fetched anew, the first ones
+    // would be served again and again, and the last ones never.
     if ((heavy || (next_event_ - first) % kEventsPerClock == 0) && Clock::now() >= until) break;
   }
   const int handled = next_event_ - first;
@@ -120,19 +119,19 @@ int StoreEngine::handle_events(TimePoint until) {
   return handled;
 }
 
-/// False: there are none.
+/// Fetches the next events; false if there are none.
 bool StoreEngine::fetch_events() {
   next_event_ = 0;
   event_count_ = std::max(0, ::epoll_wait(epoll_.get(), events_.data(), kEventsPerTurn, 0));
   return event_count_ > 0;
 }
 
-/// Events that still wait may be of connections that were removed.
+/// Destroys removed connections, but not while events that may be theirs still wait.
 void StoreEngine::bury() {
   if (next_event_ == event_count_) connections_.bury();
 }
 
-/// True: it may have taken long.
+/// Handles the events of a connection. True: it may have taken long.
 bool StoreEngine::handle(StoreConnection& connection, std::uint32_t events) {
   if (connection.dead) return false;
   std::size_t memory = connection.session().memory();
@@ -186,7 +185,8 @@ bool StoreEngine::room_for(StoreConnection& asker, std::size_t bytes) {
   return true;
 }
 
-/// Not the one that comes last: a client with little would pay for others.
+/// Cuts the connection that takes most memory. The connection that comes last is not the one, because a
+/// client with little would pay for others.
 void StoreEngine::cut_heaviest() {
   ++counters_.cut_for_error;
   cut(*connections_.heaviest(), "the clients of this store have more than " +
@@ -194,7 +194,7 @@ void StoreEngine::cut_heaviest() {
                                     " bytes of requests and replies under way, and it has most of them");
 }
 
-/// So much of the budget is this connection's from now on.
+/// Sets how much of the budget counts for this connection from now on.
 void StoreEngine::account(StoreConnection& connection, std::size_t bytes) {
   under_way_ += bytes - std::exchange(connection.bytes_counted, bytes);
 }
@@ -225,7 +225,7 @@ bool StoreEngine::accept_one() {
       ::accept4(listener_.fd.get(), static_cast<sockaddr*>(address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!fd) {
     if (errno == EMFILE || errno == ENFILE) {
-      // Without this the waiting connection would wake us for ever.
+      // Without this the waiting connection would wake us again and again.
       spare_.accept_and_close(listener_.fd.get());
       ++counters_.refused;
       complain(listener_.address, "no descriptor is left for a new connection; raise the limit (ulimit -n)");
@@ -271,7 +271,7 @@ void StoreEngine::serve(UniqueFd fd, const SocketAddress& peer) {
   ++counters_.accepted;
 }
 
-/// A host that floods loses its own connections first.
+/// Cuts a waiting connection for a new one. A host that floods loses its own connections first.
 void StoreEngine::make_room_for(const SocketAddress& peer) {
   const auto silent_for_long = Clock::now() + options_.handshake_timeout - kPendingBurst;
   StoreConnection* oldest =

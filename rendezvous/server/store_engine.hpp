@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's sockets. All are in one epoll set of our own, which whoever runs the store watches as one
+// The store's sockets. All are in one epoll set of our own, which the loop that runs the store watches as one
 // descriptor: Asio in our programs, a thread in the SDK. So a request costs a recv, a send and a share of an
-// epoll_wait: no coroutine frame, no handler object, no second read that only finds out that there is nothing
-// more, which is what passing 64 busy connections through Asio's reactor one by one would add to each. The
-// set is level-triggered; each readable connection is read once per turn, so a flooding client waits for its
-// turn like the others. POSIX and the standard library only.
+// epoll_wait. Passing 64 busy connections one by one through Asio's reactor would add to each a coroutine
+// frame, a handler object and a second read that only finds that there is nothing more. The set is
+// level-triggered; each readable connection is read once per turn, so a flooding client waits for its turn
+// like the others. POSIX and the standard library only.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -30,44 +30,45 @@
 namespace muster::rendezvous {
 
 struct StoreServerOptions {
-  /// False: it has no listener of its own and serves what adopt() gives it; host and port (numeric) are those
-  /// of the listener that others see, for texts.
+  /// Whether the store has a listener of its own. False: it serves the connections that adopt() gives it, and
+  /// host and port (numeric) are those of the listener that others see, for texts.
   bool listen = true;
-  /// Address or name of this machine; exactly that address is bound.
+  /// The address or name of this machine to listen on; exactly that address is bound.
   std::string host = "127.0.0.1";
-  /// 0: any free port.
+  /// The port to listen on; 0: any free port.
   int port = 0;
-  /// Peers on this host must run under our uid (netlink, exact 4-tuple). Off: for workers in containers with
-  /// another uid.
+  /// Whether peers on this host must run under our uid (netlink, exact 4-tuple). Off: for workers in
+  /// containers with another uid.
   bool same_user_only = true;
-  /// Peers must have one of these addresses. Needed for an address beyond loopback; empty otherwise allows
+  /// The addresses from which peers may come. Needed for an address beyond loopback; otherwise empty allows
   /// all.
   std::vector<Cidr> allow_from;
-  /// Permits `host` to be a wildcard.
+  /// Whether `host` may be a wildcard.
   bool allow_wildcard = false;
   std::size_t max_connections = kMaxConnections;
   std::size_t max_store_bytes = kMaxStoreBytes;
-  /// Of requests and replies under way, of all connections; if they have more, the one that has most is cut.
+  /// The most bytes of requests and replies under way, of all connections together; when there are more, the
+  /// connection with most is cut.
   std::size_t max_bytes_under_way = std::numeric_limits<std::size_t>::max();
-  /// Limit from accept to the first whole message.
+  /// The longest time from accept to the first whole message.
   std::chrono::milliseconds handshake_timeout = kHandshakeTimeout;
-  /// Told of peers that were refused or cut off, one line each, on the thread that runs the store. Empty: the
-  /// log, of a StoreServer; nobody, of a StoreEngine.
+  /// Told of peers that were refused or cut off, one line each, on the thread that runs the store. Empty: a
+  /// StoreServer writes them to the log, a StoreEngine tells nobody.
   std::function<void(const std::string&)> warn = {};
 };
 
 struct StoreServerCounters {
-  std::size_t connections = 0;  ///< open now
+  std::size_t connections = 0;  ///< open connections now
   std::uint64_t accepted = 0;
-  std::uint64_t refused = 0;        ///< by admission, or because there were too many
-  std::uint64_t cut_silent = 0;     ///< no whole first message in time
-  std::uint64_t cut_for_error = 0;  ///< over a limit, bad bytes, unread output
+  std::uint64_t refused = 0;        ///< peers refused by admission, or because there were too many
+  std::uint64_t cut_silent = 0;     ///< connections cut because no whole first message came in time
+  std::uint64_t cut_for_error = 0;  ///< connections cut over a limit, for bad bytes or for unread output
   std::uint64_t requests = 0;
   std::size_t store_bytes = 0;
 };
 
 /// The store of one round, listening on one address. One thread at a time. Throws std::runtime_error if it
-/// cannot listen; the text names host, port, who holds a busy port, and what to do.
+/// cannot listen; the text names host, port, the holder of a busy port, and what to do.
 class StoreEngine final : private StoreBudget {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -76,14 +77,14 @@ class StoreEngine final : private StoreBudget {
   StoreEngine(const StoreEngine&) = delete;
   StoreEngine& operator=(const StoreEngine&) = delete;
 
-  /// The address on which it listens: numeric host, real port. Stays valid after close().
+  /// The address on which the store listens: numeric host, real port. Stays valid after close().
   const SocketAddress& endpoint() const { return listener_.address; }
 
-  /// Readable when turn() has something to do.
+  /// The descriptor to poll; it is readable when turn() has something to do.
   int descriptor() const { return epoll_.get(); }
 
-  /// Carries out what is there, and returns soon: after about 5 ms and the request that is being carried out
-  /// then. Is there more, descriptor() is readable still.
+  /// Carries out the requests that are there, and returns soon: after about 5 ms and the request that is
+  /// being carried out then. If there are more, descriptor() is still readable.
   void turn();
 
   /// The time at which cut_overdue() is due, because a connection owes its first message. May change with
@@ -101,11 +102,11 @@ class StoreEngine final : private StoreBudget {
 
   StoreServerCounters counters() const;
 
-  /// As in the counters.
+  /// The number of open connections, as in the counters.
   std::size_t connections() const { return connections_.size(); }
 
  private:
-  /// Enough for 64 busy clients in one system call.
+  /// The most events of one system call, enough for 64 busy clients.
   static constexpr int kEventsPerTurn = 128;
 
   int handle_events(TimePoint until);
@@ -140,7 +141,7 @@ class StoreEngine final : private StoreBudget {
   std::size_t under_way_ = 0;
   Store store_;
   ConnectionSet connections_;
-  // Of the events that were fetched, those from next_event_ on wait for their turn.
+  // The events that were fetched last; those from next_event_ on wait for their turn.
   std::array<epoll_event, kEventsPerTurn> events_{};
   int event_count_ = 0;
   int next_event_ = 0;

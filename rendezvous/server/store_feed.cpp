@@ -64,7 +64,7 @@ class FedStore::Client final : private c10d::Session::Owner, public std::enable_
     owner_.flush_woken();
   }
 
-  /// So much of the node's budget is this client's from now on.
+  /// Sets how much of its node's budget counts for this client from now on.
   void account(std::size_t bytes) {
     if (!channel_) bytes = 0;
     if (bytes == counted_) return;

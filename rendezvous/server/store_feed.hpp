@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store without sockets: its clients' bytes come through channels of the nodes' control connections.
+// A store without sockets, whose clients' bytes come through channels of the nodes' control connections.
 #pragma once
 
 #include "rendezvous/core/store.hpp"
@@ -16,11 +16,11 @@
 
 namespace muster::rendezvous {
 
-/// Bytes of requests and replies under way of all clients that one agent serves: several values of the
-/// largest size at once.
+/// The most bytes of requests and replies under way, of all clients that one agent serves: several values of
+/// the largest size at once.
 inline constexpr std::size_t kMaxFedBytesPerNode = 128 * kMiB;
 
-/// The store of one round under --store-proxy. One thread, that of the channels.
+/// The store of one round under --store-proxy. Used on one thread, that of the channels.
 class FedStore {
  public:
   explicit FedStore(std::size_t max_store_bytes, std::size_t max_node_bytes = kMaxFedBytesPerNode)
@@ -31,11 +31,11 @@ class FedStore {
   FedStore(const FedStore&) = delete;
   FedStore& operator=(const FedStore&) = delete;
 
-  /// Serves one client, of the node with that session. The clients of a node share one budget for what is
-  /// under way; the one that exceeds it is cut.
+  /// Serves one client of the node with that session. The clients of a node share one budget for bytes under
+  /// way; the client that exceeds it is cut.
   void feed(std::shared_ptr<Channel> channel, SessionId node);
 
-  /// Bytes under way of all clients of a node.
+  /// The bytes under way of all clients of a node.
   std::size_t under_way(SessionId node) const;
 
   /// Ends all clients' channels and drops all data.
@@ -48,9 +48,9 @@ class FedStore {
 
   Store store_;
   std::size_t max_node_bytes_;
-  /// Bytes under way of each node that has any.
+  /// The bytes under way of each node that has any.
   std::map<SessionId, std::size_t> under_way_;
-  /// Clients whose wait another client's request has ended.
+  /// The clients whose wait was ended by another client's request.
   std::vector<std::weak_ptr<Client>> woken_;
   std::set<std::shared_ptr<Client>> clients_;
   bool flushing_ = false;

@@ -47,7 +47,7 @@ void StoreServer::watch() {
                       });
 }
 
-// One timer for all: the wait is the same for every connection, so the oldest is always the next.
+// One timer serves all connections: the wait is equally long for each, so the oldest is always the next.
 void StoreServer::arm_deadline() {
   const auto next = engine_.next_deadline();
   if (deadline_armed_ || !next) return;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The store of one round on an Asio event loop.
 #pragma once
 
 #include "rendezvous/server/store_engine.hpp"
@@ -12,11 +13,11 @@
 
 namespace muster::rendezvous {
 
-/// The store of one round, listening on one address. Begins empty; a new round takes a new object, so no key
-/// of an old round can be seen and no connection of it survives. Made on any thread; all calls, and the
-/// destructor, on the one that runs `executor` (or while nothing runs it), but for what says otherwise.
-/// Throws std::runtime_error if it cannot listen; the text names host, port, who holds a busy port, and what
-/// to do.
+/// The store of one round, listening on one address. It begins empty; a new round takes a new object, so that
+/// no key of an old round can be seen and no connection of it survives. It can be made on any thread; all
+/// calls, and the destructor, happen on the thread that runs `executor` (or while no thread runs it), except
+/// where a method says otherwise. Throws std::runtime_error if it cannot listen; the text names host, port,
+/// the holder of a busy port, and what to do.
 class StoreServer {
  public:
   StoreServer(const boost::asio::any_io_executor& executor, StoreServerOptions options);
@@ -26,7 +27,7 @@ class StoreServer {
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  /// The address on which it listens: numeric host, real port. Stays valid after close().
+  /// The address on which the store listens: numeric host, real port. Stays valid after close().
   const SocketAddress& endpoint() const { return engine_.endpoint(); }
 
   /// Serves a connection that was accepted and admitted elsewhere.
@@ -38,7 +39,7 @@ class StoreServer {
 
   StoreServerCounters counters() const { return engine_.counters(); }
 
-  /// Open now, or a moment ago. Any thread.
+  /// The number of connections open now, or a moment ago. Any thread.
   std::size_t connections() const { return connections_.load(std::memory_order_relaxed); }
 
  private:
@@ -48,7 +49,7 @@ class StoreServer {
   void count() { connections_.store(engine_.connections(), std::memory_order_relaxed); }
 
   StoreEngine engine_;
-  boost::asio::posix::stream_descriptor watched_;  ///< a duplicate of the engine's, owned by Asio
+  boost::asio::posix::stream_descriptor watched_;  ///< a duplicate of the engine's descriptor, owned by Asio
   boost::asio::steady_timer deadline_;
   bool deadline_armed_ = false;
   bool closed_ = false;

@@ -5,7 +5,7 @@
 
 namespace muster::rendezvous {
 
-/// 0 up to half of the limit, then rising to 1.
+/// The probability of dropping a new connection: 0 up to half of the limit, then rising to 1.
 double ConnectionGate::drop_share(std::size_t count, std::size_t limit) {
   if (count >= limit) return 1.0;
   const std::size_t half = limit / 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection at the port on the network that has not proved yet who it is, and how many there may be.
+// Connections at the port on the network that have not proved yet who they are, and limits on their number.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -33,13 +33,13 @@ class ConnectionGate {
   explicit ConnectionGate(Limits limits) : limits_(limits) {}
 
   /// Whether a connection from `address` (any text that stands for it) is taken; `chance` is a random number
-  /// from 0 up to but not including 1. Each one taken is to leave() once.
+  /// from 0 up to but not including 1. leave() is to be called once for each connection taken.
   bool enter(std::string_view address, double chance);
   void leave(std::string_view address);
 
   std::size_t size() const { return size_; }
 
-  /// Half of the limit is used: new ones may be dropped.
+  /// Whether half of the limit is used, so that new connections may be dropped.
   bool crowded() const { return 2 * size_ >= limits_.total; }
 
  private:
@@ -50,20 +50,20 @@ class ConnectionGate {
   std::unordered_map<std::string, std::size_t> by_address_;
 };
 
-/// Most connections from one host with an agent of ours. Its workers all connect at once; the agent is asked
-/// about each, which then leaves within a round trip.
+/// The most connections from one host with an agent of ours. All workers of a host connect at once; the agent
+/// is asked about each connection, which leaves the gate within a round trip.
 inline constexpr std::size_t kMaxUnvouched = 2048;
 
 inline constexpr ConnectionGate::Limits kStrangers{kMaxPendingHandshakes, kMaxPendingHandshakesPerAddress};
 inline constexpr ConnectionGate::Limits kKnownHosts{2 * kMaxUnvouched, kMaxUnvouched};
-/// Limits for connections whose first message was made with a key, and may be a recorded one.
+/// The limits for connections whose first message was made with a key but may be a recorded one.
 inline constexpr ConnectionGate::Limits kAlmostIn{4096, kMaxUnvouched};
 
-/// How many of each kind are held, at one port or at several together. They may leave on any thread.
+/// Counts the connections of each kind, at one port or at several together. They may leave on any thread.
 struct Gates {
   Gates() = default;
 
-  /// At most `most` of each kind.
+  /// Limits each kind to `most` connections.
   explicit Gates(std::size_t most)
       : strangers(bounded(kStrangers, most)),
         known(bounded(kKnownHosts, most)),
@@ -79,7 +79,7 @@ struct Gates {
   ConnectionGate almost_in{kAlmostIn};
 };
 
-/// A place in one of the gates, as long as this lives.
+/// A place in one of the gates, held as long as this object lives.
 class Ticket {
  public:
   Ticket(std::shared_ptr<Gates> gates, std::string address)
@@ -93,7 +93,7 @@ class Ticket {
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
 
-  /// Counts the ticket there from now on; false if there is no room, and it is counted nowhere.
+  /// Counts the ticket in another gate from now on; false if there is no room, and then it counts in no gate.
   [[nodiscard]] bool enter(ConnectionGate Gates::*wanted, double chance) {
     const std::scoped_lock lock(gates_->mutex);
     ConnectionGate* const other = &((*gates_).*wanted);
@@ -109,7 +109,7 @@ class Ticket {
   ConnectionGate* gate_ = nullptr;
 };
 
-/// Closed by a reset: nothing lingers in the kernel for a stranger's sake.
+/// Closes a stranger's connection by a reset, so that nothing of it lingers in the kernel.
 inline void drop(UniqueFd fd) {
   const linger at_once{1, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));

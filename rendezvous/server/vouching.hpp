@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions to agents about connections, and their answers. Includes Asio.
+// Keeps the questions to agents about store clients' connections, and matches the answers. Includes Asio.
 #pragma once
 
 #include "rendezvous/protocol/message.hpp"
@@ -17,21 +17,22 @@
 
 namespace muster::rendezvous {
 
-/// Longest wait for an agent's answer.
+/// The longest wait for an agent's answer.
 inline constexpr Milliseconds kVouchTimeout{5000};
 
-/// One thread, the executor's.
+/// The open questions to agents. Used on the executor's thread only.
 class Vouching {
  public:
   using Done = std::function<void(bool allowed, const std::string& reason)>;
 
   explicit Vouching(boost::asio::any_io_executor executor) : executor_(std::move(executor)) {}
 
-  /// Notes a question to `sessions` (at least one), of whom one that says yes is enough. Returns its number.
+  /// Notes a question to `sessions` (at least one); a yes of any of them is enough. Returns the question's
+  /// number.
   std::uint64_t ask(const std::vector<SessionId>& sessions, Done done);
-  /// An answer; one that nobody waits for is no matter.
+  /// Takes an answer; one that nobody waits for is ignored.
   void answered(SessionId session, const Vouched& answer);
-  /// The node of this session will not answer any more.
+  /// Tells that the node of this session will not answer any more.
   void gone(SessionId session);
 
   /// Drops all questions without an answer.

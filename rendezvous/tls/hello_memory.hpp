@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first messages of clients that were seen: one that is played back is known again. Pure.
+// Remembers the first messages of clients, so that a recorded and replayed message is recognised. Pure.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace muster::rendezvous {
 
-/// Only what was made with a right key is to be added, so that strangers cannot push out what is remembered.
+/// A bounded memory. Add only messages made with a right key, so that strangers cannot push out the others.
 class HelloMemory {
  public:
-  /// Remembered are the last `kept` at least, and never more than twice as many (some MiB).
+  /// Keeps at least the last `kept` messages, and never more than twice as many (some MiB).
   explicit HelloMemory(std::size_t kept = 32'768) : kept_(kept) {}
 
-  /// `random`: the number that each hello has for itself.
+  /// Whether a hello was seen. `random`: the random number that each hello carries.
   bool has(std::string_view random) const;
 
-  /// False if it was there.
+  /// Adds a hello; false if it was seen before.
   bool add(std::string_view random);
 
  private:

@@ -38,7 +38,7 @@ std::string escape(std::string_view part) {
   return text;
 }
 
-/// Only what escape() gives, so that no two texts mean the same client.
+/// Decodes a part. Nothing for a text that escape() does not give, so that no two texts mean the same client.
 std::optional<std::string> unescape(std::string_view text) {
   std::string part;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -107,7 +107,7 @@ Secret derive_key(const Secret& job_secret, const PeerIdentity& identity) {
   std::string info = identity.text();
   std::string digest = "SHA256";
   Secret input = job_secret.copy();
-  // OpenSSL's parameters are not const, though it only reads them.
+  // OpenSSL's parameters are not const, though OpenSSL only reads them.
   const auto writable = const_cast<unsigned char*>(input.bytes().data());
   const std::array<OSSL_PARAM, 4> parameters = {
       OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest.data(), 0),

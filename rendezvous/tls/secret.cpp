@@ -32,7 +32,7 @@ class Places {
 
   void give_back(unsigned char* place) noexcept {
     const std::scoped_lock lock(mutex_);
-    free_.push_back(place);  // there is room: each place was in it once
+    free_.push_back(place);  // there is room, because each place was in the list once
   }
 
   void wipe_except(const unsigned char* keep) noexcept {
@@ -42,7 +42,8 @@ class Places {
         if (page + at != keep) ::explicit_bzero(page + at, kSecretBytes);
   }
 
-  /// The limit on locked memory may be 0: then a key may be swapped out, as everything else may.
+  /// Locks the pages in memory. The limit on locked memory may be 0; then a key may be swapped out like other
+  /// data.
   void lock_pages() {
     const std::scoped_lock lock(mutex_);
     for (unsigned char* const page : pages_) (void)::mlock(page, page_bytes_);
@@ -69,7 +70,8 @@ class Places {
   std::vector<unsigned char*> free_;
 };
 
-/// Never destroyed: a key may live until the very end of the process.
+/// All places of the process. They are never destroyed, because a key may live until the very end of the
+/// process.
 Places& places() {
   static Places& all = *new Places;
   return all;
@@ -92,7 +94,8 @@ void forget_secrets_except(const unsigned char* keep) noexcept {
 }
 
 void guard_process(ProcessFiles files) {
-  // A core that is piped to a program ignores the limit; programs like systemd-coredump look at it.
+  // A core that is piped to a program is not bound by the limit, but programs like systemd-coredump respect
+  // it.
   ::prctl(PR_SET_DUMPABLE, files == ProcessFiles::closed ? 0 : 1, 0, 0, 0);
   rlimit limit{};
   if (::getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur != 0) {

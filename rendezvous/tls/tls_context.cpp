@@ -21,11 +21,11 @@
 namespace muster::rendezvous {
 namespace {
 
-/// ALPN's form: a length, then the name with the version of what is spoken inside.
+/// The protocol's name in ALPN's form: a length, then the name with its version.
 constexpr std::array<unsigned char, 9> kProtocol = {8, 'm', 'u', 's', 't', 'e', 'r', '/', '1'};
 constexpr std::array<unsigned char, 2> kAes128GcmSha256 = {0x13, 0x01};
 
-/// The group's number in TLS.
+/// The number of the key exchange group X25519 in TLS.
 constexpr std::size_t kX25519 = 0x001d;
 
 struct FreeSession {
@@ -45,14 +45,14 @@ SslContext new_context(const SSL_METHOD* method) {
   if (!good) throw std::runtime_error("this machine's OpenSSL cannot do TLS 1.3: " + take_ssl_error());
   SSL_CTX_set_options(raw, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
-  // Buffers are given back between records, so that an idle connection costs little.
+  // OpenSSL gives buffers back between records, so that an idle connection costs little.
   SSL_CTX_set_mode(
       raw, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_read_ahead(raw, 1);
   return context;
 }
 
-/// A key in the form in which OpenSSL takes it.
+/// A key in the form that OpenSSL takes.
 SslSession session_with(SSL* ssl, const Secret& key) {
   SslSession session(SSL_SESSION_new());
   const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kAes128GcmSha256.data());
@@ -89,33 +89,36 @@ int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* chosen_si
 SslContext new_client_context() {
   SslContext context = new_context(TLS_client_method());
   SSL_CTX_set_psk_use_session_callback(context.get(), &offer_key);
-  // A server that answers with a certificate instead of the key is refused: no authority is known.
+  // A server that answers with a certificate instead of the key is refused, because no authority is known.
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   if (SSL_CTX_set_alpn_protos(context.get(), kProtocol.data(), kProtocol.size()) != 0) throw std::bad_alloc();
   return context;
 }
 
-// OpenSSL's own socket BIO writes with write(), which raises SIGPIPE in whoever links this.
+// A BIO of our own, because OpenSSL's socket BIO writes with write(), which raises SIGPIPE in the program
+// that links this.
 
-/// Most bytes that are quoted of a server without TLS.
+/// The most bytes of a server without TLS that are quoted.
 constexpr std::size_t kQuotedBytes = 60;
 
 /// The socket that a BIO works on.
 struct SocketEnd {
   int fd = -1;
-  /// On a server, which looks at the client's first message: `known` bytes of its beginning are in `head`.
+  /// Whether this is a server's end, which looks at the client's first message: `known` bytes of its
+  /// beginning are in `head`.
   bool is_server = false;
   std::size_t known = 0;
   std::array<unsigned char, 9> head{};
-  /// On a client: the beginning of what the server said.
+  /// The beginning of the server's answer, on a client's end.
   std::string said{};
 
-  /// Whether the first bytes announce a message longer than a stranger may have: OpenSSL would take 128 KiB
-  /// for it at once. A first record without the message's whole head hides that.
+  /// Whether the first bytes announce a message longer than a stranger may send: OpenSSL would take 128 KiB
+  /// for it at once. A first record that does not hold the message's whole header counts as too long, because
+  /// it hides the length.
   bool is_too_long(std::string_view more) {
     for (const char byte : more.substr(0, head.size() - known))
       head[known++] = static_cast<unsigned char>(byte);
-    // A record: its type, version and length; a message: its type and length.
+    // A record begins with its type, version and length; a message begins with its type and length.
     const auto size = [this](std::size_t at) { return std::size_t{head[at]} << 8U | head[at + 1]; };
     if (known >= 5 && size(3) < head.size() - 5) return true;
     return known == head.size() && (head[6] != 0 || size(7) > kMaxHelloFrameBytes);
@@ -149,8 +152,8 @@ int bio_read(BIO* bio, char* data, int size) {
 }
 
 int bio_write(BIO* bio, const char* data, int size) {
-  // After the peer's end OpenSSL would send an alert; the reset that answers it would make the end of a
-  // process look like that of a line.
+  // After the peer's end OpenSSL would send an alert; the reset that answers the alert would make the end of
+  // a process look like a broken line.
   if (BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0) {
     errno = EPIPE;
     BIO_clear_retry_flags(bio);
@@ -186,14 +189,14 @@ std::string peer_host(int fd) {
   return SocketAddress(static_cast<sockaddr*>(address), size).host();
 }
 
-/// Whether a hello brings a share for X25519. One without would be asked for it, and might then send a second
-/// hello of any length.
+/// Whether a hello brings a key share for X25519. A client without one would be asked for it, and might then
+/// send a second hello of any length.
 bool has_our_share(SSL* ssl) {
   const unsigned char* bytes = nullptr;
   std::size_t size = 0;
   if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_key_share, &bytes, &size) != 1) return false;
   const auto number = [bytes](std::size_t at) { return std::size_t{bytes[at]} << 8U | bytes[at + 1]; };
-  // After the list's length, of each share: the group, a length, and so many bytes.
+  // After the list's length each share has a group, a length, and that many bytes.
   for (std::size_t at = 2; at + 4 <= size; at += 4 + number(at + 2))
     if (number(at) == kX25519) return true;
   return false;
@@ -234,7 +237,7 @@ SslHandle new_ssl(SSL_CTX* context, int fd, bool is_server) {
 }  // namespace
 
 SslHandle new_client_ssl(int fd, ClientKey& key) {
-  // One for the process, never changed once it is made; made at the first connection.
+  // The client context of the process, made at the first connection and never changed.
   static const SslContext kContext = new_client_context();
   SslHandle ssl = new_ssl(kContext.get(), fd, false);
   SSL_set_app_data(ssl.get(), &key);
@@ -264,9 +267,9 @@ SslHandle ServerKeys::new_server_ssl(int fd, std::optional<PeerIdentity>& identi
 int ServerKeys::look_at_hello(SSL* ssl, int* alert, void* keys) {
   const unsigned char* random = nullptr;
   const std::size_t size = SSL_client_hello_get0_random(ssl, &random);
-  // Before anything is computed for it.
+  // The hello is looked up first, before anything is computed for it.
   const bool seen = static_cast<const ServerKeys*>(keys)->hellos_.has(random_of(random, size));
-  // An older TLS has no shares; OpenSSL says what is wrong with it.
+  // An older TLS has no key shares; OpenSSL itself reports what is wrong with such a hello.
   const unsigned char* versions = nullptr;
   std::size_t ignored = 0;
   const bool modern =
@@ -323,7 +326,7 @@ bool is_unannounced_end() {
 
 std::string first_words(SSL* ssl) {
   const std::string& said = end_of(SSL_get_rbio(ssl)).said;
-  // Records of TLS begin with one of these.
+  // Records of TLS begin with a type in this range.
   constexpr char kFirstType = 0x14;
   constexpr char kLastType = 0x18;
   if (said.empty() || (said.front() >= kFirstType && said.front() <= kLastType)) return "";

@@ -27,14 +27,14 @@ namespace {
 namespace asio = boost::asio;
 using Socket = asio::generic::stream_protocol::socket;
 
-/// After so much from one peer the others get their turn.
+/// The bytes read from one peer before the others get their turn.
 constexpr std::size_t kReadInARow = 64 * kKiB;
 
 int clamp(std::size_t size) {
   return static_cast<int>(std::min<std::size_t>(size, std::numeric_limits<int>::max()));
 }
 
-/// Cancels what the socket waits for when its time is over.
+/// Cancels the socket's wait at a deadline.
 class Deadline {
  public:
   Deadline(Socket& socket, TimePoint at) : timer_(socket.get_executor(), at) {
@@ -84,7 +84,7 @@ void TlsSocket::detach() {
 
 void TlsSocket::attach(const asio::any_io_executor& executor) {
   Socket socket(executor);
-  // The kernel may have no room to watch another one; then it stays detached, and ours to close.
+  // The kernel may have no room to watch another socket; then this one stays detached and is ours to close.
   socket.assign(asio::generic::stream_protocol(family_, IPPROTO_TCP), loose_.get());
   (void)loose_.release();
   socket_.emplace(std::move(socket));
@@ -188,7 +188,7 @@ asio::awaitable<void> TlsSocket::write_all(asio::const_buffer buffer) {
 }
 
 void TlsSocket::throw_end(int ssl_error, int error) {
-  // OpenSSL must not be used again after a fatal error, not even to say goodbye.
+  // OpenSSL must not be used again after a fatal error, not even for a goodbye.
   if (ssl_error == SSL_ERROR_SSL || ssl_error == SSL_ERROR_SYSCALL) shaken_ = false;
   const bool ended = is_unannounced_end() || (ssl_error == SSL_ERROR_SYSCALL && error == 0);
   boost::system::error_code code = asio::error::eof;
@@ -201,9 +201,10 @@ void TlsSocket::throw_end(int ssl_error, int error) {
   throw boost::system::system_error(code, take_ssl_error());
 }
 
-/// A write that met the reset has taken its error with it, and a read then sees a plain end; the state of the
-/// connection still tells the two apart. What is written to a peer that has ended the connection is answered
-/// with a reset, too: its error is EPIPE, and it says nothing more than the end that came before it.
+/// Whether the connection ended by a reset. A write that met the reset has consumed its error, and a read
+/// then sees a plain end; the state of the connection still tells the two apart. Data written to a peer that
+/// has ended the connection is answered with a reset as well: its error is EPIPE, and it counts as the plain
+/// end that came before.
 bool TlsSocket::was_reset() {
   tcp_info info{};
   socklen_t size = sizeof(info);

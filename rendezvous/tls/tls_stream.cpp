@@ -26,7 +26,7 @@ namespace asio = boost::asio;
 #define IP_BIND_ADDRESS_NO_PORT 24
 #endif
 
-/// A non-blocking socket on its way to `target`; on failure errno is in `error`.
+/// Makes a non-blocking socket and begins to connect it to `target`; on failure `error` is the errno.
 UniqueFd begin_to_connect(const SocketAddress& target, const std::string& local_address, int& error) {
   UniqueFd fd(::socket(target.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
   error = errno;
@@ -34,7 +34,7 @@ UniqueFd begin_to_connect(const SocketAddress& target, const std::string& local_
   set_tcp_options(fd.get());
   if (!local_address.empty()) {
     const int on = 1;
-    // The port is chosen when the target is known, so that ports do not run out.
+    // The kernel chooses the port only when the target is known, so that ports do not run out.
     ::setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
     const SocketAddress source = resolve(local_address, 0).front();
     if (source.family() != target.family() || ::bind(fd.get(), source.data(), source.size()) != 0) {
@@ -96,7 +96,7 @@ CoordinatorError no_answer(const std::string& where, TlsSocket::Outcome outcome,
   return {Errc::lost, "the coordinator at " + where + " broke off the TLS handshake: " + why};
 }
 
-/// The other end of a connection that came to nothing.
+/// The kind of the peer when a connection attempt has failed.
 enum class Trouble { other, no_answer, stranger };
 
 [[noreturn]] void throw_as(Trouble trouble, const CoordinatorError& error) {
@@ -105,7 +105,7 @@ enum class Trouble { other, no_answer, stranger };
   throw CoordinatorError(error);
 }
 
-/// The time that one of `left` addresses may take, so that the last one gets a try, too.
+/// The time that one of `left` addresses may take, so that the last one gets a try as well.
 TimePoint share(TimePoint deadline, std::size_t left) {
   const TimePoint now = steady_now();
   return left <= 1 || deadline <= now ? deadline : now + (deadline - now) / static_cast<int>(left);
@@ -142,7 +142,7 @@ asio::awaitable<std::unique_ptr<ByteStream>> connect_tls(asio::any_io_executor e
       last = error;
       trouble = Trouble::other;
     }
-    // A server that says no with a reason is the one that was meant.
+    // A server that refuses with a reason is the one that was meant, so no other address is tried.
     if (last->code() == Errc::mend) break;
   }
   if (!last) last.emplace(Errc::environment, "host '" + where.host + "' has no address");
@@ -172,8 +172,8 @@ asio::awaitable<AcceptedTls> TlsAcceptor::accept(asio::any_io_executor executor,
   std::optional<PeerIdentity> identity;
   std::string why;
   SslHandle ssl = keys_->new_server_ssl(socket->fd(), identity);
-  // A wrong key fails in the call that reads the client's first message, so a wait after it means a right
-  // one.
+  // A wrong key fails in the call that reads the client's first message, so a wait after that means a right
+  // key.
   bool shown = false;
   const std::function<bool()> on_wait = [this, raw = ssl.get(), &identity, &key_shown, &shown] {
     if (!identity || std::exchange(shown, true)) return true;

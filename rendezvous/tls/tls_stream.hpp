@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TLS 1.3 with an external pre-shared key, as a ByteStream: psk_dhe_ke with X25519, TLS_AES_128_GCM_SHA256,
-// no certificates, tickets or early data, ALPN "muster/1". Includes Asio; OpenSSL is touched at the first use
-// only.
+// no certificates, tickets or early data, ALPN "muster/1". Includes Asio; OpenSSL is not touched before the
+// first use.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -22,14 +22,14 @@ namespace muster::rendezvous {
 
 class ServerKeys;
 
-/// Something took the connection and then did not answer as a coordinator does: it said nothing, or hung up.
-/// Another program, or a coordinator with too much to do.
+/// The error for a peer that took the connection and then said nothing or hung up: another program, or a
+/// coordinator with too much to do.
 class NoAnswerError : public CoordinatorError {
  public:
   using CoordinatorError::CoordinatorError;
 };
 
-/// The program that listens there says something that no coordinator says.
+/// The error for a program that answers as no coordinator does.
 class StrangerError : public CoordinatorError {
  public:
   using CoordinatorError::CoordinatorError;
@@ -50,34 +50,34 @@ boost::asio::awaitable<std::unique_ptr<ByteStream>> connect_tls(boost::asio::any
                                                                 std::string local_address = "",
                                                                 std::string identity_text = "");
 
-/// With this begins what a muster says in plain text at a port where it takes no nodes.
+/// The beginning of the plain text that a muster sends at a port where it takes no nodes.
 inline constexpr std::string_view kPlainWordsStart = "muster: ";
 
-/// The server's end of a connection whose client has proved who it is.
+/// A connection on the server's end whose client has proved who it is.
 struct AcceptedTls {
   std::unique_ptr<ByteStream> stream;
   PeerIdentity peer;
 };
 
-/// Takes the connection from the event loop that it was accepted on (on its thread), to another one (on that
-/// one's).
+/// Takes the connection from the event loop that accepted it (on that loop's thread) to another one (on the
+/// other loop's thread).
 void detach(AcceptedTls& accepted);
 void attach(AcceptedTls& accepted, const boost::asio::any_io_executor& executor);
 
-/// Knows the job secret, and from it every client's key. One thread.
+/// Accepts TLS connections; knows the job secret, and from it every client's key. One thread.
 class TlsAcceptor {
  public:
-  /// Clients of another job are refused exactly like a wrong key. Without `job` the secret is one that opens
-  /// many jobs (derive_job_secret). `others`: clients that prove themselves in another way; may be empty.
+  /// Clients of another job are refused exactly like a wrong key. Without `job` the secret is one for many
+  /// jobs (derive_job_secret). `others`: finds clients that prove themselves in another way; may be empty.
   TlsAcceptor(Secret job_secret, std::optional<std::string> job, ClientResolver others = {});
   ~TlsAcceptor();
   TlsAcceptor(const TlsAcceptor&) = delete;
   TlsAcceptor& operator=(const TlsAcceptor&) = delete;
 
-  /// Shakes hands on an accepted, non-blocking TCP socket. Throws CoordinatorError as connect_tls does. The
-  /// acceptor must live until it returns. `key_shown` is called when the client's first message is found to
-  /// be made with its key, and not seen before: all that is still to be proved is that it was not recorded
-  /// elsewhere. If it says no, the connection is refused.
+  /// Runs the handshake on an accepted, non-blocking TCP socket. Throws CoordinatorError as connect_tls does.
+  /// The acceptor must live until it returns. `key_shown` is called when the client's first message proves to
+  /// be made with its key and was not seen before; then only a message recorded elsewhere is still possible.
+  /// If it returns false, the connection is refused.
   boost::asio::awaitable<AcceptedTls> accept(boost::asio::any_io_executor executor, UniqueFd fd,
                                              TimePoint deadline, std::function<bool()> key_shown = {});
 
