@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From return codes to muster::Error.
+// Turns return codes into muster::Error.
 #pragma once
 
 #include "muster/abi/types.h"
@@ -13,7 +13,7 @@
 namespace muster {
 inline namespace v0 {
 
-/// A default of the SDK, where a deadline or limit is asked for.
+/// Stands for the SDK's default of a deadline or limit.
 inline constexpr std::chrono::milliseconds by_default{0};
 
 namespace detail {

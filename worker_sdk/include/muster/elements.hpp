@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which C++ types are elements of buffers, and which ranges are buffers.
+// Defines which C++ types are elements of buffers, and which ranges are buffers.
 #pragma once
 
 #include "muster/abi/types.h"
@@ -29,7 +29,7 @@ struct bf16 {
 
   bf16() = default;
 
-  /// Rounded to nearest even; a NaN stays one.
+  /// Rounds to nearest even; a NaN stays one.
   explicit bf16(float value) {
     const auto wide = std::bit_cast<std::uint32_t>(value);
     bits = static_cast<std::uint16_t>(value != value ? (wide >> 16) | 0x40U
@@ -51,7 +51,7 @@ concept IntegerElement = std::signed_integral<T> && sizeof(T) == bytes;
 
 }  // namespace detail
 
-/// The DataType of a C++ type. Specialize it for a type of yours with the same bytes: `value` is the
+/// The DataType of a C++ type. Specialize it for a type of your own with the same bytes: `value` is the
 /// DataType.
 template <class T>
 struct element_type {};
@@ -82,7 +82,7 @@ concept Element = requires {
   { element_type<std::remove_const_t<T>>::value } -> std::convertible_to<DataType>;
 };
 
-/// std::span, std::vector, std::array, a C array: elements one after another.
+/// A range of elements one after another: std::span, std::vector, std::array, a C array.
 template <class R>
 concept Buffer = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
     Element<std::remove_reference_t<std::ranges::range_reference_t<R>>>;

@@ -20,13 +20,14 @@
 namespace muster {
 inline namespace v0 {
 
-/// Each call exists twice: `all_reduce(...)` waits, `start_all_reduce(...)` returns a Work. The number of
-/// elements is that of the buffers; where two buffers do not fit each other, Error (invalid_argument) says so
-/// and nothing was called. A buffer that the rank neither gives nor gets may be empty: std::span<float>(). An
-/// Error other than invalid_argument leaves the group dead.
+/// The calls between the ranks of a group. Each call exists twice: `all_reduce(...)` waits,
+/// `start_all_reduce(...)` returns a Work. The number of elements is that of the buffers; where two buffers
+/// do not fit each other, Error (invalid_argument) says so and nothing was called. A buffer that the rank
+/// neither gives nor gets may be empty: std::span<float>(). An Error other than invalid_argument leaves the
+/// group dead.
 ///
-/// Lives no longer than its World. Calls in the same order on every rank, so one thread at a time; abort()
-/// from any.
+/// A group lives no longer than its World. Calls are made in the same order on every rank, so by one thread
+/// at a time; any thread may call abort().
 class Group {
  public:
   /// Takes over (`owned`) or looks at a group of the C calls.
@@ -42,7 +43,7 @@ class Group {
 
   int size() const { return size_; }
 
-  /// The name of the group, as messages have it: "world", "world/1.0".
+  /// The name of the group in messages: "world", "world/1.0".
   std::string name() const { return info().name; }
 
   /// The name of the backend: "shm", ...
@@ -51,7 +52,7 @@ class Group {
   /// The rank in the world of each rank of the group. Valid as long as the group.
   std::span<const std::int32_t> ranks() const { return {info().ranks, static_cast<std::size_t>(size_)}; }
 
-  /// What the calls of this rank have moved so far: payload, and what was sent. Any thread.
+  /// The bytes that the calls of this rank have moved so far: payload, and what was sent. Any thread.
   muster_traffic traffic() const {
     muster_traffic moved = {};
     moved.size = sizeof moved;
@@ -103,7 +104,7 @@ class Group {
     return started([&](muster_work** work) { return all_reduce_call(in, out, op, work); });
   }
 
-  /// The reduction over all ranks, on rank `root`.
+  /// Reduces `in` over all ranks, into `out` of rank `root`.
   template <Buffer In, MatchingBuffer<In> Out>
   void reduce(In&& in, Out&& out, ReduceOp op = ReduceOp::sum, int root = 0) {
     detail::check(reduce_call(in, out, op, root, nullptr));
@@ -114,7 +115,7 @@ class Group {
     return started([&](muster_work** work) { return reduce_call(in, out, op, root, work); });
   }
 
-  /// in[n] of every rank, in rank order, into out[size * n].
+  /// Copies in[n] of every rank, in rank order, into out[size * n].
   template <Buffer In, MatchingBuffer<In> Out>
   void all_gather(In&& in, Out&& out) {
     detail::check(all_gather_call(in, out, nullptr));
@@ -125,7 +126,7 @@ class Group {
     return started([&](muster_work** work) { return all_gather_call(in, out, work); });
   }
 
-  /// in[counts[rank]] of every rank, one after another, into out[sum of counts].
+  /// Copies in[counts[rank]] of every rank, one after another, into out[sum of counts].
   template <Buffer In, MatchingBuffer<In> Out>
   void all_gather_v(In&& in, Out&& out, std::span<const std::uint64_t> counts) {
     detail::check(all_gather_v_call(in, out, counts, nullptr));
@@ -136,7 +137,7 @@ class Group {
     return started([&](muster_work** work) { return all_gather_v_call(in, out, counts, work); });
   }
 
-  /// in[n] of every rank, in rank order, into out[size * n] of rank `root`.
+  /// Copies in[n] of every rank, in rank order, into out[size * n] of rank `root`.
   template <Buffer In, MatchingBuffer<In> Out>
   void gather(In&& in, Out&& out, int root = 0) {
     detail::check(gather_call(in, out, root, nullptr));
@@ -147,7 +148,7 @@ class Group {
     return started([&](muster_work** work) { return gather_call(in, out, root, work); });
   }
 
-  /// in[size * n] of rank `root`: the part of each rank into its out[n].
+  /// Copies from in[size * n] of rank `root` the part of each rank into its out[n].
   template <Buffer In, MatchingBuffer<In> Out>
   void scatter(In&& in, Out&& out, int root = 0) {
     detail::check(scatter_call(in, out, root, nullptr));
@@ -158,7 +159,7 @@ class Group {
     return started([&](muster_work** work) { return scatter_call(in, out, root, work); });
   }
 
-  /// in[size * n] of every rank, reduced: the part of each rank into its out[n].
+  /// Reduces in[size * n] over all ranks, and gives the part of each rank into its out[n].
   template <Buffer In, MatchingBuffer<In> Out>
   void reduce_scatter(In&& in, Out&& out, ReduceOp op = ReduceOp::sum) {
     detail::check(reduce_scatter_call(in, out, op, nullptr));
@@ -169,7 +170,7 @@ class Group {
     return started([&](muster_work** work) { return reduce_scatter_call(in, out, op, work); });
   }
 
-  /// Part i of in[size * n] goes to rank i, part i of out[size * n] comes from rank i.
+  /// Sends part i of in[size * n] to rank i; part i of out[size * n] comes from rank i.
   template <Buffer In, MatchingBuffer<In> Out>
   void all_to_all(In&& in, Out&& out) {
     detail::check(all_to_all_call(in, out, nullptr));
@@ -202,7 +203,7 @@ class Group {
   }
 
   /// Runs the calls that `calls()` makes on this group as one, so that sends and receives cannot wait for one
-  /// another. An exception out of `calls` forgets them.
+  /// another. If `calls` throws, the calls are forgotten.
   template <class Calls>
   void batch(Calls&& calls) {
     collect(std::forward<Calls>(calls));
@@ -215,31 +216,32 @@ class Group {
     return started([&](muster_work** work) { return muster_batch_end(handle_, work); });
   }
 
-  /// `count` elements, zero, in which collectives of this group need fewest copies: in memory of the host,
-  /// whatever backend() is. All ranks call it alike. Lives as long as the group. Throws Error (unsupported)
-  /// where the group exchanges memory of GPUs alone: over nccl between hosts without the plug-in gloo.
+  /// Gives `count` zeroed elements in which collectives of this group need fewest copies: in memory of the
+  /// host, whatever backend() is. All ranks call it alike. The memory lives as long as the group. Throws
+  /// Error (unsupported) where the group exchanges memory of GPUs alone: over nccl between hosts without the
+  /// plug-in gloo.
   template <Element T>
   std::span<T> allocate(std::size_t count) {
     return allocated<T>(muster_alloc, count);
   }
 
-  /// The same in memory of the GPU, which the program on the host cannot touch. Throws Error (unsupported)
-  /// unless backend() is "nccl".
+  /// Does the same as allocate() in memory of the GPU, which the program on the host cannot touch. Throws
+  /// Error (unsupported) unless backend() is "nccl".
   template <Element T>
   std::span<T> allocate_device(std::size_t count) {
     return allocated<T>(muster_alloc_device, count);
   }
 
-  /// One group of all ranks that give the same color, ordered by key and then by rank here. All ranks call
-  /// it. Empty where the color is negative.
+  /// Makes a group of all ranks that give the same color, ordered by key and then by rank in this group. All
+  /// ranks call it. Empty where the color is negative.
   std::optional<Group> split(int color, int key = 0) {
     muster_group* child = nullptr;
     detail::check(muster_group_split(handle_, color, key, &child));
     return taken(child);
   }
 
-  /// A group of `ranks` of this group, in that order. All ranks of this group call it alike; empty on those
-  /// that are not in it.
+  /// Makes a group of `ranks` of this group, in that order. All ranks of this group call it alike; empty on
+  /// ranks that are not in it.
   std::optional<Group> new_group(std::span<const std::int32_t> ranks) {
     muster_group* child = nullptr;
     detail::check(muster_group_new(handle_, ranks.data(), static_cast<std::uint32_t>(ranks.size()), &child));
@@ -289,7 +291,7 @@ class Group {
     }
   }
 
-  /// `larger` must hold `times` as many elements as `smaller`, where this rank uses it.
+  /// Checks that `larger` holds `times` as many elements as `smaller`, where this rank uses it.
   void fit(const char* call, std::size_t larger, std::size_t smaller, std::size_t times,
            bool used = true) const {
     if (!used || (larger == smaller * times && (times == 1 || larger / times == smaller))) return;

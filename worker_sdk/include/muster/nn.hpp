@@ -30,18 +30,18 @@ inline namespace v0 {
 namespace nn {
 
 /// A batch that is wanted: places to fill, sample after sample, which hold zeros. Of inputs and ids, and of
-/// labels and targets, one is empty, by the network's input and loss. See muster_nn_batch.
+/// labels and targets, one is empty, depending on the network's input and loss. See muster_nn_batch.
 struct Batch {
-  bool training = true;                    ///< of a step, else of an evaluation
+  bool training = true;                    ///< whether the batch is for a step, else for an evaluation
   std::int64_t steps = 0;                  ///< steps of the learner that were made before
-  std::span<const std::uint32_t> numbers;  ///< of the samples, from 0 on over all ranks
+  std::span<const std::uint32_t> numbers;  ///< numbers of the samples, from 0 on over all ranks
   std::span<float> inputs;                 ///< images as height x width x channels, or features
   std::span<std::int32_t> ids;
   std::span<std::int32_t> labels;
   std::span<float> targets;
 };
 
-/// Fills a batch, on the thread that calls the learner. What it throws comes out of that call; the other
+/// Fills a batch, on the thread that calls the learner. Its exceptions come out of that call; the other
 /// ranks' call ends, too. It calls neither the learner nor its group.
 using Fill = std::function<void(const Batch&)>;
 
@@ -49,86 +49,86 @@ enum class Device : std::int32_t { cpu, cuda };
 enum class Precision : std::int32_t { f32, tf32, bf16 };
 enum class OptimizerKind : std::int32_t { sgd, adam, adamw };
 
-/// Names and formulas are those of torch.optim. 0 for a beta or epsilon is its default.
+/// An optimizer; names and formulas are those of torch.optim. 0 for a beta or epsilon is its default.
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::sgd;
-  double momentum = 0;      ///< sgd
-  bool nesterov = false;    ///< sgd
-  double weight_decay = 0;  ///< L2 for sgd and adam, decoupled for adamw; not of biases and norms
-  double beta1 = 0.9;       ///< adam, adamw
-  double beta2 = 0.999;     ///< adam, adamw
-  double epsilon = 1e-8;    ///< adam, adamw
+  double momentum = 0;      ///< momentum of sgd
+  bool nesterov = false;    ///< whether sgd uses Nesterov's momentum
+  double weight_decay = 0;  ///< L2 for sgd and adam, decoupled for adamw; not applied to biases and norms
+  double beta1 = 0.9;       ///< for adam and adamw
+  double beta2 = 0.999;     ///< for adam and adamw
+  double epsilon = 1e-8;    ///< for adam and adamw
 };
 
-/// See muster_nn_options.
+/// The options of a learner; see muster_nn_options.
 struct LearnerOptions {
   Device device = Device::cpu;
   Precision precision = Precision::f32;
   Optimizer optimizer = {};
   /// Samples that a rank computes at once, at most; 0: the default, 64.
   std::uint64_t batch_size = 0;
-  /// Such micro-batches of a rank in a step, at most; 0: the default, 1.
+  /// Micro-batches of `batch_size` that a rank computes in a step, at most; 0: the default, 1.
   std::uint32_t accumulation = 0;
   /// Micro-batches of a step of all ranks, for bits that do not depend on their number; 0: not wanted.
   std::int32_t deterministic_micro_batches = 0;
   /// Threads of this process's computations; 0: the default, OMP_NUM_THREADS, else all processors.
   std::int32_t threads = 0;
-  /// Of the first parameters, and of dropout.
+  /// Seed of the first parameters, and of dropout.
   std::uint64_t seed = 0;
-  /// Of an average of the weights, which is scored, asked and saved in their place; 0: none.
+  /// Decay of an average of the weights, which is scored, asked and saved in their place; 0: no average.
   double ema_decay = 0;
   double label_smoothing = 0;
   /// L2 norm to which the mean gradient is scaled down; 0: no clipping.
   double max_norm = 0;
-  /// Batch norm over the batch of all ranks.
+  /// Whether batch norm uses the batch of all ranks.
   bool sync_batch_norm = false;
-  /// Of gradients: none, bf16 or f16.
+  /// Compression of gradients: none, bf16 or f16.
   Compression compression = Compression::none;
 };
 
-/// Means over the samples of all ranks, alike on all of them.
+/// Means over the samples of all ranks, the same on all of them.
 struct Score {
   std::int64_t samples = 0;
   double loss = 0;
   double accuracy = 0;  ///< 0 to 1; 0 without labels
 };
 
-/// What a file holds.
+/// The content of a file.
 enum class Saved : std::int32_t {
-  parameters,  ///< with running statistics; the average of the weights where there is one
-  everything,  ///< also what a learner needs to go on with the same bits
+  parameters,  ///< the parameters with running statistics; the average of the weights where there is one
+  everything,  ///< the parameters, and all that a learner needs to go on with the same bits
 };
 
 /// A network in training. Calls are collective but where they say otherwise. One thread. Lives no longer than
 /// its group.
 class Learner {
  public:
-  /// All ranks of the group call it alike. Throws Error (invalid_argument) that names the layer that cannot
-  /// be, (mismatch) that names the rank with another network or other options, (unsupported) for what this
-  /// machine or device does not compute.
+  /// Makes a learner; all ranks of the group call it alike. Throws Error (invalid_argument) that names the
+  /// layer that cannot be, (mismatch) that names the rank with another network or other options,
+  /// (unsupported) for what this machine or device does not compute.
   Learner(Group& group, const Network& network, Fill fill, const LearnerOptions& options = {})
       : Learner(group.handle(), network, std::move(fill), options) {}
 
-  /// In a world of one.
+  /// Makes a learner in a world of one.
   explicit Learner(const Network& network, Fill fill, const LearnerOptions& options = {})
       : Learner(nullptr, network, std::move(fill), options) {}
 
-  /// One step over `samples` samples of all ranks, 1 to global_batch(); the score is that of before it.
-  /// Throws Error (invalid_argument) also where the loss is no longer a number.
+  /// Makes one step over `samples` samples of all ranks, 1 to global_batch(); the score is that of before the
+  /// step. Throws Error (invalid_argument) also where the loss is no longer a number.
   Score step(std::uint64_t samples, float learning_rate) {
     muster_nn_score score = empty_score();
     check(muster_nn_step(handle_.get(), samples, learning_rate, &score));
     return {score.samples, score.loss, score.accuracy};
   }
 
-  /// Scores that many samples of all ranks, without training.
+  /// Scores `samples` samples of all ranks, without training.
   Score evaluate(std::uint64_t samples) {
     muster_nn_score score = empty_score();
     check(muster_nn_evaluate(handle_.get(), samples, &score));
     return {score.samples, score.loss, score.accuracy};
   }
 
-  /// What the network gives for some samples: outputs() values for each; logits, where the loss is cross
+  /// The network's results for some samples: outputs() values for each; logits, where the loss is cross
   /// entropy. Not collective.
   std::vector<float> predict(std::span<const float> inputs) {
     return predicted(inputs.data(), inputs.size());
@@ -138,13 +138,13 @@ class Learner {
     return predicted(ids.data(), ids.size());
   }
 
-  /// Rank 0 writes a safetensors file with PyTorch's names.
+  /// Writes a safetensors file with PyTorch's names, on rank 0.
   void save(const std::string& path, Saved what = Saved::parameters) {
     check(muster_nn_save(handle_.get(), path.c_str(), static_cast<std::int32_t>(what)));
   }
 
-  /// Rank 0 reads such a file, or one of PyTorch's with these names and shapes, for all. Returns whether it
-  /// had everything.
+  /// Reads a file of save() on rank 0 for all ranks, or one of PyTorch's with these names and shapes. Returns
+  /// whether it had everything.
   bool load(const std::string& path) {
     std::int32_t whole = 0;
     check(muster_nn_load(handle_.get(), path.c_str(), &whole));
@@ -158,24 +158,24 @@ class Learner {
     return hash;
   }
 
-  /// Steps that were made. Not collective, as the rest.
+  /// The number of steps made so far. Not collective, like the functions that follow.
   std::int64_t steps() const { return info().steps; }
 
   std::uint64_t global_batch() const { return info().global_batch; }
 
-  /// Values of a sample.
+  /// The number of values of a sample.
   std::uint64_t inputs() const { return info().inputs; }
 
-  /// Of the network for a sample.
+  /// The number of results of the network for a sample.
   std::uint64_t outputs() const { return info().outputs; }
 
-  /// Floats in all parameters.
+  /// The number of floats in all parameters.
   std::uint64_t parameters() const { return info().values; }
 
   muster_nn_learner* handle() const { return handle_.get(); }
 
  private:
-  /// Stays at its address when the learner is moved.
+  /// The function that the library calls back; it stays at its address when the learner is moved.
   struct Call {
     Fill fill;
     std::exception_ptr thrown;
@@ -275,10 +275,10 @@ struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
   double rate = 0.1;  ///< the base rate; one_cycle: the highest
   std::int64_t total_steps = 1;
-  std::int64_t step_steps = 1;    ///< step
-  double gamma = 0.1;             ///< step
-  double minimum = 0;             ///< cosine
-  double peak_share = 0.3;        ///< one_cycle
+  std::int64_t step_steps = 1;    ///< for step: steps between two changes of the rate
+  double gamma = 0.1;             ///< for step: factor of each change
+  double minimum = 0;             ///< for cosine: lowest rate
+  double peak_share = 0.3;        ///< for one_cycle: share of the steps up to the highest rate
   std::int64_t warmup_steps = 0;  ///< a straight line from warmup_start * rate; not with one_cycle
   double warmup_start = 0;
 
@@ -301,8 +301,8 @@ struct Schedule {
   }
 };
 
-/// The numbers 0 to count - 1 in the order in which pass `epoch` goes through so many samples: a permutation
-/// that depends on the arguments alone.
+/// The numbers 0 to count - 1 in the order in which pass `epoch` uses that many samples: a permutation that
+/// depends on the arguments alone.
 inline std::vector<std::uint32_t> shuffled(std::uint32_t count, std::uint64_t seed, std::int32_t epoch) {
   std::vector<std::uint32_t> order(count);
   detail::check(muster_nn_order(count, seed, epoch, order.data()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks as lists of layers, which become the text that muster_nn_learner_create() reads. What fits behind
-// what is said there: docs/nn.md. Part of muster/nn.hpp.
+// Networks as lists of layers, which become the text that muster_nn_learner_create() reads. docs/nn.md says
+// which layers fit behind which. Part of muster/nn.hpp.
 #pragma once
 
 #include "muster/cxx20.hpp"
@@ -19,14 +19,14 @@ namespace muster {
 inline namespace v0 {
 namespace detail {
 
-/// The parts, one after the other.
+/// The parts joined, one after the other.
 inline std::string text_of(std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text += part;
   return text;
 }
 
-/// A JSON string.
+/// The text as a JSON string.
 inline std::string quoted(std::string_view text) {
   std::string result(1, '"');
   for (const char c : text) {
@@ -54,11 +54,11 @@ class Layer {
  public:
   explicit Layer(std::string_view kind) : text_(detail::text_of({"{\"layer\":", detail::quoted(kind)})) {}
 
-  /// What its tensors are called, ahead of ".weight". Default: its place in the list, as in PyTorch's
-  /// Sequential; inside a residual layer behind the name of that one.
+  /// Gives the layer's tensors a name, which stands ahead of ".weight". Default: its place in the list, as in
+  /// PyTorch's Sequential; inside a residual layer behind the name of that layer.
   Layer named(std::string_view name) const { return with("name", detail::quoted(name)); }
 
-  /// With a field that the functions below do not set: a truth value, a number, or a text that is JSON.
+  /// Adds a field that the functions below do not set: a truth value, a number, or a text that is JSON.
   template <class Value>
   Layer with(std::string_view field, const Value& value) const {
     std::string json;
@@ -97,7 +97,7 @@ class Sequential {
 
   bool empty() const { return layers_.empty(); }
 
-  /// A JSON list.
+  /// The layers as a JSON list.
   std::string text() const {
     std::string text;
     for (const Layer& layer : layers_) text += detail::text_of({text.empty() ? "" : ",", layer.text()});
@@ -128,12 +128,12 @@ inline Layer convolution(std::int64_t out, const Window& window = {}) {
   return window.padding < 0 ? strided : strided.with("padding", window.padding);
 }
 
-/// Behind a convolution without a bias; ReLU follows, unless a residual layer ends with it.
+/// A batch norm behind a convolution without a bias; ReLU follows, unless a residual layer ends with it.
 inline Layer batch_norm() {
   return Layer("batch_norm");
 }
 
-/// Over the width of each row.
+/// A layer norm over the width of each row.
 inline Layer layer_norm() {
   return Layer("layer_norm");
 }
@@ -142,12 +142,12 @@ inline Layer relu() {
   return Layer("relu");
 }
 
-/// Exact, by erf.
+/// The exact GELU, by erf.
 inline Layer gelu() {
   return Layer("gelu");
 }
 
-/// Multi-head self-attention over the tokens of a sample, with its projections, as PyTorch's
+/// Multi-head self-attention over the tokens of a sample, with its projections, as in PyTorch's
 /// MultiheadAttention.
 inline Layer attention(std::int64_t heads) {
   return Layer("attention").with("heads", heads);
@@ -164,17 +164,17 @@ inline Layer average_pool() {
   return Layer("average_pool");
 }
 
-/// A map becomes one row: channels first, as PyTorch's, or height, width, channels.
+/// Turns a map into one row: channels first, as PyTorch does, or height, width, channels.
 inline Layer flatten(bool channels_last = false) {
   return Layer("flatten").with("channels_last", channels_last);
 }
 
-/// Images become one row: the mean of the colours of each pixel.
+/// Turns images into one row: the mean of the colours of each pixel.
 inline Layer grey() {
   return Layer("grey");
 }
 
-/// A map becomes a row for each pixel.
+/// Turns a map into a row for each pixel.
 inline Layer tokens() {
   return Layer("tokens");
 }
@@ -189,39 +189,39 @@ inline Layer token_mean() {
   return Layer("token_mean");
 }
 
-/// Numbers of tokens, below `vocabulary`, become rows of `out` trained values.
+/// Turns numbers of tokens, below `vocabulary`, into rows of `out` trained values.
 inline Layer embedding(std::int64_t vocabulary, std::int64_t out) {
   return Layer("embedding").with("vocabulary", vocabulary).with("out", out);
 }
 
-/// In training makes this share of the elements 0, and the rest larger.
+/// Makes this share of the elements 0 in training, and the other elements larger.
 inline Layer dropout(double share = 0.5) {
   return Layer("dropout").with("share", share);
 }
 
-/// body(x) + x, or body(x) + shortcut(x).
+/// Computes body(x) + x, or body(x) + shortcut(x).
 inline Layer residual(const Sequential& body, const Sequential& shortcut = {}) {
   const Layer layer = Layer("residual").with("body", body.text());
   return shortcut.empty() ? layer : layer.with("shortcut", shortcut.text());
 }
 
-/// What a sample is: see images(), features() and ids().
+/// The form of a sample: see images(), features() and ids().
 struct Input {
   std::string text;
 };
 
-/// `channels` values for each of side x side pixels.
+/// A sample of `channels` values for each of side x side pixels.
 inline Input images(std::int64_t channels, std::int64_t side) {
   return {detail::text_of({R"({"kind":"images","channels":)", std::to_string(channels), R"(,"side":)",
                            std::to_string(side), "}"})};
 }
 
-/// One row of so many floats.
+/// A sample of one row of `count` floats.
 inline Input features(std::int64_t count) {
   return {detail::text_of({R"({"kind":"features","channels":)", std::to_string(count), "}"})};
 }
 
-/// So many numbers of tokens.
+/// A sample of `count` numbers of tokens.
 inline Input ids(std::int64_t count) {
   return {detail::text_of({R"({"kind":"ids","channels":)", std::to_string(count), "}"})};
 }
@@ -237,7 +237,7 @@ class Network {
                                loss == Loss::mse ? R"(,"loss":"mse")" : R"(,"loss":"cross_entropy")",
                                R"(,"layers":)", layers.text(), "}"})) {}
 
-  /// From a JSON text, as text() gives it.
+  /// Makes a network from a JSON text, as text() gives it.
   static Network from_text(std::string json) { return Network(std::move(json)); }
 
   const std::string& text() const { return text_; }

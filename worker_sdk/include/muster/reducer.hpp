@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of a data-parallel model, summed over the ranks while backward is still running. The way of a
-// step, and what the numbers mean: muster/abi/reducer.h.
+// Gradients of a data-parallel model, summed over the ranks while backward is still running.
+// muster/abi/reducer.h explains the order of a step and the meaning of the numbers.
 #pragma once
 
 #include "muster/abi/reducer.h"
@@ -45,7 +45,7 @@ struct Bucket {
 struct BucketOptions {
   /// A bucket is closed when it reaches this many bytes; 0: the default, 25 MiB.
   std::uint64_t bucket_bytes = 0;
-  /// The same number for the bucket that is reduced first; 0: the default, 1 MiB.
+  /// The number of bytes at which the bucket that is reduced first is closed; 0: the default, 1 MiB.
   std::uint64_t first_bucket_bytes = 0;
   /// The bucket that is reduced last has as few parameters as reach this many bytes; 0: the default, 1 MiB.
   std::uint64_t last_bucket_bytes = 0;
@@ -55,7 +55,7 @@ struct BucketOptions {
   /// Steps before compression begins; 0: the default, 10; -1: none.
   std::int64_t power_sgd_start = 0;
   /// Sums a bucket over the ranks in the place of `compression`, on the reducer's thread or on the one that
-  /// is in finish_step(), with calls on the group of the reducer. What it throws comes out of finish_step()
+  /// is in finish_step(), with calls on the group of the reducer. Its exceptions come out of finish_step()
   /// here; the other ranks' step ends too.
   std::function<void(const Bucket&)> hook = {};
   /// Applies the optimizer to the floats [begin, end) of the arena as soon as they are reduced, on the
@@ -85,12 +85,12 @@ struct ReducerState {
   bool differs_by_rank = false;
 };
 
-/// One thread; between begin_step() and finish_step() the group belongs to it. Lives no longer than its
-/// group.
+/// The reducer of one model. One thread; between begin_step() and finish_step() the group belongs to the
+/// reducer. It lives no longer than its group.
 class Reducer {
  public:
-  /// All ranks of the group call it alike. Throws Error (mismatch) that names the first parameter that
-  /// differs.
+  /// Makes a reducer; all ranks of the group call it alike. Throws Error (mismatch) that names the first
+  /// parameter that differs.
   Reducer(Group& group, const std::vector<Parameter>& parameters, const BucketOptions& buckets = {})
       : calls_(std::make_unique<Calls>(Calls{buckets.hook, buckets.step, nullptr})),
         handle_(make(group, parameters, buckets, calls_.get())) {
@@ -132,14 +132,15 @@ class Reducer {
     detail::check(muster_reducer_broadcast(handle_.get(), values.data()));
   }
 
-  /// Gradients of `samples` samples are added to those of the step, without any call on the group.
+  /// Begins a micro-batch; its gradients of `samples` samples are added to those of the step, without any
+  /// call on the group.
   void begin_micro_batch(std::int64_t samples) {
     detail::check(muster_reducer_begin_micro_batch(handle_.get(), samples));
   }
 
   void finish_micro_batch() { detail::check(muster_reducer_finish_micro_batch(handle_.get())); }
 
-  /// A figure of this rank, 0 to 7, that is summed over the ranks with the step.
+  /// Sets figure i of this rank, 0 to 7, that is summed over the ranks with the step.
   void set_tally(std::uint32_t i, float value) {
     detail::check(muster_reducer_set_tally(handle_.get(), i, value));
   }

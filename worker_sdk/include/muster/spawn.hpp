@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting the ranks of a job from one program, on this host.
+// Starts the ranks of a job from one program, on this host.
 #pragma once
 
 #include "muster/abi/spawn.h"
@@ -48,8 +48,9 @@ concept SpawnBody = std::invocable<Body&, World&> || std::invocable<Body&, int>;
 
 namespace detail {
 
-/// Runs the body with the world joined. A rank that fails does not leave in order, which the others would
-/// take for the cause of their own failures: its end tells them, and its process is about to end.
+/// Runs the body with the world joined. A rank that fails does not leave in order, because the others would
+/// take that for the cause of their own failures: they learn of its end by the end of its process, which
+/// follows soon.
 template <class Body>
 void run_in_world(Body& body) {
   auto world = std::make_unique<World>();

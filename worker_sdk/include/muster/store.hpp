@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The key-value store of a job, in C++.
 #pragma once
 
 #include "muster/abi/store.h"
@@ -18,7 +19,7 @@ inline namespace v0 {
 
 /// The key-value store that the ranks of a round share. Values are bytes. Waits take a limit, by default that
 /// of the world. Throws Error: deadline (names the keys; the store can be used on) or store (it is lost). One
-/// thread at a time; clone() for another. That of a world lives no longer than the World.
+/// thread at a time; clone() for another. The store of a world lives no longer than the World.
 class Store {
  public:
   /// Takes over (`owned`) or looks at a store of the C calls.
@@ -107,7 +108,7 @@ class Store {
                                          static_cast<std::uint32_t>(keys.size())));
   }
 
-  /// Waits until all keys exist; their values.
+  /// Waits until all keys exist, and returns their values.
   std::vector<std::string> multi_get(const std::vector<std::string>& keys,
                                      std::chrono::milliseconds limit = by_default) {
     const auto names = pointers(keys);
@@ -127,7 +128,7 @@ class Store {
     detail::check(muster_store_queue_push(handle_, queue.c_str(), value.data(), value.size()));
   }
 
-  /// Takes the first value; waits for one.
+  /// Takes the first value of the queue, and waits until there is one.
   std::string queue_pop(const std::string& queue, std::chrono::milliseconds limit = by_default) {
     return value([&](void** value, std::uint64_t* bytes) {
       return muster_store_queue_pop(handle_, queue.c_str(), limit.count(), value, bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What collectives are made of. The numbers are those of muster.h.
+// The types and operations of collectives. The numbers are those of muster.h.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,12 @@ namespace muster {
 /// are reduced in f32 and rounded once at the end, to nearest even.
 enum class DataType : std::uint8_t { u8, i32, i64, f16, bf16, f32, f64 };
 
-/// avg is the sum divided by the number of ranks, for f16, bf16, f32 and f64 only; band, bor and bxor are bit
-/// by bit, for u8, i32 and i64 only. Integer sums and products wrap. min and max of a NaN are unspecified.
+/// The way in which elements are combined. avg is the sum divided by the number of ranks, for f16, bf16, f32
+/// and f64 only; band, bor and bxor are bit by bit, for u8, i32 and i64 only. Integer sums and products wrap.
+/// min and max of a NaN are unspecified.
 enum class ReduceOp : std::uint8_t { sum, product, min, max, avg, band, bor, bxor };
 
-/// Bytes of one element; 0 for a value that is no DataType.
+/// The bytes of one element; 0 for a value that is no DataType.
 constexpr std::size_t size_of(DataType type) {
   switch (type) {
     case DataType::u8:
@@ -50,14 +51,14 @@ constexpr bool is_defined(ReduceOp op, DataType type) {
   return !is_bitwise(op) || is_integer(type);
 }
 
-/// Names for messages: "f32".
+/// The name of a type for messages: "f32".
 constexpr std::string_view name_of(DataType type) {
   constexpr std::string_view kNames[] = {"u8", "i32", "i64", "f16", "bf16", "f32", "f64"};
   const auto index = static_cast<std::size_t>(type);
   return index < std::size(kNames) ? kNames[index] : "unknown type";
 }
 
-/// Names for messages: "sum".
+/// The name of an operation for messages: "sum".
 constexpr std::string_view name_of(ReduceOp op) {
   constexpr std::string_view kNames[] = {"sum", "product", "min", "max", "avg", "band", "bor", "bxor"};
   const auto index = static_cast<std::size_t>(op);

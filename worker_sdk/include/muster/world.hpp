@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's place in a job.
+// A process's place in a job, from which all other objects are made.
 #pragma once
 
 #include "muster/abi/world.h"
@@ -25,7 +25,7 @@ struct Options {
   /// This rank and the number of ranks: give both or none. Without them the environment tells them.
   std::optional<int> rank = std::nullopt;
   std::optional<int> size = std::nullopt;
-  /// The GPU for nccl. Without it: that of the local rank.
+  /// The GPU for nccl. Without it: the one of the local rank.
   std::optional<int> device = std::nullopt;
   /// Time for all ranks to come together. Default: 5 minutes.
   std::chrono::milliseconds join_deadline = by_default;
@@ -35,9 +35,9 @@ struct Options {
   std::chrono::milliseconds report_after = by_default;
 };
 
-/// One world; several may live in one process. The destructor leaves at once, as leave() does: in the way of
-/// an exception nobody should be waited for. A program that ends in order calls finalize(). One thread at a
-/// time; set_step() and abort() from any.
+/// One world; several may live in one process. The destructor leaves at once, as leave() does, because after
+/// an exception no rank should be waited for. A program that ends in order calls finalize(). One thread at a
+/// time; any thread may call set_step() and abort().
 class World {
  public:
   /// Joins the job. Throws Error: invalid_argument names the option or variable that is missing or wrong,
@@ -49,7 +49,7 @@ class World {
 
   int size() const { return info().world_size; }
 
-  /// All there is to know; the strings are valid as long as the world.
+  /// The facts about this process and its job; the strings are valid as long as the world.
   muster_world_info info() const {
     muster_world_info info = {};
     info.size = sizeof info;
@@ -60,7 +60,8 @@ class World {
   /// The group of all ranks.
   Group& group() { return group_; }
 
-  /// Keys of this world alone; in a world of one that no launcher started, inside the process.
+  /// The store with the keys of this world alone; in a world of one that no launcher started, it is inside
+  /// the process.
   Store store() {
     muster_store* store = nullptr;
     detail::check(muster_store_world(handle_.get(), &store));
@@ -87,7 +88,7 @@ class World {
   }
 
   /// Leaves without a barrier (over Gloo, MPI and NCCL each group waits 1 to 2 s at most for the others to
-  /// go); where this rank serves the store, that ends within a tenth of a second.
+  /// go); where this rank serves the store, the store ends within a tenth of a second.
   void leave() { handle_.reset(); }
 
   /// Makes the present and every later call of every rank fail with `reason`. Any thread, at any time.
@@ -132,7 +133,7 @@ class World {
   Group group_;
 };
 
-/// World(options): the first line of a program.
+/// Joins the job as World(options) does: the first line of a program.
 inline World init(const Options& options = {}) {
   return World(options);
 }

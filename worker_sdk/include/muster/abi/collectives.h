@@ -32,57 +32,58 @@
 extern "C" {
 #endif
 
-/* Complete when every rank has called it. */
+/* Waits for all ranks: the call is complete when every rank has made it. */
 MUSTER_API muster_rc muster_barrier(muster_group* group, void* stream, muster_work** work);
 
-/* buffer[count]: from rank `root` to all others. */
+/* Copies buffer[count] from rank `root` to all others. */
 MUSTER_API muster_rc muster_broadcast(muster_group* group, void* buffer, uint64_t count, muster_dtype dtype,
                                       int32_t root, void* stream, muster_work** work);
 
-/* in[count] of every rank, combined element by element, into out[count] of every rank: bit for bit the same
- * on all. */
+/* Combines in[count] of every rank, element by element, into out[count] of every rank: bit for bit the same
+ * on all ranks. */
 MUSTER_API muster_rc muster_all_reduce(muster_group* group, const void* in, void* out, uint64_t count,
                                        muster_dtype dtype, muster_op op, void* stream, muster_work** work);
 
-/* The same into out[count] of rank `root` alone. */
+/* Combines in[count] of every rank, element by element, into out[count] of rank `root` alone. */
 MUSTER_API muster_rc muster_reduce(muster_group* group, const void* in, void* out, uint64_t count,
                                    muster_dtype dtype, muster_op op, int32_t root, void* stream,
                                    muster_work** work);
 
-/* in[count] of every rank, in rank order, into out[size * count] of every rank. */
+/* Copies in[count] of every rank, in rank order, into out[size * count] of every rank. */
 MUSTER_API muster_rc muster_all_gather(muster_group* group, const void* in, void* out, uint64_t count,
                                        muster_dtype dtype, void* stream, muster_work** work);
 
-/* The same with counts[size], one for each rank and equal on all ranks: in[counts[rank]] of every rank, one
- * after another without gaps, into out[sum of counts]. `counts` is copied. */
+/* Gathers with counts[size], one for each rank and equal on all ranks: copies in[counts[rank]] of every rank,
+ * one after another without gaps, into out[sum of counts] of every rank. `counts` is copied. */
 MUSTER_API muster_rc muster_all_gather_v(muster_group* group, const void* in, void* out,
                                          const uint64_t* counts, muster_dtype dtype, void* stream,
                                          muster_work** work);
 
-/* in[count] of every rank, in rank order, into out[size * count] of rank `root`. */
+/* Copies in[count] of every rank, in rank order, into out[size * count] of rank `root`. */
 MUSTER_API muster_rc muster_gather(muster_group* group, const void* in, void* out, uint64_t count,
                                    muster_dtype dtype, int32_t root, void* stream, muster_work** work);
 
-/* in[size * count] of rank `root`: the part of each rank into its out[count]. */
+/* Copies from in[size * count] of rank `root` the part of each rank into its out[count]. */
 MUSTER_API muster_rc muster_scatter(muster_group* group, const void* in, void* out, uint64_t count,
                                     muster_dtype dtype, int32_t root, void* stream, muster_work** work);
 
-/* in[size * count] of every rank, combined element by element: the part of each rank into its out[count]. */
+/* Combines in[size * count] of every rank, element by element, and gives the part of each rank into its
+ * out[count]. */
 MUSTER_API muster_rc muster_reduce_scatter(muster_group* group, const void* in, void* out, uint64_t count,
                                            muster_dtype dtype, muster_op op, void* stream,
                                            muster_work** work);
 
-/* in[size * count]: part i goes to rank i. out[size * count]: part i comes from rank i. */
+/* Sends part i of in[size * count] to rank i; part i of out[size * count] comes from rank i. */
 MUSTER_API muster_rc muster_all_to_all(muster_group* group, const void* in, void* out, uint64_t count,
                                        muster_dtype dtype, void* stream, muster_work** work);
 
-/* in[count] to rank `peer`, which receives it with the same count, type and tag. Sends from one rank to
+/* Sends in[count] to rank `peer`, which receives it with the same count, type and tag. Sends from one rank to
  * another with one tag arrive in their order. May wait until the peer receives: two ranks that send to each
  * other do so in a batch. */
 MUSTER_API muster_rc muster_send(muster_group* group, const void* in, uint64_t count, muster_dtype dtype,
                                  int32_t peer, int32_t tag, void* stream, muster_work** work);
 
-/* out[count] from rank `peer`. */
+/* Receives out[count] from rank `peer`. */
 MUSTER_API muster_rc muster_recv(muster_group* group, void* out, uint64_t count, muster_dtype dtype,
                                  int32_t peer, int32_t tag, void* stream, muster_work** work);
 
@@ -92,20 +93,20 @@ MUSTER_API muster_rc muster_recv(muster_group* group, void* out, uint64_t count,
  * batches do not nest. */
 MUSTER_API muster_rc muster_batch_begin(muster_group* group);
 
-/* Runs what was collected and waits for it, or starts it (`work` not NULL). The batch is closed whatever it
- * returns. */
+/* Runs the collected calls and waits for them, or starts them (`work` not NULL). The batch is closed whatever
+ * this returns. */
 MUSTER_API muster_rc muster_batch_end(muster_group* group, muster_work** work);
 
-/* Forgets what was collected. */
+/* Forgets the collected calls, and closes the batch. */
 MUSTER_API muster_rc muster_batch_cancel(muster_group* group);
 
-/* Waits until the started call is complete on this rank; returns what the call would have. MUSTER_E_DEADLINE
- * after deadline_ms (0: as long as the call itself may take): the call goes on and can be waited for again.
- * One thread at a time. */
+/* Waits until the started call is complete on this rank; returns the code that the call would have returned.
+ * MUSTER_E_DEADLINE after deadline_ms (0: as long as the call itself may take): the call goes on and can be
+ * waited for again. One thread at a time. */
 MUSTER_API muster_rc muster_wait(muster_work* work, int64_t deadline_ms);
 
-/* Whether it is complete: *done becomes 1 or 0. Never waits. Returns what the call would have once it has
- * failed. */
+/* Tells whether the started call is complete: *done becomes 1 or 0. Never waits. Returns the code that the
+ * call would have returned once it has failed. */
 MUSTER_API muster_rc muster_test(muster_work* work, int32_t* done);
 
 /* Frees the handle. A call that is not complete goes on, and its buffers belong to it until the group is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Part of muster.h: groups of ranks, and memory of theirs. */
+/* Part of muster.h: groups of ranks, and memory for their calls. */
 #ifndef MUSTER_ABI_GROUP_H
 #define MUSTER_ABI_GROUP_H
 
@@ -9,15 +9,15 @@
 extern "C" {
 #endif
 
-/* The strings are valid until the group is freed. */
+/* Facts about a group. The strings are valid until the group is freed. */
 typedef struct muster_group_info {
   uint32_t size;        /* sizeof(muster_group_info), set by the caller */
-  int32_t rank;         /* of this process in the group */
+  int32_t rank;         /* rank of this process in the group */
   int32_t group_size;   /* number of ranks */
   int32_t reserved;     /* 0 */
-  const char* name;     /* "world", "world/1.0", ... as messages have it */
-  const char* backend;  /* "shm", ... */
-  const int32_t* ranks; /* for each rank of the group its rank in the world */
+  const char* name;     /* name in messages: "world", "world/1.0", ... */
+  const char* backend;  /* name of the backend: "shm", ... */
+  const int32_t* ranks; /* rank in the world of each rank of the group */
 } muster_group_info;
 
 /* The group of all ranks. It belongs to the world: the same handle each time, and muster_group_free() refuses
@@ -46,11 +46,11 @@ MUSTER_API muster_rc muster_group_get_info(muster_group* group, muster_group_inf
 typedef struct muster_traffic {
   uint32_t size;             /* sizeof(muster_traffic), set by the caller */
   uint32_t reserved;         /* 0 */
-  uint64_t payload_bytes;    /* by the calls */
-  uint64_t wire_bytes;       /* sent over connections of ours: data, */
-  uint64_t wire_messages;    /* messages of data alone, */
-  uint64_t control_bytes;    /* and fingerprints, */
-  uint64_t control_messages; /* with which small data travels */
+  uint64_t payload_bytes;    /* payload, which follows from the calls */
+  uint64_t wire_bytes;       /* bytes of data sent over connections of the backend */
+  uint64_t wire_messages;    /* messages with data only */
+  uint64_t control_bytes;    /* bytes of fingerprints sent */
+  uint64_t control_messages; /* messages with fingerprints, and small data beside them */
 } muster_traffic;
 
 /* Fills traffic->size bytes of *traffic. Any thread. */
@@ -71,8 +71,8 @@ MUSTER_API muster_rc muster_group_free(muster_group* group);
  * where the group exchanges memory of GPUs alone: over nccl between hosts without the plug-in gloo. */
 MUSTER_API muster_rc muster_alloc(muster_group* group, uint64_t bytes, void** memory);
 
-/* The same in memory of the GPU, which the program on the host cannot touch. MUSTER_E_UNSUPPORTED unless the
- * group's backend is "nccl" (muster_group_get_info() tells it). */
+/* Does the same as muster_alloc() in memory of the GPU, which the program on the host cannot touch.
+ * MUSTER_E_UNSUPPORTED unless the group's backend is "nccl" (muster_group_get_info() tells it). */
 MUSTER_API muster_rc muster_alloc_device(muster_group* group, uint64_t bytes, void** memory);
 
 #ifdef __cplusplus

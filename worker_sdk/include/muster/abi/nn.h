@@ -33,17 +33,17 @@ typedef struct muster_nn_learner muster_nn_learner;
 /* A batch that is wanted. Samples lie one after the other in each array; all arrays hold zeros. Of inputs and
  * ids, and of labels and targets, one is NULL, by the network's input and loss. */
 typedef struct muster_nn_batch {
-  uint32_t size;        /* sizeof(muster_nn_batch), of the library */
-  int32_t training;     /* 1: of a step; 0: of an evaluation */
+  uint32_t size;        /* sizeof(muster_nn_batch) in the library */
+  int32_t training;     /* 1: the batch is for a step; 0: for an evaluation */
   int64_t steps;        /* steps of the learner that were made before: with it, sample i of step k is known */
-  uint64_t samples;     /* how many, 1 or more */
-  uint64_t inputs_each; /* values of a sample */
+  uint64_t samples;     /* number of samples, 1 or more */
+  uint64_t inputs_each; /* values of one sample */
   uint64_t targets_each;   /* targets of a sample: outputs of the network, or 0 */
   const uint32_t* numbers; /* [samples]: their numbers in the step, or in the evaluation, over all ranks */
   float* inputs;           /* [samples * inputs_each]: images as height x width x channels, or features */
   int32_t* ids;            /* [samples * inputs_each]: numbers of tokens, 0 to vocabulary - 1 */
-  int32_t* labels;         /* [samples]: cross entropy, 0 to outputs - 1 */
-  float* targets;          /* [samples * targets_each]: mean squared error */
+  int32_t* labels;         /* [samples]: for cross entropy, 0 to outputs - 1 */
+  float* targets;          /* [samples * targets_each]: for mean squared error */
 } muster_nn_batch;
 
 /* Fills a batch, on the thread that calls the learner. Anything but MUSTER_OK ends the call on all ranks,
@@ -62,7 +62,7 @@ typedef int32_t muster_nn_precision;
 
 enum {
   MUSTER_NN_F32 = 0,
-  MUSTER_NN_TF32 = 1, /* GPUs alone */
+  MUSTER_NN_TF32 = 1, /* on GPUs only */
   MUSTER_NN_BF16 = 2  /* MUSTER_E_UNSUPPORTED on a processor without instructions for it */
 };
 
@@ -73,7 +73,7 @@ typedef int32_t muster_nn_optimizer;
 enum { MUSTER_NN_SGD = 0, MUSTER_NN_ADAM = 1, MUSTER_NN_ADAMW = 2 };
 
 enum {
-  MUSTER_NN_NESTEROV = 1,       /* sgd, with a momentum */
+  MUSTER_NN_NESTEROV = 1,       /* Nesterov's form of sgd with a momentum */
   MUSTER_NN_SYNC_BATCH_NORM = 2 /* batch norm over the batch of all ranks */
 };
 
@@ -81,23 +81,23 @@ typedef struct muster_nn_options {
   uint32_t size; /* sizeof(muster_nn_options) */
   muster_nn_device device;
   muster_nn_precision precision;
-  int32_t threads;       /* of this process's computations. Default: OMP_NUM_THREADS, else all processors */
+  int32_t threads; /* threads of this process's computations. Default: OMP_NUM_THREADS, else all processors */
   uint64_t batch_size;   /* samples that a rank computes at once, at most. Default: 64 */
-  uint32_t accumulation; /* such micro-batches of a rank in a step, at most. Default: 1 */
+  uint32_t accumulation; /* micro-batches of batch_size of a rank in a step, at most. Default: 1 */
   int32_t deterministic_micro_batches; /* micro-batches of a step of all ranks; see reducer.h. Default: 0 */
-  uint64_t seed;                       /* of the first parameters, and of dropout */
+  uint64_t seed;                       /* seed of the first parameters, and of dropout */
   muster_nn_optimizer optimizer;
   uint32_t flags;         /* MUSTER_NN_NESTEROV ... */
-  double momentum;        /* sgd. Default: 0 */
+  double momentum;        /* momentum of sgd. Default: 0 */
   double weight_decay;    /* L2 for sgd and adam, decoupled for adamw. Default: 0 */
-  double beta1;           /* adam, adamw. Default: 0.9 */
-  double beta2;           /* Default: 0.999 */
-  double epsilon;         /* Default: 1e-8 */
+  double beta1;           /* for adam and adamw. Default: 0.9 */
+  double beta2;           /* for adam and adamw. Default: 0.999 */
+  double epsilon;         /* for adam and adamw. Default: 1e-8 */
   double ema_decay;       /* of an average of the weights, which is what is scored, asked and saved in their
                              place. Default: 0, none */
   double label_smoothing; /* cross entropy, as PyTorch's. Default: 0 */
   double max_norm;        /* L2 norm to which the mean gradient is scaled down. Default: 0, no clipping */
-  muster_compression compression; /* of gradients: none, bf16 or f16. Default: none */
+  muster_compression compression; /* compression of gradients: none, bf16 or f16. Default: none */
   int32_t reserved;
 } muster_nn_options;
 
@@ -112,18 +112,18 @@ MUSTER_API muster_rc muster_nn_learner_create(muster_group* group, const char* n
 
 typedef struct muster_nn_info {
   uint32_t size;         /* sizeof(muster_nn_info) */
-  uint32_t parameters;   /* tensors */
-  uint64_t values;       /* floats in all of them */
-  uint64_t inputs;       /* values of a sample */
-  uint64_t outputs;      /* of the network for a sample */
+  uint32_t parameters;   /* number of tensors */
+  uint64_t values;       /* floats in all tensors */
+  uint64_t inputs;       /* values of one sample */
+  uint64_t outputs;      /* results of the network for one sample */
   uint64_t global_batch; /* samples of a step of all ranks, at most: batch_size * accumulation * ranks */
-  int64_t steps;         /* that were made */
+  int64_t steps;         /* steps made so far */
 } muster_nn_info;
 
-/* Not collective. */
+/* Fills *info. Not collective. */
 MUSTER_API muster_rc muster_nn_get_info(muster_nn_learner* learner, muster_nn_info* info);
 
-/* Of all ranks, alike on all of them. */
+/* The score over the samples of all ranks, the same on all of them. */
 typedef struct muster_nn_score {
   uint32_t size; /* sizeof(muster_nn_score) */
   uint32_t reserved;
@@ -143,9 +143,9 @@ MUSTER_API muster_rc muster_nn_step(muster_nn_learner* learner, uint64_t samples
  * rank 0's. */
 MUSTER_API muster_rc muster_nn_evaluate(muster_nn_learner* learner, uint64_t samples, muster_nn_score* score);
 
-/* outputs[samples * outputs]: what the network gives for inputs[samples * inputs], which are floats, or
- * int32_t for numbers of tokens; logits, where the loss is cross entropy. Not collective; running statistics
- * are this rank's. */
+/* Fills outputs[samples * outputs] with the network's results for inputs[samples * inputs], which are floats,
+ * or int32_t for numbers of tokens; the results are logits where the loss is cross entropy. Not collective;
+ * running statistics are this rank's. */
 MUSTER_API muster_rc muster_nn_predict(muster_nn_learner* learner, const void* inputs, uint64_t samples,
                                        float* outputs);
 
@@ -154,16 +154,16 @@ MUSTER_API muster_rc muster_nn_predict(muster_nn_learner* learner, const void* i
  * muster_nn_load() goes on with the bits of a learner that never stopped. */
 MUSTER_API muster_rc muster_nn_save(muster_nn_learner* learner, const char* path, int32_t whole);
 
-/* Rank 0 reads such a file, or one of PyTorch's with these names and shapes (other tensors are left out), and
- * all ranks get it. *whole (may be NULL): 1 where it had the state, too. MUSTER_E_ARG names the tensor that
- * is missing or has another shape, and nothing has changed. */
+/* Rank 0 reads a file of muster_nn_save(), or one of PyTorch's with these names and shapes (other tensors are
+ * left out), and all ranks get it. *whole (may be NULL): 1 where the file had the optimizer's state as well.
+ * MUSTER_E_ARG names the tensor that is missing or has another shape, and nothing has changed. */
 MUSTER_API muster_rc muster_nn_load(muster_nn_learner* learner, const char* path, int32_t* whole);
 
-/* Compares the parameters of all ranks, bit for bit; *hash (may be NULL) is theirs. MUSTER_E_MISMATCH names
- * parameter and rank. */
+/* Compares the parameters of all ranks, bit for bit; *hash (may be NULL) is their hash. MUSTER_E_MISMATCH
+ * names parameter and rank. */
 MUSTER_API muster_rc muster_nn_check(muster_nn_learner* learner, uint64_t* hash);
 
-/* Frees it; in the middle of a step that has failed, it aborts the group. NULL is fine. */
+/* Frees the learner; in the middle of a step that has failed, this aborts the group. NULL is fine. */
 MUSTER_API muster_rc muster_nn_learner_free(muster_nn_learner* learner);
 
 typedef int32_t muster_nn_schedule_kind;
@@ -181,20 +181,20 @@ typedef struct muster_nn_schedule {
   muster_nn_schedule_kind kind;
   double rate; /* the base rate; one cycle: the highest */
   int64_t total_steps;
-  int64_t step_steps;   /* step */
-  double gamma;         /* step. Default: 0.1 */
-  double minimum;       /* cosine */
+  int64_t step_steps;   /* for MUSTER_NN_STEP: steps between two changes of the rate */
+  double gamma;         /* for MUSTER_NN_STEP: factor of each change. Default: 0.1 */
+  double minimum;       /* for MUSTER_NN_COSINE: lowest rate */
   double peak_share;    /* one cycle: share of the steps up to the highest rate. Default: 0.3 */
   int64_t warmup_steps; /* a straight line from warmup_start * rate; not with one cycle */
   double warmup_start;
 } muster_nn_schedule;
 
-/* *rate: that of step `step`, 0 is the first. No state, so a run that goes on has the rates of one that was
- * never stopped. Not collective; any thread. */
+/* Gives in *rate the rate of step `step`; 0 is the first. No state, so a run that goes on has the rates of
+ * one that was never stopped. Not collective; any thread. */
 MUSTER_API muster_rc muster_nn_rate(const muster_nn_schedule* schedule, int64_t step, float* rate);
 
-/* order[count]: the numbers 0 to count - 1 as pass `epoch` (0 or more) over that many samples goes through
- * them: a permutation that depends on the arguments alone. Not collective; any thread. */
+/* Fills order[count] with the numbers 0 to count - 1 in the order in which pass `epoch` (0 or more) over that
+ * many samples uses them: a permutation that depends on the arguments alone. Not collective; any thread. */
 MUSTER_API muster_rc muster_nn_order(uint32_t count, uint64_t seed, int32_t epoch, uint32_t* order);
 
 #ifdef __cplusplus

@@ -24,7 +24,7 @@ extern "C" {
 
 /* One trainable tensor. An element of an array, so it never grows. */
 typedef struct muster_param {
-  const char* name;     /* unique in its model: "conv1.weight" */
+  const char* name;     /* name, unique in its model: "conv1.weight" */
   const int64_t* shape; /* extents[dimensions], slowest first, each positive */
   uint32_t dimensions;  /* 0: a single number */
   uint32_t reserved;    /* 0 */
@@ -32,16 +32,16 @@ typedef struct muster_param {
 
 /* A range of the arena that is reduced in one go, as a hook sees it. */
 typedef struct muster_bucket {
-  uint32_t size;                    /* sizeof(muster_bucket), of the library */
+  uint32_t size;                    /* sizeof(muster_bucket) in the library */
   uint32_t index;                   /* 0 .. buckets - 1, in the order in which they are reduced */
-  uint32_t buckets;                 /* of the reducer */
-  uint32_t parameters;              /* number of parameters in this one */
-  uint64_t offset;                  /* of its first float in the arena */
-  uint64_t elements;                /* floats; the gaps between parameters are zero */
+  uint32_t buckets;                 /* number of the reducer's buckets */
+  uint32_t parameters;              /* number of parameters in this bucket */
+  uint64_t offset;                  /* place of its first float in the arena */
+  uint64_t elements;                /* number of floats; the gaps between parameters are zero */
   float* gradients;                 /* this rank's sums; the hook leaves the sums of all ranks here */
-  int64_t samples;                  /* of all ranks in this step, above 0 */
-  const uint32_t* parameter;        /* [parameters]: which they are */
-  const uint64_t* parameter_offset; /* [parameters]: where each begins in this bucket */
+  int64_t samples;                  /* samples of all ranks in this step, above 0 */
+  const uint32_t* parameter;        /* [parameters]: their numbers */
+  const uint64_t* parameter_offset; /* [parameters]: first float of each in this bucket */
 } muster_bucket;
 
 /* Sums a bucket over the ranks, with any calls on `group`, the same on all ranks. Called once per step and
@@ -56,27 +56,27 @@ typedef muster_rc (*muster_bucket_hook)(muster_group* group, const muster_bucket
  * MUSTER_OK ends the step on all ranks. */
 typedef muster_rc (*muster_bucket_step)(uint64_t begin, uint64_t end, float scale, void* user);
 
-/* How gradients travel. */
+/* The form in which gradients travel. */
 typedef int32_t muster_compression;
 
 enum {
   MUSTER_COMPRESS_NONE = 0,
   MUSTER_COMPRESS_BF16 = 1,     /* 16 bits, added up in 32; at most 2^-7 off */
-  MUSTER_COMPRESS_F16 = 2,      /* the same, scaled so that sums do not overflow; at most 2^-10 off */
+  MUSTER_COMPRESS_F16 = 2,      /* 16 bits, scaled so that sums do not overflow; at most 2^-10 off */
   MUSTER_COMPRESS_POWER_SGD = 3 /* matrices of low rank, with error feedback: muster_reducer_state() */
 };
 
 typedef struct muster_reducer_options {
   uint32_t size; /* sizeof(muster_reducer_options) */
   uint32_t reserved;
-  uint64_t bucket_bytes;       /* a bucket is closed when it reaches this many. Default: 26214400 (25 MiB) */
-  uint64_t first_bucket_bytes; /* the same for the bucket that is reduced first. Default: 1048576 (1 MiB) */
+  uint64_t bucket_bytes;       /* a bucket is closed at this many bytes. Default: 26214400 (25 MiB) */
+  uint64_t first_bucket_bytes; /* bytes of the bucket that is reduced first. Default: 1048576 (1 MiB) */
   uint64_t last_bucket_bytes;  /* the bucket reduced last, which no computation hides, has as few parameters
                                   as reach this many. Default: 1048576 (1 MiB) */
   muster_compression compression; /* Default: none */
   int32_t power_sgd_rank;         /* columns of the factors, 1 to 64. Default: 2 */
   int64_t power_sgd_start;        /* steps before compression begins; -1: none. Default: 10 */
-  muster_bucket_hook hook;        /* in the place of `compression`; NULL: none */
+  muster_bucket_hook hook;        /* sums buckets in the place of `compression`; NULL: none */
   void* hook_user;
   muster_bucket_step step; /* called for each bucket, in order, as soon as it is reduced, on the thread that
                               the hook would be called on, in a world of one on that of gradient_ready or
@@ -99,13 +99,14 @@ MUSTER_API muster_rc muster_reducer_create(muster_group* group, const muster_par
                                            uint32_t count, const muster_reducer_options* options,
                                            muster_reducer** reducer);
 
-/* *elements: floats in the arena of all gradients; *gradients: its begin. Each parameter starts a cache line
- * in it, the gaps are zero. An arena of values or optimizer state with the same offsets can be worked on in
- * one pass beside it. Either pointer may be NULL. Valid until the reducer is freed. */
+/* Gives the arena of all gradients: *elements is its number of floats, *gradients its beginning. Each
+ * parameter starts a cache line in it, the gaps are zero. An arena of values or optimizer state with the same
+ * offsets can be worked on in one pass beside it. Either pointer may be NULL. Valid until the reducer is
+ * freed. */
 MUSTER_API muster_rc muster_reducer_arena(muster_reducer* reducer, uint64_t* elements, float** gradients);
 
-/* *offset: where parameter i lies in the arena, in floats; *gradient: the same as a pointer. Either may be
- * NULL. */
+/* Gives the place of parameter i in the arena: *offset in floats, *gradient as a pointer. Either of
+ * the two may be NULL. */
 MUSTER_API muster_rc muster_reducer_gradient(muster_reducer* reducer, uint32_t i, uint64_t* offset,
                                              float** gradient);
 
@@ -113,7 +114,7 @@ MUSTER_API muster_rc muster_reducer_gradient(muster_reducer* reducer, uint32_t i
  * steps. */
 MUSTER_API muster_rc muster_reducer_broadcast(muster_reducer* reducer, float* values);
 
-/* A micro-batch of `samples` samples of this rank, whose gradients are added to those of the step. */
+/* Begins a micro-batch of `samples` samples of this rank, whose gradients are added to those of the step. */
 MUSTER_API muster_rc muster_reducer_begin_micro_batch(muster_reducer* reducer, int64_t samples);
 MUSTER_API muster_rc muster_reducer_finish_micro_batch(muster_reducer* reducer);
 
@@ -121,20 +122,20 @@ MUSTER_API muster_rc muster_reducer_finish_micro_batch(muster_reducer* reducer);
  * a step. */
 MUSTER_API muster_rc muster_reducer_begin_step(muster_reducer* reducer, int64_t samples);
 
-/* The gradient of parameter i holds this rank's sum. MUSTER_E_ARG if it was said before in this step. Never
- * waits. */
+/* Tells that the gradient of parameter i holds this rank's sum. MUSTER_E_ARG if that was told before in this
+ * step. Never waits. */
 MUSTER_API muster_rc muster_reducer_gradient_ready(muster_reducer* reducer, uint32_t i);
 
-/* This rank adds nothing to parameter i in this step: its gradient is set to zero and is ready. */
+/* Tells that this rank adds nothing to parameter i in this step: its gradient is set to zero and is ready. */
 MUSTER_API muster_rc muster_reducer_mark_unused(muster_reducer* reducer, uint32_t i);
 
-/* Waits until every bucket is reduced, at most the group's timeout_ms for each; *samples (may be NULL): of
- * all ranks. MUSTER_E_ARG names the first parameter that was never ready; it can be made ready and
- * finish_step called again. */
+/* Waits until every bucket is reduced, at most the group's timeout_ms for each; *samples (may be
+ * NULL) is the number of samples of all ranks. MUSTER_E_ARG names the first parameter that was never ready;
+ * it can be made ready and finish_step called again. */
 MUSTER_API muster_rc muster_reducer_finish_step(muster_reducer* reducer, int64_t* samples);
 
-/* A figure of this rank (a loss, a count), 0 to 7, that is summed over the ranks with the step, as 32-bit
- * float. Before the first gradient is ready. */
+/* Sets figure i, 0 to 7, of this rank (a loss, a count), which is summed over the ranks with the step, as
+ * 32-bit float. Call it before the first gradient is ready. */
 MUSTER_API muster_rc muster_reducer_set_tally(muster_reducer* reducer, uint32_t i, float value);
 
 typedef struct muster_step_info {
@@ -142,29 +143,29 @@ typedef struct muster_step_info {
   uint32_t buckets;
   float tally[8];           /* sums over the ranks */
   double gradient_norm;     /* L2, of the mean gradient, before clipping; NaN without max_norm */
-  double clip_scale;        /* what it was multiplied with; 1: nothing */
-  int64_t communication_ns; /* of all buckets, hidden behind backward or not, waits for late ranks included */
-  int64_t optimizer_ns;     /* of the steps of all buckets */
-  int64_t exposed_ns;       /* what finish_step took */
+  double clip_scale;        /* factor by which the gradient was scaled; 1: not scaled */
+  int64_t communication_ns; /* sums of all buckets, also those behind backward, and waits for late ranks */
+  int64_t optimizer_ns;     /* steps of the optimizer for all buckets */
+  int64_t exposed_ns;       /* time of finish_step */
 } muster_step_info;
 
-/* Of the last step that was finished. */
+/* Fills *info with the figures of the last step that was finished. */
 MUSTER_API muster_rc muster_reducer_get_step_info(muster_reducer* reducer, muster_step_info* info);
 
-/* Tensor `i` of what compression remembers from step to step, for a checkpoint: *values may be read and, when
- * a checkpoint is loaded, written between steps. *differs_by_rank: 1 where every rank has values of its own.
- * MUSTER_E_ARG beyond the last one; the first is 0. */
+/* Gives tensor `i` of those that compression remembers from step to step, for a checkpoint: *values may be
+ * read and, when a checkpoint is loaded, written between steps. *differs_by_rank: 1 where every rank has
+ * values of its own. MUSTER_E_ARG beyond the last one; the first is 0. */
 MUSTER_API muster_rc muster_reducer_state(muster_reducer* reducer, uint32_t i, const char** name,
                                           float** values, uint64_t* count, int32_t* differs_by_rank);
 
-/* Compares an arena of values over the ranks, bit for bit; *hash (may be NULL) is that of all of them.
+/* Compares an arena of values over the ranks, bit for bit; *hash (may be NULL) is the hash of all values.
  * MUSTER_E_MISMATCH names `step`, the parameter and the rank that differs from most others. Collective,
  * between steps. */
 MUSTER_API muster_rc muster_reducer_check_values(muster_reducer* reducer, const float* values, int64_t step,
                                                  uint64_t* hash);
 
-/* Frees it. In the middle of a step it aborts the group, so that the other ranks do not wait. NULL is fine.
- */
+/* Frees the reducer. In the middle of a step this aborts the group, so that the other ranks do not wait. NULL
+ * is fine. */
 MUSTER_API muster_rc muster_reducer_free(muster_reducer* reducer);
 
 #ifdef __cplusplus

@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* What rank `rank` of `world_size` does, in a process of its own; muster_init(NULL, ...) joins the others.
+/* The function that rank `rank` of `world_size` runs, in a process of its own; muster_init(NULL, ...) joins
+ * the others.
  * Returns 0; or 1, and muster_spawn() tells the reason (muster_spawn_reason(), else the thread's last
  * failure); or another exit code of the process. */
 typedef int32_t (*muster_spawn_fn)(int32_t rank, int32_t world_size, void* user);
@@ -17,16 +18,16 @@ typedef int32_t (*muster_spawn_fn)(int32_t rank, int32_t world_size, void* user)
 typedef struct muster_spawn_options {
   uint32_t size; /* sizeof(muster_spawn_options) */
   uint32_t reserved;
-  int64_t deadline_ms; /* for all ranks to end. 0: none; the ranks' own calls have deadlines */
-  int64_t grace_ms;    /* after a failure, between SIGTERM and SIGKILL for the others. Default: 5000 */
+  int64_t deadline_ms; /* time for all ranks to end. 0: no limit; the ranks' own calls have deadlines */
+  int64_t grace_ms;    /* time between SIGTERM and SIGKILL for the other ranks. Default: 5000 */
 } muster_spawn_options;
 
-/* The first failure. */
+/* The first failure of a rank. */
 typedef struct muster_spawn_failure {
   uint32_t size;     /* sizeof(muster_spawn_failure), set by the caller */
-  int32_t rank;      /* -1: no rank's; the deadline passed, or nothing was started */
-  int32_t exit_code; /* of the rank's process, or 128 + signal */
-  int32_t signal;    /* that ended it, or 0 */
+  int32_t rank;      /* the rank; -1: none, the deadline passed or nothing was started */
+  int32_t exit_code; /* exit code of the rank's process, or 128 + signal */
+  int32_t signal;    /* signal that ended the process, or 0 */
 } muster_spawn_failure;
 
 /* Forks `count` processes, runs `fn` in each, and waits for them. The first rank that fails ends the others,
@@ -37,7 +38,7 @@ typedef struct muster_spawn_failure {
 MUSTER_API muster_rc muster_spawn(muster_spawn_fn fn, void* user, int32_t count,
                                   const muster_spawn_options* options, muster_spawn_failure* failure);
 
-/* In a rank, before `fn` returns 1: why. Copied. */
+/* Sets, in a rank, the reason of its failure, before `fn` returns 1. The text is copied. */
 MUSTER_API muster_rc muster_spawn_reason(const char* text);
 
 #ifdef __cplusplus

@@ -29,7 +29,7 @@ MUSTER_API muster_rc muster_store_connect(const char* host, int32_t port, int64_
 /* A second connection to the same store, for another thread. Freed with muster_store_free(). */
 MUSTER_API muster_rc muster_store_clone(muster_store* store, muster_store** clone);
 
-/* NULL is fine. */
+/* Frees a store. NULL is fine. */
 MUSTER_API muster_rc muster_store_free(muster_store* store);
 
 MUSTER_API muster_rc muster_store_set(muster_store* store, const char* key, const void* value,
@@ -39,12 +39,12 @@ MUSTER_API muster_rc muster_store_set(muster_store* store, const char* key, cons
 MUSTER_API muster_rc muster_store_get(muster_store* store, const char* key, int64_t deadline_ms, void** value,
                                       uint64_t* bytes);
 
-/* Adds to the decimal number at `key` (missing counts as 0); *sum (may be NULL): afterwards. */
+/* Adds to the decimal number at `key` (missing counts as 0); *sum (may be NULL) is the number afterwards. */
 MUSTER_API muster_rc muster_store_add(muster_store* store, const char* key, int64_t delta, int64_t* sum);
 
-/* Stores `desired` if the value equals `expected` (an empty `expected` also matches a missing key). *value:
- * afterwards, freed with muster_free(); for a missing key and an `expected` that is not empty, `expected`
- * (PyTorch's rule). `value` and `bytes` may be NULL. */
+/* Stores `desired` if the value equals `expected` (an empty `expected` also matches a missing key). *value is
+ * the value afterwards, freed with muster_free(); for a missing key and an `expected` that is not empty,
+ * `expected` (PyTorch's rule). `value` and `bytes` may be NULL. */
 MUSTER_API muster_rc muster_store_compare_set(muster_store* store, const char* key, const void* expected,
                                               uint64_t expected_bytes, const void* desired,
                                               uint64_t desired_bytes, void** value, uint64_t* bytes);
@@ -77,15 +77,15 @@ MUSTER_API muster_rc muster_store_multi_get(muster_store* store, const char* con
 MUSTER_API muster_rc muster_store_queue_push(muster_store* store, const char* key, const void* value,
                                              uint64_t bytes);
 
-/* Takes the first value of the queue; waits for one. As muster_store_get(). */
+/* Takes the first value of the queue, and waits until there is one. Arguments as for muster_store_get(). */
 MUSTER_API muster_rc muster_store_queue_pop(muster_store* store, const char* key, int64_t deadline_ms,
                                             void** value, uint64_t* bytes);
 
-/* *length: values in the queue now. */
+/* Gives in *length the number of values in the queue now. */
 MUSTER_API muster_rc muster_store_queue_length(muster_store* store, const char* key, uint64_t* length);
 
-/* All keys that begin with `prefix` (NULL: all): *keys is one block, freed with one muster_free(): *count
- * strings, each ended by 0, one after another. Sorted. */
+/* Lists all keys that begin with `prefix` (NULL: all keys), sorted. *keys is one block of *count strings,
+ * each ended by 0, one after another; it is freed with one muster_free(). */
 MUSTER_API muster_rc muster_store_list(muster_store* store, const char* prefix, char** keys, uint64_t* count);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@
 #define MUSTER_API
 #endif
 
-/* Of these headers; muster_version() is that of the library. */
+/* The version of these headers; muster_version() gives the version of the library. */
 #define MUSTER_VERSION_MAJOR 0
 #define MUSTER_VERSION_MINOR 1
 #define MUSTER_VERSION_PATCH 0
@@ -32,7 +32,7 @@ typedef struct muster_store muster_store;
 /* Gradients that are summed while they are made; see reducer.h. */
 typedef struct muster_reducer muster_reducer;
 
-/* What a call returns, and what the caller can do about it. */
+/* The code that a call returns, which says what the caller can do about a failure. */
 typedef int32_t muster_rc;
 
 enum {
@@ -44,13 +44,13 @@ enum {
   MUSTER_E_MISMATCH = -5,     /* the ranks made different calls; the text has both */
   MUSTER_E_ABORTED = -6,      /* some rank aborted; the text carries its reason */
   MUSTER_E_BACKEND = -8,      /* a backend's own library failed; the text carries its words */
-  MUSTER_E_NOMEM = -9,        /* no memory for it */
+  MUSTER_E_NOMEM = -9,        /* there is no memory for the call */
   MUSTER_E_IO = -10,          /* a file or the operating system failed */
-  MUSTER_E_UNSUPPORTED = -11, /* not possible on this machine or in this build */
+  MUSTER_E_UNSUPPORTED = -11, /* the call is not possible on this machine or in this build */
   MUSTER_E_STORE = -12        /* the store refused, or its connection broke */
 };
 
-/* Type of the elements of a buffer. f16 is IEEE 754 binary16, bf16 the upper half of a binary32; both are
+/* The type of the elements of a buffer. f16 is IEEE 754 binary16, bf16 the upper half of a binary32; both are
  * reduced in f32 and rounded once, to nearest even. */
 typedef int32_t muster_dtype;
 
@@ -64,9 +64,9 @@ enum {
   MUSTER_F64 = 6
 };
 
-/* How elements are combined. MUSTER_AVG: the sum divided by the number of ranks, for floating types.
- * MUSTER_BAND, BOR and BXOR: bit by bit, for integers. Integer sums and products wrap. Ranks are combined in
- * a fixed order: the same inputs give the same bits, run to run. */
+/* The way in which elements are combined. MUSTER_AVG: the sum divided by the number of ranks, for floating
+ * types. MUSTER_BAND, BOR and BXOR: bit by bit, for integers. Integer sums and products wrap. Ranks are
+ * combined in a fixed order: the same inputs give the same bits, run to run. */
 typedef int32_t muster_op;
 
 enum {
@@ -80,7 +80,7 @@ enum {
   MUSTER_BXOR = 7
 };
 
-/* Bytes of one element; 0 for a number that is no type. Any thread. */
+/* The bytes of one element; 0 for a number that is no type. Any thread. */
 MUSTER_API size_t muster_dtype_size(muster_dtype dtype);
 
 /* The sentence of the last failure: of the calling thread for NULL, else of the given handle (any kind),
@@ -88,19 +88,19 @@ MUSTER_API size_t muster_dtype_size(muster_dtype dtype);
  * muster_error_text(). A call that succeeds does not clear it. Any thread. */
 MUSTER_API const char* muster_error_text(const void* handle);
 
-/* The same as a JSON object on one line:
+/* Gives the same failure as muster_error_text(), as a JSON object on one line:
  * {"code":-5,"name":"mismatch","call":"muster_all_reduce","text":"..."}, or {} when there was none. Writes at
  * most `capacity` bytes including the final 0 (nothing for capacity 0) and returns the length that the whole
  * text has without it. Any thread. */
 MUSTER_API size_t muster_error_json(const void* handle, char* buffer, size_t capacity);
 
-/* "mismatch" for MUSTER_E_MISMATCH; "unknown error" for a number that is none. Any thread. */
+/* The name of a code: "mismatch" for MUSTER_E_MISMATCH, "unknown error" for any other number. Any thread. */
 MUSTER_API const char* muster_error_name(muster_rc rc);
 
-/* Version of the library, "0.1.0". Any thread. */
+/* The version of the library, "0.1.0". Any thread. */
 MUSTER_API const char* muster_version(void);
 
-/* Frees what a call gave the caller to free (its documentation says so). NULL is fine. Any thread. */
+/* Frees memory that a call gave the caller to free (its documentation says so). NULL is fine. Any thread. */
 MUSTER_API void muster_free(void* memory);
 
 #ifdef __cplusplus

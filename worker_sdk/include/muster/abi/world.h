@@ -14,55 +14,55 @@ enum {
   MUSTER_USE_DEVICE = 1 /* muster_options.device is given; otherwise it is the local rank */
 };
 
-/* How to join. All zero but `size`: by the environment. */
+/* The options for joining. If all but `size` are zero, the environment decides. */
 typedef struct muster_options {
   uint32_t size;  /* sizeof(muster_options) */
   uint32_t flags; /* MUSTER_USE_DEVICE or 0 */
-  /* How the ranks meet. NULL, "" or "env://": by the environment. "tcp://host:port": rank 0 serves the store
-   * there. "file:///path": through that file; on several hosts it is of a file system that they share, and
-   * MUSTER_STORE_ALLOW lists their addresses. */
+  /* The way in which the ranks meet. NULL, "" or "env://": by the environment. "tcp://host:port": rank 0
+   * serves the store there. "file:///path": through that file; on several hosts it is of a file system that
+   * they share, and MUSTER_STORE_ALLOW lists their addresses. */
   const char* init_url;
-  /* What moves the data: "auto", "shm", "gloo", "hierarchical", "mpi", "nccl". NULL: MUSTER_BACKEND where it
-   * is set, else "auto". */
+  /* The backend, which moves the data: "auto", "shm", "gloo", "hierarchical", "mpi", "nccl". NULL:
+   * MUSTER_BACKEND where it is set, else "auto". */
   const char* backend;
-  /* Number of ranks, and this one's in [0, world_size). world_size 0: both are found in the environment. */
+  /* This rank, in [0, world_size), and the number of ranks. world_size 0: the environment tells both. */
   int32_t rank;
   int32_t world_size;
   int32_t device; /* GPU for nccl; see flags */
   int32_t reserved;
-  int64_t join_deadline_ms; /* for all ranks to come together, then for them to agree on the
+  int64_t join_deadline_ms; /* time for all ranks to come together, then for them to agree on the
                                backend, and to make the group. Default: 300000 (5 minutes) */
   int64_t timeout_ms; /* longest time that one call waits for the other ranks. Default: 600000 (10 minutes) */
   int64_t report_ms; /* a call that waits longer is reported on stderr, once, with the ranks that are missing.
                         Default: 15000. Negative: never */
 } muster_options;
 
-/* Who told this process its rank: muster_world_info.launcher. */
+/* The launcher that told this process its rank: muster_world_info.launcher. */
 enum {
-  MUSTER_LAUNCHER_NONE = 0, /* nobody: a world of one */
+  MUSTER_LAUNCHER_NONE = 0, /* no launcher: a world of one */
   MUSTER_LAUNCHER_MUSTER = 1,
   MUSTER_LAUNCHER_TORCHRUN = 2,
   MUSTER_LAUNCHER_MPIRUN = 3,
   MUSTER_LAUNCHER_SLURM = 4,
-  MUSTER_LAUNCHER_EXPLICIT = 5 /* muster_options.rank and world_size */
+  MUSTER_LAUNCHER_EXPLICIT = 5 /* muster_options.rank and world_size tell the rank */
 };
 
-/* Where this process stands. The strings are valid until muster_finalize(). */
+/* The place of this process in the job. The strings are valid until muster_finalize(). */
 typedef struct muster_world_info {
   uint32_t size;      /* sizeof(muster_world_info), set by the caller */
-  int32_t rank;       /* in [0, world_size) */
+  int32_t rank;       /* rank in [0, world_size) */
   int32_t world_size; /* number of ranks */
-  int32_t local_rank; /* the same on this host */
+  int32_t local_rank; /* rank among the ranks of this host */
   int32_t local_size;
-  int32_t node_rank; /* the same for hosts */
+  int32_t node_rank; /* number of this host among the hosts */
   int32_t nodes;
   int32_t restart_count; /* restarts of the job so far */
   int32_t launcher;      /* MUSTER_LAUNCHER_* */
   int32_t reserved;
-  const char* run_id;  /* of the job; "none" where nobody gave one */
-  const char* host;    /* of this process */
-  const char* store;   /* "host:port", or "" where there is none */
-  const char* backend; /* of the group of all ranks: "shm", ... */
+  const char* run_id;  /* id of the job; "none" where none was given */
+  const char* host;    /* host of this process */
+  const char* store;   /* address of the store, "host:port", or "" where there is none */
+  const char* backend; /* backend of the group of all ranks: "shm", ... */
 } muster_world_info;
 
 /* Joins the job: finds rank, size and store, connects, and makes the group of all ranks. All ranks call it;
