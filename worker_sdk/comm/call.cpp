@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kAlgorithms[] = {"direct", "ring", "tree"};
 
-/// "4.0 kB".
+/// A number of bytes for people: "4.0 kB".
 std::string readable_bytes(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   if (bytes < 1000) return std::to_string(bytes) + " B";
@@ -21,7 +21,7 @@ std::string readable_bytes(std::uint64_t bytes) {
   return text;
 }
 
-/// What follows the name.
+/// The part of a description that follows the call's name.
 std::string details(const Call& call) {
   if (call.collective == Collective::barrier) return "";
   if (call.collective == Collective::allocate) return " of " + std::to_string(call.count) + " bytes";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank calls: the fingerprint that every other rank compares, and the buffers that only it knows.
-// Pure.
+// A call of a rank: the fingerprint that every other rank compares, and the buffers that only this rank
+// knows. Pure.
 #pragma once
 
 #include "muster/types.hpp"
@@ -42,37 +42,38 @@ constexpr bool has_root(Collective collective) {
          collective == Collective::gather || collective == Collective::scatter;
 }
 
-/// Whether the elements are combined, so that the operation matters.
+/// Whether the collective combines elements, so that the operation matters.
 constexpr bool is_reduction(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce ||
          collective == Collective::reduce_scatter;
 }
 
-/// How a backend that sends messages combines or spreads large buffers (docs/sdk.md has what each costs).
+/// The ways in which a backend that sends messages combines or spreads large buffers (docs/sdk.md has the
+/// cost of each).
 enum class Algorithm : std::uint8_t {
-  direct,  ///< each rank combines a slice of all inputs, in rank order, and gives it to all
-  ring,    ///< slices go from rank to rank, combined on the way, and once more round complete
-  tree,    ///< inputs go up a binomial tree, combined on the way, the result down
+  direct,  ///< each rank combines a slice of all inputs, in rank order, and gives the result to all
+  ring,    ///< slices are combined from rank to rank, and go round once more when complete
+  tree,    ///< inputs are combined up a binomial tree, and the result goes down
 };
 
-/// What MUSTER_ALGORITHM calls it.
+/// The algorithm's name in MUSTER_ALGORITHM.
 std::string_view name_of(Algorithm algorithm);
 std::optional<Algorithm> algorithm_named(std::string_view name);
 
-/// Whose memory it is.
+/// The kind of memory that a call's buffers lie in.
 enum class MemoryKind : std::uint8_t {
-  host,    ///< the program can touch it
-  device,  ///< of a GPU, which the program on the host cannot touch
+  host,    ///< memory that the program can touch
+  device,  ///< memory of a GPU, which the program on the host cannot touch
 };
 
 /// The fingerprint of one call. Plain data that can lie in shared memory and travel as bytes.
 struct Call {
-  /// Number of the call in its group, from 1. A send or receive has the number of the collective before it:
-  /// it is no step that all ranks take.
+  /// The number of the call in its group, from 1. A send or receive has the number of the collective before
+  /// it, because not all ranks take part in it.
   std::uint64_t sequence = 0;
-  /// Elements that one rank gives (gather, all_gather, reduce, all_reduce, broadcast, send) or gets (scatter,
-  /// reduce_scatter, recv), or that go from one rank to one other (all_to_all); the sum over all ranks for
-  /// all_gather_v; bytes for allocate.
+  /// The number of elements that one rank gives (gather, all_gather, reduce, all_reduce, broadcast, send) or
+  /// gets (scatter, reduce_scatter, recv), or that go from one rank to one other (all_to_all); the sum over
+  /// all ranks for all_gather_v; bytes for allocate.
   std::uint64_t count = 0;
   /// A hash of the counts of all ranks for all_gather_v; 0 otherwise.
   std::uint64_t signature = 0;
@@ -83,39 +84,42 @@ struct Call {
   Collective collective = Collective::barrier;
   DataType type = DataType::u8;
   ReduceOp op = ReduceOp::sum;
-  /// Of the buffers, the same on all ranks; of a call without any, of what it waits for.
+  /// The kind of memory of the buffers, the same on all ranks; for a call without buffers, the kind whose
+  /// earlier calls it waits for.
   MemoryKind memory = MemoryKind::host;
-  /// Of the group, for every call but send and recv: ranks that differ in it would wait for each other.
+  /// The algorithm of the group, for every call but send and recv: ranks with different algorithms would wait
+  /// for each other.
   Algorithm algorithm = Algorithm::direct;
-  /// A call lies in memory shared with others, and goes over the network, as it is.
+  /// The padding has a fixed value, because a call is copied into shared memory and sent over the network
+  /// byte by byte.
   std::array<std::uint8_t, 3> unused{};
 };
 
 /// Whether two ranks make the same collective call.
 bool same_call(const Call& a, const Call& b);
 
-/// "call 7: all_reduce of 1000 x f32 (4.0 kB), sum", and ", on the device" where its memory is,
-/// ", MUSTER_ALGORITHM=ring" where that is not the default.
+/// The call for people: "call 7: all_reduce of 1000 x f32 (4.0 kB), sum", followed by ", on the device" for
+/// memory of a device and by ", MUSTER_ALGORITHM=ring" for an algorithm that is not the default.
 std::string describe(const Call& call);
 
-/// "all_reduce #7 (4.0 kB)".
+/// The call in few words: "all_reduce #7 (4.0 kB)".
 std::string brief(const Call& call);
 
-/// A call with its buffers. `in` is what this rank gives and `out` what it gets; they are equal, or overlap
-/// not at all, except that a rank's own part may lie in its place: all_gather and gather `in` at out + rank *
-/// count elements, reduce_scatter and scatter `out` at in + rank * count elements. Plain numbers and
-/// addresses: it crosses to the plug-ins as it is (plugin/table.hpp).
+/// A call with its buffers. `in` is the data that this rank gives and `out` the data that it gets; the two
+/// are equal, or do not overlap, except that a rank's own part may lie in its place: all_gather and gather
+/// `in` at out + rank * count elements, reduce_scatter and scatter `out` at in + rank * count elements. Plain
+/// numbers and addresses, because it is passed to the plug-ins unchanged (plugin/table.hpp).
 struct Operation {
   Call call;
   const void* in = nullptr;
   void* out = nullptr;
-  /// all_gather_v only: elements of each rank, one entry a rank. Null otherwise.
+  /// The number of elements of each rank, one entry per rank, for all_gather_v only; null otherwise.
   const std::uint64_t* counts = nullptr;
-  /// Device backends: the CUDA stream that the call is put on; null waits for the end.
+  /// The CUDA stream that a device backend puts the call on; null: the call is waited for.
   void* stream = nullptr;
 };
 
-/// A call without root, tag and reduction.
+/// Makes a call without root, tag and reduction.
 inline Operation operation_of(Collective collective, std::uint64_t count, DataType type, const void* in,
                               void* out) {
   Operation operation;

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Longer waits would overflow the clock.
+/// The longest wait; longer ones would overflow the clock.
 constexpr auto kLongest = std::chrono::hours(24 * 365);
 
 Error still_running(const std::string& what, milliseconds limit) {
@@ -79,7 +79,7 @@ struct CallQueue::Item : Work {
   }
 
   std::vector<Operation> batch;
-  std::vector<std::vector<std::uint64_t>> counts;  ///< what the operations point to
+  std::vector<std::vector<std::uint64_t>> counts;  ///< the counts that the operations point to
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
@@ -137,7 +137,7 @@ void CallQueue::work_off() {
     } catch (...) {
       error = std::current_exception();
     }
-    // The one who waits may destroy the group at once, which must find the call gone.
+    // A waiting thread may destroy the group at once, so the call must have left the queue before.
     lock.lock();
     items_.pop_front();
     lock.unlock();

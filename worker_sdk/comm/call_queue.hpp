@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that were started and not waited for, run one after another on a thread of their own.
+// Runs calls that were started and not waited for, one after another on a thread of their own.
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
@@ -19,7 +19,7 @@ namespace muster {
 class CallQueue {
  public:
   explicit CallQueue(ProcessGroup& group);
-  /// Waits for the call that is running; those behind it fail. The group has been aborted before.
+  /// Waits for the call that is running; the calls behind it fail. The group must have been aborted before.
   ~CallQueue();
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
@@ -42,10 +42,10 @@ class CallQueue {
   std::thread thread_;
 };
 
-/// Makes a work for calls on a device; it asks the backend whether they are done.
+/// Makes a work for calls on a device, which asks the backend whether they are done.
 std::shared_ptr<Work> make_device_work(std::unique_ptr<Completion> completion, std::string what);
 
-/// Makes a work that was complete when start() returned.
+/// Makes a work for calls that were complete when start() returned.
 std::shared_ptr<Work> make_finished_work();
 
 }  // namespace muster

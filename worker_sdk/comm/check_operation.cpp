@@ -26,13 +26,14 @@ void check_elements(const Call& call, int size) {
   if (size_of(call.type) == 0) refuse(call, "unknown element type");
   if (is_reduction(call.collective) && !is_defined(call.op, call.type))
     refuse(call, std::string(name_of(call.op)) + " is not defined for " + std::string(name_of(call.type)));
-  // Half of the address space for all ranks' parts together, so that no product of these overflows.
+  // The limit is half of the address space for all ranks' parts together, so that no product of these
+  // overflows.
   const std::uint64_t limit =
       std::numeric_limits<std::uint64_t>::max() / 2 / size_of(call.type) / static_cast<std::uint64_t>(size);
   if (call.count > limit) refuse(call, "a count of " + std::to_string(call.count) + " is too large");
 }
 
-/// Elements that all ranks give together.
+/// The number of elements that all ranks give together.
 std::uint64_t check_counts(const Operation& operation, int size) {
   const Call& call = operation.call;
   if (operation.counts == nullptr)
@@ -56,7 +57,7 @@ struct Range {
   }
 };
 
-/// Bytes before `rank`'s part of a gathered buffer.
+/// The number of bytes before `rank`'s part of a gathered buffer.
 std::uint64_t bytes_before(const Operation& operation, int rank) {
   const Call& call = operation.call;
   std::uint64_t elements = call.count * static_cast<std::uint64_t>(rank);
@@ -67,9 +68,9 @@ std::uint64_t bytes_before(const Operation& operation, int rank) {
   return elements * size_of(call.type);
 }
 
-/// The rule of Operation: equal, in a rank's own place, or apart.
+/// Checks the rule of Operation about buffers: they are equal, apart, or one lies in the rank's own place.
 void check_overlap(const Operation& operation, int rank, const Range& in, const Range& out) {
-  std::uintptr_t place = out.begin;  // where `in` may lie besides apart
+  std::uintptr_t place = out.begin;  // the only overlapping place where `in` may begin
   switch (operation.call.collective) {
     case Collective::all_gather:
     case Collective::all_gather_v:

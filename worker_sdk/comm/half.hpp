@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two formats of 16 bits, in integer arithmetic: exact, and independent of the processor and its modes.
+// The two 16-bit floating-point formats, in integer arithmetic: exact, and independent of the processor and
+// its modes.
 #pragma once
 
 #include <bit>
@@ -36,7 +37,7 @@ constexpr float widen(Half value) {
   return std::bit_cast<float>(sign | kInfinityBits | quiet | (magnitude & 0x3ffU) << 13);
 }
 
-/// Converts exactly.
+/// Converts exactly, since the format is the upper half of the result.
 constexpr float widen(BFloat16 value) {
   return std::bit_cast<float>(std::uint32_t{value.bits} << 16);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the making of a group before its time: a rank that is waited for at the store can have died.
+// Ends the making of a group early, because a rank that others wait for at the store may have died.
 #pragma once
 
 #include "muster/error.hpp"
@@ -14,16 +14,17 @@ namespace muster {
 
 class StoreClient;
 
-/// Ends the making of one group. Any thread.
+/// The alarm for the making of one group. Any thread.
 class JoinAlarm {
  public:
-  /// The present and every later wait_for_key() throws this. The first one counts.
+  /// Makes the present and every later wait_for_key() throw this error. The first error counts.
   void ring(ErrorCode code, const std::string& text) noexcept;
 
-  /// Throws what it was rung with, if it was.
+  /// Throws the error that the alarm was rung with, if it was rung.
   void check() const;
 
-  /// Readable once it was rung; -1 where no descriptor was to be had: then waits keep their deadline only.
+  /// The descriptor that is readable once the alarm was rung; -1 if none was available: then waits end only
+  /// by their deadline.
   int descriptor() const { return wake_up_.fd(); }
 
  private:
@@ -32,8 +33,8 @@ class JoinAlarm {
   std::optional<Error> error_;
 };
 
-/// Waits for the key, at most `limit`. Throws what the alarm was rung with, or Error (deadline) that names
-/// the key. `alarm` may be null.
+/// Waits for the key, at most `limit`. Throws the error that the alarm was rung with, or Error (deadline)
+/// that names the key. `alarm` may be null.
 void wait_for_key(StoreClient& store, const std::string& key, std::chrono::milliseconds limit,
                   const JoinAlarm* alarm);
 

@@ -30,8 +30,8 @@ namespace {
                              "hosts, or ask for memory of the device"));
 }
 
-/// The error that ends a call. It also exists where nobody foresaw it, since the other ranks must not wait
-/// for this one.
+/// The error that ends a call, made of any exception, even one that nobody foresaw, because the other ranks
+/// must not wait for this one.
 Error as_error(const std::exception& thrown, const Call& call, const ProcessGroup& group) {
   if (const auto* error = dynamic_cast<const Error*>(&thrown)) return *error;
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr;
@@ -56,8 +56,8 @@ ProcessGroup::~ProcessGroup() {
   queue_.reset();
 }
 
-/// Checks and numbers the calls of a batch. A field that does not matter to a call gets one value, so that it
-/// does not differ between ranks. Returns what memory they are on.
+/// Checks and numbers the calls of a batch. A field that does not matter to a call gets a fixed value, so
+/// that it does not differ between ranks. Returns the kind of memory of the calls.
 MemoryKind ProcessGroup::number(std::span<Operation> batch) {
   for (Operation& operation : batch) {
     Call& call = operation.call;
@@ -127,7 +127,7 @@ void ProcessGroup::check_alive() {
   throw *failure_;
 }
 
-/// A call ended with `error`: unless only its arguments were wrong, all ranks' calls do.
+/// Ends a call with `error`. Unless only its arguments were wrong, the calls of all ranks end.
 void ProcessGroup::fail(const Call& call, const Error& error) {
   if (observer_) observer_->failed(call, error);
   if (error.code() == ErrorCode::invalid_argument) return;
@@ -155,7 +155,8 @@ void ProcessGroup::run(std::vector<Operation> batch) {
   run_numbered(batch);
 }
 
-/// `order_` is held. A call that was refused was none: the next one gets the number behind `before`.
+/// Runs numbered calls; `order_` must be held. A refused call does not count: the next call gets the number
+/// behind `before`.
 void ProcessGroup::execute_numbered(std::span<const Operation> batch, std::uint64_t before) {
   try {
     execute(batch);
@@ -165,7 +166,7 @@ void ProcessGroup::execute_numbered(std::span<const Operation> batch, std::uint6
   }
 }
 
-/// `order_` is held.
+/// Numbers and runs a batch; `order_` must be held.
 void ProcessGroup::run_numbered(std::span<Operation> batch) {
   const std::uint64_t before = sequence_;
   const MemoryKind memory = number(batch);
@@ -175,7 +176,7 @@ void ProcessGroup::run_numbered(std::span<Operation> batch) {
   completed(batch);
 }
 
-/// The backend keeps the deadline of what it has put on its own stream.
+/// Waits for calls on the backend's own stream. The backend keeps their deadline.
 void ProcessGroup::wait_for_device(std::span<const Operation> batch) {
   try {
     make_device_work(backend_->last_run(), describe(batch.back().call))->wait();

@@ -25,25 +25,26 @@ class CallQueue;
 class JoinAlarm;
 
 struct ProcessGroupOptions {
-  /// Longest time that one call waits for the other ranks. Default: 10 minutes.
+  /// The longest time that one call waits for the other ranks. Default: 10 minutes.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// Longest time that making the group waits for them. Default: 0, as long as a call.
+  /// The longest time that making the group waits for the other ranks. Default: 0, as long as a call.
   std::chrono::milliseconds join_timeout = std::chrono::milliseconds(0);
   /// A call that waits longer is reported on stderr, once, with the ranks that are missing. 0: never.
   /// Default: 15 seconds.
   std::chrono::milliseconds report_after = std::chrono::seconds(15);
-  /// Name of the group, unique in the job. Default: "world".
+  /// The name of the group, unique in the job. Default: "world".
   std::string name = "world";
-  /// Restarts of the job so far (WorkerEnv::restart_count). It keeps a restarted job from the keys of its
-  /// earlier rounds where the store outlives them, as under torchrun. Default: 0.
+  /// The number of restarts of the job so far (WorkerEnv::restart_count). It keeps a restarted job from the
+  /// keys of its earlier rounds if the store outlives them, as under torchrun. Default: 0.
   int round = 0;
-  /// How messages combine and spread large buffers; the same on all ranks. Default: direct.
+  /// The way in which messages combine and spread large buffers; the same on all ranks. Default: direct.
   Algorithm algorithm = Algorithm::direct;
 
   std::chrono::milliseconds join_limit() const { return join_timeout.count() > 0 ? join_timeout : timeout; }
 };
 
-/// Sees every call of a group, on the thread that makes it, in the call's way: it must take nanoseconds.
+/// Sees every call of a group, on the thread that makes the call and while it makes it, so it must take
+/// nanoseconds.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
@@ -57,13 +58,12 @@ class CallObserver {
 struct GroupPlan {
   int rank = 0;
   int size = 1;
-  /// The ranks of the world that are in it, in the order of their ranks here.
+  /// The ranks of the world that are in the group, in the order of their ranks in the group.
   std::vector<int> members = {};
   ProcessGroupOptions options = {};
-  /// Ends the waits early while the group is made. Null: nobody watches.
+  /// Ends the waits early while the group is made. Null: nothing ends them early.
   std::shared_ptr<JoinAlarm> alarm = {};
-  /// What texts call the ranks, one entry each, where the group is a part of another; empty: their ranks
-  /// here.
+  /// The number of each rank in texts, if the group is a part of another; empty: their ranks in this group.
   std::vector<int> shown_ranks = {};
 
   int shown(int member) const {
@@ -91,8 +91,8 @@ class Work {
   virtual ~Work() = default;
   /// Whether the call is complete on this rank. Throws Error when it failed.
   virtual bool test() = 0;
-  /// Waits until it is. Throws what the call threw, or Error (deadline) after `limit`, by which the call
-  /// itself does not end: it keeps the deadline of its group.
+  /// Waits until the call is complete. Throws the call's error, or Error (deadline) after `limit`; the call
+  /// itself goes on then, with the deadline of its group.
   virtual void wait(std::optional<std::chrono::milliseconds> limit = std::nullopt) = 0;
 };
 
@@ -101,16 +101,17 @@ class Work {
 /// every rank with both calls named. Every call ends by the deadline of the group's options. An Error other
 /// than invalid_argument leaves the group dead: later calls fail with the same text.
 /// Calls may come from any thread, one at a time; abort() at any time.
-/// A group with the backend nccl has two kinds of memory: buffers of a call are both of the host or both of
-/// the device, on all ranks alike, and those of a call with a stream of the device. A call on memory of the
-/// host goes over shared memory (between hosts hierarchical), one without buffers and without a stream as
-/// well. A call on the device begins when the calls on memory of the host before it are complete.
+/// A group with the backend nccl has two kinds of memory: the buffers of a call are both of the host or both
+/// of the device, on all ranks alike, and the buffers of a call with a stream are of the device. A call on
+/// memory of the host goes over shared memory (between hosts hierarchical), and so does a call without
+/// buffers and without a stream. A call on the device begins when the calls on memory of the host before it
+/// are complete.
 class ProcessGroup {
  public:
-  /// `factory` may be null: then there is no split() and no observer.
+  /// `factory` may be null: then there are no split() and no observer.
   ProcessGroup(std::unique_ptr<Backend> backend, GroupPlan plan,
                std::shared_ptr<GroupFactory> factory = nullptr);
-  /// Calls that were started and are not complete are aborted.
+  /// Aborts the calls that were started and are not complete.
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -149,19 +150,19 @@ class ProcessGroup {
   /// the same order with the same size and kind. Lives as long as the group.
   void* allocate(std::size_t bytes, MemoryKind memory = MemoryKind::host);
 
-  /// What the calls of this rank have moved that were started so far. Any thread.
+  /// The bytes that those calls of this rank have moved that were started so far. Any thread.
   Traffic traffic() const;
 
-  /// Calls `work`, which puts a graph with calls of this group that were captured in it on a stream. Throws
-  /// Error without calling it when the group has failed: such a call would wait on the device without end.
-  /// What `work` throws comes out. It must not call the group. Any thread.
+  /// Calls `work`, which puts a graph with captured calls of this group on a stream. Throws Error without
+  /// calling `work` when the group has failed: a captured call would wait on the device without end. Lets
+  /// exceptions of `work` out. `work` must not call the group. Any thread.
   void launch(const std::function<void()>& work);
 
-  /// A group of the ranks that give the same color, ordered by key and then by rank here. All ranks call it.
-  /// Null where the color is negative.
+  /// Makes a group of the ranks that give the same color, ordered by key and then by rank in this group. All
+  /// ranks call it. Null if the color is negative.
   std::unique_ptr<ProcessGroup> split(int color, int key);
-  /// A group of `ranks` of this group, in that order, without repetition. All ranks of this group call it
-  /// alike; null on those that are not in it. Lists that differ are a mismatch on every rank.
+  /// Makes a group of `ranks` of this group, in that order, without repetition. All ranks of this group call
+  /// it alike; null on ranks that are not in the new group. Lists that differ are a mismatch on every rank.
   std::unique_ptr<ProcessGroup> new_group(std::span<const int> ranks);
 
   /// Makes every present and later call of every rank fail with `reason`. Any thread.
@@ -187,7 +188,7 @@ class ProcessGroup {
   std::shared_ptr<GroupFactory> factory_;
   std::shared_ptr<CallObserver> observer_;
   std::unique_ptr<Backend> backend_;
-  std::shared_ptr<void> registration_;  ///< ends before the backend
+  std::shared_ptr<void> registration_;  ///< destroyed before the backend
   std::mutex order_;  ///< held while a call is numbered and given its place; the queue's own lock is inner
   std::uint64_t sequence_ = 0;
   std::uint64_t children_ = 0;
@@ -198,7 +199,7 @@ class ProcessGroup {
   std::unique_ptr<CallQueue> queue_;
 };
 
-/// Bytes that lie at `in` and at `out` on a rank of `size`; 0 where it does not use the buffer.
+/// The bytes at `in` and at `out` on a rank of a group of `size`; 0 if the rank does not use the buffer.
 std::uint64_t bytes_in(const Operation& operation, int rank, int size);
 std::uint64_t bytes_out(const Operation& operation, int rank, int size);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops below reduce.hpp, once for each instruction set. Internal, and known to tests and benchmarks.
+// The loops of reduce.hpp, once for each instruction set. Internal, but used by tests and benchmarks.
 #pragma once
 
 #include "muster/types.hpp"
@@ -10,17 +10,17 @@
 
 namespace muster::kernels {
 
-/// Combines `count` elements of `sources`, in their order, divides by `divisor` where the loop is one of avg,
-/// and writes to all of `results`. A result may be the very memory of a source whose elements are no
+/// Combines `count` elements of `sources`, in their order, divides by `divisor` if the loop is one of avg,
+/// and writes to all of `results`. A result may be the very memory of a source whose elements are not
 /// narrower.
 using Loop = void (*)(std::span<const std::byte* const> sources, std::span<std::byte* const> results,
                       std::size_t count, float divisor);
 
 /// The loops of one type and operation.
 struct Kernels {
-  Loop whole = nullptr;   ///< from elements to elements
-  Loop partly = nullptr;  ///< from elements to partial results; null where the types are the same
-  Loop finish = nullptr;  ///< from one partial result to elements; null where it is a copy
+  Loop whole = nullptr;   ///< loop from elements to elements
+  Loop partly = nullptr;  ///< loop from elements to partial results; null where the types are the same
+  Loop finish = nullptr;  ///< loop from one partial result to elements; null where it is a copy
 };
 
 /// The loops of one instruction set, by DataType and ReduceOp; empty where the operation is not defined.
@@ -31,7 +31,7 @@ struct Set {
   const Table* table;
 };
 
-/// Null where the compiler cannot make them; to be run only where the processor can.
+/// Each table is null if the compiler cannot make its loops; they may run only if the processor can run them.
 const Table* base_table();
 const Table* avx2_table();
 const Table* avx512_table();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For x86 processors with AVX2 and F16C.
+// The loops for x86 processors with AVX2 and F16C.
 #include "worker_sdk/comm/reduce_kernels.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For x86 processors with the common parts of AVX-512: the formats of 16 bits, which have more to do than to
-// wait for memory. The other types gain nothing over AVX2. The conversions of AVX512-BF16 are of no use: they
-// flush subnormals.
+// The loops for x86 processors with the common parts of AVX-512, only for the 16-bit formats, which are
+// limited by computing and not by memory. The other types gain nothing over AVX2. The conversions of
+// AVX512-BF16 are not used, because they flush subnormals.
 #include "worker_sdk/comm/reduce_kernels.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__)

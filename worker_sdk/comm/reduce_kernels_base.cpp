@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For every processor.
+// The loops that every processor can run.
 #define MUSTER_KERNEL gnu::hot
 #define MUSTER_VECTOR_BYTES 16
 #include "worker_sdk/comm/reduce_loops.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops, written once in the compiler's vectors. Included by one file for each instruction set, which
-// defines before: MUSTER_KERNEL, the attributes of a function that is compiled for it (all of a loop must be,
-// or it is not inlined), and MUSTER_VECTOR_BYTES. Everything has internal linkage: a linker must never take
-// the code of one set for another.
+// The loops of reductions, written once with the compiler's vectors. Each instruction set has one file that
+// includes this one and defines before: MUSTER_KERNEL, the attributes of a function that is compiled for the
+// set (all functions of a loop must have them, or they are not inlined), and MUSTER_VECTOR_BYTES. Everything
+// has internal linkage, because a linker must never take the code of one set for another.
 #pragma once
 
 #include "worker_sdk/comm/half.hpp"
@@ -22,7 +22,8 @@ struct VectorOf {
   using Type [[gnu::vector_size(MUSTER_VECTOR_BYTES)]] = T;
 };
 
-/// Each works on single values and on vectors. Integer sums and products are done unsigned, so they wrap.
+/// The operations, each for single values and for vectors. Integer sums and products are done unsigned, so
+/// they wrap.
 struct Sum {
   template <typename T>
   [[MUSTER_INLINE]] static T apply(T a, T b) {
@@ -72,8 +73,9 @@ struct Xor {
   }
 };
 
-/// A pack says how elements come into registers: Stored in memory, Value one in hand, Register kElements of
-/// them. All access is by memcpy, since a caller's memory may lie at any address.
+/// A pack says how elements come into registers: Stored is an element in memory, Value a single element to
+/// compute with, Register holds kElements of them. All access is by memcpy, since a caller's memory may lie
+/// at any address.
 template <typename T>
 struct Plain {
   using Stored = T;
@@ -101,7 +103,8 @@ struct Plain {
   }
 };
 
-/// A pack of one Half or BFloat16, where an instruction set has nothing better; or of one float, to match it.
+/// A pack of one Half or BFloat16, if an instruction set has nothing better; or of one float, to match such a
+/// pack.
 template <typename T>
 struct OneByOne {
   using Stored = T;
@@ -190,7 +193,8 @@ template <typename In, typename Out, typename Op, bool Divide, std::size_t kUnro
   }
 }
 
-/// Reads In::Stored, combines in In::Register, which is Out::Register, and writes Out::Stored.
+/// The loop over all elements: reads In::Stored, combines in In::Register, which is Out::Register, and writes
+/// Out::Stored.
 template <typename In, typename Out, typename Op, bool Divide>
 [[MUSTER_KERNEL]] void loop(std::span<const std::byte* const> sources, std::span<std::byte* const> results,
                             std::size_t count, float divisor) {
@@ -246,8 +250,8 @@ template <typename T>
   return row;
 }
 
-/// Makes the loops of a 16-bit type. Pack goes from elements to elements, in any order inside a register;
-/// Linear does so in their order; F32 holds partial results, as many as Linear has.
+/// Makes the loops of a 16-bit type. Pack converts elements to elements, in any order inside a register;
+/// Linear keeps their order; F32 holds partial results, as many as Linear holds elements.
 template <typename Pack, typename Linear, typename F32>
 constexpr Row half_row() {
   Row row{};

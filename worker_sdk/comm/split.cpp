@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a group agree on the groups below it.
+// Lets the ranks of a group agree on the groups below it.
 #include "rendezvous/base/fnv1a.hpp"
 #include "worker_sdk/comm/process_group.hpp"
 
@@ -11,12 +11,12 @@
 namespace muster {
 namespace {
 
-/// A list that is cut here still tells most people which call it was.
+/// The most bytes of a list in a text; a list that is cut here usually still tells the call.
 constexpr std::size_t kTextBytes = 160;
 
 using ListText = std::array<char, kTextBytes>;
 
-/// 0 is split(), which has no list.
+/// A hash of the list of new_group(); 0 stands for split(), which has no list.
 std::uint64_t hash_of(std::span<const int> ranks) {
   return ranks.empty() ? 0 : fnv1a(ranks.data(), ranks.size_bytes()) | 1U;
 }
@@ -46,7 +46,8 @@ Operation gather_of(const void* mine, std::size_t bytes, void* all) {
 
 }  // namespace
 
-/// All ranks know that rank 0 and `other` differ, so all tell each other what they were called with.
+/// Fails because the lists differ. All ranks know that rank 0 and `other` differ, so all tell each other
+/// their lists.
 void ProcessGroup::refuse_lists(std::span<const int> ranks, int other) {
   const ListText mine = text_of(ranks);
   std::vector<ListText> texts(static_cast<std::size_t>(size()));
@@ -65,7 +66,7 @@ void ProcessGroup::refuse_lists(std::span<const int> ranks, int other) {
   throw error;
 }
 
-/// `ranks` is what new_group() was given; empty for split().
+/// Makes a new group. `ranks` is the list of new_group(); empty for split().
 std::unique_ptr<ProcessGroup> ProcessGroup::make_child(int color, int key, std::span<const int> ranks) {
   if (!factory_) throw Error(ErrorCode::unsupported, "the group '" + name() + "' cannot be split");
 
@@ -92,7 +93,7 @@ std::unique_ptr<ProcessGroup> ProcessGroup::make_child(int color, int key, std::
   });
   GroupPlan plan;
   plan.options = plan_.options;
-  // Its ranks have met: making it is a call like others.
+  // The ranks of the new group have met already, so making it takes as long as any other call.
   plan.options.join_timeout = std::chrono::milliseconds(0);
   plan.options.name += "/" + std::to_string(child) + "." + std::to_string(color);
   plan.size = static_cast<int>(members.size());

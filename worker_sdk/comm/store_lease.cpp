@@ -24,7 +24,7 @@ StoreLease::StoreLease(StoreClient* store, std::mutex& mutex, const GroupPlan& p
   const auto end = Clock::now() + plan.options.join_limit();
   own_ = connect_again(*store, plan.options.join_limit(), plan.alarm.get());
   store_ = own_.get();
-  // Zero would mean the time of a call.
+  // A limit of 0 would mean the time of a call.
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
   plan_.options.join_timeout = std::max(left, std::chrono::milliseconds(1));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store, for as long as one group is made: other threads may be making groups as well.
+// Gives a thread a connection to the store for as long as it makes one group; other threads may make groups
+// as well.
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
@@ -11,21 +12,22 @@
 
 namespace muster {
 
-/// A second connection to the store, made within `limit`. Throws Error: what `alarm` (may be null) was rung
-/// with meanwhile, or store.
+/// Makes a second connection to the store within `limit`. Throws Error: the one that `alarm` (may be null)
+/// was rung with meanwhile, or store.
 std::unique_ptr<StoreClient> connect_again(StoreClient& store, std::chrono::milliseconds limit,
                                            const JoinAlarm* alarm);
 
-/// The first thread has the connection of the world, the others make one of their own.
+/// A connection to the store: the first thread uses the connection of the world, the others make connections
+/// of their own.
 class StoreLease {
  public:
-  /// `store` may be null; it is in use while `mutex` is held. A connection of its own takes from the plan's
-  /// time, and the plan's alarm ends the making of it, too; throws as connect_again().
+  /// `store` may be null; it is in use while `mutex` is held. Making a new connection takes from the plan's
+  /// time, and the plan's alarm also ends it; throws as connect_again().
   StoreLease(StoreClient* store, std::mutex& mutex, const GroupPlan& plan);
 
   StoreClient* get() const { return store_; }
 
-  /// The plan, with the time that is left to it.
+  /// The plan, with the time that is left.
   const GroupPlan& plan() const { return plan_; }
 
  private:

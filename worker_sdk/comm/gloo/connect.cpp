@@ -22,10 +22,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr const char* kLoopback = "127.0.0.1";
-/// Gloo gives a connection five times the time that it is told.
+/// The factor between the time that Gloo gives a connection and the time that it is told.
 constexpr int kConnectFactor = 5;
 
-/// Gloo's store over ours.
+/// Gives Gloo our store as its own kind of store.
 class Keys final : public gloo::rendezvous::Store {
  public:
   Keys(const plugin::Host& host, milliseconds limit) : host_(host), limit_(limit) {}
@@ -54,7 +54,8 @@ bool is_loopback(std::string_view address) {
   return address.empty() || address.substr(0, 4) == "127." || address == "::1";
 }
 
-/// Address of the interface, or of the first one that leads out of this host. "" when there is none.
+/// The address of the named interface, or of the first one that leads out of this host; "" when there is
+/// none.
 std::string address_of(const std::string& interface_name) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return "";
@@ -73,7 +74,7 @@ std::string address_of(const std::string& interface_name) {
   return found;
 }
 
-/// The one address on which this rank listens.
+/// The only address on which this rank listens.
 std::string own_address(const muster_plugin_group_options& options, const plugin::Host& host,
                         milliseconds limit) {
   if (options.interface_name != nullptr) {
@@ -95,7 +96,7 @@ std::string own_address(const muster_plugin_group_options& options, const plugin
   bool all_loopback = true;
   for (int rank = 0; rank < options.size; ++rank)
     all_loopback = all_loopback && is_loopback(host.get("address/" + std::to_string(rank), limit));
-  if (all_loopback) return kLoopback;  // hosts by name only
+  if (all_loopback) return kLoopback;  // the hosts are told apart by name only
   if (!is_loopback(mine)) return mine;
   const std::string address = address_of("");
   if (address.empty())
@@ -112,7 +113,7 @@ std::unique_ptr<message::Transport> connect_all(const muster_plugin_group_option
   gloo::transport::tcp::attr attributes;
   attributes.hostname = own_address(options, host, limit);
   try {
-    // It starts a thread.
+    // The signals are blocked because Gloo's device starts a thread.
     auto device = [&attributes] {
       const SignalsBlocked blocked;
       return gloo::transport::tcp::CreateDevice(attributes);
@@ -140,7 +141,7 @@ std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& o
   try {
     return connect_all(options, host);
   } catch (const Error& error) {
-    // Gloo's keys say nothing to who reads the error.
+    // An error with Gloo's keys would not help its reader, so it is replaced by one that names ranks.
     if (error.code() != ErrorCode::deadline) throw;
     const std::string absent = message::list_absent(options, host);
     if (absent.empty()) throw;

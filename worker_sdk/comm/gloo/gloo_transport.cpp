@@ -18,9 +18,9 @@ using message::Key;
 using message::PeerLost;
 
 constexpr int kKindBits = 8;
-/// Of the watch's receives: no kind of message has it.
+/// The slot of the watch's own receives, which no message uses.
 constexpr std::uint64_t kProbeSlot = ~std::uint64_t{0};
-/// How often the watch looks whether one wait has lasted since it last looked.
+/// The interval in which the watch checks whether a wait goes on since the last check.
 constexpr auto kWatchInterval = std::chrono::milliseconds(250);
 
 std::uint64_t slot_of(Key key) {
@@ -28,7 +28,7 @@ std::uint64_t slot_of(Key key) {
          (key.number & ((std::uint64_t{1} << (64 - kKindBits)) - 1));
 }
 
-/// Without the place in Gloo's sources in front.
+/// The exception's text without the place in Gloo's sources at its front.
 std::string words_of(const std::exception& error) {
   const std::string_view text = error.what();
   const auto place = text.find(".cc:");
@@ -62,7 +62,7 @@ class GlooTransport::Buffer final : public message::Transfer {
     }
   }
 
-  /// False when it was interrupted.
+  /// Waits for the transfer; false when the wait was interrupted.
   bool finish(std::chrono::milliseconds limit) {
     return is_send_ ? buffer_->waitSend(limit) : buffer_->waitRecv(limit);
   }
@@ -97,12 +97,12 @@ GlooTransport::~GlooTransport() {
 }
 
 /// When a connection ends, Gloo tells the transfers that have not begun, but not those of which a part was
-/// sent or received: they would wait until their deadline. So a wait that lasts is ended here when its peer
-/// is lost. Whatever completes does so before Gloo notes the loss; a wait that goes on a whole interval after
-/// that was seen never completes.
+/// sent or received: they would wait until their deadline. So this thread ends a long wait when its peer is
+/// lost. A transfer that can complete does so before Gloo notes the loss; a wait that goes on for a whole
+/// interval after the loss was seen never completes.
 void GlooTransport::watch() {
-  std::uint64_t before = 0;    // the wait of the last look; 0: none
-  std::uint64_t hopeless = 0;  // the wait whose peer was lost then
+  std::uint64_t before = 0;    // the wait of the last check; 0: none
+  std::uint64_t hopeless = 0;  // the wait whose peer was lost at the last check
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, kWatchInterval, [this] { return stop_; })) {
     const std::uint64_t now = waiting_ == nullptr ? 0 : waits_;
@@ -119,8 +119,8 @@ void GlooTransport::watch() {
   }
 }
 
-/// The reason if the connection to `peer` has ended. A receive that waits for a message says so; the first
-/// question starts one.
+/// The reason if the connection to `peer` has ended. It is found by a receive that waits for a message that
+/// never comes; the first question about a peer starts the receive.
 std::optional<std::string> GlooTransport::loss_of(int peer) {
   auto& probe = probes_[peer];
   try {
@@ -128,14 +128,14 @@ std::optional<std::string> GlooTransport::loss_of(int peer) {
       probe = context_->createUnboundBuffer(nullptr, 0);
       probe->recv(peer, kProbeSlot);
     }
-    // So that the wait ends at once.
+    // The wait is aborted so that it ends at once.
     probe->abortWaitRecv();
     probe->waitRecv(std::chrono::minutes(1));
   } catch (const gloo::IoException& error) {
-    probe.reset();  // a new one meets the same error at once
+    probe.reset();  // a new probe meets the same error at once
     return words_of(error);
   } catch (const std::exception&) {
-    probe.reset();  // nothing is known; asked again
+    probe.reset();  // nothing is known, so the next question starts anew
   }
   return {};
 }
@@ -148,7 +148,7 @@ std::unique_ptr<message::Transfer> GlooTransport::receive(int peer, Key key, voi
 
 std::unique_ptr<message::Transfer> GlooTransport::send(int peer, Key key, const void* data,
                                                        std::size_t bytes) {
-  // Gloo reads only; its interface does not say so.
+  // Gloo only reads the data, but its interface takes a pointer that is not const.
   auto buffer = std::make_unique<Buffer>(*this, peer, true, const_cast<void*>(data), bytes);
   buffer->start(slot_of(key));
   return buffer;
@@ -161,7 +161,7 @@ bool GlooTransport::wait(Buffer& buffer, Clock::time_point deadline) {
     waiting_ = &buffer;
     ++waits_;
   }
-  // 0 would be no time at all to look.
+  // With 0 Gloo would not look at the transfer at all.
   const auto left = std::max(left_until(deadline), std::chrono::milliseconds(1));
   bool done = false;
   std::optional<Error> failure;

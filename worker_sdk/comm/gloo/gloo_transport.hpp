@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages over Gloo's TCP connections. Of Gloo's two interfaces for messages only the unbound buffers are
-// used: both on one context stall.
+// Sends messages over Gloo's TCP connections. Only the unbound buffers are used, one of Gloo's two interfaces
+// for messages, because both on one context stall.
 #pragma once
 
 #include "worker_sdk/comm/message/plugin_group.hpp"
@@ -22,7 +22,7 @@ namespace muster::gloo_backend {
 
 class GlooTransport final : public message::Transport {
  public:
-  /// `context` is connected to all ranks.
+  /// `context` must be connected to all ranks.
   explicit GlooTransport(std::shared_ptr<gloo::Context> context);
   ~GlooTransport() override;
 
@@ -40,21 +40,21 @@ class GlooTransport final : public message::Transport {
   std::optional<std::string> loss_of(int peer);
 
   std::shared_ptr<gloo::Context> context_;
-  /// The watch's own receives, of the peers for which a wait was long; nothing is sent to them.
+  /// The watch's own receives, one for each peer that was waited for long; no peer sends to them.
   std::map<int, std::unique_ptr<gloo::transport::UnboundBuffer>> probes_;
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< protects the members that follow
   std::condition_variable stopped_;
   bool stop_ = false;
   std::optional<Error> interruption_;
-  std::optional<message::PeerLost> lost_;  ///< what the watch saw
+  std::optional<message::PeerLost> lost_;  ///< the loss that the watch has seen
   Buffer* waiting_ = nullptr;
   std::uint64_t waits_ = 0;
-  std::thread watch_;  ///< last: it uses all of the above
+  std::thread watch_;  ///< the last member, because the thread uses all of the above
 };
 
-/// Connects this rank to all others over TCP, by way of the store. It listens on one address only: loopback
-/// where all ranks are on this host; the address of the interface that was asked for; else the one by which
-/// this host reaches the store.
+/// Connects this rank to all others over TCP; the ranks find each other through the store. The rank listens
+/// on one address only: loopback if all ranks are on this host; the address of the interface that was asked
+/// for; else the address by which this host reaches the store.
 std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& options,
                                             const plugin::Host& host);
 

@@ -9,7 +9,7 @@
 namespace muster::hierarchical {
 namespace {
 
-/// The plan of some of the group's ranks, named so that messages of that part can be understood.
+/// The plan of a part of the group, which is named so that messages about the part can be understood.
 GroupPlan part_of(const GroupPlan& plan, const std::vector<int>& ranks, const std::string& what) {
   constexpr std::size_t kShown = 16;
   GroupPlan part;

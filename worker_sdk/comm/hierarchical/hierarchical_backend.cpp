@@ -12,10 +12,11 @@
 namespace muster::hierarchical {
 namespace {
 
-/// How long a failed rank waits for the store to say what the group's first failure was.
+/// The time that a failed rank waits for the store to tell the group's first failure.
 constexpr auto kAgreementTime = std::chrono::seconds(2);
-/// Partial results up to this size (bytes) travel with the leaders' fingerprints, which have room for them
-/// whatever is called: different calls must not differ in what is exchanged to find that out.
+/// The size in bytes up to which partial results travel with the leaders' fingerprints. The messages have
+/// room for them in every call, because the size of the exchange that finds differences must not depend on
+/// the call.
 constexpr std::size_t kPackedBytes = 1024;
 
 std::byte* bytes_of(void* data) {
@@ -53,7 +54,8 @@ HierarchicalBackend::~HierarchicalBackend() {
   channel_->leave(key_);
 }
 
-/// A failure of one part is one of the group: all ranks are told, and throw the same.
+/// Runs `body` and makes a failure of one part a failure of the group: all ranks are told, and throw the same
+/// error.
 template <typename Body>
 void HierarchicalBackend::guarded(const Body& body) {
   bool failed = false;
@@ -72,7 +74,8 @@ void HierarchicalBackend::guarded(const Body& body) {
   }
 }
 
-/// All deadlines pass at about the same time; those who know best speak first.
+/// Waits a little at a deadline. The deadlines of all ranks pass at about the same time, so a rank that knows
+/// less about the cause lets the others tell theirs first.
 void HierarchicalBackend::let_others_tell() {
   constexpr auto kStep = std::chrono::milliseconds(500);
   std::unique_lock lock(mutex_);
@@ -85,7 +88,7 @@ void HierarchicalBackend::throw_failure() {
   if (!told) agreed_ = local_failure_;
   const Failure failure = *agreed_;
   lock.unlock();
-  // A store that does not answer must not keep the other ranks of this host waiting.
+  // If the store does not answer, the other ranks of this host must not be kept waiting.
   if (!told) abort_parts(failure.code, failure.text);
   throw Error(failure.code, failure.text);
 }
@@ -101,7 +104,7 @@ void HierarchicalBackend::abort(ErrorCode code, const std::string& text) noexcep
   if (remember(code, text)) channel_->tell(key_, code, text);
 }
 
-/// Ends what the parts wait for on this rank; each rank does so for itself.
+/// Ends the waits of this rank's parts; each rank does this for itself.
 void HierarchicalBackend::group_failed(ErrorCode code, const std::string& text) noexcept {
   remember(code, text);
   {
@@ -123,7 +126,7 @@ int HierarchicalBackend::place_on_host(int rank) const {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-/// Runs one call of a part, whose calls are numbered by `calls`.
+/// Runs one call of a part. `calls` counts the calls of that part.
 void HierarchicalBackend::run_part(Backend& part, std::uint64_t& calls, Operation operation, ReduceOp op,
                                    int root) {
   operation.call.sequence = ++calls;
@@ -145,7 +148,7 @@ void HierarchicalBackend::run_leaders(Collective collective, const void* in, voi
                                       DataType type, ReduceOp op, int root) {
   phase_ = Phase::between_hosts;
   Operation operation = operation_of(collective, count, type, in, out);
-  // What compares the hosts' calls is the same whatever these are.
+  // An all_gather here compares the hosts' calls, so it must be the same whatever those calls are.
   if (collective != Collective::all_gather) operation.call.algorithm = current_.algorithm;
   run_part(*parts_.leaders, leader_calls_, operation, op, root);
   phase_ = Phase::back_on_host;
@@ -219,14 +222,15 @@ void HierarchicalBackend::compare_on_host(const Call& call) {
   require_same(calls, own_host());
 }
 
-/// The leaders' part; the other ranks learn of a difference when the group fails.
+/// Compares the calls of the hosts, on the leaders; the other ranks learn of a difference when the group
+/// fails.
 void HierarchicalBackend::compare_hosts(const Call& call) {
   if (is_leader()) combine_hosts(call, nullptr, 0, DataType::u8, ReduceOp::sum);
   phase_ = Phase::back_on_host;
 }
 
-/// Compares the calls of the hosts and leaves the reduction of their partial results on every leader: these
-/// travel along where they fit, and have been compared before where they do not.
+/// Compares the calls of the hosts and reduces their partial results on every leader. Small partial results
+/// travel with the fingerprints; for large ones the calls have been compared before.
 void HierarchicalBackend::combine_hosts(const Call& call, std::byte* partial, std::size_t count,
                                         DataType type, ReduceOp op) {
   const std::size_t packed = count * size_of(type);
@@ -257,7 +261,7 @@ void HierarchicalBackend::broadcast(const Operation& operation) {
   const int root_host = host_of(call.root);
   const bool here = root_host == host_of(rank_);
   const void* const in = rank_ == call.root ? operation.in : operation.out;
-  // The others of the root's host must not have the data before their leader has compared.
+  // The other ranks of the root's host must not get the data before their leader has compared the calls.
   if (here && place_on_host(call.root) != 0) run_local(Collective::barrier, nullptr, nullptr, 0);
   if (here)
     run_local(Collective::broadcast, in, operation.out, bytes, DataType::u8, ReduceOp::sum,
@@ -268,10 +272,10 @@ void HierarchicalBackend::broadcast(const Operation& operation) {
   if (!here) run_local(Collective::broadcast, operation.out, operation.out, bytes);
 }
 
-/// all_reduce and reduce: each host's sum in shared memory, the hosts' sums among the leaders, the result
-/// back. Formats of 16 bits are f32 in between, and an average is divided at the end, so each rounds once.
-/// No output is written before the hosts have compared: a buffer may be input and output, and ranks whose
-/// calls differ keep theirs.
+/// Runs all_reduce and reduce in three steps: each host's sum is made in shared memory, the leaders combine
+/// the hosts' sums, and the result goes back to the ranks. 16-bit formats are f32 in between, and an average
+/// is divided at the end, so each result is rounded once. No output is written before the hosts have compared
+/// their calls: a buffer may be input and output, and ranks whose calls differ keep theirs.
 void HierarchicalBackend::reduce(const Operation& operation) {
   const Call& call = operation.call;
   const DataType type = partial_type(call.type);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory inside each host, Gloo between hosts. In every collective the ranks of a host first compare
-// their calls in shared memory, then the hosts' first ranks ("leaders") theirs over Gloo. barrier, broadcast,
-// reduce and all_reduce go through the leaders. What is not combined crosses the network once in any case, so
-// the other collectives, sends and receives go through Gloo among all ranks.
+// Uses shared memory inside each host and Gloo between hosts. In every collective the ranks of a host first
+// compare their calls in shared memory, then the first ranks of the hosts ("leaders") compare theirs over
+// Gloo. barrier, broadcast, reduce and all_reduce go through the leaders. Data that is not combined crosses
+// the network once in any case, so the other collectives, sends and receives go through Gloo among all ranks.
 #pragma once
 
 #include "worker_sdk/comm/backend.hpp"
@@ -47,8 +47,8 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
   void abort(ErrorCode code, const std::string& text) noexcept override;
 
  private:
-  /// The part of the present collective that this rank is in. A rank that waits for its leader, or a leader
-  /// that waits for others, is late because of another rank, which its own host knows best.
+  /// The step of the present collective that this rank is in. A rank that waits for its leader, or a leader
+  /// that waits for other leaders, is late because of a rank that another rank can name better.
   enum class Phase { on_host, between_hosts, back_on_host };
 
   struct Failure {
@@ -97,8 +97,8 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
   std::shared_ptr<plugin::FailureChannel> channel_;
   std::uint64_t local_calls_ = 0;
   std::uint64_t leader_calls_ = 0;
-  std::vector<std::byte> partial_;  ///< a member to keep its memory
-  std::vector<std::byte> packed_;   ///< a member to keep its memory
+  std::vector<std::byte> partial_;  ///< partial results; a member, so that its memory is kept
+  std::vector<std::byte> packed_;   ///< the leaders' messages; a member, so that its memory is kept
 
   std::mutex mutex_;  ///< protects the members below
   std::condition_variable told_;
@@ -106,8 +106,8 @@ class HierarchicalBackend final : public Backend, private plugin::FailureListene
   std::optional<Failure> agreed_;
 };
 
-/// The backend of one rank; all ranks of the plan call it alike. The hosts are those of `surroundings`: on
-/// one host it is shared memory alone, with one rank on each host Gloo alone.
+/// Makes the backend of one rank; all ranks of the plan call it alike. The hosts are those of `surroundings`:
+/// on one host the backend is shared memory alone, with one rank on each host Gloo alone.
 std::unique_ptr<Backend> join(const GroupPlan& plan, const plugin::GroupKey& key,
                               const plugin::Surroundings& surroundings, StoreClient& store,
                               const std::shared_ptr<plugin::FailureChannel>& channel);

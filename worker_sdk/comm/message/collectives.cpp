@@ -64,8 +64,8 @@ void MessageGroup::alone(const Operation& operation) {
   }
 }
 
-/// One step: every rank gives each other rank something and takes what that one gives; the sizes are the same
-/// on both sides because the calls are. All is complete when it returns.
+/// Runs one step, in which every rank gives data to each other rank and takes data from it; the sizes agree
+/// on both sides because the calls do. All transfers are complete when it returns.
 void MessageGroup::exchange(const Operation& operation, const Give& give, const Take& take) {
   std::size_t largest = 0;
   std::vector<Part> parts(static_cast<std::size_t>(info_.size));
@@ -103,8 +103,8 @@ void MessageGroup::exchange(const Operation& operation, const Give& give, const 
   wait_all(transfers, call);
 }
 
-/// The input, or a copy of it where results would be written over it before it has been sent. `in_place`:
-/// this rank's part lies where it belongs, which is no harm.
+/// The input, or a copy of it if results would be written over it before it has been sent. `in_place`: this
+/// rank's part lies where its result belongs, which needs no copy.
 const std::byte* MessageGroup::settled_input(const Operation& operation, std::size_t in_bytes,
                                              std::size_t out_bytes, bool in_place) {
   const std::byte* const in = bytes_of(operation.in);
@@ -120,8 +120,8 @@ void MessageGroup::broadcast(const Operation& operation) {
   const std::size_t bytes = call.count * size_of(call.type);
   const bool root = call.root == info_.rank;
   if (call.algorithm == Algorithm::tree && bytes > kInlineBytes) return run_tree(operation);
-  // With two or three ranks the root's sends are all there is; with more it would send as often as there are
-  // ranks.
+  // With two or three ranks the root sends directly, which no other way beats; with more it would send the
+  // data as often as there are ranks.
   if (info_.size > 3 && bytes > kCutFrom) return broadcast_cut(operation);
   exchange(
       operation,
@@ -132,7 +132,7 @@ void MessageGroup::broadcast(const Operation& operation) {
   if (root) copy(bytes_of(operation.out), bytes_of(operation.in), bytes);
 }
 
-/// The root hands out a slice to each rank, and each passes its slice on to all.
+/// Broadcasts a large buffer: the root gives a slice to each rank, and each rank passes its slice on to all.
 void MessageGroup::broadcast_cut(const Operation& operation) {
   const Call& call = operation.call;
   const Cut cut(call, info_.size);
@@ -223,7 +223,7 @@ void MessageGroup::scatter(const Operation& operation) {
         return root ? Part{in + static_cast<std::size_t>(peer) * bytes, bytes} : Part{};
       },
       [&](int peer) { return peer == call.root ? bytes_of(operation.out) : nullptr; });
-  // What the root gives itself goes last: its place may be that of another's part.
+  // The root's own part is copied last, because its place may lie in another rank's part.
   if (root) copy(bytes_of(operation.out), in + static_cast<std::size_t>(info_.rank) * bytes, bytes);
 }
 

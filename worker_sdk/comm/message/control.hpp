@@ -18,35 +18,35 @@
 
 namespace muster::message {
 
-/// Data up to this size (bytes, for one peer) travels with the fingerprint. Two ranks measured best with 4 to
-/// 16 KiB: a second message costs some 20 us, a larger first one its copies.
+/// The size in bytes, for one peer, up to which data travels with the fingerprint. Two ranks measured best
+/// with 4 to 16 KiB: a second message costs some 20 us, a larger first one its copies.
 constexpr std::size_t kInlineBytes = 8192;
 
 struct Control {
   enum class Kind : std::uint32_t {
     collective,  ///< the sender is in this collective
-    offer,       ///< of a send: the data follows here, or after `accept`
+    offer,       ///< the sender offers a message; the data follows here, or after `accept`
     accept,      ///< the receive for an offer is ready
-    leave,       ///< there is nothing after it
+    leave,       ///< the sender makes no further call
   };
 
   Kind kind = Kind::collective;
-  std::uint32_t payload = 0;  ///< bytes that follow
-  std::uint64_t number = 0;   ///< of an offer, counted for each pair of ranks and direction
+  std::uint32_t payload = 0;  ///< bytes of data that follow
+  std::uint64_t number = 0;   ///< number of an offer, counted for each pair of ranks and direction
   Call call;
 };
 
-/// Who the ranks are and how long they wait.
+/// The ranks of a group and the time that they wait.
 struct GroupInfo {
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{0};
   std::string name;
-  /// For messages: "rank 3 (host b)".
+  /// The names of the ranks for messages: "rank 3 (host b)".
   std::vector<std::string> peers;
 };
 
-/// Counts what a rank sends: one thread writes, any reads.
+/// Counts the bytes that a rank sends: one thread writes, any thread reads.
 class WireCount {
  public:
   void add_data(std::size_t bytes) {
@@ -73,27 +73,28 @@ class WireCount {
   Count control_bytes_{0};
 };
 
-/// One thread at a time, except missing().
+/// The control streams of one rank to all others. One thread at a time, except missing().
 class ControlStreams {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive this object.
   ControlStreams(Transport& transport, const GroupInfo& info, WireCount& wire);
 
-  /// Starts to send; `payload` is copied.
+  /// Starts to send a message; `payload` is copied.
   void send(int peer, Control control, std::span<const std::byte> payload);
-  /// Waits until all that was sent is out of the way.
+  /// Waits until everything that was sent has left this rank.
   void flush(Clock::time_point deadline);
 
-  /// The next message of `peer`; false at the deadline. It stays where it is until release().
+  /// Waits for the next message of `peer`; false at the deadline. The message stays in its place until
+  /// release().
   bool wait_for(int peer, Clock::time_point deadline);
   const Control& current(int peer) const;
   std::span<const std::byte> payload(int peer) const;
   void release(int peer);
-  /// Gives up all transfers; their memory stays.
+  /// Gives up all transfers; their memory is kept.
   void give_up();
 
  private:
-  /// Receives that are started ahead of need, for each peer: a sender that finds one waits for nothing.
+  /// The number of receives that are started ahead for each peer, so that a sender need not wait.
   static constexpr std::size_t kAhead = 4;
   static constexpr std::size_t kSlotBytes = sizeof(Control) + kInlineBytes;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a large buffer is cut for the ranks, and each rank's slice into blocks. Pure.
+// Cuts a large buffer into a slice for each rank, and each rank's slice into blocks. Pure.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -9,26 +9,26 @@
 
 namespace muster::message {
 
-/// Bytes of a block: so large that the costs of a message do not count, so small that receiving one block and
+/// Bytes of a block: so many that the costs of a message do not count, so few that receiving one block and
 /// reducing another overlap. A message over Gloo costs about 0.1 ms of processor time, on both sides
-/// together: an all_reduce of 25 MiB took, beside Gloo's ring in turn, 1.27, 1.18 and 1.20 of its time with
+/// together: compared with Gloo's ring, an all_reduce of 25 MiB took 1.27, 1.18 and 1.20 of the time with
 /// blocks of 1 MiB and 0.87, 0.93 and 0.87 with 4 MiB (2, 4 and 8 ranks on 2 busy cores). A multiple of every
 /// element's size.
 constexpr std::size_t kBlockBytes = std::size_t{4} * 1024 * 1024;
-/// With many ranks blocks are smaller: one of each rank is at most about this together.
+/// The most bytes of one block of each rank together, so that with many ranks blocks are smaller.
 constexpr std::size_t kAllBlocksBytes = 8 * kBlockBytes;
 constexpr std::size_t kLeastBlockBytes = std::size_t{64} * 1024;
 
-/// Buffers up to this size (bytes) go whole.
+/// The size in bytes up to which a buffer is not cut.
 constexpr std::size_t kCutFrom = std::size_t{64} * 1024;
 
 struct Slice {
-  std::size_t begin = 0;  ///< bytes
+  std::size_t begin = 0;  ///< offset in bytes
   std::size_t bytes = 0;
 };
 
-/// For reduce_scatter the slices are the ranks' parts; otherwise the buffer is cut evenly, at multiples of 64
-/// bytes.
+/// The cut of one call's buffer. For reduce_scatter the slices are the ranks' parts; otherwise the buffer is
+/// cut evenly, at multiples of 64 bytes.
 class Cut {
  public:
   Cut(const Call& call, int ranks) {
@@ -56,7 +56,7 @@ class Cut {
     return {all.begin + begin, std::min(block_bytes_, all.bytes - begin)};
   }
 
-  /// Of a block that is not the last one of its slice.
+  /// Bytes of every block but the last one of its slice.
   std::size_t block_bytes() const { return block_bytes_; }
 
   std::size_t blocks() const { return (slice_bytes_ + block_bytes_ - 1) / block_bytes_; }

@@ -34,8 +34,8 @@ MessageGroup::~MessageGroup() = default;
 void MessageGroup::run(std::span<const Operation> batch) {
   deadline_ = Clock::now() + std::clamp<std::chrono::milliseconds>(
                                  info_.timeout, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
-  // Sends are offered before and settled after the collectives of the batch, so that neither waits for the
-  // other.
+  // The sends of the batch are offered before its collectives and completed after them, so that sends and
+  // collectives do not wait for each other.
   const Call* current = &batch.front().call;
   try {
     begin_sends(batch);
@@ -68,7 +68,7 @@ void MessageGroup::leave(std::chrono::milliseconds limit) noexcept {
     }
     control_.flush(deadline);
   } catch (const std::exception&) {
-    // Whoever is gone needs no goodbye.
+    // A rank that is gone needs no goodbye.
   }
 }
 
@@ -83,7 +83,7 @@ std::vector<int> MessageGroup::peers() const {
   return list;
 }
 
-/// Tells all ranks what this one calls; `give` may be null where no data goes along.
+/// Tells all ranks which call this one makes; `give` may be null if no data goes along.
 void MessageGroup::announce(const Operation& operation, const Give& give) {
   ++round_;
   for (const int peer : peers()) {
@@ -93,7 +93,7 @@ void MessageGroup::announce(const Operation& operation, const Give& give) {
   }
 }
 
-/// Returns when every rank has said what it calls and all say the same. Their messages, with the data in
+/// Returns when every rank has announced its call and all calls are the same. The messages, with the data in
 /// them, stay until release_all().
 void MessageGroup::agree(const Operation& operation) {
   const Call& mine = operation.call;
@@ -113,7 +113,7 @@ void MessageGroup::release_all() {
   for (const int peer : peers()) control_.release(peer);
 }
 
-/// Keeps what belongs to a send or a receive for later.
+/// Keeps a message about a send or a receive for later.
 void MessageGroup::set_aside(int peer) {
   const Control& control = control_.current(peer);
   if (control.kind == Control::Kind::accept) {
@@ -134,7 +134,8 @@ void MessageGroup::next_message(int peer, const Call& call) {
   if (control_.current(peer).kind == Control::Kind::leave) throw PeerLost(peer, "it made no further call");
 }
 
-/// At the deadline: the ranks whose message has not come. Nobody waits any more, so this takes no time.
+/// The ranks whose message has not come, once the deadline has passed. Takes no time, because it does not
+/// wait.
 std::vector<int> MessageGroup::absent_beside(int peer) {
   std::vector<int> absent{peer};
   for (const int other : peers()) {
@@ -142,7 +143,7 @@ std::vector<int> MessageGroup::absent_beside(int peer) {
     try {
       if (control_.wait_for(other, Clock::now())) continue;
     } catch (const std::exception&) {
-      // Lost: absent in any case.
+      // A lost rank counts as absent.
     }
     absent.push_back(other);
   }
@@ -160,7 +161,7 @@ void MessageGroup::wait_one(int peer, Transfer& transfer, const Call& call) {
   awaited_[static_cast<std::size_t>(peer)].store(false, std::memory_order_relaxed);
 }
 
-/// Waits for the oldest of them.
+/// Waits for the oldest transfer.
 void MessageGroup::wait_first(Transfers& transfers, const Call& call) {
   wait_one(transfers.front().first, *transfers.front().second, call);
   transfers.erase(transfers.begin());
@@ -173,13 +174,14 @@ void MessageGroup::differ(int a, const Call& call_a, int b, const Call& call_b) 
                                        "; all ranks must make the same calls in the same order");
 }
 
-/// `all_known`: of a collective, all ranks but `absent` have come to the call and wait, too.
+/// Throws the error of a passed deadline. `all_known`: all ranks but `absent` have come to the collective and
+/// wait as well.
 void MessageGroup::late(const Call& call, const std::vector<int>& absent, bool all_known) {
   std::vector<int> waiting;
   for (int rank = 0; rank < info_.size; ++rank)
     if (std::find(absent.begin(), absent.end(), rank) == absent.end()) waiting.push_back(rank);
   const bool with_others = all_known && waiting.size() > 1 && !is_point_to_point(call.collective);
-  // Data comes from neighbours there, which may lack that of others.
+  // In the ring and the tree data comes from neighbours, which may themselves wait for another rank.
   const bool by_neighbours = !all_known && call.algorithm != Algorithm::direct;
   throw Error(ErrorCode::deadline,
               name_of(info_.rank) + " waited " + std::to_string(info_.timeout.count()) +
@@ -197,7 +199,8 @@ std::string MessageGroup::missing() const {
   return listed(list, info_);
 }
 
-/// Of the data of one phase of the present collective: different calls have different numbers.
+/// The key of the messages with data of one phase of the present collective; different calls have different
+/// keys.
 Key MessageGroup::data_key(const Call& call, std::uint64_t phase) const {
   std::uint64_t hash = mixed(round_, call.sequence);
   hash = mixed(hash, call.count);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of a group over messages. In every collective each rank first sends its fingerprint to each other
-// rank, small data with it; larger data follows on its own once all fingerprints are equal, or is sent at
-// once under a number made of the fingerprint, so that data of different calls never meets. Reductions go in
-// rank order, in the same arithmetic as in shared memory: the same inputs give the same bits over any
-// transport. Only the algorithms ring and tree have an order of their own, which is fixed, too.
+// Runs the calls of a group over messages. In every collective each rank first sends its fingerprint to each
+// other rank, with small data in the same message; larger data follows once all fingerprints are equal, or is
+// sent at once under a number made of the fingerprint, so that data of different calls never meets.
+// Reductions go in rank order, in the same arithmetic as in shared memory: the same inputs give the same bits
+// over any transport. Only the algorithms ring and tree have an order of their own, which is fixed as well.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -25,23 +25,24 @@ class MessageGroup {
   MessageGroup(std::unique_ptr<Transport> transport, GroupInfo info);
   ~MessageGroup();
 
-  /// As Backend::run(); a batch of one `allocate` only compares the call. One thread at a time.
+  /// Runs a batch as Backend::run() does; a batch of one `allocate` only compares the call. One thread at a
+  /// time.
   void run(std::span<const Operation> batch);
 
-  /// Says that this rank makes no further call and waits, at most `limit`, until the others have said so,
-  /// too: a connection that is closed with data on the way loses it.
+  /// Tells that this rank makes no further call and waits, at most `limit`, until the others have told the
+  /// same: a connection that is closed with data on the way loses the data.
   void leave(std::chrono::milliseconds limit) noexcept;
 
-  /// After a failure, instead of leave(): gives up what is on the way. False when this object must never be
-  /// destroyed, because its memory is still in use.
+  /// Gives up the transfers under way; called after a failure, instead of leave(). False when this object
+  /// must never be destroyed, because its memory is still in use.
   bool give_up();
 
-  /// Any thread: "rank 1, rank 3", the ranks that run() waits for; "" when unknown.
+  /// The ranks that run() waits for, "rank 1, rank 3"; "" when unknown. Any thread.
   std::string missing() const;
 
   Transport& transport() { return *transport_; }
 
-  /// Any thread: what this rank has sent.
+  /// The bytes that this rank has sent. Any thread.
   Wire wire() const { return wire_.read(); }
 
  private:
@@ -70,7 +71,7 @@ class MessageGroup {
   class RingReduction;
   class Tree;
 
-  // message_group.cpp: fingerprints and failures
+  // The following functions are in message_group.cpp: fingerprints and failures.
   void collective(const Operation& operation);
   void announce(const Operation& operation, const Give& give);
   void agree(const Operation& operation);
@@ -87,7 +88,7 @@ class MessageGroup {
 
   const std::string& name_of(int peer) const { return info_.peers[static_cast<std::size_t>(peer)]; }
 
-  // collectives.cpp
+  // The following functions are in collectives.cpp.
   void alone(const Operation& operation);
   void exchange(const Operation& operation, const Give& give, const Take& take);
   void broadcast(const Operation& operation);
@@ -99,19 +100,19 @@ class MessageGroup {
   const std::byte* settled_input(const Operation& operation, std::size_t in_bytes, std::size_t out_bytes,
                                  bool in_place);
 
-  // reductions.cpp
+  // The following functions are in reductions.cpp.
   void reduce_all(const Operation& operation);
   void reduce_inline(const Operation& operation);
   void reduce_cut(const Operation& operation);
 
-  // ring.cpp
+  // The following functions are in ring.cpp.
   void reduce_ring(const Operation& operation);
   void all_gather_ring(const Operation& operation, const std::vector<std::size_t>& begins);
 
-  // tree.cpp
+  // The following function is in tree.cpp.
   void run_tree(const Operation& operation);
 
-  // sends_and_receives.cpp
+  // The following functions are in sends_and_receives.cpp.
   void begin_sends(std::span<const Operation> batch);
   void finish_sends_and_receives(std::span<const Operation> batch);
   void receive_offer(const Operation& operation, Transfers& transfers);
@@ -127,13 +128,13 @@ class MessageGroup {
   WireCount wire_;
   ControlStreams control_;
   Clock::time_point deadline_;
-  std::uint64_t round_ = 0;  ///< collectives so far
+  std::uint64_t round_ = 0;  ///< number of collectives so far
   std::vector<std::byte> staging_;
   std::vector<std::byte> settled_;
-  std::vector<std::deque<Offer>> offers_;         ///< one entry a peer: not received yet
-  std::vector<std::uint64_t> sent_;               ///< offers to each peer
-  std::vector<PendingSend> pending_;              ///< of the present batch
-  std::unique_ptr<std::atomic<bool>[]> awaited_;  ///< one entry a peer
+  std::vector<std::deque<Offer>> offers_;         ///< offers that were not received yet, one entry per peer
+  std::vector<std::uint64_t> sent_;               ///< number of offers to each peer
+  std::vector<PendingSend> pending_;              ///< sends of the present batch
+  std::unique_ptr<std::atomic<bool>[]> awaited_;  ///< whether this rank waits for a peer, one entry per peer
 };
 
 }  // namespace muster::message

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that grow from rank to rank. What travels is of partial_type(), so that f16 and bf16 round once, at
-// the end, and an average divides once.
+// Combines sums that grow from rank to rank. The partial results are of partial_type(), so that f16 and bf16
+// are rounded once, at the end, and an average is divided once.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -20,20 +20,20 @@ class Partial {
   /// Whether partial results are of another type than the elements.
   bool is_wider() const { return partial_type(call_.type) != call_.type; }
 
-  /// Bytes of the partial results of `bytes` bytes.
+  /// Bytes of the partial results for `bytes` bytes of elements.
   std::size_t wide(std::size_t bytes) const {
     return bytes / size_of(call_.type) * size_of(partial_type(call_.type));
   }
 
-  /// Makes partial results of this rank's elements alone.
+  /// Makes partial results from this rank's elements alone.
   void begin(const std::byte* own, std::byte* result, std::size_t bytes) const;
 
   /// Combines this rank's elements with the partial results of others, in this order. `result` may be the
-  /// memory of any of them whose elements are as wide.
+  /// memory of any of the inputs whose elements are as wide.
   void add(const std::byte* own, std::span<const std::byte* const> others, std::byte* result,
            std::size_t bytes);
 
-  /// The same where nobody is left to add anything: `result` gets elements.
+  /// Does the same as add() on the last rank: `result` gets elements.
   void complete(const std::byte* own, std::span<const std::byte* const> others, std::byte* result,
                 std::size_t bytes);
 

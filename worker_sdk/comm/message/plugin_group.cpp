@@ -22,12 +22,12 @@ std::string name_of(const muster_plugin_group_options& options, int rank) {
 
 namespace {
 
-/// A rank that goes waits so long for the others to go.
+/// The time that a leaving rank waits for the others to leave.
 constexpr auto kLeaveTime = std::chrono::seconds(1);
 
-/// While it lives, a write to a connection that the other side has closed does not end the process: Gloo
-/// writes without MSG_NOSIGNAL, and what the program does about SIGPIPE is not ours to change. Threads that
-/// are started meanwhile never get it.
+/// While this object lives, a write to a connection that the other side has closed does not end the process:
+/// Gloo writes without MSG_NOSIGNAL, and the program's own handling of SIGPIPE must not be changed. Threads
+/// that are started meanwhile never get the signal.
 class PipeSignalBlock {
  public:
   PipeSignalBlock() {
@@ -39,7 +39,8 @@ class PipeSignalBlock {
   ~PipeSignalBlock() {
     if (sigismember(&before_, SIGPIPE) == 1) return;
     const timespec no_time{};
-    // One that came meanwhile is ours: an earlier one would have been delivered.
+    // A signal that is pending now was raised by our writes, because an earlier one would have been
+    // delivered.
     while (sigtimedwait(&signal_, nullptr, &no_time) < 0 && errno == EINTR) {
     }
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
@@ -77,9 +78,9 @@ class PluginGroup final : public plugin::Group {
     if (!failed_) {
       messages_->leave(kLeaveTime);
     } else if (!messages_->give_up()) {
-      static_cast<void>(messages_.release());  // left on purpose
+      static_cast<void>(messages_.release());  // not freed, because its memory is still in use
     }
-    messages_.reset();  // while the signal is blocked
+    messages_.reset();  // destroyed here, while the signal is blocked
   }
 
   void run(std::span<const Operation> batch) override {

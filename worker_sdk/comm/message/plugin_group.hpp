@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in whose work is done by a MessageGroup: everything but the connections.
+// A plug-in whose work is done by a MessageGroup; only the connections differ from plug-in to plug-in.
 #pragma once
 
 #include "worker_sdk/comm/message/transport.hpp"
@@ -12,13 +12,13 @@ namespace muster::message {
 
 inline constexpr plugin::Words kWords{"no memory for a call's data; use smaller buffers", ""};
 
-/// "rank 1 (host a)", as texts call a rank of the group.
+/// The name of a rank of the group in texts: "rank 1 (host a)".
 std::string name_of(const muster_plugin_group_options& options, int rank);
-/// Says at the store that this rank has come to the group.
+/// Tells at the store that this rank has come to the group.
 void say_here(const muster_plugin_group_options& options, const plugin::Host& host);
-/// "rank 1 (host a), rank 3 (host b)": those that have not said so; "" when all have.
+/// The ranks that have not called say_here(): "rank 1 (host a), rank 3 (host b)"; "" when all have.
 std::string list_absent(const muster_plugin_group_options& options, const plugin::Host& host);
-/// The error of a rank whose time for joining is over, where list_absent() names some.
+/// The error of a rank whose time for joining is over, when list_absent() names some ranks.
 Error too_late(const muster_plugin_group_options& options, const std::string& absent);
 
 /// Makes the connections of a group.
@@ -28,7 +28,7 @@ using Connect = std::unique_ptr<Transport> (*)(const muster_plugin_group_options
 std::unique_ptr<plugin::Group> make_group(Connect connect, const muster_plugin_group_options& options,
                                           const plugin::Host& host);
 
-/// The same, as a plug-in's Maker has it.
+/// Makes a group as a plug-in's Maker does.
 template <Connect connect>
 std::unique_ptr<plugin::Group> create(const muster_plugin_group_options& options, const plugin::Host& host) {
   return make_group(connect, options, host);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce, reduce and reduce_scatter, directly: each rank gets a slice of the inputs of all others,
-// combines them in rank order, and gives the result to those who want it. The bytes on the wire are those of
-// a ring; the steps are two, however many ranks there are.
+// Runs all_reduce, reduce and reduce_scatter directly: each rank gets a slice of the inputs of all others,
+// combines them in rank order, and gives the result to the ranks that want it. The bytes on the wire are
+// those of a ring; the steps are two, however many ranks there are.
 #include "worker_sdk/comm/message/cut.hpp"
 #include "worker_sdk/comm/message/message_group.hpp"
 #include "worker_sdk/comm/reduce.hpp"
@@ -12,13 +12,13 @@
 namespace muster::message {
 namespace {
 
-/// Blocks whose inputs are under way at once.
+/// The number of blocks whose inputs are under way at once.
 constexpr std::size_t kWindow = 2;
-/// Sends under way at once. Every rank goes through the others in turn, beginning after itself, so each then
-/// receives from few at a time: with more ranks than cores their memory stays in the cache, and a transport's
-/// thread seldom waits for the one that sends.
+/// The number of sends under way at once. Every rank goes through the others in turn, beginning after itself,
+/// so each rank receives from few at a time: with more ranks than cores their memory stays in the cache, and
+/// a transport's thread seldom waits for the sending one.
 constexpr std::size_t kSendsUnderWay = 2;
-/// All ranks' small inputs go to all ranks when a rank receives no more than this, in bytes.
+/// The most bytes that a rank may receive when all ranks' small inputs go to all ranks.
 constexpr std::size_t kInlineTotal = std::size_t{32} * 1024;
 
 }  // namespace
@@ -28,10 +28,10 @@ void MessageGroup::reduce_all(const Operation& operation) {
   const std::size_t bytes = call.count * size_of(call.type);
   const bool to_all = call.collective == Collective::all_reduce;
   const std::size_t received = to_all ? bytes * static_cast<std::size_t>(info_.size - 1) : bytes;
-  // Every rank tells every other its call whatever the algorithm: what fits goes along at once.
+  // Every rank tells every other its call whatever the algorithm, so small data goes along at once.
   if (bytes <= kInlineBytes && received <= kInlineTotal) return reduce_inline(operation);
   if (call.algorithm == Algorithm::ring) return reduce_ring(operation);
-  // A tree would carry the slices of all ranks to one.
+  // A tree is not used for reduce_scatter, because it would carry the slices of all ranks to one.
   const bool scattered = call.collective == Collective::reduce_scatter;
   if (call.algorithm == Algorithm::tree && !scattered) return run_tree(operation);
   reduce_cut(operation);
@@ -56,7 +56,7 @@ void MessageGroup::reduce_inline(const Operation& operation) {
     for (int rank = 0; rank < info_.size; ++rank)
       sources.push_back(rank == info_.rank ? part_for(rank) : control_.payload(rank).data());
     auto* out = static_cast<std::byte*>(operation.out);
-    // A result may be one of the sources, but not overlap it.
+    // A result may be one of the sources, but must not overlap one otherwise.
     const bool shifted = scattered && out != part_for(info_.rank);
     std::byte* const result = shifted ? staging(bytes) : out;
     reduce(sources, std::span(&result, 1), call.count, call.type, call.op);
@@ -65,7 +65,7 @@ void MessageGroup::reduce_inline(const Operation& operation) {
   release_all();
 }
 
-/// The blocks of one reduction on their way.
+/// The blocks of one reduction that are under way.
 class MessageGroup::Reduction {
  public:
   Reduction(MessageGroup& group, const Operation& operation)
@@ -88,14 +88,14 @@ class MessageGroup::Reduction {
     const std::size_t inputs = kWindow * (ranks - 1) * cut_.block_bytes();
     const bool scratch = to_root_ && call_.root != rank_;
     staging_ = group.staging(inputs + (scratch ? own.bytes : 0));
-    // Where this rank's slice of the result goes.
+    // This is where this rank's slice of the result goes.
     result_ = scattered ? out_ : scratch ? staging_ + inputs : out_ + own.begin;
   }
 
   std::size_t blocks() const { return cut_.blocks(); }
 
-  /// Starts the exchange of the inputs of a block. It needs no agreement: the inputs come into memory of
-  /// ours.
+  /// Starts the exchange of the inputs of a block. This needs no agreement before, because the inputs are
+  /// received into memory of our own.
   void start(std::size_t block) {
     if (block >= blocks()) return;
     const Slice own = cut_.block(rank_, block);
@@ -106,8 +106,8 @@ class MessageGroup::Reduction {
     }
   }
 
-  /// Starts to receive the results of the others. What is written over has been sent before: its receiver
-  /// answers with the result.
+  /// Starts to receive the results of the others. The inputs that are overwritten have been sent before,
+  /// because their receiver answers with the result.
   void expect(std::size_t block) {
     if (block >= blocks() || !(to_all_ || (to_root_ && call_.root == rank_))) return;
     for (const int peer : group_.peers()) {
@@ -144,7 +144,8 @@ class MessageGroup::Reduction {
     std::size_t bytes;
   };
 
-  /// Sends at once as far as that needs no waiting: before all ranks agree on the call nothing is waited for.
+  /// Sends at once if that needs no waiting, because nothing may wait before all ranks agree on the call;
+  /// otherwise keeps the message for send_queued().
   void queue(int peer, Key key, const std::byte* data, std::size_t bytes) {
     if (bytes == 0) return;
     if (queued_.empty() && sends_.size() < kSendsUnderWay) {
@@ -154,8 +155,8 @@ class MessageGroup::Reduction {
     }
   }
 
-  /// All that was queued is received into memory that the others have offered before they wait here for the
-  /// same block, so this always ends.
+  /// Sends the kept messages. This always ends, because the other ranks have offered memory for all of them
+  /// before they wait here for the same block.
   void send_queued() {
     for (const Queued& next : queued_) {
       group_.wait_first(sends_, call_);

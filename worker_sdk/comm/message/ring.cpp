@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algorithm ring: a rank receives from the one before it and sends to the one behind it, so a step costs
-// one message whatever the number of ranks, and there are as many steps as ranks. The sum of a slice begins
-// on the rank behind its owner and ends on the owner.
+// The algorithm ring: a rank receives from the rank before it and sends to the rank behind it, so a step
+// costs one message whatever the number of ranks, and there are as many steps as ranks. The sum of a slice
+// begins on the rank behind its owner and ends on the owner.
 #include "worker_sdk/comm/message/cut.hpp"
 #include "worker_sdk/comm/message/message_group.hpp"
 #include "worker_sdk/comm/message/partial.hpp"
@@ -13,20 +13,20 @@
 namespace muster::message {
 namespace {
 
-/// Receives of partial sums that are started ahead of need.
+/// The number of receives of partial sums that are started ahead.
 constexpr std::size_t kPartialsAhead = 3;
 
-/// The place of `rank` in a group of `size`, whatever was added or taken away.
+/// A rank of a group of `size` ranks from a number that may be below 0 or too large.
 int wrapped(int rank, int size) {
   return (rank % size + size) % size;
 }
 
 }  // namespace
 
-/// Parts go round: every rank gives its own, then passes on what it gets.
+/// Passes parts round the ring: every rank gives its own part, then passes on the parts that it gets.
 class MessageGroup::RingGather {
  public:
-  /// `parts`: of each rank, in `out`.
+  /// `parts`: the part of each rank in `out`.
   RingGather(MessageGroup& group, const Call& call, std::byte* out, std::vector<Slice> parts,
              std::size_t block_bytes)
       : group_(group),
@@ -36,15 +36,15 @@ class MessageGroup::RingGather {
         parts_(std::move(parts)),
         block_bytes_(block_bytes) {}
 
-  /// Starts to receive. A part that comes is written over this rank's input at the same place only after that
-  /// has been used: the part could not be complete without it.
+  /// Starts to receive. A part is written over this rank's input at the same place only after the input has
+  /// been used, because the part could not be complete without it.
   void expect() {
     for_each_block([this](Slice block, bool) {
       group_.receive(arriving_, left(), key_, out_ + block.begin, block.bytes);
     });
   }
 
-  /// A block of this rank's part is in its place; in the order of the blocks.
+  /// Tells that a block of this rank's part is in its place; called in the order of the blocks.
   void give(Slice block) { group_.send(leaving_, right(), key_, out_ + block.begin, block.bytes); }
 
   void finish() {
@@ -62,7 +62,8 @@ class MessageGroup::RingGather {
 
   int right() const { return wrapped(group_.info_.rank + 1, group_.info_.size); }
 
-  /// What comes from the left, in its order. The last part has been everywhere.
+  /// Visits the blocks that come from the left, in their order. The blocks of the last part need not be
+  /// passed on.
   template <typename Visit>
   void for_each_block(const Visit& visit) const {
     for (int step = 1; step < group_.info_.size; ++step) {
@@ -101,8 +102,8 @@ void MessageGroup::all_gather_ring(const Operation& operation, const std::vector
   gather.finish();
 }
 
-/// Messages to the right are numbered from 0: first the blocks of the slice before this rank's, as they are,
-/// then what was combined of the message from the left that is one slice earlier.
+/// Combines the sums. Messages to the right are numbered from 0: first the blocks of the slice before this
+/// rank's, as they are, then the results of combining the message from the left that is one slice earlier.
 class MessageGroup::RingReduction {
  public:
   RingReduction(MessageGroup& group, const Operation& operation)
@@ -147,7 +148,7 @@ class MessageGroup::RingReduction {
  private:
   int right() const { return wrapped(rank_ + 1, size_); }
 
-  /// What message `number` from the left is part of.
+  /// The block that message `number` from the left carries.
   Slice block_from_left(std::size_t number) const {
     const int step = static_cast<int>(number / blocks_);
     return cut_.block(wrapped(rank_ - 2 - step, size_), number % blocks_);
@@ -175,7 +176,7 @@ class MessageGroup::RingReduction {
     group_.send(sent_[block], right(), key_, data, sums_.wide(slice.bytes));
   }
 
-  /// The slot of the message that leaves was last used one slice earlier.
+  /// Combines a block and sends it on. The slot of the message that leaves was last used one slice earlier.
   void pass_on(std::size_t number) {
     const Slice block = block_from_left(number);
     group_.wait_all(received_[number % kPartialsAhead], call_);
@@ -189,7 +190,7 @@ class MessageGroup::RingReduction {
     expect(number + kPartialsAhead);
   }
 
-  /// This rank is the last one to add to its own slice.
+  /// Completes a block of this rank's own slice, to which this rank is the last to add.
   void complete(std::size_t number, RingGather& gather) {
     const Slice block = block_from_left(number);
     group_.wait_all(received_[number % kPartialsAhead], call_);
@@ -226,7 +227,7 @@ class MessageGroup::RingReduction {
   int size_;
   Key key_;
   std::size_t blocks_;
-  std::vector<Transfers> received_;  ///< one entry a slot, as below
+  std::vector<Transfers> received_;  ///< transfers from the left, one entry per slot
   std::vector<Transfers> sent_;
   Transfers at_root_;
   const std::byte* in_ = nullptr;

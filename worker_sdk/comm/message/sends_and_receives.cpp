@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A send is offered in the control stream; small data travels with the offer, larger data once the receiver
-// has accepted it. A send is complete when it was accepted, so a receive that differs is an error on both
-// sides, and a rank that waits for a send or a receive sees that the other one is in a collective.
+// has accepted the offer. A send is complete when it was accepted, so a receive that differs is an error on
+// both sides, and a rank that waits for a send or a receive sees when the other rank is in a collective.
 #include "worker_sdk/comm/message/message_group.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ std::size_t bytes_of(const Call& call) {
   return call.count * size_of(call.type);
 }
 
-/// The call of the other side that fits.
+/// The call that the other rank must make to match `call`.
 Call counterpart(const Call& call, int rank) {
   Call other = call;
   other.collective = call.collective == Collective::send ? Collective::recv : Collective::send;
@@ -39,7 +39,7 @@ void MessageGroup::begin_sends(std::span<const Operation> batch) {
   }
 }
 
-/// The oldest offer of the operation's peer with its tag.
+/// The oldest offer of the operation's peer with the operation's tag.
 MessageGroup::Offer MessageGroup::next_offer(const Operation& operation) {
   const Call& call = operation.call;
   auto& waiting = offers_[static_cast<std::size_t>(call.root)];

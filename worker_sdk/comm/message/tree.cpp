@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algorithm tree: a binomial tree around the root, or around rank 0. Inputs go up, combined on the way,
-// the result goes down, and blocks follow one another on both ways. As many steps as the binary logarithm of
-// the ranks; the root sends the whole to that many ranks.
+// The algorithm tree: a binomial tree around the root, or around rank 0. Inputs are combined on their way up,
+// the result goes down, and blocks follow one another in both directions. There are as many steps as the
+// binary logarithm of the ranks; the root sends the whole buffer to that many ranks.
 #include "worker_sdk/comm/message/cut.hpp"
 #include "worker_sdk/comm/message/message_group.hpp"
 #include "worker_sdk/comm/message/partial.hpp"
@@ -13,7 +13,7 @@
 namespace muster::message {
 namespace {
 
-/// Receives of partial results, of each child, that are started ahead of need.
+/// The number of receives of partial results, of each child, that are started ahead.
 constexpr std::size_t kBlocksAhead = 2;
 
 }  // namespace
@@ -47,8 +47,9 @@ class MessageGroup::Tree {
     staging_ = group.staging(kBlocksAhead * (children_.size() + 1) * slot_bytes_);
   }
 
-  /// Results follow the inputs so far behind that the ranks below have passed theirs on meanwhile. A block
-  /// goes up before a later one does and before any rank waits for its result, so this always ends.
+  /// Runs the call. Results follow the inputs so far behind that the ranks below have passed theirs on
+  /// meanwhile. A block goes up before a later one does and before any rank waits for its result, so this
+  /// always ends.
   void run() {
     if (goes_down_ && !is_root_) expect_results();
     if (goes_up_) {
@@ -68,7 +69,7 @@ class MessageGroup::Tree {
   }
 
  private:
-  /// Child number children_.size() is this rank itself.
+  /// The place for a child's block. Child number children_.size() is this rank itself.
   std::byte* slot(std::size_t block, std::size_t child) const {
     return staging_ + (block % kBlocksAhead * (children_.size() + 1) + child) * slot_bytes_;
   }
@@ -125,13 +126,13 @@ class MessageGroup::Tree {
   const std::byte* in_;
   std::byte* out_;
   int parent_ = -1;
-  std::vector<int> children_;  ///< nearest first
+  std::vector<int> children_;  ///< ranks of the children, nearest first
   bool is_root_ = false;
   std::byte* staging_ = nullptr;
   std::size_t slot_bytes_ = 0;
-  std::vector<Transfers> received_;  ///< of the children, one entry a slot
-  std::vector<Transfers> sent_;      ///< to the parent, one entry a slot
-  std::vector<Transfers> results_;   ///< one entry a block
+  std::vector<Transfers> received_;  ///< transfers from the children, one entry per slot
+  std::vector<Transfers> sent_;      ///< transfers to the parent, one entry per slot
+  std::vector<Transfers> results_;   ///< transfers of results, one entry per block
   Transfers passed_on_;
 };
 

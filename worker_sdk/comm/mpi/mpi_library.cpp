@@ -13,12 +13,12 @@
 namespace muster::mpi {
 namespace {
 
-/// After a failure a rank that exits waits so long for the others to exit; then mpirun ends them.
+/// The time that an exiting rank waits after a failure for the others to exit; then mpirun ends them.
 constexpr auto kFailedExitTime = std::chrono::seconds(3);
 
-/// MPI is one for the process, and so is what we know of it.
+/// The state of MPI, of which a process has one.
 struct Library {
-  std::mutex mutex;  ///< of initialize(), and of MPI's calls where it needs that
+  std::mutex mutex;  ///< held during initialize(), and during MPI's calls if MPI needs that
   bool known = false;
   int level = MPI_THREAD_SINGLE;
   pid_t owner = 0;  ///< the process in which we initialised MPI
@@ -30,7 +30,7 @@ Library& library() {
   return instance;
 }
 
-/// Whether all ranks come to an end within `limit`: MPI_Finalize waits for them without any.
+/// Whether all ranks come to an end within `limit`; MPI_Finalize itself waits for them without a limit.
 bool all_come(std::chrono::milliseconds limit) {
   MPI_Request request = MPI_REQUEST_NULL;
   if (MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
@@ -51,7 +51,8 @@ void finalize_at_exit() {
   MPI_Finalize();
 }
 
-/// Open MPI's own components look for its symbols among the global ones; a plug-in's libraries are not there.
+/// Makes MPI's symbols global. Open MPI's own components look for them among the global ones, where the
+/// libraries of a plug-in are not.
 void make_symbols_global() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&MPI_Init_thread), &info) != 0 && info.dli_fname != nullptr)

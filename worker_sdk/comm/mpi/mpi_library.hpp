@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI in this process: there is one, whoever initialised it.
+// The use of MPI in this process, which has one MPI, no matter who initialised it.
 #pragma once
 
 #include <mpi.h>
@@ -18,20 +18,22 @@ void check(int code, const char* what);
 /// Throws Error (unsupported) unless this process was started by mpirun or has initialised MPI.
 void require_mpirun();
 
-/// Initialises MPI unless the program has; then MPI is finalised when the program exits.
+/// Initialises MPI unless the program has; in that case MPI is finalised when the program exits.
 void initialize();
 
 /// Whether MPI was initialised for several threads at once (MPI_THREAD_MULTIPLE).
 bool takes_all_threads();
 
-/// Held around every call of MPI where it was not initialised for several threads at once. Throws Error
-/// (state) on a thread that may not call MPI at all.
+/// Returns a lock to be held around every call of MPI if MPI was not initialised for several threads at once.
+/// Throws Error (state) on a thread that may not call MPI at all.
 std::unique_lock<std::mutex> guard();
 
-/// A group failed: perhaps not all ranks will come to MPI_Finalize, so exiting does not wait long for them.
+/// Notes that a group has failed: perhaps not all ranks will come to MPI_Finalize, so exiting must not wait
+/// long.
 void note_failure();
 
-/// Waits for requests by looking again and again: at once at first, then giving the core away, then sleeping.
+/// Waits for requests by checking them repeatedly: first without a pause, then giving the core away, then
+/// sleeping.
 class Poll {
  public:
   void pause();

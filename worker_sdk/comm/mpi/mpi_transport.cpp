@@ -13,9 +13,9 @@ namespace {
 using message::Clock;
 using message::Key;
 
-/// MPI counts in int; longer messages go in pieces.
+/// Bytes of one piece of a message; MPI counts in int, so longer messages are sent in pieces.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
-/// For a receive that is given up.
+/// The time that the cancelling of a receive may take.
 constexpr auto kCancelTime = std::chrono::milliseconds(100);
 
 int bits_of_numbers(MPI_Comm communicator) {
@@ -29,7 +29,7 @@ int bits_of_numbers(MPI_Comm communicator) {
 
 }  // namespace
 
-/// The pieces of one message.
+/// A message as the MPI requests of its pieces.
 class MpiTransport::Requests final : public message::Transfer {
  public:
   explicit Requests(MpiTransport& transport, bool is_send) : transport_(transport), is_send_(is_send) {}
@@ -39,7 +39,7 @@ class MpiTransport::Requests final : public message::Transfer {
       const auto until = Clock::now() + kCancelTime;
       for (MPI_Request& request : requests_) give_up(request, until);
     } catch (const Error&) {
-      // Nothing more can be done for it.
+      // No more can be done for the request.
     }
   }
 
@@ -85,7 +85,7 @@ class MpiTransport::Requests final : public message::Transfer {
 MpiTransport::MpiTransport(MPI_Comm communicator)
     : communicator_(communicator), number_bits_(bits_of_numbers(communicator)) {}
 
-// The communicator stays: freeing it would wait for the other ranks, and MPI_Finalize does it.
+// The communicator is not freed here: that would wait for the other ranks, and MPI_Finalize does it.
 MpiTransport::~MpiTransport() = default;
 
 bool MpiTransport::retire() noexcept {

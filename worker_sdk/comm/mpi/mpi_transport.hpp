@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages over MPI, by its non-blocking calls: so every wait can end.
+// Sends messages by MPI's non-blocking calls, so that every wait can end.
 #pragma once
 
 #include "worker_sdk/comm/message/transport.hpp"
@@ -16,7 +16,7 @@ namespace muster::mpi {
 
 class MpiTransport final : public message::Transport {
  public:
-  /// Takes over the communicator of the group.
+  /// Takes over `communicator`, that of the group.
   explicit MpiTransport(MPI_Comm communicator);
   ~MpiTransport() override;
 
@@ -24,7 +24,8 @@ class MpiTransport final : public message::Transport {
                                              std::size_t bytes) override;
   std::unique_ptr<message::Transfer> send(int peer, message::Key key, const void* data,
                                           std::size_t bytes) override;
-  /// MPI has no way to take a started send back, and a receive that has met its message goes on.
+  /// Always true, because MPI cannot take a started send back, and a receive that has met its message goes
+  /// on.
   bool retire() noexcept override;
   void interrupt(ErrorCode code, const std::string& text) noexcept override;
 
@@ -34,7 +35,7 @@ class MpiTransport final : public message::Transport {
   void throw_if_interrupted();
 
   MPI_Comm communicator_;
-  int number_bits_;  ///< of a key, in a tag
+  int number_bits_;  ///< number of bits of a key's number in a tag
   std::atomic<bool> interrupted_{false};
   std::mutex mutex_;
   std::optional<Error> interruption_;

@@ -11,7 +11,7 @@
 namespace muster::mpi {
 namespace {
 
-/// All ranks of mpirun must have called the first broadcast within this time.
+/// The time within which all ranks of mpirun must have called the first broadcast.
 constexpr auto kStartTime = std::chrono::minutes(5);
 
 void check_world(const muster_plugin_group_options& options) {
@@ -31,8 +31,8 @@ void check_world(const muster_plugin_group_options& options) {
                     " of mpirun; give the world mpirun's ranks or choose another backend");
 }
 
-/// Making a communicator has no deadline: so first all ranks come together at the store. Returns the group's
-/// number, which the first one has put there before it came.
+/// Brings all ranks together at the store, because making a communicator has no deadline of its own. Returns
+/// the group's number, which the first rank has put there before it came.
 std::int64_t meet(const muster_plugin_group_options& options, const plugin::Host& host) {
   message::say_here(options, host);
   const auto deadline = message::Clock::now() + std::chrono::milliseconds(options.join_timeout_ms);
@@ -50,8 +50,8 @@ std::int64_t meet(const muster_plugin_group_options& options, const plugin::Host
 std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& options,
                                             const plugin::Host& host) {
   initialize();
-  // Where MPI lets in one thread at a time, a second group that is made in another order on another rank
-  // would wait for ever; so this ends before any rank is told that this one has come.
+  // If MPI lets in one thread at a time, a second group that is made in another order on another rank would
+  // wait for ever; so the making of a group ends before any rank is told that this one has come.
   static std::mutex making;
   const std::unique_lock one_at_a_time =
       takes_all_threads() ? std::unique_lock<std::mutex>() : std::unique_lock(making, std::try_to_lock);
@@ -106,7 +106,7 @@ constexpr muster_plugin kTable = plugin::table_of<kMaker>();
 }  // namespace
 }  // namespace muster::mpi
 
-// Before there is a store: how the ranks of mpirun learn where it is.
+// A broadcast by MPI from before there is a store, by which the ranks of mpirun learn where the store is.
 extern "C" {
 [[gnu::visibility("default")]] int32_t muster_mpi_broadcast(void* data, size_t bytes, int32_t root,
                                                             muster_plugin_error* error);

@@ -12,8 +12,8 @@ Batch::Batch(std::shared_ptr<Device> device, const Call& first)
     : device_(std::move(device)), first_(first), started_(std::chrono::steady_clock::now()) {}
 
 Batch::~Batch() {
-  // The stream of the calls may be gone. What is cut off, and so never seen to be done, is freed with the
-  // device.
+  // The stream of the calls may be gone. Memory of calls that were cut off, and so never seen to be done, is
+  // freed with the device.
   for (void* memory : scratch_) {
     if (marked_ && events_.empty())
       device_->free(memory);

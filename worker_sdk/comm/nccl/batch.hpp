@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch that is on its streams, and when it is done.
+// A batch of calls that is on its streams, and whether it is done.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -14,7 +14,7 @@
 
 namespace muster::nccl {
 
-/// Made by the thread that calls; then any thread.
+/// A batch is filled by the calling thread; then any thread may use it.
 class Batch {
  public:
   Batch(std::shared_ptr<Device> device, const Call& first);
@@ -25,13 +25,16 @@ class Batch {
   /// Memory on the device for work on `stream`, freed when the batch is done.
   void* scratch(std::size_t bytes, cudaStream_t stream);
 
-  /// The calls are on `streams`, of which none is captured: from now on is_done() tells of them.
+  /// Tells that the calls are on `streams`, of which none is captured; from now on is_done() answers for
+  /// them.
   void mark(std::span<const cudaStream_t> streams);
 
-  /// Whether the device is done with it. A batch that was captured in a graph, or had nothing to do, is.
+  /// Whether the device is done with the batch. This is so as well for a batch that was captured in a graph
+  /// or had nothing to do.
   bool is_done();
 
-  /// Whether it was done while the group had not failed: what is done later may have been cut off.
+  /// Whether the batch was done while the group had not failed; calls that are done later may have been cut
+  /// off.
   bool is_confirmed() const { return confirmed_.load(); }
 
   void confirm() { confirmed_.store(true); }
@@ -46,9 +49,9 @@ class Batch {
   std::chrono::steady_clock::time_point started_;
   std::atomic<bool> done_{true};
   std::atomic<bool> confirmed_{false};
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< protects the members that follow
   std::vector<cudaEvent_t> events_;
-  bool marked_ = false;  ///< the calls are on their streams, with an event behind them
+  bool marked_ = false;  ///< whether the calls are on their streams, with an event behind them
   std::vector<void*> scratch_;
 };
 

@@ -7,14 +7,15 @@
 namespace muster::nccl {
 namespace {
 
-/// 3 KB a post. A rank that is behind is compared by the one that is ahead, so few are needed.
+/// The number of links in a post, which make 3 KB. Few are needed, because the rank that is ahead compares
+/// itself with one that is behind.
 constexpr std::size_t kPostedLinks = 64;
 
 std::string key_of(int rank) {
   return "calls/" + std::to_string(rank);
 }
 
-/// The chain of messages from one rank to another, as the sender or the receiver made them.
+/// The key of the chain of messages from one rank to another, as the sender or the receiver made them.
 std::string message_key(int from, int to, bool by_sender) {
   return "messages/" + std::to_string(from) + "-" + std::to_string(to) + (by_sender ? "/sent" : "/received");
 }

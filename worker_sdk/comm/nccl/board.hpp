@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fingerprints of a group's calls, compared between ranks on the host while the device works: each rank
-// posts the end of its chain to the store a few times a second and reads those of its neighbours in the ring.
-// If any two ranks differ, two neighbours do.
+// Compares the fingerprints of a group's calls between ranks on the host while the device works: each rank
+// posts the end of its chain to the store a few times a second and reads the chains of its neighbours in the
+// ring. If any two ranks differ, two neighbours do.
 #pragma once
 
 #include "worker_sdk/comm/nccl/chain.hpp"
@@ -18,42 +18,43 @@ namespace muster::nccl {
 
 class Board {
  public:
-  /// Something is wrong between this rank and another.
+  /// A difference between this rank and another.
   struct Finding {
     int peer = 0;
     Call mine;
-    std::optional<Call> theirs;  ///< empty: the other rank has left and will not make this call
+    std::optional<Call> theirs;  ///< empty if the other rank has left and will not make this call
   };
 
   Board(const plugin::Host& host, int rank, int size);
 
-  /// The thread that makes the calls.
+  /// Adds a call to the chain. Called by the thread that makes the calls.
   void record(const Call& call);
 
-  /// Posts what is new and reads what others posted. The watchdog's thread. Throws Error when the store does.
+  /// Posts new links and reads the posts of others. Called by the watchdog's thread. Throws Error when the
+  /// store does.
   std::optional<Finding> exchange();
 
   /// Whether exchange() has something to post or to wait for.
   bool is_settled();
 
-  /// Posts that this rank makes no more calls. Nobody calls record() any more.
+  /// Posts that this rank makes no more calls. record() must not be called any more.
   void leave();
 
-  /// How far another rank is, as it posted last. Any thread; throws Error when the store does.
+  /// The state of another rank's chain, as it posted last. Any thread; throws Error when the store does.
   std::optional<Record> read(int peer) const;
 
-  /// How many collectives this rank has made.
+  /// The number of collectives that this rank has made.
   std::uint64_t count();
 
  private:
-  /// A chain of this rank, and where it is posted.
+  /// A chain of this rank, and the key at which it is posted.
   struct Line {
     std::string key;
     Chain chain;
     std::uint64_t posted = 0;
   };
 
-  /// A chain of another rank that must equal one of ours.
+  /// A chain of another rank that must equal one of this rank's.
   struct Watch {
     Line* line;
     int peer;
@@ -67,7 +68,7 @@ class Board {
 
   plugin::Host host_;
   int rank_;
-  std::mutex mutex_;  ///< of what follows; not held while the store is asked
+  std::mutex mutex_;  ///< protects the members that follow; not held while the store is asked
   std::list<Line> lines_;
   std::list<Watch> watches_;
   std::map<std::pair<int, bool>, Line*> messages_;

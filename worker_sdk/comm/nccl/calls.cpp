@@ -45,7 +45,7 @@ ncclRedOp_t op_of(ReduceOp op) {
   }
 }
 
-/// One rank's sends and receives, until the first that NCCL refuses.
+/// Issues the sends and receives of one rank, until NCCL refuses one.
 class Messages {
  public:
   Messages(const Library& api, ncclComm_t comm, const Operation& operation)

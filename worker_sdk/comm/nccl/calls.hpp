@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the calls of the SDK to those of NCCL.
+// Translates the calls of the SDK into those of NCCL.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -11,7 +11,7 @@
 
 namespace muster::nccl {
 
-/// What a rank is in its group.
+/// The place of a rank in its group.
 struct Place {
   int rank = 0;
   int size = 1;
@@ -21,11 +21,11 @@ inline cudaStream_t stream_of(const Operation& operation) {
   return static_cast<cudaStream_t>(operation.stream);
 }
 
-/// Throws Error (unsupported) for what NCCL has not.
+/// Throws Error (unsupported) for a call that NCCL does not have.
 void check_supported(const Call& call);
 
-/// Puts a call, with buffers on the device, on its stream; `word` is 4 bytes of device memory for barriers.
-/// Between ncclGroupStart() and ncclGroupEnd(): a call may be several sends and receives.
+/// Puts a call with buffers on the device on its stream; `word` is 4 bytes of device memory for barriers.
+/// Call it between ncclGroupStart() and ncclGroupEnd(), because one call may be several sends and receives.
 ncclResult_t issue(const Library& api, ncclComm_t comm, const Operation& operation, Place place, void* word);
 
 /// Cuts a batch into NCCL groups: each collective is one, and all sends and receives together are the last,

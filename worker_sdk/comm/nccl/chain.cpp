@@ -15,7 +15,7 @@ struct Head {
 };
 
 static_assert(sizeof(Head) == 24);
-/// Links follow it as they lie in memory: the hosts of a job have one build.
+/// Marks a record; the links follow as they lie in memory, because the hosts of a job have one build.
 constexpr std::uint64_t kMark = 0x3243434E7374736DU;
 constexpr std::size_t kMostLinks = 4096;
 

@@ -17,16 +17,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// For freeing by force, which waits for nobody but graphs.
+/// The time for freeing by force, which waits only for graphs.
 constexpr milliseconds kAbortTime{1500};
 
-/// The one thing that groups of a process share, as NCCL's rule about threads demands.
+/// The mutex of a device, the only thing that groups of a process share, because NCCL's rule about threads
+/// demands it.
 std::mutex& mutex_of(int device) {
   static std::array<std::mutex, 64> mutexes;
   return mutexes[static_cast<std::size_t>(device) % mutexes.size()];
 }
 
-/// Sleeps longer and longer: NCCL answers within microseconds or after seconds.
+/// Sleeps longer each time, because NCCL answers within microseconds or after seconds.
 class Pause {
  public:
   void take() {
@@ -38,7 +39,8 @@ class Pause {
   std::chrono::microseconds next_{10};
 };
 
-/// Runs `work` on a thread of its own. False when it has not ended after `limit`: the thread goes on alone.
+/// Runs `work` on a thread of its own. False when it has not ended after `limit`: then the thread is left
+/// running.
 bool run_apart(milliseconds limit, std::function<void()> work) {
   struct Shared {
     std::mutex mutex;
@@ -86,7 +88,7 @@ std::string Communicator::words(ncclResult_t result) const {
   return text;
 }
 
-/// The mutex is held.
+/// The state that NCCL reports. The mutex must be held.
 ncclResult_t Communicator::state_of_comm() {
   if (comm_ == nullptr) check_working();
   ncclResult_t state = ncclSuccess;
@@ -109,15 +111,15 @@ void Communicator::init(const ncclUniqueId& id, int rank, int size, const Patien
   state_ = State::working;
 }
 
-/// The mutex is held.
+/// Throws Error (aborted) unless the communicator works. The mutex must be held.
 void Communicator::check_working() const {
   if (state_ == State::working && comm_ != nullptr) return;
   throw Error(ErrorCode::aborted, "the communicator of the group '" + group_ + "' has been revoked");
 }
 
-/// NCCL resets its abort flag when it has revoked (2.28.9, init.cc): a recorded call that is launched then
-/// waits on the device without end. A launch waits where the device's queue is full, so it holds nothing that
-/// an abort needs.
+/// Launches recorded calls while revoking is locked out: NCCL resets its abort flag when it has revoked
+/// (2.28.9, init.cc), and a recorded call that is launched then waits on the device without end. A launch
+/// waits if the device's queue is full, so it holds no lock that an abort needs.
 void Communicator::launch(const std::function<void()>& work) {
   const std::lock_guard gate(gate_);
   {
@@ -127,8 +129,8 @@ void Communicator::launch(const std::function<void()>& work) {
   work();
 }
 
-/// ncclCommWindowRegister() of 2.28.9 and 2.30 returns ncclSuccess while it is still at work, so no result
-/// but the communicator's state tells that calls have ended.
+/// Issues calls and waits until NCCL has taken them. ncclCommWindowRegister() of 2.28.9 and 2.30 returns
+/// ncclSuccess while it is still at work, so only the communicator's state tells that calls have ended.
 void Communicator::run(const char* what, const Calls& calls, const Patience& patience) {
   {
     const std::lock_guard lock(mutex_);
@@ -152,7 +154,7 @@ void Communicator::settle(const char* what, const Patience& patience) {
   }
 }
 
-/// The mutex is held.
+/// Marks the communicator as broken and throws. The mutex must be held.
 void Communicator::fail(const char* what, ncclResult_t result) {
   const std::string text = words(result);
   state_ = State::broken;
@@ -168,8 +170,8 @@ std::optional<std::string> Communicator::failure() {
   return words(state);
 }
 
-/// The state that follows ncclInProgress, which is also the result when that lasts until `end`, or longer
-/// than `patience`.
+/// Waits for the state that follows ncclInProgress. Returns ncclInProgress if that lasts until `end`, or
+/// longer than `patience`.
 ncclResult_t Communicator::wait_for_state(Clock::time_point end, const Patience& patience) {
   try {
     for (Pause pause; Clock::now() < end; pause.take()) {
@@ -180,20 +182,20 @@ ncclResult_t Communicator::wait_for_state(Clock::time_point end, const Patience&
       }
       patience();
     }
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) what it waits for will not come
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the awaited state will not come
   }
   return ncclInProgress;
 }
 
-/// Whether there is nothing left to revoke, or NCCL has begun to.
+/// Begins to revoke. Returns whether there is nothing left to revoke, or NCCL has begun to.
 bool Communicator::begin_revoke(Clock::time_point end) {
   std::unique_lock gate(gate_, std::defer_lock);
   const bool nothing_launches = taken(gate, Clock::now() + (end - Clock::now()) / 2);
   std::unique_lock lock(mutex_, std::defer_lock);
   if (!taken(lock, end)) return false;
   if (comm_ == nullptr || state_ == State::revoked) return true;
-  // What has not come up has nothing on the device, and can only be aborted; so is what is launched right
-  // now, because an abort keeps its flag.
+  // A communicator that is still starting has nothing on the device and can only be aborted. While recorded
+  // calls are being launched it is aborted as well, because an abort keeps its flag.
   const bool can_revoke = nothing_launches && state_ != State::starting && api_.ncclCommRevoke != nullptr;
   state_ = State::broken;
   if (!can_revoke) return false;
@@ -206,14 +208,14 @@ bool Communicator::revoke(milliseconds limit) {
   if (!begin_revoke(end)) return free(limit, true);
   const ncclResult_t after = wait_for_state(end, [] {});
   if (after == ncclInProgress) return free(limit, true);
-  // Whatever follows ncclInProgress says that it has ended. An error that the proxy found stays reported, and
-  // ncclCommDestroy() refuses such a communicator.
+  // Any state but ncclInProgress says that revoking has ended. An error that NCCL's proxy found stays
+  // reported, and ncclCommDestroy() refuses such a communicator.
   const std::lock_guard lock(mutex_);
   state_ = after == ncclSuccess ? State::revoked : State::broken;
   return true;
 }
 
-/// Frees it; by force also while calls of it are on the device, which end then.
+/// Frees the communicator; by force even while its calls are on the device, and then they end.
 bool Communicator::free(milliseconds limit, bool by_force) {
   ncclComm_t comm = nullptr;
   {
@@ -240,7 +242,7 @@ bool Communicator::close(milliseconds limit, const Patience& patience) {
     finalized =
         (result == ncclSuccess || result == ncclInProgress) && wait_for_state(end, patience) == ncclSuccess;
   }
-  // Destroying waits for what is on the device, so only a communicator that has nothing there is destroyed.
+  // Destroying waits for calls on the device, so only a communicator that has none there is destroyed.
   const bool quiet = finalized || state_ == State::revoked;
   const auto left = std::max(milliseconds(500), std::chrono::duration_cast<milliseconds>(end - Clock::now()));
   return free(quiet ? left : std::min(left, kAbortTime), !quiet);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One NCCL communicator in the non-blocking mode: no call stays in NCCL, so it can be revoked at any time.
+// One NCCL communicator in the non-blocking mode: no call stays inside NCCL, so the communicator can be
+// revoked at any time.
 #pragma once
 
 #include "worker_sdk/comm/nccl/library.hpp"
@@ -13,43 +14,43 @@
 
 namespace muster::nccl {
 
-/// Any thread: one mutex a device keeps NCCL's rule that a communicator is used by one thread at a time, and
-/// communicators of one device by one thread, too (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/
-/// usage/threadsafety.html).
+/// One communicator. Any thread: one mutex per device keeps NCCL's rule that a communicator is used by one
+/// thread at a time, and so are communicators of one device
+/// (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/threadsafety.html).
 class Communicator {
  public:
-  /// Called while NCCL is at work; throws to give up.
+  /// Called repeatedly while NCCL is at work; throws to give up.
   using Patience = std::function<void()>;
-  /// NCCL calls on the communicator that it is given, one, or several as one NCCL group.
+  /// Makes NCCL calls on the given communicator: one, or several as one NCCL group.
   using Calls = std::function<ncclResult_t(ncclComm_t)>;
 
   Communicator(const Library& api, int device, std::string group);
-  /// close() or nothing has been called before; what is left is aborted.
+  /// Aborts the communicator if close() has not been called.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// Returns when all ranks have come.
+  /// Makes the communicator; returns when all ranks have come.
   void init(const ncclUniqueId& id, int rank, int size, const Patience& patience);
 
-  /// Returns when the calls are on their streams, and what they give is there. Throws Error (backend) with
-  /// NCCL's words.
+  /// Issues calls; returns when they are on their streams and their results on the host are there. Throws
+  /// Error (backend) with NCCL's words.
   void run(const char* what, const Calls& calls, const Patience& patience);
 
-  /// Calls `work`, which launches recorded calls and calls no group, while nobody can revoke the
-  /// communicator. Throws Error (aborted) when it has been. Any thread.
+  /// Calls `work`, which launches recorded calls and calls no group, while no thread can revoke the
+  /// communicator. Throws Error (aborted) when it has been revoked. Any thread.
   void launch(const std::function<void()>& work);
 
-  /// What NCCL says went wrong since; empty when nothing did, or when another thread is in NCCL.
+  /// The error that NCCL has reported since; empty when there is none, or when another thread is in NCCL.
   std::optional<std::string> failure();
 
-  /// Ends what is on the device, and everything later: an NCCL that cannot revoke, or does not within
-  /// `limit`, frees the communicator by force on a thread of its own. False when that thread has not come
-  /// back after `limit`, either.
+  /// Ends the calls on the device, and all later ones. If NCCL cannot revoke, or not within `limit`, the
+  /// communicator is freed by force on a thread of its own. False when that thread has not come back after
+  /// another `limit`.
   bool revoke(std::chrono::milliseconds limit);
 
-  /// Frees it: with its peers when it works, while `patience` lasts, by force when it does not. False when
-  /// NCCL had not come back after `limit`; then a thread is left in it.
+  /// Frees the communicator: together with its peers if it works, while `patience` lasts, by force if it does
+  /// not. False when NCCL had not come back after `limit`; then a thread is left in NCCL.
   bool close(
       std::chrono::milliseconds limit, const Patience& patience = [] {});
 
@@ -73,7 +74,7 @@ class Communicator {
   std::string group_;
   ncclComm_t comm_ = nullptr;
   State state_ = State::none;
-  std::atomic<bool> thread_left_ = false;  ///< NCCL has not come back from freeing
+  std::atomic<bool> thread_left_ = false;  ///< whether NCCL has not come back from freeing
 };
 
 }  // namespace muster::nccl

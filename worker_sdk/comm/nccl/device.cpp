@@ -10,12 +10,12 @@ std::string on(int device) {
   return " on device " + std::to_string(device);
 }
 
-/// Errors of the driver have the numbers of the runtime's.
+/// Checks a result of the driver, whose errors have the same numbers as the runtime's.
 void check(const Library& api, CUresult result, const std::string& what) {
   nccl::check(api, static_cast<cudaError_t>(result), what);
 }
 
-/// The context that the runtime has on a device, made where there is none yet.
+/// The context that the runtime has on a device; it is made if there is none yet.
 CUcontext context_of(const Library& api, int device) {
   if (api.cuInit == nullptr)
     throw Error(
@@ -90,7 +90,8 @@ Device::Device(const Library& api, int index) : api_(api), index_(index), contex
         "making a stream" + on(index));
   check(api, api.cudaStreamCreateWithPriority(&clearing_, cudaStreamNonBlocking, greatest),
         "making a stream" + on(index));
-  // Stream-ordered, here and in the destructor: cudaFree() would wait for kernels of other groups.
+  // The memory is allocated and freed in stream order, because cudaFree() would wait for kernels of other
+  // groups.
   check(api, api.cudaMallocAsync(&word_, 16, stream_), "cudaMallocAsync of 16 bytes" + on(index));
   check(api, api.cudaMemsetAsync(word_, 0, 16, stream_), "clearing memory" + on(index));
   check(api, api.cudaStreamSynchronize(stream_), "clearing memory" + on(index));
@@ -115,7 +116,8 @@ cudaMemoryType Device::type_of(const void* memory) const {
   const cudaError_t asked = api_.cudaPointerGetAttributes(&attributes, memory);
   if (asked == cudaSuccess) return attributes.type;
   (void)api_.cudaGetLastError();
-  // Runtimes before CUDA 11 answered so for memory they do not know. A device that is lost knows of none.
+  // Runtimes before CUDA 11 return this error for memory that they do not know; any other error is thrown,
+  // such as that of a lost device.
   if (asked != cudaErrorInvalidValue) check(api_, asked, "asking whose memory a buffer is" + on(index_));
   return cudaMemoryTypeUnregistered;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a group holds on its GPU besides the communicator: streams, events, a word for barriers.
+// The resources of a group on its GPU besides the communicator: streams, events, a word for barriers.
 #pragma once
 
 #include "worker_sdk/comm/nccl/library.hpp"
@@ -10,20 +10,21 @@
 
 namespace muster::nccl {
 
-/// The device that a rank uses: `wanted`, or by its local rank where that is -1; a process that is shown a
-/// single one by CUDA_VISIBLE_DEVICES uses that. Throws Error (unsupported) that says how many there are.
+/// The device that a rank uses: `wanted`, or the one of its local rank if `wanted` is -1; if
+/// CUDA_VISIBLE_DEVICES shows the process a single device, that one. Throws Error (unsupported) that says how
+/// many there are.
 int choose_device(const Library& api, int local_rank, int wanted);
 
-/// "0000:3B:00.0": two ranks of a host that have the same share a GPU.
+/// The bus id of a device, "0000:3B:00.0"; two ranks of a host with the same id share a GPU.
 std::string bus_id_of(const Library& api, int device);
 
-/// "compute capability 9.0, 132 multiprocessors"; "" where that cannot be asked.
+/// The kind of a device, "compute capability 9.0, 132 multiprocessors"; "" if it cannot be found out.
 std::string kind_of(const Library& api, int device);
 
-/// The calling thread is on a device while this lives, and where it was before afterwards. By the driver: the
-/// runtime makes a context on the first GPU, some hundred MB of it, when a thread that never chose one asks
-/// it about memory or events, or goes back by cudaSetDevice() to the device that it never chose
-/// (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER.html).
+/// Puts the calling thread on a device while this object lives, and back where it was afterwards. It uses the
+/// driver, because the runtime makes a context on the first GPU, some hundred MB of it, when a thread that
+/// never chose a device asks it about memory or events, or goes back by cudaSetDevice() to a device that it
+/// never chose (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DRIVER.html).
 class DeviceGuard {
  public:
   DeviceGuard(const Library& api, CUcontext context);
@@ -36,8 +37,7 @@ class DeviceGuard {
 };
 
 /// Lets the calling thread query events while any thread captures a graph in the global mode, which such a
-/// query would break otherwise
-/// (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html,
+/// query would otherwise break (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html,
 /// cudaThreadExchangeStreamCaptureMode).
 class CaptureGuard {
  public:
@@ -51,7 +51,7 @@ class CaptureGuard {
   cudaStreamCaptureMode former_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// Any thread, except where said.
+/// The device of one group. Any thread, except where said.
 class Device {
  public:
   Device(const Library& api, int index);
@@ -63,30 +63,30 @@ class Device {
 
   int index() const { return index_; }
 
-  /// For calls of the runtime and of NCCL.
+  /// Puts the calling thread on the device, for calls of the runtime and of NCCL.
   DeviceGuard make_current() const { return {api_, context_}; }
 
-  /// For calls without a stream of the user's: of the highest priority, and independent of the default
-  /// stream.
+  /// The stream for calls to which the user gave none: of the highest priority, and independent of the
+  /// default stream.
   cudaStream_t stream() const { return stream_; }
 
-  /// For clearing memory, which must not wait for calls.
+  /// The stream for clearing memory, which must not wait for calls.
   cudaStream_t clearing() const { return clearing_; }
 
-  /// Four bytes on the device.
+  /// The four bytes on the device that barriers use.
   void* word() const { return word_; }
 
   /// Whether the program can touch `memory`: pageable or pinned memory of the host.
   bool is_host(const void* memory) const;
-  /// Whether the GPU can, as it cannot touch pageable memory.
+  /// Whether the GPU can touch `memory`; it cannot touch pageable memory of the host.
   bool is_reachable(const void* memory) const;
 
-  /// Frees memory of cudaMallocAsync() that nothing on the device uses any more.
+  /// Frees memory of cudaMallocAsync() that the device does not use any more.
   void free(void* memory) noexcept;
-  /// Frees it in the destructor.
+  /// Leaves `memory` to be freed by the destructor.
   void free_at_end(void* memory);
 
-  // On a thread that is on the device.
+  // The following functions are called on a thread that is on the device.
 
   bool is_capturing(cudaStream_t stream) const;
 
@@ -99,13 +99,13 @@ class Device {
 
   const Library& api_;
   int index_;
-  CUcontext context_;  ///< the runtime's own; kept to the end of the process, as the runtime keeps it
+  CUcontext context_;  ///< the runtime's own context; kept to the end of the process, as the runtime keeps it
   cudaStream_t stream_ = nullptr;
   cudaStream_t clearing_ = nullptr;
   void* word_ = nullptr;
   std::mutex mutex_;
-  std::vector<cudaEvent_t> events_;  ///< not in use
-  std::vector<void*> left_;          ///< of free_at_end()
+  std::vector<cudaEvent_t> events_;  ///< events that are not in use
+  std::vector<void*> left_;          ///< memory given to free_at_end()
 };
 
 }  // namespace muster::nccl

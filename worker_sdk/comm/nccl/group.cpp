@@ -12,13 +12,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// For what a group that has failed leaves behind, and for peers that are gone or do not leave, too.
+/// The time for freeing a group that has failed, and for peers that are gone or do not leave.
 constexpr auto kLeaveTime = milliseconds(1500);
-/// For a group whose ranks all leave: NCCL frees what each shares with its peers.
+/// The time for freeing a group whose ranks all leave, because NCCL frees what each rank shares with its
+/// peers.
 constexpr auto kFreeTime = milliseconds(15000);
-/// How often a rank that leaves looks whether the others do.
+/// The interval in which a leaving rank checks whether the others leave.
 constexpr auto kLeavingPeriod = milliseconds(100);
-/// Longer than the watchdog looks for the cause of an error.
+/// The time that a refused call waits for its cause, longer than the watchdog looks for it.
 constexpr auto kExplainTime = milliseconds(2000);
 
 }  // namespace
@@ -73,7 +74,7 @@ Group::~Group() {
     } else if (!revoked_) {
       (void)communicator_.revoke(kLeaveTime);
     }
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the store is gone, or another rank
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the store is gone, or another rank is
   }
   try {
     const DeviceGuard guard = device_->make_current();
@@ -81,12 +82,12 @@ Group::~Group() {
       host_.log(here() +
                 ": NCCL did not come back from freeing its communicator, and a thread is left in it; "
                 "destroy graphs with its calls before the group");
-      // Freeing memory would wait for what is on the device.
+      // Freeing memory would wait for the calls on the device.
       return;
     }
     for (const Region& region : regions_)
       if (region.memory != nullptr) (void)api_.ncclMemFree(region.memory);
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the store is gone, or the device
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch) the store is gone, or the device is
   }
 }
 
@@ -144,8 +145,8 @@ bool Group::have_all_left() const {
   return true;
 }
 
-/// Of a group that works: not long where another rank has failed, has ended without a word, or makes calls
-/// yet.
+/// The patience for leaving a group that works. It is short if another rank has failed, has ended without
+/// leaving, or still makes calls.
 Communicator::Patience Group::patience_to_leave() {
   const auto begin = Clock::now();
   return [this, end = begin + kFreeTime, look_at = begin + kLeavingPeriod, alone_since = begin]() mutable {
@@ -159,7 +160,8 @@ Communicator::Patience Group::patience_to_leave() {
   };
 }
 
-/// NCCL did not take a call: most often because another rank has ended, which the watchdog can tell.
+/// Fails the group after NCCL did not take a call. The usual cause is that another rank has ended, so the
+/// watchdog gets time to find that first.
 void Group::refuse(const Call& call, const Error& error) {
   check_failure();
   const Error own(error.code(), here() + ": " + describe(call) + ": " + error.what());
@@ -191,7 +193,7 @@ void Group::check_buffers(const Operation& operation) const {
                     " in place needs memory of its own, which a graph cannot keep; give two buffers");
 }
 
-/// With a stream, and for an all_to_all, which NCCL does not do in place, with another input.
+/// The operation as NCCL can take it: with a stream, and with a copied input for an all_to_all in place.
 Operation Group::prepared(Operation operation, Batch& batch) {
   if (operation.stream == nullptr) operation.stream = device_->stream();
   const std::size_t in = bytes_in(operation, place_.rank, place_.size);
@@ -226,7 +228,8 @@ void Group::run_group(std::vector<Operation> calls) {
   } catch (const Error& error) {
     refuse(calls.front().call, error);
   }
-  // Nothing is recorded in a graph that is being captured: such an event could not be asked about.
+  // No event is recorded on a stream that is being captured in a graph, because such an event could not be
+  // queried.
   std::erase_if(streams, [this](cudaStream_t stream) { return device_->is_capturing(stream); });
   batch->mark(streams);
   newest_ = batch;
@@ -257,13 +260,14 @@ bool Group::observe(Batch& batch) {
   } catch (const Error& error) {
     fail(Error(error.code(), here() + ": " + error.what()));
   }
-  // In this order: what a revoked communicator leaves unfinished looks done, too.
+  // The failure is checked after the events, because calls that a revoked communicator leaves unfinished look
+  // done as well.
   check_failure();
   if (done) batch.confirm();
   return done;
 }
 
-/// One batch, which it keeps.
+/// The completion of one batch, which it keeps alive.
 class Group::LastRun final : public Completion {
  public:
   LastRun(Group& group, std::shared_ptr<Batch> batch) : group_(group), batch_(std::move(batch)) {}
@@ -293,7 +297,7 @@ void* Group::allocate(const Call& call) {
   check_failure();
   const DeviceGuard guard = device_->make_current();
   board_.record(call);
-  // Windows begin and end at NCCL's pages.
+  // A window begins and ends at NCCL's pages.
   constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
   const std::size_t whole = (std::max<std::size_t>(call.count, 1) + kPage - 1) / kPage * kPage;
   regions_.emplace_back();
@@ -321,7 +325,7 @@ void Group::register_region(Region& region, std::size_t bytes, const Call& call)
                                                NCCL_WIN_COLL_SYMMETRIC);
           },
           wait);
-    // Where the machine has no symmetric memory there is no window; the older registration then helps.
+    // A machine without symmetric memory gives no window; then the older registration helps.
     if (region.window == nullptr)
       communicator_.run(
           "ncclCommRegister",

@@ -27,12 +27,12 @@
 
 namespace muster::nccl {
 
-/// run(), note() and allocate(): one thread at a time. The others, and what last_run() gives: any thread. All
-/// but note() and abort() throw Error.
+/// One thread at a time may call run(), note() and allocate(); any thread may call the other functions, and
+/// use what last_run() gives. All but note() and abort() throw Error.
 class Group final : public plugin::Group {
  public:
   Group(const Library& api, const muster_plugin_group_options& options, const plugin::Host& host);
-  /// Leaves the group; waits for others as plugin/table.hpp says of destroy().
+  /// Leaves the group; waits for other ranks as plugin/table.hpp says of destroy().
   ~Group() override;
 
   void run(std::span<const Operation> batch) override;
@@ -51,14 +51,14 @@ class Group final : public plugin::Group {
 
   class LastRun;
 
-  /// Memory of allocate().
+  /// A piece of memory from allocate().
   struct Region {
     void* memory = nullptr;
     ncclWindow_t window = nullptr;
     void* handle = nullptr;
   };
 
-  // The calls (group.cpp).
+  // The following functions make calls (group.cpp).
   void check_failure() const;
   Communicator::Patience patience(const Call& call);
   void run_group(std::vector<Operation> calls);
@@ -68,16 +68,16 @@ class Group final : public plugin::Group {
   bool have_all_left() const;
   Communicator::Patience patience_to_leave();
   [[noreturn]] void refuse(const Call& call, const Error& error);
-  /// Fails the group on all ranks, unless it has failed, and throws the failure it has.
+  /// Fails the group on all ranks, unless it has failed before, and throws its failure.
   [[noreturn]] void fail(const Error& error);
-  /// fail() without the throw.
+  /// Does the same as fail() without throwing.
   void declare(const Error& error) noexcept;
   bool set_failure(const Error& error) noexcept;
-  /// Whether the device is done with a batch, and was before any failure, which throws otherwise.
+  /// Whether the device is done with a batch, and was before any failure. Throws the failure otherwise.
   bool observe(Batch& batch);
   void check_buffers(const Operation& operation) const;
 
-  // The watchdog (watchdog.cpp).
+  // The following functions are the watchdog's (watchdog.cpp).
   void watch() noexcept;
   void look(Clock::time_point now);
   void look_at_calls(Clock::time_point now);
@@ -99,24 +99,24 @@ class Group final : public plugin::Group {
   Communicator communicator_;
   Board board_;
   std::unique_ptr<Peers> peers_;
-  std::list<Region> regions_;      ///< a list: NCCL writes windows later, at the address that it was given
+  std::list<Region> regions_;  ///< a list, because NCCL later writes windows at the address that it was given
   std::shared_ptr<Batch> newest_;  ///< null before the first run()
 
-  mutable std::mutex mutex_;  ///< of what follows
+  mutable std::mutex mutex_;  ///< protects the members that follow
   std::condition_variable wake_;
   std::optional<Error> failure_;
-  /// What NCCL refused on entering a call, until the watchdog has looked for its cause.
+  /// The call that NCCL refused to take, with its error, until the watchdog has looked for the cause.
   std::optional<std::pair<Call, Error>> refused_;
   std::deque<std::shared_ptr<Batch>> pending_;
   bool stop_ = false;
   std::atomic<bool> failed_{false};
   std::atomic<bool> sleeps_long_{false};
 
-  // Of the watchdog's thread.
+  // The following members are used by the watchdog's thread only.
   bool revoked_ = false;
   bool store_works_ = true;
   std::optional<Clock::time_point> gone_at_;  ///< when a peer was first seen to have ended
-  Clock::time_point progress_at_{};           ///< when the oldest pending batch became that
+  Clock::time_point progress_at_{};           ///< when the batch that is now the oldest became the oldest
   std::shared_ptr<Batch> oldest_;
   bool reported_ = false;
   Clock::time_point next_exchange_{};

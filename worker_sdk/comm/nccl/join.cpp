@@ -35,7 +35,7 @@ std::string bad_text(const Error& error) {
   return kBad + std::to_string(static_cast<int>(error.code())) + " " + error.what();
 }
 
-/// Throws what another rank posted in the place of its value.
+/// The value that a rank posted; throws the error that it posted instead, if it did.
 std::string checked(const std::string& text) {
   if (!text.empty() && text.front() == kGood) return text.substr(1);
   const auto space = text.find(' ');
@@ -44,7 +44,7 @@ std::string checked(const std::string& text) {
   throw Error(static_cast<ErrorCode>(std::atoi(text.c_str() + 1)), text.substr(space + 1));
 }
 
-/// Never 0, which would mean the time of a call.
+/// The time until `end`; never 0, which would mean the time of a call.
 milliseconds time_until(Clock::time_point end) {
   return std::max(milliseconds(1), left_until(end));
 }
@@ -53,7 +53,7 @@ std::string name(const Member& member) {
   return "rank " + std::to_string(member.rank) + " (host " + member.host + ")";
 }
 
-/// NCCL would refuse later, in words that name no rank.
+/// Throws Error if the ranks do not fit together. NCCL would refuse them later, in words that name no rank.
 void compare(const std::vector<Member>& members, const std::string& group) {
   std::map<std::string, const Member*> gpus;
   for (const Member& member : members) {
@@ -120,7 +120,7 @@ Joined decode(const std::string& text, int size) {
 }  // namespace
 
 std::string Member::encode() const {
-  // Names come last and hold no newline.
+  // The names come last, because they may hold spaces but no newline.
   std::ostringstream out;
   out << rank << ' ' << version << ' ' << pid << ' ' << start_time << ' ' << pid_namespace << '\n'
       << boot << '\n'

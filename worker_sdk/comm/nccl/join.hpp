@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a group find each other before NCCL can: who each is, and NCCL's unique id.
+// Lets the ranks of a group find each other before NCCL can: they exchange facts about each rank, and NCCL's
+// unique id.
 #pragma once
 
 #include "worker_sdk/comm/nccl/library.hpp"
@@ -14,55 +15,57 @@
 
 namespace muster::nccl {
 
-/// What the others must know of a rank.
+/// The facts about a rank that the others must know.
 struct Member {
   int rank = 0;
-  std::string host;     ///< its name, for messages
-  std::string machine;  ///< what NCCL takes for its host: NCCL_HOSTID where that is set
-  std::string gpu;      ///< bus id
-  std::string kind;     ///< of the GPU, as kind_of() has it
-  int version = 0;      ///< of NCCL
+  std::string host;     ///< name of the host, for messages
+  std::string machine;  ///< host as NCCL sees it: NCCL_HOSTID where that is set
+  std::string gpu;      ///< bus id of the GPU
+  std::string kind;     ///< kind of the GPU, as kind_of() names it
+  int version = 0;      ///< version of NCCL
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;
   std::uint64_t pid_namespace = 0;
-  std::string boot;  ///< of the kernel: pids of one boot and namespace can be watched
+  std::string boot;  ///< id of the kernel's boot: pids of one boot and namespace can be watched
 
   std::string encode() const;
-  /// Throws Error (backend) when the text is not one.
+  /// Reads a member; throws Error (backend) when the text is none.
   static Member decode(const std::string& text);
 };
 
-/// This process, with `device`.
+/// The facts about this process, which uses `device`.
 Member this_member(const Library& api, int rank, int device, const std::string& host);
 
 struct Joined {
   ncclUniqueId id{};
-  std::vector<Member> members;  ///< by rank
+  std::vector<Member> members;  ///< one entry per rank
 };
 
-/// Rank 0 waits for all, compares them, and gives out the id. Throws Error: what kept any of them away, on
-/// all ranks. `make_member` finds what this rank is and may throw.
+/// Brings the ranks together: rank 0 waits for all, compares them, and gives out the id. Throws Error on all
+/// ranks with the cause that kept any of them away. `make_member` finds the facts about this rank and may
+/// throw.
 Joined join(const plugin::Host& host, const Library& api, int rank, int size, std::chrono::milliseconds limit,
             const std::string& group, const std::function<Member()>& make_member);
 
-/// Which ranks have GPUs of different kinds, so that the faster wait for the slower in every call; "" where
-/// all are alike.
+/// A text about the ranks that have GPUs of different kinds, where the faster wait for the slower in every
+/// call; "" if all are alike.
 std::string mixed_gpus(const std::vector<Member>& members);
 
-/// Tells the others that this rank cannot come (the library is missing, say), so that they need not wait.
+/// Tells the others that this rank cannot come (the library is missing, say), so that they do not wait for
+/// it.
 void cannot_join(const plugin::Host& host, int rank, int size, const Error& error) noexcept;
 
-/// The ranks of a group: their names, and whether those on this host still live. One thread at a time.
+/// The names of a group's ranks, and whether those on this host still live. One thread at a time.
 class Peers {
  public:
   Peers(std::vector<Member> members, int rank, std::vector<int> world_ranks);
 
   int size() const { return static_cast<int>(members_.size()); }
 
-  /// "rank 1 (rank 5 of the world, host b, process 4711)".
+  /// The name of a rank: "rank 1 (rank 5 of the world, host b, process 4711)".
   std::string name_of(int peer) const;
 
-  /// A rank whose process has ended, of those that can be seen from here.
+  /// A rank whose process has ended, among those that this process can see.
   std::optional<int> find_gone();
 
  private:

@@ -43,7 +43,7 @@ Library load_libraries() {
 }  // namespace
 
 const Library& library() {
-  // Never unloaded and never changed: NCCL's own threads live in it.
+  // The library is never unloaded and never changed, because NCCL's own threads live in it.
   static const std::variant<Library, Missing> loaded = plugin::load_or_say_why(load_libraries);
   if (const auto* missing = std::get_if<Missing>(&loaded))
     throw Error(ErrorCode::unsupported, "the nccl backend cannot be used: " + missing->text());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL, the CUDA runtime and its driver as tables of function pointers.
+// Loads NCCL, the CUDA runtime and its driver as tables of function pointers.
 #pragma once
 
 #include "worker_sdk/comm/plugin/nvidia_library.hpp"
@@ -12,10 +12,12 @@
 
 namespace muster::nccl {
 
-/// From NVIDIA's resiliency notes and release notes: ncclCommAbort() with several threads is safe from 2.19.
+/// The oldest version that is used: by NVIDIA's resiliency notes and release notes, ncclCommAbort() with
+/// several threads is safe from 2.19 on.
 constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
 
-// name, arguments, which the compiler compares with the headers; some names are overloaded in C++.
+// Each entry has a name and its arguments, which the compiler compares with the headers; some names are
+// overloaded in C++.
 #define MUSTER_NCCL_REQUIRED(X)                                                                              \
   X(ncclGetVersion, (int*))                                                                                  \
   X(ncclGetUniqueId, (ncclUniqueId*))                                                                        \
@@ -40,7 +42,7 @@ constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
   X(ncclSend, (const void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))                     \
   X(ncclRecv, (void*, std::size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
 
-// Newer than kOldestVersion: null where the library lacks them.
+// These functions are newer than kOldestVersion; they are null if the library lacks them.
 #define MUSTER_NCCL_OPTIONAL(X)                                                                   \
   X(ncclCommRevoke, (ncclComm_t, int))                                                            \
   X(ncclCommWindowRegister, (ncclComm_t, void*, std::size_t, ncclWindow_t*, int))                 \
@@ -71,10 +73,10 @@ constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
   X(cudaMemsetAsync, (void*, int, std::size_t, cudaStream_t))                         \
   X(cudaPointerGetAttributes, (cudaPointerAttributes*, const void*))
 
-// For notes alone.
+// This function is used only for notes to the user.
 #define MUSTER_CUDA_OPTIONAL(X) X(cudaDeviceGetAttribute, (int*, cudaDeviceAttr, int))
 
-// Of libcuda.so.1, which comes with the driver: null where there is none.
+// These functions are in libcuda.so.1, which comes with the driver; they are null if there is no driver.
 #define MUSTER_DRIVER_CALLS(X)                        \
   X(cuInit, (unsigned))                               \
   X(cuDeviceGet, (CUdevice*, int))                    \
@@ -90,7 +92,7 @@ using plugin::declared;
 #define MUSTER_CUDA_MEMBER(name, arguments) decltype(declared<cudaError_t arguments>(&::name)) name = nullptr;
 #define MUSTER_DRIVER_MEMBER(name, arguments) decltype(declared<CUresult arguments>(&::name)) name = nullptr;
 
-/// Plain tables; copied where they are needed.
+/// The tables of functions; copied wherever they are needed.
 struct Library {
   MUSTER_NCCL_REQUIRED(MUSTER_NCCL_MEMBER)
   MUSTER_NCCL_OPTIONAL(MUSTER_NCCL_MEMBER)
@@ -100,7 +102,7 @@ struct Library {
   const char* (*ncclGetErrorString)(ncclResult_t) = nullptr;
   const char* (*ncclGetLastError)(ncclComm_t) = nullptr;
   const char* (*cudaGetErrorString)(cudaError_t) = nullptr;
-  int version = 0;  ///< of NCCL, as NCCL_VERSION()
+  int version = 0;  ///< version of NCCL, as NCCL_VERSION() makes it
 };
 
 #undef MUSTER_NCCL_MEMBER
@@ -108,10 +110,10 @@ struct Library {
 #undef MUSTER_DRIVER_MEMBER
 
 /// The libraries of this machine, loaded once in the life of the process. Throws Error (unsupported) that
-/// names what is missing. MUSTER_NCCL_LIBRARY and MUSTER_CUDART_LIBRARY name other files.
+/// names the missing library. MUSTER_NCCL_LIBRARY and MUSTER_CUDART_LIBRARY name other files.
 const Library& library();
 
-/// "2.28.9".
+/// A version for people: "2.28.9".
 std::string version_text(int version);
 
 }  // namespace muster::nccl

@@ -14,7 +14,7 @@ std::string probe(int local_rank) {
 
 std::unique_ptr<plugin::Group> create(const muster_plugin_group_options& options, const plugin::Host& host) {
   const char* const interface = options.interface_name;
-  // NCCL reads it when it first connects; what the user has set for NCCL itself stays.
+  // NCCL reads the variable when it first connects; a value that the user has set for NCCL itself stays.
   if (interface != nullptr && *interface != '\0')
     (void)setenv("NCCL_SOCKET_IFNAME", interface, 0);  // NOLINT(concurrency-mt-unsafe)
   try {

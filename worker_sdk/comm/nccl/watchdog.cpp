@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a group that looks at what is on the device, so that the calling thread need not.
+// The thread of a group that watches the calls on the device, so that the calling thread need not wait.
+// It repeats these steps until the group is destroyed: it drops the batches that are done, checks the
+// deadline of the oldest one, asks NCCL for errors, looks whether a peer has ended, and compares the calls
+// with the other ranks. When the group has failed it revokes the communicator once.
 #include "muster/error.hpp"
 #include "worker_sdk/comm/nccl/group.hpp"
 
@@ -14,13 +17,16 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr auto kBusyPeriod = milliseconds(20);
-/// Calls on memory of the host do not wake it, so it finds those that other ranks make on the device by then.
+/// The pause of an idle watchdog. Calls on memory of the host do not wake it, so this is also the time in
+/// which it notices the calls that other ranks make on the device.
 constexpr auto kIdlePeriod = milliseconds(100);
-/// A mismatch is found this long after the later rank's call, at the latest twice this.
+/// The interval of comparisons: a mismatch is found this long after the later rank's call, at the latest
+/// twice as long.
 constexpr auto kExchangePeriod = milliseconds(100);
-/// A peer may end right after its last call, while this rank's part of it is still on the device.
+/// The time after which a peer that has ended counts as lost: it may end right after its last call, while
+/// this rank's part of the call is still on the device.
 constexpr auto kGoneTime = milliseconds(100);
-/// How long an error of NCCL waits for its cause to show: most often another rank's end.
+/// The time that an error of NCCL waits for its cause to show, which is most often another rank's end.
 constexpr auto kCauseTime = milliseconds(400);
 constexpr auto kRevokeTime = milliseconds(2000);
 constexpr std::size_t kMostNames = 8;
@@ -61,8 +67,8 @@ void Group::look(Clock::time_point now) {
   }
   if (failed_.load()) {
     if (std::exchange(revoked_, true)) return;
-    // First the kernels of every group of the process are ended like this one's, each by its watchdog; memory
-    // is freed later, in destroy(): freeing waits for kernels of other groups, too.
+    // The kernels of every group of the process are ended first, each by its own watchdog. Memory is freed
+    // later, in destroy(), because freeing waits for kernels of other groups as well.
     if (!communicator_.revoke(kRevokeTime))
       host_.log(
           here() +
@@ -81,7 +87,7 @@ void Group::look(Clock::time_point now) {
   exchange();
 }
 
-/// Forgets the batches at the front that are complete.
+/// Forgets the oldest batches as far as they are complete.
 void Group::drop_done() {
   for (;;) {
     std::shared_ptr<Batch> front;
@@ -112,7 +118,7 @@ void Group::look_at_nccl() {
                 waiting);
 }
 
-/// Fails the group with what has caused `error`, where that shows in time, else with the error itself.
+/// Fails the group with the cause of `error` if that shows in time, and otherwise with `error` itself.
 void Group::declare_cause(const Error& error, const Call& waiting) {
   const auto end = Clock::now() + kCauseTime;
   while (Clock::now() < end) {
@@ -136,7 +142,7 @@ void Group::look_at_calls(Clock::time_point now) {
     if (!pending_.empty()) oldest = pending_.front();
   }
   if (oldest != oldest_) {
-    // A call's time begins when the one before it is complete: a stream may hold many.
+    // A call's time begins when the call before it is complete, because a stream may hold many calls.
     progress_at_ = oldest_ || !oldest ? now : oldest->started();
     reported_ = false;
     oldest_ = oldest;
@@ -152,7 +158,8 @@ void Group::look_at_calls(Clock::time_point now) {
   }
 }
 
-/// "; rank 1 (...) has not entered it (its last: call 6: barrier)", as far as it can be known.
+/// The text about the ranks that have not entered a call, as far as it can be known: "; rank 1 (...) has not
+/// entered it (its last: call 6: barrier)".
 std::string Group::missing_from(const Call& call) {
   std::string text;
   std::size_t names = 0;
@@ -176,7 +183,7 @@ std::string Group::missing_from(const Call& call) {
   return text + (names == 1 ? " has not entered it" : " have not entered it");
 }
 
-/// Whether a rank has ended without which `waiting` cannot.
+/// Fails the group if a rank has ended without which `waiting` cannot complete.
 void Group::look_at_peers(Clock::time_point now, const Call& waiting) {
   const auto gone = peers_->find_gone();
   if (!gone) return;
@@ -187,7 +194,7 @@ void Group::look_at_peers(Clock::time_point now, const Call& waiting) {
     record = board_.read(*gone);
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch) then it counts as not having left in order
   }
-  // It did its part and left in order: what is still on the device ends without it.
+  // The rank did its part and left in order, so the calls on the device end without it.
   if (record && record->left && record->count >= board_.count()) return;
   declare(Error(ErrorCode::peer_lost, peers_->name_of(*gone) + " of the group '" + name_ +
                                           "' ended while rank " + std::to_string(place_.rank) +

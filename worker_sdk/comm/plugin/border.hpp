@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an error crosses between the SDK and a plug-in (table.hpp), the same in both directions: an exception
-// becomes a code and a text in the function that is called, and an Error again in the one that called it.
+// Carries errors between the SDK and a plug-in (table.hpp), in both directions: an exception becomes a code
+// and a text in the called function, and an Error again in the calling one.
 #pragma once
 
 #include "muster/error.hpp"
@@ -18,27 +18,27 @@
 
 namespace muster::plugin {
 
-/// Cuts `text` to `capacity`, the 0 included.
+/// Copies `text` to `place`, cut to `capacity` bytes with the 0 at its end.
 inline void copy_text(std::string_view text, char* place, std::size_t capacity) noexcept {
   const std::size_t length = std::min(text.size(), capacity - 1);
   std::memcpy(place, text.data(), length);
   place[length] = '\0';
 }
 
-/// Returns the code.
+/// Fills in `error` and returns its code.
 inline std::int32_t report(muster_plugin_error* error, ErrorCode code, std::string_view text) noexcept {
   error->code = static_cast<std::int32_t>(code);
   copy_text(text, error->text, sizeof(error->text));
   return error->code;
 }
 
-/// What is said of an exception that is no Error.
+/// The texts about an exception that is no Error.
 struct Words {
   const char* no_memory;
-  const char* failed;  ///< before the exception's own words
+  const char* failed;  ///< stands before the exception's own text
 };
 
-/// Runs `body` for the other side and reports what it throws.
+/// Runs `body` for the other side and reports its exceptions.
 template <typename Body>
 std::int32_t guarded(muster_plugin_error* error, const Words& words, const Body& body) noexcept {
   try {
@@ -53,7 +53,7 @@ std::int32_t guarded(muster_plugin_error* error, const Words& words, const Body&
   }
 }
 
-/// Calls a function of the other side; gives what it reports, empty when it succeeded.
+/// Calls a function of the other side; returns the error that it reports, empty when it succeeded.
 template <typename Function, typename... Arguments>
 std::optional<Error> try_call(Function function, Arguments... arguments) {
   muster_plugin_error error;
@@ -64,7 +64,7 @@ std::optional<Error> try_call(Function function, Arguments... arguments) {
   return Error(static_cast<ErrorCode>(code), error.text);
 }
 
-/// The same, and throws it.
+/// Calls a function of the other side and throws the error that it reports.
 template <typename Function, typename... Arguments>
 void call_or_throw(Function function, Arguments... arguments) {
   if (const auto error = try_call(function, arguments...)) throw Error(*error);

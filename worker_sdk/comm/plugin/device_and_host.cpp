@@ -9,12 +9,12 @@ namespace muster {
 DeviceAndHost::DeviceAndHost(std::unique_ptr<plugin::PluginBackend> device, std::unique_ptr<Backend> host,
                              const GroupPlan& plan)
     : rank_(plan.rank), size_(plan.size), host_(std::move(host)), device_(std::move(device)) {
-  // A rank that waits in a call on memory of the host ends with the group, too.
+  // A failure of the device's group also ends a call of this rank on memory of the host.
   device_->on_failure([this](const Error& error) { host_->abort(error.code(), error.what()); });
 }
 
-/// Empty for a call that moves nothing: then no rank moves anything in it. A message may be one of several,
-/// so it is told by its address.
+/// The kind of memory of a call; empty for a collective that moves no data, in which no rank moves any. A
+/// send or a receive is judged by its address, because its data may be part of a batch.
 std::optional<MemoryKind> DeviceAndHost::memory_of(const Operation& operation) {
   if (operation.stream != nullptr) return MemoryKind::device;
   const auto kind = [this](const void* memory) {
@@ -50,7 +50,8 @@ MemoryKind DeviceAndHost::memory_of(std::span<const Operation> batch) {
   return all.value_or(MemoryKind::host);
 }
 
-/// A message of no bytes says nothing of its memory, so that its two ranks might go two ways: it is none.
+/// Runs a batch without its messages of no bytes: their memory cannot be told, so the two ranks might choose
+/// different backends.
 void DeviceAndHost::run(std::span<const Operation> all) {
   std::vector<Operation> batch(all.begin(), all.end());
   std::erase_if(batch, [](const Operation& each) {
@@ -58,7 +59,8 @@ void DeviceAndHost::run(std::span<const Operation> all) {
   });
   if (batch.empty()) return;
   if (batch.front().call.memory == MemoryKind::device) return device_->run(batch);
-  // Messages have tags there, so that their order says nothing; the backend compares them itself.
+  // Sends and receives are not noted: they have tags on the host, so their order does not matter, and the
+  // host's backend compares them itself.
   for (const Operation& operation : batch)
     if (!is_point_to_point(operation.call.collective)) device_->note(operation.call);
   host_->run(batch);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Joins a backend for devices and one for the host into one group.
 #pragma once
 
 #include "worker_sdk/comm/plugin/plugin_backend.hpp"
@@ -10,16 +11,16 @@
 
 namespace muster {
 
-/// A group with two kinds of memory. Calls on memory of the device, or with a stream, are carried by a
-/// backend for devices; calls on memory of the host, and those without any, by another one beside it, which
-/// copies nothing to the device. Both have the same ranks, their calls are numbered and compared as those of
-/// one group, and when one fails, both do.
+/// A group with two kinds of memory. A device backend carries the calls on memory of the device, or with a
+/// stream; another backend beside it carries the calls on memory of the host, and those without any memory,
+/// and copies nothing to the device. Both have the same ranks, their calls are numbered and compared as those
+/// of one group, and when one fails, both do.
 class DeviceAndHost final : public Backend {
  public:
   DeviceAndHost(std::unique_ptr<plugin::PluginBackend> device, std::unique_ptr<Backend> host,
                 const GroupPlan& plan);
 
-  /// That of the device.
+  /// The name of the device's backend.
   std::string_view name() const override { return device_->name(); }
 
   void run(std::span<const Operation> batch) override;
@@ -34,7 +35,7 @@ class DeviceAndHost final : public Backend {
 
   void* allocate(const Call& call) override;
 
-  /// Of the calls on memory of the host: NCCL does not tell.
+  /// The bytes sent by calls on memory of the host; NCCL does not tell its own.
   Wire wire() const override { return host_->wire(); }
 
   void launch(const std::function<void()>& work) override { device_->launch(work); }
@@ -47,7 +48,7 @@ class DeviceAndHost final : public Backend {
   int rank_;
   int size_;
   std::unique_ptr<Backend> host_;
-  std::unique_ptr<plugin::PluginBackend> device_;  ///< ends first: it tells host_ of its failures
+  std::unique_ptr<plugin::PluginBackend> device_;  ///< destroyed before host_, which it tells of its failures
 };
 
 }  // namespace muster

@@ -16,14 +16,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How often listeners may look around.
+/// The interval in which listeners are called to look around.
 constexpr auto kLookInterval = std::chrono::milliseconds(500);
-/// A store that takes longer is lost: the end of a world waits for the last message.
+/// The time after which the store counts as lost, because the end of a world waits for the last message.
 constexpr auto kStoreTimeout = std::chrono::seconds(5);
-/// A text from the store is cut here: a page of it is more than anybody reads.
+/// The most bytes of a text from the store: a page is more than anybody reads.
 constexpr std::size_t kMaxTextBytes = 4000;
 
-/// "<code>\n<group>\n<text>".
+/// A message in the store: "<code>
+/// <group>
+/// <text>".
 std::string encoded(ErrorCode code, const std::string& group, const std::string& text) {
   return std::to_string(static_cast<int>(code)) + "\n" + group + "\n" + text.substr(0, kMaxTextBytes);
 }
@@ -61,7 +63,8 @@ void FailureChannel::join(const std::string& group, FailureListener& listener) {
     const auto known = failures_.find(group);
     if (known != failures_.end()) told = known->second;
   }
-  // Not under the lock: a listener may wait for what this channel has to deliver.
+  // The listener is called without the lock, because it may wait for a message that this channel has to
+  // deliver.
   if (told) listener.group_failed(told->code, told->text);
 }
 
@@ -82,7 +85,7 @@ void FailureChannel::tell(const std::string& group, ErrorCode code, const std::s
   wake_up_.signal();
 }
 
-/// Nobody is told of a lost store here, the calls that need it say so.
+/// Runs the channel's thread. A lost store is not reported here, because the calls that need it report it.
 void FailureChannel::watch() noexcept {
   try {
     for (std::int64_t next = 1;;) {
@@ -106,7 +109,8 @@ void FailureChannel::watch() noexcept {
   }
 }
 
-/// What this rank tells reaches its own listeners, without the others' word on what came first.
+/// Delivers this rank's own messages to its own listeners after the store was lost, although other ranks may
+/// have told an earlier failure.
 void FailureChannel::go_on_alone() {
   for (;;) {
     wake_up_.clear();
@@ -127,7 +131,7 @@ void FailureChannel::go_on_alone() {
   }
 }
 
-/// `next` is the first event that has not been received.
+/// Sends the waiting messages to the store. `next` is the first event that has not been received.
 void FailureChannel::send_out(std::int64_t next) {
   wake_up_.clear();
   for (;;) {
@@ -138,25 +142,25 @@ void FailureChannel::send_out(std::int64_t next) {
       message = outbox_.front();
     }
     send(message, next);
-    // Only now: a message that the store did not take is delivered here.
+    // The message is removed only now, so that it is delivered locally if the store did not take it.
     const std::lock_guard lock(outbox_mutex_);
     outbox_.pop_front();
   }
 }
 
-/// Takes the first free number from `number` on and fills it in one request: a rank that died between two
-/// would leave a gap, at which all others wait.
+/// Sends a message: it takes the first free event number from `number` on and fills it in one request. With
+/// two requests, a rank that died in between would leave a gap at which all others wait.
 void FailureChannel::send(const Message& message, std::int64_t number) {
   const std::string event = encoded(message.failure.code, message.group, message.failure.text);
   for (;; ++number) {
     const std::string key = prefix_ + "event/" + std::to_string(number);
     const std::string there = store_->compare_set(key, "", event);
     if (there == event) {
-      // Not every server wakes those who wait for a key that began so.
+      // Some servers do not wake the ranks that wait for a key made by compare_set, but set does.
       store_->set(key, event);
       return;
     }
-    // Of a group the first failure counts.
+    // The first failure of a group counts, so a later one is not sent.
     if (group_of(there) == message.group) return;
   }
 }

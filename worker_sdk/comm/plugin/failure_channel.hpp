@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a world tell one another over the store that a group has failed: for backends whose ranks
+// Lets the ranks of a world tell one another over the store that a group has failed, for backends whose ranks
 // share no memory.
 #pragma once
 
@@ -19,36 +19,37 @@
 
 namespace muster::plugin {
 
-/// A group's place in the channel. Its methods are called by the channel's thread, which they must not delay.
+/// The receiver of a group's failure. The channel's thread calls it, and it must not delay that thread.
 class FailureListener {
  public:
   virtual ~FailureListener() = default;
-  /// The first failure of the group in the order of the store, the same on every rank. Called once.
+  /// Tells the first failure of the group in the order of the store, the same on every rank. Called once.
   virtual void group_failed(ErrorCode code, const std::string& text) noexcept = 0;
 
-  /// Now and then, at least once a second.
+  /// Called from time to time, at least once a second.
   virtual void look(std::chrono::steady_clock::time_point) noexcept {}
 };
 
-/// One of each rank in a world; all ranks of the world make theirs alike. It has a thread and a connection to
-/// the store of its own; all methods may be called by any thread. When the store goes, what this rank tells
-/// is delivered on this rank alone.
+/// The channel of one rank, one per world; all ranks of the world make theirs alike. It has a thread and a
+/// connection to the store of its own; any thread may call any method. When the store is lost, this rank's
+/// own messages are delivered on this rank alone.
 class FailureChannel {
  public:
-  /// `prefix` of the channel's keys: of this world alone.
+  /// `prefix` of the channel's keys belongs to this world alone.
   FailureChannel(StoreClient& store, std::string prefix);
   ~FailureChannel();
   FailureChannel(const FailureChannel&) = delete;
   FailureChannel& operator=(const FailureChannel&) = delete;
 
-  /// `group` is unique in the world and the same on all its ranks. A failure told before is delivered at
-  /// once.
+  /// Begins to tell `listener` of the failure of `group`, whose name is unique in the world and the same on
+  /// all its ranks. A failure that was told before is delivered at once.
   void join(const std::string& group, FailureListener& listener);
-  /// Afterwards the listener is not called any more, nor is it being called.
+  /// Stops telling: afterwards the listener is not called any more, and no call of it is under way.
   void leave(const std::string& group);
-  /// Tells all ranks. Returns at once.
+  /// Tells all ranks that `group` has failed. Returns at once.
   void tell(const std::string& group, ErrorCode code, const std::string& text) noexcept;
-  /// Whether the caller is the channel's thread, in a call of a listener: what it waits for never comes.
+  /// Whether the caller is the channel's thread, in a call of a listener: there it must not wait for the
+  /// channel.
   bool is_delivering() const noexcept;
 
  private:
@@ -73,10 +74,10 @@ class FailureChannel {
   std::unique_ptr<StoreClient> store_;
   std::string prefix_;
   WakeUp wake_up_;
-  std::mutex mutex_;  ///< of what follows; held while a listener is called, which may tell() others
+  std::mutex mutex_;  ///< protects what follows; held while a listener is called, which may tell() others
   std::map<std::string, FailureListener*> listeners_;
   std::map<std::string, Failure> failures_;
-  std::mutex outbox_mutex_;  ///< of what follows
+  std::mutex outbox_mutex_;  ///< protects the members that follow
   std::deque<Message> outbox_;
   bool stop_ = false;
   std::thread thread_;

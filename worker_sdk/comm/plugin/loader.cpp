@@ -15,7 +15,7 @@
 namespace muster::plugin {
 namespace {
 
-/// What a missing library means in packages.
+/// The package to install if a plug-in is missing.
 std::string advice(const std::string& name) {
   if (name == "gloo") return "install Gloo (Debian: libgloo0) and Muster's backends";
   if (name == "mpi") return "install Open MPI (Debian: libopenmpi3, openmpi-bin) and Muster's backends";
@@ -42,13 +42,13 @@ std::vector<std::string> plugin_folders() {
   std::string object;
   if (dladdr(reinterpret_cast<void*>(&load_plugin), &info) != 0 && info.dli_fname != nullptr)
     object = info.dli_fname;
-  // A program is named as it was called, which may be no path; a shared object by its path.
+  // A program's name is the word it was called by, which may be no path; a shared object's name is its path.
   if (object.find('/') == std::string::npos || access(object.c_str(), F_OK) != 0) object = "/proc/self/exe";
   char path[PATH_MAX];
   if (realpath(object.c_str(), path) == nullptr) return {};
   const std::string folder = std::string(path).substr(0, std::string_view(path).rfind('/'));
-  std::vector<std::string> folders{folder + "/muster"};  // of libmuster.so
-  std::istringstream libraries(MUSTER_LIBRARY_FOLDERS);  // from the folder of a program
+  std::vector<std::string> folders{folder + "/muster"};  // beside libmuster.so
+  std::istringstream libraries(MUSTER_LIBRARY_FOLDERS);  // relative to the folder of a program
   for (std::string library; std::getline(libraries, library, ':');)
     folders.push_back(folder + "/" + library + "/muster");
   return folders;
@@ -64,7 +64,8 @@ void* open_object(const std::string& name) {
 
 }  // namespace
 
-/// The handle stays open for ever: dlopen counts, so a second call is cheap and gives the same object.
+/// Opens a plug-in. The handle stays open for ever: dlopen counts, so a second call is cheap and gives the
+/// same object.
 void* open_plugin(const std::string& name, std::string& reason) {
   std::string tried;
   for (const std::string& folder : plugin_folders()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How plug-ins use NVIDIA's libraries: as tables of function pointers, found when the plug-in is first used.
-// They link none of them, so they can be installed anywhere, and tests put fakes in their place.
+// Lets plug-ins use NVIDIA's libraries as tables of function pointers, loaded when the plug-in is first used.
+// The plug-ins do not link the libraries, so they can be installed anywhere, and tests put fakes in the
+// libraries' place.
 #pragma once
 
 #include "muster/error.hpp"
@@ -21,7 +22,7 @@ namespace muster::plugin {
 template <typename Function>
 Function* declared(Function* function);
 
-/// Why a library cannot be used.
+/// The reason why a library cannot be used.
 class Missing {
  public:
   explicit Missing(std::string text) : text_(std::move(text)) {}
@@ -32,15 +33,15 @@ class Missing {
   std::string text_;
 };
 
-/// The first of `names` that can be loaded; one that the program has loaded already wins: its CUDA context is
-/// the one to share. The environment's `variable` names another file. Throws Missing, which says to install
-/// `package`.
+/// Opens the first of `names` that can be loaded; a library that the program has loaded already wins, because
+/// its CUDA context is the one to share. The environment's `variable` names another file. Throws Missing,
+/// which says to install `package`.
 inline void* open_library(const char* variable, std::span<const char* const> names, const char* package) {
   const auto reason = [](const char* otherwise) {
     const char* const text = dlerror();
     return std::string(text != nullptr ? text : otherwise);
   };
-  // Read once, before any of our threads exists.
+  // The variable is read once, before any of our threads exists.
   const char* const chosen = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
   if (chosen != nullptr && *chosen != '\0') {
     if (void* const handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL)) return handle;
@@ -58,7 +59,8 @@ inline void* open_library(const char* variable, std::span<const char* const> nam
                 ", or set " + variable + " to its path");
 }
 
-/// Null, or Missing where it is `required`, for a function that the library does not have.
+/// Finds a function of the library. If the library lacks it, the result is null, or Missing is thrown if the
+/// function is `required`.
 template <typename Function>
 void find(void* handle, const char* name, Function& function, bool required = true) {
   function = reinterpret_cast<Function>(dlsym(handle, name));
@@ -67,14 +69,14 @@ void find(void* handle, const char* name, Function& function, bool required = tr
                   "; it is too old or not what its name says");
 }
 
-/// The device of a local rank, of `count` that the process sees: the one of its number, or the only one that
-/// CUDA_VISIBLE_DEVICES shows.
+/// The device of a local rank, of `count` that the process sees: the one with its number, or the only one
+/// that CUDA_VISIBLE_DEVICES shows.
 inline int device_of(int local_rank, int count) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
   return count == 1 && visible != nullptr && *visible != '\0' ? 0 : local_rank;
 }
 
-/// What `load` gives, or what it says is missing.
+/// The library that `load` gives, or the text about what is missing.
 template <typename Library>
 std::variant<Library, Missing> load_or_say_why(Library (*load)()) {
   try {
@@ -84,7 +86,7 @@ std::variant<Library, Missing> load_or_say_why(Library (*load)()) {
   }
 }
 
-/// What to do about an error of the runtime; "" where its text says enough.
+/// The advice about an error of the runtime; "" if its own text says enough.
 inline const char* advice(cudaError_t result) {
   switch (result) {
     case cudaErrorInsufficientDriver:
@@ -113,11 +115,11 @@ inline const char* advice(cudaError_t result) {
 }
 
 /// Throws Error (unsupported, out_of_memory or backend), which says what to do next, unless `result` is
-/// cudaSuccess. `what` is what was tried: "cudaMalloc of 5 bytes on device 1".
+/// cudaSuccess. `what` names the attempt: "cudaMalloc of 5 bytes on device 1".
 template <typename Library>
 void check(const Library& api, cudaError_t result, const std::string& what) {
   if (result == cudaSuccess) return;
-  (void)api.cudaGetLastError();  // so that no later call reports it again
+  (void)api.cudaGetLastError();  // cleared, so that no later call reports the error again
   ErrorCode code = ErrorCode::backend;
   if (result == cudaErrorMemoryAllocation) code = ErrorCode::out_of_memory;
   if (result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver) code = ErrorCode::unsupported;

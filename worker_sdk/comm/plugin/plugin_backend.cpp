@@ -20,13 +20,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long a failed rank waits for the store to say what the group's first failure was.
+/// The time that a failed rank waits for the store to tell the group's first failure.
 constexpr auto kAgreementTime = std::chrono::seconds(2);
-/// How long a rank that loses a peer in its first call waits for another cause: a peer that still joins the
-/// group when a third rank dies closes its connections first and tells why right after that. Those who watch
-/// their peers on a host look twice, 20 ms apart, before they say that one is lost.
+/// The time that a rank which loses a peer in its first call waits for another cause: a peer that still joins
+/// the group when a third rank dies closes its connections first and tells why right after that. Ranks that
+/// watch their peers on a host look twice, 20 ms apart, before they report one as lost.
 constexpr auto kCauseTime = std::chrono::milliseconds(75);
-/// How long a rank that cannot connect waits for news of one that has died.
+/// The time that a rank which cannot connect waits for news of a rank that has died.
 constexpr auto kAlarmTime = std::chrono::milliseconds(1000);
 
 void log_line(const char* text) {
@@ -35,7 +35,7 @@ void log_line(const char* text) {
 
 }  // namespace
 
-/// The functions that the plug-in calls. The store is that below the group's prefix.
+/// The functions that the plug-in calls. Its part of the store lies below the group's prefix.
 struct PluginBackend::HostSide {
   static constexpr Words kWords{"no memory for a value of the store", ""};
 
@@ -160,7 +160,7 @@ void PluginBackend::create(const GroupPlan& plan, const Surroundings& surroundin
   const std::string address = surroundings.address.empty() ? store.local_address() : surroundings.address;
   options.address = address.empty() ? nullptr : address.c_str();
   try {
-    // Only device backends have watchdogs; the others need no second connection.
+    // Only device backends have a watchdog, which needs a second connection to the store.
     if (is_device()) side_store_ = connect_again(store, plan.options.join_limit(), join_alarm_.get());
     if (plan.rank == 0 && !surroundings.counter.empty())
       store.set(HostSide::full(*this, plugin::kNumberKey),
@@ -177,8 +177,8 @@ void PluginBackend::create(const GroupPlan& plan, const Surroundings& surroundin
   if (local_) end_calls(*local_);
 }
 
-/// A connection that cannot be made is often the first sign of a rank that has died; who watches it says so a
-/// moment later, by name.
+/// The error to report for `error`. A connection that cannot be made is often the first sign of a rank that
+/// has died; the rank that watches the dead one reports it by name a moment later.
 Error PluginBackend::known_cause(const Error& error) const {
   pollfd rung{join_alarm_->descriptor(), POLLIN, 0};
   (void)::poll(&rung, 1, static_cast<int>(kAlarmTime.count()));
@@ -222,16 +222,17 @@ void PluginBackend::run(std::span<const Operation> batch) {
              });
 }
 
-/// Throws what all ranks of the group throw: the failure that reached the store first.
+/// Fails the group and throws the error that all its ranks throw: the failure that reached the store first.
 void PluginBackend::fail(const Error& error) {
-  // A call with a wrong argument is none; but a rank that cannot join has others that wait for it.
+  // A wrong argument does not fail the group, except in a rank that cannot join, for which others wait.
   if (error.code() == ErrorCode::invalid_argument && group_ != nullptr) throw Error(error);
   if (remember(error.code(), error.what())) channel_->tell(key_, error.code(), error.what());
   std::unique_lock lock(mutex_);
   throw_failure(lock);
 }
 
-/// When the store has it, the others can know it: then this rank may go and close its connections.
+/// Throws the group's failure once the store has it: the other ranks can know the cause then, so this rank
+/// may close its connections.
 void PluginBackend::throw_failure(std::unique_lock<std::mutex>& lock) {
   told_.wait_for(lock, kAgreementTime, [this] { return agreed_.has_value(); });
   if (!agreed_) agreed_ = local_;
@@ -243,7 +244,7 @@ std::optional<Error> PluginBackend::failure() {
   return agreed_ ? agreed_ : local_;
 }
 
-/// False when the group has failed before.
+/// Notes the group's failure on this rank. False when it has failed before.
 bool PluginBackend::remember(ErrorCode code, const std::string& text) {
   const std::lock_guard lock(mutex_);
   if (local_) return false;
@@ -251,7 +252,7 @@ bool PluginBackend::remember(ErrorCode code, const std::string& text) {
   return true;
 }
 
-/// Once. `mutex_` is held.
+/// Makes the plug-in's calls end, at most once. `mutex_` must be held.
 void PluginBackend::end_calls(const Error& error) noexcept {
   if (std::exchange(can_abort_, false))
     plugin_.abort(group_, static_cast<std::int32_t>(error.code()), error.what());
@@ -287,7 +288,8 @@ bool PluginBackend::is_host(const void* memory) {
   return is_host != 0;
 }
 
-/// What `work` throws does not cross to the plug-in, and is no failure of the group.
+/// Runs `work` inside the plug-in. An exception of `work` does not pass through the plug-in, and does not
+/// fail the group.
 void PluginBackend::launch(const std::function<void()>& work) {
   if (!is_device()) return work();
 
@@ -314,8 +316,8 @@ void PluginBackend::abort(ErrorCode code, const std::string& text) noexcept {
   if (!remember(code, text)) return;
   channel_->tell(key_, code, text);
   std::unique_lock lock(mutex_);
-  // group_failed() ends the plug-in's calls. What the others see of that must not come to them before the
-  // cause, or they would name this rank. On the channel's own thread the cause is one that they know.
+  // group_failed() ends the plug-in's calls. The others must learn the cause before they see the calls end,
+  // or they would name this rank as the cause. On the channel's own thread they know the cause already.
   if (!channel_->is_delivering())
     told_.wait_for(lock, kAgreementTime, [this] { return agreed_.has_value(); });
   end_calls(*local_);

@@ -17,30 +17,30 @@
 
 namespace muster::plugin {
 
-/// What a plug-in wants to know beyond the plan.
+/// The facts that a plug-in needs beyond the plan.
 struct Surroundings {
   int local_rank = 0;
   int device = -1;
-  /// One entry a rank of the group: its host's name.
+  /// The host name of each rank of the group.
   std::vector<std::string> hosts = {};
-  /// Network interface to use; "": that of `address`.
+  /// The network interface to use; "": the one of `address`.
   std::string interface_name = {};
-  /// Address of this host for the other hosts; "": found by the way to the store.
+  /// The address of this host for the other hosts; "": the one by which this host reaches the store.
   std::string address = {};
-  /// Key of a counter in the store. The first rank draws the group's number from it, which the plug-in finds
-  /// at kNumberKey; "": the plug-in needs none.
+  /// The key of a counter in the store. The first rank draws the group's number from it, which the plug-in
+  /// finds at kNumberKey; "": the plug-in needs no number.
   std::string counter = {};
 };
 
-/// Name of a group in the failure channel and below which its keys lie: unique in the world, the same on all
-/// ranks of the group.
+/// The name of a group in the failure channel, which is also the prefix of its keys: unique in the world, the
+/// same on all ranks of the group.
 struct GroupKey {
   std::string text;
 };
 
 class PluginBackend final : public Backend, private FailureListener {
  public:
-  /// All ranks of the plan call it alike. `store` is used only here.
+  /// Makes the group; all ranks of the plan call it alike. `store` is used only during this call.
   PluginBackend(const std::string& name, const GroupPlan& plan, const GroupKey& key,
                 const Surroundings& surroundings, StoreClient& store,
                 std::shared_ptr<FailureChannel> channel);
@@ -58,16 +58,16 @@ class PluginBackend final : public Backend, private FailureListener {
   void launch(const std::function<void()>& work) override;
   void abort(ErrorCode code, const std::string& text) noexcept override;
 
-  // Of a device, for a group that has another backend beside it.
+  // The following functions are for a device backend in a group that has another backend beside it.
 
   /// Whether the program can touch `memory`. Any thread.
   bool is_host(const void* memory);
 
-  /// A call that the other backend carries, which is compared between the ranks.
+  /// Tells of a call that the other backend carries, so that the ranks compare it.
   void note(const Call& call) { plugin_.note(group_, &call); }
 
-  /// Called when the group fails, on any rank, by the channel's thread, which it must not delay; at once when
-  /// it has failed.
+  /// Sets the function that is called when the group fails, on any rank, or at once if it has failed. The
+  /// channel's thread calls it, and it must not delay that thread.
   void on_failure(std::function<void(const Error&)> told);
 
  private:
@@ -85,7 +85,7 @@ class PluginBackend final : public Backend, private FailureListener {
   [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock);
 
   const muster_plugin& plugin_;
-  /// As texts call it (GroupPlan::shown_ranks).
+  /// The number of this rank in texts (GroupPlan::shown_ranks).
   int rank_;
   std::string group_name_;
   std::chrono::milliseconds report_after_;
@@ -95,16 +95,16 @@ class PluginBackend final : public Backend, private FailureListener {
   StoreClient* store_ = nullptr;           ///< while create() runs
   std::shared_ptr<JoinAlarm> join_alarm_;  ///< ends the waits of create()
   std::mutex side_mutex_;
-  std::unique_ptr<StoreClient> side_store_;  ///< behind side_mutex_
+  std::unique_ptr<StoreClient> side_store_;  ///< protected by side_mutex_
   void* group_ = nullptr;
-  bool has_run_ = false;       ///< a collective has succeeded, for which all had joined
-  std::vector<void*> memory_;  ///< of allocate(), where the plug-in has none of its own
+  bool has_run_ = false;       ///< whether a collective has succeeded, so that all ranks have joined
+  std::vector<void*> memory_;  ///< memory of allocate(), if the plug-in has none of its own
 
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< protects the members that follow
   std::condition_variable told_;
-  std::optional<Error> local_;   ///< what this rank knows first
-  std::optional<Error> agreed_;  ///< what all ranks throw
-  bool can_abort_ = false;       ///< the plug-in's group is there and abort() has not been called
+  std::optional<Error> local_;   ///< the failure that this rank knew first
+  std::optional<Error> agreed_;  ///< the failure that all ranks throw
+  bool can_abort_ = false;       ///< whether the plug-in's group exists and abort() has not been called
   std::optional<std::chrono::steady_clock::time_point> entered_at_;  ///< set in run()
   bool reported_ = false;
   Call current_;

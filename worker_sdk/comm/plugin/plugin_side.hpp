@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plug-in is written with: the SDK's functions with C++ types and errors (Host), the groups it makes
-// (Group), and the table that it exports (table_of).
+// The C++ side of a plug-in: the SDK's functions with C++ types and errors (Host), the groups that the
+// plug-in makes (Group), and the table that it exports (table_of).
 #pragma once
 
 #include "worker_sdk/comm/backend.hpp"
@@ -18,8 +18,8 @@
 
 namespace muster::plugin {
 
-/// What the SDK does for a plug-in: a view of its table, which says which thread may call what. All but
-/// fail_group() and log() throw Error.
+/// The SDK's functions for a plug-in: a view of the table, which says which thread may call which function.
+/// All but fail_group() and log() throw Error.
 class Host {
  public:
   explicit Host(const muster_plugin_host& table) : table_(&table) {}
@@ -47,7 +47,7 @@ class Host {
     return take(value, bytes);
   }
 
-  /// Why the group was aborted, by whichever rank.
+  /// The reason why the group was aborted, by whichever rank; empty if it was not.
   std::optional<Error> aborted() const { return try_call(table_->aborted, table_->context); }
 
   void fail_group(const Error& error) const {
@@ -66,7 +66,7 @@ class Host {
   const muster_plugin_host* table_;
 };
 
-/// One group of a plug-in. The functions are those of Backend, with what the table says of them.
+/// One group of a plug-in. Its functions are those of Backend, with the rules that the table gives for them.
 class Group {
  public:
   Group() = default;
@@ -77,28 +77,28 @@ class Group {
   virtual void run(std::span<const Operation> batch) = 0;
   virtual void abort(ErrorCode code, const std::string& text) noexcept = 0;
 
-  /// What run() waits for; any thread.
+  /// The ranks that run() waits for. Any thread.
   virtual std::string missing() const { return ""; }
 
-  /// What this rank has sent; any thread.
+  /// The bytes that this rank has sent. Any thread.
   virtual Wire wire() const { return {}; }
 
-  /// Device backends only; never null there.
+  /// The completion of the newest batch; only for device backends, and never null there.
   virtual std::unique_ptr<Completion> last_run() { return nullptr; }
 
-  /// Device backends only, as what follows. May throw.
+  /// Memory of the device; only for device backends, like the functions that follow. May throw.
   virtual void* allocate(const Call&) { return nullptr; }
 
-  /// Any thread; may throw.
+  /// Whether the program can touch the memory. Any thread; may throw.
   virtual bool is_host(const void*) const { return true; }
 
   virtual void note(const Call&) noexcept {}
 
-  /// May throw, also what `work` throws.
+  /// Calls `work` as Backend::launch() does. May throw, and lets exceptions of `work` out.
   virtual void launch(const std::function<void()>& work) { work(); }
 };
 
-/// What is different in every plug-in.
+/// The parts that differ from plug-in to plug-in.
 struct Maker {
   const char* name;
   bool is_device;

@@ -9,7 +9,7 @@
 namespace muster::select {
 namespace {
 
-/// Between the ranks' texts, which have none of it.
+/// The character between the ranks' texts, which do not contain it.
 constexpr char kSeparator = '\x1e';
 constexpr std::size_t kMaxTextBytes = 2000;
 
@@ -35,7 +35,8 @@ void Agreement::wait(const std::vector<std::string>& keys) {
   wait_and_look(store_, keys, timeout_, look_);
 }
 
-/// Rank 0 collects and hands out: 64 ranks make some 200 requests instead of 4,000.
+/// Gathers through rank 0, which collects all entries and hands them out: 64 ranks make some 200 requests
+/// instead of 4,000.
 std::vector<std::string> Agreement::gather(const std::string& topic, const std::string& mine) {
   if (size_ == 1) return {mine};
   const std::string all = prefix_ + topic + "/all";

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lets the ranks of a world exchange texts through the store before there is a group.
 #pragma once
 
 #include "worker_sdk/store/store_client.hpp"
@@ -10,11 +11,11 @@
 
 namespace muster::select {
 
-/// All ranks of a world say something and learn what the others said.
+/// Collects a text from each rank of a world and gives all texts to each rank.
 class Agreement {
  public:
-  /// `prefix` stands before its keys and is of this world alone. `look`, unless empty, is called now and then
-  /// by a rank that waits, and throws Error where a rank will not come.
+  /// `prefix` stands before the keys and belongs to this world alone. `look`, unless empty, is called from
+  /// time to time by a rank that waits, and throws Error if a rank will not come.
   Agreement(StoreClient& store, std::string prefix, int rank, int size, std::chrono::milliseconds timeout,
             std::function<void()> look = {});
 

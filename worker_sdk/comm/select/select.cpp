@@ -27,19 +27,19 @@
 namespace muster {
 namespace {
 
-/// What the ranks agreed on.
+/// The choice that all ranks agreed on.
 struct Choice {
   std::string backend;
   std::string why;
   std::vector<std::string> hosts;
-  bool has_gloo = false;       ///< for memory of the host beside nccl; several hosts only
-  bool may_fall_back = false;  ///< nccl was picked, not asked for
-  bool surprises = false;      ///< a rank has a GPU that is not used
+  bool has_gloo = false;       ///< whether Gloo carries memory of the host beside nccl; several hosts only
+  bool may_fall_back = false;  ///< whether nccl was picked, not asked for
+  bool surprises = false;      ///< whether a rank has a GPU that is not used, which may surprise its user
 };
 
 constexpr const char* kNotWanted = "not wanted";
 
-/// What one rank says of itself.
+/// The facts that one rank tells the others about itself.
 struct Profile {
   std::string host;
   std::string wish;
@@ -74,7 +74,7 @@ const char* environment(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-/// LOGLEVEL asks for more than warnings, by the words of `muster run`.
+/// Whether LOGLEVEL asks for more than warnings, by the words of `muster run`.
 bool wants_info() {
   const char* const level = environment("LOGLEVEL");
   return level != nullptr && (::strcasecmp(level, "info") == 0 || ::strcasecmp(level, "debug") == 0);
@@ -84,18 +84,18 @@ const char* backend_for_hosts(std::size_t hosts) {
   return hosts == 1 ? "shm" : "hierarchical";
 }
 
-/// Where a rank looks for its device: the option goes before the local rank.
+/// The number by which a rank finds its device: the option, or else the local rank.
 int device_place(const SelectOptions& options) {
   return options.device >= 0 ? options.device : options.local_rank;
 }
 
-/// Whether "auto" may be nccl, which costs a context on the GPU. A lone rank has nobody to exchange data
-/// with; it wants a GPU where it names one.
+/// Whether "auto" may be nccl, which costs a context on the GPU. A lone rank has no other to exchange data
+/// with; it wants a GPU only if it names one.
 bool may_be_nccl(const SelectOptions& options) {
   return options.backend == "auto" && !options.host_memory && (options.size > 1 || options.device >= 0);
 }
 
-/// "" when every rank has a GPU of its own, else why not.
+/// The reason against nccl; "" when every rank has a GPU of its own.
 std::string against_nccl(const std::vector<Profile>& ranks) {
   if (ranks.size() == 1 && ranks.front().nccl.reason_against == kNotWanted)
     return "nobody to exchange data with";
@@ -149,7 +149,7 @@ void check_wishes(const std::vector<Profile>& ranks) {
   }
 }
 
-/// All ranks try the plug-in that the choice needs, and all fail where one cannot use it.
+/// Lets all ranks try the plug-in that the choice needs; all fail if one of them cannot use it.
 void require_plugin(select::Agreement& agreement, const Choice& choice, const SelectOptions& options) {
   if (choice.backend == "shm") return;
   const std::string name = choice.backend == "hierarchical" ? "gloo" : choice.backend;
@@ -162,7 +162,7 @@ void require_plugin(select::Agreement& agreement, const Choice& choice, const Se
                                               "': " + answers[rank]);
 }
 
-/// Whether all ranks have Gloo, over which memory of the host goes between hosts beside nccl.
+/// Whether all ranks have Gloo, which carries memory of the host between hosts beside nccl.
 bool have_gloo(select::Agreement& agreement, const Choice& choice, const SelectOptions& options) {
   if (std::set<std::string>(choice.hosts.begin(), choice.hosts.end()).size() == 1) return false;
   const auto answers =
@@ -170,7 +170,7 @@ bool have_gloo(select::Agreement& agreement, const Choice& choice, const SelectO
   return std::all_of(answers.begin(), answers.end(), [](const std::string& each) { return each.empty(); });
 }
 
-/// How making a group over NCCL ended on a rank, from good to bad.
+/// The result of making a group over NCCL on a rank, from good to bad.
 enum class Start : std::int32_t { good, refused, lost };
 
 Start start_of(const std::optional<Error>& failure) {
@@ -181,7 +181,7 @@ Start start_of(const std::optional<Error>& failure) {
              : Start::lost;
 }
 
-/// The worst of all ranks, which every rank learns over memory of the host.
+/// The worst result of all ranks, which every rank learns over memory of the host.
 Start worst_of(Backend& host, Start mine) {
   auto worst = static_cast<std::int32_t>(mine);
   Operation operation = operation_of(Collective::all_reduce, 1, DataType::i32, &worst, &worst);
@@ -226,8 +226,8 @@ class WorldGroups final : public GroupFactory {
                                                    failure_channel(store));
   }
 
-  /// NCCL, and beside it what carries memory of the host. That comes first: over it the ranks learn whether
-  /// NCCL has started on all of them.
+  /// Makes NCCL's backend, and beside it a backend for memory of the host. The latter is made first: over it
+  /// the ranks learn whether NCCL has started on all of them.
   std::unique_ptr<Backend> make_nccl(const GroupPlan& plan, StoreClient& store) {
     const std::string beside = backend_beside_nccl(plan);
     std::unique_ptr<Backend> host = beside.empty() ? nullptr : make_one(beside, plan, store);
@@ -244,7 +244,7 @@ class WorldGroups final : public GroupFactory {
       failure = error;
     }
     const Start worst = worst_of(*host, start_of(failure));
-    // Groups that follow are made as this one, the first, was.
+    // Later groups are made in the same way as this first one.
     choice_.may_fall_back = false;
     if (worst == Start::good)
       return std::make_unique<DeviceAndHost>(std::move(device), std::move(host), plan);
@@ -264,13 +264,14 @@ class WorldGroups final : public GroupFactory {
     around.local_rank = options_.local_rank;
     around.device = options_.device;
     around.interface_name = options_.interface_name;
-    // Under --store-proxy the way to the store says nothing of the way to the other hosts.
+    // Under --store-proxy the address used to reach the store says nothing about the way to the other hosts.
     if (const char* address = environment("MUSTER_LOCAL_ADDR")) around.address = address;
     around.hosts = hosts_of(plan);
     return around;
   }
 
-  /// Groups of one name may follow one another; all their ranks count alike.
+  /// The key of the next group with this name. Groups of one name may follow one another, and all their ranks
+  /// count them alike.
   plugin::GroupKey next_key(const std::string& name) {
     const std::lock_guard lock(mutex_);
     return {prefix_ + name + "#" + std::to_string(++made_[name])};
@@ -282,7 +283,7 @@ class WorldGroups final : public GroupFactory {
     return channel_;
   }
 
-  /// By the ranks of the group.
+  /// The hosts of the group's ranks.
   std::vector<std::string> hosts_of(const GroupPlan& plan) const {
     std::vector<std::string> hosts;
     for (int rank = 0; rank < plan.size; ++rank) {
@@ -292,7 +293,7 @@ class WorldGroups final : public GroupFactory {
     return hosts;
   }
 
-  /// "" where none can be: between hosts it takes Gloo.
+  /// The backend for memory of the host; "" if there is none, because it takes Gloo between hosts.
   std::string backend_beside_nccl(const GroupPlan& plan) const {
     const auto hosts = hosts_of(plan);
     const std::size_t count = std::set<std::string>(hosts.begin(), hosts.end()).size();
@@ -306,7 +307,8 @@ class WorldGroups final : public GroupFactory {
     if (const char* name = environment("MUSTER_SOCKET_IFNAME");
         name != nullptr && options_.interface_name.empty())
       options_.interface_name = name;
-    // Worlds may follow one another over one store: every rank counts for itself, and all count alike.
+    // Worlds may follow one another over one store, so every rank counts its worlds, and all ranks count
+    // alike.
     const std::string base = "muster/world/" + std::to_string(options_.group.round) + "/";
     prefix_ = base + std::to_string(store_->add(base + "count/" + std::to_string(options_.rank), 1)) + "/";
     select::Agreement agreement(*store_, prefix_, options_.rank, options_.size, options_.group.join_limit(),
@@ -333,7 +335,7 @@ class WorldGroups final : public GroupFactory {
   std::mutex store_mutex_;  ///< held while store_ is in use
   std::string prefix_;
   Choice choice_;
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< protects the members that follow
   std::map<std::string, int> made_;
   std::shared_ptr<plugin::FailureChannel> channel_;
 };

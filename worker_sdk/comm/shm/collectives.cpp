@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that move data. Between two steps a rank touches only: its own memory, what others wrote before
-// the last step, and places that nobody reads before the next one.
+// Runs the calls that move data. Between two steps a rank touches only: its own memory, data that others
+// wrote before the last step, and places that no rank reads before the next one.
 #include "worker_sdk/comm/shm/pipeline.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ std::byte* output_of(const Operation& operation) {
   return static_cast<std::byte*>(operation.out);
 }
 
-/// Bytes of `rank` in a gathering call.
+/// The bytes of `rank` in a gathering call.
 std::size_t bytes_of(const Operation& operation, int rank) {
   const Call& call = operation.call;
   return (operation.counts == nullptr ? call.count : operation.counts[rank]) * size_of(call.type);
@@ -24,7 +24,7 @@ std::size_t bytes_of(const Operation& operation, int rank) {
 
 }  // namespace
 
-/// After the step of a small call.
+/// Takes the data of a small call, after the call's step.
 void ShmBackend::take_small(const Operation& operation, std::size_t share) {
   const Call& call = operation.call;
   std::byte* const out = output_of(operation);
@@ -83,7 +83,7 @@ void ShmBackend::broadcast_large(const Operation& operation, std::size_t share) 
       });
 }
 
-/// all_gather, all_gather_v and gather.
+/// Runs large calls of all_gather, all_gather_v and gather.
 void ShmBackend::all_gather_large(const Operation& operation) {
   const bool takes = operation.call.collective != Collective::gather || operation.call.root == rank_;
   const std::byte* const in = input_of(operation);
@@ -153,7 +153,8 @@ void ShmBackend::scatter_large(const Operation& operation, std::size_t share) {
       });
 }
 
-/// In place it works because a turn reads its part of every block before any block of that turn is written.
+/// Runs a large all_to_all. It works in place because a turn reads its part of every block before any block
+/// of that turn is written.
 void ShmBackend::all_to_all_large(const Operation& operation, std::size_t share) {
   const std::byte* const in = input_of(operation);
   std::byte* const out = output_of(operation);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a shared-memory group find one another: rank 0 makes the memory and announces it through
-// the store, the others map it and say so; then they meet in it.
+// Lets the ranks of a shared-memory group find one another: rank 0 makes the memory and announces it through
+// the store, the others map it and report that; then all meet in the memory.
 #include "worker_sdk/comm/shm/join.hpp"
 
 #include "muster/error.hpp"
@@ -28,7 +28,7 @@ constexpr const char* kOneHost =
     "/dev/shm "
     "(docker run --ipc=host)";
 
-/// The store's side of joining: keys below one prefix, one deadline for all waits.
+/// Joins the ranks through the store: all keys are below one prefix, and all waits have one deadline.
 class Assembly {
  public:
   Assembly(StoreClient& store, const GroupPlan& plan)
@@ -40,13 +40,13 @@ class Assembly {
         plan_(plan),
         deadline_(Clock::now() + options_.join_limit()) {
     const std::string base = "muster/shm/" + std::to_string(options_.round) + "/" + options_.name + "/";
-    // A group of the same name may be made again: every rank counts for itself, and all count alike.
+    // A group of the same name may be made again, so every rank counts the groups, and all ranks count alike.
     const std::int64_t instance = store_.add(base + "count/" + std::to_string(rank_), 1);
     prefix_ = base + std::to_string(instance) + "/";
     store_.set(key("joined", rank_), "1");
   }
 
-  /// Rank 0: offers memory and returns it if all others could map it.
+  /// Offers memory on rank 0, and returns it if all other ranks could map it.
   std::optional<Mapping> offer(MemorySource& memory, const std::string& attempt, std::string& refusal) {
     Ticket ticket;
     Mapping control;
@@ -69,7 +69,7 @@ class Assembly {
     return control;
   }
 
-  /// The other ranks: maps what rank 0 offers, and tells it.
+  /// Maps the memory that rank 0 offers, on another rank, and reports the result.
   std::optional<Mapping> accept(MemorySource& memory, const std::string& attempt, std::string& refusal) {
     const std::string text = get(prefix_ + attempt);
     if (text == kNone) return {};
@@ -130,7 +130,8 @@ class Assembly {
   std::string prefix_;
 };
 
-/// Tries memory without a name first, then a file in /dev/shm. `memory` is set to the one that works.
+/// Makes the group's memory: first without a name, and if that fails as a file in /dev/shm. `memory` is set
+/// to the kind that works.
 Mapping assemble(Assembly& assembly, int rank, std::span<const Ticket::Kind> kinds,
                  std::shared_ptr<MemorySource>& memory) {
   std::string refusal;

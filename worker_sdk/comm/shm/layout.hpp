@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies where in the memory that the ranks of a group share. Every member of it is either an atomic of
-// sync.hpp or written by one rank and read by the others only after that rank's Progress or Count says so.
+// The layout of the memory that the ranks of a group share. Every member of it is either an atomic of
+// sync.hpp or written by one rank and read by the others only after that rank's Progress or Count tells that
+// it is written.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -16,25 +17,25 @@ namespace muster::shm {
 
 constexpr std::size_t kCacheLine = 64;
 
-/// Messages up to this size travel in the cache line that says which call it is.
+/// The size in bytes up to which data travels in the cache line that tells a rank's call.
 constexpr std::size_t kInlineBytes = 40;
 
-/// Messages up to this size go in one step: every rank writes its slot and reads all others'. Above, the work
-/// is split and takes a second step. With 8 ranks the one step then reads 256 KiB, which still fits a core's
-/// own cache.
+/// The size in bytes up to which a call takes one step: every rank writes its slot and reads all others'.
+/// Larger calls are split and take a second step. With 8 ranks one step of this size reads 256 KiB, which
+/// still fits a core's own cache.
 constexpr std::size_t kSlotBytes = std::size_t{32} << 10;
 
-/// Private memory is staged in chunks of this size: few enough steps that a rank which is late for one costs
-/// little, small enough that the staging of all ranks stays in the shared cache. Of 128 KiB to 1 MiB, 512 KiB
-/// and 1 MiB measured best on a busy machine (44.7 MB, 2 ranks: 18 ms against 24 with 256 KiB and 32 with 128
-/// KiB). A multiple of the cache line.
+/// The size in bytes of the chunks in which private memory is staged: few enough steps that a rank which is
+/// late for one costs little, small enough that the staging of all ranks stays in the shared cache. Of 128
+/// KiB to 1 MiB, 512 KiB and 1 MiB measured best on a busy machine (44.7 MB, 2 ranks: 18 ms against 24 with
+/// 256 KiB and 32 with 128 KiB). A multiple of the cache line.
 constexpr std::size_t kChunkBytes = std::size_t{512} << 10;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// One rank's part of a buffer of `bytes`: cut at cache lines, the last ones may be short or empty.
+/// One rank's part of a buffer of `bytes`, which is cut at cache lines; the last parts may be short or empty.
 struct Slice {
   std::size_t begin = 0;
   std::size_t bytes = 0;
@@ -47,7 +48,8 @@ constexpr Slice slice_of(std::size_t bytes, int rank, int ranks) {
   return {begin, std::min(part, bytes - begin)};
 }
 
-/// A collective call as the other ranks compare it, in 20 bytes; of the sequence the lower half.
+/// A collective call in the form that the other ranks compare, in 20 bytes with the lower half of the
+/// sequence.
 using Fingerprint = std::array<std::uint32_t, 5>;
 
 inline Fingerprint fingerprint_of(const Call& call) {
@@ -57,7 +59,7 @@ inline Fingerprint fingerprint_of(const Call& call) {
               static_cast<std::uint32_t>(call.op) << 16 | static_cast<std::uint32_t>(call.algorithm) << 24};
 }
 
-/// `near` is a sequence within 2^31 of it.
+/// The call of a fingerprint, whose sequence is within 2^31 of `near`.
 inline Call call_of(const Fingerprint& print, std::uint64_t near) {
   Call call;
   const auto ahead = static_cast<std::int32_t>(print[0] - static_cast<std::uint32_t>(near));
@@ -71,8 +73,9 @@ inline Call call_of(const Fingerprint& print, std::uint64_t near) {
   return call;
 }
 
-/// What a line holds for a call whose data do not fit into it: the places of its buffers, which are the same
-/// number on every rank for the same place of the same allocate(), and what the fingerprint leaves out.
+/// The content of a line for a call whose data do not fit into it: the places of its buffers, which are the
+/// same number on every rank for the same place of the same allocate(), and the fields that the fingerprint
+/// leaves out.
 struct Places {
   static constexpr std::int64_t kPrivate = -1;
 
@@ -81,7 +84,7 @@ struct Places {
   std::uint64_t signature;
 };
 
-/// One call of one rank, in the one cache line that the others wait for.
+/// One call of one rank, in the only cache line that the other ranks wait for.
 struct alignas(kCacheLine) Line {
   Progress progress;
   Fingerprint print = {};
@@ -95,18 +98,19 @@ struct alignas(kCacheLine) Line {
 static_assert(sizeof(Line) == kCacheLine, "a small call is one cache line");
 
 struct alignas(2 * kCacheLine) RankBlock {
-  /// The calls of this rank, by parity of the sequence: a rank can be one call ahead of another, never two.
+  /// The newest two calls of this rank, by parity of the sequence: a rank can be one call ahead of another,
+  /// never two.
   Line lines[2];
   alignas(kCacheLine) Sleepers sleepers;
-  alignas(kCacheLine) Note completed;  ///< sequence of the last call that it ended
+  alignas(kCacheLine) Note completed;  ///< sequence of the last call that the rank completed
   alignas(kCacheLine) Doorbell doorbell;
   alignas(kCacheLine) Identity identity;
 };
 
-/// A message that is offered: what it is, and where its bytes are.
+/// A message that is offered: its call, and where its bytes are.
 struct alignas(kCacheLine) Offer {
-  /// The bytes of the message are in `data`; or at the place in memory of allocate() that `data` begins with;
-  /// or go through the channel's chunks.
+  /// The place of the message's bytes: in `data`; or at the place in memory of allocate() with which `data`
+  /// begins; or in the channel's chunks.
   enum class Way : std::uint8_t { data, place, chunks };
 
   std::uint64_t count = 0;
@@ -120,8 +124,8 @@ struct alignas(kCacheLine) Offer {
 
 static_assert(sizeof(Offer) == kCacheLine, "a small message is one cache line");
 
-/// Carries messages from one rank to another by three rings: offers and chunks go there, the ids of accepted
-/// offers come back.
+/// Carries messages from one rank to another by three rings: offers and chunks go to the receiver, the ids of
+/// accepted offers come back.
 struct Channel {
   static constexpr std::uint32_t kOffers = 16;
   static constexpr std::uint32_t kChunks = 2;
@@ -132,8 +136,8 @@ struct Channel {
     Count chunks;
   };
 
-  Ends sender;    ///< offers and chunks that it put in, accepted ids that it took out
-  Ends receiver;  ///< offers and chunks that it took out, accepted ids that it put in
+  Ends sender;    ///< offers and chunks that the sender put in, accepted ids that it took out
+  Ends receiver;  ///< offers and chunks that the receiver took out, accepted ids that it put in
   alignas(kCacheLine) std::uint32_t accepted[kOffers] = {};
   Offer offers[kOffers];
 };
@@ -144,7 +148,7 @@ struct Header {
   alignas(kCacheLine) Ticket ticket;
 };
 
-/// Finds the parts in a mapping. A view: it owns nothing.
+/// Finds the parts of a mapping. It is a view that owns nothing.
 class Layout {
  public:
   Layout(std::byte* base, int ranks) : base_(base), ranks_(ranks) {}
@@ -159,11 +163,13 @@ class Layout {
                       std::size_t{128} << 10);
   }
 
-  /// The maker of the memory, once, before anyone else sees it. The memory is zero.
+  /// Constructs the parts. Called once, by the maker of the memory, before any other rank sees it; the memory
+  /// must be zero.
   void construct() const {
     new (base_) Header;
     for (int rank = 0; rank < ranks_; ++rank) new (rank_address(rank)) RankBlock;
-    // Zero memory is what a channel begins as: those that nobody uses must not cost pages.
+    // A channel begins as zero memory, so it is not written here: channels that are never used must not cost
+    // pages.
   }
 
   Header& header() const { return *std::launder(reinterpret_cast<Header*>(base_)); }
@@ -176,7 +182,8 @@ class Layout {
     return *std::launder(reinterpret_cast<Channel*>(channel_address(from, to)));
   }
 
-  /// `turn` is the sequence (slots) or the number of the chunk (the others): two of each take turns.
+  /// `turn` is the sequence (for slots) or the number of the chunk (otherwise), by which two of each take
+  /// turns.
   std::byte* slot(int rank, std::uint64_t turn) const { return data(rank) + turn % 2 * kSlotBytes; }
 
   std::byte* chunk(int rank, std::uint64_t turn) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that all ranks of a group see: made by one rank, opened by the others with a ticket.
+// Memory that all ranks of a group see: one rank makes it, and the others open it with a ticket.
 #pragma once
 
 #include <cstddef>
@@ -45,19 +45,20 @@ struct Ticket {
   std::uint64_t nonce = 0;  ///< random, part of the memory's name; the address for Kind::thread
 
   std::string to_text() const;
-  /// Empty when the text is not a ticket.
+  /// Reads a ticket; empty when the text is none.
   static std::optional<Ticket> from_text(std::string_view text);
 };
 
-/// Makes and opens shared memory. Errors: muster::Error, code out_of_memory where there is not enough and io
-/// otherwise, that says what to do.
+/// Makes and opens shared memory. Throws Error: out_of_memory where there is not enough, and otherwise io;
+/// the text says what to do.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Zeroed memory of `bytes` bytes and the ticket for the others.
+  /// Makes zeroed memory of `bytes` bytes, and fills in the ticket for the others.
   virtual Mapping create(std::size_t bytes, Ticket& ticket) = 0;
   virtual Mapping open(const Ticket& ticket) = 0;
-  /// The maker calls it when nobody will open the ticket any more; afterwards no name leads to the memory.
+  /// Tells that no rank will open the ticket any more; the maker calls it, and afterwards no name leads to
+  /// the memory.
   virtual void close_ticket(const Ticket& ticket) = 0;
 };
 

@@ -70,7 +70,7 @@ const Operation* Messages::Peer::waiting() const {
   return flowing.empty() ? active.operation : flowing.front().operation;
 }
 
-/// Whether anything of this rank's sends to `rank` could be moved.
+/// Moves the sends of this rank to `rank` on. Returns whether any could be moved.
 bool Messages::push(int rank, Peer& peer) {
   if (peer.queued.empty() && peer.offered.empty() && peer.flowing.empty()) return false;
   Channel& channel = layout_.channel(rank_, rank);
@@ -119,7 +119,7 @@ bool Messages::take_accepted(Channel& channel, int rank, Peer& peer) {
     const std::uint32_t id = channel.accepted[peer.seen_accepted++ % Channel::kOffers];
     const auto found = std::find_if(peer.offered.begin(), peer.offered.end(),
                                     [id](const Sending& sending) { return sending.id == id; });
-    // Only a rank that does not keep to this could accept what was not offered.
+    // Only a rank that breaks the protocol could accept a message that was not offered.
     if (found == peer.offered.end())
       waiter_.fail(ErrorCode::state, waiter_.roster().name_of(rank) + " accepted a message that rank " +
                                          std::to_string(waiter_.roster().shown(rank_)) +
@@ -149,7 +149,7 @@ bool Messages::fill(Channel& channel, int rank, Peer& peer) {
   return moved;
 }
 
-/// Whether anything of this rank's receives from `rank` could be moved.
+/// Moves the receives of this rank from `rank` on. Returns whether any could be moved.
 bool Messages::pull(int rank, Peer& peer) {
   if (peer.wanted.empty() && peer.active.operation == nullptr) return false;
   Channel& channel = layout_.channel(rank, rank_);
@@ -167,7 +167,7 @@ bool Messages::pull(int rank, Peer& peer) {
   return moved;
 }
 
-/// Accepts one offer that a receive asks for: the first of its tag, for the first receive of that tag.
+/// Accepts one offer that a receive asks for: the first offer of a tag, for the first receive of that tag.
 bool Messages::match(Channel& channel, int rank, Peer& peer) {
   if (peer.active.operation != nullptr || peer.accepted - channel.sender.accepted.seen() == Channel::kOffers)
     return false;
@@ -216,7 +216,8 @@ bool Messages::empty(Channel& channel, int rank, Peer& peer) {
   return moved;
 }
 
-/// `rank` waits in a collective for this one, which waits for a message's other end there.
+/// Fails the group because `rank` waits in a collective for this rank, which waits for a send or receive of
+/// `rank`.
 void Messages::fail_mismatch(int rank, const Entry& next) {
   const Call& mine = peers_[static_cast<std::size_t>(rank)].waiting()->call;
   const Call theirs = call_of(layout_.line(rank, next.turn).print, mine.sequence + 1);

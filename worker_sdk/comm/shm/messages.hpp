@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends and receives. A sender offers its message; the receiver accepts the first offer of that tag, once it
-// has been asked to receive it; then the bytes go through the channel's chunks, or directly where they are in
+// Runs sends and receives. A sender offers its message; the receiver accepts the first offer of the tag once
+// its program asks to receive it; then the bytes go through the channel's chunks, or directly if they are in
 // memory of allocate(). So a send ends when its message has been received (all but the last chunks, at most),
-// and nothing is kept for a receiver that does not come.
+// and no data is kept for a receiver that does not come.
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
@@ -31,17 +31,17 @@ class Messages {
     const Operation* operation = nullptr;
     std::uint32_t id = 0;
     Offer::Way way = Offer::Way::data;
-    std::size_t done = 0;  ///< bytes
+    std::size_t done = 0;  ///< bytes sent so far
   };
 
   struct Receiving {
     const Operation* operation = nullptr;
-    std::size_t done = 0;  ///< bytes
+    std::size_t done = 0;  ///< bytes received so far
   };
 
   /// The messages between this rank and another one.
   struct Peer {
-    // This rank's sends, in order: not offered, offered, accepted and on the way.
+    // The sends of this rank to the other, in order: not offered, offered, accepted and on the way.
     std::deque<Sending> queued;
     std::deque<Sending> offered;
     std::deque<Sending> flowing;
@@ -49,10 +49,10 @@ class Messages {
     std::uint32_t offers = 0;
     std::uint32_t seen_accepted = 0;
     std::uint32_t filled = 0;
-    // Its receives, and the peer's offers that none has asked for yet.
+    // The receives of this rank from the other, and the other's offers that no receive has asked for yet.
     std::deque<Receiving> wanted;
     std::deque<Offer> pending;
-    Receiving active;  ///< the receive whose chunks come now
+    Receiving active;  ///< the receive whose chunks arrive now
     std::uint32_t seen_offers = 0;
     std::uint32_t accepted = 0;
     std::uint32_t emptied = 0;
@@ -62,7 +62,7 @@ class Messages {
              active.operation == nullptr;
     }
 
-    /// The operation that it waits for first; null when it is done.
+    /// The operation that is waited for first; null when none is left.
     const Operation* waiting() const;
   };
 
@@ -83,7 +83,7 @@ class Messages {
   Waiter& waiter_;
   const Regions& regions_;
   std::vector<Peer> peers_;
-  std::vector<int> busy_;  ///< ranks with which something is to be done; kept for its memory
+  std::vector<int> busy_;  ///< ranks with unfinished operations; a member, so that its memory is kept
 };
 
 }  // namespace muster::shm

@@ -20,7 +20,7 @@ bool PeerWatch::is_gone(int rank, std::int32_t pid, std::uint64_t start_time) {
     peer.watched = true;
     peer.pidfd = open_pidfd(pid);
     peer.gone = !peer.pidfd && errno == ESRCH;
-    // The number may have been given to another process before the descriptor was opened.
+    // Another process may have got the number before the descriptor was opened.
     peer.gone = peer.gone || (start_time != 0 && start_time_of(pid) != start_time);
     if (peer.gone) return true;
   }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Watches the processes of other ranks.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -8,14 +9,14 @@
 
 namespace muster::shm {
 
-/// Tells whether other processes are still there, by pidfd where the kernel gives one. One thread at a time.
+/// Tells whether other processes still exist, by pidfd if the kernel gives one. One thread at a time.
 class PeerWatch {
  public:
   explicit PeerWatch(int ranks);
 
   /// Whether the process of `rank` has ended, a zombie included. The first call for a rank begins the watch:
-  /// `start_time` is what start_time_of() gave in that process, and a process with another one is a stranger
-  /// that got its number. Never true for this very process (ranks that are threads).
+  /// `start_time` is the value of start_time_of() in that process, and a process with another value is a
+  /// stranger that got its number. Never true for this very process (ranks that are threads).
   bool is_gone(int rank, std::int32_t pid, std::uint64_t start_time);
 
  private:

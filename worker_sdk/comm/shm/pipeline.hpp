@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the large calls through staging have in common.
+// The common parts of the large calls that go through staging.
 #pragma once
 
 #include "worker_sdk/comm/shm/shm_backend.hpp"
@@ -9,11 +9,11 @@
 namespace muster::shm {
 
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  // memcpy forbids null pointers even for nothing, and a rank's own part may lie in its place already.
+  // memcpy forbids null pointers even for 0 bytes, and a rank's own part may lie in its place already.
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-/// The bytes that turn `turn` moves of `bytes` bytes, where each turn moves `piece`.
+/// The number of bytes that turn `turn` moves of `bytes` bytes, where each turn moves `piece`.
 inline std::size_t part_of(std::size_t bytes, std::size_t turn, std::size_t piece) {
   const std::size_t begin = std::min(turn * piece, bytes);
   return std::min(piece, bytes - begin);
@@ -23,7 +23,7 @@ inline std::size_t turns_of(std::size_t bytes, std::size_t piece) {
   return (bytes + piece - 1) / piece;
 }
 
-/// Ranks fill chunk `turn` while they empty the one before, so that one step a turn is enough. The last
+/// Fills chunk `turn` while the chunk before it is emptied, so that one step per turn is enough. The last
 /// chunks are not written again before the next call's first step.
 template <typename Fill, typename Drain>
 void ShmBackend::pipeline(std::size_t turns, Fill fill, Drain drain) {
@@ -34,7 +34,7 @@ void ShmBackend::pipeline(std::size_t turns, Fill fill, Drain drain) {
   }
 }
 
-/// The bytes of each rank in a chunk that holds data for all ranks; a multiple of the cache line.
+/// The number of bytes of each rank in a chunk that holds data for all ranks; a multiple of the cache line.
 inline std::size_t ShmBackend::piece_bytes() const {
   return kChunkBytes / static_cast<std::size_t>(size_) / kCacheLine * kCacheLine;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that combine data, always in rank order. The rule of collectives.cpp holds here, too.
+// Runs the calls that combine data, always in rank order. The rule at the top of collectives.cpp holds here
+// as well.
 #include "worker_sdk/comm/reduce.hpp"
 #include "worker_sdk/comm/shm/pipeline.hpp"
 
@@ -7,7 +8,7 @@
 
 namespace muster::shm {
 
-/// After the step of a small all_reduce, reduce or reduce_scatter.
+/// Reduces the data of a small all_reduce, reduce or reduce_scatter, after the call's step.
 void ShmBackend::reduce_small(const Operation& operation, std::size_t share) {
   const Call& call = operation.call;
   if (call.collective == Collective::reduce && call.root != rank_) return;
@@ -19,8 +20,8 @@ void ShmBackend::reduce_small(const Operation& operation, std::size_t share) {
   reduce(sources_, std::span(&out, 1), call.count, call.type, call.op);
 }
 
-/// all_reduce and reduce where all buffers are shared: each rank reduces its slice over all of them and
-/// writes it where it belongs while it is in the cache.
+/// Runs all_reduce and reduce if all buffers are shared: each rank reduces its slice over all buffers and
+/// writes the result to its places while it is in the cache.
 void ShmBackend::reduce_shared(const Operation& operation, std::size_t bytes) {
   const Call& call = operation.call;
   const Slice slice = slice_of(bytes, rank_, size_);
@@ -35,9 +36,9 @@ void ShmBackend::reduce_shared(const Operation& operation, std::size_t bytes) {
   step();  // the others have read this rank's buffer, or written into it
 }
 
-/// all_reduce and reduce. A pipeline of three stages over chunks: copy in, reduce the own slice, copy the
-/// others' slices out. In one turn each stage works on another chunk, so one step per chunk is enough. The
-/// own slice never goes through the staging.
+/// Runs all_reduce and reduce as a pipeline of three stages over chunks: copy the input in, reduce the own
+/// slice, copy the others' slices out. In one turn each stage works on another chunk, so one step per chunk
+/// is enough. The own slice never goes through the staging.
 void ShmBackend::reduce_staged(const Operation& operation, std::size_t bytes) {
   const auto* const in = static_cast<const std::byte*>(operation.in);
   auto* const out = static_cast<std::byte*>(operation.out);
@@ -105,7 +106,7 @@ void ShmBackend::reduce_scatter_large(const Operation& operation, std::size_t sh
   const std::size_t turns = turns_of(share, piece);
   if (shared) {
     for (std::size_t turn = 0; turn < turns; ++turn) reduce_turn(turn);
-    step();  // the others have read their parts of this one's
+    step();  // the others have read their parts of this rank's input
     return;
   }
   pipeline(

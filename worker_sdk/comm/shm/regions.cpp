@@ -8,13 +8,13 @@
 namespace muster::shm {
 namespace {
 
-/// A place is the number of the region and the offset in it.
+/// The number of bits of an offset. A place is the number of its region above the offset in the region.
 constexpr int kOffsetBits = 44;
 constexpr std::int64_t kOffsetMask = (std::int64_t{1} << kOffsetBits) - 1;
 constexpr std::size_t kPageBytes = 4096;
 
-/// Makes a rank's own pages present and local to it before the first collective needs them. Older kernels
-/// refuse it (Linux 5.14 has it): then the pages come one by one.
+/// Makes a rank's own pages present and local to it before the first collective needs them. Kernels before
+/// Linux 5.14 refuse this; then the pages come one by one.
 void populate(std::byte* base, std::size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   madvise(base, bytes, MADV_POPULATE_WRITE);

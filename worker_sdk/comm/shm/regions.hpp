@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Keeps the memory of a group's allocate() calls.
 #pragma once
 
 #include "worker_sdk/comm/shm/layout.hpp"
@@ -10,21 +11,23 @@
 
 namespace muster::shm {
 
-/// The memory of a group's allocate() calls: each is a region with a part of the same size for every rank. A
-/// place in it is a number that means the same on all ranks. One thread at a time.
+/// The memory of a group's allocate() calls: each call makes a region with a part of the same size for every
+/// rank. A place in a region is a number that means the same on all ranks. One thread at a time.
 class Regions {
  public:
   explicit Regions(int rank) : rank_(rank) {}
 
   static std::size_t stride_for(std::size_t bytes);
 
-  /// Takes over memory of stride_for(bytes) bytes a rank; returns this rank's part, zeroed and present.
+  /// Takes over memory with stride_for(bytes) bytes for each rank; returns this rank's part, zeroed and
+  /// present.
   std::byte* add(Mapping mapping, std::size_t bytes);
 
-  /// Places::kPrivate where [data, data + bytes) is not all in this rank's part of one region.
+  /// The place of [data, data + bytes); Places::kPrivate if it is not completely in this rank's part of one
+  /// region.
   std::int64_t place_of(const void* data, std::size_t bytes) const;
 
-  /// The address of a place that `peer` named; null when there is no such place.
+  /// The address of a place in the part of `peer`; null when there is no such place.
   std::byte* address_of(int peer, std::int64_t place) const;
 
   /// Whether `bytes` are more than one region can have.

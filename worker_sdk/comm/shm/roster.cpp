@@ -24,7 +24,7 @@ std::string Roster::describe(Call call) const {
   return muster::describe(call);
 }
 
-/// Whether its process number means anything here.
+/// Whether the process number of `peer` is valid in this process.
 bool Roster::is_visible(int peer) const {
   const Identity& identity = layout_.block(peer).identity;
   return identity.has_joined() && identity.pid_namespace() == pid_namespace_;
@@ -46,7 +46,7 @@ std::string Roster::state_of(int peer, std::uint64_t turn, const Call& call, boo
   if (entered) return text + " has entered it and does not go on";
   text += " never entered it";
   if (turn <= 1) return text;
-  // Its record of the call before stays as it is until this rank has done the present one.
+  // The peer's record of the call before stays as it is until this rank has done the present call.
   const Call before = call_of(layout_.line(peer, turn - 1).print, call.sequence - 1);
   const bool done = layout_.block(peer).completed.get() >= turn - 1;
   return text + (done ? " (the last that it completed is " : " (it is still in ") + describe(before) + ")";

@@ -13,7 +13,7 @@
 namespace muster::shm {
 namespace {
 
-/// Bytes that a rank puts into its line or slot, were the call a small one: the same on all ranks.
+/// The bytes that a rank would put into its line or slot if the call were a small one; the same on all ranks.
 std::size_t small_bytes(const Operation& operation, int size) {
   const Call& call = operation.call;
   const std::size_t width = size_of(call.type);
@@ -75,13 +75,13 @@ void ShmBackend::run_collective(const Operation& operation) {
   layout_.block(rank_).completed.set(sequence_);
 }
 
-/// Afterwards the line and the slot of the call's sequence may be written.
+/// Waits until the line and the slot of the call's sequence may be written.
 void ShmBackend::prepare() {
   waiter_.check();
   ++sequence_;
 }
 
-/// The first step of a call: all ranks are in it and agree on what it is.
+/// Runs the first step of a call, after which all ranks are in the call and agree on what it is.
 void ShmBackend::enter(const Operation& operation) {
   line_of(rank_).print = fingerprint_of(operation.call);
   waiter_.begin(operation.call, sequence_);
@@ -98,7 +98,7 @@ void ShmBackend::compare_calls(const Call& call) {
   }
 }
 
-/// The same words on all ranks: the first rank that differs from rank 0.
+/// Fails the call with the same text on all ranks, which names the first rank that differs from rank 0.
 void ShmBackend::fail_mismatch(const Call& call) {
   const Line& first = line_of(0);
   int peer = 1;
@@ -120,8 +120,9 @@ void ShmBackend::step() {
   waiter_.step(++step_);
 }
 
-/// One step: everybody reads what it needs of what all others wrote. The line and the slot of this call are
-/// written again two calls later, after all ranks have entered the call between, and so have read them.
+/// Runs a small call in one step: every rank reads the data that it needs of all others. The line and the
+/// slot of this call are written again two calls later, after all ranks have entered the call in between, and
+/// so have read them.
 void ShmBackend::run_small(const Operation& operation, std::size_t bytes) {
   const Call& call = operation.call;
   const bool gives = (call.collective != Collective::broadcast && call.collective != Collective::scatter) ||
@@ -175,7 +176,7 @@ bool ShmBackend::all_in_shared() const {
   return true;
 }
 
-/// Whether all outputs lie in shared memory; of a reduce only the root's counts.
+/// Whether all outputs lie in shared memory; for a reduce only the root's output counts.
 bool ShmBackend::all_out_shared() const {
   const Call call = shm::call_of(line_of(rank_).print, sequence_);
   for (int peer = 0; peer < size_; ++peer)
@@ -205,9 +206,9 @@ void* ShmBackend::allocate(const Call& call) {
   const std::size_t all = Regions::stride_for(bytes) * static_cast<std::size_t>(size_);
   try {
     if (rank_ == 0) mapping = memory_->create(all, ticket);
-    step();  // the ticket is there
+    step();  // the ticket is written
     if (rank_ != 0) mapping = memory_->open(ticket);
-    step();  // all have used the ticket
+    step();  // all ranks have used the ticket
     if (rank_ == 0) memory_->close_ticket(ticket);
   } catch (const Error& error) {
     waiter_.fail(error.code(), error.what());

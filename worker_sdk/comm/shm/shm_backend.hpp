@@ -20,8 +20,8 @@ namespace muster::shm {
 
 class ShmBackend : public Backend {
  public:
-  /// `control` is memory of Layout::bytes_for(plan.size) that all ranks see and one of them constructed.
-  /// `memory` opens what later allocate() calls make.
+  /// `control` is memory of Layout::bytes_for(plan.size) that all ranks see and one of them has constructed.
+  /// `memory` opens the memory of later allocate() calls.
   ShmBackend(std::shared_ptr<MemorySource> memory, Mapping control, const GroupPlan& plan);
   ~ShmBackend() override;
 
@@ -37,7 +37,7 @@ class ShmBackend : public Backend {
   void run_small(const Operation& operation, std::size_t bytes);
   void run_large(const Operation& operation);
 
-  // collectives.cpp: what moves. `share` is bytes of one rank, or of a pair of ranks.
+  // The following functions move data (collectives.cpp). `share` is bytes of one rank, or of a pair of ranks.
   void take_small(const Operation& operation, std::size_t share);
   void gather_small(const Operation& operation);
   void broadcast_large(const Operation& operation, std::size_t share);
@@ -45,7 +45,7 @@ class ShmBackend : public Backend {
   void scatter_large(const Operation& operation, std::size_t share);
   void all_to_all_large(const Operation& operation, std::size_t share);
 
-  // reductions.cpp: what is combined.
+  // The following functions combine data (reductions.cpp).
   void reduce_small(const Operation& operation, std::size_t share);
   void reduce_shared(const Operation& operation, std::size_t bytes);
   void reduce_staged(const Operation& operation, std::size_t bytes);
@@ -87,9 +87,9 @@ class ShmBackend : public Backend {
   Waiter waiter_;
   Regions regions_;
   Messages messages_;
-  std::vector<const std::byte*> sources_;  ///< a member to keep its memory
-  std::vector<std::byte*> results_;        ///< a member to keep its memory
-  bool in_line_ = false;                   ///< the present call's data are in its cache line
+  std::vector<const std::byte*> sources_;  ///< inputs of a reduction; a member, so that its memory is kept
+  std::vector<std::byte*> results_;        ///< outputs of a reduction; a member, so that its memory is kept
+  bool in_line_ = false;                   ///< whether the present call's data are in its cache line
   std::uint64_t sequence_ = 0;             ///< number of the collective, for lines and slots
   std::uint32_t step_ = 0;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every atomic of the shared-memory group, and nothing else: each ordering can be read here, and each is
-// removed once by tests/unit/worker_sdk/comm/mutations to see that the tests notice. Acquire and release on
-// the very word that is waited for, no fences: that is what ThreadSanitizer understands.
+// Every atomic of the shared-memory group, and nothing else: so each ordering can be read here, and
+// tests/unit/worker_sdk/comm/mutations removes each once to see whether the tests notice. Acquire and release
+// are on the very word that is waited for, without fences, because ThreadSanitizer does not understand
+// fences.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +21,12 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "shared memory ne
 /// left. Counts wrap after 2^31 steps; two ranks of a group are never more than two steps apart.
 class Progress {
  public:
-  /// Says that the owner has reached `step`; only the owner calls it. A rank that sees the step reached sees
+  /// Tells that the owner has reached `step`; only the owner calls it. A rank that sees the step reached sees
   /// everything the owner wrote before. A plain store: the owner goes on at once, while its cache line is
   /// still on the way.
   void post(std::uint32_t step) { word_.store(step << 1, std::memory_order_release); }
 
-  /// Says that there will be no further step; only the owner calls it.
+  /// Tells that there will be no further step; only the owner calls it.
   void leave() { word_.store(word_.load(std::memory_order_relaxed) | kLeft, std::memory_order_relaxed); }
 
   bool reached(std::uint32_t step) const { return is_past(word_.load(std::memory_order_acquire), step); }
@@ -37,8 +38,8 @@ class Progress {
 
   bool has_left() const { return (word_.load(std::memory_order_relaxed) & kLeft) != 0; }
 
-  /// False when there is no need to sleep until `step`: then look again with reached() and left_before(). On
-  /// true, `seen` is the value to sleep on.
+  /// Whether it is worth sleeping until `step`. False: check again with reached() and left_before(). True:
+  /// `seen` is the value to sleep on.
   bool may_sleep(std::uint32_t step, std::uint32_t& seen) const {
     seen = word_.load(std::memory_order_relaxed);
     return !is_past(seen, step) && (seen & kLeft) == 0;
@@ -58,7 +59,7 @@ class Progress {
 };
 
 /// Counts the ranks that sleep on a rank's words. That rank makes the system call that wakes them only when
-/// there are any. It looks after its store, which may still be under way: it can overlook a sleeper, so no
+/// there are any. It checks after its store, which may still be under way: it can overlook a sleeper, so no
 /// sleep is long.
 class Sleepers {
  public:
@@ -72,11 +73,11 @@ class Sleepers {
   std::atomic<std::uint32_t> count_{0};
 };
 
-/// A count with one owner, which only rises: how much of a ring is filled, or emptied.
+/// A count with one owner, which only rises: the filled or the emptied part of a ring.
 class Count {
  public:
-  /// Sets the count; only the owner calls it. For a rank that sees it, everything the owner wrote (or has
-  /// read) before is done.
+  /// Sets the count; only the owner calls it. A rank that sees the count sees everything the owner wrote (or
+  /// has read) before as done.
   void post(std::uint32_t value) { value_.store(value, std::memory_order_release); }
 
   std::uint32_t seen() const { return value_.load(std::memory_order_acquire); }
@@ -85,8 +86,8 @@ class Count {
   std::atomic<std::uint32_t> value_{0};
 };
 
-/// A word on which a rank sleeps that waits for any of several messages. It carries no data: a ring that is
-/// missed costs one short sleep.
+/// A word on which a rank sleeps that waits for any of several messages. It carries no data: a missed change
+/// costs one short sleep.
 class Doorbell {
  public:
   void ring() { rings_.fetch_add(1, std::memory_order_relaxed); }
@@ -100,7 +101,7 @@ class Doorbell {
   std::atomic<std::uint32_t> rings_{0};
 };
 
-/// A number that is only told to people.
+/// A number that is used only in texts for people.
 class Note {
  public:
   void set(std::uint64_t value) { value_.store(value, std::memory_order_relaxed); }
@@ -114,7 +115,8 @@ class Note {
 /// The first failure of a group, seen by all ranks. Once set it stays.
 class FailureRecord {
  public:
-  /// Sets the failure; any thread of any rank calls it. The first one wins; false for the others.
+  /// Sets the failure; any thread of any rank calls it. Returns whether this failure is the first one, which
+  /// stays.
   bool publish(std::uint32_t code, std::string_view text) {
     std::uint32_t expected = kNone;
     if (!state_.compare_exchange_strong(expected, kBeingWritten, std::memory_order_relaxed)) return false;

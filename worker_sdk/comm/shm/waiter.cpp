@@ -20,30 +20,33 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-/// Looks at the word before the core is given away, when every rank can have a core: 1 to 5 us. Not more: on
-/// a busy machine two ranks may share a core for a while, and each spin then keeps the other one waiting.
+/// The number of looks at the word before the core is given away, when every rank can have a core: 1 to 5 us.
+/// Not more, because on a busy machine two ranks may share a core for a while, and each spin then keeps the
+/// other rank waiting.
 constexpr int kSpins = 30;
-/// How long a rank gives its core away before it sleeps: waking costs several microseconds on either side.
+/// The time for which a rank gives its core away before it sleeps: waking costs several microseconds on
+/// either side.
 constexpr auto kYieldTime = microseconds(500);
-/// A yield that returns sooner ran nobody else (0.2 to 0.6 us; with two switches it takes 2 us and more). So
-/// it is between sessions: the scheduler groups processes by session (autogroup) or control group, and a
-/// yield does not leave the group. Ranks that have no core of their own then sleep, lest they wait for one
-/// another's time slices of milliseconds.
+/// The time below which a yield ran no other process (such a yield takes 0.2 to 0.6 us, one with two switches
+/// 2 us and more). Ranks in different sessions yield in vain: the scheduler groups processes by session
+/// (autogroup) or control group, and a yield does not leave the group. Ranks that have no core of their own
+/// then sleep, so that they do not wait for one another's time slices of milliseconds.
 constexpr auto kVainYield = nanoseconds(1000);
 constexpr int kVainYields = 3;
 constexpr std::uint32_t kTrustVainFor = 256;
-/// The same where every rank could have a core: about what it costs to be woken.
+/// The number of yields in vain before a rank sleeps if every rank could have a core: about the cost of being
+/// woken.
 constexpr int kVainYieldsAlone = 100;
-/// How often a waiting rank looks for dead peers, and the longest sleep: the bound of how late a death is
-/// noticed.
+/// The interval in which a waiting rank looks for dead peers, and the longest sleep: it bounds how late a
+/// death is noticed.
 constexpr auto kLookInterval = milliseconds(10);
-/// The first sleep of a wait is this short: the one in which a wake-up can be missed (see Sleepers).
+/// The length of the first sleep of a wait, which is short because its wake-up can be missed (see Sleepers).
 constexpr auto kFirstSleep = milliseconds(1);
 
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // Fails only on machines with more than 1,024 processors.
+  // The call fails only on machines with more than 1,024 processors.
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return CPU_SETSIZE;
   return CPU_COUNT(&set);
 }
@@ -72,7 +75,7 @@ milliseconds bounded(milliseconds time) {
   return std::clamp<milliseconds>(time, milliseconds(0), std::chrono::hours(24 * 365));
 }
 
-/// "15.0 s".
+/// A time for people: "15.0 s".
 std::string seconds_text(std::chrono::steady_clock::duration time) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(time).count());
@@ -103,7 +106,7 @@ void Waiter::begin_messages(const Call& call, const Entry& next) {
   next_ = next;
 }
 
-/// The time of the present wait; the first one of a call begins its deadline.
+/// The time at which the present wait begins; the first wait of a call begins the call's deadline.
 Waiter::Clock::time_point Waiter::start_clock() {
   const auto now = Clock::now();
   if (!has_clock_) {
@@ -113,7 +116,7 @@ Waiter::Clock::time_point Waiter::start_clock() {
   }
   suspect_ = -1;
   elsewhere_ = -1;
-  // Once in a while it is tried again.
+  // Yielding is tried again from time to time.
   if (spins_ > 0 || ++waits_ % kTrustVainFor == 0) vain_yields_ = 0;
   wait_began_ = now;
   next_look_ = now + kLookInterval;
@@ -133,7 +136,8 @@ void Waiter::wait_for(int peer, std::uint32_t step) {
   }
 }
 
-/// Gives the core away, unless that was in vain or has lasted long enough: then it is time to sleep.
+/// Gives the core away and returns true, unless yielding was in vain or has lasted long enough: then it is
+/// time to sleep.
 bool Waiter::yielded(Clock::time_point now) {
   if (now - wait_began_ >= kYieldTime || vain_yields_ >= (spins_ > 0 ? kVainYieldsAlone : kVainYields))
     return false;
@@ -181,7 +185,8 @@ void Waiter::ring(int peer) const {
   if (block.sleepers.any()) futex(block.doorbell.word(), FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-/// Looks for what will not come: lost ranks first, since they explain a passed deadline.
+/// Looks for ranks that will not come, and at the clock. Lost ranks come first, since they explain a passed
+/// deadline.
 void Waiter::look_around(std::uint32_t step, Clock::time_point now) {
   next_look_ = now + kLookInterval;
   std::string missing;
@@ -193,7 +198,7 @@ void Waiter::look_around(std::uint32_t step, Clock::time_point now) {
       continue;
     }
     const bool left = progress.left_before(step);
-    // What a rank did last, it did before it died: so its progress is looked at once more.
+    // A rank may have made its last step just before it died, so its progress is checked once more.
     if (left || (roster_.is_dead(peer) && !progress.reached(step))) lose(peer, left);
     if (now - since_ >= std::min(timeout_, report_after_))
       missing += (missing.empty() ? "" : ", ") + roster_.name_of(peer) +
@@ -202,7 +207,7 @@ void Waiter::look_around(std::uint32_t step, Clock::time_point now) {
   judge(missing, waiting, now);
 }
 
-/// The same for messages, which only some of the ranks are waited for in.
+/// Does the same as look_around() for messages, for which only some of the ranks are waited for.
 int Waiter::look_at_peers(const std::vector<int>& peers, Clock::time_point now) {
   next_look_ = now + kLookInterval;
   std::string missing;
@@ -210,12 +215,14 @@ int Waiter::look_at_peers(const std::vector<int>& peers, Clock::time_point now) 
   int elsewhere = -1;
   for (const int peer : peers) {
     const bool left = layout_.line(peer, 0).progress.has_left();
-    // It may have put a message into its channel before, so there is a second look before it counts as lost.
+    // The peer may have put a message into its channel before its end, so it counts as lost only at the
+    // second look.
     if (left || roster_.is_dead(peer)) {
       if (suspect_ == peer) lose(peer, left);
       if (suspect < 0) suspect = peer;
     } else if (layout_.line(peer, next_.turn).progress.reached(next_.step)) {
-      // So it may have.
+      // This peer may also have put a message into its channel before, so it also counts only at the second
+      // look.
       if (elsewhere_ == peer) return peer;
       if (elsewhere < 0) elsewhere = peer;
     }
@@ -235,8 +242,8 @@ void Waiter::lose(int peer, bool left) {
            roster_.describe(*call_) + "; look at the output of that rank for the cause");
 }
 
-/// Ends the call at its deadline; says who is missing when it takes long. Of the ranks that wait, the first
-/// one says it for all.
+/// Ends the call at its deadline, and reports once who is missing when it takes long. Of the ranks that wait,
+/// the first one reports for all.
 void Waiter::judge(const std::string& missing, const std::vector<int>& waiting, Clock::time_point now) {
   if (missing.empty()) return;
   const auto time = now - since_;
@@ -272,7 +279,8 @@ void Waiter::publish(ErrorCode code, const std::string& text) const {
 
 void Waiter::fail(ErrorCode code, const std::string& text) {
   publish(code, text);
-  // Another rank may be writing its failure this instant; if it died over it, ours must do.
+  // Another rank may be writing its failure at this instant; if it died while writing, our own failure is
+  // thrown.
   for (const auto until = Clock::now() + kLookInterval; Clock::now() < until; sched_yield()) check();
   throw Error(code, text);
 }

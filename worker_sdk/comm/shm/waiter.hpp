@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lets a rank of a shared-memory group wait for the others.
 #pragma once
 
 #include "muster/error.hpp"
@@ -12,7 +13,7 @@
 
 namespace muster::shm {
 
-/// The first step of a collective: a rank that has reached it is in the call.
+/// The first step of a collective; a rank that has reached it is in the call.
 struct Entry {
   std::uint64_t turn = 0;
   std::uint32_t step = 0;
@@ -27,14 +28,14 @@ class Waiter {
   Waiter(Layout layout, const GroupPlan& plan);
 
   /// Begins a collective. `turn` is the number of the call for its lines; `call` must outlive it. The clock
-  /// starts with the first wait that is no short one.
+  /// starts with the first wait that is not short.
   void begin(const Call& call, std::uint64_t turn);
 
   /// Begins messages; `next` is the collective that comes after them.
   void begin_messages(const Call& call, const Entry& next);
 
-  /// Says that this rank has done step `step` of the group, in the present collective, and returns when all
-  /// others have, too. `step` is the first of its call: entering it.
+  /// Tells that this rank has done step `step` of the group, the first of its collective, and returns when
+  /// all others have done it as well.
   void enter(std::uint32_t step) {
     entered_ = step;
     this->step(step);
@@ -50,18 +51,19 @@ class Waiter {
     }
   }
 
-  /// Messages: called when nothing could be moved since `rings` was read from this rank's doorbell; returns
-  /// when something may have changed. `peers`: those that are waited for. `idle` counts the calls in a row.
-  /// Returns the peer that will not come, because it waits for this rank in the next collective; -1: none.
+  /// Waits for messages: called when no message could be moved since `rings` was read from this rank's
+  /// doorbell; returns when something may have changed. `peers`: the ranks that are waited for. `idle` counts
+  /// the calls in a row. Returns a peer that will not come, because it waits for this rank in the next
+  /// collective; -1: none.
   int wait_for_message(std::uint32_t rings, const std::vector<int>& peers, int& idle);
 
-  /// Sets the call of which texts speak from now on, among messages. It must outlive the wait.
+  /// Sets the call that texts name from now on, among messages. It must outlive the wait.
   void describe_as(const Call& call) { call_ = &call; }
 
   /// Wakes a rank that waits for messages.
   void ring(int peer) const;
 
-  /// Says that this rank will make no further step; ranks that wait for one learn it at once.
+  /// Tells that this rank will make no further step; ranks that wait for one learn it at once.
   void leave();
 
   /// Throws the group's failure if it has one.
@@ -72,7 +74,7 @@ class Waiter {
   /// Publishes a failure (unless the group has one already) and throws the one that the group has.
   [[noreturn]] void fail(ErrorCode code, const std::string& text);
 
-  /// fail() without the throw. Any thread.
+  /// Does the same as fail() without throwing. Any thread.
   void publish(ErrorCode code, const std::string& text) const;
 
   const Roster& roster() const { return roster_; }
@@ -109,9 +111,9 @@ class Waiter {
   int vain_yields_ = 0;
   std::uint32_t waits_ = 0;
   Entry next_;               ///< the collective after the present messages
-  int suspect_ = -1;         ///< a rank that is gone, seen at the last look
-  int elsewhere_ = -1;       ///< one that waits in the next collective, seen at the last look
-  Clock::time_point since_;  ///< the call's first wait
+  int suspect_ = -1;         ///< a rank that was gone at the last look
+  int elsewhere_ = -1;       ///< a rank that waited in the next collective at the last look
+  Clock::time_point since_;  ///< when the call's first wait began
   Clock::time_point wait_began_;
   Clock::time_point next_look_;
 };
