@@ -11,7 +11,8 @@
 namespace muster::parallel {
 namespace {
 
-/// A description longer than this comes from a broken peer: 2^20 parameters of 256 bytes each.
+/// The longest description that is accepted: 2^20 parameters of 256 bytes each. A longer one comes from a
+/// broken peer.
 constexpr std::int64_t kMaxDescriptionBytes = std::int64_t{1} << 28;
 
 std::string text_of(ProcessGroup& group, const std::string& mine, int root) {
@@ -27,14 +28,14 @@ std::string text_of(ProcessGroup& group, const std::string& mine, int root) {
 }
 
 constexpr const char* kAgreed = "same";
-/// Before the words of a verdict that some ranks did not come.
+/// The first character of a verdict that some ranks did not come.
 constexpr char kLate = '!';
 
 std::string hash_text(const std::string& description) {
   return std::to_string(fnv1a(description));
 }
 
-/// Waits for every key; names the ranks that did not write theirs, to the others too.
+/// Waits for every key; names the ranks that did not write theirs, and tells the names to the others as well.
 std::vector<std::string> gather_hashes(StoreClient& store, const std::vector<std::string>& keys,
                                        const std::string& verdict_key, const std::string& what,
                                        std::chrono::milliseconds limit) {
@@ -76,7 +77,7 @@ std::string difference_over_store(const ProcessGroup& group, StoreClient& store,
                                   const std::string& description) {
   const auto limit = group.plan().options.timeout;
   const std::string place = "muster/" + topic.name + "/" + group.name() + "/";
-  // Comparisons are told apart by their number, which every rank counts for itself.
+  // A comparison is identified by its number, which every rank counts for itself.
   const std::string own_count = place + "made/" + std::to_string(group.rank());
   const std::string prefix = place + std::to_string(store.add(own_count, 1)) + "/";
   const std::string mine = hash_text(description);
@@ -98,7 +99,7 @@ std::string difference_over_store(const ProcessGroup& group, StoreClient& store,
           topic.difference(description, store.get(text_key(differing), limit), static_cast<int>(differing));
     store.set(verdict_key, verdict);
   } else {
-    // A rank that differs writes its description before it writes that it differs.
+    // A rank that differs writes its description before it reports that it differs.
     if (store.get(keys[0], limit) != mine)
       store.set(text_key(static_cast<std::size_t>(group.rank())), description);
     store.set(own_key, mine);

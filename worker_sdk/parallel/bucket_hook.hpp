@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a bucket of gradients is summed over the ranks, where that is not one plain all_reduce.
+// The interface for summing a bucket of gradients over the ranks in another way than by one plain all_reduce.
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
@@ -31,7 +31,7 @@ struct BucketView {
   /// The place of the bucket's first float in the arena, and the number of its floats.
   std::size_t offset = 0;
   std::size_t elements = 0;
-  /// The sums of this rank over its samples; the hook leaves the sums over all ranks there. Null in
+  /// This rank's sums over its samples, in whose place the hook leaves the sums over all ranks. Null in
   /// prepare().
   float* gradients = nullptr;
   std::span<const BucketParameter> parameters;
@@ -39,63 +39,66 @@ struct BucketView {
   std::int64_t samples = 0;
 };
 
-/// One tensor of a hook's state, for a checkpoint; written to when one is read.
+/// One tensor of a hook's state, for a checkpoint; it is written to when a checkpoint is read.
 struct HookState {
   std::string name;
   std::span<float> values;
-  /// Every rank has values of its own, so each rank's are wanted; otherwise they are alike on all ranks.
+  /// Whether every rank has values of its own, so that a checkpoint needs those of each rank; otherwise they
+  /// are equal on all ranks.
   bool differs_by_rank = false;
 };
 
-/// Sums buckets in a way of its own. Every rank has the same hook with the same options: describe() is part
-/// of what the ranks compare at the start. Called by one thread at a time, not always the same one.
+/// Sums buckets in its own way. Every rank has the same hook with the same options: describe() is part of the
+/// comparison of the ranks at the start. Called by one thread at a time, not always the same one.
 class BucketHook {
  public:
   virtual ~BucketHook() = default;
 
-  /// Name and options, in one line without line breaks.
+  /// The hook's name and options, in one line without line breaks.
   virtual std::string describe() const = 0;
 
-  /// Once, when the reducer is made, by all ranks alike: memory can be had from the group. Default: nothing.
+  /// Prepares the hook; called once, when the reducer is made, by all ranks alike, and may allocate memory
+  /// from the group. Default: does nothing.
   virtual void prepare(ProcessGroup&, std::span<const BucketView>) {}
 
-  /// Once per step and bucket, in the order of the buckets, the same calls on every rank. The group is the
-  /// hook's while it runs. What it throws ends the step, and the group.
+  /// Sums one bucket; called once per step and bucket, in the order of the buckets, with the same calls on
+  /// every rank. The hook alone uses the group meanwhile. An exception ends the step, and the group.
   virtual void reduce(ProcessGroup& group, const BucketView& bucket) = 0;
 
-  /// The type to which the hook does what make_half_hook() says, and nothing else: gradients in memory of a
-  /// device are then rounded and summed there, and reduce() is not called. Empty: they go through the host.
+  /// The type of the data on the wire, if the hook does exactly what make_half_hook() describes: gradients in
+  /// memory of a device are then rounded and summed there, and reduce() is not called. Empty: they go through
+  /// the host.
   virtual std::optional<DataType> wire_type() const { return std::nullopt; }
 
   /// The tensors that the hook remembers, valid as long as the hook. Empty for a hook without state.
   virtual std::vector<HookState> state() { return {}; }
 };
 
-/// Makes a hook that sends gradients in 16 bits: half the bytes. Each rank's sum is scaled by a power of two
-/// near 1 / samples (so that fp16 does not overflow), rounded to nearest, summed in f32 and rounded once
-/// more; the result is the same on all ranks. The error is at most 2^-7 (bf16) or 2^-10 (f16) of what is
-/// summed; f16 also loses means below 2^-25. Throws Error (invalid_argument) for a type that is neither bf16
-/// nor f16.
+/// Makes a hook that sends gradients in 16 bits, which halves the bytes. Each rank's sum is scaled by a power
+/// of two near 1 / samples (so that fp16 does not overflow), rounded to nearest, summed in f32 and rounded
+/// once more; the result is the same on all ranks. The error is at most 2^-7 (bf16) or 2^-10 (f16) of the
+/// summed values; f16 also loses means below 2^-25. Throws Error (invalid_argument) for a type that is
+/// neither bf16 nor f16.
 std::unique_ptr<BucketHook> make_half_hook(DataType wire);
 
 struct PowerSgdOptions {
-  /// Columns of the two factors that travel instead of a matrix: the more, the closer.
+  /// The columns of the two factors that travel instead of a matrix; more columns are more exact.
   int rank = 2;
   /// Steps with plain all_reduce before compression begins.
   std::int64_t start_step = 10;
-  /// A matrix is compressed where its factors have at most this share of its elements.
+  /// The largest share of a matrix's elements that its factors may have; otherwise it is not compressed.
   double largest_share = 0.5;
   /// Seed of the first factors; they are the same on all ranks.
   std::uint64_t seed = 0;
 };
 
-/// Low-rank gradients: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for
-/// Distributed Optimization", NeurIPS 2019, algorithms 1 and 2, with warm start and error feedback. A
-/// parameter is a matrix of its first extent by all others; those that are no matrices travel whole. What a
-/// step leaves out each rank adds to its next gradient, in units of the mean gradient, so that uneven batches
-/// weigh right. State: "powersgd.q" (factors, the same on all ranks), "powersgd.error" (differs by rank; an
-/// arena with the offsets of the gradients), "powersgd.step" (one number). Throws Error (invalid_argument)
-/// for options out of range.
+/// Makes a hook for low-rank gradients: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient
+/// Compression for Distributed Optimization", NeurIPS 2019, algorithms 1 and 2, with warm start and error
+/// feedback. A parameter is a matrix of its first extent by all others; parameters that are no matrices
+/// travel whole. Each rank adds the part that a step leaves out to its next gradient, in units of the mean
+/// gradient, so that uneven batches have the right weight. State: "powersgd.q" (factors, the same on all
+/// ranks), "powersgd.error" (differs by rank; an arena with the offsets of the gradients), "powersgd.step"
+/// (one number). Throws Error (invalid_argument) for options out of range.
 std::unique_ptr<BucketHook> make_power_sgd_hook(const PowerSgdOptions& options = {});
 
 }  // namespace muster

@@ -11,7 +11,7 @@ namespace muster {
 namespace parallel {
 namespace {
 
-/// 64 GiB of gradients: far above any model of this SDK, far below overflow.
+/// The most floats of a model, 64 GiB of gradients: far above any model of this SDK, far below overflow.
 constexpr std::size_t kMaxElements = std::size_t{1} << 34;
 
 std::size_t aligned(std::size_t elements) {
@@ -39,7 +39,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Number of first parameters of the model that reach `bytes`; they are reduced last. 0: no such bucket.
+/// The number of the model's first parameters that reach `bytes`, which are reduced last; 0: no such bucket.
 std::size_t begin_of_last_bucket(const std::vector<ParameterSpec>& parameters, std::size_t bytes) {
   if (bytes == 0) return 0;
   std::size_t floats = 0;
@@ -51,7 +51,8 @@ std::size_t begin_of_last_bucket(const std::vector<ParameterSpec>& parameters, s
   return 0;
 }
 
-/// Buckets hold the parameters in reverse order, so the blocks of each are a range.
+/// Plans the blocks for the norm. Buckets hold the parameters in reverse order, so the blocks of each bucket
+/// are a range.
 void plan_norm_blocks(const std::vector<ParameterSpec>& parameters, BucketLayout& layout) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     Bucket& bucket = layout.buckets[layout.bucket_of[i]];
@@ -64,7 +65,7 @@ void plan_norm_blocks(const std::vector<ParameterSpec>& parameters, BucketLayout
   }
 }
 
-/// Where buckets end.
+/// Decides where buckets end.
 class Cuts {
  public:
   Cuts(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options)
@@ -82,8 +83,8 @@ class Cuts {
     }
   }
 
-  /// Whether parameter `i` begins a bucket, behind those that there are: the one ahead of it in the model has
-  /// a lower number.
+  /// Whether parameter `i` begins a new bucket after `buckets`. The parameter that comes next in the layout
+  /// has the next lower number in the model.
   bool before(std::size_t i, const std::vector<Bucket>& buckets) const {
     if (buckets.empty()) return true;
     const Form form = options_.sharding.form;
@@ -98,10 +99,10 @@ class Cuts {
  private:
   const ReducerOptions& options_;
   const std::size_t last_;
-  std::vector<std::size_t> unit_floats_;  ///< of the unit whose last parameter it is; else 0
+  std::vector<std::size_t> unit_floats_;  ///< floats of the unit whose last parameter this is; otherwise 0
 };
 
-/// Makes the last bucket a multiple of `floats` long. The gap belongs to its last parameter.
+/// Makes the last bucket a multiple of `floats` long. The gap belongs to the bucket's last parameter.
 void pad_last(BucketLayout& layout, std::size_t floats) {
   if (layout.buckets.empty()) return;
   Bucket& bucket = layout.buckets.back();
@@ -170,7 +171,8 @@ std::string describe_layout(const std::vector<ParameterSpec>& parameters, const 
           std::to_string(options.bucket_bytes) + " bytes, the last of " +
           std::to_string(options.last_bucket_bytes) + "; summed by " +
           (options.hook == nullptr ? "all_reduce" : options.hook->describe());
-  // Only what makes a difference between ranks is said: most models are not trained in a deterministic world.
+  // Only options that differ from the default are described, because most models are not trained in a
+  // deterministic world.
   if (options.deterministic_micro_batches > 0)
     text += "; " + std::to_string(options.deterministic_micro_batches) + " micro-batches";
   const Sharding& sharding = options.sharding;

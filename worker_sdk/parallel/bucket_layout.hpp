@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How gradients are cut into buckets: what a reducer is asked for, and which parameter stands where. Pure.
+// Plans how gradients are cut into buckets: the options of a reducer, and the place of each parameter. Pure.
 #pragma once
 
 #include "worker_sdk/parallel/bucket_hook.hpp"
@@ -21,61 +21,64 @@ class StoreClient;
 /// in finish_step(); in a world of one in gradient_ready() or mark_unused(). With max_norm: in finish_step().
 using BucketStep = std::function<void(std::size_t begin, std::size_t end, float scale)>;
 
-/// What of a model each rank holds whole, and what in shards; see docs/parallel.md.
+/// The parts of a model that each rank holds in shards instead of whole; see docs/parallel.md.
 enum class Form : std::uint8_t {
-  ddp,    ///< everything whole
-  zero1,  ///< the optimizer's state in shards
-  zero2,  ///< gradients, too
-  fsdp,   ///< parameters, too
+  ddp,    ///< nothing is in shards
+  zero1,  ///< the optimizer's state is in shards
+  zero2,  ///< the optimizer's state and the gradients are in shards
+  fsdp,   ///< the optimizer's state, the gradients and the parameters are in shards
 };
 
-/// "ddp", "zero1", "zero2", "fsdp".
+/// The form's name: "ddp", "zero1", "zero2", "fsdp".
 const char* name_of(Form form);
 
-/// How a model is cut into shards. A world of one has none: there every form is ddp.
+/// The cut of a model into shards. A world of one rank has no shards, so there every form is ddp.
 struct Sharding {
   Form form = Form::ddp;
-  /// zero2, fsdp: the first parameter of each unit, ascending from 0. Backward works on one unit after the
-  /// other, from the last one on, so their buckets hold whole units.
+  /// The first parameter of each unit, ascending from 0, for zero2 and fsdp. Backward works on one unit after
+  /// the other, from the last one on, so the buckets of these forms hold whole units.
   std::vector<std::size_t> unit_begins = {};
-  /// fsdp: neighbouring units share a bucket up to so many bytes. 0: each has its own.
+  /// The number of bytes up to which neighbouring units share a bucket, for fsdp. 0: each unit has its own
+  /// bucket.
   std::size_t unit_bytes = 0;
-  /// fsdp: buckets whose parameters are gathered while another one is used.
+  /// The number of buckets whose parameters are gathered while another one is used, for fsdp.
   std::size_t prefetch = 1;
-  /// In place of ReducerOptions::bucket_step: applies the optimizer to this rank's shard of a bucket. Called
-  /// as that one; `scale` as there.
+  /// Applies the optimizer to this rank's shard of a bucket, instead of ReducerOptions::bucket_step, which
+  /// says when it is called and what `scale` is.
   std::function<void(std::size_t bucket, float scale)> step = {};
 };
 
 struct ReducerOptions {
   /// A bucket is closed when it reaches this many bytes. Default: 25 MiB, as PyTorch's DDP.
   std::size_t bucket_bytes = std::size_t{25} << 20;
-  /// The same number for the bucket that is reduced first, smaller so that reducing starts early. Default: 1
-  /// MiB.
+  /// The number of bytes at which the bucket that is reduced first is closed, smaller so that reducing starts
+  /// early. Default: 1 MiB.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
-  /// The bucket that is reduced last has as few of the model's first parameters as reach this many bytes:
-  /// no computation is left behind which it could hide. 0: as many as come. Default: 1 MiB.
+  /// The bucket that is reduced last has as few of the model's first parameters as reach this many bytes,
+  /// because no computation is left that could hide its reduction. 0: no such rule. Default: 1 MiB.
   std::size_t last_bucket_bytes = std::size_t{1} << 20;
   /// The hook that sums buckets. Null: all_reduce in f32. See bucket_hook.hpp.
   std::shared_ptr<BucketHook> hook = nullptr;
-  /// Called for each bucket, in order, as soon as it is reduced. gradient_ready(i) then also says that
-  /// backward reads the value of parameter i no more. Not called in a step without any sample. Empty: the
-  /// caller steps after finish_step().
+  /// Called for each bucket, in order, as soon as it is reduced. gradient_ready(i) then also means that
+  /// backward does not read the value of parameter i any more. Not called in a step without any sample.
+  /// Empty: the caller applies the optimizer after finish_step().
   BucketStep bucket_step = {};
-  /// Largest L2 norm of the mean gradient over all parameters; longer ones are scaled down to it. The norm is
-  /// known when all buckets are reduced, so `bucket_step` is then called for all of them in finish_step(), by
-  /// its caller. Without a `bucket_step` it is the caller's to apply clip_scale(). 0: no clipping.
+  /// The largest L2 norm of the mean gradient over all parameters; a gradient with a larger norm is scaled
+  /// down to it. The norm is known only when all buckets are reduced, so `bucket_step` is then called for all
+  /// of them in finish_step(), by its caller. Without a `bucket_step` the caller applies clip_scale(). 0: no
+  /// clipping.
   double max_norm = 0;
-  /// Before the first bucket of a step the ranks wait for each other in an all_reduce of 4 bytes, so that the
-  /// wait for late ranks is told apart from the sums (StepTiming::met). Alike on all ranks.
+  /// Whether the ranks wait for each other before the first bucket of a step, in an all_reduce of 4 bytes, so
+  /// that the wait for late ranks can be told from the sums (StepTiming::met). The same on all ranks.
   bool meet_first = false;
   /// Micro-batches into which a step of all ranks is cut, for the same bits on every world size; see
   /// deterministic.hpp. 0: not wanted.
   int deterministic_micro_batches = 0;
-  /// Other forms than ddp take neither `hook` nor `deterministic_micro_batches`.
+  /// The form of the model, and its shards. Other forms than ddp take neither `hook` nor
+  /// `deterministic_micro_batches`.
   Sharding sharding = {};
-  /// The store over which the ranks compare their models. Each reducer of a group uses it in turn, so it is a
-  /// store that all ranks of the group share. Null: they compare over the group.
+  /// The store over which the ranks compare their models. Each reducer of a group uses it in turn, so all
+  /// ranks of the group must share it. Null: they compare over the group.
   StoreClient* store = nullptr;
 };
 
@@ -85,21 +88,21 @@ namespace parallel {
 struct Bucket {
   std::size_t offset = 0;
   std::size_t elements = 0;
-  /// Indices of its parameters, in the order in which they lie.
+  /// The indices of its parameters, in the order of their places.
   std::vector<std::size_t> parameters;
-  /// Its range of BucketLayout::norm_blocks.
+  /// The range of its blocks in BucketLayout::norm_blocks.
   std::size_t norm_begin = 0;
   std::size_t norm_end = 0;
 };
 
 /// A part of one parameter's gradient whose squares are summed on their own. The sums of all blocks, added in
-/// their order, are the square of the norm: the same bits whatever the buckets.
+/// their order, are the square of the norm, so the bits do not depend on the buckets.
 struct NormBlock {
-  std::int64_t offset = 0;  ///< in the arena
+  std::int64_t offset = 0;  ///< first float in the arena
   std::int64_t count = 0;
 };
 
-/// Floats of a NormBlock; the last one of a parameter has fewer.
+/// The number of floats in a NormBlock; the last block of a parameter may have fewer.
 inline constexpr std::size_t kNormBlockFloats = 4096;
 
 struct BucketLayout {
@@ -108,7 +111,7 @@ struct BucketLayout {
   /// The first element and the bucket of each parameter.
   std::vector<std::size_t> offsets;
   std::vector<std::size_t> bucket_of;
-  /// Floats of each parameter, with the gap behind it.
+  /// The number of floats of each parameter, with the gap behind it.
   std::vector<std::size_t> sizes;
   /// The blocks of all parameters, the model's first parameter first.
   std::vector<NormBlock> norm_blocks;
@@ -116,15 +119,17 @@ struct BucketLayout {
   std::size_t elements = 0;
 };
 
-/// Floats between the starts of two parameters are a multiple of this, so that each starts a cache line.
+/// The distance in floats between the starts of two parameters is a multiple of this, so that each starts a
+/// cache line.
 inline constexpr std::size_t kAlignElements = 16;
 
-/// Floats before an arena of gradients that travel with its first bucket: samples, tallies, zeros up to a
-/// cache line.
+/// The number of floats before an arena of gradients that travel with its first bucket: samples, tallies,
+/// zeros up to a cache line.
 inline constexpr std::size_t kHeaderFloats = 16;
 
-/// Throws Error (invalid_argument) for no parameters, or a shape that is empty, not positive or too large.
-/// Other forms than ddp pad each bucket so that it divides into `ranks` parts of whole cache lines.
+/// Plans the buckets. Throws Error (invalid_argument) for no parameters, or a shape that is empty, not
+/// positive or too large. Other forms than ddp pad each bucket so that it divides into `ranks` parts of whole
+/// cache lines.
 BucketLayout plan_buckets(const std::vector<ParameterSpec>& parameters, const ReducerOptions& options,
                           int ranks = 1);
 

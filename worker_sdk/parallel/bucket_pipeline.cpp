@@ -82,7 +82,8 @@ void BucketPipeline::launch(std::size_t buckets) {
     const std::lock_guard lock(mutex_);
     for (; launched_ < buckets; ++launched_) timing_.buckets[launched_].ready = now;
   }
-  // With the last one nothing is left to compute: close() comes next and does it.
+  // After the last bucket nothing is left to compute, so close() comes next and works on it without a
+  // wake-up.
   if (buckets < layout_.buckets.size()) wake_.notify_all();
 }
 
@@ -94,7 +95,7 @@ void BucketPipeline::launch_alone(std::size_t buckets, Clock::time_point now) {
       reduce(done_);
     }
   } catch (...) {
-    error_ = std::current_exception();  // comes out of close(), as in a world of several
+    error_ = std::current_exception();  // close() throws it, as in a world of several ranks
   }
 }
 
@@ -109,20 +110,21 @@ void BucketPipeline::close() {
   timing_.finished = Clock::now();
 }
 
-/// Waits until the first `buckets`, which were launched, are done.
+/// Waits until the first `buckets` buckets, which were launched, are done.
 void BucketPipeline::wait_for(std::size_t buckets) {
   std::unique_lock lock(mutex_);
   while (done_ < buckets && error_ == nullptr) {
     if (busy_)
       wake_.wait(lock);
     else
-      work_on_next(lock);  // sooner done here than by a thread that has to be woken, and to wake this one
+      work_on_next(lock);  // faster here than on a thread that would have to be woken and then wake this one
   }
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
 void BucketPipeline::enter(std::size_t bucket) {
-  // Its place and that of the one before do not overlap. Outside of a step all are done.
+  // The places of this bucket and of the one before do not overlap, so the earlier ones must be done. Outside
+  // of a step all are done.
   if (shards_ != nullptr && shards_->shares_places() && bucket >= 2) wait_for(bucket - 1);
 }
 
@@ -144,7 +146,7 @@ void BucketPipeline::run() {
   }
 }
 
-/// Works on the next bucket, which the caller has to itself.
+/// Works on the next bucket; no other thread works on a bucket meanwhile.
 void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
   MUSTER_ASSERT(!busy_ && done_ < launched_, "one thread at a time reduces the next bucket that is ready");
   const std::size_t bucket = done_;
@@ -155,7 +157,7 @@ void BucketPipeline::work_on_next(std::unique_lock<std::mutex>& lock) {
     reduce(bucket);
   } catch (const std::exception& failure) {
     error = std::current_exception();
-    // A hook or an optimizer failed, here alone: the other ranks would wait for this one.
+    // A hook or an optimizer failed on this rank alone, and the other ranks would wait for this one.
     if (group_ != nullptr && !group_->has_failed())
       group_->abort("rank " + std::to_string(group_->rank()) +
                     " failed while a bucket of gradients was reduced: " + failure.what());
@@ -225,7 +227,7 @@ void BucketPipeline::clip() {
   clip_scale_ = scale < 1 ? static_cast<float>(scale) : 1.0F;
   if (!steps()) return;
   for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
-    // Timed from the end of the bucket before, so that each bucket's own share shows.
+    // The time counts from the end of the bucket before, so that it shows each bucket's own share.
     BucketTiming& timing = timing_.buckets[b];
     const auto began = Clock::now();
     step(b);

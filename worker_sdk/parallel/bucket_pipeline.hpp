@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a step's buckets, on a host.
+// Works on the buckets of a step in order, on a host.
 #pragma once
 
 #include "worker_sdk/parallel/bucket_reducer.hpp"
@@ -18,15 +18,16 @@
 
 namespace muster::parallel {
 
-/// Works on the buckets of a step where there are other ranks, on a thread of its own, and in end() on those
-/// that nobody has begun; otherwise in ready(). end() waits for all buckets. Used by one thread.
+/// Works on the buckets of a step. If there are other ranks, a thread of its own does it, and end() works on
+/// the buckets that were not begun; otherwise ready() does it. end() waits for all buckets. Used by one
+/// thread.
 class BucketPipeline final : public BucketReducer {
  public:
-  /// `layout`, `options`, `memory` and `group` outlive it; `header` is where header and arena begin. `sum`
-  /// and `group`, which is aborted where a step fails, are null in a world of one.
+  /// `layout`, `options`, `memory` and `group` outlive this object; `header` is where header and arena begin.
+  /// `sum` and `group`, which is aborted if a step fails, are null in a world of one.
   BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory, float* header,
                  std::unique_ptr<BucketSum> sum, ProcessGroup* group);
-  /// Of a model in shards, which outlive it, too.
+  /// Makes the pipeline of a model in shards; `shards` must outlive this object as well.
   BucketPipeline(const BucketLayout& layout, const ReducerOptions& options, Memory& memory,
                  ShardedBuckets& shards, ProcessGroup& group);
   /// Aborts the group in the middle of a step.
@@ -34,7 +35,8 @@ class BucketPipeline final : public BucketReducer {
 
   bool has_failed() const;
 
-  /// Where buckets share places: backward is about to write to those of `bucket`. Waits until that is free.
+  /// Tells that backward is about to write the gradients of `bucket`, and waits until the place is free if
+  /// buckets share places.
   void enter(std::size_t bucket);
 
   const StepTiming& timing() const { return timing_; }
@@ -76,10 +78,10 @@ class BucketPipeline final : public BucketReducer {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  // Under mutex_.
+  // The following members are protected by mutex_.
   std::size_t launched_;
   std::size_t done_;
-  bool busy_ = false;  ///< somebody works on the bucket `done_`
+  bool busy_ = false;  ///< whether a thread works on the bucket `done_`
   bool open_ = false;
   bool stop_ = false;
   std::exception_ptr error_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to the gradients of a step, in one order for memory of every kind: those of micro-batches
-// wait, each bucket whose gradients stand is folded with them, summed over the ranks, measured or stepped.
-// bucket_pipeline.hpp does it on a host, nn/gpu/reduce on a device.
+// Handles the gradients of a step in one order for memory of every kind: the gradients of micro-batches wait;
+// each bucket whose gradients are complete is folded with them, summed over the ranks, and measured or
+// stepped. bucket_pipeline.hpp does this on a host, nn/gpu/reduce on a device.
 #pragma once
 
 #include "worker_sdk/parallel/accumulator.hpp"
@@ -14,27 +14,28 @@
 
 namespace muster {
 
-/// The times at which the last step worked on one bucket. Steady clock, which all processes of a host share.
+/// The times at which the last step worked on one bucket, on the steady clock, which all processes of a host
+/// share.
 struct BucketTiming {
   using Time = std::chrono::steady_clock::time_point;
-  Time ready;    ///< the last gradient of the bucket stood
-  Time started;  ///< the sum over the ranks began
-  Time reduced;  ///< the sum over the ranks ended
-  Time stepped;  ///< the optimizer's step ended; equal to `reduced` without one
+  Time ready;    ///< when the last gradient of the bucket was complete
+  Time started;  ///< when the sum over the ranks began
+  Time reduced;  ///< when the sum over the ranks ended
+  Time stepped;  ///< when the optimizer's step ended; equal to `reduced` without one
 };
 
-/// The times of the last step's reduction. Those of a device are its events, from the moment on at which the
+/// The times of the last step's reduction. On a device they are taken from its events and count from when the
 /// host began the step.
 struct StepTiming {
   std::vector<BucketTiming> buckets;
-  std::chrono::steady_clock::time_point began;     ///< the last micro-batch began
-  std::chrono::steady_clock::time_point meeting;   ///< this rank was there; see ReducerOptions::meet_first
-  std::chrono::steady_clock::time_point met;       ///< all ranks were; equal where they do not meet
-  std::chrono::steady_clock::time_point waited;    ///< nothing was left but buckets
-  std::chrono::steady_clock::time_point finished;  ///< all buckets were done
+  std::chrono::steady_clock::time_point began;     ///< when the last micro-batch began
+  std::chrono::steady_clock::time_point meeting;   ///< when this rank came; see ReducerOptions::meet_first
+  std::chrono::steady_clock::time_point met;       ///< when all ranks had come; equal if they do not meet
+  std::chrono::steady_clock::time_point waited;    ///< when only buckets were left to wait for
+  std::chrono::steady_clock::time_point finished;  ///< when all buckets were done
 
-  /// Summed over the buckets, hidden behind backward or not. Includes the wait for ranks that are late, but
-  /// for that in which they meet.
+  /// The time of the sums over all buckets, whether hidden behind backward or not. It includes the wait for
+  /// late ranks, unless the ranks meet first.
   std::chrono::nanoseconds communication() const {
     std::chrono::nanoseconds sum{};
     for (const BucketTiming& bucket : buckets) sum += bucket.reduced - bucket.started;
@@ -56,42 +57,43 @@ struct StepTiming {
 
 namespace parallel {
 
-/// The order of a step. Buckets are worked on strictly in theirs, so that every rank issues the same calls.
-/// What is called between begin() and end() depends on their arguments alone: on a device it is recorded, and
-/// replayed without this object. One thread.
+/// The order of a step. Buckets are worked on strictly in their order, so that every rank issues the same
+/// calls. The calls between begin() and end() depend on their arguments alone: on a device they are recorded,
+/// and replayed without this object. One thread.
 class BucketReducer {
  public:
   virtual ~BucketReducer() = default;
   BucketReducer(const BucketReducer&) = delete;
   BucketReducer& operator=(const BucketReducer&) = delete;
 
-  /// A micro-batch begins, which is number `place` of its step. With the last one buckets are reduced.
+  /// Begins a micro-batch, which is number `place` of its step. During the last one buckets are reduced.
   void begin(unsigned place, bool last);
-  /// The gradient of `parameter` stands, said once in a micro-batch. Never waits for other ranks.
+  /// Tells that the gradient of `parameter` is complete, once in a micro-batch. Never waits for other ranks.
   void ready(std::size_t parameter);
-  /// All gradients stand. Behind it (on a device: for calls that come later) the micro-batch waits, or the
-  /// step is made. Throws what ended the step.
+  /// Tells that all gradients are complete. Afterwards (on a device: for later calls) the micro-batch waits,
+  /// or the step is done. Throws the error that ended the step.
   void end();
 
-  /// Number of buckets, from the first on, whose gradients stand.
+  /// The number of buckets, from the first on, whose gradients are complete.
   std::size_t ready_buckets() const { return ready_buckets_; }
 
-  /// Bytes of gradients that wait for the end of their step.
+  /// The bytes of gradients that wait for the end of their step.
   std::size_t waiting_bytes() const { return waiting_.bytes(); }
 
  protected:
   enum class Moment : std::uint8_t { meeting, met, started, reduced, stepped };
 
-  /// Where waiting gradients are folded in: with each parameter in ready(), where it is still in the cache,
-  /// or with each bucket in reduce(), which takes fewer calls.
+  /// The point at which waiting gradients are added: for each parameter in ready(), while it is still in the
+  /// cache, or for each bucket in reduce(), which takes fewer calls.
   enum class Fold : std::uint8_t { parameter, bucket };
 
-  /// `layout`, `options`, `memory` and `header`, where header and arena begin, outlive it. `shared`: there
-  /// are other ranks. `places`: where backward writes the gradients of each bucket; empty: in that arena.
+  /// `layout`, `options`, `memory` and `header`, where header and arena begin, outlive this object. `shared`:
+  /// there are other ranks. `places`: where backward writes the gradients of each bucket; empty: in the
+  /// arena.
   BucketReducer(const BucketLayout& layout, const ReducerOptions& options, Memory& memory, float* header,
                 bool shared, Fold fold, std::vector<float*> places = {});
 
-  /// Everything that happens to a bucket.
+  /// Does all the work on a bucket.
   void reduce(std::size_t bucket);
 
   bool clips() const { return options_.max_norm > 0; }
@@ -105,24 +107,26 @@ class BucketReducer {
   Accumulator waiting_;
 
  private:
-  /// The last micro-batch of a step begins.
+  /// Called when the last micro-batch of a step begins.
   virtual void open() = 0;
-  /// The first `buckets` buckets of the step stand: reduce() is to be called for each, in their order.
+  /// Tells that the first `buckets` buckets of the step are complete: reduce() is to be called for each, in
+  /// their order.
   virtual void launch(std::size_t buckets) = 0;
-  /// All have been launched. With clipping the factor is known now, and the step is made.
+  /// Called when all buckets have been launched. With clipping the factor is known now, and the optimizer's
+  /// step is made.
   virtual void close() = 0;
-  /// All ranks are waited for.
+  /// Waits for all ranks.
   virtual void meet() = 0;
   virtual void sum(std::size_t bucket) = 0;
   /// Sums the squares of the bucket's blocks (BucketLayout::norm_blocks).
   virtual void measure(std::size_t bucket) = 0;
-  /// Optimizer and average of the weights.
+  /// Applies the optimizer, and averages the weights.
   virtual void step(std::size_t bucket) = 0;
   virtual void mark(Moment moment, std::size_t bucket) = 0;
 
   const Fold fold_;
   const std::vector<float*> places_;
-  std::vector<std::size_t> missing_;  ///< gradients that each bucket waits for
+  std::vector<std::size_t> missing_;  ///< number of gradients that each bucket waits for
   std::size_t ready_buckets_ = 0;
   unsigned place_ = 0;
   bool last_ = true;

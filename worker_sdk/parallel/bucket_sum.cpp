@@ -30,7 +30,7 @@ void WholeBuckets::sum(std::size_t bucket) {
     return;
   }
   if (header > 0) group_.all_reduce(header_, header, DataType::f32, ReduceOp::sum);
-  // A device says by samples that are no number that no step is to be made.
+  // A device reports that no step is to be made by a number of samples that is not a number.
   view.samples = header_[0] > 0 ? static_cast<std::int64_t>(header_[0]) : 0;
   if (view.samples > 0) hook_->reduce(group_, view);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One bucket of gradients in memory of the host, summed over the ranks.
+// Sums one bucket of gradients in memory of the host over the ranks.
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
@@ -10,8 +10,8 @@
 
 namespace muster::parallel {
 
-/// Sums the buckets of a step over the ranks, and the header with the first of them. One thread at a time;
-/// every rank in the order of the buckets. Throws what the group throws.
+/// Sums the buckets of a step over the ranks, and the header together with the first one. One thread at a
+/// time; every rank in the order of the buckets. Throws the errors of the group.
 class BucketSum {
  public:
   BucketSum() = default;
@@ -22,11 +22,11 @@ class BucketSum {
   virtual void sum(std::size_t bucket) = 0;
 };
 
-/// By a hook, or else by one all_reduce.
+/// Sums whole buckets by a hook, or else by one all_reduce.
 class WholeBuckets final : public BucketSum {
  public:
-  /// `header` is where header and arena begin, memory of the host. All outlive it; `hook` may be null. A
-  /// collective call, like sum(), which throws what the hook and the group throw.
+  /// `header` is where header and arena begin, in memory of the host. All arguments outlive this object;
+  /// `hook` may be null. Like sum(), a collective call that throws the errors of the hook and of the group.
   WholeBuckets(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters, BucketHook* hook,
                float* header, ProcessGroup& group);
 

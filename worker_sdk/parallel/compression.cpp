@@ -25,7 +25,7 @@ class HalfHook final : public BucketHook {
   }
 
   void reduce(ProcessGroup& group, const BucketView& bucket) override {
-    // A power of two: scaling rounds nothing that does not leave the range.
+    // The scale is a power of two, so scaling rounds no value that stays in the range.
     const auto scale = static_cast<float>(std::bit_ceil(static_cast<std::uint64_t>(bucket.samples)));
     multiply(bucket, 1 / scale);
     auto* const gradients = reinterpret_cast<std::byte*>(bucket.gradients);

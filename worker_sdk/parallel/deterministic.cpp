@@ -13,21 +13,22 @@ namespace {
 
 using parallel::add_floats;
 
-/// The subtree of `parts` (a power of two) parts of `count` floats each, one after the other, into the first.
+/// Sums `number` (a power of two) parts of `count` floats each, which lie one after the other, as a subtree
+/// into the first part.
 void sum_parts(float* parts, std::size_t number, std::size_t count) {
   for (std::size_t distance = 1; distance < number; distance *= 2)
     for (std::size_t i = 0; i + distance < number; i += 2 * distance)
       add_floats(parts + i * count, parts + (i + distance) * count, parts + i * count, count);
 }
 
-/// Each rank gets one part of everybody's floats, sums it, and gives it to all.
+/// Sums by the tree: each rank gets one part of every rank's floats, sums it, and gives the sum to all.
 class TreeHook final : public BucketHook {
  public:
   std::string describe() const override { return "a fixed binary tree"; }
 
   void prepare(ProcessGroup& group, std::span<const BucketView> buckets) override {
     const auto ranks = static_cast<std::size_t>(group.size());
-    // a + b is the same in either order: with two ranks every reduction is the tree.
+    // a + b is the same in either order, so with two ranks every reduction is the tree.
     if (ranks <= 2) return;
     std::size_t largest = 0;
     for (const BucketView& bucket : buckets) largest = std::max(largest, bucket.elements);
@@ -42,7 +43,8 @@ class TreeHook final : public BucketHook {
     if (group.size() <= 2) return group.all_reduce(values, count, DataType::f32, ReduceOp::sum);
     const auto ranks = static_cast<std::size_t>(group.size());
     const std::size_t part = (count + ranks - 1) / ranks;
-    // Buckets are whole cache lines, which 2, 4, 8 and 16 ranks divide: then no padding, and no copy.
+    // Buckets are whole cache lines, which 2, 4, 8 and 16 ranks divide; then neither padding nor a copy is
+    // needed.
     const bool divides = part * ranks == count;
     float* const whole = divides ? values : given_;
     if (!divides) {
@@ -56,7 +58,7 @@ class TreeHook final : public BucketHook {
   }
 
  private:
-  float* given_ = nullptr;  ///< only for what the ranks do not divide
+  float* given_ = nullptr;  ///< memory for floats that the ranks do not divide; otherwise null
   float* received_ = nullptr;
 };
 

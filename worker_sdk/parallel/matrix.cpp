@@ -8,12 +8,13 @@
 namespace muster::parallel {
 namespace {
 
-/// A column whose length falls below this share of what it was lies in the space of those before it.
+/// A column whose length falls below this share of its former length lies in the space of the columns before
+/// it.
 constexpr double kDependent = 1e-6;
 
 constexpr std::size_t kLanes = 16;
 
-/// In interleaved sums: a fixed order that a compiler can turn into vectors.
+/// The dot product of two vectors, in interleaved sums: a fixed order that a compiler can turn into vectors.
 template <typename Sum>
 Sum dot(const float* a, const float* b, std::size_t n) {
   std::array<Sum, kLanes> sums = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory in which arenas of floats lie: of this process, or of a device.
+// The memory in which arenas of floats lie: that of this process, or of a device.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +8,23 @@
 
 namespace muster::parallel {
 
-/// Memory of one kind, and what is done there with whole ranges. On a device copy() and add() go onto the
+/// Memory of one kind, and the operations on whole ranges of it. On a device copy() and add() go onto the
 /// stream that is in use and return at once, so that they can be recorded; on a host they are done when they
 /// return. One thread at a time.
 class Memory {
  public:
   virtual ~Memory() = default;
 
-  /// Whether this process may read and write it.
+  /// Whether this process can read and write the memory.
   virtual bool is_on_host() const = 0;
 
-  /// Gives zeros, aligned to 64 bytes, which are freed with this object. `what` they are for goes into an
+  /// Allocates zeroed floats, aligned to 64 bytes, which are freed with this object. `what` names them in an
   /// error.
   virtual float* allocate(std::size_t count, const char* what) = 0;
   virtual void copy(float* to, const float* from, std::size_t count) = 0;
-  /// result[i] = a[i] + b[i]; the result may be either.
+  /// Computes result[i] = a[i] + b[i]; the result may be either input.
   virtual void add(const float* a, const float* b, float* result, std::size_t count) = 0;
-  /// Copies from memory of the host, and to it. Both are done when they return.
+  /// write() copies from memory of the host, and read() to it. Both are done when they return.
   virtual void write(float* to, const float* from, std::size_t count) = 0;
   virtual void read(float* to, const float* from, std::size_t count) = 0;
 };
@@ -49,7 +49,7 @@ class HostMemory final : public Memory {
   std::vector<std::unique_ptr<float[], Delete>> pieces_;
 };
 
-/// result[i] = a[i] + b[i]; the result may be either. Memory of the host.
+/// Computes result[i] = a[i] + b[i] in memory of the host; the result may be either input.
 void add_floats(const float* a, const float* b, float* result, std::size_t count);
 
 }  // namespace muster::parallel

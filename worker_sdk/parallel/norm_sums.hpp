@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The square of a gradient's norm, in a fixed order. Pure.
+// Computes the square of a gradient's norm, in a fixed order. Pure.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 namespace muster::parallel {
 
-/// The sum of squares of a NormBlock, in f64, in eight interleaved sums: a fixed order, so the same bits
-/// whoever computes it, and in how many pieces.
+/// The sum of squares of a NormBlock, in f64, in eight interleaved sums: a fixed order, so the bits do not
+/// depend on who computes it, nor in how many pieces.
 class LaneSums {
  public:
   static constexpr std::size_t kLanes = 8;
@@ -19,7 +19,7 @@ class LaneSums {
     for (std::size_t lane = 0; lane < kLanes; ++lane) sums_[lane] = sums[lane];
   }
 
-  /// The next floats of the block. All pieces but the last are a multiple of kLanes long.
+  /// Adds the next floats of the block. All pieces but the last must be a multiple of kLanes long.
   void add(const float* values, std::size_t count) {
     std::size_t i = 0;
     for (; i + kLanes <= count; i += kLanes)

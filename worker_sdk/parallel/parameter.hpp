@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The name and shape of a trainable tensor.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ struct ParameterSpec {
   std::string name;
   /// The extents, slowest first. Each is positive.
   std::vector<std::int64_t> shape;
-  /// Whether weight decay applies: not to biases, nor to the scale and shift of a batch norm.
+  /// Whether weight decay applies; it does not to biases, nor to the scale and shift of a batch norm.
   bool decay = true;
 
   std::size_t elements() const {

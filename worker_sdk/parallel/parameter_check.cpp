@@ -16,13 +16,14 @@ namespace {
 
 constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
 
-/// Bijective in `word`, so two streams that differ in one word end apart.
+/// Mixes a word into a hash. It is bijective in `word`, so two streams that differ in one word get different
+/// hashes.
 std::uint64_t mixed(std::uint64_t state, std::uint64_t word) {
   const std::uint64_t product = (state ^ word) * kOdd;
   return product ^ product >> 32;
 }
 
-/// One value of every rank, by rank.
+/// Gathers one value of every rank, in the order of the ranks.
 std::vector<std::int64_t> of_all_ranks(ProcessGroup& group, std::span<const std::uint64_t> mine) {
   const auto ranks = static_cast<std::size_t>(group.size());
   std::vector<std::int64_t> all(ranks * mine.size());
@@ -32,7 +33,7 @@ std::vector<std::int64_t> of_all_ranks(ProcessGroup& group, std::span<const std:
   return all;
 }
 
-/// More ranks than these tell nothing more.
+/// The most ranks that a text names, because more names do not help.
 constexpr std::size_t kNamedRanks = 16;
 
 std::string hexadecimal(std::int64_t value) {
@@ -41,16 +42,16 @@ std::string hexadecimal(std::int64_t value) {
   return text;
 }
 
-/// Which ranks hold a value that they should not.
+/// The ranks that hold a wrong value.
 struct Dissent {
-  /// The ranks that differ: from the value of most ranks, or all of them where no value has a majority.
+  /// The ranks whose value differs from that of most ranks, or all ranks if no value has a majority.
   std::vector<int> ranks;
   bool has_majority = true;
 };
 
 /// Finds the ranks that differ in `values`, which has one value of each rank.
 Dissent find_dissent(std::span<const std::int64_t> values) {
-  // Boyer and Moore's vote: the one candidate that can have more than half.
+  // This is Boyer and Moore's vote, which finds the only value that can have more than half.
   std::int64_t candidate = 0;
   std::size_t lead = 0;
   for (const std::int64_t value : values) {
@@ -65,8 +66,8 @@ Dissent find_dissent(std::span<const std::int64_t> values) {
   return dissent;
 }
 
-/// "rank 3 differs from that of the other ranks", or "ranks 0, 1 differ and none has a majority (rank 0:
-/// 00ab..., rank 1: ...)".
+/// The text about the ranks that differ: "rank 3 differs from that of the other ranks", or "ranks 0, 1 differ
+/// and none has a majority (rank 0: 00ab..., rank 1: ...)".
 std::string describe(const Dissent& dissent, std::span<const std::int64_t> values) {
   const std::string names = joined(dissent.ranks, ", ", kNamedRanks);
   std::string hashes;
@@ -87,7 +88,7 @@ std::string describe(const Dissent& dissent, std::span<const std::int64_t> value
 }  // namespace
 
 std::uint64_t hash_values(std::span<const float> values, std::uint64_t seed) {
-  // Eight streams, so that the processor multiplies without waiting.
+  // The hash uses eight streams, so that the processor multiplies without waiting.
   constexpr std::size_t kStreams = 8;
   constexpr std::size_t kBlock = kStreams * sizeof(std::uint64_t);
   std::array<std::uint64_t, kStreams> state;
@@ -121,7 +122,7 @@ std::uint64_t require_same_hashes(ProcessGroup* group, std::span<const Parameter
   const std::vector<std::int64_t> hashes = of_all_ranks(*group, {&whole, 1});
   if (find_dissent(hashes).ranks.empty()) return whole;
 
-  // All ranks come here alike: the hashes of all are before each of them.
+  // All ranks come to this point alike, because each has the hashes of all.
   const std::vector<std::int64_t> parameters = of_all_ranks(*group, each);
   const auto ranks = static_cast<std::size_t>(group->size());
   for (std::size_t i = 0; i < specs.size(); ++i) {

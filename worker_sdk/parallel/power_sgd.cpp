@@ -12,7 +12,7 @@
 namespace muster {
 namespace {
 
-/// Keeps the factors' streams apart from those of other users of the same seed.
+/// Keeps the factors' random streams apart from those of other users of the same seed.
 constexpr std::uint64_t kFactorStreams = std::uint64_t{0x9B} << 56;
 
 /// A parameter that is compressed, as an n x m matrix.
@@ -20,13 +20,13 @@ struct Matrix {
   std::size_t index = 0;
   std::size_t n = 0;
   std::size_t m = 0;
-  std::size_t offset = 0;    ///< in the bucket
-  std::size_t q_offset = 0;  ///< in all factors q
+  std::size_t offset = 0;    ///< first element in the bucket
+  std::size_t q_offset = 0;  ///< first element in all factors q
 };
 
 struct CompressedBucket {
   std::vector<Matrix> matrices;
-  /// The others; they travel whole.
+  /// The parameters that are not compressed and travel whole.
   std::vector<BucketParameter> whole;
   std::size_t p_floats = 0;
   std::size_t q_floats = 0;
@@ -102,7 +102,8 @@ class PowerSgdHook final : public BucketHook {
     return bucket;
   }
 
-  /// Gives columns of q that are zero new directions: from zero there is no way back. The same on all ranks.
+  /// Gives zero columns of q new random directions, because a zero column would stay zero. The same on all
+  /// ranks.
   void redraw(const Matrix& matrix) {
     for (std::size_t k = 0; k < r_; ++k) {
       float* column = q_.data() + matrix.q_offset + k * matrix.m;
@@ -113,14 +114,15 @@ class PowerSgdHook final : public BucketHook {
     }
   }
 
-  /// M = gradient + error; the error's copy of M stays until the end.
+  /// Computes M = gradient + error; the copy of M in the error's memory stays until the end of the step.
   static void add_errors(const CompressedBucket& bucket, float* gradients, float* error, float samples) {
     for (const Matrix& matrix : bucket.matrices)
       for (std::size_t i = matrix.offset; i < matrix.offset + matrix.n * matrix.m; ++i)
         error[i] = gradients[i] += error[i] * samples;
   }
 
-  /// p = sum of M q over the ranks, into the wire; the parameters that travel whole beside it.
+  /// Computes this rank's M q, sums it over the ranks, and puts the sum p into the wire memory; the
+  /// parameters that travel whole go beside it.
   void project(ProcessGroup& group, const CompressedBucket& bucket, float* gradients) {
     float* p = wire_;
     for (const Matrix& matrix : bucket.matrices) {
@@ -137,7 +139,7 @@ class PowerSgdHook final : public BucketHook {
     }
   }
 
-  /// q = sum of M' p over the ranks, p made orthonormal.
+  /// Makes p orthonormal, and computes q, the sum of M' p over the ranks.
   void reduce_factors(ProcessGroup& group, const CompressedBucket& bucket, const float* gradients) {
     p_.assign(wire_, wire_ + bucket.p_floats);
     float* p = p_.data();
@@ -157,7 +159,7 @@ class PowerSgdHook final : public BucketHook {
     }
   }
 
-  /// The gradient is p q'; of what it leaves out each rank keeps its part, per sample.
+  /// Sets the gradient to p q'. Each rank keeps its part of the difference, per sample.
   void expand(const CompressedBucket& bucket, float* gradients, float* error, float ranks, float samples) {
     const float* p = p_.data();
     for (const Matrix& matrix : bucket.matrices) {
@@ -177,7 +179,7 @@ class PowerSgdHook final : public BucketHook {
   std::vector<float> error_;
   std::vector<float> p_;
   float* wire_ = nullptr;
-  float step_ = 0;  ///< a float, so that it can be saved as the rest; exact up to 2^24
+  float step_ = 0;  ///< a float, so that it can be saved like the other state; exact up to 2^24
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of a data-parallel model: summed over the ranks while backward is still running.
+// Sums the gradients of a data-parallel model over the ranks while backward is still running.
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
@@ -38,70 +38,72 @@ namespace muster {
 /// One thread. Between begin_step() and finish_step() the group belongs to the reducer: no other call on it.
 class Reducer {
  public:
-  /// `group` may be null for a world of one and must outlive the reducer. Compares the model with that of the
-  /// other ranks; throws Error (mismatch) that names the first parameter that differs, with both shapes.
+  /// Compares the model with that of the other ranks; throws Error (mismatch) that names the first parameter
+  /// that differs, with both shapes. `group` may be null for a world of one and must outlive the reducer.
   Reducer(std::vector<ParameterSpec> parameters, ProcessGroup* group, const ReducerOptions& options = {});
   /// Aborts the group in the middle of a step, so that the other ranks do not wait for this one.
   ~Reducer() = default;
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Floats in one arena: all parameters, each at offset(i), 64-byte aligned, the gaps zero. An arena of
-  /// values or of optimizer state with the same offsets can be worked on in one pass beside gradients().
+  /// The number of floats in one arena: all parameters, each at offset(i), 64-byte aligned, with zeros in the
+  /// gaps. An arena of values or of optimizer state with the same offsets can be worked on in one pass beside
+  /// gradients().
   std::size_t elements() const { return layout_.elements; }
 
   std::size_t offset(std::size_t parameter) const { return layout_.offsets.at(parameter); }
 
   const std::vector<std::size_t>& offsets() const { return layout_.offsets; }
 
-  /// Not where the model is cut into shards.
+  /// The arena of all gradients; not to be used if the model is cut into shards.
   float* gradients() const { return header_ + parallel::kHeaderFloats; }
 
-  /// The model's shards, and the values with them; null where every rank has everything (ReducerOptions::
-  /// sharding).
+  /// The model's shards, with the values; null if every rank has everything (ReducerOptions::sharding).
   parallel::ShardedBuckets* shards() { return shards_ ? &*shards_ : nullptr; }
 
   const parallel::ShardedBuckets* shards() const { return shards_ ? &*shards_ : nullptr; }
 
   const parallel::BucketLayout& layout() const { return layout_; }
 
-  /// With zero2 and fsdp it shares its place with those of other units.
+  /// The place of a parameter's gradient. With zero2 and fsdp other units use the same place.
   float* gradient(std::size_t parameter) const;
 
-  /// With zero2 and fsdp: the next gradients that are written are those of `bucket`. Waits until their place
-  /// is free.
+  /// Tells that the next gradients that are written are those of `bucket`, and waits until their place is
+  /// free. Needed with zero2 and fsdp.
   void enter(std::size_t bucket) { pipeline_->enter(bucket); }
 
-  /// Number of buckets, in the order in which they are reduced.
+  /// The number of buckets, in the order in which they are reduced.
   std::size_t buckets() const { return layout_.buckets.size(); }
 
   /// Copies rank 0's arena of elements() floats to all ranks.
   void broadcast(float* values);
 
-  /// `samples` of this rank whose gradients are added to those of the step, see above.
+  /// Begins a micro-batch of `samples` samples of this rank, whose gradients are added to those of the step;
+  /// see above.
   void begin_micro_batch(std::int64_t samples);
   void finish_micro_batch();
 
-  /// `samples` of this rank go into the step, beside those of its micro-batches; the sum over the ranks must
-  /// stay below 2^24.
+  /// Begins the step with `samples` samples of this rank, beside those of its micro-batches; the sum over the
+  /// ranks must stay below 2^24.
   void begin_step(std::int64_t samples);
-  /// Says that gradient(parameter) holds this rank's sum. Throws Error (invalid_argument) if it was said
+  /// Tells that gradient(parameter) holds this rank's sum. Throws Error (invalid_argument) if that was told
   /// before in this step or micro-batch.
   void gradient_ready(std::size_t parameter);
-  /// This rank adds nothing to the parameter in this step: its gradient is set to zero and is ready.
+  /// Tells that this rank adds nothing to the parameter in this step: its gradient is set to zero and is
+  /// ready.
   void mark_unused(std::size_t parameter);
-  /// Waits until every bucket is reduced; returns the samples of all ranks. Throws what the collective threw,
-  /// or Error (invalid_argument) that names the first parameter never said to be ready. Every collective
-  /// carries the deadline of the group, so this ends.
+  /// Waits until every bucket is reduced; returns the samples of all ranks. Throws the error of the
+  /// collective, or Error (invalid_argument) that names the first parameter that was never ready. Every
+  /// collective has the deadline of the group, so the wait ends.
   std::int64_t finish_step();
 
   /// The samples of all ranks in the last step.
   std::int64_t samples() const { return static_cast<std::int64_t>(header_[0]); }
 
-  /// Number of figures that travel with a step.
+  /// The number of figures that travel with a step.
   static constexpr std::size_t kTallies = 8;
-  /// A figure of this rank (loss, correct answers), to be summed over the ranks in f32 at no cost. Before the
-  /// first gradient_ready() of a step; 0 where it is not given.
+  /// Sets a figure of this rank (loss, correct answers) that is summed over the ranks in f32 at no cost. Call
+  /// it before the first gradient_ready() of a step; 0 if it is not given.
   void set_tally(std::size_t i, float value);
 
   /// The sum of tally `i` over the ranks in the last step.
@@ -111,18 +113,18 @@ class Reducer {
   /// ReducerOptions::max_norm; NaN without it.
   double gradient_norm() const { return pipeline_->gradient_norm(); }
 
-  /// The factor that brings the norm of the mean gradient down to max_norm; 1 without clipping. As PyTorch's
-  /// clip_grad_norm_: max_norm / (norm + 1e-6), at most 1.
+  /// The factor that brings the norm of the mean gradient down to max_norm; 1 without clipping. The formula
+  /// is that of PyTorch's clip_grad_norm_: max_norm / (norm + 1e-6), at most 1.
   float clip_scale() const { return pipeline_->clip_scale(); }
 
   /// The tensors that the hook remembers from step to step, for a checkpoint. Empty without a hook, and in a
-  /// world of one, where there is nothing to sum and hooks are not called.
+  /// world of one, where hooks are not called because there are no sums.
   std::vector<HookState> hook_state() const;
 
   /// Whether a step has failed on this rank, so that the group is dead and no step follows.
   bool has_failed() const { return pipeline_->has_failed(); }
 
-  /// Bytes of gradients of micro-batches that wait for the end of their step.
+  /// The bytes of gradients of micro-batches that wait for the end of their step.
   std::size_t waiting_bytes() const { return pipeline_->waiting_bytes(); }
 
   /// The times of the last step.
@@ -146,10 +148,10 @@ class Reducer {
 
   Phase phase_ = Phase::idle;
   std::vector<bool> is_ready_;
-  unsigned micro_batches_ = 0;  ///< before the step
-  std::int64_t samples_ = 0;    ///< of those
+  unsigned micro_batches_ = 0;  ///< number of micro-batches before the step
+  std::int64_t samples_ = 0;    ///< number of samples of those micro-batches
   std::array<float, kTallies> tallies_ = {};
-  std::optional<parallel::BucketPipeline> pipeline_;  ///< last: its thread uses the rest
+  std::optional<parallel::BucketPipeline> pipeline_;  ///< the last member, because its thread uses the others
 };
 
 }  // namespace muster

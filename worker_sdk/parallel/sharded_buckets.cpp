@@ -15,7 +15,7 @@ void refuse(Form form, const std::string& what) {
               std::string("the form ") + name_of(form) + " " + what + "; train with the form ddp");
 }
 
-/// Options that the form has; the layout's parts.
+/// The shards of the layout. Throws Error for options that the form does not have.
 ShardLayout checked(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
                     const ReducerOptions& options, const ProcessGroup& group) {
   const Form form = options.sharding.form;
@@ -80,7 +80,8 @@ std::size_t ShardedBuckets::gradient_bytes() const {
   return (places_.floats + (sums_ != nullptr ? shards_.elements : 0)) * sizeof(float);
 }
 
-/// Where another bucket's gradients were. What is added up there must not grow from step to step.
+/// Clears the gaps of a bucket, where another bucket's gradients were, because sums of such leftovers must
+/// not grow from step to step.
 void ShardedBuckets::clear_gaps(std::size_t bucket) {
   const Bucket& range = layout_.buckets[bucket];
   for (const std::size_t i : range.parameters) {
@@ -112,8 +113,8 @@ void ShardedBuckets::measure(std::size_t bucket, std::span<double> squares) cons
   }
 }
 
-/// A cut block's sum goes from rank to rank, and the last one has it. Every other block is one rank's: the
-/// others add zeros to it.
+/// Adds the squares of all ranks. The sum of a cut block goes from rank to rank, and the last rank has the
+/// whole. Every other block belongs to one rank, to which the other ranks add zeros.
 void ShardedBuckets::share_squares(std::span<double> squares) {
   const std::size_t row = layout_.buckets.size() * LaneSums::kLanes;
   std::vector<double> mine(row);

@@ -13,13 +13,14 @@
 
 namespace muster::parallel {
 
-/// Owns gradients and values. zero1: both whole; the sum of a bucket stands in this rank's part of it. zero2:
-/// gradients of two neighbouring buckets, and an arena of shards with the sums. fsdp: as zero2, and values in
-/// an arena of shards. One thread at a time; every rank makes the same calls.
+/// Owns gradients and values. zero1: both are whole, and the sum of a bucket stands in this rank's part of
+/// the bucket. zero2: gradients of two neighbouring buckets, and an arena of shards with the sums. fsdp: as
+/// zero2, with the values in an arena of shards as well. One thread at a time; every rank makes the same
+/// calls.
 class ShardedBuckets final : public BucketSum {
  public:
-  /// All outlive it. A collective call. Throws Error (invalid_argument) for options that the form does not
-  /// have, and for more ranks than there are parameters.
+  /// All arguments outlive this object. A collective call. Throws Error (invalid_argument) for options that
+  /// the form does not have, and for more ranks than there are parameters.
   ShardedBuckets(const BucketLayout& layout, const std::vector<ParameterSpec>& parameters,
                  const ReducerOptions& options, ProcessGroup& group);
 
@@ -27,33 +28,33 @@ class ShardedBuckets final : public BucketSum {
 
   float* header() const { return header_; }
 
-  /// Where backward writes the gradients of a bucket. Those of two buckets that are not neighbours may
-  /// overlap, but for zero1.
+  /// The place where backward writes the gradients of a bucket. The places of two buckets that are not
+  /// neighbours may overlap, except with zero1.
   float* gradients(std::size_t bucket) const { return header_ + kHeaderFloats + places_.begins[bucket]; }
 
   bool shares_places() const { return form_ != Form::zero1; }
 
-  /// The sums of this rank's part of a bucket.
+  /// The sums in this rank's part of a bucket.
   const float* sums(std::size_t bucket) const;
   /// The values of this rank's part of a bucket.
   float* values(std::size_t bucket) const;
 
-  /// The values of all parameters; fsdp: of this rank's shards.
+  /// The values of all parameters; with fsdp those of this rank's shards.
   float* values() const { return values_; }
 
   bool has_whole_values() const { return form_ != Form::fsdp; }
 
-  /// Bytes of the values, and of the gradients with the buckets in flight.
+  /// The bytes of the values, and the bytes of the gradients with the buckets in flight.
   std::size_t value_bytes() const;
   std::size_t gradient_bytes() const;
 
-  /// Sums a bucket over the ranks, with the first one the header, too.
+  /// Sums a bucket over the ranks, and the header together with the first bucket.
   void sum(std::size_t bucket) override;
-  /// Sums the squares of the bucket's blocks that are this rank's, where no border cuts them.
+  /// Sums the squares of the bucket's blocks that belong to this rank and that no border cuts.
   void measure(std::size_t bucket, std::span<double> squares) const;
-  /// Behind measure() for all buckets: gives all ranks the squares of all blocks.
+  /// Gives all ranks the squares of all blocks, after measure() for all buckets.
   void share_squares(std::span<double> squares);
-  /// Gives all ranks the values of a bucket, of which each has changed its part. Not for fsdp.
+  /// Gives all ranks the values of a bucket, of which each rank has changed its part. Not for fsdp.
   void spread(std::size_t bucket);
 
  private:
@@ -65,9 +66,9 @@ class ShardedBuckets final : public BucketSum {
   ProcessGroup& group_;
   const ShardLayout shards_;
   const NormCuts cuts_;
-  Places places_;  ///< of the buckets' gradients
+  Places places_;  ///< places of the buckets' gradients
   float* header_ = nullptr;
-  float* sums_ = nullptr;  ///< an arena of shards; null: zero1
+  float* sums_ = nullptr;  ///< an arena of shards; null with zero1
   float* values_ = nullptr;
 };
 

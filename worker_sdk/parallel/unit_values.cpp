@@ -31,7 +31,8 @@ const float* UnitValues::gather(const float* values, std::size_t bucket) {
   return place(bucket);
 }
 
-/// Calls are made in the order in which they are started, so what was begun for a place before is over then.
+/// Starts to gather a bucket. Calls run in the order in which they are started, so an earlier call for the
+/// same place is over by then.
 void UnitValues::start(const float* values, std::size_t bucket) {
   for (std::size_t other = 0; other < sizes_.size(); ++other)
     if (overlap(places_, sizes_, bucket, other)) under_way_[other] = nullptr;
@@ -40,7 +41,7 @@ void UnitValues::start(const float* values, std::size_t bucket) {
       {operation_of(Collective::all_gather, part.size(), DataType::f32, values + part.begin, place(bucket))});
 }
 
-/// Once used it counts as gone: the next use gathers it again.
+/// Waits for a bucket. Then it counts as not gathered, so that the next use gathers it again.
 void UnitValues::wait(std::size_t bucket) {
   std::exchange(under_way_[bucket], nullptr)->wait();
 }

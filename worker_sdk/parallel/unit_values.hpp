@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of the form fsdp: gathered before they are used, the next ones beside that.
+// The parameters of the form fsdp, which are gathered before they are used, the next ones at the same time.
 #pragma once
 
 #include "worker_sdk/comm/process_group.hpp"
@@ -14,29 +14,30 @@
 
 namespace muster::parallel {
 
-/// Gathers buckets of values over a group of its own, so that its calls and those that sum gradients do not
-/// wait for each other. A bucket's place never changes; only buckets that are near each other in the order of
-/// use have places apart. One thread; every rank makes the same calls.
+/// Gathers buckets of values over a group of its own, so that its calls and the sums of gradients do not wait
+/// for each other. A bucket's place never changes; only buckets that are near each other in the order of use
+/// have separate places. One thread; every rank makes the same calls.
 class UnitValues {
  public:
-  /// `shards` and `group` outlive it. `ahead` buckets are gathered while one is used. A collective call.
+  /// `shards` and `group` outlive this object. `ahead` buckets are gathered while one is used. A collective
+  /// call.
   UnitValues(const BucketLayout& layout, const ShardLayout& shards, ProcessGroup& group, std::size_t ahead);
 
   float* place(std::size_t bucket) const { return memory_ + places_.begins[bucket]; }
 
-  /// `values`: the arena of shards, as it is now. Waits until the bucket is in its place, which it has until
-  /// begin() of one that overlaps it; starts to gather those that come next: forward goes down to bucket 0,
-  /// backward up from it.
+  /// Waits until the bucket is in its place, where it stays until begin() of a bucket that overlaps it, and
+  /// starts to gather the buckets that come next: forward goes down to bucket 0, backward up from it.
+  /// `values`: the arena of shards, as it is now.
   void begin(const float* values, std::size_t bucket, bool backward);
 
-  /// For use outside of a pass: nothing is gathered ahead.
+  /// Gathers one bucket, for use outside of a pass, and none ahead.
   const float* gather(const float* values, std::size_t bucket);
 
   std::size_t bytes() const { return places_.floats * sizeof(float); }
 
   std::uint64_t payload() const { return group_->traffic().payload; }
 
-  /// Ends the calls of the others, too.
+  /// Ends the calls of this rank and of the others.
   void abort(const std::string& reason) { group_->abort(reason); }
 
  private:
@@ -49,7 +50,7 @@ class UnitValues {
   Places places_;
   std::unique_ptr<ProcessGroup> group_;
   float* memory_;
-  std::vector<std::shared_ptr<Work>> under_way_;  ///< of each bucket; null: not gathered
+  std::vector<std::shared_ptr<Work>> under_way_;  ///< the gathering of each bucket; null: not gathered
 };
 
 }  // namespace muster::parallel
