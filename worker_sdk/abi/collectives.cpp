@@ -10,7 +10,7 @@
 namespace muster::abi {
 namespace {
 
-/// What all calls have.
+/// Makes an operation from the arguments that all calls have.
 Operation operation_of(Collective collective, const void* in, void* out, std::uint64_t count,
                        muster_dtype dtype, void* stream) {
   if (dtype < MUSTER_U8 || dtype > MUSTER_F64)
@@ -62,7 +62,7 @@ void issue(GroupNode& node, const Operation& operation, muster_work** work) {
   });
 }
 
-/// The frame of every collective: `make` gives the operation for the group.
+/// Runs one collective function of the C interface: `make` gives the operation for the group.
 template <class Make>
 muster_rc collective(const char* call, muster_group* group, muster_work** work, Make&& make) {
   if (work != nullptr) *work = nullptr;
@@ -88,7 +88,7 @@ Operation tagged(Operation operation, std::int32_t peer, std::int32_t tag) {
   return operation;
 }
 
-/// As watching(); but a wait that ended before its call did is no failure of the group.
+/// Runs `body` as watching() does, but a wait that ended before its call did is no failure of the group.
 template <class Body>
 void watching_work(WorkNode& node, Body&& body) {
   try {

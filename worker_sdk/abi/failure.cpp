@@ -13,10 +13,10 @@
 namespace muster::abi {
 namespace {
 
-/// As errno: of the thread, and nothing of any world.
+/// The last failure of a thread, kept like errno: it belongs to the thread and to no world.
 struct ThreadFailure {
   Failure last;
-  std::string shown;  ///< what muster_error_text() has given out
+  std::string shown;  ///< the text that muster_error_text() has given out
 };
 
 ThreadFailure& thread_failure() {
@@ -41,7 +41,7 @@ Failure current_failure(const char* call) {
   }
 }
 
-/// What `handle` or, for null, this thread has last failed with.
+/// The last failure on `handle` or, if it is null, of this thread.
 Failure failure_of(const void* handle) {
   if (handle == nullptr) return thread_failure().last;
   const Node* const node = any_node_of(handle);

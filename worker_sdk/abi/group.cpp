@@ -30,7 +30,7 @@ muster_group* give_out(GroupNode& parent, std::unique_ptr<ProcessGroup> made) {
   ProcessGroup& group = *made;
   WorldNode& world = parent.world;
   const auto* node = make_node<GroupNode>(world, group, std::move(made));
-  // An abort that was too early to see the new group.
+  // An abort may have come too early to see the new group.
   if (world.aborted) group.abort(world.reason_of_abort());
   return handle_of<muster_group>(node);
 }

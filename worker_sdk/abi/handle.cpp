@@ -14,7 +14,7 @@
 namespace muster::abi {
 namespace {
 
-/// Shells that are free wait in a queue this long before they are used again, so that a stale handle meets a
+/// The number of free shells that wait in a queue before they are used again, so that a stale handle meets a
 /// free shell and not another object's.
 constexpr std::size_t kQuarantine = 1024;
 constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
@@ -41,7 +41,7 @@ class ShellPool {
     if (memory == MAP_FAILED) throw std::bad_alloc();
     madvise(memory, kBlockBytes, MADV_WIPEONFORK);
     Shell* const shells = static_cast<Shell*>(memory);
-    // The front: the memory of the oldest free shells stays in quarantine.
+    // New shells go to the front, so that the oldest free shells stay in quarantine.
     for (std::size_t i = kBlockBytes / sizeof(Shell); i-- > 0;) free_.push_front(new (shells + i) Shell{});
   }
 
@@ -49,8 +49,8 @@ class ShellPool {
   std::deque<Shell*> free_;
 };
 
-/// The one pool of the process. It is never destroyed, since handles may be used until the last moment of a
-/// program, and holds nothing of any world.
+/// The one pool of the process. It is never destroyed, since handles may be used until the end of a program,
+/// and it holds no data of any world.
 ShellPool& shells() {
   static ShellPool* const pool = new ShellPool();
   return *pool;
@@ -108,7 +108,8 @@ void Node::release(Node* node) {
     }
     release(youngest);
   }
-  // Before anything of it is destroyed: a thread that visits the parent's children must not meet a half.
+  // The node leaves its parent before any part of it is destroyed, because a thread that visits the parent's
+  // children must not meet a half-destroyed node.
   if (node->parent_ != nullptr) node->parent_->forget(node);
   delete node;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a handle of muster.h points to. A handle is a small shell that is never given back to the allocator,
-// so a handle that was freed is recognised without undefined behaviour; the shells lie in memory that a
-// forked child finds zeroed, so a child's handles are refused at no cost. The shells are used again: a stale
-// handle is told for as long as its shell is in quarantine, for 1024 handles freed after it at least.
+// The objects behind the handles of muster.h. A handle is a small shell that is never given back to the
+// allocator, so a freed handle is recognised without undefined behaviour; the shells lie in memory that a
+// forked child finds zeroed, so a child's handles are refused at no cost. Shells are used again: a stale
+// handle is recognised as long as its shell is in quarantine, for at least 1024 handles that are freed after
+// it.
 #pragma once
 
 #include "muster/abi/types.h"
@@ -35,8 +36,8 @@ const char* name_of(Kind kind);
 /// node frees all nodes below it.
 class Node {
  public:
-  /// `parent` may be null; it does not know the node before make_node() has made it whole. Takes a shell,
-  /// which the destructor gives back.
+  /// `parent` may be null; it does not see the node until make_node() has completed it. Takes a shell, which
+  /// the destructor gives back.
   Node(Kind kind, Node* parent);
   virtual ~Node();
   Node(const Node&) = delete;
@@ -46,18 +47,18 @@ class Node {
 
   Node* parent() const { return parent_; }
 
-  /// The failure of the last call with this handle that failed. Any thread.
+  /// Keeps the failure of a call with this handle as the last one. Any thread.
   void remember(const Failure& failure);
   Failure last_failure() const;
 
-  /// Calls `visit` for each node right below this one. They are whole, and are not freed meanwhile.
+  /// Calls `visit` for each node right below this one. These nodes are complete, and are not freed meanwhile.
   template <class Visit>
   void for_each_child(Visit&& visit) const {
     const std::lock_guard lock(mutex_);
     for (Node* const child : children_) visit(*child);
   }
 
-  /// Frees `node` and all below it, children first and the youngest first.
+  /// Frees `node` and all nodes below it, children first and the youngest first.
   static void release(Node* node);
 
  private:
@@ -74,7 +75,7 @@ class Node {
   Failure failure_;
 };
 
-/// Makes a node and shows it to its parent, when it is whole: another thread may visit it from then on.
+/// Makes a node and shows it to its parent once it is complete: another thread may visit it from then on.
 template <class T, class... Arguments>
 T* make_node(Arguments&&... arguments) {
   auto node = std::make_unique<T>(std::forward<Arguments>(arguments)...);
@@ -100,8 +101,8 @@ muster_rc with_node(const char* call, const void* handle, Body&& body) noexcept 
   return guarded(call, handle, [&] { body(open<T>(handle)); });
 }
 
-/// The same for a call that gives something out at `place`, which the body sets: null there after a failure.
-/// `what` names the place.
+/// Runs the body of a C function that gives a result out at `place`, which the body sets; it is null after a
+/// failure. `what` names the place.
 template <class T, class Result, class Body>
 muster_rc giving(const char* call, const void* handle, Result** place, const char* what,
                  Body&& body) noexcept {

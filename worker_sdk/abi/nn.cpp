@@ -35,7 +35,7 @@ struct LearnerNode : Node {
   GroupNode* const group;  ///< null in a world of one without a group
   const int threads;
   const std::shared_ptr<nn::gpu::Ops> device;
-  const std::size_t input_values;  ///< of a sample
+  const std::size_t input_values;  ///< values of one sample
   train::Session session;
 };
 
@@ -43,7 +43,7 @@ void use_threads(int count) {
   if (count > 0) nn::set_threads(count);
 }
 
-/// Runs a call of a learner, on its threads.
+/// Runs a call of a learner, with the learner's number of threads.
 template <class Body>
 muster_rc with_learner(const char* call, muster_nn_learner* learner, Body&& body) noexcept {
   return with_node<LearnerNode>(call, learner, [&](LearnerNode& node) {
@@ -52,14 +52,14 @@ muster_rc with_learner(const char* call, muster_nn_learner* learner, Body&& body
     try {
       watching(*node.group, [&] { body(node); });
     } catch (...) {
-      // Whatever the code: a callback may fail with any.
+      // The code does not matter here, because a callback may fail with any.
       if (node.session.has_failed()) node.group->failed = true;
       throw;
     }
   });
 }
 
-/// One of the `words` that a number of the header means.
+/// The word of `words` for a number of the header.
 template <class Word, std::size_t kCount>
 Word one_of(std::int32_t number, const Word (&words)[kCount], const char* member) {
   if (number < 0 || number >= static_cast<std::int32_t>(kCount))

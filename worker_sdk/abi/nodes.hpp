@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the handles of worlds, groups, works and stores hold.
+// The nodes behind the handles of worlds, groups, works and stores.
 #pragma once
 
 #include "worker_sdk/abi/handle.hpp"
@@ -28,12 +28,12 @@ struct WorldNode : Node {
   std::unique_ptr<World> world;
   std::chrono::milliseconds timeout;
   std::string backend{world->group().backend()};
-  std::atomic<bool> aborted = false;  ///< muster_abort() was called here
-  std::mutex mutex;                   ///< protects the two below; they are made when first asked for
+  std::atomic<bool> aborted = false;  ///< whether muster_abort() was called in this process
+  std::mutex mutex;                   ///< protects the two members below, which are made when first asked for
   Node* group = nullptr;
   Node* store = nullptr;
-  /// Protects `abort_reason`. It is not `mutex`, which may be held while the store is reached: an abort waits
-  /// for nothing.
+  /// Protects `abort_reason`. It is not `mutex`, which may be held while the store is asked: an abort must
+  /// not wait.
   std::mutex abort_mutex;
   std::string abort_reason;
 
@@ -62,7 +62,7 @@ struct GroupNode : Node {
   std::vector<std::int32_t> ranks;  ///< the ranks of the group in the world
   std::string backend;
   std::atomic<bool> failed = false;
-  bool collecting = false;  ///< between batch begin and end
+  bool collecting = false;  ///< whether a batch has begun and not ended
   std::vector<Operation> batch;
   std::deque<std::vector<std::uint64_t>> counts;  ///< the counts of the calls in `batch`
 };
@@ -90,7 +90,7 @@ struct StoreNode : Node {
   std::chrono::milliseconds timeout;
 };
 
-/// Whether a group is as before after a failure with this code.
+/// Whether a group works as before after a failure with this code.
 inline bool leaves_group_alive(ErrorCode code) {
   return code == ErrorCode::invalid_argument || code == ErrorCode::state || code == ErrorCode::unsupported;
 }
@@ -106,7 +106,7 @@ void watching(GroupNode& node, Body&& body) {
   }
 }
 
-/// The handle that a call gives out.
+/// The public handle of a node.
 template <class Handle>
 Handle* handle_of(const Node* node) {
   return reinterpret_cast<Handle*>(node->shell());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing the size-stamped structures of muster.h.
+// Reads and writes the size-stamped structures of muster.h.
 #pragma once
 
 #include "muster/abi/types.h"
@@ -13,7 +13,7 @@
 
 namespace muster::abi {
 
-/// Larger than any structure will ever be; a larger `size` was not set.
+/// A size that no structure will ever reach; a larger `size` was not set.
 inline constexpr std::uint32_t kMaxStructBytes = 4096;
 
 inline void check_size(std::uint32_t size, const char* what) {
@@ -22,7 +22,7 @@ inline void check_size(std::uint32_t size, const char* what) {
                                                  "; set it to sizeof(" + what + ") and the rest to zero");
 }
 
-/// The options that the caller gave, by an older or newer header; all defaults for null.
+/// The options that the caller gave, written for an older or newer header; all defaults for null.
 template <class Options>
 Options read_options(const Options* given, const char* what) {
   Options options = {};
@@ -38,7 +38,7 @@ Options read_options(const Options* given, const char* what) {
   return options;
 }
 
-/// Gives `result` to the caller, as much of it as its header knows.
+/// Gives `result` to the caller, as far as the caller's header knows its members.
 template <class Result>
 void write_result(Result* out, Result result, const char* what) {
   check_size(out->size, what);
@@ -46,9 +46,9 @@ void write_result(Result* out, Result result, const char* what) {
   std::memcpy(out, &result, std::min<std::size_t>(out->size, sizeof result));
 }
 
-/// Reads a deadline in milliseconds; 0 is `fallback`.
+/// Reads a deadline in milliseconds; 0 means `fallback`.
 inline std::chrono::milliseconds read_deadline(std::int64_t ms, std::chrono::milliseconds fallback) {
-  // 100 years: what is longer overflows clocks.
+  // A limit of 100 years, because longer times overflow clocks.
   constexpr std::int64_t kLongest = std::int64_t{100} * 366 * 24 * 3600 * 1000;
   if (ms < 0)
     throw Error(ErrorCode::invalid_argument,

@@ -215,7 +215,7 @@ muster_rc muster_reducer_finish_step(muster_reducer* reducer, int64_t* samples) 
       ++node.finished_steps;
       if (samples != nullptr) *samples = total;
     } catch (...) {
-      // Whatever the code: a hook may fail with any.
+      // The code does not matter here, because a hook may fail with any.
       if (node.reducer.has_failed()) node.group.failed = true;
       throw;
     }

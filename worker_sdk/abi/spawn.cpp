@@ -24,9 +24,9 @@ SpawnOptions spawn_options(const muster_spawn_options& given) {
   return options;
 }
 
-/// In the rank. What is thrown here is the text that the parent gets.
+/// Runs the function in a new rank. The text of a thrown exception is given to the parent.
 int run_rank(muster_spawn_fn fn, void* user, int rank, int size) {
-  // A failure of this thread in the parent is not why the rank fails.
+  // A failure that this thread had in the parent is not the reason of a failure of the rank.
   spawn_reason().clear();
   forget_failure();
   const int code = fn(rank, size, user);
@@ -34,7 +34,7 @@ int run_rank(muster_spawn_fn fn, void* user, int rank, int size) {
   const Failure last = last_failure();
   const std::string reason = spawn_reason().empty() ? last.text : spawn_reason();
   if (reason.empty()) return code;
-  // The code tells the parent whether this rank failed by itself or because another one had.
+  // The code tells the parent whether this rank failed by itself or because another rank had failed.
   if (last.code != MUSTER_OK && reason.find(last.text) != std::string::npos)
     throw muster::Error(static_cast<muster::ErrorCode>(last.code), reason);
   throw std::runtime_error(reason);

@@ -45,7 +45,7 @@ void give_out(std::string_view text, void** value, std::uint64_t* bytes) {
 }
 
 std::string_view value_of(const void* value, std::uint64_t bytes) {
-  // More than any store takes; a length that was never set is told as that.
+  // A length that no store takes: a larger one was probably never set.
   constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
   if (bytes > kMaxBytes)
     throw Error(ErrorCode::invalid_argument,
@@ -193,7 +193,7 @@ muster_rc muster_store_multi_get(muster_store* store, const char* const* keys, u
     const std::vector<std::string> names = keys_of(keys, count);
     require(values, "the place for the values");
     require(bytes, "the place for the lengths");
-    // A server says no more than that a key is missing; the wait has a deadline.
+    // A server tells only that some key is missing, so this waits for all of them; the wait has a deadline.
     node.store.wait(names, read_deadline(deadline_ms, node.timeout));
     const std::vector<std::string> found = node.store.multi_get(names);
     std::vector<Value> made;

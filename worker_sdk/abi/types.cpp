@@ -48,7 +48,7 @@ size_t muster_dtype_size(muster_dtype dtype) {
 }
 
 const char* muster_error_name(muster_rc rc) {
-  // By code, downwards; -7 is none.
+  // The names in the order of the codes, downwards; -7 is not used.
   constexpr const char* kNames[] = {"ok",       "invalid argument", "state", "deadline", "peer lost",
                                     "mismatch", "aborted",          nullptr, "backend",  "out of memory",
                                     "io",       "unsupported",      "store"};

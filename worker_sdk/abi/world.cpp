@@ -72,21 +72,21 @@ muster_world_info info_of(WorldNode& node) {
   return info;
 }
 
-/// Whether the group of all ranks is dead, so that nobody is worth waiting for.
+/// Whether the group of all ranks has failed, so that waiting for other ranks is of no use.
 bool has_failed(WorldNode& node) {
   const std::lock_guard lock(node.mutex);
   return node.aborted || node.world->group().has_failed() ||
          (node.group != nullptr && static_cast<GroupNode*>(node.group)->failed);
 }
 
-/// At the end, where this rank serves the store, the others get at least this time to read why.
+/// The time that the other ranks get at least, if this rank serves the store, to read the reason of the end.
 constexpr milliseconds kLeaveGrace{100};
 
 void free_world(WorldNode& node, milliseconds limit) {
   try {
     node.world->prepare_to_leave(std::max(limit, kLeaveGrace), node.aborted ? node.reason_of_abort() : "");
   } catch (const std::bad_alloc&) {
-    // It leaves as it would have.
+    // The world is freed all the same, even if memory is lacking for its farewell.
   }
   Node::release(&node);
 }
@@ -128,7 +128,7 @@ muster_rc muster_finalize(muster_world* world, int64_t deadline_ms) {
     node->world->finalize();
     if (node->world->info().size > 1 && !has_failed(*node)) node->world->barrier("muster/finalize", limit);
   });
-  // The failure to be told is that of the barrier, and the deadline that of both.
+  // The barrier's failure is the one to report, and the deadline is for the barrier and the end together.
   const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
   free_world(*node, limit - spent);
   return rc;

@@ -17,7 +17,7 @@
 namespace muster {
 namespace {
 
-/// -1 where Slurm's text says nothing about `node`.
+/// The number of tasks of a node; -1 if Slurm's text does not tell it.
 int tasks_of_node(const std::string& text, int node) {
   const auto counts = parse_task_counts(text).value_or(std::vector<int>());
   return static_cast<std::size_t>(node) < counts.size() ? counts[static_cast<std::size_t>(node)] : -1;
@@ -58,7 +58,8 @@ Place place_by_muster(const Lookup& lookup) {
   return place;
 }
 
-/// torchrun sets all of it. By hand, PyTorch needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT alone.
+/// Reads torchrun's variables. torchrun sets all of them; a user who sets them by hand, as PyTorch needs,
+/// gives only RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 Place place_by_torchrun(const Lookup& lookup) {
   const bool by_hand = !lookup("TORCHELASTIC_RUN_ID") && !lookup("LOCAL_RANK") && !lookup("LOCAL_WORLD_SIZE");
   const bool has_store = lookup("MUSTER_STORE").has_value();
@@ -67,7 +68,7 @@ Place place_by_torchrun(const Lookup& lookup) {
     if (value) return value;
     if (by_hand && name == "LOCAL_RANK") return lookup("RANK");
     if (by_hand && name == "LOCAL_WORLD_SIZE") return lookup("WORLD_SIZE");
-    // MUSTER_STORE goes before MASTER_*, so these may be missing.
+    // MUSTER_STORE takes precedence over MASTER_*, so these may be missing.
     if (has_store && name == "MASTER_ADDR") return "unused";
     if (has_store && name == "MASTER_PORT") return "1";
     return std::nullopt;
@@ -93,7 +94,8 @@ Place place_by_torchrun(const Lookup& lookup) {
   return place;
 }
 
-/// OMPI_COMM_WORLD_NODE_RANK is not the node's number but the process's on its node, so it is not used.
+/// Reads Open MPI's variables. OMPI_COMM_WORLD_NODE_RANK is not used: it is not the node's number but the
+/// process's number on its node.
 Place place_by_mpirun(const Lookup& lookup) {
   const VariableReader read(lookup, "start the program with mpirun, or unset the OMPI_COMM_WORLD_ variables");
   Place place;
@@ -113,16 +115,16 @@ Place place_by_mpirun(const Lookup& lookup) {
 bool in_slurm_step(const Lookup& lookup) {
   if (!lookup("SLURM_STEP_ID")) return false;
   const auto tasks = lookup("SLURM_STEP_NUM_TASKS");
-  // A bare batch script has SLURM_PROCID and SLURM_NTASKS, too, but it is one process.
+  // A bare batch script has SLURM_PROCID and SLURM_NTASKS as well, but it is a single process.
   return tasks ? *tasks != "1" : lookup("SLURM_NTASKS").value_or("1") != "1";
 }
 
-/// Jobs of a federation use all 32 bits.
+/// The text of Slurm's job id. Jobs of a federation use all 32 bits.
 std::string slurm_job(const VariableReader& read) {
   const std::string name = read.has("SLURM_JOBID") ? "SLURM_JOBID" : "SLURM_JOB_ID";
   const std::string text = read.text(name, "");
   if (const auto job = parse_number<std::uint32_t>(text)) return std::to_string(*job);
-  return std::to_string(read.number(name, 0, std::numeric_limits<int>::max()));  // says what is wrong
+  return std::to_string(read.number(name, 0, std::numeric_limits<int>::max()));  // reports an invalid number
 }
 
 Place place_by_slurm(const Lookup& lookup) {
@@ -154,7 +156,7 @@ Place place_by_launcher(const Lookup& lookup, int rank, int size) {
   return {};
 }
 
-/// The mask of a claim, and its quota with the group that has it.
+/// The parts of a claim: the mask, and the quota with its control group.
 std::pair<std::string, std::string> parts_of(const std::string& claim) {
   const std::size_t blank = claim.find(' ');
   return {claim.substr(0, blank), blank == std::string::npos ? "" : claim.substr(blank + 1)};
@@ -169,7 +171,7 @@ bool overlap(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string name_of(Launcher launcher) {
-  // In the order of the enumeration.
+  // The names are in the order of the enumeration.
   static constexpr std::array kNames{"none", "muster run", "torchrun", "mpirun", "srun", "given ranks"};
   return kNames.at(static_cast<std::size_t>(launcher));
 }
@@ -201,10 +203,10 @@ Place find_place(const Lookup& lookup, int rank, int size) {
       throw Error(ErrorCode::invalid_argument, "MUSTER_STORE='" + *store + "' has no port to connect to");
     place.serves_store = false;
   } else if (place.store_host.empty() && place.size > 1 && lookup("MASTER_ADDR") && lookup("MASTER_PORT")) {
-    // As PyTorch's env:// with ranks from elsewhere (mpirun -x MASTER_ADDR -x MASTER_PORT).
+    // This is PyTorch's env:// with ranks from another launcher (mpirun -x MASTER_ADDR -x MASTER_PORT).
     const VariableReader read(lookup, "");
     place.store_host = read.text("MASTER_ADDR", "");
-    // Under muster run and torchrun the agent serves it already, and may have done so in earlier rounds.
+    // Under muster run and torchrun the agent already serves the store, perhaps since earlier rounds.
     place.serves_store = read.text("TORCHELASTIC_USE_AGENT_STORE", "False") != "True";
     try {
       place.store_port = read.number("MASTER_PORT", 1, 65535);

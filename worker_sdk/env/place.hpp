@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who this process is, by the variables that a launcher left. Pure.
+// Finds the rank and job of this process in the variables that a launcher left. Pure.
 #pragma once
 
 #include "rendezvous/base/host_port.hpp"
@@ -17,7 +17,7 @@ enum class Launcher { bare, muster, torchrun, mpirun, slurm, explicit_ranks };
 /// The name of a launcher, for messages: "mpirun".
 std::string name_of(Launcher launcher);
 
-/// What the variables say about this process. -1: the launcher does not say.
+/// The facts that the variables tell about this process. -1: the launcher does not tell.
 struct Place {
   Launcher launcher = Launcher::bare;
   int rank = 0;
@@ -28,32 +28,32 @@ struct Place {
   int nodes = -1;
   int restart_count = 0;
   std::string run_id = "none";
-  /// The store's address; "" and 0 when nobody told one.
+  /// The address of the store; "" and 0 when no variable tells it.
   std::string store_host;
   int store_port = 0;
-  /// Whether rank 0 is to serve the store there, since no launcher does.
+  /// Whether rank 0 is to serve the store at that address, since no launcher does.
   bool serves_store = false;
-  /// A name that all ranks of this job and step, and no others on the host, derive alike; "" where there is
-  /// none.
+  /// A name that all ranks of this job and step derive alike, and no others on the host; "" if there is none.
   std::string step;
 };
 
-/// Looks in this order: `rank` and `size` where they are not -1, MUSTER_*, torchrun's variables, Open MPI's,
-/// Slurm's inside a step of several tasks; else a world of one. A store address in MUSTER_STORE goes before
-/// all others. Throws Error (invalid_argument) that names the variable or option that is missing or wrong.
+/// Finds the place. Sources in this order: `rank` and `size` if they are not -1, MUSTER_*, torchrun's
+/// variables, Open MPI's, Slurm's inside a step of several tasks; else a world of one. A store address in
+/// MUSTER_STORE takes precedence over all others. Throws Error (invalid_argument) that names the variable or
+/// option that is missing or wrong.
 Place find_place(const Lookup& lookup, int rank = -1, int size = -1);
 
 /// Splits "host:port" or "[v6]:port". Throws Error (invalid_argument) that begins with `what`.
 HostPort parse_endpoint(const std::string& what, const std::string& text);
 
-/// What this thread may use of its host's processors: its mask (allowance.hpp), and behind a blank the quota
-/// of its control group and that group, where the quota is less.
+/// The processors of its host that this thread may use: its mask (allowance.hpp), and after a blank the quota
+/// of its control group with the name of that group, if the quota is less.
 std::string processor_claim();
 
-/// Processors for the process `own` of those whose claims, all of one host, are given: its own ones, divided
-/// by the processes that may run on any of them. So ranks that are bound to different processors have them
-/// whole, and ranks that are not bound share. A quota is divided by the processes that have the same. At
-/// least 1.
+/// The number of processors for the process `own`, from the claims of all processes of one host: its own
+/// processors, each divided by the number of processes that may run on it. So ranks that are bound to
+/// different processors have them whole, and ranks that are not bound share. A quota is divided by the
+/// processes that have the same one. At least 1.
 int processor_share(std::span<const std::string> claims, std::size_t own);
 
 }  // namespace muster

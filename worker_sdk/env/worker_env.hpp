@@ -25,16 +25,17 @@ struct WorkerEnv {
   int node_rank = 0;
   /// Number of nodes. GROUP_WORLD_SIZE. Default: 1.
   int nodes = 1;
-  /// ROLE_NAME, ROLE_RANK, ROLE_WORLD_SIZE. One role per job, so the last two equal rank and world_size.
+  /// The role of the worker, its rank and number of workers in that role. ROLE_NAME, ROLE_RANK,
+  /// ROLE_WORLD_SIZE. There is one role per job, so the last two equal rank and world_size.
   std::string role = "default";
   int role_rank = 0;
   int role_world_size = 1;
-  /// Address and port of the store of this round. MASTER_ADDR, MASTER_PORT. Empty and 0 when there is none.
+  /// The address and port of the store of this round. MASTER_ADDR, MASTER_PORT. Empty and 0 when there is
+  /// none.
   std::string store_host;
   int store_port = 0;
-  /// Restarts of the job so far, and how many it allows. A round that uses up none has the count of the one
-  /// before it. TORCHELASTIC_RESTART_COUNT,
-  /// TORCHELASTIC_MAX_RESTARTS.
+  /// The number of restarts of the job so far, and the number that it allows. A round that uses up none has
+  /// the count of the round before it. TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS.
   int restart_count = 0;
   int max_restarts = 0;
   /// The job's name. TORCHELASTIC_RUN_ID, and MUSTER_RUN_ID, by which a worker knows `muster run`. Default:

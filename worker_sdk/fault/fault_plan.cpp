@@ -34,7 +34,7 @@ std::optional<std::uint8_t> point_from(std::string_view name) {
   return std::nullopt;
 }
 
-/// "kill", "kill+20", "delay:300".
+/// Reads an action: "kill", "kill+20", "delay:300".
 void parse_action(std::string_view all, std::string_view text, Fault& fault) {
   const std::size_t mark = text.find_first_of("+:");
   const std::string_view name = text.substr(0, mark);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MUSTER_FAULT: faults that a test wants at a certain call of a certain rank.
+// Injects faults at a certain call of a certain rank, for tests (MUSTER_FAULT).
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -17,7 +17,7 @@ namespace muster::fault {
 
 enum class Action : std::uint8_t { kill, stop, delay, error };
 
-/// A kind of call, or what a world does besides.
+/// A point at which a fault can strike: a kind of call, or another phase of a world.
 enum class Point : std::uint8_t { agree = 64, init, split, finalize };
 
 constexpr std::uint8_t point_of(Collective collective) {
@@ -30,7 +30,7 @@ constexpr std::uint8_t point_of(Point point) {
 
 struct Fault {
   Action action = Action::kill;
-  /// How long a delay takes. For kill and stop: the time after the beginning of the call, while it runs; 0:
+  /// The length of a delay. For kill and stop: the time after the beginning of the call, while it runs; 0:
   /// before it begins.
   std::chrono::milliseconds time{0};
   int rank = 0;
@@ -41,7 +41,7 @@ struct Fault {
   std::string text;
 };
 
-/// Faults of all ranks of one world of `size`:
+/// Reads the faults of all ranks of one world of `size`:
 ///   ACTION@RANK:OP[:K] {, ACTION@RANK:OP[:K]}
 ///   ACTION = kill | kill+MS | stop | stop+MS | delay:MS | error
 ///   OP     = name of a collective, agree, init, split, finalize
@@ -56,7 +56,7 @@ class Injector {
   Injector(const Injector&) = delete;
   Injector& operator=(const Injector&) = delete;
 
-  /// Counts the call, and acts if it is the one. Throws Error (backend) for `error`.
+  /// Counts the call, and strikes if a fault is planned for it. Throws Error (backend) for `error`.
   void at(std::uint8_t point);
 
  private:

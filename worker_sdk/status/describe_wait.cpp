@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sentences of a diagnosis.
+// Writes the sentences of a diagnosis.
 #include "rendezvous/base/text.hpp"
 #include "worker_sdk/status/diagnosis.hpp"
 
@@ -29,13 +29,14 @@ std::string in_group(const std::string& group) {
   return " of group '" + group + "'";
 }
 
-/// "ranks 0-2 wait since 4.2 s".
+/// The text about the waiting ranks: "ranks 0-2 wait since 4.2 s".
 std::string who_waits(const Wait& wait) {
   return name_ranks(wait.waiting) + (wait.waiting.size() == 1 ? " waits" : " wait") + " since " +
          readable(wait.longest);
 }
 
-/// "rank 3 (process 4711) is stopped by a signal or a debugger, in no call, the last was #11".
+/// The text about one rank: "rank 3 (process 4711) is stopped by a signal or a debugger, in no call, the last
+/// was #11".
 std::string describe_rank(const RankView& view, std::uint64_t now) {
   return "rank " + std::to_string(view.rank) + " (process " + std::to_string(view.pid) + ") is " +
          std::string(describe(view.process)) + ", " + activity(view, now);
@@ -52,7 +53,7 @@ std::string details(const std::vector<int>& which, const std::vector<RankView>& 
   return text;
 }
 
-/// Ranks that are in the call and cannot go on.
+/// The ranks that are in the call and cannot go on.
 std::vector<int> unable(const Wait& wait, const std::vector<RankView>& ranks) {
   std::vector<int> found;
   for (const RankView& view : ranks) {

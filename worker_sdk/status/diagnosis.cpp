@@ -19,12 +19,13 @@ struct Member {
 };
 
 bool is_inside(const GroupStatus& group) {
-  if (group.torn) return false;  // it was between two calls
+  if (group.torn) return false;  // the rank was between two calls
   return (group.state == GroupState::in_call && !group.gone) ||
          (group.state == GroupState::failed && group.call.sequence > 0);
 }
 
-/// Signed: times of another process may lie a moment ahead, and those of a hostile one anywhere.
+/// The time between two points. It is signed, because times of another process may lie a moment ahead, and
+/// those of a hostile process anywhere.
 nanoseconds between(std::uint64_t begin, std::uint64_t end) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
   return nanoseconds(end > begin ? static_cast<std::int64_t>(std::min(end - begin, kMost)) : 0);
@@ -51,12 +52,12 @@ Wait wait_of(const GroupStatus& group) {
   return wait;
 }
 
-/// Counts the ranks that cannot be named.
+/// Counts the ranks that should be in the call and cannot be named.
 void count_unseen(Wait& wait, int size) {
   wait.unseen = std::max(0, size - static_cast<int>(wait.waiting.size() + wait.missing.size()));
 }
 
-/// A group of all ranks has every rank as a member, whether it shows the group or not.
+/// The ranks that do not show a group of all ranks, although every rank is a member of such a group.
 std::vector<int> strangers(const std::vector<RankView>& ranks, const std::vector<Member>& members, int size) {
   std::vector<int> found;
   for (const RankView& view : ranks) {
@@ -111,7 +112,7 @@ void find_collective(const std::vector<RankView>& ranks, const std::vector<Membe
     const auto alike =
         std::find_if(wait.versions.begin(), wait.versions.end(), [&group](const auto& version) {
           Call call = version.second;
-          call.signature = group.call.signature;  // not in the file
+          call.signature = group.call.signature;  // the signature is not in the file
           return same_call(call, group.call);
         });
     if (alike != wait.versions.end())
@@ -126,7 +127,7 @@ void find_collective(const std::vector<RankView>& ranks, const std::vector<Membe
   waits.push_back(std::move(wait));
 }
 
-/// A send or receive waits for one rank.
+/// Finds the waits in sends and receives, each of which waits for one rank.
 void find_point_to_point(const std::vector<Member>& members, std::uint64_t now, std::vector<Wait>& waits) {
   for (const Member& member : members) {
     const GroupStatus& group = *member.group;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies where in a rank's status file. One process writes it, others read it at any time, also after its
-// death, so every field is an atomic word. A record that is written again and again has a version word that
-// is odd meanwhile; its other words are stored with release and loaded with acquire, which keeps them between
-// the two stores of the version without a fence (ThreadSanitizer does not know fences).
+// The layout of a rank's status file. One process writes it, others read it at any time, even after the
+// writer's death, so every field is an atomic word. A record that is written repeatedly has a version word
+// that is odd during a write; its other words are stored with release and loaded with acquire, which keeps
+// them between the two stores of the version without a fence (ThreadSanitizer does not know fences).
 #pragma once
 
 #include <array>
@@ -28,19 +28,20 @@ constexpr std::size_t kRing = 256;
 
 enum class ProcessPhase : std::uint8_t { unclaimed, active, finished };
 
-/// joining: the group is being made. failed: its last call ended with an error.
+/// The state of a group. joining: the group is being made. failed: its last call ended with an error.
 enum class GroupState : std::uint8_t { none, joining, idle, in_call, failed };
 
-/// Set once when a process takes the file, except for `owner`, `step` and `next_ticket`.
+/// The owner of a file. The fields are set once when a process takes the file, except for `owner`, `step` and
+/// `next_ticket`.
 struct Identity {
   Word magic;
   Word version;
   Word owner;       ///< pid in the low half, ProcessPhase in the high half
-  Word start_time;  ///< of that process, in clock ticks since boot
+  Word start_time;  ///< start time of that process, in clock ticks since boot
   Word place;       ///< rank in the low half, number of ranks in the high half
   Word round;
-  Word step;         ///< of the program, as it told
-  Word next_ticket;  ///< calls recorded so far
+  Word step;         ///< step of the program, as it told
+  Word next_ticket;  ///< number of calls recorded so far
   std::array<Word, 24> reserved;
 };
 
@@ -50,23 +51,23 @@ struct GroupRecord {
   Word name_hash;  ///< 0: no group
   Word place;      ///< rank in the group in the low half, its number of ranks in the high half
   Word state;      ///< GroupState in byte 0, minus the error code in byte 1
-  Word sequence;   ///< of the call entered last
+  Word sequence;   ///< sequence of the call entered last
   Word count;
   Word kind;        ///< Collective, DataType, ReduceOp in bytes 0 to 2
   Word partner;     ///< root in the low half, tag in the high half
-  Word entered_ns;  ///< for calls of few elements that of the last tick of the clock
-  Word changed_ns;  ///< when the state changed last
+  Word entered_ns;  ///< when the call was entered; for calls of few elements the last tick of the clock
+  Word changed_ns;  ///< when the state last changed
   Word completed;   ///< sequence of the last completed call
   std::array<Word, kNameBytes / 8> name;
 };
 
-/// One remembered call. A writer takes a ticket first, so writers of several threads do not meet.
+/// One remembered call. A writer first takes a ticket, so that writers of several threads do not meet.
 struct RingRecord {
-  Word ticket;  ///< from 1; 0 while it is being written
+  Word ticket;  ///< ticket of the call, from 1; 0 while it is being written
   Word name_hash;
   Word sequence;
   Word count;
-  Word kind;  ///< as above; CallState in byte 3, minus the error code in byte 4
+  Word kind;  ///< the same as GroupRecord::kind, with CallState in byte 3 and minus the error code in byte 4
   Word partner;
   Word entered_ns;
   Word finished_ns;

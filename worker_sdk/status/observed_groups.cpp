@@ -8,7 +8,7 @@
 namespace muster::status {
 namespace {
 
-/// Writes the calls of one group down, and lets the injected faults happen.
+/// Records the calls of one group, and injects faults.
 class Observer : public CallObserver {
  public:
   Observer(std::shared_ptr<Watchers> watchers, std::unique_ptr<GroupWriter> group)
@@ -19,7 +19,7 @@ class Observer : public CallObserver {
   }
 
   void entering(const Call& call) override {
-    // Only a fault that strikes later finds the call entered.
+    // A fault that strikes at once finds the call not entered yet; only a later one finds it entered.
     if (watchers_->injector) watchers_->injector->at(fault::point_of(call.collective));
     if (group_) group_->entering(call);
   }
@@ -90,14 +90,14 @@ std::unique_ptr<Backend> ObservedFactory::make(const GroupPlan& plan) {
   auto group = open(plan);
   std::unique_ptr<Backend> backend;
   GroupPlan quiet = plan;
-  // The agent says it once for all ranks, and knows more.
+  // The agent reports long waits once for all ranks, and knows more than the group.
   if (watchers_->has_agent) quiet.options.report_after = std::chrono::milliseconds(0);
   quiet.alarm = std::make_shared<JoinAlarm>();
   try {
     const LiveGroups::Registration joining(live(), quiet, nullptr);
     backend = inner_->make(quiet);
   } catch (const Error& error) {
-    // The record stays for those who look after the failure; it goes with the factory.
+    // The record stays for those who look at it after the failure; it ends with the factory.
     if (group) group->failed(nullptr, error.code());
     keep(plan, std::move(group));
     throw;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Watches the groups of a world: records their calls, and ends them if a peer is lost.
 #pragma once
 
 #include "worker_sdk/comm/join_alarm.hpp"
@@ -16,18 +17,19 @@
 
 namespace muster::status {
 
-/// The groups of one world that are alive or being made: those who watch peers end their calls. Any thread.
+/// The groups of one world that are alive or being made, so that those who watch peers can end the groups'
+/// calls. Any thread.
 class LiveGroups {
   struct Group {
-    Backend* backend;  ///< null while it is being made
+    Backend* backend;  ///< null while the group is being made
     std::shared_ptr<JoinAlarm> alarm;
     std::uint64_t name_hash;
     std::vector<int> members;  ///< empty: all ranks of the world
   };
 
  public:
-  /// A group is known for as long as this lives. `backend` is null while it is made, by the plan's alarm
-  /// then.
+  /// Keeps a group known for as long as it lives. `backend` is null while the group is made; then the plan's
+  /// alarm can end the making.
   class Registration {
    public:
     Registration(std::shared_ptr<LiveGroups> live, const GroupPlan& plan, Backend* backend);
@@ -40,10 +42,10 @@ class LiveGroups {
     std::list<Group>::iterator place_;
   };
 
-  /// abort() for the group of this name (hash_of()), or the alarm of its making.
+  /// Aborts the group of this name (hash_of()), or rings the alarm of its making.
   void abort(std::uint64_t name_hash, ErrorCode code, const std::string& text);
 
-  /// Whether the rank of the world is in the group of this name.
+  /// Whether a rank of the world is in the group of this name.
   bool has_member(std::uint64_t name_hash, int world_rank);
 
  private:
@@ -51,7 +53,7 @@ class LiveGroups {
   std::list<Group> groups_;
 };
 
-/// What the groups of one world share. The pointers may be null.
+/// The objects that the groups of one world share. The pointers may be null.
 struct Watchers {
   std::unique_ptr<StatusWriter> writer;
   std::unique_ptr<fault::Injector> injector;
@@ -59,7 +61,7 @@ struct Watchers {
   LiveGroups live;
 };
 
-/// Makes what `inner` makes, and tells the watchers of it. As GroupFactory.
+/// Makes the groups that `inner` makes, and tells the watchers of them. Threads as for GroupFactory.
 class ObservedFactory : public GroupFactory {
  public:
   ObservedFactory(std::shared_ptr<GroupFactory> inner, std::shared_ptr<Watchers> watchers);
@@ -73,14 +75,14 @@ class ObservedFactory : public GroupFactory {
   std::unique_ptr<GroupWriter> open(const GroupPlan& plan);
   void keep(const GroupPlan& plan, std::unique_ptr<GroupWriter> group);
 
-  /// They live as long as the watchers.
+  /// The live groups, which exist as long as the watchers.
   std::shared_ptr<LiveGroups> live() const { return {watchers_, &watchers_->live}; }
 
   std::shared_ptr<GroupFactory> inner_;
   std::shared_ptr<Watchers> watchers_;
   std::atomic<bool> first_{true};
   std::mutex mutex_;
-  /// Made, and not yet asked for by observer(). Behind mutex_.
+  /// The records of groups that were made and not yet asked for by observer(). Protected by mutex_.
   std::map<std::string, std::unique_ptr<GroupWriter>> joined_;
 };
 

@@ -23,16 +23,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Ranks that an agent watches tell no address; nobody waits for them longer than this.
+/// The longest time to wait for the addresses of the others, because ranks that an agent watches tell none.
 constexpr milliseconds kExchangeLimit{1000};
-/// How often long waits are looked for, and how often waits for the dead.
+/// The intervals in milliseconds in which long waits, and waits for dead ranks, are looked for.
 constexpr int kLookMs = 1000;
 constexpr int kLookForLostMs = 20;
-/// Waits that are remembered as said.
+/// The most waits that are remembered as reported.
 constexpr std::size_t kReportedMax = 4096;
 constexpr const char* kSeeOutput = "; look at the output of that rank for the cause";
 
-/// "4711:12:34567 99887766 node7": the address, the start time of the process, its host.
+/// The text by which a rank tells its file: "4711:12:34567 99887766 node7" is the address, the start time of
+/// the process, its host.
 std::string announcement(const StatusWriter& own, const std::string& host) {
   const std::uint64_t start_time = own.file().page().identity.start_time.load(std::memory_order_relaxed);
   return own.file().address().to_text() + " " + std::to_string(start_time) + " " + host;
@@ -47,7 +48,7 @@ std::optional<PeerSlot> open_slot(const std::string& text, int rank, const std::
   try {
     UniqueFd pidfd = address->pid == ::getpid() ? UniqueFd() : open_pidfd(address->pid);
     PeerSlot slot{rank, StatusFile::open(*address, false), std::move(pidfd)};
-    // The number may be another process's by now, or mean another one here.
+    // The process number may belong to another process by now, or mean another one in this pid namespace.
     if (std::to_string(look_at(address->pid).start_time) != text.substr(first + 1, second - first - 1))
       return std::nullopt;
     return slot;
@@ -97,7 +98,7 @@ std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own
     for (std::size_t i = 0; i < std::min(texts.size(), ranks.size()); ++i)
       if (auto slot = open_slot(texts[i], ranks[i], options.host)) peers.push_back(std::move(*slot));
   } catch (const Error&) {
-    // Without the store there are no peers to be seen; the groups find out by themselves.
+    // Without the store no peers can be seen; the groups find dead ranks by themselves.
   }
   return peers;
 }
@@ -108,7 +109,7 @@ PeerSlots::PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> p
   try {
     thread_ = quiet_thread([this] { watch(); });
   } catch (const std::system_error&) {
-    // No thread to be had: the groups find dead ranks by themselves, only later.
+    // Without a thread the groups find dead ranks by themselves, only later.
   }
 }
 
@@ -122,7 +123,7 @@ void PeerSlots::watch() {
   while (wait_for_events()) look();
 }
 
-/// Returns false at the end.
+/// Waits for the next event. Returns false at the end.
 bool PeerSlots::wait_for_events() {
   std::vector<pollfd> entries{{wake_up_.fd(), POLLIN, 0}};
   for (const PeerSlot& peer : peers_)
@@ -168,8 +169,8 @@ void PeerSlots::look() {
     const auto mine = std::find(wait.waiting.begin(), wait.waiting.end(), options_.rank);
     if (mine == wait.waiting.end()) continue;
     const Key key(wait.name_hash, wait.joining, wait.call.sequence);
-    // A rank did its last step before it died, and the others may need a moment to see it. So the wait is
-    // looked at twice.
+    // A rank may have done its last step just before it died, and the others may need a moment to see that.
+    // So the call ends only if the wait is seen at two looks.
     if (somebody_died_ && suspected_.contains(key)) end_if_lost(wait, ranks, now);
     suspected.insert(key);
     if (wait.longest >= options_.report_after && options_.report_after.count() > 0) report(wait, ranks, now);
@@ -177,7 +178,8 @@ void PeerSlots::look() {
   suspected_ = std::move(suspected);
 }
 
-/// At once: a launcher like mpirun ends the others before their calls do. Said by the lowest rank left.
+/// Reports dead ranks at once, because a launcher like mpirun ends the other ranks before their calls end.
+/// The lowest rank that is left reports.
 void PeerSlots::say_who_died(const std::vector<RankView>& ranks, std::uint64_t now) {
   const std::vector<int> died = std::exchange(just_died_, {});
   const bool speaks = std::none_of(ranks.begin(), ranks.end(), [this](const RankView& view) {
@@ -185,7 +187,7 @@ void PeerSlots::say_who_died(const std::vector<RankView>& ranks, std::uint64_t n
   });
   if (!speaks) return;
   for (const RankView& view : ranks) {
-    // A rank that has ended its world has done nothing wrong.
+    // A rank that has ended its world did nothing wrong.
     if (std::find(died.begin(), died.end(), view.rank) == died.end() ||
         view.status.phase != ProcessPhase::active)
       continue;
@@ -198,22 +200,22 @@ std::string PeerSlots::death_of(const RankView& view, std::uint64_t now) const {
          options_.host + ") has died, " + activity(view, now);
 }
 
-/// Ends our call when a rank that it needs is dead.
+/// Ends this rank's call when a rank that it needs is dead.
 void PeerSlots::end_if_lost(const Wait& wait, const std::vector<RankView>& ranks, std::uint64_t now) {
   std::vector<const RankView*> dead;
   for (const RankView& view : ranks) {
     const auto is_in = [&view](const std::vector<int>& list) {
       return std::find(list.begin(), list.end(), view.rank) != list.end();
     };
-    // Which ranks a group has is not to be seen before they have joined it: the list of members knows.
-    // A rank that had joined and then died is missed, too, by who still connects to it.
+    // The ranks of a group cannot be seen before they have joined it, but the list of members is known. A
+    // rank that joined and then died is missed as well by a rank that still connects to it.
     const bool concerned =
         wait.joining ? !has_joined(view, wait.name_hash) || view.status.phase == ProcessPhase::active
                      : is_in(wait.missing) || is_in(wait.waiting);
     if (view.process != ProcessState::gone || !concerned) continue;
     if (watchers_->live.has_member(wait.name_hash, view.rank)) dead.push_back(&view);
   }
-  // By the time that we look, others may have ended for the same cause.
+  // By now other ranks may have ended for the same cause, so the culprit is searched among all dead ranks.
   const RankView* const culprit = find_culprit(dead, wait.name_hash);
   if (culprit == nullptr) return;
   watchers_->live.abort(
@@ -225,7 +227,7 @@ void PeerSlots::end_if_lost(const Wait& wait, const std::vector<RankView>& ranks
           wait.group + "'" + kSeeOutput);
 }
 
-/// Once for each host: by the lowest of its ranks that wait.
+/// Reports a long wait once for each host, by the lowest of its waiting ranks.
 void PeerSlots::report(const Wait& wait, std::vector<RankView>& ranks, std::uint64_t now) {
   const int speaker = *std::min_element(wait.waiting.begin(), wait.waiting.end());
   const Key key(wait.name_hash, wait.joining, wait.call.sequence);

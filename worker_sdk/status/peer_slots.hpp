@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a host watch one another where no agent does.
+// Lets the ranks of a host watch one another if no agent does.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -21,19 +21,20 @@
 
 namespace muster::status {
 
-/// The status file of another rank, and its process.
+/// The status file and process of another rank.
 struct PeerSlot {
   int rank;
   StatusFile file;
-  UniqueFd pidfd;  ///< empty when the process is gone
+  UniqueFd pidfd;  ///< descriptor of the process; empty when the process is gone
 };
 
-/// Tells the other ranks where our file is and opens theirs. Those of other hosts, users and pid namespaces
-/// are left out, as are ranks that an agent watches (they tell nothing; that costs a moment). Never fails.
+/// Tells the other ranks where this rank's file is and opens theirs. Ranks of other hosts, users and pid
+/// namespaces are left out, and so are ranks that an agent watches (they tell no address, which costs a
+/// moment). Never fails.
 std::vector<PeerSlot> exchange_slots(StoreClient& store, const StatusWriter& own,
                                      const StatusOptions& options);
 
-/// Watches the peers from a thread of its own until its end.
+/// Watches the peers from a thread of its own as long as it lives.
 class PeerSlots {
  public:
   PeerSlots(std::shared_ptr<Watchers> watchers, std::vector<PeerSlot> peers, StatusOptions options);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Looks up what another process does.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +7,20 @@
 
 namespace muster::status {
 
-/// What a process does, as the kernel sees it.
+/// The state of a process, as the kernel sees it.
 enum class ProcessState : std::uint8_t { unknown, running, sleeping, in_kernel, stopped, gone };
 
-/// "stopped (SIGSTOP or a debugger)"; for messages.
+/// The state for messages: "stopped (SIGSTOP or a debugger)".
 std::string_view describe(ProcessState state);
 
 struct ProcessLook {
   ProcessState state = ProcessState::unknown;
-  /// In clock ticks since boot: with the pid it names a process for ever. 0 when unknown.
+  /// The start time in clock ticks since boot, which together with the pid names a process for ever. 0 when
+  /// unknown.
   std::uint64_t start_time = 0;
 };
 
-/// Reads /proc. A zombie is gone.
+/// Looks at a process in /proc. A zombie counts as gone.
 ProcessLook look_at(std::int32_t pid);
 
 }  // namespace muster::status

@@ -13,8 +13,8 @@
 namespace muster::status {
 namespace {
 
-/// The agent's file. Null where there is none that is ours: another process of the worker has it, a container
-/// hides the agent, or the variable was inherited from elsewhere.
+/// Takes the agent's file. Null if there is none for this process: another process of the worker has it, a
+/// container hides the agent, or the variable was inherited from elsewhere.
 std::unique_ptr<StatusWriter> claim_agents_file(const Writer& writer) {
   const char* const text = std::getenv("MUSTER_STATUS");
   const auto address = text != nullptr ? Address::from_text(text) : std::nullopt;

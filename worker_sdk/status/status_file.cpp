@@ -67,7 +67,8 @@ StatusFile StatusFile::create() {
   UniqueFd fd(::memfd_create("muster-status", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) fail("cannot make a status file (memfd_create)", errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(kFileBytes)) != 0) fail("cannot size a status file", errno);
-  // The size is sealed, so that nobody who maps the file can be made to touch memory that is not there.
+  // The size is sealed, so that a process that maps the file cannot be made to touch memory that is not
+  // there.
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) fail("cannot seal a status file", errno);
   const std::uint64_t inode = inode_of(fd.get(), "the new status file");
   Page* const page = new (map(fd.get(), true)) Page;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The file in memory through which a process shows its status to others.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -13,26 +14,26 @@
 
 namespace muster::status {
 
-/// Where another process finds a status file: the process that holds it, its descriptor there, and the file's
-/// inode, by which it is known. Plain data.
+/// The address of a status file for another process: the process that holds the file, its descriptor there,
+/// and the file's inode, by which the file is recognised. Plain data.
 struct Address {
   std::int32_t pid = 0;
   std::int32_t fd = -1;
   std::uint64_t inode = 0;
 
-  /// "4711:12:34567", the value of MUSTER_STATUS.
+  /// The text for MUSTER_STATUS: "4711:12:34567".
   std::string to_text() const;
-  /// Empty when the text is no address.
+  /// Reads such a text; empty when it is no address.
   static std::optional<Address> from_text(std::string_view text);
 };
 
 /// A mapped status file: a memfd without a name, of a fixed size that nobody can change.
 class StatusFile {
  public:
-  /// Throws Error (io).
+  /// Makes a new file. Throws Error (io).
   static StatusFile create();
-  /// Opens one through /proc of the process that holds it. Throws Error (io): not there, not ours, another
-  /// file, another version.
+  /// Opens a file through /proc of the process that holds it. Throws Error (io) if it is not there, not ours,
+  /// another file, or of another version.
   static StatusFile open(const Address& address, bool writable);
 
   ~StatusFile();
@@ -41,10 +42,10 @@ class StatusFile {
 
   Page& page() const { return *page_; }
 
-  /// Valid while the maker holds it.
+  /// The address of the file, valid while its maker holds it.
   Address address() const;
 
-  /// Identifies the file on this host as long as anybody holds it.
+  /// A number that identifies the file on this host as long as a process holds it.
   std::uint64_t inode() const { return inode_; }
 
  private:

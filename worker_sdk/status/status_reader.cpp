@@ -10,8 +10,9 @@ namespace {
 constexpr auto kAcquire = std::memory_order_acquire;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-/// A write takes nanoseconds: one that is not over after so many looks was cut off by the writer's death, or
-/// the writer does not have a core, or writes again and again. It is then marked as torn.
+/// The most looks at a record that is being written. A write takes nanoseconds: one that is not over then was
+/// cut off by the writer's death, or the writer does not have a core, or writes repeatedly. The record is
+/// then marked as torn.
 constexpr int kTries = 200;
 
 int bounded(std::uint32_t value) {

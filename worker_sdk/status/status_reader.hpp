@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the status file of another process.
 #pragma once
 
 #include "worker_sdk/comm/call.hpp"
@@ -11,20 +12,21 @@
 
 namespace muster::status {
 
-/// One group of a process, as it was at one moment. Plain data, like all below.
+/// One group of a process at one moment. Plain data, like all structures below.
 struct GroupStatus {
   std::uint64_t name_hash = 0;
-  std::string name;  ///< printable, at most kNameBytes
+  std::string name;  ///< name of the group: printable, at most kNameBytes
   int rank = 0;
   int size = 0;
   GroupState state = GroupState::none;
-  int error_code = 0;  ///< ErrorCode, when failed
+  int error_code = 0;  ///< ErrorCode of the failure, when failed
   bool gone = false;
-  /// Read in the middle of a write that did not end: the fields of two calls may be mixed.
+  /// Whether the record was read in the middle of a write that did not end, so that fields of two calls may
+  /// be mixed.
   bool torn = false;
-  /// A call that waits longer is to be reported; 0: never.
+  /// The time after which a waiting call is to be reported; 0: never.
   std::chrono::milliseconds report_after{0};
-  Call call;  ///< the one entered last; sequence 0 before the first
+  Call call;  ///< the call entered last; sequence 0 before the first
   std::uint64_t completed = 0;
   std::uint64_t entered_ns = 0;
   std::uint64_t changed_ns = 0;
@@ -50,11 +52,11 @@ struct RankStatus {
   std::vector<GroupStatus> groups;
 };
 
-/// Whether any process has ever taken the file. One load.
+/// Whether any process has ever taken the file. Costs one load.
 bool is_claimed(const Page& page);
 
-/// What the file says now. Its writer may be alive, dead in the middle of a write, or hostile: every value is
-/// brought into its range, and nothing waits.
+/// The present status in the file. Its writer may be alive, dead in the middle of a write, or hostile: every
+/// value is brought into its range, and the call never waits.
 RankStatus read_status(const Page& page);
 
 /// The last calls, oldest first, at most `limit`.

@@ -22,7 +22,7 @@ std::uint64_t nanoseconds_of(const timespec& time) {
 
 constexpr std::uint64_t kGone = 1U << 16;
 
-/// Phase of `owner` while a process fills the identity in; readers take it for unclaimed.
+/// The phase of `owner` while a process fills the identity in; readers take it for unclaimed.
 constexpr std::uint32_t kClaiming = 3;
 
 std::uint64_t kind_of(const Call& call) {
@@ -38,11 +38,11 @@ std::uint64_t number_of(ErrorCode code) {
   return static_cast<std::uint64_t>(-static_cast<int>(code)) & 0xFF;
 }
 
-/// Calls with fewer elements may take less than reading the clock twice does.
+/// The number of elements below which a call may take less time than reading the clock twice.
 constexpr std::uint64_t kQuickCount = 16 * 1024;
 
-/// The time to note for a call: that of the last tick for a quick one, a few milliseconds back at most, at a
-/// fifth of the cost.
+/// The time to record for a call; for a quick one that of the last tick of the clock, at most a few
+/// milliseconds back, at a fifth of the cost.
 std::uint64_t time_for(const Call& call) {
   if (call.count >= kQuickCount) return monotonic_ns();
   timespec tick{};
@@ -54,8 +54,8 @@ std::uint64_t place_of(const Writer& writer) {
   return pack(static_cast<std::uint32_t>(writer.rank), static_cast<std::uint32_t>(writer.size));
 }
 
-/// Where a new group is shown: in the place of one of the same name that is gone, a free one, or that of the
-/// group that is gone for longest; those that failed go last. Null if all are alive.
+/// The record for a new group: that of a group of the same name that is gone, a free one, or that of the
+/// group that is gone for longest; those of failed groups are taken last. Null if all groups are alive.
 GroupRecord* place_for(Page& page, std::uint64_t hash) {
   const auto age = [hash](const GroupRecord& record) {
     const std::uint64_t other = record.name_hash.load(kRelaxed);
@@ -107,7 +107,7 @@ GroupWriter::GroupWriter(Page& page, GroupRecord* record, std::uint64_t name_has
       report_after_(static_cast<std::uint64_t>(std::clamp<std::int64_t>(report_after.count(), 0, UINT32_MAX))
                     << 32) {
   open_.reserve(16);
-  // A record that was left in the middle of a write becomes readable again with the next one.
+  // A record that was left in the middle of a write becomes readable again with the next write.
   if (record_ != nullptr) version_ = (record_->version.load(kRelaxed) + 1) / 2 * 2;
 }
 
@@ -195,7 +195,7 @@ void GroupWriter::remember(const Call& call, std::uint64_t now) {
 
 void GroupWriter::finish(std::uint64_t ticket, CallState state, std::uint64_t code, std::uint64_t now) {
   RingRecord& entry = page_.ring[(ticket - 1) % kRing];
-  if (entry.ticket.load(kRelaxed) != ticket) return;  // overwritten by later calls
+  if (entry.ticket.load(kRelaxed) != ticket) return;  // the entry was overwritten by later calls
   entry.finished_ns.store(now, kRelease);
   entry.kind.store(
       (entry.kind.load(kRelaxed) & 0xFFFFFF) | static_cast<std::uint64_t>(state) << 24 | code << 32,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes the status of a process into its status file.
 #pragma once
 
 #include "muster/error.hpp"
@@ -16,10 +17,11 @@
 
 namespace muster::status {
 
-/// Now on the clock of all times in a status file: CLOCK_MONOTONIC, the same for all processes of a host.
+/// The present time on the clock of all times in a status file: CLOCK_MONOTONIC, the same for all processes
+/// of a host.
 std::uint64_t monotonic_ns();
 
-/// FNV-1a; never 0.
+/// The FNV-1a hash of a name, but never 0.
 std::uint64_t hash_of(std::string_view name);
 
 /// The rank that writes.
@@ -29,16 +31,16 @@ struct Writer {
   int round = 0;
 };
 
-/// Says for which rank a file was made; the one that takes it must be the same. The maker calls this before
-/// anyone else sees the file.
+/// Sets for which rank a file was made; the process that takes the file must have the same rank. The maker
+/// calls this before any other process sees the file.
 void reserve(Page& page, const Writer& writer);
 
 class StatusWriter;
 
-/// The record of one group. One thread at a time; entering() and completed() take tens of nanoseconds.
+/// Writes the record of one group. One thread at a time; entering() and completed() take tens of nanoseconds.
 class GroupWriter {
  public:
-  /// `record` may be null: then only the ring is written. Both outlive this.
+  /// `record` may be null: then only the ring is written. `page` and `record` outlive this object.
   GroupWriter(Page& page, GroupRecord* record, std::uint64_t name_hash,
               std::chrono::milliseconds report_after);
 
@@ -62,23 +64,23 @@ class GroupWriter {
   Page& page_;
   GroupRecord* record_;
   std::uint64_t name_hash_;
-  std::uint64_t report_after_;  ///< as in GroupRecord::state
+  std::uint64_t report_after_;  ///< the time in the form of GroupRecord::state
   std::uint64_t version_ = 0;
-  std::vector<std::uint64_t> open_;  ///< tickets of the calls that are not finished, in order
+  std::vector<std::uint64_t> open_;  ///< tickets of the calls that have not finished, in order
   std::size_t next_open_ = 0;
 };
 
 /// The writing side of a file that this process has taken. Any thread.
 class StatusWriter {
  public:
-  /// Takes the file for this process, unless another living process or another world of this one has it, or
-  /// it was made for another rank.
+  /// Takes the file for this process. Null if another living process or another world of this process has it,
+  /// or it was made for another rank.
   static std::unique_ptr<StatusWriter> claim(StatusFile file, const Writer& writer);
   ~StatusWriter();
   StatusWriter(const StatusWriter&) = delete;
   StatusWriter& operator=(const StatusWriter&) = delete;
 
-  /// Shows a group as being made. Fewer than kGroups at a time have a record.
+  /// Shows a group that is being made. Only kGroups groups have a record at a time.
   std::unique_ptr<GroupWriter> open_group(std::string_view name, int rank, int size,
                                           std::chrono::milliseconds report_after = std::chrono::seconds(15));
   void close_group(GroupWriter& group);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The delays between a store client's attempts to connect.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +7,9 @@
 
 namespace muster {
 
-/// Delays between attempts to connect: 0.5 s, then x1.5 each time up to 60 s (or other bounds), each
-/// moved by up to 50 % either way so that many ranks do not knock at once (the figures of PyTorch's client).
-/// Pure: the random number is an argument.
+/// Delays between attempts to connect: 0.5 s, then x1.5 each time up to 60 s (or other bounds), each moved by
+/// up to 50 % either way so that many ranks do not connect at once (the figures of PyTorch's client). Pure:
+/// the random number is an argument.
 class Backoff {
  public:
   using Duration = std::chrono::duration<double>;
@@ -16,7 +17,7 @@ class Backoff {
   explicit Backoff(Duration first = Duration(kStartSeconds), Duration longest = Duration(kCapSeconds))
       : base_(first), longest_(longest) {}
 
-  /// `uniform` is a random number in [0, 1).
+  /// The next delay; `uniform` is a random number in [0, 1).
   Duration next(double uniform) {
     const Duration delay = base_ * (0.5 + uniform);
     base_ = std::min(base_ * 1.5, longest_);

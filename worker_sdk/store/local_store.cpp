@@ -16,10 +16,10 @@ struct Values {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, std::string, std::less<>> map;
-  std::map<std::string, std::deque<std::string>, std::less<>> queues;  ///< none of them empty
+  std::map<std::string, std::deque<std::string>, std::less<>> queues;  ///< none of the queues is empty
 };
 
-/// The number at the beginning, as every store of this protocol reads it.
+/// The number at the beginning of a value, as every store of this protocol reads it.
 std::int64_t number_of(std::string_view key, std::string_view value) {
   if (const auto number = leading_number(value)) return *number;
   throw Error(ErrorCode::store, "add at the store of a world of one: the value of '" + std::string(key) +
@@ -147,7 +147,7 @@ class LocalStore final : public StoreClient {
   }
 
  private:
-  /// Longer waits would overflow the clock.
+  /// The longest wait; longer ones would overflow the clock.
   static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 
   [[noreturn]] static void throw_late(std::string_view key, std::chrono::milliseconds timeout) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Gives each user of a store keys of its own.
 #pragma once
 
 #include "worker_sdk/store/store_client.hpp"
@@ -9,13 +10,14 @@
 
 namespace muster {
 
-/// A store that puts a prefix before every key and queue; list_keys() gives the keys below it, without it.
+/// A store that puts a prefix before every key and queue; list_keys() gives the keys below the prefix,
+/// without it.
 class PrefixStore final : public StoreClient {
  public:
   PrefixStore(std::unique_ptr<StoreClient> store, std::string prefix)
       : owned_(std::move(store)), store_(*owned_), prefix_(std::move(prefix)) {}
 
-  /// `store` must outlive it.
+  /// `store` must outlive this object.
   PrefixStore(StoreClient& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
 
   void set(std::string_view key, std::string_view value) override { store_.set(full(key), value); }

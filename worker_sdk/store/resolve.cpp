@@ -16,7 +16,7 @@
 namespace muster {
 namespace {
 
-/// What getaddrinfo() said. `error` is empty on success.
+/// The answer of getaddrinfo(). `error` is empty on success.
 struct Answer {
   std::vector<SocketAddress> addresses;
   std::string error;
@@ -51,7 +51,8 @@ Answer look_up(const std::string& host, int port, int flags) {
   return answer;
 }
 
-/// Shared with the look-up thread, which may outlive the call that started it.
+/// The state of a look-up. The look-up thread shares it, because that thread may outlive the call that
+/// started it.
 struct Pending {
   std::mutex mutex;
   std::condition_variable done_signal;

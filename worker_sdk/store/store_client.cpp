@@ -13,7 +13,8 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Ranks that come together within the first need not look; a wait that lasts asks the store rarely.
+/// The times before the first look and between later ones, at most. Ranks that come together within the first
+/// need not look, and a long wait asks the store rarely.
 constexpr milliseconds kFirstLook{100};
 constexpr milliseconds kLastLook{1000};
 
@@ -40,7 +41,7 @@ void wait_and_look(StoreClient& store, const std::vector<std::string>& keys, mil
   for (milliseconds slice = kFirstLook;; slice = std::min(slice * 2, kLastLook)) {
     const milliseconds left = left_until(deadline);
     try {
-      // The error of the last part is that of the whole.
+      // The error of the last part is thrown as that of the whole wait.
       return store.wait(keys, left <= slice ? WaitLimit(left, limit) : WaitLimit(slice));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::deadline || left <= slice || store.is_silent()) throw;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Client of the job's key-value store (PyTorch's TCPStore protocol, so it works under torchrun as well).
+// A client of the job's key-value store (PyTorch's TCPStore protocol, so it works under torchrun as well).
 #pragma once
 
 #include "muster/error.hpp"
@@ -16,8 +16,8 @@
 
 namespace muster {
 
-/// How long a call may wait. Its error names `given`: where the call is a part of a longer wait, somebody
-/// gave that one's limit, and what is left of it says nothing to them.
+/// The time that a call may wait. Its error names `given`: if the call is part of a longer wait, that is the
+/// limit of the longer wait, which the user knows, and not the time that was left of it.
 struct WaitLimit {
   template <typename Number, typename Unit>
   WaitLimit(std::chrono::duration<Number, Unit> time) : left(time), given(time) {}
@@ -53,42 +53,42 @@ class StoreClient {
   virtual void wait(const std::vector<std::string>& keys) = 0;
   virtual void wait(const std::vector<std::string>& keys, WaitLimit limit) = 0;
 
-  /// Waits as wait() does, for a thread that others must be able to wake. Returns whether the keys are there;
+  /// Waits as wait() does, on a thread that others must be able to wake. Returns whether the keys exist;
   /// false as soon as `descriptor` is readable, or after `timeout`.
   virtual bool wait_or_wake(const std::vector<std::string>& keys, int descriptor,
                             std::chrono::milliseconds timeout);
 
   virtual bool delete_key(std::string_view key) = 0;
   virtual void append(std::string_view key, std::string_view value) = 0;
-  /// Waits until all exist; their values in the order of `keys`.
+  /// Waits until all keys exist, and returns their values in the order of `keys`.
   virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys) = 0;
   virtual void multi_set(const std::vector<std::pair<std::string, std::string>>& pairs) = 0;
-  /// Queues have names of their own beside the keys; wait() and check() see a queue that is not empty.
-  /// PyTorch's store has them in its libuv server.
+  /// Adds an item to a queue. Queues have names of their own beside the keys; wait() and check() see a queue
+  /// that is not empty. PyTorch's store has them in its libuv server.
   virtual void queue_push(std::string_view queue, std::string_view value) = 0;
-  /// Waits until there is an item and takes it, first in, first out.
+  /// Waits until there is an item and takes it; the first item that was added comes first.
   virtual std::string queue_pop(std::string_view queue, std::chrono::milliseconds timeout) = 0;
   virtual std::int64_t queue_len(std::string_view queue) = 0;
-  /// Names of all keys, in no order. A PyTorch store older than torch 2.9 closes the connection.
+  /// The names of all keys, in no order. A PyTorch store older than torch 2.9 closes the connection.
   virtual std::vector<std::string> list_keys() = 0;
-  /// Number of keys of every prefix, PyTorch's own worker counter included.
+  /// The number of keys of every prefix, PyTorch's own worker counter included.
   virtual std::int64_t num_keys() = 0;
 
-  /// Numeric address of this host on the way to the store; "" when unknown.
+  /// The numeric address of this host on the way to the store; "" when unknown.
   virtual std::string local_address() const { return ""; }
 
   /// Sets StoreOptions::timeout for later calls and clones.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
 
-  /// Whether the store owes an answer since a wait ended: then it is overloaded, stopped or unreachable, and
-  /// the next call waits for it.
+  /// Whether the store has owed an answer since a wait ended: then it is overloaded, stopped or unreachable,
+  /// and the next call waits for the answer.
   virtual bool is_silent() const { return false; }
 
   /// A second connection to the same store, for another thread, which may make it while this one is in use.
   virtual std::unique_ptr<StoreClient> clone() = 0;
 
-  /// The same, but connecting takes at most `limit`, and, the look-up of a name apart, ends as soon as
-  /// `descriptor` (-1: none) is readable.
+  /// Makes a second connection as clone() does, but connecting takes at most `limit`, and, except during the
+  /// look-up of a name, ends as soon as `descriptor` (-1: none) is readable.
   virtual std::unique_ptr<StoreClient> clone_within(std::chrono::milliseconds /*limit*/, int /*descriptor*/) {
     return clone();
   }
@@ -98,14 +98,14 @@ class StoreClient {
 };
 
 struct StoreOptions {
-  /// Longest time for connecting, and for each wait. Default: 5 minutes, as PyTorch.
+  /// The longest time for connecting, and for each wait. Default: 5 minutes, as PyTorch.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  /// Longest time for connecting alone. Default: `timeout`.
+  /// The longest time for connecting alone. Default: `timeout`.
   std::optional<WaitLimit> connect_timeout = std::nullopt;
-  /// First delay between attempts to connect. Default: 0.5 s, as PyTorch; less where the server is a rank
+  /// The first delay between attempts to connect. Default: 0.5 s, as PyTorch; less if the server is a rank
   /// that starts at the same time.
   std::chrono::milliseconds first_delay = std::chrono::milliseconds(500);
-  /// Longest delay between attempts to connect. Default: 60 s, as PyTorch.
+  /// The longest delay between attempts to connect. Default: 60 s, as PyTorch.
   std::chrono::milliseconds longest_delay = std::chrono::seconds(60);
 };
 
@@ -114,12 +114,12 @@ struct StoreOptions {
 std::unique_ptr<StoreClient> connect_store(const std::string& host, int port,
                                            const StoreOptions& options = {});
 
-/// A store of this process alone, for a world of one that has none.
+/// Makes a store inside this process, for a world of one rank that has no other.
 std::unique_ptr<StoreClient> make_local_store();
 
-/// Waits for the keys and calls `look` in between, which throws Error where they will not come: 0.1 s after
-/// the beginning, then less and less often, at last once a second. Throws as StoreClient::wait() or as
-/// `look`; but who is gone may have done its part before, so keys that are there count.
+/// Waits for the keys and calls `look` in between, which throws Error if they will not come: 0.1 s after the
+/// beginning, then less and less often, at last once a second. Throws as StoreClient::wait() or as `look`;
+/// but keys that exist count, because a rank that is gone may have set them before.
 void wait_and_look(StoreClient& store, const std::vector<std::string>& keys, std::chrono::milliseconds limit,
                    const std::function<void()>& look);
 

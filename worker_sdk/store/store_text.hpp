@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times and keys as the client's errors show them.
+// Formats times and keys for the client's errors.
 #pragma once
 
 #include "rendezvous/base/text.hpp"

@@ -30,7 +30,7 @@ Stream Stream::connect(const SocketAddress& address, Deadline deadline, int wake
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   if (::connect(fd, name, address.length) == 0) return stream;
-  // An interrupted connect goes on by itself, as one in progress does.
+  // An interrupted connect continues by itself, like one in progress.
   if (errno != EINPROGRESS && errno != EINTR) throw_errno("connect");
   if (!stream.poll_for(POLLOUT, deadline, waker)) throw_errno("connect", ETIMEDOUT);
   int error = 0;

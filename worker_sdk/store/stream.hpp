@@ -29,7 +29,7 @@ std::vector<SocketAddress> resolve(const std::string& host, int port,
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Thrown when the time is up, which is no failure of the connection. The stream may hold half a reply.
+/// The error of a passed deadline, which is no failure of the connection. The stream may hold half a reply.
 class StreamTimeout : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -43,29 +43,29 @@ class Stream {
   /// Takes over a connected socket.
   explicit Stream(UniqueFd fd);
 
-  /// As soon as `waker` (-1: none) is readable, every wait of the connection ends as at its deadline, until
-  /// forget_waker().
+  /// Connects. As soon as `waker` (-1: none) is readable, every wait of the connection ends as at its
+  /// deadline, until forget_waker().
   static Stream connect(const SocketAddress& address, Deadline deadline, int waker = -1);
 
   void forget_waker() { waker_ = -1; }
 
   bool is_open() const { return static_cast<bool>(fd_); }
 
-  /// Numeric address of this end; "" when it has none.
+  /// The numeric address of this end; "" when it has none.
   std::string local_address() const;
 
   void close() { fd_.reset(); }
 
   void send(std::string_view bytes, Deadline deadline);
-  /// Fills `data` completely.
+  /// Receives bytes until `data` is filled completely.
   void receive(void* data, std::size_t bytes, Deadline deadline);
-  /// Whether there is something to read (or the end of the connection) before `deadline`.
+  /// Whether there is data to read (or the end of the connection) before `deadline`.
   bool readable(Deadline deadline);
   /// Waits as readable() does, and returns false as soon as `other` is readable.
   bool readable_before(int other, Deadline deadline);
 
  private:
-  /// False at the deadline, or when `waker` is readable.
+  /// Waits for `events`. False at the deadline, or when `waker` is readable.
   bool poll_for(short events, Deadline deadline, int waker);
 
   UniqueFd fd_;

@@ -26,20 +26,20 @@ using c10d::RequestEncoder;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// Longest value taken from a server, in bytes. PyTorch's server takes 8 MiB at a time; append can make more
-/// of it.
+/// The longest value taken from a server, in bytes. PyTorch's server takes 8 MiB at a time, and append can
+/// make longer values.
 constexpr std::uint64_t kMaxReceivedBytes = std::uint64_t{1} << 30;
-/// A value is read in pieces of this size: a length that lies costs no memory before its bytes come.
+/// Bytes of the pieces in which a value is read: a false length costs no memory before its bytes come.
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
-/// A number of keys that no store of ours can hold is a server out of step.
+/// The most keys of a list: a server that announces more than a store can hold is out of step.
 constexpr std::int64_t kMostListedKeys = std::int64_t{1} << 28;
-/// One address that swallows packets must not use up the time of the others.
+/// The longest attempt to connect to one address, so that the other addresses get a try as well.
 constexpr auto kLongestAttempt = std::chrono::seconds(15);
-/// How long a wait that has ended looks for the answer to its cancel, which the server owes at once.
+/// The time that an ended wait allows for the answer to its cancel, which the server owes at once.
 constexpr auto kCancelGrace = milliseconds(500);
 
-/// As PyTorch's client stores it. Servers close the connection on a longer key or value, so it is refused
-/// here.
+/// The key as PyTorch's client stores it. Servers close the connection on a longer key or value, so it is
+/// refused here.
 std::string stored(std::string_view key) {
   if (key.size() + 1 > rendezvous::kMaxKeyBytes)
     throw Error(ErrorCode::invalid_argument,
@@ -75,7 +75,7 @@ std::string request(Write write) {
   return bytes;
 }
 
-/// False if `waker` was readable before.
+/// Sleeps until `deadline`. False if `waker` was readable before.
 bool sleep_until(Deadline deadline, int waker) {
   while (steady_clock::now() < deadline) {
     pollfd entry{waker, POLLIN, 0};
@@ -102,7 +102,7 @@ TcpStore::TcpStore(Stream stream, std::string host, int port, StoreOptions optio
 }
 
 Deadline TcpStore::deadline_in(milliseconds timeout) const {
-  // A year is "for ever"; the cap keeps the sum from overflowing.
+  // The limit is a year, which stands for "for ever", so that the sum does not overflow.
   return steady_clock::now() +
          std::clamp<milliseconds>(timeout, milliseconds(0), std::chrono::hours(24 * 365));
 }
@@ -173,7 +173,7 @@ void TcpStore::exchange(const char* what, const std::string& request,
   });
 }
 
-/// A failure in the middle of an exchange leaves the stream out of step, so it is closed.
+/// Runs one exchange. A failure in the middle of it leaves the stream out of step, so the stream is closed.
 void TcpStore::guarded(const char* what, const std::string& request,
                        const std::function<void(Deadline)>& body) {
   const std::string where = std::string(what) + " at the store " + host_ + ":" + std::to_string(port_);
@@ -204,7 +204,7 @@ void TcpStore::guarded(const char* what, const std::string& request,
                                       refusal);
   } catch (...) {
     stream_.close();
-    broken_ = "out of memory";  // so short that it needs none
+    broken_ = "out of memory";  // a text short enough to need no memory
     throw;
   }
 }
@@ -315,13 +315,13 @@ bool TcpStore::wait_or_wake(const std::vector<std::string>& keys, int descriptor
   return there;
 }
 
-/// There is something to read.
+/// Reads the answer to a wait, once there is data to read.
 void TcpStore::read_wait_answer() {
   if (read_byte(deadline_in(kCancelGrace)) != c10d::kStopWaiting)
     throw std::runtime_error("an unknown answer to a wait");
 }
 
-/// Whether the wait was answered nevertheless.
+/// Cancels a wait. Returns whether the wait was answered nevertheless.
 bool TcpStore::cancel_wait() {
   const Deadline deadline = deadline_in(kCancelGrace);
   stream_.send(request([](RequestEncoder& encoder) { encoder.cancel_wait(); }), deadline);
@@ -329,8 +329,8 @@ bool TcpStore::cancel_wait() {
   return settle(deadline);
 }
 
-/// Reads what the server owes to a cancelled wait, as far as it comes before `deadline`: the cancel's 1
-/// alone, or 0 (the wait was just answered; true) and then the 1.
+/// Reads the answers that the server owes to a cancelled wait, as far as they come before `deadline`: the
+/// cancel's 1 alone, or 0 (the wait was just answered; returns true) and then the 1.
 bool TcpStore::settle(Deadline deadline) {
   bool answered = false;
   while (owed_ != Owed::nothing && stream_.readable(deadline)) {
@@ -388,7 +388,8 @@ void TcpStore::queue_push(std::string_view queue, std::string_view value) {
            nullptr);
 }
 
-/// Another rank may be quicker between the wait and the pop; then it waits again.
+/// Waits for an item and takes it. Another rank may take it between the wait and the pop; then this waits
+/// again.
 std::string TcpStore::queue_pop(std::string_view queue, milliseconds timeout) {
   const Deadline end = deadline_in(timeout);
   while (true) {
@@ -418,7 +419,7 @@ std::vector<std::string> TcpStore::list_keys() {
                throw std::runtime_error("the server announces " + std::to_string(count) + " keys");
              for (std::int64_t i = 0; i < count; ++i) {
                std::string name = read_value(deadline);
-               // A client without PyTorch's habit of a leading "/" may have set keys, too.
+               // A client without PyTorch's habit of a leading "/" may have set keys as well.
                names.push_back(name.starts_with('/') ? name.substr(1) : std::move(name));
              }
            });

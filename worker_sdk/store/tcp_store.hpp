@@ -11,9 +11,9 @@
 
 namespace muster {
 
-/// One connection, requests strictly in order. A wait that ends at its deadline is cancelled and leaves the
-/// connection usable, even where the answer to the cancel comes late; any other broken exchange closes it,
-/// and every later call says why.
+/// One connection with requests strictly in order. A wait that ends at its deadline is cancelled and leaves
+/// the connection usable, even if the answer to the cancel comes late; any other broken exchange closes the
+/// connection, and every later call gives the reason.
 class TcpStore : public StoreClient {
  public:
   /// Connects with backoff; see connect_store(). Gives up as soon as `waker` (-1: none) is readable.

@@ -30,9 +30,9 @@ constexpr std::size_t kLongestNote = 4096;
            "; name a file in a folder that all ranks can write to");
 }
 
-/// The text of a file of ours alone; nullopt when there is none.
+/// The text of a file that belongs to this user alone; nullopt when there is no file.
 std::optional<std::string> read_private(const std::string& path) {
-  // A link could lead anywhere, and a fifo would hang.
+  // The flags refuse a link, which could lead anywhere, and do not wait at a fifo.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
     if (errno == ENOENT) return std::nullopt;
@@ -65,11 +65,11 @@ std::optional<std::string> read_private(const std::string& path) {
            "; if that has ended, remove the file, else name another");
 }
 
-/// Makes room for a new file, if what is there may go.
+/// Makes room for a new file, if the present file may be removed.
 void clear_stale(const std::string& path, const std::string& aside) {
   auto note = read_meeting_file(path);
   if (note && liveness_of(note->writer) != Liveness::dead) refuse_used(path, note->writer);
-  // Another rank 0 may have replaced it meanwhile, so what is taken away is looked at once more.
+  // Another rank 0 may have replaced the file meanwhile, so it is checked once more after it was moved aside.
   if (::rename(path.c_str(), aside.c_str()) != 0) {
     if (errno == ENOENT) return;
     fail_errno(path, "replaced", errno);
@@ -82,11 +82,11 @@ void clear_stale(const std::string& path, const std::string& aside) {
   ::unlink(aside.c_str());
 }
 
-/// Puts `temporary` at `path` unless something is there. False: something is.
+/// Puts `temporary` at `path` unless a file is there. Returns false if one is.
 bool put_in_place(const std::string& temporary, const std::string& path) {
   if (::link(temporary.c_str(), path.c_str()) == 0) return true;
   if (errno == EEXIST) return false;
-  // A file system without hard links.
+  // The file system may have no hard links.
   if ((errno == EPERM || errno == ENOTSUP || errno == ENOSYS) &&
       ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0)
     return true;
@@ -135,7 +135,8 @@ MeetingFile::MeetingFile(std::string path, const MeetingNote& note)
     }
   }
   try {
-    // Two that start at once both clear away; one of them then finds the other's file and looks again.
+    // Two ranks 0 that start at once both clear the old file away; one of them then finds the other's file
+    // and checks again.
     for (int attempt = 0; !put_in_place(temporary, path_); ++attempt) {
       constexpr int kAttempts = 10;
       if (attempt == kAttempts) fail(ErrorCode::io, path_, "appears again and again; name another");
@@ -152,7 +153,7 @@ MeetingFile::~MeetingFile() {
   try {
     if (read_private(path_) == text_) ::unlink(path_.c_str());
   } catch (const Error&) {
-    // Someone has put another thing there: theirs.
+    // Another process has put its own file there, which is left alone.
   }
 }
 

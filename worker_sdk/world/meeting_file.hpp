@@ -19,14 +19,15 @@ struct MeetingNote {
   static std::optional<MeetingNote> from_text(const std::string& text);
 };
 
-/// Rank 0's side of the meeting. The file has mode 0600, appears with its whole text at once, and is removed
-/// at the end.
+/// Writes the file, on rank 0. The file has mode 0600, appears with its whole text at once, and is removed at
+/// the end.
 class MeetingFile {
  public:
-  /// Takes the place of an empty file and of one whose writer has died. Throws Error (invalid_argument) when
-  /// the file is in use by a process that lives or is nothing of ours, io when it cannot be written.
+  /// Writes the file, and replaces an empty one or one whose writer has died. Throws Error (invalid_argument)
+  /// when the file is in use by a living process or was not written by this SDK, io when it cannot be
+  /// written.
   MeetingFile(std::string path, const MeetingNote& note);
-  /// Removes the file if it still says what was written.
+  /// Removes the file if it still has the text that was written.
   ~MeetingFile();
   MeetingFile(const MeetingFile&) = delete;
   MeetingFile& operator=(const MeetingFile&) = delete;
@@ -36,8 +37,8 @@ class MeetingFile {
   std::string text_;
 };
 
-/// Reads the file at `path`; nullopt when it is missing or empty. Throws Error (invalid_argument) when it is
-/// not a file of this user alone, or is nothing of ours; io when it cannot be read.
+/// Reads the file at `path`; nullopt when it is missing or empty. Throws Error (invalid_argument) when it
+/// does not belong to this user alone or was not written by this SDK; io when it cannot be read.
 std::optional<MeetingNote> read_meeting_file(const std::string& path);
 
 }  // namespace muster

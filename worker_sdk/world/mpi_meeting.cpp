@@ -21,7 +21,7 @@
 namespace muster {
 namespace {
 
-/// Bytes of one text; a host has a few addresses.
+/// The most bytes of one text, because a host has few addresses.
 constexpr std::size_t kMessageBytes = 2048;
 constexpr std::size_t kMostAddresses = 16;
 
@@ -42,7 +42,7 @@ std::string text_of(const sockaddr* address) {
   } else if (address->sa_family == AF_INET6) {
     sockaddr_in6 v6;
     std::memcpy(&v6, address, sizeof(v6));
-    // A link-local address means nothing on another host.
+    // A link-local address has no meaning on another host.
     if (!IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr)) ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
   }
   return text.data();
@@ -109,7 +109,7 @@ ServingPlan agree_on_serving(const TextBroadcast& broadcast, int rank, int size,
     broadcast(text, root);
     const MpiNote note = MpiNote::from_text(text);
     if (root == 0 && !note.addresses.empty()) plan.host = note.addresses.front();
-    // All ranks of a host say the same.
+    // All ranks of a host give the same addresses.
     if (hosts.insert(note.boot).second)
       plan.allow.insert(plan.allow.end(), note.addresses.begin(), note.addresses.end());
   }

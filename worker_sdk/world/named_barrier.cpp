@@ -12,8 +12,8 @@ std::string NamedBarrier::key(const std::string& name, std::int64_t time) const 
   return "barrier/" + name + "/" + std::to_string(time) + "/";
 }
 
-/// A rank that has passed a barrier reads nothing of it any more; the last one to pass deletes the rest of
-/// its keys.
+/// Deletes this rank's key of a barrier that it has passed and does not read any more; the last rank to pass
+/// deletes the remaining keys.
 void NamedBarrier::leave(StoreClient& store, const std::string& base) const {
   store.delete_key(base + std::to_string(rank_));
   if (store.add(base + "count", 1) < 2 * static_cast<std::int64_t>(members_.size())) return;
@@ -21,10 +21,11 @@ void NamedBarrier::leave(StoreClient& store, const std::string& base) const {
   store.delete_key(base + "count");
 }
 
-/// Any of the missing ranks that will not come.
+/// Throws Error for any of the missing ranks that will not come.
 void NamedBarrier::look_for_lost(StoreClient& store, const std::string& name) {
   const std::string base = key(name, states_[name].times);
-  // A rank that has passed has deleted its key; the key for all stays until this rank has passed, too.
+  // A rank that has passed has deleted its key; the key for all ranks stays until this rank has passed as
+  // well.
   const auto is_missing = [&](int rank) {
     return !store.check({base + std::to_string(rank)}) && !store.check({base + "all"});
   };
@@ -56,7 +57,7 @@ void NamedBarrier::throw_late(StoreClient& store, const std::string& name, milli
   std::vector<int> missing;
   for (int rank = 0; rank < size; ++rank)
     if (!store.check({key(name, state.times) + std::to_string(rank)})) missing.push_back(rank);
-  // Ranks that have passed meanwhile have deleted their keys.
+  // Ranks that have passed meanwhile have deleted their keys, so they must not be named as missing.
   if (store.check({key(name, state.times) + "all"})) missing.clear();
   throw Error(ErrorCode::deadline,
               "rank " + std::to_string(rank_) + " waited " + std::to_string(limit.count()) +

@@ -26,7 +26,7 @@ ProcessIdentity ProcessIdentity::here() {
   if (const char* const given = secure_getenv("MUSTER_HOST_NAME"); given != nullptr)
     result.host = std::string(given).substr(0, 255);
   if (result.host.empty()) result.host = host_name();
-  // It is a word among others in to_text().
+  // The name is one word among others in to_text(), so it may hold no blanks.
   for (char& c : result.host)
     if (static_cast<unsigned char>(c) <= ' ') c = '_';
   result.boot = boot_id();
@@ -58,7 +58,8 @@ std::string ProcessIdentity::describe() const {
 
 Liveness liveness_of(const ProcessIdentity& process) {
   if (process.boot != boot_id()) {
-    // Another kernel, or this one before its last start: the name tells which.
+    // Another kernel start means another host, or this host before its last start; the host's name tells
+    // which.
     return process.host == ProcessIdentity::here().host ? Liveness::dead : Liveness::unknown;
   }
   if (process.pid_namespace != own_pid_namespace()) return Liveness::unknown;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Identifies a process, so that its end can be noticed later.
 #pragma once
 
 #include <sys/types.h>
@@ -9,17 +10,17 @@
 
 namespace muster {
 
-/// One process among all that ever ran: a pid alone is used again.
+/// The identity of one process among all that ever ran, because a pid alone is used again.
 struct ProcessIdentity {
   std::string host;
   std::string boot;                 ///< id of the kernel's start
-  std::uint64_t pid_namespace = 0;  ///< pids of another container mean other processes
+  std::uint64_t pid_namespace = 0;  ///< pids of another namespace mean other processes
   pid_t pid = 0;
-  std::uint64_t started = 0;  ///< clock ticks after the kernel's start
+  std::uint64_t started = 0;  ///< start time in clock ticks after the kernel's start
 
   static ProcessIdentity here();
 
-  /// One line, and back; nullopt for other text.
+  /// to_text() writes the identity in one line, and from_text() reads it; nullopt for other text.
   std::string to_text() const;
   static std::optional<ProcessIdentity> from_text(const std::string& text);
 
@@ -31,7 +32,7 @@ struct ProcessIdentity {
 
 enum class Liveness { alive, dead, unknown };
 
-/// Whether it still runs; unknown on another host or in another pid namespace.
+/// Whether the process still runs; unknown on another host or in another pid namespace.
 Liveness liveness_of(const ProcessIdentity& process);
 
 /// Whether `process` ran beside `self`, under the same kernel and in the same pid namespace, and has ended.

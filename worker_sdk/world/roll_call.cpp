@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A rank answers the roll call in steps: it claims its place, checks that all ranks expect the same size of
+// the world, counts itself as arrived, and waits for the verdict: that all have arrived, or the first
+// failure.
 #include "worker_sdk/world/roll_call.hpp"
 
 #include "muster/error.hpp"
@@ -18,7 +21,7 @@ std::string rank_text(int rank) {
   return "rank " + std::to_string(rank);
 }
 
-/// A failure that one rank finds and all report: "<code> <text>".
+/// The text of a failure that one rank finds and all report: "<code> <text>".
 std::string failure_text(const Error& error) {
   return std::to_string(static_cast<int>(error.code())) + " " + error.what();
 }
@@ -44,7 +47,7 @@ class RollCall {
       tell(error);
       throw;
     }
-    // The last one to come says so to all.
+    // The last rank to come tells all that the world is complete.
     if (store_.add(prefix_ + "arrived", 1) == options_.size)
       store_.compare_set(prefix_ + "verdict", "", kComplete);
     const std::string verdict = wait_for_verdict();
@@ -57,9 +60,9 @@ class RollCall {
 
   std::string key(const char* what, int rank) const { return prefix_ + what + std::to_string(rank); }
 
-  /// Takes the first world of this job in which this rank is free. A world that this rank has left, or that
-  /// this very process is in, or whose process has died, is an earlier one; one that another process is in
-  /// means that two have the same rank.
+  /// Takes this rank's place in the first world of this job in which it is free. A world that this rank has
+  /// left, or that this very process is in, or whose process has died, is an earlier one; a world that
+  /// another living process is in means that two have the same rank.
   void claim_rank() {
     const std::string mine = self_.to_text();
     for (std::int64_t number = 1;; ++number) {
@@ -84,7 +87,8 @@ class RollCall {
     }
   }
 
-  /// Over a store that outlives jobs, a process that ended without leaving looks like one of this job.
+  /// The advice for a store that outlives jobs, where a process that ended without leaving looks like one of
+  /// this job.
   std::string advice(const ProcessIdentity& holder, Liveness liveness) const {
     if (liveness != Liveness::unknown || options_.run_id != "none") return "";
     return ". Whether " + holder.describe() +
@@ -92,8 +96,8 @@ class RollCall {
            "MUSTER_RUN_ID to a name for this job on all of its ranks";
   }
 
-  /// Whether the others have ended this attempt at their deadline, before this rank came. Other failures hold
-  /// for every rank.
+  /// Whether the others have ended this attempt at their deadline, before this rank came. Failures of other
+  /// kinds hold for every rank, whenever it comes.
   bool is_given_up() {
     if (!store_.check({prefix_ + "verdict"})) return false;
     return store_.get(prefix_ + "verdict")
@@ -111,7 +115,7 @@ class RollCall {
                                          mine + "; give all of them the same world size");
   }
 
-  /// The first verdict counts; returns it.
+  /// Writes a failure as the verdict, and returns the first verdict, which counts.
   std::string tell(const Error& error) {
     return store_.compare_set(prefix_ + "verdict", "", failure_text(error));
   }
@@ -125,7 +129,7 @@ class RollCall {
     std::vector<int> missing;
     for (int rank = 0; rank < options_.size; ++rank)
       if (!store_.check({key("rank/", rank)})) missing.push_back(rank);
-    // A rank that comes later must not take this one for present.
+    // The verdict is written, so that a rank that comes later does not take this one for present.
     return tell(
         Error(ErrorCode::deadline,
               rank_text(options_.rank) + " waited " + std::to_string(options_.limit.count()) +
@@ -172,7 +176,7 @@ void require_all_present(StoreClient& store, const Roll& roll, int rank, const s
     const ProcessIdentity& member = roll.members[static_cast<std::size_t>(other)];
     const bool has_left = some_left && store.check({roll.prefix + "left/" + std::to_string(other)});
     if (!has_left && !has_died_near(member, roll.members[static_cast<std::size_t>(rank)])) continue;
-    // A rank that finds this leaves, too, so the first loss that is written down is the cause.
+    // A rank that finds a loss leaves as well, so the first loss that is written is the cause.
     throw Error(ErrorCode::peer_lost,
                 store.compare_set(roll.prefix + "lost", "",
                                   rank_text(other) + " (" + member.describe() + ") has " +

@@ -23,16 +23,17 @@ namespace muster {
 namespace {
 
 #if defined(MUSTER_SANITIZED_THREADS) || defined(__SANITIZE_THREAD__)
-constexpr int kOwnThreads = 2;  // ThreadSanitizer has one of its own
+constexpr int kOwnThreads = 2;  // two, because ThreadSanitizer has a thread of its own
 #else
 constexpr int kOwnThreads = 1;
 #endif
 
 constexpr int kMostSpawned = 1024;
-/// How often the threads are counted before they are taken for alive, 1 ms apart.
+/// The number of looks, 1 ms apart, after which a counted thread is taken for alive.
 constexpr int kMostLooks = 50;
 
-/// 0 when /proc does not say. It may show another PID namespace, where our number is another process's.
+/// The number of threads of this process; 0 when /proc does not tell it. /proc may show another PID
+/// namespace, where our number belongs to another process.
 int count_threads() {
   const auto self = parse_process_stat(read_file("/proc/self/stat").value_or(""));
   return self ? static_cast<int>(self->threads) : 0;
@@ -88,7 +89,7 @@ std::optional<SpawnFailure> try_spawn(const std::function<int(int, int)>& body, 
   const UniqueFd report(ends[0]);
   UniqueFd keeper_end(ends[1]);
   KeeperPlan plan{body, size, options, report.get(), {}, {}};
-  // What is buffered would be written by every rank again.
+  // Buffered output would be written again by every rank.
   flush_streams();
   sigset_t all;
   sigfillset(&all);

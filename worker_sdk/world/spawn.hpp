@@ -10,18 +10,18 @@
 namespace muster {
 
 struct SpawnOptions {
-  /// Time for all ranks to end. Default: no bound; the ranks' own calls have deadlines.
+  /// The time for all ranks to end. Default: no bound; the ranks' own calls have deadlines.
   std::optional<std::chrono::milliseconds> deadline;
-  /// Time between SIGTERM and SIGKILL for the other ranks after a failure. Default: 5 seconds.
+  /// The time between SIGTERM and SIGKILL for the other ranks after a failure. Default: 5 seconds.
   std::chrono::milliseconds grace = std::chrono::seconds(5);
 };
 
 /// The first failure. Plain data.
 struct SpawnFailure {
-  int rank = -1;      ///< -1: no rank's; the deadline passed
+  int rank = -1;      ///< the rank; -1: no rank failed, the deadline passed
   int exit_code = 0;  ///< exit code of the rank's process, or 128 + signal
   int signal = 0;     ///< signal that ended it, or 0
-  std::string text;   ///< text of the exception that ended it; "" where there was none
+  std::string text;   ///< text of the exception that ended the rank; "" if there was none
 };
 
 /// The failure as a whole sentence: "rank 2 of 4 (process 123) threw: ...".
@@ -29,10 +29,10 @@ std::string describe(const SpawnFailure& failure, int size);
 
 /// Forks `size` processes, runs `body(rank, size)` in each, whose result is the exit code of the process, and
 /// waits for them. World::init() with default options in a rank joins the others, over a store on loopback
-/// that lives as long as the call. The first rank that fails ends the rest. Whatever the ranks have started
-/// ends with them, and they end with this process, however it ends. Throws Error: state when this process has
-/// threads (a lock that another thread holds would stay locked in the fork, and devices do not survive it),
-/// invalid_argument, or io when processes cannot be made.
+/// that lives as long as the call. The first rank that fails ends the rest. Processes that the ranks have
+/// started end with them, and the ranks end with this process, however it ends. Throws Error: state when this
+/// process has threads (a lock that another thread holds would stay locked in the fork, and devices do not
+/// survive it), invalid_argument, or io when processes cannot be made.
 std::optional<SpawnFailure> try_spawn(const std::function<int(int rank, int size)>& body, int size,
                                       const SpawnOptions& options = {});
 

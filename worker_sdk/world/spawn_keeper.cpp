@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The life of the keeper: it becomes the parent of all orphaned descendants and forks the ranks; then it
+// serves their store and waits until all have ended. When a rank fails or the deadline passes, it sends
+// SIGTERM to the other ranks and later SIGKILL; when its own parent is gone, SIGKILL at once. At last it
+// kills all processes that are left and writes its report.
 #include "worker_sdk/world/spawn_keeper.hpp"
 
 #include "muster/error.hpp"
@@ -32,25 +36,26 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Most bytes of an exception's text that a rank sends.
+/// The most bytes of an exception's text that a rank sends.
 constexpr std::size_t kLongestText = 32768;
-/// Longest time until killed processes are gone; only one stuck in the kernel takes longer.
+/// The longest time until killed processes are gone; only a process stuck in the kernel takes longer.
 constexpr std::chrono::seconds kSweepLimit{10};
 
 struct Rank {
   pid_t pid = 0;
-  UniqueFd process;  ///< pidfd; closed once the process is reaped
-  UniqueFd words;    ///< where it says why it fails
+  UniqueFd process;  ///< pidfd of the rank; closed once the process is reaped
+  UniqueFd words;    ///< where the rank writes why it fails
   std::string text;
 
   bool is_running() const { return static_cast<bool>(process); }
 };
 
-/// Time for the end of a rank that made another one fail. It costs nothing if that rank has ended already, or
-/// nothing is left to wait for.
+/// The time that is given to a rank whose end made another one fail, so that it is named as the cause. It
+/// costs nothing if that rank has ended already, or if no rank is left to wait for.
 constexpr milliseconds kBetterCause{1000};
 
-/// How likely a failure is the cause of the others: the end of one rank makes the others fail, too.
+/// The ways in which a rank fails, the likeliest cause first, because the end of one rank makes the others
+/// fail as well.
 enum class Blame { signal, own_words, exit_code, others };
 
 Blame blame_for(const SpawnFailure& failure, ErrorCode code) {
@@ -65,7 +70,7 @@ Blame blame_for(const SpawnFailure& failure, ErrorCode code) {
 struct Suspect {
   SpawnFailure failure;
   Blame blame = Blame::others;
-  Clock::time_point until;  ///< a likelier one is waited for
+  Clock::time_point until;  ///< how long a likelier cause is waited for
 };
 
 class Keeper {
@@ -80,12 +85,12 @@ class Keeper {
     for (int rank = 0; rank < plan_.size; ++rank) start(rank);
   }
 
-  /// Returns when no rank is left.
+  /// Waits for the ranks; returns when none is left.
   KeeperReport wait_for_ranks() {
     KeeperReport result;
     while (any_running()) {
       if (wait_for_event()) {
-        signal_all(SIGKILL);  // nobody is left to tell
+        signal_all(SIGKILL);  // there is nobody left to tell
         parent_gone_ = true;
       }
       serve_store();
@@ -167,7 +172,7 @@ class Keeper {
         {"MUSTER_NODE_RANK", "0"},   {"MUSTER_NODES", "1"},
         {"MUSTER_STORE", store},     {"MUSTER_RUN_ID", "spawn-" + std::to_string(keeper)}};
     for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
-    // Variables of the caller's own world, if the caller is a worker of a job itself.
+    // These are variables of the caller's own world, if the caller itself is a worker of a job.
     for (const char* name : {"MUSTER_INIT_URL", "MUSTER_RESTART_COUNT", "MUSTER_STATUS"}) ::unsetenv(name);
   }
 
@@ -188,10 +193,10 @@ class Keeper {
     return 1;
   }
 
-  /// Until something happens or is due. True when the caller of spawn() is gone.
+  /// Waits until something happens or is due. Returns true when the caller of spawn() is gone.
   bool wait_for_event() {
     std::vector<pollfd> watched{{report_.get(), 0, 0}, {store_->descriptor(), POLLIN, 0}};
-    // The end of the caller is said once.
+    // The caller's end is reported only once.
     if (parent_gone_) watched[0].fd = -1;
     for (const Rank& rank : ranks_) {
       if (!rank.is_running()) continue;
@@ -230,13 +235,13 @@ class Keeper {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.is_running(); });
   }
 
-  /// Whether the suspect is the cause: it failed by itself, or nobody likelier has come.
+  /// Whether the suspect is the cause: it failed by itself, or no likelier cause has come in time.
   bool is_clear(Clock::time_point now) const {
     return suspect_->blame != Blame::others || now >= suspect_->until || (deadline_ && now >= *deadline_) ||
            !any_running();
   }
 
-  /// Keeps the likeliest cause among the ranks that have ended.
+  /// Reaps the ranks that have ended, and keeps the likeliest cause among them.
   void reap_ranks() {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       Rank& rank = ranks_[i];
@@ -277,7 +282,7 @@ class Keeper {
 
   void stop_the_rest() {
     signal_all(SIGTERM);
-    // A stopped process takes no SIGTERM before it goes on.
+    // A stopped process takes no SIGTERM before it continues.
     signal_all(SIGCONT);
     kill_at_ = Clock::now() + plan_.options.grace;
   }
@@ -314,7 +319,7 @@ KeeperReport keep(Keeper& keeper) {
 
 void run_keeper(const KeeperPlan& plan, UniqueFd report) {
   ::close(plan.parent_end);
-  // Orphans of the ranks come to this process, which can then end them.
+  // Orphans of the ranks become children of this process, which can then end them.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::prctl(PR_SET_PDEATHSIG, 0);
 
@@ -342,7 +347,7 @@ void flush_streams() noexcept {
   for (std::ostream* const stream : {&std::cout, &std::clog}) try {
       stream->flush();
     } catch (const std::exception&) {
-      // The program asked its stream to throw; here nobody is left to catch that.
+      // The program has asked its stream to throw, but here no code is left to catch that.
     }
   std::fflush(nullptr);
 }

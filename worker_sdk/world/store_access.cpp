@@ -17,15 +17,18 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Names the job, round and process that the store belongs to. The rank that serves it sets the key.
+/// The key that names the job, round and process that the store belongs to. The rank that serves the store
+/// sets it.
 constexpr const char* kOwnerKey = "muster/owner";
-/// A rank that starts together with rank 0 asks often at first.
+/// The first delay between attempts to connect, and the longest one: a rank that starts together with rank 0
+/// tries often at first.
 constexpr milliseconds kFirstDelay{10};
 constexpr milliseconds kLongestDelay{1000};
-/// The address in a file may be that of a store which has just ended: then the file is read again.
+/// The time for connecting to the address in a file. It may be the address of a store that has just ended;
+/// then the file is read again.
 constexpr milliseconds kFileAttempt{2000};
 constexpr const char* kLoopback = "127.0.0.1";
-/// At the end, between looks whether all have left.
+/// The interval, at the end, of looks whether all ranks have left.
 constexpr milliseconds kLook{5};
 
 std::string job_of(const StoreRequest& request) {
@@ -99,7 +102,8 @@ StoreRoute choose_route(const StoreRequest& request) {
     return {place.serves_store ? Kind::served : Kind::given, place.store_host, place.store_port, ""};
   if (place.size == 1) return {};
   const bool mpi = place.launcher == Launcher::mpirun;
-  // On one host a file does, and MPI need not be initialised in a program that may want to do that itself.
+  // On one host a file is enough, so that MPI need not be initialised in a program that may want to do that
+  // itself.
   if (!place.step.empty() && on_one_host(place) && !(mpi && request.prefers_mpi))
     return {Kind::file, "", 0, request.folder + "/muster-" + std::to_string(::geteuid()) + "-" + place.step};
   if (mpi) return {Kind::mpi, "", 0, ""};
@@ -157,8 +161,8 @@ void StoreAccess::connect_to_first(const StoreRequest& request, const StoreRoute
   }
 }
 
-/// The port may be that of an earlier world of this job whose store still runs, which then serves this one,
-/// too.
+/// Serves the store. The port may belong to an earlier world of this job whose store still runs; that store
+/// then serves this world as well.
 void StoreAccess::serve(const StoreRequest& request, const StoreRoute& route) {
   const std::string owner = job_of(request) + " " + request.self.to_text();
   try {
@@ -169,7 +173,7 @@ void StoreAccess::serve(const StoreRequest& request, const StoreRoute& route) {
       connect(request, route.host, route.port, milliseconds(1000));
       if (client_->check({kOwnerKey}) && client_->get(kOwnerKey) == owner) return;
     } catch (const Error&) {
-      // No store at all.
+      // There is no store at that address.
     }
     client_.reset();
     throw;
@@ -206,7 +210,7 @@ void StoreAccess::serve_through_file(const StoreRequest& request, const StoreRou
   if (const auto note = read_meeting_file(route.path); note && note->writer == request.self)
     return connect(request, note->host, note->port);
   std::string host = kLoopback;
-  // The file of a step is one of this host.
+  // The file of a step is for this host only.
   if (request.url.kind == InitUrl::Kind::file && !request.allow.empty())
     host = serving_address(own_addresses(request), request.allow);
   server_ = std::make_unique<StoreThread>(host, 0, request.allow);
@@ -247,7 +251,7 @@ void StoreAccess::find_through_file(const StoreRequest& request, const StoreRout
 }
 
 void StoreAccess::close(milliseconds limit, const std::function<bool(StoreClient&)>& all_left) {
-  // First the file, so that nobody finds a store that is about to end.
+  // The file goes first, so that no rank finds a store that is about to end.
   file_.reset();
   if (server_ != nullptr && client_ != nullptr) {
     const auto deadline = Clock::now() + limit;
@@ -256,7 +260,7 @@ void StoreAccess::close(milliseconds limit, const std::function<bool(StoreClient
              Clock::now() < deadline) {
       }
     } catch (const Error&) {
-      // The store has failed; nobody waits for it.
+      // The store has failed, so no rank waits for it.
     }
   }
   client_.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a rank to the job's store: given, served by rank 0, or found through a file.
+// The way of a rank to the job's store, which is given, served by rank 0, or found through a file.
 #pragma once
 
 #include "worker_sdk/env/place.hpp"
@@ -23,12 +23,12 @@ struct InitUrl {
   std::string host;  ///< the host of tcp
   int port = 0;
   std::string path;  ///< the absolute path of file
-  int rank = -1;     ///< "?rank=0&world_size=2", as PyTorch has it; -1: not there
+  int rank = -1;     ///< rank in "?rank=0&world_size=2", PyTorch's form; -1: not given
   int size = -1;
 };
 
-/// "" and "env://", "tcp://HOST:PORT", "file:///PATH", the last two with "?rank=N&world_size=N" or without.
-/// Pure. Throws Error (invalid_argument) that names what is wrong and shows what is right.
+/// Reads "" and "env://", "tcp://HOST:PORT", "file:///PATH", the last two with "?rank=N&world_size=N" or
+/// without. Pure. Throws Error (invalid_argument) that names the mistake and shows the right form.
 InitUrl parse_init_url(const std::string& text);
 
 struct StoreRequest {
@@ -37,14 +37,14 @@ struct StoreRequest {
   ProcessIdentity self;
   /// The peers that may connect to a store that rank 0 serves beyond this host (MUSTER_STORE_ALLOW).
   std::vector<rendezvous::Cidr> allow;
-  /// Folder for the files of steps that name no store.
+  /// The folder for the files of steps that name no store.
   std::string folder;
-  /// The network interface on whose addresses rank 0 may serve when nobody names one (MUSTER_SOCKET_IFNAME);
-  /// "": any of this host.
+  /// The network interface on whose addresses rank 0 may serve when no address is named
+  /// (MUSTER_SOCKET_IFNAME); "": any interface of this host.
   std::string interface_name;
-  /// The address at which other hosts reach this one, where the launcher knows it (MUSTER_LOCAL_ADDR).
+  /// The address at which other hosts reach this one, if the launcher knows it (MUSTER_LOCAL_ADDR).
   std::string local_address;
-  /// Whether MPI is used in any case, so that it may carry the store's address, too.
+  /// Whether MPI is used in any case, so that it may carry the store's address as well.
   bool prefers_mpi = false;
   std::chrono::steady_clock::time_point deadline;
   std::chrono::milliseconds limit{0};  ///< the time up to the deadline, for messages
@@ -59,7 +59,7 @@ struct StoreRoute {
   std::string path;
 };
 
-/// Throws Error (invalid_argument) that says what to set when there is no way.
+/// Chooses the way to the store. Throws Error (invalid_argument) that says what to set when there is none.
 StoreRoute choose_route(const StoreRequest& request);
 
 /// The address on which rank 0 serves a store that is found through a file: the first of `addresses` (of this
@@ -71,11 +71,11 @@ std::string serving_address(const std::vector<std::string>& addresses,
 /// The address as "host:port", with brackets around an IPv6 address.
 std::string endpoint_text(const std::string& host, int port);
 
-/// A connection, and on rank 0 what serves it.
+/// A connection to the store, and on rank 0 the server of the store.
 class StoreAccess {
  public:
-  /// Opens the way to the store; Kind::none has none. Throws Error: deadline or store when it is not there in
-  /// time.
+  /// Opens the way to the store; Kind::none has no store. Throws Error: deadline or store when it is not
+  /// there in time.
   static StoreAccess open(const StoreRequest& request, const StoreRoute& route);
 
   StoreClient* client() const { return client_.get(); }
@@ -83,8 +83,8 @@ class StoreAccess {
   /// The address of the store as "host:port"; "" without a store.
   const std::string& endpoint() const { return endpoint_; }
 
-  /// Closes the connection. Where this process serves the store, waits up to `limit` until nobody else uses
-  /// it or `all_left` says that nobody needs it: who is connected may already look for the next world there.
+  /// Closes the connection. If this process serves the store, waits up to `limit` until no other process uses
+  /// it or `all_left` says that none needs it: a connected rank may already look for the next world there.
   void close(std::chrono::milliseconds limit, const std::function<bool(StoreClient&)>& all_left);
 
   /// Gives up the store in a forked child, which must touch neither the thread nor the file.
@@ -96,7 +96,7 @@ class StoreAccess {
   void meet_through_mpi(const StoreRequest& request);
   void serve_through_file(const StoreRequest& request, const StoreRoute& route);
   void find_through_file(const StoreRequest& request, const StoreRoute& route);
-  /// Connecting takes at most what is left until the request's deadline, and `longest`.
+  /// Connects, for at most the time that is left until the request's deadline, and at most `longest`.
   void connect(const StoreRequest& request, const std::string& host, int port,
                std::optional<std::chrono::milliseconds> longest = std::nullopt);
 

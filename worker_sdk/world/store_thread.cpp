@@ -23,7 +23,8 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// The engine would refuse as well, in the words of another program's options.
+/// Throws Error for an address on which the store must not listen. The engine would refuse it as well, but
+/// with the options of another program in its text.
 void check_address(const std::string& host, const rendezvous::SocketAddress& address, bool has_allow_list) {
   if (address.is_wildcard())
     throw Error(ErrorCode::invalid_argument,
@@ -87,7 +88,7 @@ void StoreThread::serve() {
       if (count > 0) engine_.turn();
       engine_.cut_overdue(Clock::now());
     } catch (const std::bad_alloc&) {
-      // Without memory for its clients there is no store; they learn it by the end of their connections.
+      // Without memory for its clients the store ends; the clients learn it by the end of their connections.
       engine_.close();
       break;
     }
@@ -105,7 +106,7 @@ void StoreThread::serve() {
 
 bool StoreThread::wait_until_unused(std::size_t own, milliseconds limit) {
   std::unique_lock lock(mutex_);
-  // A busy store goes on with its clients for a while before it counts them.
+  // A busy store serves its clients for a while before it counts them again.
   counted_ = false;
   wake_up_.signal();
   return changed_.wait_for(lock, limit, [this, own] { return counted_ && connections_ <= own; });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Serves a store in a process of the SDK.
 #pragma once
 
 #include "rendezvous/base/unique_fd.hpp"
@@ -20,10 +21,12 @@ namespace muster {
 /// A store that this process serves from a thread of its own, on one address.
 class StoreThread {
  public:
-  /// Port 0: any. Beyond loopback, peers must have an address in `allow` (ours is added). Throws Error:
-  /// invalid_argument when the address may not be listened on, io when it cannot.
+  /// Serves on `port`; 0: any free port. Beyond loopback, peers must have an address in `allow` (this host's
+  /// own is added). Throws Error: invalid_argument when the address may not be listened on, io when it
+  /// cannot.
   StoreThread(const std::string& host, int port, std::vector<rendezvous::Cidr> allow);
-  /// Closes all connections at once. Not in a forked child, which has no such thread: leak the object there.
+  /// Closes all connections at once. Not to be called in a forked child, which has no such thread: leak the
+  /// object there.
   ~StoreThread();
   StoreThread(const StoreThread&) = delete;
   StoreThread& operator=(const StoreThread&) = delete;
@@ -47,11 +50,11 @@ class StoreThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t connections_ = 0;
-  bool counted_ = false;  ///< connections_ is counted since somebody asked
+  bool counted_ = false;  ///< whether connections_ was counted since a thread asked
   std::thread thread_;
 };
 
-/// Splits "10.0.0.0/8,fd00::1". Throws Error (invalid_argument) that begins with `what`.
+/// Splits a list like "10.0.0.0/8,fd00::1". Throws Error (invalid_argument) that begins with `what`.
 std::vector<rendezvous::Cidr> parse_allow_list(const std::string& what, const std::string& text);
 
 }  // namespace muster

@@ -22,9 +22,9 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-/// Fills in what the launcher did not say: it follows from where the ranks are.
+/// Fills in what the launcher did not tell, from the hosts of the ranks.
 void place_on_hosts(WorldInfo& info, const Place& place, const std::vector<ProcessIdentity>& members) {
-  std::map<std::string, int> node_of;  // by the host's first rank
+  std::map<std::string, int> node_of;  // node of each host, in the order of the hosts' first ranks
   std::vector<int> sizes;
   int local_rank = 0;
   int node = 0;
@@ -74,7 +74,7 @@ class JoinedWorld final : public World {
     try {
       finalize();
     } catch (const Error&) {
-      // An injected fault: a destructor has nobody to tell.
+      // This is an injected fault, which a destructor cannot report.
     }
     close();
   }
@@ -140,8 +140,8 @@ class JoinedWorld final : public World {
     return std::make_shared<status::Status>(status);
   }
 
-  /// Reaches the store and calls the roll. A store that rank 0 serves may be the one of a world that is just
-  /// ending: then again, until the deadline.
+  /// Reaches the store and calls the roll. The store that is found may be that of a world that is just
+  /// ending, if rank 0 serves it; then this tries again, until the deadline.
   void join(const StoreRequest& request) {
     const StoreRoute route = choose_route(request);
     if (info_.size == 1 && request.url.kind == InitUrl::Kind::environment &&
@@ -151,13 +151,14 @@ class JoinedWorld final : public World {
       roll_ = {"", {request.self}};
       return;
     }
-    // Another one may be an old store of PyTorch's, under torchrun or by MUSTER_STORE.
+    // A given store may be an old store of PyTorch's, under torchrun or by MUSTER_STORE, which does not
+    // permit early ends of waits.
     looks_ = route.kind != StoreRoute::Kind::given || info_.launcher == Launcher::muster;
     reach(request, route);
   }
 
-  /// A lone rank needs no store to begin, so it does not wait for one that its environment names, and that
-  /// may be gone, before the program asks for it.
+  /// Reaches the store when the program first asks for it. A lone rank needs no store to begin, so it does
+  /// not wait for one that its environment names and that may be gone.
   void join_deferred() {
     StoreRequest request = *deferred_;
     request.deadline = Clock::now() + request.limit;
@@ -171,7 +172,7 @@ class JoinedWorld final : public World {
     while (true) {
       try {
         access_ = StoreAccess::open(request, route);
-        // Of a store that was deferred the address has been told already: who has it keeps it.
+        // The address of a deferred store has been told already and stays the same.
         if (!deferred_) info_.store = access_.endpoint();
         call(request);
         return;
@@ -231,13 +232,14 @@ class JoinedWorld final : public World {
         leave_roll(*access_.client(), roll_, info_.rank);
       }
     } catch (const Error&) {
-      // The store is gone, and with it all who could read it.
+      // The store is gone, and with it all ranks that could read the farewell.
     }
     access_.close(leave_timeout_, [this](StoreClient& store) { return all_have_left(store, roll_); });
     status_.reset();
   }
 
-  /// The threads, the memory and the files belong to the process that made the world.
+  /// Gives up the world in a forked child: its threads, memory and files belong to the process that made the
+  /// world.
   void abandon() {
     static_cast<void>(group_.release());
     static_cast<void>(new std::shared_ptr<status::Status>(std::move(status_)));
@@ -256,11 +258,11 @@ class JoinedWorld final : public World {
   pid_t process_;
   milliseconds timeout_;
   milliseconds leave_timeout_;
-  bool ended_ = false;    ///< finalize() was called
-  std::string farewell_;  ///< why it leaves, for those who wait for it
-  bool looks_ = true;     ///< for ranks that are gone; see NamedBarrier
+  bool ended_ = false;    ///< whether finalize() was called
+  std::string farewell_;  ///< why this rank leaves, for the ranks that wait for it
+  bool looks_ = true;     ///< whether barriers look for ranks that are gone; see NamedBarrier
   WorldInfo info_;
-  /// -1: the launcher gave none.
+  /// The number of this node from the launcher; -1: it gave none.
   int launchers_node_ = -1;
   std::shared_ptr<status::Status> status_;
   StoreAccess access_;
@@ -290,7 +292,7 @@ Algorithm read_algorithm(const Lookup& lookup) {
               "MUSTER_ALGORITHM is '" + name + "'; set it to direct, ring or tree, alike on all ranks");
 }
 
-/// A folder of this user's own where there is one, for the files of steps.
+/// The folder for the files of steps; one that only this user can use, if there is such a folder.
 std::string private_folder(const Lookup& lookup) {
   const std::string folder = lookup("XDG_RUNTIME_DIR").value_or("");
 
