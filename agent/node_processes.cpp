@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node_processes.hpp"
 
+#include "agent/node_agent.hpp"
 #include "agent/process/guardian.hpp"
 #include "agent/process/job_mark.hpp"
 #include "agent/process/link_frames.hpp"
@@ -228,21 +229,6 @@ int run_node_processes(NodeProcesses node) {
   const int code = run_guardian(options, run_daemon, run_agent, after_start);
   tidy_logs(node.spec);
   return code;
-}
-
-rendezvous::PeerIdentity identity_of(const AgentSpec& spec) {
-  return {rendezvous::PeerIdentity::Role::agent, spec.run_id, spec.node.name, spec.node.incarnation};
-}
-
-Environment process_environment() {
-  Environment environment;
-  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const char* equals = std::strchr(*entry, '=');
-    if (equals != nullptr)
-      environment.emplace_back(std::string(*entry, static_cast<std::size_t>(equals - *entry)),
-                               std::string(equals + 1));
-  }
-  return environment;
 }
 
 }  // namespace muster::agent

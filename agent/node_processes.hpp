@@ -2,72 +2,14 @@
 // The processes of one node: guardian, rendezvous daemon (on the coordinator's node), agent.
 #pragma once
 
-#include "agent/core/agent_spec.hpp"
-#include "agent/core/link_text.hpp"
-#include "agent/core/worker_environment.hpp"
-#include "agent/process/signal_state.hpp"
-#include "rendezvous/base/unique_fd.hpp"
-#include "rendezvous/tls/peer_identity.hpp"
-#include "rendezvous/tls/secret.hpp"
-
-#include <functional>
-#include <memory>
-#include <string>
+#include "agent/node_options.hpp"
 
 namespace muster::agent {
-
-struct NodeProcesses {
-  AgentSpec spec;
-  /// The version of this muster.
-  std::string version;
-  /// The link to the launcher: two descriptors, or one for both (a socket). Both stay open here.
-  int link_in = -1;
-  int link_out = -1;
-  /// Refers to the launcher in the forms `alone` and `peer`, as in GuardianOptions. In the form `started` the
-  /// end of link_in says that the launcher is gone.
-  int launcher_pidfd = -1;
-  /// The descriptor for notices in the forms `alone` and `peer`, as in GuardianOptions. In the form `started`
-  /// notices go over the link.
-  int notice_fd = -1;
-  /// The job's secret, which the coordinator's node has, and every node of the form `peer`.
-  std::shared_ptr<const rendezvous::Secret> job_secret;
-  /// This node's key in the form `started`; made of job_secret otherwise.
-  std::shared_ptr<const rendezvous::Secret> key;
-  /// The signals and limits that workers start with.
-  SignalState signals;
-  /// Called on the coordinator's node, before anything is forked, with the place where it listens. May be
-  /// empty.
-  std::function<void(const LinkEndpoint&)> listening;
-};
 
 /// Body of the guardian; call it in a process without threads. In a job of several nodes it opens the
 /// coordinator's socket if this is its node (or, where that was only inferred and the port is taken, becomes
 /// a client), forks the others, and returns the exit code when no process below it is left. Throws
 /// std::exception if the socket cannot be had.
 int run_node_processes(NodeProcesses node);
-
-/// The agent of one node: takes its orders from the launcher, joins rounds, runs workers, reports.
-struct NodeAgentOptions {
-  /// What the node's processes know. The agent takes the link over; it has no job secret, and a key unless
-  /// control_fd is given.
-  NodeProcesses node;
-  /// The connection with the store process on this node, taken over; -1 if the coordinator is elsewhere.
-  int control_fd = -1;
-  /// A descriptor that is readable when the guardian is gone; taken over.
-  int guardian_pidfd = -1;
-  /// A descriptor on which a byte tells the guardian that the launcher lives though its link is cut. It is
-  /// taken over; -1 if there is none.
-  int go_on_fd = -1;
-};
-
-/// Body of the agent process; call it from its only thread, after a fork. Returns when no process of the job
-/// is left below it and the report has reached the launcher: 0, or 1 if there was no launcher any more.
-int run_node_agent(const NodeAgentOptions& options);
-
-/// Returns the identity that the key of the spec's node is for.
-rendezvous::PeerIdentity identity_of(const AgentSpec& spec);
-
-/// Returns this process's own environment, which workers inherit.
-Environment process_environment();
 
 }  // namespace muster::agent

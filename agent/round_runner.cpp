@@ -382,6 +382,18 @@ std::vector<WorkerStop::Worker> RoundRunner::living() const {
   return found;
 }
 
+void RoundRunner::describe_round(NodeReport& report) const {
+  report.round = place_.round;
+  report.node_rank = place_.node_rank;
+  report.restarts = place_.restarts;
+  report.workers = reports();
+  report.calls = calls_.lines;
+  report.leftovers = stop_.leftovers();
+  report.outcome = outcome() == RoundOutcome::succeeded ? NodeOutcome::succeeded
+                   : outcome() == RoundOutcome::failed  ? NodeOutcome::failed
+                                                        : NodeOutcome::stopped;
+}
+
 std::vector<WorkerReport> RoundRunner::reports() const {
   std::vector<WorkerReport> reports;
   for (int local_rank = 0; local_rank < spec_.workers; ++local_rank) {

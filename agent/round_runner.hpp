@@ -67,16 +67,11 @@ class RoundRunner {
   /// The following are valid once `over` was called.
   RoundOutcome outcome() const { return group_.outcome(); }
 
-  std::vector<WorkerReport> reports() const;
+  /// Fills in what the report says of the round and its workers.
+  void describe_round(NodeReport& report) const;
 
   /// Returns the failure that `failed` was told; its text is empty if no worker failed by itself.
   const rendezvous::FailRound& first_failure() const { return first_failure_; }
-
-  /// Returns who waited for whom when the round began to end badly; empty after a success.
-  const std::vector<std::string>& calls() const { return calls_.lines; }
-
-  /// Returns "pid name" of every process that workers left running and that was ended.
-  std::vector<std::string> leftovers() const { return stop_.leftovers(); }
 
   /// Returns what the reports of the workers do not tell of memory: that other processes were ended for it.
   /// Valid once over.
@@ -101,6 +96,7 @@ class RoundRunner {
     WorkerMemory memory;
   };
 
+  std::vector<WorkerReport> reports() const;
   void start_worker(int local_rank, const rendezvous::RoundResult& place, int restarts,
                     const Environment& inherited);
   void tell_failure(int local_rank, const ExitStatus& status, const std::string& cause);

@@ -23,6 +23,13 @@ void make_directory_path(const std::string& path) {
   }
 }
 
+void leave_log_directory(const OutputSpec& output, bool succeeded) {
+  if (!output.log_dir_is_temporary || output.log_dir.empty()) return;
+  std::error_code ignored;
+  if (succeeded) fs::remove_all(output.log_dir, ignored);
+  remove_empty_log_directory(output.log_dir);
+}
+
 void remove_empty_log_directory(const std::string& path) {
   std::vector<fs::path> directories = {fs::path(path).parent_path(), path};
   std::error_code error;

@@ -67,7 +67,4 @@ StopSignal stop_signal(int received);
 /// Returns a text such as "the guardian process of n02 was told to stop by SIGHUP".
 std::string describe(const StopSignal& told, const std::string& node);
 
-/// Text that follows one of describe() and says what to do instead.
-inline constexpr const char* kHowToEndAJob = "; to end a job, signal its 'muster run'";
-
 }  // namespace muster::agent

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace muster::agent {
@@ -89,6 +90,16 @@ bool Voucher::held_by_descendant(unsigned long long inode) {
     if (std::find(children.begin(), children.end(), process.pid) == children.end())
       add_sockets(process.pid, held_);
   return held_.count(inode) > 0;
+}
+
+rendezvous::Vouched Voucher::answer(const rendezvous::Vouch& question) {
+  VouchVerdict verdict =
+      judge(question.peer_host, question.peer_port, question.local_host, question.local_port);
+  rendezvous::Vouched answer;
+  answer.id = question.id;
+  answer.allowed = verdict.allowed;
+  answer.reason = std::move(verdict.reason);
+  return answer;
 }
 
 VouchVerdict Voucher::judge(const std::string& peer_host, int peer_port, const std::string& local_host,

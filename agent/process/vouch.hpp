@@ -3,6 +3,7 @@
 // host.
 #pragma once
 
+#include "rendezvous/protocol/message.hpp"
 #include "rendezvous/server/socket_table.hpp"
 
 #include <chrono>
@@ -26,6 +27,9 @@ class Voucher {
   /// /proc: the workers' descriptors first; what is found answers for all of a burst.
   VouchVerdict judge(const std::string& peer_host, int peer_port, const std::string& local_host,
                      int local_port);
+
+  /// The coordinator's question about a connection, answered so.
+  rendezvous::Vouched answer(const rendezvous::Vouch& question);
 
   /// Returns how often descriptors were read.
   std::uint64_t looks() const { return looks_; }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an agent reaches a coordinator on another host: by TLS with its key, or with the identity that munge
+// vouches for.
+#pragma once
+
+#include "agent/core/dial_judge.hpp"
+#include "agent/node_options.hpp"
+#include "agent/wait_notice.hpp"
+#include "rendezvous/tls/peer_identity.hpp"
+#include "rendezvous/tls/secret.hpp"
+#include "rendezvous/wire/byte_stream.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace muster::agent {
+
+/// One thread, the executor's. Says by its notice what a node of the form `peer` waits for.
+class CoordinatorDial {
+ public:
+  /// `options` outlive the object. `before_round`: whether nothing runs on this node yet.
+  CoordinatorDial(const boost::asio::any_io_executor& executor, const NodeAgentOptions& options,
+                  std::function<bool()> before_round);
+
+  /// One attempt, as a rendezvous::Connector makes it.
+  boost::asio::awaitable<std::unique_ptr<rendezvous::ByteStream>> connect(rendezvous::TimePoint deadline);
+
+  /// Before the first attempt: people are told of one that takes long.
+  void begin();
+
+  /// What the coordinator itself says of the wait.
+  void say(const std::string& text) { notice_.update(text); }
+
+  /// Nothing is waited for any more.
+  void end() { notice_.end(); }
+
+  /// Where the coordinator is: "n0 port 29400", "on this node".
+  std::string where() const;
+
+  /// Why the last attempt failed; empty: none has.
+  const std::string& last_trouble() const { return judge_.last_trouble(); }
+
+ private:
+  std::string munge_credential(const rendezvous::PeerIdentity& identity, rendezvous::Secret& key) const;
+  rendezvous::CoordinatorError judged(const FailedDial& dial);
+  std::string waiting_text() const;
+
+  boost::asio::any_io_executor executor_;
+  const NodeAgentOptions& options_;
+  const AgentSpec& spec_;
+  std::function<bool()> before_round_;
+  DialJudge judge_;
+  WaitNotice notice_;
+};
+
+}  // namespace muster::agent
