@@ -36,10 +36,10 @@ struct JobChoice {
   std::string text{};
 };
 
-/// Chooses the job. A run of a job that is over, or that has no node left, makes room for another run of the
-/// same name. A peer of the earlier run, known by its session or its nonce, is not taken into the new one.
-/// Without a name, or with the default one of --rdzv-id, no job is chosen. `job`: null if there is none of
-/// that name. `living`: the number of jobs that are not over, without `job`.
+/// Chooses the job. A run of a job that is over, or of which no node is connected any more, makes room for
+/// another run of the same name. A peer of the earlier run, known by its session or its nonce, is not taken
+/// into the new one. Without a name, or with the default one of --rdzv-id, no job is chosen. `job`: null if
+/// there is none of that name. `living`: the number of jobs that are not over, without `job`.
 JobChoice choose_job(const Hello& hello, const KnownJob* job, std::size_t living);
 
 }  // namespace muster::rendezvous

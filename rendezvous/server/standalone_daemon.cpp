@@ -42,7 +42,7 @@ class UsageError : public std::runtime_error {
 /// where a method says otherwise.
 class KeylessStore {
  public:
-  /// `options` are those of shared_store(). Throws as StoreServer does.
+  /// `options` are those of hosted_store(). Throws as StoreServer does.
   explicit KeylessStore(const StoreServerOptions& options);
 
   ~KeylessStore() { close(); }

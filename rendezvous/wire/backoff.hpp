@@ -19,7 +19,7 @@ struct BackoffOptions {
   Milliseconds cap{60000};
 };
 
-/// The waits between tries, each longer than the one before. One thread.
+/// The waits between tries, which grow by the factor up to the cap, apart from the jitter. One thread.
 class Backoff {
  public:
   /// `random` gives numbers from 0 up to but not including 1.
@@ -28,7 +28,7 @@ class Backoff {
   /// The wait before the next try.
   Milliseconds next();
 
-  /// Begins with the shortest wait again, after a success.
+  /// Begins with the base again, after a success.
   void reset();
 
  private:

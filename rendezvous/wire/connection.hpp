@@ -72,8 +72,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Whether the connection has ended or is about to, so that no frame sent now arrives.
   bool closed() const { return closed_ || ended_ || finishing_; }
 
-  /// Ends the connection when the queued frames have been written, after kHelloTimeout at the latest. No more
-  /// frames are delivered.
+  /// Ends the connection when the queued frames have been written, after kHelloTimeout at the latest. No
+  /// handler is called any more.
   void finish();
 
   /// Ends the connection now.

@@ -93,7 +93,7 @@ std::unique_ptr<ProcessGroup> ProcessGroup::make_child(int color, int key, std::
   });
   GroupPlan plan;
   plan.options = plan_.options;
-  // The ranks of the new group have met already, so making it takes as long as any other call.
+  // The ranks of the new group have met already, so making it may take as long as any other call.
   plan.options.join_timeout = std::chrono::milliseconds(0);
   plan.options.name += "/" + std::to_string(child) + "." + std::to_string(color);
   plan.size = static_cast<int>(members.size());

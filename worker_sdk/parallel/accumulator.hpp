@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums the gradients of micro-batches until the last one of their step.
+// Sums floats of micro-batches (gradients, running statistics) until the last one of their step.
 #pragma once
 
 #include "worker_sdk/parallel/memory.hpp"

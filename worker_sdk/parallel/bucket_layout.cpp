@@ -171,7 +171,7 @@ std::string describe_layout(const std::vector<ParameterSpec>& parameters, const 
           std::to_string(options.bucket_bytes) + " bytes, the last of " +
           std::to_string(options.last_bucket_bytes) + "; summed by " +
           (options.hook == nullptr ? "all_reduce" : options.hook->describe());
-  // Only options that differ from the default are described, because most models are not trained in a
+  // The following options are described only if they are used, because most models are not trained in a
   // deterministic world.
   if (options.deterministic_micro_batches > 0)
     text += "; " + std::to_string(options.deterministic_micro_batches) + " micro-batches";

@@ -35,7 +35,7 @@ struct StepTiming {
   std::chrono::steady_clock::time_point finished;  ///< when all buckets were done
 
   /// The time of the sums over all buckets, whether hidden behind backward or not. It includes the wait for
-  /// late ranks, unless the ranks meet first.
+  /// late ranks, except the wait in which the ranks meet.
   std::chrono::nanoseconds communication() const {
     std::chrono::nanoseconds sum{};
     for (const BucketTiming& bucket : buckets) sum += bucket.reduced - bucket.started;
@@ -120,7 +120,7 @@ class BucketReducer {
   virtual void sum(std::size_t bucket) = 0;
   /// Sums the squares of the bucket's blocks (BucketLayout::norm_blocks).
   virtual void measure(std::size_t bucket) = 0;
-  /// Applies the optimizer, and averages the weights.
+  /// Applies the optimizer, and updates the average of the weights.
   virtual void step(std::size_t bucket) = 0;
   virtual void mark(Moment moment, std::size_t bucket) = 0;
 

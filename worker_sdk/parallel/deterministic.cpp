@@ -58,7 +58,7 @@ class TreeHook final : public BucketHook {
   }
 
  private:
-  float* given_ = nullptr;  ///< memory for floats that the ranks do not divide; otherwise null
+  float* given_ = nullptr;  ///< used only for buckets that the ranks do not divide
   float* received_ = nullptr;
 };
 

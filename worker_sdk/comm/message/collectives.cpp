@@ -120,8 +120,8 @@ void MessageGroup::broadcast(const Operation& operation) {
   const std::size_t bytes = call.count * size_of(call.type);
   const bool root = call.root == info_.rank;
   if (call.algorithm == Algorithm::tree && bytes > kInlineBytes) return run_tree(operation);
-  // With two or three ranks the root sends directly, which no other way beats; with more it would send the
-  // data as often as there are ranks.
+  // With two or three ranks the root sends the whole data to each, and no other rank sends; with more it
+  // would send the data as often as there are ranks.
   if (info_.size > 3 && bytes > kCutFrom) return broadcast_cut(operation);
   exchange(
       operation,

@@ -15,7 +15,7 @@ namespace muster::message {
 /// blocks of 1 MiB and 0.87, 0.93 and 0.87 with 4 MiB (2, 4 and 8 ranks on 2 busy cores). A multiple of every
 /// element's size.
 constexpr std::size_t kBlockBytes = std::size_t{4} * 1024 * 1024;
-/// The most bytes of one block of each rank together, so that with many ranks blocks are smaller.
+/// About the most bytes of one block of each rank together, so that with many ranks blocks are smaller.
 constexpr std::size_t kAllBlocksBytes = 8 * kBlockBytes;
 constexpr std::size_t kLeastBlockBytes = std::size_t{64} * 1024;
 

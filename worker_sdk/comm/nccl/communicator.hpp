@@ -25,7 +25,7 @@ class Communicator {
   using Calls = std::function<ncclResult_t(ncclComm_t)>;
 
   Communicator(const Library& api, int device, std::string group);
-  /// Aborts the communicator if close() has not been called.
+  /// Calls close() if the communicator has not been freed.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

@@ -10,9 +10,8 @@
 
 namespace muster::nccl {
 
-/// The device that a rank uses: `wanted`, or the one of its local rank if `wanted` is -1; if
-/// CUDA_VISIBLE_DEVICES shows the process a single device, that one. Throws Error (unsupported) that says how
-/// many there are.
+/// The device that a rank uses: `wanted`, or if that is -1 the one of its local rank, or the only one that
+/// CUDA_VISIBLE_DEVICES shows the process. Throws Error (unsupported) that says how many there are.
 int choose_device(const Library& api, int local_rank, int wanted);
 
 /// The bus id of a device, "0000:3B:00.0"; two ranks of a host with the same id share a GPU.

@@ -110,7 +110,7 @@ struct Library {
 #undef MUSTER_DRIVER_MEMBER
 
 /// The libraries of this machine, loaded once in the life of the process. Throws Error (unsupported) that
-/// names the missing library. MUSTER_NCCL_LIBRARY and MUSTER_CUDART_LIBRARY name other files.
+/// names what is missing. MUSTER_NCCL_LIBRARY and MUSTER_CUDART_LIBRARY name other files.
 const Library& library();
 
 /// A version for people: "2.28.9".

@@ -13,8 +13,8 @@ DeviceAndHost::DeviceAndHost(std::unique_ptr<plugin::PluginBackend> device, std:
   device_->on_failure([this](const Error& error) { host_->abort(error.code(), error.what()); });
 }
 
-/// The kind of memory of a call; empty for a collective that moves no data, in which no rank moves any. A
-/// send or a receive is judged by its address, because its data may be part of a batch.
+/// The kind of memory of a call; empty for a call that moves no data, in which no rank moves any. A send or a
+/// receive, which may be one of several in a batch, is judged by its address.
 std::optional<MemoryKind> DeviceAndHost::memory_of(const Operation& operation) {
   if (operation.stream != nullptr) return MemoryKind::device;
   const auto kind = [this](const void* memory) {

@@ -23,9 +23,7 @@ constexpr auto kStoreTimeout = std::chrono::seconds(5);
 /// The most bytes of a text from the store: a page is more than anybody reads.
 constexpr std::size_t kMaxTextBytes = 4000;
 
-/// A message in the store: "<code>
-/// <group>
-/// <text>".
+/// A message in the store: "<code>\n<group>\n<text>".
 std::string encoded(ErrorCode code, const std::string& group, const std::string& text) {
   return std::to_string(static_cast<int>(code)) + "\n" + group + "\n" + text.substr(0, kMaxTextBytes);
 }

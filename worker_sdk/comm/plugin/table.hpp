@@ -43,7 +43,7 @@ struct muster_plugin_host {
   /// Sets a key in the store, below a prefix of this group alone. Only inside create().
   std::int32_t (*store_set)(void* context, const char* key, const void* value, std::size_t bytes,
                             muster_plugin_error* error);
-  /// Waits for the key and gives its value. *value is freed with release().
+  /// Waits for the key and gives its value. *value is freed with release(). Only inside create().
   std::int32_t (*store_get)(void* context, const char* key, std::int64_t limit_ms, void** value,
                             std::size_t* bytes, muster_plugin_error* error);
   void (*release)(void* value);

@@ -277,7 +277,7 @@ struct Schedule {
   std::int64_t total_steps = 1;
   std::int64_t step_steps = 1;    ///< for step: steps between two changes of the rate
   double gamma = 0.1;             ///< for step: factor of each change
-  double minimum = 0;             ///< for cosine: lowest rate
+  double minimum = 0;             ///< for cosine: the rate down to which it goes
   double peak_share = 0.3;        ///< for one_cycle: share of the steps up to the highest rate
   std::int64_t warmup_steps = 0;  ///< a straight line from warmup_start * rate; not with one_cycle
   double warmup_start = 0;

@@ -155,7 +155,7 @@ MUSTER_API muster_rc muster_nn_predict(muster_nn_learner* learner, const void* i
 MUSTER_API muster_rc muster_nn_save(muster_nn_learner* learner, const char* path, int32_t whole);
 
 /* Rank 0 reads a file of muster_nn_save(), or one of PyTorch's with these names and shapes (other tensors are
- * left out), and all ranks get it. *whole (may be NULL): 1 where the file had the optimizer's state as well.
+ * left out), and all ranks get it. *whole (may be NULL): 1 where the file was saved with `whole` 1.
  * MUSTER_E_ARG names the tensor that is missing or has another shape, and nothing has changed. */
 MUSTER_API muster_rc muster_nn_load(muster_nn_learner* learner, const char* path, int32_t* whole);
 
@@ -183,7 +183,7 @@ typedef struct muster_nn_schedule {
   int64_t total_steps;
   int64_t step_steps;   /* for MUSTER_NN_STEP: steps between two changes of the rate */
   double gamma;         /* for MUSTER_NN_STEP: factor of each change. Default: 0.1 */
-  double minimum;       /* for MUSTER_NN_COSINE: lowest rate */
+  double minimum;       /* for MUSTER_NN_COSINE: the rate down to which it goes */
   double peak_share;    /* one cycle: share of the steps up to the highest rate. Default: 0.3 */
   int64_t warmup_steps; /* a straight line from warmup_start * rate; not with one cycle */
   double warmup_start;

@@ -62,7 +62,7 @@ typedef int32_t muster_compression;
 enum {
   MUSTER_COMPRESS_NONE = 0,
   MUSTER_COMPRESS_BF16 = 1,     /* 16 bits, added up in 32; at most 2^-7 off */
-  MUSTER_COMPRESS_F16 = 2,      /* 16 bits, scaled so that sums do not overflow; at most 2^-10 off */
+  MUSTER_COMPRESS_F16 = 2,      /* as BF16, but scaled so that sums do not overflow; at most 2^-10 off */
   MUSTER_COMPRESS_POWER_SGD = 3 /* matrices of low rank, with error feedback: muster_reducer_state() */
 };
 
@@ -70,7 +70,7 @@ typedef struct muster_reducer_options {
   uint32_t size; /* sizeof(muster_reducer_options) */
   uint32_t reserved;
   uint64_t bucket_bytes;       /* a bucket is closed at this many bytes. Default: 26214400 (25 MiB) */
-  uint64_t first_bucket_bytes; /* bytes of the bucket that is reduced first. Default: 1048576 (1 MiB) */
+  uint64_t first_bucket_bytes; /* the same for the bucket that is reduced first. Default: 1048576 (1 MiB) */
   uint64_t last_bucket_bytes;  /* the bucket reduced last, which no computation hides, has as few parameters
                                   as reach this many. Default: 1048576 (1 MiB) */
   muster_compression compression; /* Default: none */

@@ -19,10 +19,10 @@ typedef struct muster_spawn_options {
   uint32_t size; /* sizeof(muster_spawn_options) */
   uint32_t reserved;
   int64_t deadline_ms; /* time for all ranks to end. 0: no limit; the ranks' own calls have deadlines */
-  int64_t grace_ms;    /* time between SIGTERM and SIGKILL for the other ranks. Default: 5000 */
+  int64_t grace_ms;    /* time after a failure between SIGTERM and SIGKILL for the others. Default: 5000 */
 } muster_spawn_options;
 
-/* The first failure of a rank. */
+/* The first failure: of a rank, or the deadline. */
 typedef struct muster_spawn_failure {
   uint32_t size;     /* sizeof(muster_spawn_failure), set by the caller */
   int32_t rank;      /* the rank; -1: none, the deadline passed or nothing was started */

@@ -94,7 +94,8 @@ MUSTER_API const char* muster_error_text(const void* handle);
  * text has without it. Any thread. */
 MUSTER_API size_t muster_error_json(const void* handle, char* buffer, size_t capacity);
 
-/* The name of a code: "mismatch" for MUSTER_E_MISMATCH, "unknown error" for any other number. Any thread. */
+/* The name of a code: "mismatch" for MUSTER_E_MISMATCH; "unknown error" for a number that is no code. Any
+ * thread. */
 MUSTER_API const char* muster_error_name(muster_rc rc);
 
 /* The version of the library, "0.1.0". Any thread. */
