@@ -22,7 +22,8 @@ namespace muster::agent {
 /// One thread, the executor's. Says by its notice what a node of the form `peer` waits for.
 class CoordinatorDial {
  public:
-  /// `options` outlive the object. `before_round`: whether nothing runs on this node yet.
+  /// `options` outlive the object. `before_round`: whether this node dials, or waits
+  /// for a round, so that no worker of it is in one.
   CoordinatorDial(const boost::asio::any_io_executor& executor, const NodeAgentOptions& options,
                   std::function<bool()> before_round);
 

@@ -15,8 +15,7 @@
 
 namespace muster::agent {
 
-/// One thread, the executor's. Destroy it only when no callback of the executor runs any more, or after
-/// cancel().
+/// One thread, the executor's. Destroy it only when no callback of the executor runs any more.
 class LauncherWatch {
  public:
   struct Needs {

@@ -24,8 +24,7 @@
 
 namespace muster::agent {
 
-/// One thread, the executor's. Destroy it only when no callback of the executor runs any more, or after
-/// finish().
+/// One thread, the executor's. Destroy it only when no callback of the executor runs any more.
 class NodeOutput {
  public:
   /// `spec` outlives the object. `is_wanted`: whether the launcher is there, and the job was not ordered to

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A round in the order of its steps: start() starts the workers in rank order. on_exit() reaps those that
-// end, finds out why, and tells WorkerGroup, whose decisions apply() carries out: the other workers are
-// stopped, and killed after the grace period. look_for_end() ends the round when no process of it is left.
+// end; judge_ends() finds out why, once no other worker is being killed that may have been the cause, and
+// tells WorkerGroup, whose decisions apply() carries out: the other workers are stopped, and killed after the
+// grace period. look_for_end() ends the round when no process of it is left.
 #include "agent/round_runner.hpp"
 
 #include "agent/core/node_report.hpp"
@@ -207,12 +208,18 @@ void RoundRunner::on_exit(int local_rank) {
 /// Where much memory is given back, or on a busy machine, a worker that was killed may need longer to end
 /// than another one needs to see that, and to leave. Of several nodes the coordinator takes the first that
 /// says that it has failed, so there nothing is waited for.
-bool RoundRunner::cause_may_follow() const {
+bool RoundRunner::cause_may_follow() {
   const auto may_follow = [](const WorkerEnd& end) { return may_follow_a_loss(end.status); };
-  return spec_.node.alone() && group_.running() &&
-         std::any_of(unjudged_.begin(), unjudged_.end(), may_follow) &&
-         std::any_of(workers_.begin(), workers_.end(),
-                     [](const Worker& worker) { return worker.pidfd && is_being_killed(worker.pid); });
+  if (spec_.max_nodes > 1 || !group_.running() ||
+      std::none_of(unjudged_.begin(), unjudged_.end(), may_follow))
+    return false;
+  // While the worker that was found lives, the others need not be looked at: many may leave together.
+  if (being_killed_ >= 0 && alive(being_killed_)) return true;
+  const auto found = std::find_if(workers_.begin(), workers_.end(), [](const Worker& worker) {
+    return worker.pidfd && is_being_killed(worker.pid);
+  });
+  being_killed_ = found == workers_.end() ? -1 : static_cast<int>(found - workers_.begin());
+  return being_killed_ >= 0;
 }
 
 void RoundRunner::wait_for_cause() {

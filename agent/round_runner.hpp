@@ -103,7 +103,7 @@ class RoundRunner {
   void start_failed(int local_rank, int exit_code, const std::string& text);
   void watch(int local_rank);
   void on_exit(int local_rank);
-  bool cause_may_follow() const;
+  bool cause_may_follow();
   void wait_for_cause();
   void judge_ends();
   void judge_end(const WorkerEnd& end);
@@ -136,6 +136,8 @@ class RoundRunner {
   /// Ends of workers that may be the answer to another's, which has not shown yet.
   std::vector<WorkerEnd> unjudged_;
   boost::asio::steady_timer cause_timer_;
+  /// The local rank of a worker that was found to be being killed; -1 if there was none.
+  int being_killed_ = -1;
   boost::asio::signal_set children_;
   StatusWatch status_;
   WaitReporter waits_;

@@ -18,7 +18,7 @@ struct WorkerSetup {
 
 /// Does what can fail, or take long, before anybody counts on this node. Changes into the workers' directory,
 /// and makes the log directory of a node that was started from elsewhere, which becomes spec.output.log_dir.
-/// Throws std::runtime_error where the workers' directory cannot be used.
+/// Throws std::exception: std::runtime_error where the workers' directory cannot be used.
 WorkerSetup set_up_workers(AgentSpec& spec);
 
 }  // namespace muster::agent

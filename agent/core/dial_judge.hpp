@@ -49,7 +49,7 @@ class DialJudge {
   /// `spec` outlives the judge; its coordinator_host may change.
   explicit DialJudge(const AgentSpec& spec) : spec_(spec) {}
 
-  /// `before_round`: nothing runs on this node yet, so that waiting costs nobody's work.
+  /// `before_round`: no worker of this node is in a round, so that waiting costs nobody's work.
   Judgement judge(const FailedDial& dial, bool before_round, rendezvous::TimePoint now);
 
   /// Our key is not the coordinator's: munge says who we are.

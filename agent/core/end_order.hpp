@@ -17,13 +17,12 @@ struct WorkerEnd {
 };
 
 /// Whether a worker that ended like this may have left because another one was lost, whose end takes longer
-/// to show: the kernel closes the connections of a process that it ends before it says that the process has
-/// ended.
+/// to show: the kernel closes the connections of a process that it kills before it says that the process has
+/// ended. A crash may be such an answer, too; SIGKILL comes from elsewhere.
 bool may_follow_a_loss(const ExitStatus& status);
 
-/// Sorts ends that were seen together, given in the order in which they were seen, so that who was killed
-/// goes before who left with an error. No signal of ours that stops workers was sent before. SIGABRT and
-/// SIGPIPE are how a program may answer the loss of another rank, and count as an error.
+/// Sorts ends that are given in the order in which they were seen, so that who was killed by SIGKILL goes
+/// before the others. No signal of ours that stops workers was sent before.
 std::vector<WorkerEnd> in_order_of_cause(std::vector<WorkerEnd> ends);
 
 }  // namespace muster::agent
