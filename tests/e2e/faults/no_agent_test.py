@@ -71,7 +71,15 @@ def killed(backend, store):
     run_killed(backend, store, "kill@1:init", "killed-init")
     print("ok killed in init")
     for operation in ("barrier", "all_reduce:2"):
-        took = [run_killed(backend, store, "kill@1:" + operation, "killed-%s-%d" % (operation, number))[1] for number in range(3)]
+        took = []
+        for number in range(8):
+            errors, seconds = run_killed(backend, store, "kill@1:" + operation, "killed-%s-%d" % (operation, number))
+            # The barrier follows init at once: a rank that a busy machine has left in init says so, and waits as above.
+            if all(operation.split(":")[0] in error for error in errors):
+                took.append(seconds)
+            if len(took) == 3:
+                break
+        check(len(took) == 3, "the others were hardly ever in " + operation, str(took))
         kept("%s: without an agent: killed in %s" % (backend, operation), took=took,
              **promised("no-agent-rank-dies", usual=USUAL_S[backend]))
         print("ok killed in", operation)
