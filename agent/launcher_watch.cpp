@@ -23,7 +23,7 @@ namespace {
 constexpr std::chrono::seconds kAnswerWithin{2};
 constexpr std::chrono::seconds kLookForSilence{2};
 
-/// What an exception says of a question is that it has no answer.
+/// Searches and looks end with a finding, or with the session: how they ended is no news to anybody.
 void forget(const std::exception_ptr&) {}
 
 }  // namespace

@@ -71,18 +71,18 @@ class Report(unittest.TestCase):
     def test_who_was_killed_is_the_root_cause_though_others_leave_before_it_has_ended(self):
         # To give the memory back takes the kernel longer than the others need to leave because of the loss.
         worker = """
-import os, sys, time
-path = sys.argv[1]
-if os.environ["RANK"] == "0":
+import os, signal, sys
+rank = os.environ["RANK"]
+if rank == "0":
     memory = b"x" * (256 << 20)
-    with open(path + ".new", "w") as file:
-        file.write(str(os.getpid()))
-    os.rename(path + ".new", path)
-    time.sleep(60)
-while not os.path.exists(path):
-    time.sleep(0.01)
-with open(path) as file:
-    pid = int(file.read())
+    # Each opening waits for its reader, so nobody kills before the others can.
+    pipes = [open(sys.argv[1] + other, "w") for other in "123"]
+    for pipe in pipes:
+        pipe.write(str(os.getpid()))
+        pipe.close()
+    signal.pause()
+with open(sys.argv[1] + rank) as pipe:
+    pid = int(pipe.read())
 try:
     os.kill(pid, 9)
 except ProcessLookupError:
@@ -92,7 +92,10 @@ os._exit(3)
         # Where the others get their turn too late, rank 0 has ended before them.
         for _ in range(5):
             with tempfile.TemporaryDirectory() as folder:
-                result = run("--no-python", sys.executable, "-c", worker, os.path.join(folder, "pid"), workers=4)
+                pipe = os.path.join(folder, "pid")
+                for rank in "123":
+                    os.mkfifo(pipe + rank)
+                result = run("--no-python", sys.executable, "-c", worker, pipe, workers=4)
             self.assertEqual(result.returncode, 128 + signal.SIGKILL, result.stderr)
             self.assertRegex(result.stderr, r"rank 0 on \S+: killed by SIGKILL")
             if result.stderr.count(" (exit code 3)") == 3:  # and none of them after a signal of ours
