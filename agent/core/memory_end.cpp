@@ -18,9 +18,10 @@ std::uint64_t refusals_before(const MemorySnapshot& before, const std::string& g
 }
 
 /// Names the limit of the lowest group that refused something: version 2 counts a refusal in the groups above
-/// as well.
-std::string limit_that_refused(const MemorySnapshot& before, const MemorySnapshot& after) {
+/// as well. Groups below the agent's are left out unless `with_below`.
+std::string limit_that_refused(const MemorySnapshot& before, const MemorySnapshot& after, bool with_below) {
   for (const MemoryCounts& counts : after.groups) {
+    if (counts.below && !with_below) continue;
     if (counts.limit == 0 || counts.refusals <= refusals_before(before, counts.group)) continue;
     return "over the memory limit of " + memory_text(counts.limit) + " of cgroup '" + counts.group + "'" +
            (counts.peak > 0 ? " (peak " + memory_text(counts.peak) + ")" : "");
@@ -54,12 +55,15 @@ MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after) 
   MemoryEnd end;
   if (before.counts_kills && after.counts_kills) {
     end.kills = rise(before.kills, after.kills);
+    end.own_kills = rise(before.own_kills, after.own_kills);
     end.certainty = end.kills > 0 ? MemoryEnd::Certainty::certain : MemoryEnd::Certainty::nothing;
   } else if (before.counts_host_kills && after.counts_host_kills) {
     end.kills = rise(before.host_kills, after.host_kills);
     end.certainty = end.kills > 0 ? MemoryEnd::Certainty::likely : MemoryEnd::Certainty::nothing;
   }
-  if (end.certainty == MemoryEnd::Certainty::certain) end.why = limit_that_refused(before, after);
+  if (end.kills > 0 && end.certainty == MemoryEnd::Certainty::certain)
+    end.why = limit_that_refused(before, after, true);
+  if (end.own_kills > 0) end.own_why = limit_that_refused(before, after, false);
   if (end.certainty == MemoryEnd::Certainty::likely)
     end.why = "perhaps by the kernel's out-of-memory killer, which has struck on this host meanwhile";
   return end;
@@ -68,10 +72,11 @@ MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after) 
 std::string describe_own(const ExitStatus& status, const MemorySnapshot& before,
                          const MemorySnapshot& after) {
   const MemoryEnd end = memory_end(before, after);
-  if (!status.killed() || end.why.empty()) return describe(status);
+  if (!status.killed()) return describe(status);
   if (end.certainty == MemoryEnd::Certainty::likely) return describe(status) + ", " + end.why;
-  return describe(status) + "; since the job began the kernel has killed " + processes_text(end.kills) +
-         " of its control group, " + end.why;
+  if (end.own_kills == 0) return describe(status);
+  return describe(status) + "; since the job began the kernel has killed " + processes_text(end.own_kills) +
+         " of its control group, " + end.own_why;
 }
 
 WorkerMemory RoundMemory::worker_failed(const ExitStatus& status, std::string_view said, bool alone,
@@ -83,19 +88,19 @@ WorkerMemory RoundMemory::worker_failed(const ExitStatus& status, std::string_vi
     return {end.why, false};
   }
   // A worker that ended for another reason may be in the same control group as the process that was killed.
-  const bool its_own = tells_of_killed_child(status.exit_code(), said) ||
-                       (alone && end.certainty == MemoryEnd::Certainty::certain);
+  const bool tells = tells_of_killed_child(status.exit_code(), said);
+  const bool its_own = tells || (alone && end.own_kills > told_);
   if (!its_own) return {};
   told_ = end.kills;
-  return {"a process of its own was killed, " + end.why, false};
+  return {"a process of its own was killed, " + (tells ? end.why : end.own_why), false};
 }
 
 std::string RoundMemory::note(const MemorySnapshot& now) const {
   const MemoryEnd end = memory_end(before_, now);
-  if (end.certainty != MemoryEnd::Certainty::certain || end.kills <= told_) return "";
-  const std::uint64_t count = end.kills - told_;
+  if (end.own_kills <= told_) return "";
+  const std::uint64_t count = end.own_kills - told_;
   return processes_text(count) + " in the control group of the workers " + (count == 1 ? "was" : "were") +
-         " killed, " + end.why;
+         " killed, " + end.own_why;
 }
 
 std::string memory_text(std::uint64_t bytes) {

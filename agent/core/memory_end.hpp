@@ -23,6 +23,8 @@ struct MemoryCounts {
   std::uint64_t limit = 0;
   /// Most bytes that the group ever had; 0: not known.
   std::uint64_t peak = 0;
+  /// Whether the group is below the agent's.
+  bool below = false;
 };
 
 struct MemorySnapshot {
@@ -30,6 +32,9 @@ struct MemorySnapshot {
   std::vector<MemoryCounts> groups;
   /// Processes that were ended for memory in the agent's group or below.
   std::uint64_t kills = 0;
+  /// Those of `kills` that were in the agent's own group. A group below may be that of a worker which went
+  /// there, or of a program that has nothing to do with the job.
+  std::uint64_t own_kills = 0;
   /// Whether the kernel tells `kills`.
   bool counts_kills = false;
   /// Processes that were ended for memory on the whole host, other containers included.
@@ -43,13 +48,17 @@ struct MemoryEnd {
     unknown,  ///< the kernel does not tell
     nothing,  ///< no process was ended for memory
     likely,   ///< a process of this host was ended for memory; its group is not known
-    certain,  ///< `kills` processes in the control group of the workers were
+    certain,  ///< `kills` processes in the control group of the workers or below were
   };
   Certainty certainty = Certainty::unknown;
   std::uint64_t kills = 0;
+  /// Those of `kills` that were in the control group of the workers itself.
+  std::uint64_t own_kills = 0;
   /// "over the memory limit of 512 MiB of cgroup '/docker/4f1c' (peak 512 MiB)", "as the host had no memory
   /// left"; empty unless likely or certain.
   std::string why;
+  /// The same, of `own_kills`.
+  std::string own_why;
 };
 
 /// Compares two snapshots. A group that `before` does not have had counted nothing then.
@@ -81,8 +90,8 @@ class RoundMemory {
   WorkerMemory worker_failed(const ExitStatus& status, std::string_view said, bool alone,
                              const MemorySnapshot& now);
 
-  /// Returns a text about processes that were ended for memory and that no worker's report tells of; empty if
-  /// there is none.
+  /// Returns a text about processes of the workers' own control group that were ended for memory and that no
+  /// worker's report tells of; empty if there is none.
   std::string note(const MemorySnapshot& now) const;
 
  private:

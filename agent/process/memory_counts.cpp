@@ -38,6 +38,12 @@ std::optional<std::uint64_t> kills_of(const Cgroup& group) {
   return cgroup_number(group, group.unified ? "memory.events" : "memory.oom_control", "oom_kill");
 }
 
+/// Returns the kills in the group itself, without those in groups below; nothing before Linux 5.2 where
+/// version 2 does not tell it.
+std::optional<std::uint64_t> own_kills_of(const Cgroup& group) {
+  return group.unified ? cgroup_number(group, "memory.events.local", "oom_kill") : kills_of(group);
+}
+
 std::uint64_t refusals_of(const Cgroup& group) {
   if (!group.unified)
     return cgroup_number(group, "memory.failcnt").value_or(0) +
@@ -70,11 +76,13 @@ MemorySnapshot read_memory_counts(const std::string& root) {
   const Cgroup& own = own_and_above.front();
   if (const auto kills = kills_of(own)) {
     snapshot.kills = *kills;
+    snapshot.own_kills = own_kills_of(own).value_or(*kills);
     snapshot.counts_kills = true;
   }
   const std::vector<Cgroup> below = groups_below(own_and_above);
   for (auto group = below.rbegin(); group != below.rend(); ++group) {
     snapshot.groups.push_back(counts_of(*group));
+    snapshot.groups.back().below = true;
     // Version 2 has counted the kills of this group in the group above.
     if (!own.unified) snapshot.kills += kills_of(*group).value_or(0);
   }

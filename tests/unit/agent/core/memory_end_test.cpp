@@ -20,8 +20,9 @@ ExitStatus exited(int code) {
 MemorySnapshot snapshot(std::uint64_t kills, std::uint64_t refusals_of_job,
                         std::uint64_t refusals_above = 0) {
   MemorySnapshot now;
-  now.groups = {{"/job", refusals_of_job, 512 * kMiB, 511 * kMiB}, {"/", refusals_above, 0, 0}};
+  now.groups = {{"/job", refusals_of_job, 512 * kMiB, 511 * kMiB, false}, {"/", refusals_above, 0, 0, false}};
   now.kills = kills;
+  now.own_kills = kills;
   now.counts_kills = true;
   return now;
 }
@@ -72,9 +73,9 @@ TEST_CASE("Of a process of ours that got SIGKILL it is said what the kernel has 
 TEST_CASE("The limit that is named is the lowest that refused memory, also of a group that is new") {
   MemorySnapshot after = snapshot(1, 5, 9);
   CHECK(memory_end(snapshot(0, 4, 8), after).why == kOver);
-  after.groups.insert(after.groups.begin(), {"/job/step", 2, 64 * kMiB, 0});
+  after.groups.insert(after.groups.begin(), {"/job/step", 2, 64 * kMiB, 0, true});
   CHECK(memory_end(snapshot(0, 4), after).why == "over the memory limit of 64 MiB of cgroup '/job/step'");
-  after.groups = {{"/job", 0, 0, 0}, {"/pod", 1, 3072 * kMiB, 3072 * kMiB}};
+  after.groups = {{"/job", 0, 0, 0, false}, {"/pod", 1, 3072 * kMiB, 3072 * kMiB, false}};
   CHECK(memory_end(snapshot(0, 0), after).why ==
         "over the memory limit of 3.0 GiB of cgroup '/pod' (peak 3.0 GiB)");
 }
@@ -122,6 +123,29 @@ TEST_CASE("What no worker tells of is a note at the end of the round") {
   RoundMemory elsewhere;
   elsewhere.begin(host(1));
   CHECK(elsewhere.note(host(2)).empty());
+}
+
+TEST_CASE(
+    "A process that was killed in a group below concerns only a worker that was killed or tells of it") {
+  MemorySnapshot after = snapshot(1, 0);
+  after.own_kills = 0;
+  after.groups.insert(after.groups.begin(), {"/job/other", 1, 64 * kMiB, 0, true});
+  const std::string below = "over the memory limit of 64 MiB of cgroup '/job/other'";
+  const auto judged = [&after](const ExitStatus& status, const std::string& said) {
+    RoundMemory round;
+    round.begin(snapshot(0, 0));
+    const std::string why = round.worker_failed(status, said, true, after).why;
+    return why + round.note(after);
+  };
+  CHECK(judged(kKilled, "") == below);
+  CHECK(judged(exited(137), "") == "a process of its own was killed, " + below);
+  CHECK(judged(exited(1), "ValueError: bad input").empty());
+  CHECK(describe_own(kKilled, snapshot(0, 0), after) == "killed by SIGKILL");
+  // What was killed in the workers' group itself was over a limit of that group or of one above.
+  after.kills = 2;
+  after.own_kills = 1;
+  CHECK(judged(exited(1), "ValueError: bad input") ==
+        "a process of its own was killed, as the host had no memory left");
 }
 
 TEST_CASE("Amounts of memory") {

@@ -34,10 +34,11 @@ class Tree {
 };
 
 std::string shown(const MemorySnapshot& snapshot) {
-  std::string text = snapshot.counts_kills ? std::to_string(snapshot.kills) : "?";
+  std::string text =
+      snapshot.counts_kills ? std::to_string(snapshot.kills) + "," + std::to_string(snapshot.own_kills) : "?";
   for (const MemoryCounts& group : snapshot.groups)
-    text += " " + group.group + ":" + std::to_string(group.refusals) + "/" + std::to_string(group.limit) +
-            "/" + std::to_string(group.peak);
+    text += (group.below ? " below " : " ") + group.group + ":" + std::to_string(group.refusals) + "/" +
+            std::to_string(group.limit) + "/" + std::to_string(group.peak);
   return text;
 }
 
@@ -50,12 +51,13 @@ TEST_CASE("What the control groups of version 2 count of memory") {
   tree.write("/pod", "memory.events.local", "oom 1\noom_kill 1\n");
   tree.write("/pod/box", "memory.max", "max\n");
   tree.write("/pod/box", "memory.events", "oom 5\noom_kill 3\n");
+  tree.write("/pod/box", "memory.events.local", "oom 5\noom_kill 1\n");
   tree.write("/pod/box", "memory.peak", "777\n");
   tree.write("/pod/box/step", "memory.max", "1024\n");
   tree.write("/pod/box/step", "memory.events.local", "oom 2\noom_kill 2\n");
   const MemorySnapshot snapshot = tree.read();
   // The ends of processes in groups below are in the number of the group above already.
-  CHECK(shown(snapshot) == "3 /pod/box/step:2/1024/0 /pod/box:5/0/777 /pod:1/2048/0 /:0/0/0");
+  CHECK(shown(snapshot) == "3,1 below /pod/box/step:2/1024/0 /pod/box:5/0/777 /pod:1/2048/0 /:0/0/0");
   CHECK(snapshot.host_kills == 40);
   CHECK(snapshot.counts_host_kills);
 }
@@ -78,7 +80,7 @@ TEST_CASE("What the control groups of version 1 count of memory") {
   tree.write("/box", "memory.max_usage_in_bytes", "4000\n");
   tree.write("/box/step", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
   // Each group counts its own ends only.
-  CHECK(shown(tree.read()) == "3 /box/step:0/0/0 /box:111/4096/4000 /:0/0/0");
+  CHECK(shown(tree.read()) == "3,2 below /box/step:0/0/0 /box:111/4096/4000 /:0/0/0");
 }
 
 TEST_CASE("Where the kernel counts nothing, nothing is known") {
