@@ -79,6 +79,17 @@ void end_descendants(const JobSpec& spec, const std::vector<pid_t>& not_ours) {
   agent::end_all_descendants(spared, kKillLimitMs);
 }
 
+/// Blocks the signals that a job handles; returns the mask as it was.
+sigset_t block_signals(const JobSpec& spec) {
+  sigset_t handled;
+  sigset_t before;
+  ::sigemptyset(&handled);
+  for (const HandledSignal& signal : spec.signals) ::sigaddset(&handled, signal.number);
+  for (const int number : spec.forwarded_signals) ::sigaddset(&handled, number);
+  ::pthread_sigmask(SIG_BLOCK, &handled, &before);
+  return before;
+}
+
 /// One job from start to report: it tells JobOrders what happens and carries out what JobOrders decides.
 class Job {
  public:
@@ -86,13 +97,16 @@ class Job {
       const StopWatch& watch)
       : context_(context), spec_(spec), nodes_(nodes), not_ours_(not_ours), watch_(watch) {}
 
-  int run(const agent::SignalState& at_start) {
+  /// `unblocked` is the mask of signals with which the job runs.
+  int run(const agent::SignalState& at_start, const sigset_t& unblocked) {
     catch_signals(at_start);  // before there is a client that a signal would leave behind
+    ::pthread_sigmask(SIG_SETMASK, &unblocked, nullptr);
     nodes_.start([this](JobNodes::Event event) { perform((orders_.*event)()); });
     watch_deadline();
     context_.run();
     const int code = verdict();
-    block_signals();
+    // The exit code is decided: a signal that comes while our handlers go must not put its own in its place.
+    block_signals(spec_);
     return code;
   }
 
@@ -199,16 +213,6 @@ class Job {
     return finish_job(spec_, reports, end);
   }
 
-  /// Blocks the handled signals, because the exit code is decided: a signal that comes while our handlers go
-  /// must not put its own code in its place.
-  void block_signals() const {
-    sigset_t handled;
-    ::sigemptyset(&handled);
-    for (const HandledSignal& signal : spec_.signals) ::sigaddset(&handled, signal.number);
-    for (const int number : spec_.forwarded_signals) ::sigaddset(&handled, number);
-    ::pthread_sigmask(SIG_BLOCK, &handled, nullptr);
-  }
-
   asio::io_context& context_;
   const JobSpec& spec_;
   JobNodes& nodes_;
@@ -278,13 +282,15 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
     agent::become_subreaper();
     const std::unique_ptr<NodeStarter> starter = starter_of(spec, signals);
     if (starter) rendezvous::raise_descriptor_limit();
+    // Workers of a node that was forked may run, and be seen to, before our handlers stand.
+    const sigset_t unblocked = block_signals(spec);
     auto forked = fork_nodes(spec, std::move(node), signals);
     asio::io_context context{1};
     const auto executor = context.get_executor();
     const auto nodes = starter
                            ? make_started_nodes(executor, spec, *starter, std::move(forked), MUSTER_VERSION)
                            : make_direct_node(executor, std::move(forked.at(0)));
-    return Job(context, spec, *nodes, not_ours, watch).run(signals);
+    return Job(context, spec, *nodes, not_ours, watch).run(signals, unblocked);
   } catch (const std::exception& error) {
     end_descendants(spec, not_ours);
     JobEnd end;

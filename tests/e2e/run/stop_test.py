@@ -210,6 +210,21 @@ class StopSignals(unittest.TestCase):
         self.assertEqual(lines, ["[0]: interrupted", "[1]: interrupted", "before", "before"], err)
         self.assertEqual(out, "out\nout\n")
 
+    def test_a_signal_is_handled_from_the_first_worker_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # The launcher makes its event loop only when a worker, which it has not seen yet, has sent the signal.
+            source, library, sent = (os.path.join(folder, name) for name in ("late.c", "late.so", "sent"))
+            with open(source, "w") as file:
+                file.write(LATE_EVENT_LOOP)
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=LIMIT_S)
+            result = subprocess.run(["sh", "-c", 'export LAUNCHER=$$; exec "$@"', "-", MUSTER, "run", "--nproc-per-node", "1", "--no-python",
+                                     "sh", "-c", 'unset LD_PRELOAD; kill -INT $LAUNCHER; : > "$SENT"; sleep 20'],
+                                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
+                                    env={**os.environ, "LD_PRELOAD": library, "SENT": sent})
+            self.assertTrue(os.path.exists(sent))
+            self.assertEqual(result.returncode, 130, result.stderr)
+            self.assertIn("stopped: interrupted by SIGINT", result.stderr)
+
     def test_who_takes_long_to_end_is_named(self):
         process = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "3", "--no-python", "sh", "-c",
                                     "trap '' INT; echo ready; while :; do sleep 0.1; done"],
@@ -221,6 +236,17 @@ class StopSignals(unittest.TestCase):
         self.assertEqual(process.returncode, 130, err)
         self.assertRegex(err, r"ranks 0, 1 on \S+ still run; SIGKILL comes in 1 s \(--shutdown-timeout\), at once with a second Ctrl-C")
 
+
+# A library that holds the process $LAUNCHER back, when it makes its event loop, until the file $SENT is there; for 10 s at most.
+LATE_EVENT_LOOP = r"""
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int epoll_create1(int flags) {
+  for (int i = 0; i < 10000 && getpid() == atoi(getenv("LAUNCHER")) && access(getenv("SENT"), F_OK) != 0; ++i) usleep(1000);
+  return (int)syscall(SYS_epoll_create1, flags);
+}
+"""
 
 # Counts the notices that it gets; rank 1 handles none.
 NOTED = """
