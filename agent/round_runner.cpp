@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A round in the order of its steps: start() starts the workers in rank order. on_exit() reaps those that
-// end; judge_ends() finds out why, once no other worker is being killed that may have been the cause, and
-// tells WorkerGroup, whose decisions apply() carries out: the other workers are stopped, and killed after the
-// grace period. look_for_end() ends the round when no process of it is left.
+// end; judge() finds out why, once no other worker is being killed that may have been the cause (EndQueue),
+// and tells WorkerGroup, whose decisions apply() carries out: the other workers are stopped, and killed after
+// the grace period. look_for_end() ends the round when no process of it is left.
 #include "agent/round_runner.hpp"
 
 #include "agent/core/node_report.hpp"
@@ -14,7 +14,6 @@
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/log/log.hpp"
-#include "worker_sdk/status/status_writer.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -34,12 +33,6 @@ using Clock = std::chrono::steady_clock;
 /// Most bytes that a report quotes of all workers' error files together, so that it fits into one frame
 /// whatever they wrote.
 constexpr std::size_t kQuotedBytesMax = 1 << 20;
-
-/// How often waiting calls are looked for.
-constexpr std::chrono::seconds kCallsLookInterval{1};
-
-/// A worker that is being killed is waited for so long when another one has failed.
-constexpr std::chrono::seconds kKilledAtMost{1};
 
 /// Longest time between the signal of a watchdog timer and the end of a worker that counts as its effect.
 constexpr std::chrono::seconds kEndsByWatchdogWithin{5};
@@ -79,18 +72,29 @@ RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const Age
       group_(spec.workers, spec.shutdown_timeout),
       workers_(static_cast<std::size_t>(spec.workers)),
       timer_(executor),
-      calls_timer_(executor),
-      cause_timer_(executor),
+      // Of several nodes the coordinator takes the first that says that it has failed: nothing is held back.
+      ends_(executor, spec.max_nodes <= 1, end_events()),
       children_(executor, SIGCHLD),
-      status_(spec.workers),
-      waits_(spec.report_after),
+      calls_(executor, spec.workers, spec.report_after, [this] { return group_.running(); }),
       stop_(executor, spec.host, spec.stop_groups, [this] { return living(); }) {}
+
+EndQueue::Events RoundRunner::end_events() {
+  EndQueue::Events events;
+  events.running = [this] { return group_.running(); };
+  events.living = [this] {
+    std::vector<pid_t> pids;
+    for (const WorkerStop::Worker& worker : living()) pids.push_back(worker.pid);
+    return pids;
+  };
+  events.judge = [this](const std::vector<WorkerEnd>& ends) { judge(ends); };
+  return events;
+}
 
 void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited) {
   place_ = place;
   memory_.begin(read_memory_counts());
   watch_children();
-  watch_calls();
+  calls_.start();
   watch_timers(inherited);
   for (int local_rank = 0; local_rank < spec_.workers; ++local_rank) {
     if (group_.running()) {
@@ -119,7 +123,7 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     if (!error.empty()) return start_failed(local_rank, kExitLauncherFailure, error + on_host);
   try {
     ChildSpec child;
-    const std::string status_file = status_.make(local_rank, place.first_rank + local_rank, place.world_size);
+    const std::string status_file = calls_.make(local_rank, place.first_rank + local_rank, place.world_size);
     child.environment = worker_environment(spec_, place, local_rank, restarts, worker.streams.error_file,
                                            inherited, status_file, watchdog_ ? watchdog_->path() : "");
     child.arguments = worker_arguments(spec_, local_rank);
@@ -137,7 +141,7 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     worker.pid = started.pid;
     worker.pidfd =
         std::make_unique<boost::asio::posix::stream_descriptor>(executor_, started.pidfd.release());
-    status_.started(local_rank, worker.pid);
+    calls_.started(local_rank, worker.pid);
     output_.started(local_rank);
     watch(local_rank);
   } catch (const std::system_error& error) {
@@ -176,7 +180,7 @@ void RoundRunner::tell_failure(int local_rank, const ExitStatus& status, const s
   const WorkerError error = parse_error_file(read_error_file(worker.streams.error_file));
   first_failure_.error_line =
       worker.start_error.empty() ? error_line(error, output_.last_lines(local_rank)) : worker.start_error;
-  first_failure_.stepped = std::any_of(calls_.ranks.begin(), calls_.ranks.end(),
+  first_failure_.stepped = std::any_of(calls_.picture().ranks.begin(), calls_.picture().ranks.end(),
                                        [](const auto& entry) { return entry.second.step > 0; });
   if (events_.failed) events_.failed(first_failure_);
 }
@@ -197,42 +201,10 @@ void RoundRunner::on_exit(int local_rank) {
   if (!end) return watch(local_rank);
   worker.pidfd.reset();
   worker.ended_at_ms = wall_clock_ms();
-  unjudged_.push_back(*end);
-  if (cause_may_follow()) {
-    if (unjudged_.size() == 1) wait_for_cause();
-    return;
-  }
-  judge_ends();
+  ends_.add(*end);
 }
 
-/// Where much memory is given back, or on a busy machine, a worker that was killed may need longer to end
-/// than another one needs to see that, and to leave. Of several nodes the coordinator takes the first that
-/// says that it has failed, so there nothing is waited for.
-bool RoundRunner::cause_may_follow() {
-  const auto may_follow = [](const WorkerEnd& end) { return may_follow_a_loss(end.status); };
-  if (spec_.max_nodes > 1 || !group_.running() ||
-      std::none_of(unjudged_.begin(), unjudged_.end(), may_follow))
-    return false;
-  // While the worker that was found lives, the others need not be looked at: many may leave together.
-  if (being_killed_ >= 0 && alive(being_killed_)) return true;
-  const auto found = std::find_if(workers_.begin(), workers_.end(), [](const Worker& worker) {
-    return worker.pidfd && is_being_killed(worker.pid);
-  });
-  being_killed_ = found == workers_.end() ? -1 : static_cast<int>(found - workers_.begin());
-  return being_killed_ >= 0;
-}
-
-void RoundRunner::wait_for_cause() {
-  cause_timer_.expires_after(kKilledAtMost);
-  cause_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) judge_ends();
-  });
-}
-
-void RoundRunner::judge_ends() {
-  cause_timer_.cancel();
-  const std::vector<WorkerEnd> ends = in_order_of_cause(std::exchange(unjudged_, {}));
-  if (ends.empty()) return;
+void RoundRunner::judge(const std::vector<WorkerEnd>& ends) {
   for (const WorkerEnd& end : ends) judge_end(end);
   apply(group_.exited(ends, Clock::now()));
   look_for_end();
@@ -251,7 +223,7 @@ void RoundRunner::judge_end(const WorkerEnd& end) {
   if (status.success() || Clock::now() - worker.watchdog_at > kEndsByWatchdogWithin) worker.watchdog.clear();
   if (worker.watchdog.empty()) worker.cpu_limit_s = end.cpu_limit_s;
   if (status.exit_code() != 0) {
-    picture_calls(place_.first_rank + local_rank);
+    calls_.take_picture(place_.first_rank + local_rank);
     if (worker.watchdog.empty() && worker.cpu_limit_s == 0 && !group_.killing())
       judge_memory(local_rank, status);
     const std::string& why = worker.watchdog.empty() ? worker.memory.why : worker.watchdog;
@@ -300,45 +272,57 @@ void RoundRunner::look_for_end() {
     stop_.look_soon();
 }
 
-/// Looks at intervals which calls the workers are in. They only note their calls where the agent can read
-/// them, so that a call costs them nanoseconds.
-void RoundRunner::watch_calls() {
-  calls_timer_.expires_after(kCallsLookInterval);
-  calls_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error || group_.over()) return;
-    look_at_calls();
-    watch_calls();
-  });
+void RoundRunner::watch_timers(const Environment& inherited) {
+  const std::optional<std::string> wish = watchdog_pipe(spec_, inherited);
+  if (!wish) return;
+  try {
+    watchdog_ = std::make_unique<Watchdog>(executor_, *wish,
+                                           [this](const ExpiredTimer& timer) { timer_expired(timer); });
+    log_info("timers of the watchdog are taken at " + watchdog_->path());
+  } catch (const std::exception& error) {
+    watchdog_error_ = std::string("no watchdog, which TORCHELASTIC_ENABLE_FILE_TIMER=1 asks for: ") +
+                      error.what() + "; see TORCHELASTIC_TIMER_FILE and TMPDIR";
+  }
 }
 
-void RoundRunner::look_at_calls() {
-  if (!group_.running() || !status_.in_use()) return;
-  std::vector<status::RankView> ranks = status_.read();
-  const std::uint64_t now = status::monotonic_ns();
-  const std::vector<status::Wait> waits = waits_.due(ranks, now);
-  if (waits.empty()) return;
-  StatusWatch::look_at_processes(ranks);
-  for (const status::Wait& wait : waits) log_warning(status::describe(wait, ranks, now));
-}
-
-/// Records for the report which call each worker is in: once a round, before anything is done to the workers.
-void RoundRunner::picture_calls(int failed) {
-  if (calls_pictured_ || !group_.running()) return;
-  calls_pictured_ = true;
-  std::vector<status::RankView> ranks = status_.read();
-  StatusWatch::look_at_processes(ranks);
-  calls_ = make_call_report(ranks, status_.recent_calls(kRecentCallsMax), failed, status::monotonic_ns());
+/// Sends an expired timer's signal, but only to processes of the job's workers: who writes a number into the
+/// pipe may not end anything else.
+void RoundRunner::timer_expired(const ExpiredTimer& timer) {
+  if (!group_.running()) return;  // from now on the grace period counts
+  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank) {
+    Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+    if (!alive(local_rank)) continue;
+    const bool itself = worker.pid == timer.pid;
+    std::vector<ProcessStat> below;
+    if (!itself) below = descendants_of(worker.pid);
+    const auto process = std::find_if(below.begin(), below.end(),
+                                      [&timer](const ProcessStat& one) { return one.pid == timer.pid; });
+    if (!itself && process == below.end()) continue;
+    const std::string text = describe(timer, place_.first_rank + local_rank, itself);
+    log_warning(text + (timer.signal != 0 ? "; it gets " + signal_name(timer.signal)
+                                          : "; its program wants no signal sent"));
+    if (timer.signal == 0) return;
+    worker.watchdog = text;
+    worker.watchdog_at = std::chrono::steady_clock::now();
+    if (itself)
+      ::kill(worker.pid, timer.signal);
+    else
+      signal_process(*process, timer.signal);
+    return;
+  }
+  log_info("a watchdog timer of process " + std::to_string(timer.pid) +
+           " expired, which is no process of this node's workers (any more)");
 }
 
 void RoundRunner::stop(int signal) {
-  judge_ends();
-  picture_calls(-1);
+  ends_.judge();
+  calls_.take_picture(-1);
   apply(group_.stop(signal, Clock::now()));
 }
 
 void RoundRunner::kill() {
-  judge_ends();
-  picture_calls(-1);
+  ends_.judge();
+  calls_.take_picture(-1);
   apply(group_.kill_now(Clock::now()));
 }
 
@@ -366,7 +350,7 @@ void RoundRunner::apply(const GroupActions& actions) {
       if (workers_[static_cast<std::size_t>(local_rank)].output_goes_on) output_.exited(local_rank);
     timer_.cancel();
     stop_.cancel();
-    calls_timer_.cancel();
+    calls_.cancel();
     children_.cancel();
     watchdog_.reset();
     memory_note_ = memory_.note(read_memory_counts());
@@ -394,7 +378,7 @@ void RoundRunner::describe_round(NodeReport& report) const {
   report.node_rank = place_.node_rank;
   report.restarts = place_.restarts;
   report.workers = reports();
-  report.calls = calls_.lines;
+  report.calls = calls_.picture().lines;
   report.leftovers = stop_.leftovers();
   report.outcome = outcome() == RoundOutcome::succeeded ? NodeOutcome::succeeded
                    : outcome() == RoundOutcome::failed  ? NodeOutcome::failed
@@ -422,7 +406,7 @@ std::vector<WorkerReport> RoundRunner::reports() const {
     report.watchdog = worker.watchdog;
     report.memory = worker.memory.why;
     report.memory_ruled_out = worker.memory.ruled_out;
-    if (const auto call = calls_.ranks.find(report.rank); call != calls_.ranks.end())
+    if (const auto call = calls_.picture().ranks.find(report.rank); call != calls_.picture().ranks.end())
       report.call = call->second;
     report.last_lines = output_.last_lines(local_rank);
     const std::string error_text = read_error_file(worker.streams.error_file);

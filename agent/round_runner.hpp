@@ -4,16 +4,15 @@
 
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/binding.hpp"
-#include "agent/core/call_report.hpp"
-#include "agent/core/end_order.hpp"
 #include "agent/core/memory_end.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/worker_environment.hpp"
 #include "agent/core/worker_group.hpp"
+#include "agent/end_queue.hpp"
+#include "agent/process/call_watch.hpp"
 #include "agent/process/output/worker_output.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
-#include "agent/process/status_watch.hpp"
 #include "agent/process/watchdog.hpp"
 #include "agent/process/worker_stop.hpp"
 #include "rendezvous/protocol/message.hpp"
@@ -103,9 +102,8 @@ class RoundRunner {
   void start_failed(int local_rank, int exit_code, const std::string& text);
   void watch(int local_rank);
   void on_exit(int local_rank);
-  bool cause_may_follow();
-  void wait_for_cause();
-  void judge_ends();
+  EndQueue::Events end_events();
+  void judge(const std::vector<WorkerEnd>& ends);
   void judge_end(const WorkerEnd& end);
   void judge_memory(int local_rank, const ExitStatus& status);
   void watch_children();
@@ -115,9 +113,6 @@ class RoundRunner {
   void look_for_end();
   void watch_timers(const Environment& inherited);
   void timer_expired(const ExpiredTimer& timer);
-  void watch_calls();
-  void look_at_calls();
-  void picture_calls(int failed);
   bool alive(int local_rank) const;
   std::vector<WorkerStop::Worker> living() const;
   bool is_living_worker(pid_t pid) const;
@@ -132,17 +127,9 @@ class RoundRunner {
   rendezvous::RoundResult place_;
   std::vector<Worker> workers_;
   boost::asio::steady_timer timer_;
-  boost::asio::steady_timer calls_timer_;
-  /// Ends of workers that may be the answer to another's, which has not shown yet.
-  std::vector<WorkerEnd> unjudged_;
-  boost::asio::steady_timer cause_timer_;
-  /// The local rank of a worker that was found to be being killed; -1 if there was none.
-  int being_killed_ = -1;
+  EndQueue ends_;
   boost::asio::signal_set children_;
-  StatusWatch status_;
-  WaitReporter waits_;
-  bool calls_pictured_ = false;
-  CallReport calls_;
+  CallWatch calls_;
   RoundMemory memory_;
   std::string memory_note_;
   std::unique_ptr<Watchdog> watchdog_;
