@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 
+#include <chrono>
 #include <csignal>
 
 using namespace muster;
@@ -93,9 +94,10 @@ TEST_CASE("The end of a round is what the coordinator said of it, else this node
   left.next = rendezvous::NextStep::join;
   left.restarts = 2;
   left.decision = "restarting";
+  left.delay = std::chrono::milliseconds(1500);
   const rendezvous::RoundEnd own = verdict.end_of_round(left, failure_of_rank());
   CHECK((own.node == "n1" && own.text == "rank 1 on h1 failed" && own.again && own.restarts == 2));
-  CHECK(own.decision == "restarting");
+  CHECK((own.decision == "restarting" && own.delay == left.delay));
   verdict.fail("the disk is full");
   CHECK(verdict.end_of_round(left, {}).text == "the disk is full");
   verdict.round_ended(end_by("n2"));
@@ -115,11 +117,17 @@ TEST_CASE("Decisions are kept for the report, the last ones, of a job that goes 
   for (int round = 0; round < static_cast<int>(kDecisionsKept) + 2; ++round) {
     end.decision = "again";
     end.round = round;
+    end.again = round % 2 == 0;
+    end.restarts = round + 1;
+    end.delay = std::chrono::milliseconds(100 * round);
+    end.decision_is_cause = end.again;
     verdict.note_decision(end, true);
   }
   const NodeReport report = settled(verdict, NodeOutcome::succeeded);
   REQUIRE(report.decisions.size() == kDecisionsKept);
-  CHECK((report.decisions.front().round == 2 && report.decisions.front().cause == end.text));
+  const RestartDecision& first = report.decisions.front();
+  CHECK((first.round == 2 && first.cause == end.text && first.decision == "again"));
+  CHECK((first.again && first.restarts == 3 && first.delay_ms == 200 && first.is_cause));
 }
 
 TEST_CASE("A failure of ours is the outcome, whatever else there is") {
@@ -171,9 +179,10 @@ TEST_CASE("What ended the job elsewhere is named, and its end for want of nodes 
     CHECK(settled(verdict, NodeOutcome::failed).ended_by.node.empty());
   }
   SECTION("the job closed with success") {
-    rendezvous::JobClosed closed;
+    rendezvous::JobClosed closed = closed_by("n2");
     closed.succeeded = true;
     verdict.job_closed(closed);
-    CHECK(settled(verdict, NodeOutcome::succeeded).outcome == NodeOutcome::succeeded);
+    const NodeReport report = settled(verdict, NodeOutcome::succeeded);
+    CHECK((report.outcome == NodeOutcome::succeeded && report.ended_by.node.empty()));
   }
 }
