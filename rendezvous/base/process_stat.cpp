@@ -60,6 +60,12 @@ std::uint64_t start_time_of(pid_t pid) {
   return stat && !stat->is_zombie() ? stat->start_time : 0;
 }
 
+std::string boot_id() {
+  constexpr std::size_t kMostBytes = 64;
+  const std::string text = read_file("/proc/sys/kernel/random/boot_id", kMostBytes).value_or("");
+  return text.substr(0, text.find('\n'));
+}
+
 std::uint64_t own_pid_namespace() {
   struct stat status {};
 

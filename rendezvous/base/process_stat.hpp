@@ -49,6 +49,9 @@ std::vector<ProcessStat> all_processes();
 /// The start time of a process that can still run; 0 when the process is gone, a zombie or cannot be seen.
 std::uint64_t start_time_of(pid_t pid);
 
+/// The kernel's id of its present start, since pids of another start mean other processes. "" when unknown.
+std::string boot_id();
+
 /// A number that identifies the pid namespace of this process, since pids of another namespace mean nothing
 /// here. 0 when unknown.
 std::uint64_t own_pid_namespace();

@@ -60,9 +60,6 @@ class Session final : private Waiter {
 
   void output_sent(std::size_t count);
 
-  /// The bytes of replies in memory, sent ones that are still kept included.
-  std::size_t buffered_output() const { return output_.size(); }
-
   /// The bytes of memory that this client takes: its requests under way and its replies.
   std::size_t memory() const {
     return decoder_.memory() + output_.capacity() + keys_.capacity() * sizeof(decltype(keys_)::value_type);

@@ -6,7 +6,6 @@
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
-#include <stdexcept>
 #include <vector>
 
 namespace muster::rendezvous {
@@ -58,8 +57,6 @@ class WireSession::Line final : public Channel {
   void send(std::string_view bytes) override {
     const auto session = session_.lock();
     if (!session || closed_) return;
-    if (bytes.size() > session->state_.credit(number_))
-      throw std::logic_error("more bytes than the channel's credit");
     for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kMaxRawPayloadBytes)))
       session->send_frame(frame_of(FrameKind::bytes, bytes.substr(0, kMaxRawPayloadBytes), number_));
     (void)writable();  // notes whether little room is left

@@ -16,12 +16,7 @@ Operation operation_of(Collective collective, const void* in, void* out, std::ui
   if (dtype < MUSTER_U8 || dtype > MUSTER_F64)
     throw Error(ErrorCode::invalid_argument, std::string(name_of(collective)) + ": " + std::to_string(dtype) +
                                                  " is no element type; use MUSTER_U8 to MUSTER_F64");
-  Operation operation;
-  operation.call.collective = collective;
-  operation.call.type = static_cast<DataType>(dtype);
-  operation.call.count = count;
-  operation.in = in;
-  operation.out = out;
+  Operation operation = muster::operation_of(collective, count, static_cast<DataType>(dtype), in, out);
   operation.stream = stream;
   return operation;
 }

@@ -57,11 +57,8 @@ using namespace muster::abi;
 extern "C" {
 
 muster_rc muster_group_world(muster_world* world, muster_group** group) {
-  return giving<WorldNode>(__func__, world, group, "the place for the group", [&](WorldNode& node) {
-    const std::lock_guard lock(node.mutex);
-    if (node.group == nullptr) node.group = make_node<GroupNode>(node, node.world->group(), nullptr);
-    *group = handle_of<muster_group>(node.group);
-  });
+  return give_kept(__func__, world, group, "the place for the group", &WorldNode::group,
+                   [](WorldNode& node) { return make_node<GroupNode>(node, node.world->group(), nullptr); });
 }
 
 muster_rc muster_group_split(muster_group* parent, int32_t color, int32_t key, muster_group** group) {
@@ -115,13 +112,7 @@ muster_rc muster_group_abort(muster_group* group, const char* reason) {
 }
 
 muster_rc muster_group_free(muster_group* group) {
-  if (group == nullptr) return MUSTER_OK;
-  return with_node<GroupNode>(__func__, group, [&](GroupNode& node) {
-    if (!node.owned)
-      throw muster::Error(muster::ErrorCode::invalid_argument,
-                          "the group of all ranks belongs to its world; muster_finalize() frees it");
-    Node::release(&node);
-  });
+  return free_owned<GroupNode>(__func__, group, "the group of all ranks belongs to its world");
 }
 
 muster_rc muster_alloc(muster_group* group, uint64_t bytes, void** memory) {

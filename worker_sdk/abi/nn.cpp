@@ -4,7 +4,6 @@
 #include "worker_sdk/abi/failure.hpp"
 #include "worker_sdk/abi/nodes.hpp"
 #include "worker_sdk/abi/options.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/trainer/loop/host_batches.hpp"
 #include "worker_sdk/trainer/loop/session.hpp"
 #include "worker_sdk/trainer/optim/schedule.hpp"
@@ -88,18 +87,11 @@ optim::OptimizerOptions optimizer_options(const muster_nn_options& given) {
 }
 
 std::shared_ptr<BucketHook> hook_of(muster_compression compression) {
-  switch (compression) {
-    case MUSTER_COMPRESS_NONE:
-      return nullptr;
-    case MUSTER_COMPRESS_BF16:
-      return make_half_hook(DataType::bf16);
-    case MUSTER_COMPRESS_F16:
-      return make_half_hook(DataType::f16);
-    default:
-      throw Error(ErrorCode::invalid_argument,
-                  "muster_nn_options.compression is " + std::to_string(compression) +
-                      "; give MUSTER_COMPRESS_NONE, MUSTER_COMPRESS_BF16 or MUSTER_COMPRESS_F16");
-  }
+  if (compression < MUSTER_COMPRESS_NONE || compression > MUSTER_COMPRESS_F16)
+    throw Error(ErrorCode::invalid_argument,
+                "muster_nn_options.compression is " + std::to_string(compression) +
+                    "; give MUSTER_COMPRESS_NONE, MUSTER_COMPRESS_BF16 or MUSTER_COMPRESS_F16");
+  return half_hook_of(compression);
 }
 
 train::SessionOptions session_options(const muster_nn_options& given, const char* network) {

@@ -112,4 +112,26 @@ Handle* handle_of(const Node* node) {
   return reinterpret_cast<Handle*>(node->shell());
 }
 
+/// Gives out a node of a world that it makes once, by `make`, and keeps in its member `kept`.
+template <class Handle, class Make>
+muster_rc give_kept(const char* call, muster_world* world, Handle** place, const char* what,
+                    Node* WorldNode::*kept, Make&& make) {
+  return giving<WorldNode>(call, world, place, what, [&](WorldNode& node) {
+    const std::lock_guard lock(node.mutex);
+    if (node.*kept == nullptr) node.*kept = make(node);
+    *place = handle_of<Handle>(node.*kept);
+  });
+}
+
+/// Frees the node of a handle; null is none. A node that belongs to its world is refused with `refusal`.
+template <class Owned>
+muster_rc free_owned(const char* call, const void* handle, const char* refusal) {
+  if (handle == nullptr) return MUSTER_OK;
+  return with_node<Owned>(call, handle, [&](Owned& node) {
+    if (!node.owned)
+      throw Error(ErrorCode::invalid_argument, std::string(refusal) + "; muster_finalize() frees it");
+    Node::release(&node);
+  });
+}
+
 }  // namespace muster::abi

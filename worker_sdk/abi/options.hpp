@@ -2,13 +2,16 @@
 // Reads and writes the size-stamped structures of muster.h.
 #pragma once
 
+#include "muster/abi/reducer.h"
 #include "muster/abi/types.h"
 #include "muster/error.hpp"
+#include "worker_sdk/parallel/bucket_hook.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 
 namespace muster::abi {
@@ -55,6 +58,12 @@ inline std::chrono::milliseconds read_deadline(std::int64_t ms, std::chrono::mil
                 "a deadline of " + std::to_string(ms) +
                     " ms is negative; give milliseconds from now, or 0 for the default");
   return ms == 0 ? fallback : std::chrono::milliseconds(std::min(ms, kLongest));
+}
+
+/// The hook of a compression to 16 bits; null for MUSTER_COMPRESS_NONE.
+inline std::shared_ptr<BucketHook> half_hook_of(muster_compression compression) {
+  if (compression == MUSTER_COMPRESS_NONE) return nullptr;
+  return make_half_hook(compression == MUSTER_COMPRESS_BF16 ? DataType::bf16 : DataType::f16);
 }
 
 inline std::string text_or(const char* text, const char* fallback) {

@@ -110,24 +110,16 @@ std::shared_ptr<BucketHook> hook_of(const muster_reducer_options& given, muster_
                   "a hook takes the place of compression; leave out one of both");
     return std::make_shared<CallbackHook>(given.hook, given.hook_user, group);
   }
+  if (given.compression < MUSTER_COMPRESS_NONE || given.compression > MUSTER_COMPRESS_POWER_SGD)
+    throw Error(ErrorCode::invalid_argument, "compression " + std::to_string(given.compression) +
+                                                 " is unknown; use MUSTER_COMPRESS_NONE to "
+                                                 "MUSTER_COMPRESS_POWER_SGD");
+  if (given.compression != MUSTER_COMPRESS_POWER_SGD) return half_hook_of(given.compression);
   PowerSgdOptions options;
-  switch (given.compression) {
-    case MUSTER_COMPRESS_NONE:
-      return nullptr;
-    case MUSTER_COMPRESS_BF16:
-      return make_half_hook(DataType::bf16);
-    case MUSTER_COMPRESS_F16:
-      return make_half_hook(DataType::f16);
-    case MUSTER_COMPRESS_POWER_SGD:
-      if (given.power_sgd_rank != 0) options.rank = given.power_sgd_rank;
-      if (given.power_sgd_start != 0)
-        options.start_step = given.power_sgd_start == -1 ? 0 : given.power_sgd_start;
-      return make_power_sgd_hook(options);
-    default:
-      throw Error(ErrorCode::invalid_argument, "compression " + std::to_string(given.compression) +
-                                                   " is unknown; use MUSTER_COMPRESS_NONE to "
-                                                   "MUSTER_COMPRESS_POWER_SGD");
-  }
+  if (given.power_sgd_rank != 0) options.rank = given.power_sgd_rank;
+  if (given.power_sgd_start != 0)
+    options.start_step = given.power_sgd_start == -1 ? 0 : given.power_sgd_start;
+  return make_power_sgd_hook(options);
 }
 
 /// Throws Error (invalid_argument) for options that do not go together.

@@ -74,11 +74,8 @@ using namespace muster::abi;
 extern "C" {
 
 muster_rc muster_store_world(muster_world* world, muster_store** store) {
-  return giving<WorldNode>(__func__, world, store, "the place for the store", [&](WorldNode& node) {
-    const std::lock_guard lock(node.mutex);
-    if (node.store == nullptr)
-      node.store = make_node<StoreNode>(&node, node.world->store(), nullptr, node.timeout);
-    *store = handle_of<muster_store>(node.store);
+  return give_kept(__func__, world, store, "the place for the store", &WorldNode::store, [](WorldNode& node) {
+    return make_node<StoreNode>(&node, node.world->store(), nullptr, node.timeout);
   });
 }
 
@@ -108,13 +105,7 @@ muster_rc muster_store_clone(muster_store* store, muster_store** clone) {
 }
 
 muster_rc muster_store_free(muster_store* store) {
-  if (store == nullptr) return MUSTER_OK;
-  return with_node<StoreNode>(__func__, store, [&](StoreNode& node) {
-    if (!node.owned)
-      throw muster::Error(muster::ErrorCode::invalid_argument,
-                          "the store of a world belongs to it; muster_finalize() frees it");
-    Node::release(&node);
-  });
+  return free_owned<StoreNode>(__func__, store, "the store of a world belongs to it");
 }
 
 muster_rc muster_store_set(muster_store* store, const char* key, const void* value, uint64_t bytes) {

@@ -97,23 +97,39 @@ Traffic ProcessGroup::traffic() const {
   return {parts / static_cast<std::uint64_t>(size()), backend_->wire()};
 }
 
-void ProcessGroup::execute(std::span<const Operation> batch) {
-  check_alive();
-  const Operation* current = batch.data();
+/// Runs `body`, a part of `call`. Whatever it throws ends the call and comes out as an Error.
+template <typename Body>
+auto ProcessGroup::attempt(const Call& call, Body body) {
   try {
-    if (observer_) {
-      for (const Operation& operation : batch) {
-        current = &operation;
-        observer_->entering(operation.call);
-      }
-    }
-    count(batch);
-    backend_->run(batch);
+    return body();
   } catch (const std::exception& thrown) {
-    const Error error = as_error(thrown, current->call, *this);
-    fail(current->call, error);
+    const Error error = as_error(thrown, call, *this);
+    fail(call, error);
     throw Error(error);
   }
+}
+
+/// Runs `body` with calls that have numbers behind `before`; `order_` must be held. A refused call does not
+/// count: the next call gets its number.
+template <typename Body>
+auto ProcessGroup::numbered_behind(std::uint64_t before, Body body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::invalid_argument) sequence_ = before;
+    throw;
+  }
+}
+
+void ProcessGroup::execute(std::span<const Operation> batch) {
+  check_alive();
+  if (observer_)
+    for (const Operation& operation : batch)
+      attempt(operation.call, [&] { observer_->entering(operation.call); });
+  attempt(batch.back().call, [&] {
+    count(batch);
+    backend_->run(batch);
+  });
 }
 
 void ProcessGroup::completed(std::span<const Operation> batch) {
@@ -155,36 +171,20 @@ void ProcessGroup::run(std::vector<Operation> batch) {
   run_numbered(batch);
 }
 
-/// Runs numbered calls; `order_` must be held. A refused call does not count: the next call gets the number
-/// behind `before`.
-void ProcessGroup::execute_numbered(std::span<const Operation> batch, std::uint64_t before) {
-  try {
-    execute(batch);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::invalid_argument) sequence_ = before;
-    throw;
-  }
-}
-
 /// Numbers and runs a batch; `order_` must be held.
 void ProcessGroup::run_numbered(std::span<Operation> batch) {
   const std::uint64_t before = sequence_;
   const MemoryKind memory = number(batch);
   if (queue_) queue_->drain();
-  execute_numbered(batch, before);
+  numbered_behind(before, [&] { execute(batch); });
   if (memory == MemoryKind::device && batch.back().stream == nullptr) wait_for_device(batch);
   completed(batch);
 }
 
 /// Waits for calls on the backend's own stream. The backend keeps their deadline.
 void ProcessGroup::wait_for_device(std::span<const Operation> batch) {
-  try {
-    make_device_work(backend_->last_run(), describe(batch.back().call))->wait();
-  } catch (const std::exception& thrown) {
-    const Error error = as_error(thrown, batch.back().call, *this);
-    fail(batch.back().call, error);
-    throw Error(error);
-  }
+  const Call& call = batch.back().call;
+  attempt(call, [&] { make_device_work(backend_->last_run(), describe(call))->wait(); });
 }
 
 std::shared_ptr<Work> ProcessGroup::start(std::vector<Operation> batch) {
@@ -193,7 +193,7 @@ std::shared_ptr<Work> ProcessGroup::start(std::vector<Operation> batch) {
   const std::uint64_t before = sequence_;
   if (number(batch) == MemoryKind::host) return queue().push(std::move(batch));
   if (queue_) queue_->drain();
-  execute_numbered(batch, before);
+  numbered_behind(before, [&] { execute(batch); });
   completed(batch);
   return make_device_work(backend_->last_run(), describe(batch.front().call));
 }
@@ -226,19 +226,17 @@ void* ProcessGroup::allocate(std::size_t bytes, MemoryKind memory) {
   call.count = bytes;
   call.memory = memory;
   call.algorithm = plan_.options.algorithm;
+  const std::uint64_t before = sequence_;
   call.sequence = ++sequence_;
   check_alive();
-  try {
-    if (observer_) observer_->entering(call);
-    void* const place = backend_->allocate(call);
-    if (observer_) observer_->completed(call);
-    return place;
-  } catch (const std::exception& thrown) {
-    const Error error = as_error(thrown, call, *this);
-    if (error.code() == ErrorCode::invalid_argument) --sequence_;
-    fail(call, error);
-    throw Error(error);
-  }
+  return numbered_behind(before, [&] {
+    return attempt(call, [&] {
+      if (observer_) observer_->entering(call);
+      void* const place = backend_->allocate(call);
+      if (observer_) observer_->completed(call);
+      return place;
+    });
+  });
 }
 
 void ProcessGroup::abort(const std::string& reason) {

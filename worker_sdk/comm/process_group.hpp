@@ -179,7 +179,10 @@ class ProcessGroup {
   void check_alive();
   void fail(const Call& call, const Error& error);
   void execute(std::span<const Operation> batch);
-  void execute_numbered(std::span<const Operation> batch, std::uint64_t before);
+  template <typename Body>
+  auto attempt(const Call& call, Body body);
+  template <typename Body>
+  auto numbered_behind(std::uint64_t before, Body body);
   void wait_for_device(std::span<const Operation> batch);
   void completed(std::span<const Operation> batch);
   CallQueue& queue();

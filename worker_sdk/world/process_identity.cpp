@@ -7,16 +7,15 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 namespace muster {
 namespace {
 
-std::string boot_id() {
-  std::string text;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
-  return text.empty() ? "unknown" : text;
+/// The id of the kernel's start as one word of to_text().
+std::string boot_word() {
+  const std::string boot = boot_id();
+  return boot.empty() ? "unknown" : boot;
 }
 
 }  // namespace
@@ -29,7 +28,7 @@ ProcessIdentity ProcessIdentity::here() {
   // The name is one word among others in to_text(), so it may hold no blanks.
   for (char& c : result.host)
     if (static_cast<unsigned char>(c) <= ' ') c = '_';
-  result.boot = boot_id();
+  result.boot = boot_word();
   result.pid_namespace = own_pid_namespace();
   result.pid = getpid();
   result.started = start_time_of(result.pid);
@@ -57,7 +56,7 @@ std::string ProcessIdentity::describe() const {
 }
 
 Liveness liveness_of(const ProcessIdentity& process) {
-  if (process.boot != boot_id()) {
+  if (process.boot != boot_word()) {
     // Another kernel start means another host, or this host before its last start; the host's name tells
     // which.
     return process.host == ProcessIdentity::here().host ? Liveness::dead : Liveness::unknown;

@@ -133,15 +133,17 @@ std::string line_with(std::string_view all, std::string_view text) {
   return std::string(all.substr(begin, all.find_first_of("\r\n", at) - begin).substr(0, kQuotedBytes));
 }
 
+/// Fills `failure` from the first text of `table` that stands in `errors`. With `quote`, the cause ends with
+/// the line in which it stands.
 template <typename Table>
-bool look_up(const Table& table, const std::string& errors, const StartPlace& place, StartFailure& failure) {
+bool look_up(const Table& table, bool quote, const std::string& errors, const StartPlace& place,
+             StartFailure& failure) {
   for (const Known& known : table) {
     if (errors.find(known.text) == std::string::npos) continue;
     failure.cause = filled(known.cause, place);
     failure.advice = filled(known.advice, place);
     failure.server_busy = known.busy;
-    if (&known >= kOnHost.data() && &known < kOnHost.data() + kOnHost.size())
-      failure.cause += " (" + line_with(errors, known.text) + ")";
+    if (quote) failure.cause += " (" + line_with(errors, known.text) + ")";
     return true;
   }
   return false;
@@ -203,8 +205,8 @@ StartFailure explain_start(const StartEnd& end, const StartPlace& place) {
     return failure;
   }
   const bool no_session = end.exit_code == kNoSession && end.signal == 0;
-  if (no_session && look_up(kBeforeLogin, end.errors, place, failure)) return failure;
-  if (look_up(kOnHost, end.errors, place, failure)) return failure;
+  if (no_session && look_up(kBeforeLogin, false, end.errors, place, failure)) return failure;
+  if (look_up(kOnHost, true, end.errors, place, failure)) return failure;
   if (end.exit_code == 127) return not_found(end);
   failure.cause = how_it_ended(end, place) + " before the agent answered";
   if (end.exit_code == 126) failure.cause = "muster cannot be executed there";

@@ -3,7 +3,6 @@
 // for messages, because both on one context stall.
 #pragma once
 
-#include "worker_sdk/comm/message/plugin_group.hpp"
 #include "worker_sdk/comm/message/transport.hpp"
 
 #include <gloo/context.h>
@@ -51,11 +50,5 @@ class GlooTransport final : public message::Transport {
   std::uint64_t waits_ = 0;
   std::thread watch_;  ///< the last member, because the thread uses all of the above
 };
-
-/// Connects this rank to all others over TCP; the ranks find each other through the store. The rank listens
-/// on one address only: loopback if all ranks are on this host; the address of the interface that was asked
-/// for; else the address by which this host reaches the store.
-std::unique_ptr<message::Transport> connect(const muster_plugin_group_options& options,
-                                            const plugin::Host& host);
 
 }  // namespace muster::gloo_backend

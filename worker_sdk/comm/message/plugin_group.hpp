@@ -28,10 +28,16 @@ using Connect = std::unique_ptr<Transport> (*)(const muster_plugin_group_options
 std::unique_ptr<plugin::Group> make_group(Connect connect, const muster_plugin_group_options& options,
                                           const plugin::Host& host);
 
-/// Makes a group as a plug-in's Maker does.
+/// What differs from plug-in to plug-in whose groups send messages over the transports that `connect` makes.
 template <Connect connect>
-std::unique_ptr<plugin::Group> create(const muster_plugin_group_options& options, const plugin::Host& host) {
-  return make_group(connect, options, host);
+constexpr plugin::Maker maker_of(const char* name, std::string (*probe)(int local_rank)) {
+  return {.name = name,
+          .is_device = false,
+          .words = kWords,
+          .probe = probe,
+          .create = [](const muster_plugin_group_options& options, const plugin::Host& host) {
+            return make_group(connect, options, host);
+          }};
 }
 
 }  // namespace muster::message

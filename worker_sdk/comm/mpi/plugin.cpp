@@ -96,11 +96,7 @@ std::string probe(int) {
   return "";
 }
 
-constexpr plugin::Maker kMaker{.name = "mpi",
-                               .is_device = false,
-                               .words = message::kWords,
-                               .probe = probe,
-                               .create = message::create<connect>};
+constexpr plugin::Maker kMaker = message::maker_of<connect>("mpi", probe);
 constexpr muster_plugin kTable = plugin::table_of<kMaker>();
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -155,8 +154,7 @@ Member this_member(const Library& api, int rank, int device, const std::string& 
   member.pid = getpid();
   member.start_time = start_time_of(member.pid);
   member.pid_namespace = own_pid_namespace();
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  std::getline(boot, member.boot);
+  member.boot = boot_id();
   for (char& letter : member.machine)
     if (letter == '\n') letter = ' ';
   return member;

@@ -24,6 +24,17 @@ std::size_t bytes_of(const Operation& operation, int rank) {
 
 }  // namespace
 
+/// Fills this rank's chunk of a turn with a piece for each other rank, of the `share` bytes at `in` for each.
+void ShmBackend::deal(const std::byte* in, std::size_t share, std::size_t turn) {
+  const std::size_t piece = piece_bytes();
+  for (int peer = 0; peer < size_; ++peer) {
+    const auto index = static_cast<std::size_t>(peer);
+    if (peer != rank_)
+      copy_bytes(layout_.chunk(rank_, turn) + index * piece, in + index * share + turn * piece,
+                 part_of(share, turn, piece));
+  }
+}
+
 /// Takes the data of a small call, after the call's step.
 void ShmBackend::take_small(const Operation& operation, std::size_t share) {
   const Call& call = operation.call;
@@ -139,12 +150,7 @@ void ShmBackend::scatter_large(const Operation& operation, std::size_t share) {
   pipeline(
       turns_of(share, piece),
       [&](std::size_t turn) {
-        for (int peer = 0; rank_ == root && peer < size_; ++peer) {
-          const auto index = static_cast<std::size_t>(peer);
-          if (peer != root)
-            copy_bytes(layout_.chunk(root, turn) + index * piece, in + index * share + turn * piece,
-                       part_of(share, turn, piece));
-        }
+        if (rank_ == root) deal(in, share, turn);
       },
       [&](std::size_t turn) {
         if (rank_ != root)
@@ -170,15 +176,7 @@ void ShmBackend::all_to_all_large(const Operation& operation, std::size_t share)
   }
   const std::size_t piece = piece_bytes();
   pipeline(
-      turns_of(share, piece),
-      [&](std::size_t turn) {
-        for (int peer = 0; peer < size_; ++peer) {
-          const auto index = static_cast<std::size_t>(peer);
-          if (peer != rank_)
-            copy_bytes(layout_.chunk(rank_, turn) + index * piece, in + index * share + turn * piece,
-                       part_of(share, turn, piece));
-        }
-      },
+      turns_of(share, piece), [&](std::size_t turn) { deal(in, share, turn); },
       [&](std::size_t turn) {
         for (int peer = 0; peer < size_; ++peer) {
           const auto index = static_cast<std::size_t>(peer);

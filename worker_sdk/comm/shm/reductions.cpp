@@ -110,16 +110,7 @@ void ShmBackend::reduce_scatter_large(const Operation& operation, std::size_t sh
     return;
   }
   pipeline(
-      turns,
-      [&](std::size_t turn) {
-        for (int peer = 0; peer < size_; ++peer) {
-          const auto index = static_cast<std::size_t>(peer);
-          if (peer != rank_)
-            copy_bytes(layout_.chunk(rank_, turn) + index * piece, in + index * share + turn * piece,
-                       part_of(share, turn, piece));
-        }
-      },
-      reduce_turn);
+      turns, [&](std::size_t turn) { deal(in, share, turn); }, reduce_turn);
 }
 
 }  // namespace muster::shm

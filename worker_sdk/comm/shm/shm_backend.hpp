@@ -49,6 +49,7 @@ class ShmBackend : public Backend {
   void reduce_small(const Operation& operation, std::size_t share);
   void reduce_shared(const Operation& operation, std::size_t bytes);
   void reduce_staged(const Operation& operation, std::size_t bytes);
+  void deal(const std::byte* in, std::size_t share, std::size_t turn);
   void copy_in(const std::byte* data, std::size_t bytes, std::size_t turn);
   void reduce_own(const Operation& operation, std::size_t begin, std::size_t bytes, std::size_t turn);
   void copy_out(std::byte* data, std::size_t bytes, std::size_t turn);

@@ -59,7 +59,7 @@ class Client final : public c10d::Session::Owner {
     return size;
   }
 
-  std::size_t buffered() const { return session_->buffered_output(); }
+  std::size_t memory() const { return session_->memory(); }
 
   const std::string& error() const { return session_->error(); }
 
@@ -303,6 +303,6 @@ TEST_CASE("a client that is always a little behind does not make the buffer grow
     client.send_only();
     client.read_all_but_one();
     REQUIRE(client.good);
-    REQUIRE(client.buffered() < (1U << 20));
+    REQUIRE(client.memory() < (1U << 20));
   }
 }

@@ -36,8 +36,6 @@ class Convolution : public WorkspaceHolder {
               bool keeps_copies = true);
   ~Convolution() override;
 
-  MapShape out_map() const { return {shape_.out_channels, shape_.out_side(), shape_.format}; }
-
   /// Weights are out x in x height x width, of floats.
   void bind(const ParameterSlot& weight);
   /// Says that the values of the weights have changed: copies of them in the library's layout are stale.

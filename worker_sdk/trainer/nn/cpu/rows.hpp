@@ -23,8 +23,6 @@ struct RowShape {
   std::size_t sample() const { return tokens * width; }
 
   std::size_t of_rows(std::int64_t rows) const { return static_cast<std::size_t>(rows) * width; }
-
-  std::size_t of_batch(std::int64_t batch) const { return static_cast<std::size_t>(batch) * sample(); }
 };
 
 /// y = max(0, x).
