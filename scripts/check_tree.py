@@ -61,20 +61,27 @@ def room(path):
     return os.path.splitext(path)[0] if folder in LAYERS else folder
 
 
+def whole_room(path):
+    """The room with all folders below it: launcher/start for launcher/start/core."""
+    return "/".join(room(path).split("/")[:2])
+
+
 def check_layers(graph):
-    """Arrows between the four layers run one way, and the rooms below them form no cycle."""
-    folders = {}
+    """Arrows between the four layers run one way, and the rooms below them form no cycle: neither folder by folder nor
+    when the folders below a room count as the room."""
+    folders, wholes = {}, {}
     for path, includes in graph.items():
-        layer, folder = path.split("/")[0], room(path)
+        layer = path.split("/")[0]
         for _, target in includes:
             if target is None or layer not in LAYERS:
                 continue
             target_layer = target.split("/")[0]
             if target_layer not in LAYERS or LAYERS.index(target_layer) > LAYERS.index(layer):
                 yield f"{path}: includes {target}: '{layer}' must not know '{target_layer}'"
-            if room(target) != folder:
-                folders.setdefault(folder, {}).setdefault(room(target), path)
-    yield from find_cycles(folders)
+            for edges, place in ((folders, room), (wholes, whole_room)):
+                if place(target) != place(path):
+                    edges.setdefault(place(path), {}).setdefault(place(target), path)
+    yield from dict.fromkeys([*find_cycles(folders), *find_cycles(wholes)])
 
 
 def find_cycles(edges):

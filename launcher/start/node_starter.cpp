@@ -2,7 +2,7 @@
 #include "launcher/start/node_starter.hpp"
 
 #include "launcher/core/launch_error.hpp"
-#include "launcher/slurm/srun_command.hpp"
+#include "launcher/start/core/srun_command.hpp"
 #include "launcher/start/core/ssh_command.hpp"
 #include "launcher/start/core/start_queue.hpp"
 

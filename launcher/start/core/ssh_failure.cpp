@@ -154,11 +154,6 @@ std::string said(const StartEnd& end) {
   return line.empty() ? last_line(end.junk) : line;
 }
 
-std::string how_it_ended(const StartEnd& end, const StartPlace& place) {
-  if (end.signal != 0) return place.client + " was killed by signal " + std::to_string(end.signal);
-  return place.client + " ended with exit code " + std::to_string(end.exit_code);
-}
-
 /// Returns the rest of the line that our own remote command printed after `word`.
 std::string said_by_start(const std::string& errors, const char* word) {
   const std::string mark = std::string(kStartMark) + word + ' ';
@@ -208,7 +203,7 @@ StartFailure explain_start(const StartEnd& end, const StartPlace& place) {
   if (no_session && look_up(kBeforeLogin, false, end.errors, place, failure)) return failure;
   if (look_up(kOnHost, true, end.errors, place, failure)) return failure;
   if (end.exit_code == 127) return not_found(end);
-  failure.cause = how_it_ended(end, place) + " before the agent answered";
+  failure.cause = place.client + end.client_end() + " before the agent answered";
   if (end.exit_code == 126) failure.cause = "muster cannot be executed there";
   if (const std::string line = said(end); !line.empty()) failure.cause += " ('" + line + "')";
   failure.advice = by_hand;

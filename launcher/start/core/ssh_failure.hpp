@@ -21,6 +21,12 @@ struct StartEnd {
   bool too_much_junk = false;
   /// The version in the greeting, if there was one: the agent is of another version than we are.
   std::string version_there;
+
+  /// " was killed by signal 9" or " ended with exit code 1", to stand behind the client's name.
+  std::string client_end() const {
+    return signal != 0 ? " was killed by signal " + std::to_string(signal)
+                       : " ended with exit code " + std::to_string(exit_code);
+  }
 };
 
 /// Whether a client's end says nothing of the guardian that it led to, because the client was killed or lost

@@ -48,6 +48,11 @@ class CheckTree(unittest.TestCase):
                  "agent/process/q.hpp": '#include "agent/core/b.hpp"\n', "agent/core/b.hpp": ""}
         self.assert_one(files, "cycle", "agent/core", "agent/process")
 
+    def test_cycle_through_the_folders_below_a_room(self):
+        files = {"agent/start/a.cpp": '#include "agent/slurm/s.hpp"\n', "agent/slurm/s.hpp": '#include "agent/start/core/f.hpp"\n',
+                 "agent/start/core/f.hpp": ""}
+        self.assert_one(files, "cycle", "agent/start", "agent/slurm")
+
     def test_shared_types_of_a_layer_are_no_cycle(self):
         files = {"agent/spec.hpp": "", "agent/core/a.hpp": '#include "agent/spec.hpp"\n',
                  "agent/run.cpp": '#include "agent/core/a.hpp"\n#include "agent/spec.hpp"\n'}

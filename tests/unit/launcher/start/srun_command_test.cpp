@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/slurm/srun_command.hpp"
+#include "launcher/start/core/srun_command.hpp"
 
 #include "catch.hpp"
 

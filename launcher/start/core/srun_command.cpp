@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/slurm/srun_command.hpp"
+#include "launcher/start/core/srun_command.hpp"
 
 #include "launcher/start/core/ssh_command.hpp"
 
@@ -65,13 +65,13 @@ constexpr auto kOptionPrefixes = std::to_array<std::string_view>({
 
 /// A text of srun, slurmstepd or slurmd (Slurm 20 to 24), and what it means; "%n" is the node. The first one
 /// that occurs counts.
-struct Known {
+struct SrunText {
   std::string_view words;
   std::string_view cause;
   std::string_view advice;
 };
 
-constexpr auto kKnown = std::to_array<Known>({
+constexpr auto kSrunTexts = std::to_array<SrunText>({
     {"DUE TO TIME LIMIT", "the time limit of the Slurm job has passed",
      "ask for more (--time of sbatch or salloc)"},
     {"DUE TO NODE FAILURE", "Slurm lost the node", "see 'scontrol show node %n'"},
@@ -125,7 +125,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-std::string quoted(std::string_view line) {
+std::string quoted_line(std::string_view line) {
   if (line.size() <= kQuotedBytesMax) return std::string(line);
   return std::string(line.substr(0, kQuotedBytesMax)) + "...";
 }
@@ -159,10 +159,10 @@ StartFailure explain_srun(const StartEnd& end, const std::string& node, const st
   const std::vector<std::string_view> lines = lines_of(end.errors);
   const std::string by_hand = "try 'srun -w " + node + " -N1 -n1 --overlap hostname' by hand";
   StartFailure failure;
-  for (const Known& known : kKnown)
+  for (const SrunText& known : kSrunTexts)
     for (const std::string_view line : lines) {
       if (line.find(known.words) == std::string_view::npos) continue;
-      failure.cause = "srun: " + std::string(known.cause) + " (" + quoted(line) + ")";
+      failure.cause = "srun: " + std::string(known.cause) + " (" + quoted_line(line) + ")";
       failure.advice = with_node(known.advice, node);
       return failure;
     }
@@ -171,16 +171,11 @@ StartFailure explain_srun(const StartEnd& end, const std::string& node, const st
                    end.exit_code == kNotExecutable;
   if (ran || !end.version_there.empty() || end.too_much_junk)
     return explain_start(end, {"srun", node, 0, version_here});
-  if (end.timed_out)
-    failure.cause = "srun: the agent did not answer in time";
-  else if (end.signal != 0)
-    failure.cause = "srun was killed by signal " + std::to_string(end.signal) + " before the agent answered";
-  else
-    failure.cause =
-        "srun ended with exit code " + std::to_string(end.exit_code) + " before the agent answered";
+  failure.cause = end.timed_out ? "srun: the agent did not answer in time"
+                                : "srun" + end.client_end() + " before the agent answered";
   const auto said =
       std::find_if(lines.rbegin(), lines.rend(), [](std::string_view line) { return !is_chatter(line); });
-  if (said != lines.rend()) failure.cause += " (" + quoted(*said) + ")";
+  if (said != lines.rend()) failure.cause += " (" + quoted_line(*said) + ")";
   failure.advice = by_hand;
   if (end.timed_out) failure.advice += ", and if it only is slow, give it longer by --login-timeout SECONDS";
   return failure;
