@@ -131,6 +131,13 @@ inline Operation operation_of(Collective collective, std::uint64_t count, DataTy
   return operation;
 }
 
+/// The bytes at `in` and at `out` on a rank of a group of `size`; 0 if the rank does not use the buffer.
+std::uint64_t bytes_in(const Operation& operation, int rank, int size);
+std::uint64_t bytes_out(const Operation& operation, int rank, int size);
+
+/// Throws Error (invalid_argument) that names what is wrong with `operation` in a group of `size` ranks.
+void check_operation(const Operation& operation, int rank, int size);
+
 static_assert(std::is_standard_layout_v<Operation> && std::is_trivially_copyable_v<Operation>);
 
 }  // namespace muster

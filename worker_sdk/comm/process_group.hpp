@@ -5,6 +5,7 @@
 #include "muster/error.hpp"
 #include "worker_sdk/comm/backend.hpp"
 #include "worker_sdk/comm/call.hpp"
+#include "worker_sdk/comm/group_plan.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -22,26 +23,6 @@
 namespace muster {
 
 class CallQueue;
-class JoinAlarm;
-
-struct ProcessGroupOptions {
-  /// The longest time that one call waits for the other ranks. Default: 10 minutes.
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// The longest time that making the group waits for the other ranks. Default: 0, as long as a call.
-  std::chrono::milliseconds join_timeout = std::chrono::milliseconds(0);
-  /// A call that waits longer is reported on stderr, once, with the ranks that are missing. 0: never.
-  /// Default: 15 seconds.
-  std::chrono::milliseconds report_after = std::chrono::seconds(15);
-  /// The name of the group, unique in the job. Default: "world".
-  std::string name = "world";
-  /// The number of restarts of the job so far (WorkerEnv::restart_count). It keeps a restarted job from the
-  /// keys of its earlier rounds if the store outlives them, as under torchrun. Default: 0.
-  int round = 0;
-  /// The way in which messages combine and spread large buffers; the same on all ranks. Default: direct.
-  Algorithm algorithm = Algorithm::direct;
-
-  std::chrono::milliseconds join_limit() const { return join_timeout.count() > 0 ? join_timeout : timeout; }
-};
 
 /// Sees every call of a group, on the thread that makes the call and while it makes it, so it must take
 /// nanoseconds.
@@ -52,23 +33,6 @@ class CallObserver {
   virtual void entering(const Call& call) = 0;
   virtual void completed(const Call& call) = 0;
   virtual void failed(const Call& call, const Error& error) noexcept = 0;
-};
-
-/// One rank's view of a group that is to be made.
-struct GroupPlan {
-  int rank = 0;
-  int size = 1;
-  /// The ranks of the world that are in the group, in the order of their ranks in the group.
-  std::vector<int> members = {};
-  ProcessGroupOptions options = {};
-  /// Ends the waits early while the group is made. Null: nothing ends them early.
-  std::shared_ptr<JoinAlarm> alarm = {};
-  /// The number of each rank in texts, if the group is a part of another; empty: their ranks in this group.
-  std::vector<int> shown_ranks = {};
-
-  int shown(int member) const {
-    return shown_ranks.empty() ? member : shown_ranks[static_cast<std::size_t>(member)];
-  }
 };
 
 /// Makes the groups of one world. All ranks of a plan call make() alike. Any thread: groups of different
@@ -201,12 +165,5 @@ class ProcessGroup {
   std::optional<Error> failure_;  ///< the Error that later calls throw
   std::unique_ptr<CallQueue> queue_;
 };
-
-/// The bytes at `in` and at `out` on a rank of a group of `size`; 0 if the rank does not use the buffer.
-std::uint64_t bytes_in(const Operation& operation, int rank, int size);
-std::uint64_t bytes_out(const Operation& operation, int rank, int size);
-
-/// Throws Error (invalid_argument) that names what is wrong with `operation` in a group of `size` ranks.
-void check_operation(const Operation& operation, int rank, int size);
 
 }  // namespace muster

@@ -3,7 +3,7 @@
 // as well.
 #pragma once
 
-#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/group_plan.hpp"
 #include "worker_sdk/store/store_client.hpp"
 
 #include <chrono>

@@ -6,9 +6,9 @@
 #pragma once
 
 #include "worker_sdk/comm/backend.hpp"
+#include "worker_sdk/comm/group_plan.hpp"
 #include "worker_sdk/comm/plugin/failure_channel.hpp"
 #include "worker_sdk/comm/plugin/plugin_backend.hpp"
-#include "worker_sdk/comm/process_group.hpp"
 
 #include <condition_variable>
 #include <memory>

@@ -11,7 +11,6 @@
 #include "worker_sdk/comm/nccl/device.hpp"
 #include "worker_sdk/comm/nccl/join.hpp"
 #include "worker_sdk/comm/plugin/plugin_side.hpp"
-#include "worker_sdk/comm/process_group.hpp"
 
 #include <atomic>
 #include <chrono>

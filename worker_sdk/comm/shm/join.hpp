@@ -2,7 +2,7 @@
 // Makes the shared-memory group of the ranks of one host.
 #pragma once
 
-#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/group_plan.hpp"
 #include "worker_sdk/comm/shm/memory.hpp"
 
 #include <memory>

@@ -5,7 +5,7 @@
 // and no data is kept for a receiver that does not come.
 #pragma once
 
-#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/group_plan.hpp"
 #include "worker_sdk/comm/shm/layout.hpp"
 #include "worker_sdk/comm/shm/regions.hpp"
 #include "worker_sdk/comm/shm/waiter.hpp"

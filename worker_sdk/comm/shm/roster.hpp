@@ -2,7 +2,7 @@
 // Knows the ranks of a group for the texts of failures and reports.
 #pragma once
 
-#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/group_plan.hpp"
 #include "worker_sdk/comm/shm/layout.hpp"
 #include "worker_sdk/comm/shm/peer_watch.hpp"
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "worker_sdk/comm/backend.hpp"
-#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/group_plan.hpp"
 #include "worker_sdk/comm/shm/layout.hpp"
 #include "worker_sdk/comm/shm/messages.hpp"
 #include "worker_sdk/comm/shm/regions.hpp"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "muster/error.hpp"
-#include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/comm/group_plan.hpp"
 #include "worker_sdk/comm/shm/layout.hpp"
 #include "worker_sdk/comm/shm/roster.hpp"
 
