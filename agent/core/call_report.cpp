@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/call_report.hpp"
 
+#include "worker_sdk/status/describe_wait.hpp"
+
 #include <algorithm>
 
 namespace muster::agent {

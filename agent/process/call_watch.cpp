@@ -3,6 +3,7 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/log/log.hpp"
+#include "worker_sdk/status/describe_wait.hpp"
 #include "worker_sdk/status/status_writer.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "muster/abi/reducer.h"
 #include "muster/abi/types.h"
 #include "muster/error.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/compression.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -4,8 +4,8 @@
 #include "worker_sdk/abi/failure.hpp"
 #include "worker_sdk/abi/nodes.hpp"
 #include "worker_sdk/abi/options.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/parameter_check.hpp"
+#include "worker_sdk/parallel/power_sgd.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include <memory>

@@ -74,31 +74,4 @@ class BucketHook {
   virtual std::vector<HookState> state() { return {}; }
 };
 
-/// Makes a hook that sends gradients in 16 bits, which halves the bytes. Each rank's sum is scaled by a power
-/// of two near 1 / samples (so that fp16 does not overflow), rounded to nearest, summed in f32 and rounded
-/// once more; the result is the same on all ranks. The error is at most 2^-7 (bf16) or 2^-10 (f16) of the
-/// summed values; f16 also loses means below 2^-25. Throws Error (invalid_argument) for a type that is
-/// neither bf16 nor f16.
-std::unique_ptr<BucketHook> make_half_hook(DataType wire);
-
-struct PowerSgdOptions {
-  /// The columns of the two factors that travel instead of a matrix; more columns are more exact.
-  int rank = 2;
-  /// Steps with plain all_reduce before compression begins.
-  std::int64_t start_step = 10;
-  /// The largest share of a matrix's elements that its factors may have; otherwise it is not compressed.
-  double largest_share = 0.5;
-  /// Seed of the first factors; they are the same on all ranks.
-  std::uint64_t seed = 0;
-};
-
-/// Makes a hook for low-rank gradients: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient
-/// Compression for Distributed Optimization", NeurIPS 2019, algorithms 1 and 2, with warm start and error
-/// feedback. A parameter is a matrix of its first extent by all others; parameters that are no matrices
-/// travel whole. Each rank adds the part that a step leaves out to its next gradient, in units of the mean
-/// gradient, so that uneven batches have the right weight. State: "powersgd.q" (factors, the same on all
-/// ranks), "powersgd.error" (differs by rank; an arena with the offsets of the gradients), "powersgd.step"
-/// (one number). Throws Error (invalid_argument) for options out of range.
-std::unique_ptr<BucketHook> make_power_sgd_hook(const PowerSgdOptions& options = {});
-
 }  // namespace muster

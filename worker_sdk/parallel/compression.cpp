@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/parallel/compression.hpp"
+
 #include "muster/error.hpp"
 #include "worker_sdk/comm/reduce.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
 
 #include <algorithm>
 #include <bit>

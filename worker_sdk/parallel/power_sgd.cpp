@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/parallel/power_sgd.hpp"
+
 #include "muster/error.hpp"
 #include "rendezvous/base/philox.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/matrix.hpp"
 
 #include <algorithm>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the sentences of a diagnosis.
+#include "worker_sdk/status/describe_wait.hpp"
+
 #include "rendezvous/base/text.hpp"
-#include "worker_sdk/status/diagnosis.hpp"
 
 #include <algorithm>
 #include <cstdio>
-#include <tuple>
 
 namespace muster::status {
 namespace {
@@ -110,18 +109,6 @@ std::string readable(nanoseconds time) {
 
 std::string name_ranks(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks, kRangesMax);
-}
-
-const GroupStatus* current_group(const RankStatus& status) {
-  const auto weight = [](const GroupStatus& group) {
-    const bool inside = group.state == GroupState::in_call || group.state == GroupState::joining;
-    const bool alive = !group.gone || group.state == GroupState::failed;
-    return std::tuple(alive && inside, alive, group.changed_ns);
-  };
-  const GroupStatus* current = nullptr;
-  for (const GroupStatus& group : status.groups)
-    if (current == nullptr || weight(group) > weight(*current)) current = &group;
-  return current;
 }
 
 std::string activity(const RankView& rank, std::uint64_t now_ns) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace muster::status {
@@ -177,6 +178,18 @@ const RankView* find_culprit(const std::vector<const RankView*>& dead, std::uint
   });
   if (first != dead.end()) return *first;
   return dead.empty() ? nullptr : dead.front();
+}
+
+const GroupStatus* current_group(const RankStatus& status) {
+  const auto weight = [](const GroupStatus& group) {
+    const bool inside = group.state == GroupState::in_call || group.state == GroupState::joining;
+    const bool alive = !group.gone || group.state == GroupState::failed;
+    return std::tuple(alive && inside, alive, group.changed_ns);
+  };
+  const GroupStatus* current = nullptr;
+  for (const GroupStatus& group : status.groups)
+    if (current == nullptr || weight(group) > weight(*current)) current = &group;
+  return current;
 }
 
 }  // namespace muster::status

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/world/init_url.hpp"
+
 #include "muster/error.hpp"
 #include "worker_sdk/env/place.hpp"
-#include "worker_sdk/world/store_access.hpp"
 
 #include <algorithm>
 #include <stdexcept>

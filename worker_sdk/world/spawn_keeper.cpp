@@ -8,6 +8,7 @@
 #include "muster/error.hpp"
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/process_stat.hpp"
 #include "rendezvous/server/store_engine.hpp"
 
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -40,6 +42,21 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLongestText = 32768;
 /// The longest time until killed processes are gone; only a process stuck in the kernel takes longer.
 constexpr std::chrono::seconds kSweepLimit{10};
+
+/// Kills and reaps all children of this process until none is left, or `deadline`. In a child subreaper these
+/// include the whole tree, because the children of a killed process become its own. False at the deadline.
+bool kill_children(Clock::time_point deadline) {
+  while (true) {
+    pid_t ended = 0;
+    while ((ended = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if (ended < 0) return true;  // no children
+    if (Clock::now() >= deadline) return false;
+    for (const ProcessStat& process : all_processes())
+      if (process.parent == ::getpid()) ::kill(process.pid, SIGKILL);
+    ::poll(nullptr, 0, 1);
+  }
+}
 
 struct Rank {
   pid_t pid = 0;

@@ -45,11 +45,4 @@ struct KeeperReport {
   static std::optional<KeeperReport> from_text(std::string_view text);
 };
 
-/// The processes whose parent this one is, from /proc.
-std::vector<pid_t> children_of_this_process();
-
-/// Kills and reaps all children of this process until none is left, or `deadline`. In a child subreaper these
-/// include the whole tree, because the children of a killed process become its own. False at the deadline.
-bool kill_children(std::chrono::steady_clock::time_point deadline);
-
 }  // namespace muster

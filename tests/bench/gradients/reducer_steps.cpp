@@ -9,7 +9,8 @@
 // step the smallest over the ranks, which is that of the rank that came last: what the others have more, they
 // waited for it. And the same of a step that reduces nothing.
 #include "tests/support/shm_groups.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/compression.hpp"
+#include "worker_sdk/parallel/power_sgd.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include <time.h>

@@ -2,7 +2,7 @@
 #include "muster/error.hpp"
 #include "tests/fuzz/checks.hpp"
 #include "worker_sdk/comm/nccl/board.hpp"
-#include "worker_sdk/status/diagnosis.hpp"
+#include "worker_sdk/status/describe_wait.hpp"
 #include "worker_sdk/status/status_reader.hpp"
 #include "worker_sdk/world/mpi_meeting.hpp"
 

@@ -8,6 +8,7 @@
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "tests/unit/worker_sdk/trainer/nn/gpu/host_ops.hpp"
+#include "worker_sdk/parallel/compression.hpp"
 #include "worker_sdk/trainer/data/images.hpp"
 #include "worker_sdk/trainer/loop/trainer.hpp"
 #include "worker_sdk/trainer/nn/gpu/plugin/device.hpp"

@@ -7,7 +7,7 @@
 #include "tests/integration/nccl/nccl_world.hpp"
 #include "worker_sdk/comm/call.hpp"
 #include "worker_sdk/comm/select/select.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/compression.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags: what is trained, on what and how; the ranks together; the run and what it writes.
 #include "muster/error.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/compression.hpp"
+#include "worker_sdk/parallel/power_sgd.hpp"
 #include "worker_sdk/trainer/program/train_flags.hpp"
 
 #include <CLI/CLI.hpp>

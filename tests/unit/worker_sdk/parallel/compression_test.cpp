@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/parallel/compression.hpp"
+
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "rendezvous/base/philox.hpp"
 #include "tests/support/shm_ranks.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include <cmath>

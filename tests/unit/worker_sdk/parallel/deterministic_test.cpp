@@ -5,7 +5,7 @@
 #include "muster/error.hpp"
 #include "rendezvous/base/philox.hpp"
 #include "tests/support/shm_ranks.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/compression.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
 
 #include <numeric>

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include "worker_sdk/world/init_url.hpp"
+
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/support/error_of.hpp"
 #include "worker_sdk/world/meeting_file.hpp"
 #include "worker_sdk/world/store_access.hpp"
+#include "worker_sdk/world/store_thread.hpp"
 
 namespace muster {
 namespace {

@@ -4,7 +4,7 @@
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/checkpoint/folder.hpp"
 #include "tests/unit/worker_sdk/trainer/loop/training.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/compression.hpp"
 #include "worker_sdk/trainer/loop/checkpointing.hpp"
 #include "worker_sdk/trainer/nn/segments.hpp"
 

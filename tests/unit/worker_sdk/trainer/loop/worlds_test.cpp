@@ -3,7 +3,8 @@
 // too.
 #include "catch.hpp"
 #include "tests/unit/worker_sdk/trainer/loop/training.hpp"
-#include "worker_sdk/parallel/bucket_hook.hpp"
+#include "worker_sdk/parallel/compression.hpp"
+#include "worker_sdk/parallel/power_sgd.hpp"
 
 #include <string>
 #include <vector>

@@ -42,9 +42,10 @@ class Room {
         capacity_(options.capacity),
         bf16_(options.precision == Precision::bf16),
         tf32_(options.precision == Precision::tf32) {
-    // The most that partial_floats() is: groups of kSumChannels channels share the blocks.
-    constexpr std::size_t kBytes =
-        (kSumCounters + std::size_t{2} * kSumChannels * kMaxSumBlocks) * sizeof(float);
+    // Groups of kSumChannels channels share the blocks, so that no map takes more than one group of many
+    // rows.
+    constexpr std::size_t kBytes = partial_floats({std::int64_t{1} << 40, kSumChannels}) * sizeof(float);
+    static_assert(kBytes == (kSumCounters + std::size_t{2} * kSumChannels * kMaxSumBlocks) * sizeof(float));
     partials = static_cast<float*>(take(kBytes, "partial sums", &MemoryUse::workspace));
   }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "worker_sdk/parallel/statistics_exchange.hpp"
+
 #include "catch.hpp"
 #include "tests/support/shm_ranks.hpp"
 #include "worker_sdk/parallel/reducer.hpp"
-#include "worker_sdk/parallel/statistics_exchange.hpp"
 
 #include <cmath>
 

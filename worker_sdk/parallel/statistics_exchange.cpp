@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/parallel/statistics_exchange.hpp"
+
+#include "worker_sdk/comm/process_group.hpp"
 
 namespace muster {
 namespace {
