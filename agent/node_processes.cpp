@@ -11,7 +11,7 @@
 #include "rendezvous/base/random.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/net/address.hpp"
+#include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/embedded_daemon.hpp"
 #include "rendezvous/server/listen_socket.hpp"

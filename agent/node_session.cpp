@@ -6,7 +6,7 @@
 #include "agent/process/log_directory.hpp"
 #include "agent/process/signal_state.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/net/address.hpp"
+#include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
 #include <signal.h>

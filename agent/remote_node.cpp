@@ -7,7 +7,7 @@
 #include "rendezvous/base/allowance.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
-#include "rendezvous/net/address.hpp"
+#include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 // the grace period. look_for_end() ends the round when no process of it is left.
 #include "agent/round_runner.hpp"
 
+#include "agent/core/error_file.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/process/child_process.hpp"
 #include "agent/process/memory_counts.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/core/node_report.hpp"
+#include "agent/core/error_file.hpp"
+
 #include "rendezvous/base/text.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/process/worker_binding.hpp"
+#include "agent/process/topology.hpp"
 
 #include <dlfcn.h>
 #include <sched.h>

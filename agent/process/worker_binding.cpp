@@ -2,6 +2,7 @@
 #include "agent/process/worker_binding.hpp"
 
 #include "agent/process/gpu_inventory.hpp"
+#include "agent/process/topology.hpp"
 
 #include <cstdlib>
 #include <limits>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/exit_report/finish_job.hpp"
 
+#include "agent/core/error_file.hpp"
 #include "agent/core/node_report.hpp"
 #include "launcher/exit_report/exit_report.hpp"
 #include "rendezvous/base/output_file.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/core/error_file.hpp"
 #include "launcher/exit_report/exit_report.hpp"
 
 #include <nlohmann/json.hpp>

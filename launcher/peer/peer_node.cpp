@@ -6,6 +6,7 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/munge.hpp"
 #include "rendezvous/net/address.hpp"
+#include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 
 #include <algorithm>

@@ -72,16 +72,4 @@ class NameError : public std::runtime_error {
 /// and the resolver's reason. Blocks while a name is looked up.
 std::vector<SocketAddress> resolve(const std::string& host, int port);
 
-/// The address of this host from which the kernel would send to the first of `peers` (names or addresses)
-/// that is on another host. It is found by connecting a UDP socket, which sends nothing. Loopback if every
-/// peer is this host. Throws std::runtime_error: names the peer, the cause, and what to do.
-std::string address_towards(const std::vector<std::string>& peers);
-
-/// The address of the interface `name` ("eth0"): IPv4 if it has one, else a global IPv6 address. Throws
-/// std::runtime_error naming the existing interfaces.
-std::string address_of_interface(const std::string& name);
-
-/// The numeric addresses of this host that are up and not link-local, loopback last.
-std::vector<std::string> local_addresses();
-
 }  // namespace muster::rendezvous

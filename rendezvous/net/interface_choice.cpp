@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/net/interface_choice.hpp"
 
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/base/unique_fd.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/agent_spec.hpp"
+#include "agent/core/error_file.hpp"
 #include "agent/core/link_message.hpp"
 #include "agent/core/node_report.hpp"
 #include "catch.hpp"

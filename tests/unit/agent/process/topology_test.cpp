@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include "agent/process/topology.hpp"
+
 #include "agent/process/worker_binding.hpp"
 #include "catch.hpp"
 #include "tests/support/cpu_list.hpp"

@@ -2,6 +2,7 @@
 #include "rendezvous/net/address.hpp"
 
 #include "catch.hpp"
+#include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 
 #include <netinet/in.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/node_report.hpp"
+
 #include "rendezvous/base/exit_code.hpp"
 
 #include <nlohmann/json.hpp>
