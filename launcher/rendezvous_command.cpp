@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/rendezvous_command.hpp"
+
 #include "agent/process/signal_state.hpp"
 #include "launcher/cli/parse_options.hpp"
 #include "launcher/cli/value_syntax.hpp"
-#include "launcher/commands.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/peer/key_file.hpp"
 #include "rendezvous/log/log.hpp"

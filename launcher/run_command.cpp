@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/run_command.hpp"
+
 #include "agent/core/exit_status.hpp"
 #include "agent/process/process_tree.hpp"
 #include "launcher/cli/flag_table.hpp"
 #include "launcher/cli/parse_options.hpp"
-#include "launcher/commands.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/hosts/exported_environment.hpp"
 #include "launcher/job.hpp"
+#include "launcher/job_spec/dry_run.hpp"
 #include "launcher/job_spec/log_directory.hpp"
+#include "launcher/job_spec/real_system.hpp"
 #include "launcher/job_spec/resolve_job.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/log/log.hpp"

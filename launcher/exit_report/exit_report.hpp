@@ -70,19 +70,4 @@ struct ExitReport {
 ExitReport make_exit_report(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
                             const JobEnd& end);
 
-/// Returns the report for people, on stderr: several lines, or none after a success that left nothing to say.
-/// Quoted text of workers is escaped (rendezvous/log/terminal_text.hpp).
-std::string to_text(const ExitReport& report);
-
-/// Returns the report for programs (--report): indented JSON, schema "muster.report" (docs/report.md).
-std::string to_json(const ExitReport& report);
-
-/// Returns the text of a worker's error file, made anew as torchrun writes it.
-std::string error_file_of(const agent::WorkerError& error);
-
-/// Returns the text of the root cause's error file as the launcher hands it up: with errorCode inside message
-/// (torchrun contract 3.5), which is the exit code or minus the signal. A file whose message is a plain
-/// string comes back unchanged, as under torchrun; one that is no JSON object is wrapped into one.
-std::string error_file_with_code(const std::string& error_file, const agent::ExitStatus& status);
-
 }  // namespace muster::launcher

@@ -4,6 +4,8 @@
 #include "agent/core/error_file.hpp"
 #include "agent/core/node_report.hpp"
 #include "launcher/exit_report/exit_report.hpp"
+#include "launcher/exit_report/json.hpp"
+#include "launcher/exit_report/text.hpp"
 #include "rendezvous/base/output_file.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/log.hpp"

@@ -28,9 +28,6 @@ bool failed_before_order(const std::vector<agent::NodeReport>& reports);
 /// (launcher_error). Failing to write a file is said on stderr and changes no exit code.
 int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& reports, const JobEnd& end);
 
-/// Returns the lines of `text`, cut at '\n', without a last empty one; "\r\n" counts as '\n'.
-std::vector<std::string> lines_of(std::string_view text);
-
 /// Writes `text` so that a reader sees the old file or the whole new one, never a part; symbolic links stay.
 /// A terminal, a pipe or a file that a process has open (/dev/stdout) is written straight. Returns the cause
 /// of a failure in words, or empty text.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/exit_report/json.hpp"
+
 #include "agent/core/error_file.hpp"
-#include "launcher/exit_report/exit_report.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/base/text.hpp"
+#include "launcher/exit_report/text.hpp"
 
-#include "launcher/exit_report/exit_report.hpp"
-#include "launcher/exit_report/finish_job.hpp"
+#include "rendezvous/base/text.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <signal.h>
@@ -14,19 +13,6 @@
 #include <functional>
 
 namespace muster::launcher {
-
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.emplace_back(line);
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
-  }
-  return lines;
-}
 
 namespace {
 
@@ -266,6 +252,19 @@ std::string headline(const ExitReport& report) {
 }
 
 }  // namespace
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.emplace_back(line);
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
 
 std::string to_text(const ExitReport& report) {
   if (report.outcome == JobOutcome::succeeded) return notes_of_success(report);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the hosts of a job as the user lists them: --host and --hostfile.
+// Reads the hosts of a job as the user lists them: --host, --hostfile, --include and --exclude.
 #pragma once
 
 #include "launcher/core/launch_error.hpp"

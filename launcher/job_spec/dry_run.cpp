@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/dry_run.hpp"
+
 #include "agent/core/exit_status.hpp"
 #include "agent/core/memory_end.hpp"
 #include "launcher/hosts/placement.hpp"
-#include "launcher/job_spec/resolve_job.hpp"
 
 #include <nlohmann/json.hpp>
 

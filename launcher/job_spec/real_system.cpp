@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/real_system.hpp"
+
 #include "agent/process/gpu_inventory.hpp"
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/hosts/host_list.hpp"
-#include "launcher/job_spec/system.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/random.hpp"
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_hosts.hpp"
+
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/hosts/host_list.hpp"
 #include "launcher/hosts/host_pattern.hpp"
 #include "launcher/hosts/placement.hpp"
-#include "launcher/job_spec/resolve_steps.hpp"
+#include "launcher/job_spec/resolve_peer.hpp"
 #include "launcher/slurm/slurm_place.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -63,6 +65,11 @@ int workers_of_this_node(const CliOptions& options, const System& system, StartF
   if (options.nproc_per_node.given && workers_here(options, system) != options.np.value)
     throw contradiction(*options.nproc_per_node.given, *options.np.given, "on one machine give one of them");
   return options.np.value;
+}
+
+/// Returns the workers on this node of a step when no flag says so: one for each of its GPUs, else one.
+int workers_of_step(const SlurmPlace& step) {
+  return step.gpus_per_node > 0 ? step.gpus_per_node : 1;
 }
 
 SlurmPlace slurm_place(const CliOptions& options, const System& system) {
@@ -333,6 +340,10 @@ void resolve_worker_environment(const CliOptions& options, const System& system,
                      " needs a job whose hosts are all started from here (--host, --hostfile); where muster "
                      "run is started on each node, redirect the input of the program itself");
   spec.agent.stdin_rank = options.stdin_rank.value;
+}
+
+SlurmPlace slurm_place_of(const System& system) {
+  return read_slurm_place([&system](const std::string& name) { return system.variable(name); });
 }
 
 }  // namespace muster::launcher

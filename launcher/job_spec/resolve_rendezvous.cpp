@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_rendezvous.hpp"
+
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
-#include "launcher/job_spec/resolve_steps.hpp"
+#include "launcher/hosts/host_pattern.hpp"
+#include "launcher/job_spec/resolve_hosts.hpp"
+#include "launcher/job_spec/resolve_peer.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/protocol/limits.hpp"
@@ -140,6 +144,40 @@ void resolve_one_node(const CliOptions& options, const System& system, ResolvedJ
       !options.rdzv_backend.given && spec.rdzv_backend == "c10d" && spec.rdzv_endpoint.empty();
   spec.agent.run_id = options.rdzv_id.value;
   if (implied && !options.rdzv_id.given) spec.agent.run_id = system.new_job_id();
+}
+
+constexpr const char* kNodeList = "SLURM_STEP_NODELIST";
+
+/// Checks --nnodes, which may say less than Slurm, but nothing else.
+void resolve_node_count(const CliOptions& options, const SlurmPlace& step, JobSpec& spec) {
+  spec.agent.min_nodes = spec.agent.max_nodes = step.nodes;
+  if (!options.nnodes.given) return;
+  const NodeRange wanted = options.nnodes.value;
+  if (step.nodes < wanted.min || step.nodes > wanted.max)
+    throw UsageError(options.nnodes.given->quoted() + ", but step " + step.job_id + "." + step.step_id +
+                     " has " + std::to_string(step.nodes) + " nodes (" + kNodeList + "=" + step.node_list +
+                     "); let both say the same, or leave --nnodes out");
+  spec.agent.min_nodes = wanted.min;
+}
+
+/// Makes the tasks of a step, one on each node, the peers of a job: they meet on the first node, at a port
+/// made of job and step, in the order of the step's nodes. Fills spec.peer and spec.agent.node. Throws
+/// UsageError.
+void resolve_step(const CliOptions& options, const SlurmPlace& step, JobSpec& spec) {
+  check_one_task_per_node(step);
+  begin_peer(options, spec);
+  resolve_node_count(options, step, spec);
+  spec.rdzv_backend = "c10d";
+  if (!options.rdzv_id.given) spec.agent.run_id = step_run_id(step);
+  const std::vector<std::string> names = expand_node_list({step.node_list, kNodeList});
+  spec.peer.endpoint_given = std::string(kNodeList) + "=" + step.node_list;
+  agent::NodeSpec& node = spec.agent.node;
+  node.coordinator_host = names.front();
+  node.coordinator_port = step_port(step.job_id, step.step_id);
+  node.coordinator = step.node_index == 0;
+  const bool elastic = spec.agent.min_nodes != spec.agent.max_nodes;
+  node.node_rank = elastic ? -1 : step.node_index;
+  finish_peer(spec);
 }
 
 void resolve_one_of_many(const CliOptions& options, const System& system, ResolvedJob& job) {

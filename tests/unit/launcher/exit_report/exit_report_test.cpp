@@ -2,6 +2,8 @@
 #include "launcher/exit_report/exit_report.hpp"
 
 #include "catch.hpp"
+#include "launcher/exit_report/json.hpp"
+#include "launcher/exit_report/text.hpp"
 #include "tests/unit/launcher/exit_report/reports.hpp"
 
 #include <signal.h>

@@ -2,6 +2,7 @@
 #include "launcher/exit_report/finish_job.hpp"
 
 #include "catch.hpp"
+#include "launcher/exit_report/text.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/folder.hpp"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/exit_report/json.hpp"
+
 #include "catch.hpp"
+#include "launcher/exit_report/text.hpp"
 #include "tests/unit/launcher/exit_report/reports.hpp"
 
 #include <nlohmann/json.hpp>

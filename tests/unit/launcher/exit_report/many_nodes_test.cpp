@@ -2,6 +2,8 @@
 #include "catch.hpp"
 #include "launcher/exit_report/exit_report.hpp"
 #include "launcher/exit_report/finish_job.hpp"
+#include "launcher/exit_report/json.hpp"
+#include "launcher/exit_report/text.hpp"
 #include "tests/unit/launcher/exit_report/reports.hpp"
 
 #include <signal.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/real_system.hpp"
+
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/log_directory.hpp"

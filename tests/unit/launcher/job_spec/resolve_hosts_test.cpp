@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/dry_run.hpp"
 #include "launcher/job_spec/resolve_steps.hpp"
 #include "tests/support/folder.hpp"
 #include "tests/unit/launcher/job_spec/resolve.hpp"
