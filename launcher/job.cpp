@@ -8,6 +8,7 @@
 #include "agent/process/process_tree.hpp"
 #include "launcher/core/job_orders.hpp"
 #include "launcher/core/job_spec.hpp"
+#include "launcher/exit_report/exit_report.hpp"
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/peer/peer_node.hpp"

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "agent/core/node_report.hpp"
+#include "launcher/core/job_end.hpp"
 #include "launcher/core/job_spec.hpp"
-#include "launcher/exit_report/finish_job.hpp"
 
 #include <string>
 #include <vector>
@@ -69,5 +69,14 @@ struct ExitReport {
 /// ours) decides over what workers did afterwards.
 ExitReport make_exit_report(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
                             const JobEnd& end);
+
+/// Whether every node that the job needed has reported, and its workers ended well. A job of --nnodes MIN:MAX
+/// can do without nodes that took no part in its last round, whatever became of them.
+bool all_succeeded(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
+                   const std::vector<HostFailure>& hosts);
+
+/// Whether a worker had failed for good before the nodes got an order to end, while they were still ending
+/// what it had left.
+bool failed_before_order(const std::vector<agent::NodeReport>& reports);
 
 }  // namespace muster::launcher

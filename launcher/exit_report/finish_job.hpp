@@ -13,15 +13,6 @@ namespace muster::launcher {
 
 struct JobSpec;
 
-/// Whether every node that the job needed has reported, and its workers ended well. A job of --nnodes MIN:MAX
-/// can do without nodes that took no part in its last round, whatever became of them.
-bool all_succeeded(const JobSpec& spec, const std::vector<agent::NodeReport>& reports,
-                   const std::vector<HostFailure>& hosts);
-
-/// Whether a worker had failed for good before the nodes got an order to end, while they were still ending
-/// what it had left.
-bool failed_before_order(const std::vector<agent::NodeReport>& reports);
-
 /// Prints the report on stderr (nothing after a success without notes), writes --report, copies the root
 /// cause's error file to the launcher's TORCHELASTIC_ERROR_FILE, removes a temporary log directory after
 /// success, and returns the exit code. `reports` holds one entry per node that reported; it may be empty

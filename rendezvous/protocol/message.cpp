@@ -32,6 +32,10 @@ bool is_numbered(const Message& message) {
          !std::holds_alternative<Heartbeat>(message);
 }
 
+std::string_view type_name(const Message& message) {
+  return kind_name(message.index());
+}
+
 std::string to_json(const Message& message) {
   Json object = json_of(message);
   object["type"] = type_name(message);

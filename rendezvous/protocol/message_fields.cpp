@@ -263,8 +263,8 @@ constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", read<
 
 }  // namespace
 
-std::string_view type_name(const Message& message) {
-  return kKinds[message.index()].name;
+std::string_view kind_name(std::size_t index) {
+  return kKinds[index].name;
 }
 
 Json json_of(const Message& message) {

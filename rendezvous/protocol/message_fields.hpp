@@ -232,6 +232,9 @@ class FieldWriter {
   Json object_ = Json::object();
 };
 
+/// The name of the kind with this index in Message.
+std::string_view kind_name(std::size_t index);
+
 /// The fields of a message without its type.
 Json json_of(const Message& message);
 

@@ -4,6 +4,7 @@
 #include "worker_sdk/abi/failure.hpp"
 #include "worker_sdk/abi/nodes.hpp"
 #include "worker_sdk/abi/options.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -109,11 +109,6 @@ struct StoreOptions {
   std::chrono::milliseconds longest_delay = std::chrono::seconds(60);
 };
 
-/// Connects with backoff (`first_delay`, x1.5, 50 % jitter, at most 60 s) until `options.timeout`; then
-/// throws, naming the address and the last cause.
-std::unique_ptr<StoreClient> connect_store(const std::string& host, int port,
-                                           const StoreOptions& options = {});
-
 /// Makes a store inside this process, for a world of one rank that has no other.
 std::unique_ptr<StoreClient> make_local_store();
 

@@ -76,4 +76,9 @@ class TcpStore : public StoreClient {
   std::string broken_;  ///< why the connection was closed; empty while it is open
 };
 
+/// Connects with backoff (`first_delay`, x1.5, 50 % jitter, at most 60 s) until `options.timeout`; then
+/// throws, naming the address and the last cause.
+std::unique_ptr<StoreClient> connect_store(const std::string& host, int port,
+                                           const StoreOptions& options = {});
+
 }  // namespace muster

@@ -3,6 +3,7 @@
 
 #include "muster/error.hpp"
 #include "rendezvous/base/deadline.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 #include "worker_sdk/world/mpi_meeting.hpp"
 
 #include <poll.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/output/terminal.hpp"
 
-#include "agent/process/output/worker_output.hpp"
 #include "rendezvous/base/process_stat.hpp"
 
 #include <fcntl.h>

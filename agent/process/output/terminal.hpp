@@ -25,4 +25,10 @@ bool is_terminal(int fd);
 /// Whether two descriptors are of the same terminal, pipe, socket or file.
 bool same_file(int a, int b);
 
+/// Whether workers may read the terminal that `in_fd` is: true if it is no terminal, or if our process group
+/// (or, for a process in a session of its own, its nearest ancestor's that has this terminal) is the
+/// foreground one. Where this is false, workers get the null device as stdin, because a background job must
+/// not steal the shell's input.
+bool console_is_foreground(int in_fd = 0);
+
 }  // namespace muster::agent

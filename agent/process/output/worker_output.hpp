@@ -59,12 +59,6 @@ struct WorkerStreams {
   std::string error_file;
 };
 
-/// Whether workers may read the terminal that `in_fd` is: true if it is no terminal, or if our process group
-/// (or, for a process in a session of its own, its nearest ancestor's that has this terminal) is the
-/// foreground one. Where this is false, workers get the null device as stdin, because a background job must
-/// not steal the shell's input.
-bool console_is_foreground(int in_fd = 0);
-
 /// Each agent has one, which is used from the executor's single thread only. Nothing here blocks that thread:
 /// console and files are written by helper threads, which start with the first byte they have to write.
 ///

@@ -4,6 +4,7 @@
 #include "tests/integration/backends/world.hpp"
 #include "worker_sdk/comm/plugin/border.hpp"
 #include "worker_sdk/comm/plugin/loader.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <unistd.h>
 

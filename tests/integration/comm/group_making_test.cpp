@@ -6,6 +6,7 @@
 #include "worker_sdk/comm/join_alarm.hpp"
 #include "worker_sdk/comm/select/select.hpp"
 #include "worker_sdk/comm/store_lease.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <functional>
 #include <memory>

@@ -8,6 +8,7 @@
 #include "tests/support/skip.hpp"
 #include "worker_sdk/comm/call.hpp"
 #include "worker_sdk/comm/process_group.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <dirent.h>
 #include <sched.h>

@@ -2,6 +2,7 @@
 #include "tests/integration/comm/rank_processes.hpp"
 
 #include "rendezvous/server/store_server.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <sys/prctl.h>

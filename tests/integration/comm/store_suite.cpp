@@ -5,7 +5,7 @@
 #include "muster/error.hpp"
 #include "tests/support/error_of.hpp"
 #include "worker_sdk/store/prefix_store.hpp"
-#include "worker_sdk/store/store_client.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <algorithm>
 #include <atomic>

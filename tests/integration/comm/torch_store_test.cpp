@@ -5,6 +5,7 @@
 #include "tests/integration/comm/store_suite.hpp"
 #include "tests/support/shm_groups.hpp"
 #include "tests/support/skip.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

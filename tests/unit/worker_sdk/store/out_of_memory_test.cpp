@@ -3,7 +3,7 @@
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/unit/worker_sdk/store/scripted_peer.hpp"
-#include "worker_sdk/store/store_client.hpp"
+#include "worker_sdk/store/tcp_store.hpp"
 
 #include <cstdint>
 #include <cstdlib>

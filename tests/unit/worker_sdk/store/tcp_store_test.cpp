@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client against a scripted server: the bytes it sends and what it makes of bad answers.
+#include "worker_sdk/store/tcp_store.hpp"
+
 #include "catch.hpp"
 #include "muster/error.hpp"
 #include "tests/unit/worker_sdk/store/scripted_peer.hpp"
 #include "worker_sdk/store/backoff.hpp"
-#include "worker_sdk/store/store_client.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[4]
 COMM = ROOT / "worker_sdk" / "comm"
 BASE = ROOT / "rendezvous" / "base"
-LOOPS = ("reduce.cpp", "reduce_kernels_avx2.cpp", "reduce_kernels_avx512.cpp", "reduce_kernels_base.cpp")
+LOOPS = ("reduce.cpp", "reduce_kernels.cpp", "reduce_kernels_avx2.cpp", "reduce_kernels_avx512.cpp", "reduce_kernels_base.cpp")
 # What sees none of the mutated headers is built once.
 INDEPENDENT = ("call.cpp", "call_queue.cpp", "process_group.cpp", *LOOPS, "shm/memory.cpp", "shm/peer_watch.cpp")
 # The others are built as one file with the probe, which is quicker than one by one.
