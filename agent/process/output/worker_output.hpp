@@ -6,6 +6,7 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/output/last_lines.hpp"
 #include "agent/core/output/line_filter.hpp"
+#include "agent/core/output/stream_route.hpp"
 #include "agent/process/output/console.hpp"
 #include "agent/process/output/log_writer.hpp"
 #include "agent/process/output/stream_pump.hpp"
@@ -117,19 +118,6 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   std::vector<std::string> notes() const;
 
  private:
-  /// Where one stream of a worker goes.
-  struct Route {
-    bool inherit = false;
-    bool to_file = false;
-    bool to_console = false;
-    bool teed = false;
-    /// Whether each line of the stream has a prefix on the console.
-    bool prefixed = false;
-    bool pty = false;
-    /// Whether the stream goes to the console and nowhere else, as it is.
-    bool plain = false;
-  };
-
   struct Stream {
     std::shared_ptr<StreamPump> pump;
     bool is_pty = false;
@@ -164,12 +152,11 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
     bool every_stream = false;
   };
 
-  Route route(StreamBits stream, int local_rank) const;
   /// Whether our stdout and stderr are one and the same.
   bool one_console() const;
   Console& console_for(StreamBits stream);
   std::string make_directories(int round, int local_rank);
-  std::shared_ptr<Stream> open_stream(StreamBits bit, const Route& route, const std::string& prefix,
+  std::shared_ptr<Stream> open_stream(StreamBits bit, const StreamRoute& route, const std::string& prefix,
                                       const std::string& log_path, UniqueFd& child_end);
   void add_filter(Stream& stream, StreamBits bit, const std::string& prefix);
   void begin_round(int round);
@@ -188,7 +175,7 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   void stop_writers(std::chrono::milliseconds at_most, std::function<void()> done);
   bool writers_ended() const;
   void note(const std::string& text);
-  StreamEnds open_ends(const Route& route, int ours);
+  StreamEnds open_ends(const StreamRoute& route, int ours);
 
   template <typename Function>
   void for_each_stream(Function function) const {
