@@ -4,7 +4,7 @@
 Standard library only.
 
 usage: check_tree.py [ROOT]            prints one line per broken rule, exits 1 if there is any
-       check_tree.py --rooms [ROOT]    prints the lines of each room, product and tests, and how many headers are short
+       check_tree.py --rooms [ROOT]    prints the lines of each room, product and tests
 """
 import os
 import re
@@ -14,6 +14,44 @@ import sys
 LAYERS = ["rendezvous", "worker_sdk", "agent", "launcher"]  # each may include those before it, never after
 MAX_FUNCTION_LINES = 70
 MAX_FILE_LINES = 450
+MAX_CLASS_LINES = 450  # its body and its functions
+# A reader finds a function in the source of the header that declares it. These sources have no header of their name, and why.
+WITHOUT_HEADER = {
+    "worker_sdk/trainer": "is a house of its own",
+    "worker_sdk/abi": "the C interface by topic, declared in include/muster/abi",
+    "worker_sdk/examples": "programs",
+    "launcher/main.cpp": "a program",
+    "worker_sdk/comm/gloo/plugin.cpp": "the entry of a shared object",
+    "worker_sdk/comm/mpi/plugin.cpp": "the entry of a shared object",
+    "worker_sdk/comm/nccl/plugin.cpp": "the entry of a shared object",
+    "launcher/nodes/direct_node.cpp": "is to become a node like the others",
+    "launcher/nodes/fleet_links.cpp": "a part of NodeFleet",
+    "launcher/nodes/started_nodes.cpp": "one of two ways to run a job's nodes, declared together",
+    "rendezvous/core/coordinator_requests.cpp": "a part of Coordinator",
+    "rendezvous/core/coordinator_rounds.cpp": "a part of Coordinator",
+    "rendezvous/server/daemon_query.cpp": "declared in standalone_daemon.hpp",
+    "worker_sdk/comm/message/collectives.cpp": "a part of MessageGroup",
+    "worker_sdk/comm/message/reductions.cpp": "a part of MessageGroup",
+    "worker_sdk/comm/message/ring.cpp": "a part of MessageGroup",
+    "worker_sdk/comm/message/sends_and_receives.cpp": "a part of MessageGroup",
+    "worker_sdk/comm/message/tree.cpp": "a part of MessageGroup",
+    "worker_sdk/comm/nccl/watchdog.cpp": "a part of nccl::Group",
+    "worker_sdk/comm/shm/collectives.cpp": "a part of ShmBackend",
+    "worker_sdk/comm/shm/reductions.cpp": "a part of ShmBackend",
+    "worker_sdk/comm/reduce_kernels_avx2.cpp": "reduce_kernels.hpp for an instruction set",
+    "worker_sdk/comm/reduce_kernels_avx512.cpp": "reduce_kernels.hpp for an instruction set",
+    "worker_sdk/comm/reduce_kernels_base.cpp": "reduce_kernels.hpp for an instruction set",
+}
+# In these rooms a class stands in one source and has at most MAX_CLASS_LINES, but for these, and why.
+CLASS_ROOMS = ("launcher/", "agent/", "rendezvous/", "worker_sdk/comm/")
+LARGE_CLASSES = {
+    "muster::rendezvous::Coordinator": "its running round is to become a class of its own",
+    "muster::launcher::NodeFleet": "the life of a remote node is to become a class of its own",
+    "muster::agent::WorkerOutput": "one object holds all streams of a node; routes, pumps, writers and filters are classes of their own",
+    "muster::message::MessageGroup": "one source for each algorithm, over the same messages",
+    "muster::shm::ShmBackend": "calls that move data, and calls that combine it, over the same memory",
+    "muster::nccl::Group": "the calling thread's part, and the watchdog thread's",
+}
 # One of these costs seconds of compile time; a file that reaches two is over the budget.
 HEAVY = {"Asio": r"boost/asio", "CLI11": r"CLI/", "json.hpp": r"nlohmann/json\.hpp", "Boost.Process": r"boost/process"}
 STANDARD_HEADER = re.compile(r"<([a-z_0-9]+|stddef\.h|stdint\.h)>$")
@@ -200,23 +238,84 @@ def check_catch2(files):
             yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: names Catch2's own: use what {CATCH2[0]} gives, or add it there"
 
 
-def check_function_length(root, files):
-    """Functions fit a screen, by the begin and end lines that universal-ctags finds."""
+class Tag:
+    """A function, declaration or class that universal-ctags finds in a file of the product."""
+
+    def __init__(self, line):
+        self.name, self.path, _, self.kind, *fields = line.split("\t")
+        fields = dict(field.split(":", 1) for field in fields if ":" in field)
+        self.begin, self.end = int(fields["line"]), int(fields.get("end", fields["line"]))
+        self.lines = self.end - self.begin + 1
+        self.outer = fields.get("class") or fields.get("struct") or ""  # the class that it is a part of
+        self.scope = self.outer or fields.get("namespace") or ""
+
+    def __contains__(self, other):
+        return self.path == other.path and self.begin <= other.begin and other.end <= self.end
+
+
+def tags_of(root, files):
     sources = [path for path in files if path.endswith(CPP) and path.split("/")[0] in LAYERS]
-    command = ["ctags", "-L", "-", "-f", "-", "--excmd=number", "--fields=+ne", "--kinds-C=f", "--kinds-C++=f",
+    command = ["ctags", "-L", "-", "-f", "-", "--excmd=number", "--fields=+ne", "--kinds-C=f", "--kinds-C++=fpcs",
                "--langmap=C++:+.cu.cuh"]
     output = subprocess.run(command, cwd=root, input="\n".join(sources), capture_output=True, text=True, check=True).stdout
-    for match in re.finditer(r"^(\S+)\t(\S+)\t.*\bline:(\d+).*\bend:(\d+)", output, re.M):
-        name, path, begin, end = match.group(1), match.group(2), int(match.group(3)), int(match.group(4))
-        if end - begin + 1 > MAX_FUNCTION_LINES:
-            yield f"{path}:{begin}: {name} has {end - begin + 1} lines, at most {MAX_FUNCTION_LINES}"
+    return [Tag(line) for line in output.splitlines()]
+
+
+def check_function_length(tags):
+    """Functions fit a screen."""
+    for tag in tags:
+        if tag.kind == "f" and tag.lines > MAX_FUNCTION_LINES:
+            yield f"{tag.path}:{tag.begin}: {tag.name} has {tag.lines} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def is_listed(path, exceptions):
+    return any(path == exception or path.startswith(exception + "/") for exception in exceptions)
+
+
+def check_headers(files, tags):
+    """A source has a header of its own name, and defines what no other header declares."""
+    declared = {}
+    for tag in tags:
+        if tag.kind == "p" and not tag.outer:
+            declared.setdefault((tag.scope, tag.name), set()).add(os.path.splitext(tag.path)[0])
+    for path in files:
+        stem, kind = os.path.splitext(path)
+        if kind not in (".cpp", ".c", ".cu") or path.split("/")[0] not in LAYERS or is_listed(path, WITHOUT_HEADER):
+            continue
+        if not any(stem + ending in files for ending in (".hpp", ".h", ".cuh")):
+            yield f"{path}: has no header of its own name: give it one, or move what it holds to the source of the header that declares it"
+    for tag in tags:
+        stem, headers = os.path.splitext(tag.path)[0], declared.get((tag.scope, tag.name), set())
+        if tag.kind == "f" and not tag.outer and tag.path.endswith(".cpp") and headers and stem not in headers \
+                and not is_listed(tag.path, WITHOUT_HEADER):
+            yield f"{tag.path}:{tag.begin}: {tag.name} is declared in {min(headers)}.hpp: it belongs into the source of that name"
+
+
+def check_classes(tags):
+    """A class stands in one source and can be read whole."""
+    in_rooms = [tag for tag in tags if tag.path.startswith(CLASS_ROOMS)]
+    for one in in_rooms:
+        if one.kind not in ("c", "s") or one.outer:
+            continue
+        name = f"{one.scope}::{one.name}" if one.scope else one.name
+        functions = [tag for tag in in_rooms if tag.kind == "f" and (tag.scope + "::").startswith(name + "::") and tag not in one]
+        sources = {tag.path for tag in functions if tag.path.endswith(".cpp")}
+        lines = one.lines + sum(tag.lines for tag in functions)
+        if name in LARGE_CLASSES:
+            continue
+        if len(sources) > 1:
+            yield f"{one.path}:{one.begin}: {one.name} stands in {', '.join(sorted(sources))}: let it stand in one, or split it"
+        if lines > MAX_CLASS_LINES:
+            yield f"{one.path}:{one.begin}: {one.name} has {lines} lines, at most {MAX_CLASS_LINES}"
 
 
 def check(root):
     files = tracked_files(root)
     graph = include_graph(files)
+    tags = tags_of(root, files)
     return [*check_layers(graph), *check_third_party(graph, files), *check_heavy(graph), *check_coroutines(files),
-            *check_text(files), *check_tests(files), *check_catch2(files), *check_function_length(root, files)]
+            *check_text(files), *check_tests(files), *check_catch2(files), *check_function_length(tags), *check_headers(files, tags),
+            *check_classes(tags)]
 
 
 def print_rooms(root):
@@ -232,9 +331,6 @@ def print_rooms(root):
         for room in sorted(rooms):
             print(f"{rooms[room]:7} {room}")
         print(f"{sum(rooms.values()):7} {name} in all")
-    headers = [text.count("\n") for path, text in files.items() if path.split("/")[0] in LAYERS and path.endswith(".hpp")]
-    short = sum(lines < 25 for lines in headers)
-    print(f"{short} of {len(headers)} headers have fewer than 25 lines ({100 * short / len(headers):.1f} %)")
 
 
 if __name__ == "__main__":

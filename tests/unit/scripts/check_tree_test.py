@@ -16,7 +16,10 @@ SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
 
 class CheckTree(unittest.TestCase):
     def problems(self, files):
-        """What check_tree says of a repository that holds `files` (path -> text after the licence line)."""
+        """What check_tree says of a repository that holds `files` (path -> text after the licence line; None: no such file).
+        Each source has a header of its own name, if the test does not say otherwise."""
+        headers = {os.path.splitext(path)[0] + ".hpp": "" for path in files if path.endswith(".cpp")}
+        files = {path: text for path, text in {**headers, **files}.items() if text is not None}
         with tempfile.TemporaryDirectory() as root:
             subprocess.run(["git", "init", "--quiet", root], check=True)
             for path, text in files.items():
@@ -100,6 +103,50 @@ class CheckTree(unittest.TestCase):
         self.assert_one({"agent/io/a.cpp": "void f() {\n" + body * 69 + "}\n"}, "f has 71 lines")
         self.assert_none({"tests/a.cpp": "int x;\n" * 449})
         self.assert_one({"tests/a.cpp": "int x;\n" * 450}, "451 lines")
+
+    def test_a_source_has_a_header_of_its_name(self):
+        self.assert_none({"agent/io/a.cpp": ""})
+        self.assert_none({"agent/io/a.cpp": "", "agent/io/a.hpp": None, "agent/io/a.h": ""})
+        self.assert_none({"tests/unit/a.cpp": "", "tests/unit/a.hpp": None})
+        self.assert_one({"agent/io/a.cpp": "", "agent/io/a.hpp": None, "agent/a.hpp": ""}, "agent/io/a.cpp", "no header of its own name")
+        listed = next(path for path in check_tree.WITHOUT_HEADER if path.endswith(".cpp"))
+        self.assert_none({listed: "", os.path.splitext(listed)[0] + ".hpp": None})
+
+    def test_a_function_stands_in_the_source_of_its_header(self):
+        files = {"agent/io/a.hpp": "namespace n {\nvoid f();\n}\n", "agent/io/a.cpp": "namespace n {\nvoid f() {}\n}\n"}
+        self.assert_none(files)
+        self.assert_none({**files, "agent/io/b.cpp": "namespace m {\nvoid f() {}\n}\n"})
+        self.assert_none({**files, "agent/io/b.cpp": files["agent/io/a.cpp"], "agent/io/b.hpp": "namespace n {\nvoid f(int);\n}\n"})
+        self.assert_one({"agent/io/a.hpp": files["agent/io/a.hpp"], "agent/io/b.cpp": files["agent/io/a.cpp"]},
+                        "agent/io/b.cpp:3: f is declared in agent/io/a.hpp")
+
+    def test_a_class_stands_in_one_source(self):
+        header = {"agent/io/a.hpp": "namespace n {\nclass A {\n  void f();\n  void g();\n};\n}\n"}
+        both = "namespace n {\nvoid A::f() {}\nvoid A::g() {}\n}\n"
+        self.assert_none({**header, "agent/io/a.cpp": both})
+        apart = {"agent/io/a.cpp": "namespace n {\nvoid A::f() {}\n}\n", "agent/io/b.cpp": "namespace n {\nvoid A::g() {}\n}\n"}
+        self.assert_one({**header, **apart}, "A stands in agent/io/a.cpp, agent/io/b.cpp")
+
+    def test_length_of_a_class(self):
+        def files(in_class, in_function):
+            return {"agent/io/a.hpp": "class A {\n" + "  int x;\n" * in_class + "  void f();\n  struct B {\n    void g();\n  };\n};\n",
+                    "agent/io/a.cpp": "void A::f() {\n" + "  work();\n" * in_function + "}\nvoid A::B::g() {}\n"}
+        self.assert_none(files(391, 50))
+        self.assert_one(files(392, 50), "agent/io/a.hpp:2: A has 451 lines")
+        self.assert_one(files(391, 51), "A has 451 lines")
+
+    def test_each_exception_is_needed(self):
+        files = check_tree.tracked_files(ROOT)
+        for path in check_tree.WITHOUT_HEADER:
+            self.assertTrue(path in files or any(file.startswith(path + "/") for file in files), path)
+            self.assertNotIn(os.path.splitext(path)[0] + ".hpp", files)
+        large, check_tree.LARGE_CLASSES = check_tree.LARGE_CLASSES, {}
+        try:
+            problems = "\n".join(check_tree.check_classes(check_tree.tags_of(ROOT, files)))
+        finally:
+            check_tree.LARGE_CLASSES = large
+        for name in large:
+            self.assertRegex(problems, rf"\b{name.split('::')[-1]} (stands in|has)")
 
     def test_text(self):
         self.assert_one({"agent/io/a.cpp": "int x; \n"}, "a.cpp:2", "white space")
