@@ -5,8 +5,9 @@
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/log_directory.hpp"
+#include "launcher/job_spec/resolve_hosts.hpp"
 #include "launcher/job_spec/resolve_program.hpp"
-#include "launcher/job_spec/resolve_steps.hpp"
+#include "launcher/job_spec/resolve_rendezvous.hpp"
 
 #include <signal.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_peer.hpp"
+
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
-#include "launcher/job_spec/resolve_steps.hpp"
 #include "rendezvous/base/random.hpp"
 
 #include <arpa/inet.h>

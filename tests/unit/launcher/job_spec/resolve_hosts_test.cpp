@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "launcher/job_spec/resolve_hosts.hpp"
+
 #include "launcher/job_spec/dry_run.hpp"
-#include "launcher/job_spec/resolve_steps.hpp"
 #include "tests/support/folder.hpp"
 #include "tests/unit/launcher/job_spec/resolve.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/job_spec/resolve_steps.hpp"
+#include "launcher/slurm/slurm_place.hpp"
 #include "tests/unit/launcher/job_spec/resolve.hpp"
 
 using namespace muster::launcher;
