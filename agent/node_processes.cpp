@@ -13,7 +13,7 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/net/interface_choice.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/server/embedded_daemon.hpp"
+#include "rendezvous/server/daemon/embedded_daemon.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 

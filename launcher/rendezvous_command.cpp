@@ -9,7 +9,8 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/protocol/errc.hpp"
-#include "rendezvous/server/standalone_daemon.hpp"
+#include "rendezvous/server/daemon/daemon_query.hpp"
+#include "rendezvous/server/daemon/standalone_daemon.hpp"
 
 #include <signal.h>
 

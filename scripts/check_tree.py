@@ -29,7 +29,6 @@ WITHOUT_HEADER = {
     "launcher/nodes/started_nodes.cpp": "one of two ways to run a job's nodes, declared together",
     "rendezvous/core/coordinator_requests.cpp": "a part of Coordinator",
     "rendezvous/core/coordinator_rounds.cpp": "a part of Coordinator",
-    "rendezvous/server/daemon_query.cpp": "declared in standalone_daemon.hpp",
     "worker_sdk/comm/message/collectives.cpp": "a part of MessageGroup",
     "worker_sdk/comm/message/reductions.cpp": "a part of MessageGroup",
     "worker_sdk/comm/message/ring.cpp": "a part of MessageGroup",

@@ -9,7 +9,7 @@
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
-#include "rendezvous/server/store_engine.hpp"
+#include "rendezvous/server/store/store_engine.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/base/wake_up.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/server/store_engine.hpp"
+#include "rendezvous/server/store/store_engine.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/integration/comm/rank_processes.hpp"
 
-#include "rendezvous/server/store_server.hpp"
+#include "rendezvous/server/store/store_server.hpp"
 #include "worker_sdk/store/tcp_store.hpp"
 
 #include <boost/asio/io_context.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "rendezvous/client/coordinator_client.hpp"
-#include "rendezvous/server/coordinator_service.hpp"
+#include "rendezvous/server/daemon/coordinator_service.hpp"
 #include "tests/support/run_until.hpp"
 
 #include <boost/asio/io_context.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/embedded_daemon.hpp"
+#include "rendezvous/server/daemon/embedded_daemon.hpp"
 
 #include "catch.hpp"
 #include "tests/integration/control/control_fixture.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/job_directory.hpp"
+#include "rendezvous/server/daemon/job_directory.hpp"
 
 #include "rendezvous/wire/frame.hpp"
 #include "tests/integration/control/control_fixture.hpp"

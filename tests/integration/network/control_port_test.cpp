@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What fails at the port of a job for one connection, or for a while, is not the end of the port.
-#include "rendezvous/server/control_port.hpp"
+#include "rendezvous/server/listen/control_port.hpp"
 
 #include "rendezvous/server/listen_socket.hpp"
 #include "tests/integration/control/control_fixture.hpp"

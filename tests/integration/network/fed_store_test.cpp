@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/c10d/request_encoder.hpp"
-#include "rendezvous/server/store_feed.hpp"
+#include "rendezvous/server/store/store_feed.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/fake_channel.hpp"
 

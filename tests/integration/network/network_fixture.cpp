@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/integration/network/network_fixture.hpp"
 
-#include "rendezvous/server/embedded_daemon.hpp"
+#include "rendezvous/server/daemon/embedded_daemon.hpp"
 
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers' connections on the network's port, and through their agents.
 #include "rendezvous/c10d/request_encoder.hpp"
-#include "rendezvous/server/control_port.hpp"
-#include "rendezvous/server/store_server.hpp"
+#include "rendezvous/server/listen/control_port.hpp"
+#include "rendezvous/server/store/store_server.hpp"
 #include "tests/integration/network/network_fixture.hpp"
 #include "tests/integration/store/raw_client.hpp"
 #include "tests/support/catch.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the engine does in one turn, with nothing else in the thread.
-#include "rendezvous/server/store_engine.hpp"
+#include "rendezvous/server/store/store_engine.hpp"
 
 #include "catch.hpp"
 #include "rendezvous/c10d/request_encoder.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real server on loopback, in a thread of this process, against clients that behave in every way.
-#include "rendezvous/server/store_server.hpp"
+#include "rendezvous/server/store/store_server.hpp"
 
 #include "catch.hpp"
 #include "rendezvous/log/log.hpp"

@@ -8,8 +8,8 @@
 //   rendezvous_load probe PORT SECONDS HOST
 //   rendezvous_load attack KIND RATE BURST HOST PORT SECONDS [SOURCE_PREFIX]
 // The first line of stdin is the job's key in hexadecimal digits (of an attack: any).
+#include "rendezvous/server/daemon/embedded_daemon.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
-#include "rendezvous/server/embedded_daemon.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 #include "tests/support/rendezvous_load/load.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/visitor.hpp"
+#include "rendezvous/server/listen/visitor.hpp"
 #include "tests/support/catch.hpp"
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "catch.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/server/opened_store.hpp"
+#include "rendezvous/server/store/opened_store.hpp"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/ids.hpp"
-#include "rendezvous/server/store_engine.hpp"
+#include "rendezvous/server/store/store_engine.hpp"
 #include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/any_io_executor.hpp>

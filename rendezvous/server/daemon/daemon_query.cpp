@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/server/daemon/daemon_query.hpp"
+
 #include "rendezvous/base/random.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/server/standalone_daemon.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
 #include "rendezvous/wire/frame.hpp"
 

@@ -11,10 +11,10 @@
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/admission.hpp"
-#include "rendezvous/server/connection_set.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 #include "rendezvous/server/refusals.hpp"
+#include "rendezvous/server/store/connection_set.hpp"
 
 #include <sys/epoll.h>
 

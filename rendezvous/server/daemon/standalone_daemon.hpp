@@ -2,7 +2,6 @@
 // The daemon of `muster rendezvous`, which hosts jobs and a store on one port.
 #pragma once
 
-#include "rendezvous/protocol/message.hpp"
 #include "rendezvous/tls/secret.hpp"
 
 #include <optional>
@@ -33,14 +32,5 @@ struct StandaloneOptions {
 /// when it listens, diagnostics through the log. Blocks; call it from the main thread, with SIGPIPE ignored.
 /// Returns the exit code: 0 after a signal, 2 for options it does not accept, 125 if it cannot listen.
 int run_standalone_daemon(StandaloneOptions options);
-
-struct DaemonReport {
-  DaemonStatus daemon;
-  std::vector<JobStatus> jobs;
-};
-
-/// Asks a daemon for its state (`muster rendezvous --status`). Blocks for 10 s at most. Throws
-/// CoordinatorError as connect_tls does.
-DaemonReport ask_daemon(const Endpoint& where, const Secret& key, const std::string& version);
 
 }  // namespace muster::rendezvous

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/store_connection.hpp"
+#include "rendezvous/server/store/store_connection.hpp"
 
 #include <sys/socket.h>
 

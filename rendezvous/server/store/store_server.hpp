@@ -2,7 +2,7 @@
 // The store of one round on an Asio event loop.
 #pragma once
 
-#include "rendezvous/server/store_engine.hpp"
+#include "rendezvous/server/store/store_engine.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

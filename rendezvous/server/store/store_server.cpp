@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/store_server.hpp"
+#include "rendezvous/server/store/store_server.hpp"
 
 #include "rendezvous/log/log.hpp"
 

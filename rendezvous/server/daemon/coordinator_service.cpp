@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/coordinator_service.hpp"
+#include "rendezvous/server/daemon/coordinator_service.hpp"
 
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/log/log.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/early_store_client.hpp"
+#include "rendezvous/server/listen/early_store_client.hpp"
 
 #include "rendezvous/c10d/wire.hpp"
 #include "rendezvous/tls/tls_stream.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/store_engine.hpp"
+#include "rendezvous/server/store/store_engine.hpp"
 
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/listen_socket.hpp"

@@ -2,7 +2,7 @@
 // Keeps the connections of one store, and until when each may wait with its first message.
 #pragma once
 
-#include "rendezvous/server/store_connection.hpp"
+#include "rendezvous/server/store/store_connection.hpp"
 
 #include <chrono>
 #include <list>

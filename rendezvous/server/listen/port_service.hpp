@@ -2,9 +2,9 @@
 // The service behind a port on the network: the coordinator of one job, or a daemon with many. Includes Asio.
 #pragma once
 
-#include "rendezvous/server/control_session.hpp"
-#include "rendezvous/server/opened_store.hpp"
-#include "rendezvous/server/vouching.hpp"
+#include "rendezvous/server/listen/control_session.hpp"
+#include "rendezvous/server/listen/vouching.hpp"
+#include "rendezvous/server/store/opened_store.hpp"
 #include "rendezvous/wire/byte_stream.hpp"
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/connection_set.hpp"
+#include "rendezvous/server/store/connection_set.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/vouching.hpp"
+#include "rendezvous/server/listen/vouching.hpp"
 
 #include <utility>
 

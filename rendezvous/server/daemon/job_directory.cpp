@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/job_directory.hpp"
+#include "rendezvous/server/daemon/job_directory.hpp"
 
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/client/control_message.hpp"
@@ -7,7 +7,7 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/listen_socket.hpp"
-#include "rendezvous/server/opened_store.hpp"
+#include "rendezvous/server/store/opened_store.hpp"
 
 #include <boost/asio/post.hpp>
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/standalone_daemon.hpp"
+#include "rendezvous/server/daemon/standalone_daemon.hpp"
 
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/host_port.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/server/control_port.hpp"
+#include "rendezvous/server/daemon/job_directory.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
-#include "rendezvous/server/job_directory.hpp"
+#include "rendezvous/server/listen/control_port.hpp"
+#include "rendezvous/server/listen/loop_thread.hpp"
+#include "rendezvous/server/listen/visitor.hpp"
 #include "rendezvous/server/listen_socket.hpp"
-#include "rendezvous/server/loop_thread.hpp"
-#include "rendezvous/server/opened_store.hpp"
-#include "rendezvous/server/store_server.hpp"
-#include "rendezvous/server/visitor.hpp"
+#include "rendezvous/server/store/opened_store.hpp"
+#include "rendezvous/server/store/store_server.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>

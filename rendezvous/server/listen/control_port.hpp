@@ -4,7 +4,7 @@
 
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
-#include "rendezvous/server/port_service.hpp"
+#include "rendezvous/server/listen/port_service.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 #include "rendezvous/tls/secret.hpp"
 

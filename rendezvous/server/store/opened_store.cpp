@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/opened_store.hpp"
+#include "rendezvous/server/store/opened_store.hpp"
 
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
-#include "rendezvous/server/store_feed.hpp"
-#include "rendezvous/server/store_server.hpp"
+#include "rendezvous/server/store/store_feed.hpp"
+#include "rendezvous/server/store/store_server.hpp"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/control_port.hpp"
+#include "rendezvous/server/listen/control_port.hpp"
 
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/random.hpp"
@@ -8,10 +8,10 @@
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/admission.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
-#include "rendezvous/server/early_store_client.hpp"
-#include "rendezvous/server/loop_thread.hpp"
+#include "rendezvous/server/listen/early_store_client.hpp"
+#include "rendezvous/server/listen/loop_thread.hpp"
+#include "rendezvous/server/listen/visitor.hpp"
 #include "rendezvous/server/refusals.hpp"
-#include "rendezvous/server/visitor.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
 
 #include <boost/asio/co_spawn.hpp>

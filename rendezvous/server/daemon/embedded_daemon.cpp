@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/embedded_daemon.hpp"
+#include "rendezvous/server/daemon/embedded_daemon.hpp"
 
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/munge.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/server/control_port.hpp"
-#include "rendezvous/server/coordinator_service.hpp"
+#include "rendezvous/server/daemon/coordinator_service.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
+#include "rendezvous/server/listen/control_port.hpp"
 #include "rendezvous/server/refusals.hpp"
 
 #include <boost/asio/io_context.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/store_feed.hpp"
+#include "rendezvous/server/store/store_feed.hpp"
 
 #include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/c10d/session.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/loop_thread.hpp"
+#include "rendezvous/server/listen/loop_thread.hpp"
 
 #include "rendezvous/base/quiet_thread.hpp"
 

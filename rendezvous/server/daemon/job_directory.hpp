@@ -4,8 +4,8 @@
 
 #include "rendezvous/core/job_choice.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/server/control_port.hpp"
-#include "rendezvous/server/coordinator_service.hpp"
+#include "rendezvous/server/daemon/coordinator_service.hpp"
+#include "rendezvous/server/listen/control_port.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/server/control_session.hpp"
+#include "rendezvous/server/listen/control_session.hpp"
 
 #include "rendezvous/base/while_alive.hpp"
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "rendezvous/core/coordinator.hpp"
-#include "rendezvous/server/control_session.hpp"
-#include "rendezvous/server/port_service.hpp"
+#include "rendezvous/server/listen/control_session.hpp"
+#include "rendezvous/server/listen/port_service.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
