@@ -43,7 +43,7 @@ rendezvous::EmbeddedOptions begin_store_process(const AgentSpec& spec, int contr
   rendezvous::EmbeddedOptions options;
   options.control_fd = control_fd;
   options.run_id = spec.run_id;
-  options.limits = limits_of(spec);
+  options.limits = spec.limits;
   options.store = spec.store;
   return options;
 }

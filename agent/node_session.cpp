@@ -85,7 +85,7 @@ awaitable<NodeReport> NodeSession::run_job() {
   NodeReport report;
   report.host = spec_.host;
   if (!alone()) report.node = spec_.node.name;
-  report.max_restarts = spec_.max_restarts;
+  report.max_restarts = spec_.limits.max_restarts;
   bool again = prepare();
   if (again) again = co_await connect();
   while (again && life_.goes_on()) again = co_await run_round(report) == Next::join;
@@ -114,9 +114,9 @@ bool NodeSession::prepare() {
 }
 
 awaitable<bool> NodeSession::connect() {
-  const auto deadline = Clock::now() + spec_.join_timeout;
+  const auto deadline = Clock::now() + spec_.limits.join_timeout;
   if (options_.control_fd < 0 && spec_.node.coordinator_host.empty()) {
-    co_await coordinator_known_.wait_for(spec_.join_timeout);
+    co_await coordinator_known_.wait_for(spec_.limits.join_timeout);
     if (life_.goes_on() && spec_.node.coordinator_host.empty())
       fail("the launcher did not say where the coordinator is; is node 0 reachable?");
     if (!life_.goes_on()) co_return false;
@@ -133,7 +133,7 @@ awaitable<bool> NodeSession::connect() {
   life_.dial();
   try {
     co_await coordinator_->connected(deadline);
-    if (spec_.node.store_proxy) proxy_.emplace(executor_, *coordinator_);
+    if (spec_.limits.store_proxy) proxy_.emplace(executor_, *coordinator_);
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const rendezvous::CoordinatorError*>(&error);
     // A wait that has ended does not say what it met with.
@@ -183,8 +183,8 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
   if (!alone()) request.addresses = rendezvous::local_addresses();
   request.addresses.resize(std::min(request.addresses.size(), rendezvous::kMaxAddresses));
   // The coordinator keeps the time; ours only guards against a coordinator that does not.
-  const auto deadline = Clock::now() + rendezvous::kMaxRestartDelay + spec_.join_timeout +
-                        spec_.last_call_timeout + kLeaveDeadline;
+  const auto deadline = Clock::now() + rendezvous::kMaxRestartDelay + spec_.limits.join_timeout +
+                        spec_.limits.last_call_timeout + kLeaveDeadline;
   std::optional<rendezvous::RoundResult> place;
   life_.join();
   try {
@@ -367,7 +367,7 @@ rendezvous::ClientOptions NodeSession::client_options() const {
   client.host = spec_.host;
   client.version = options_.node.version;
   if (options_.control_fd < 0) client.lost_after = rendezvous::kDeadAfter;
-  if (std::holds_alternative<PeerNode>(spec_.node.form)) client.limits = limits_of(spec_);
+  if (std::holds_alternative<PeerNode>(spec_.node.form)) client.limits = spec_.limits;
   return client;
 }
 

@@ -74,7 +74,7 @@ RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const Age
       workers_(static_cast<std::size_t>(spec.workers)),
       timer_(executor),
       // Of several nodes the coordinator takes the first that says that it has failed: nothing is held back.
-      ends_(executor, spec.max_nodes <= 1, end_events()),
+      ends_(executor, spec.limits.max_nodes <= 1, end_events()),
       children_(executor, SIGCHLD),
       calls_(executor, spec.workers, spec.report_after, [this] { return group_.running(); }),
       stop_(executor, spec.host, spec.stop_groups, [this] { return living(); }) {}

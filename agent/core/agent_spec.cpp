@@ -75,7 +75,6 @@ void fields(Node& node, const Visit& visit) {
   visit("coordinator_host", node.coordinator_host);
   visit("coordinator_port", node.coordinator_port);
   visit("local_addr", node.local_addr);
-  visit("store_proxy", node.store_proxy);
 }
 
 template <Either<AgentSpec> Spec, typename Visit>
@@ -83,8 +82,8 @@ void fields(Spec& spec, const Visit& visit) {
   visit("run_id", spec.run_id);
   visit("role", spec.role);
   visit("host", spec.host);
-  visit("min_nodes", spec.min_nodes);
-  visit("max_nodes", spec.max_nodes);
+  visit("min_nodes", spec.limits.min_nodes);
+  visit("max_nodes", spec.limits.max_nodes);
   visit("workers", spec.workers);
   visit.bytes("command", spec.command);
   visit("first_script_argument", spec.first_script_argument);
@@ -95,15 +94,16 @@ void fields(Spec& spec, const Visit& visit) {
   visit("bind_to", spec.bind_to);
   visit("numa_binding", spec.numa_binding);
   visit("virtual_local_rank", spec.virtual_local_rank);
-  visit("max_restarts", spec.max_restarts);
-  visit("restart_policy", spec.restart_policy);
+  visit("max_restarts", spec.limits.max_restarts);
+  visit("restart_policy", spec.limits.restart_rule);
   visit("shutdown_timeout_ms", spec.shutdown_timeout);
   visit("stop_groups", spec.stop_groups);
-  visit("join_timeout_ms", spec.join_timeout);
-  visit("last_call_timeout_ms", spec.last_call_timeout);
+  visit("join_timeout_ms", spec.limits.join_timeout);
+  visit("last_call_timeout_ms", spec.limits.last_call_timeout);
   visit("report_after_ms", spec.report_after);
   visit("store", spec.store);
   visit("node", spec.node);
+  visit.inside("node")("store_proxy", spec.limits.store_proxy);
   visit("output", spec.output);
 }
 
@@ -187,6 +187,9 @@ struct Writer {
     object[name] = written<true>(field);
   }
 
+  /// Writes into the object that was written under this name.
+  Writer inside(const char* name) const { return {object[name]}; }
+
   /// Writes the fields of a form beside its name.
   void one_of(const char* name, const NodeForm& form) const {
     object[name] = kForms[form.index()];
@@ -206,6 +209,8 @@ struct Reader {
   void bytes(const char* name, Field& field) const {
     take<true>(name, field);
   }
+
+  Reader inside(const char* name) const { return {object.at(name)}; }
 
   void one_of(const char* name, NodeForm& form) const {
     std::string word;

@@ -3,14 +3,11 @@
 // as JSON.
 #pragma once
 
-#include "rendezvous/protocol/ids.hpp"
-#include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/protocol/job_limits.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -127,8 +124,6 @@ struct NodeSpec {
   /// --local-addr: the address at which the other nodes reach this one (of nodes started from one place: the
   /// coordinator). Empty: that of the connection.
   std::string local_addr;
-  /// --store-proxy: workers reach the store over their own agent only.
-  bool store_proxy = false;
 
   bool alone() const { return std::holds_alternative<AloneNode>(form); }
 
@@ -144,8 +139,8 @@ struct AgentSpec {
   std::string role = "default";
   /// Name of this host in reports, environment and prefixes (short host name).
   std::string host;
-  int min_nodes = 1;
-  int max_nodes = 1;
+  /// What the coordinator of the job is to know.
+  rendezvous::JobLimits limits;
   /// Number of workers on this node.
   int workers = 1;
   /// Program and arguments; command[0] is looked up in PATH when it has no slash.
@@ -166,19 +161,11 @@ struct AgentSpec {
   std::string numa_binding;
   /// --virtual-local-rank: LOCAL_RANK=0 and one entry of CUDA_VISIBLE_DEVICES for each worker.
   bool virtual_local_rank = false;
-  /// Rounds that may follow a failed one.
-  int max_restarts = 0;
-  /// --restart-policy: which failures another round follows, and how soon.
-  rendezvous::RestartRule restart_policy = rendezvous::RestartRule::backoff;
   /// Time between the stop signal and KILL, whatever the cause of the stop (--shutdown-timeout).
   std::chrono::milliseconds shutdown_timeout = kShutdownTimeout;
   /// --stop-target group: the stop signal goes to a worker's whole process group, as torchrun sends it, and
   /// not to its own process (core/signal_route.hpp).
   bool stop_groups = false;
-  /// How long a round waits for min_nodes (--rdzv-conf join_timeout), and for more nodes after that
-  /// (last_call_timeout).
-  std::chrono::milliseconds join_timeout = rendezvous::kJoinTimeout;
-  std::chrono::milliseconds last_call_timeout = rendezvous::kLastCallTimeout;
   /// Time after which a call that some ranks still wait in is reported (MUSTER_REPORT_AFTER; 0: never).
   /// Empty: as the program says, which is 15 s by default.
   std::optional<std::chrono::milliseconds> report_after;
@@ -186,20 +173,6 @@ struct AgentSpec {
   NodeSpec node;
   OutputSpec output;
 };
-
-/// Returns what the coordinator of the job is to know. Times are cut at what the protocol can say, 24 days.
-inline rendezvous::JobLimits limits_of(const AgentSpec& spec) {
-  constexpr std::chrono::milliseconds kMost{std::numeric_limits<int>::max()};
-  rendezvous::JobLimits limits;
-  limits.min_nodes = spec.min_nodes;
-  limits.max_nodes = spec.max_nodes;
-  limits.max_restarts = spec.max_restarts;
-  limits.restart_rule = spec.restart_policy;
-  limits.join_timeout = std::min(spec.join_timeout, kMost);
-  limits.last_call_timeout = std::min(spec.last_call_timeout, kMost);
-  limits.store_proxy = spec.node.store_proxy;
-  return limits;
-}
 
 /// Write a spec as JSON text, and read it. Field names are those of the struct; durations are whole
 /// milliseconds named "<field>_ms". Reading throws std::invalid_argument naming the field that is missing or

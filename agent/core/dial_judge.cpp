@@ -81,7 +81,7 @@ std::optional<CoordinatorError> DialJudge::hopeless(const FailedDial& dial, Time
 /// How long a name is waited for that may appear late, as that of a service whose pods have just started.
 std::string DialJudge::name_wait_text(bool no_such_name) const {
   const bool short_wait = no_such_name && !peer().waits_for_name;
-  const auto join_timeout = std::chrono::duration_cast<std::chrono::seconds>(spec_.join_timeout);
+  const auto join_timeout = std::chrono::duration_cast<std::chrono::seconds>(spec_.limits.join_timeout);
   return "; names may appear late: tried again for " +
          seconds_text(short_wait ? kNoSuchNameAtMost : join_timeout);
 }

@@ -81,7 +81,7 @@ Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundRes
   env.store_host = place.store_host;
   env.store_port = place.store_port;
   env.restart_count = restarts;
-  env.max_restarts = spec.max_restarts;
+  env.max_restarts = spec.limits.max_restarts;
   env.run_id = spec.run_id;
   env.error_file = error_file;
   for (const auto& [name, value] : to_environment(env)) set_variable(environment, name, value);

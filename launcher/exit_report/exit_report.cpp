@@ -115,7 +115,7 @@ void judge_own_failure(ExitReport& report, const std::string& error) {
 /// Says in the report that a job which can do without nodes cannot do without the first, which holds the
 /// store.
 void say_store(ExitReport& report, const JobSpec& spec, const std::string& node) {
-  const bool elastic = spec.agent.min_nodes < spec.agent.max_nodes;
+  const bool elastic = spec.agent.limits.elastic();
   if (!elastic || spec.nodes.size() < 2 || node != spec.nodes.front().name) return;
   if (report.cause.find("holds the store") == std::string::npos)
     report.cause += "; " + node + " holds the store, and the job ends with it";
@@ -159,12 +159,12 @@ bool judge_hosts(ExitReport& report, const JobSpec& spec, bool lost) {
 
 /// Says that no restart was left: as many nodes were left as the job asks for, and it ended all the same, as
 /// under torchrun, where a loss costs a restart.
-void say_no_restart(ExitReport& report, const agent::AgentSpec& spec) {
-  if (spec.restart_policy != rendezvous::RestartRule::torchrun) return;
+void say_no_restart(ExitReport& report, const rendezvous::JobLimits& limits) {
+  if (limits.restart_rule != rendezvous::RestartRule::torchrun) return;
   const auto spared = [](const HostFailure& host) { return host.lost && host.spared; };
   const bool enough = std::any_of(report.hosts.begin(), report.hosts.end(), spared);
-  if (!enough || report.restarts() < spec.max_restarts || report.cause_says_decision) return;
-  report.cause += "; no restart is left (--max-restarts " + std::to_string(spec.max_restarts) + ")";
+  if (!enough || report.restarts() < limits.max_restarts || report.cause_says_decision) return;
+  report.cause += "; no restart is left (--max-restarts " + std::to_string(limits.max_restarts) + ")";
 }
 
 /// Takes the cause from a failure on a node that did not report here (each node has a launcher of its own, or
@@ -227,7 +227,7 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
                   [](const HostFailure& host) { return !host.lost && !host.spared; });
   if (not_started_is_why && judge_hosts(report, spec, false)) return;
   if (first_is_known && report.root() != nullptr) return judge_worker_failure(report);
-  if (judge_hosts(report, spec, true)) return say_no_restart(report, spec.agent);
+  if (judge_hosts(report, spec, true)) return say_no_restart(report, spec.agent.limits);
   for (const NodeReport& node : report.nodes)
     if (node.outcome == NodeOutcome::agent_error) return judge_node_failure(report, node, spec);
   if (judge_failure_elsewhere(report)) return;
@@ -283,7 +283,7 @@ int ExitReport::restarts() const {
 
 bool all_succeeded(const JobSpec& spec, const std::vector<NodeReport>& reports,
                    const std::vector<HostFailure>& hosts) {
-  const bool elastic = !spec.nodes.empty() && spec.agent.min_nodes < spec.agent.max_nodes;
+  const bool elastic = !spec.nodes.empty() && spec.agent.limits.elastic();
   const int last = last_good_round(reports);
   int succeeded = 0;
   for (const NodeReport& node : reports) {
@@ -292,7 +292,7 @@ bool all_succeeded(const JobSpec& spec, const std::vector<NodeReport>& reports,
     else if (!elastic || !missed_round(node, last))
       return false;
   }
-  if (succeeded < (elastic ? std::max(spec.agent.min_nodes, 1) : 1)) return false;
+  if (succeeded < (elastic ? std::max(spec.agent.limits.min_nodes, 1) : 1)) return false;
   return std::all_of(hosts.begin(), hosts.end(), [](const HostFailure& host) { return host.spared; });
 }
 
@@ -315,7 +315,7 @@ ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& 
   report.unreported = end.unreported;
   report.notes = end.notes;
   report.nodes = reports;
-  report.restart_policy = spec.agent.restart_policy;
+  report.restart_policy = spec.agent.limits.restart_rule;
   report.decisions = decisions_of(spec, reports);
   find_root(report);
   switch (end.cause) {

@@ -173,14 +173,15 @@ void mark_local(const System& system, std::vector<NodePlan>& nodes) {
 /// Checks --nnodes beside a host list: torchrun's words must fit what is listed.
 void check_node_count(const CliOptions& options, JobSpec& spec) {
   const int listed = static_cast<int>(spec.nodes.size());
-  spec.agent.min_nodes = spec.agent.max_nodes = listed;
+  rendezvous::JobLimits& limits = spec.agent.limits;
+  limits.min_nodes = limits.max_nodes = listed;
   if (!options.nnodes.given) return;
   const NodeRange wanted = options.nnodes.value;
   if (listed < wanted.min || listed > wanted.max)
     throw UsageError(options.nnodes.given->quoted() + ", but " + std::to_string(listed) +
                      (listed == 1 ? " host has" : " hosts have") +
                      " workers; list as many hosts as --nnodes says, or leave it out");
-  spec.agent.min_nodes = wanted.min;
+  limits.min_nodes = wanted.min;
 }
 
 /// Makes a job whose host list names this machine alone the same as a job without a list.

@@ -83,10 +83,17 @@ void resolve_signals(const CliOptions& options, JobSpec& spec) {
       named ? options.signals_to_handle.given->text : std::string("SIGTERM,SIGINT,SIGHUP,SIGQUIT"));
 }
 
+/// Takes the limits that the flags say; what follows from hosts and rendezvous comes after.
+void resolve_limits(const CliOptions& options, rendezvous::JobLimits& limits) {
+  limits.max_restarts = options.max_restarts.value;
+  limits.restart_rule = options.restart_policy.value;
+  const RdzvConf& conf = options.rdzv_conf.value;
+  limits.join_timeout = conf.join_timeout.value_or(limits.join_timeout);
+  limits.last_call_timeout = conf.last_call_timeout.value_or(limits.last_call_timeout);
+}
+
 void resolve_times(const CliOptions& options, const System& system, JobSpec& spec) {
   spec.deadline = options.timeout.value;
-  spec.agent.max_restarts = options.max_restarts.value;
-  spec.agent.restart_policy = options.restart_policy.value;
   spec.agent.shutdown_timeout = options.shutdown_timeout.value;
   spec.agent.stop_groups = options.stop_target.value == "group";
   const std::string variable = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT";
@@ -95,9 +102,6 @@ void resolve_times(const CliOptions& options, const System& system, JobSpec& spe
   const std::string report_after = "MUSTER_REPORT_AFTER";
   if (const auto text = system.variable(report_after))
     spec.agent.report_after = parse_seconds({*text, report_after}, false);
-  const RdzvConf& conf = options.rdzv_conf.value;
-  if (conf.join_timeout) spec.agent.join_timeout = *conf.join_timeout;
-  if (conf.last_call_timeout) spec.agent.last_call_timeout = *conf.last_call_timeout;
 }
 
 /// Returns the workers of the node that has most of them; nothing if some are counted where they run, or the
@@ -183,6 +187,7 @@ ResolvedJob resolve_job(const CliOptions& options, const System& system) {
   spec.agent.host = system.host_name();
   spec.agent.role = options.role.value;
   spec.agent.virtual_local_rank = options.virtual_local_rank.value;
+  resolve_limits(options, spec.agent.limits);
   resolve_hosts(options, system, job);
   resolve_rendezvous(options, system, job);
   resolve_times(options, system, spec);

@@ -14,7 +14,7 @@ namespace muster::launcher {
 namespace {
 
 constexpr int kC10dPort = 29400;
-constexpr std::chrono::seconds kStaticTimeout{900};
+constexpr std::chrono::milliseconds kStaticTimeout = std::chrono::seconds(900);
 
 /// The endpoint where the nodes meet, and the flag that says so.
 struct Meeting {
@@ -71,15 +71,15 @@ void say_what_has_no_effect(const CliOptions& options, ResolvedJob& job) {
 void resolve_static(const CliOptions& options, const System& system, ResolvedJob& job,
                     const Meeting& meeting) {
   JobSpec& spec = job.spec;
-  if (spec.agent.min_nodes != spec.agent.max_nodes)
+  if (spec.agent.limits.elastic())
     throw UsageError(options.nnodes.given->quoted() +
                      " is elastic, which the static rendezvous is not; give " +
                      "--rdzv-backend c10d or a single number of nodes");
   const int rank = options.node_rank.value;
-  if (rank >= spec.agent.max_nodes)
+  if (rank >= spec.agent.limits.max_nodes)
     throw UsageError(options.node_rank.given->quoted() + " is no place among " +
-                     std::to_string(spec.agent.max_nodes) + " nodes (" + options.nnodes.given->quoted() +
-                     "); ranks of nodes begin at 0");
+                     std::to_string(spec.agent.limits.max_nodes) + " nodes (" +
+                     options.nnodes.given->quoted() + "); ranks of nodes begin at 0");
   const bool elsewhere = rank == 0 && !system.local_address(meeting.host);
   if (elsewhere && !options.node_rank.given)
     throw UsageError(
@@ -94,9 +94,9 @@ void resolve_static(const CliOptions& options, const System& system, ResolvedJob
                           "own --node-rank");
   spec.agent.node.node_rank = rank;
   spec.agent.node.coordinator = rank == 0;
-  const auto& timeout = options.rdzv_conf.value.timeout;
-  spec.agent.join_timeout =
-      timeout ? parse_seconds(*timeout, true) : std::chrono::milliseconds(kStaticTimeout);
+  const RdzvConf& conf = options.rdzv_conf.value;
+  const auto timeout = conf.timeout ? parse_seconds(*conf.timeout, true) : kStaticTimeout;
+  if (!conf.join_timeout) spec.agent.limits.join_timeout = timeout;
 }
 
 void resolve_c10d(const CliOptions& options, const System& system, ResolvedJob& job, const Meeting& meeting) {
@@ -127,18 +127,6 @@ void check_without_secret(const CliOptions& options, const Meeting& meeting) {
                      " is not a loopback address, and --insecure-no-secret is given" + advice);
   if (options.interface_name.given)
     throw UsageError(options.interface_name.given->quoted() + " and --insecure-no-secret are given" + advice);
-}
-
-/// Returns the flags that must not differ between the nodes.
-std::map<std::string, std::string> settings_of(const JobSpec& spec) {
-  const auto& agent = spec.agent;
-  std::string nodes = std::to_string(agent.min_nodes);
-  if (agent.max_nodes != agent.min_nodes) nodes += ":" + std::to_string(agent.max_nodes);
-  return {{"--nnodes", nodes},
-          {"--max-restarts", std::to_string(agent.max_restarts)},
-          {"--restart-policy", rendezvous::name_of(agent.restart_policy)},
-          {"--rdzv-backend", spec.rdzv_backend},
-          {"--store-proxy", agent.node.store_proxy ? "on" : "off"}};
 }
 
 /// Returns digits that make a node's name unique: several nodes of one job may run on one host (torchrun
@@ -175,9 +163,7 @@ void begin_peer(const CliOptions& options, JobSpec& spec) {
   node.name = spec.agent.host + ":" + std::to_string(::getpid()) + "-" + random_digits();
   node.interface_name = options.interface_name.value;
   node.local_addr = options.local_addr.value;
-  node.store_proxy = options.store_proxy.value;
-  spec.agent.max_restarts = options.max_restarts.value;
-  spec.agent.restart_policy = options.restart_policy.value;
+  spec.agent.limits.store_proxy = options.store_proxy.value;
   spec.peer.secret_file = options.secret_file.value;
   spec.peer.no_secret = options.insecure_no_secret.value;
   if (options.secret_file.given && spec.peer.no_secret)
@@ -186,7 +172,9 @@ void begin_peer(const CliOptions& options, JobSpec& spec) {
 }
 
 void finish_peer(JobSpec& spec) {
-  std::get<agent::PeerNode>(spec.agent.node.form).settings = settings_of(spec);
+  auto& settings = std::get<agent::PeerNode>(spec.agent.node.form).settings;
+  for (const auto& [flag, value] : rendezvous::shared_flags(spec.agent.limits)) settings[flag] = value;
+  settings["--rdzv-backend"] = spec.rdzv_backend;
 }
 
 void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& job) {

@@ -59,7 +59,7 @@ void place_on_free_port(const CliOptions& options, const System& system, rendezv
 }
 
 void resolve_static(const CliOptions& options, const System& system, JobSpec& spec) {
-  if (spec.agent.min_nodes != spec.agent.max_nodes)
+  if (spec.agent.limits.elastic())
     throw UsageError(options.nnodes.given->quoted() +
                      " is elastic, which the static rendezvous is not; give " +
                      "--rdzv-backend c10d or a single number of nodes");
@@ -87,7 +87,7 @@ void resolve_c10d(const CliOptions& options, const System& system, ResolvedJob& 
         options.master_port.given->quoted() +
         " has no effect with the c10d rendezvous, which picks a free port; use --rdzv-backend static");
   if (meets_at_free_port(options) && options.nnodes.value.max > 1) {
-    job.spec.agent.max_nodes = 1;
+    job.spec.agent.limits.max_nodes = 1;
     job.notices.push_back("the job has this node only: no other one can know the port of " +
                           options.rdzv_endpoint.given->quoted() + "; give a port from 1 to 65535 for more");
   }
@@ -128,8 +128,8 @@ void say_ignored_keys(const CliOptions& options, ResolvedJob& job) {
 void resolve_one_node(const CliOptions& options, const System& system, ResolvedJob& job) {
   JobSpec& spec = job.spec;
   check_one_node(options);
-  spec.agent.min_nodes = options.nnodes.value.min;
-  spec.agent.max_nodes = options.nnodes.value.max;
+  spec.agent.limits.min_nodes = options.nnodes.value.min;
+  spec.agent.limits.max_nodes = options.nnodes.value.max;
   if (spec.standalone) {
     spec.agent.run_id = system.new_job_id();
     return;
@@ -150,14 +150,15 @@ constexpr const char* kNodeList = "SLURM_STEP_NODELIST";
 
 /// Checks --nnodes, which may say less than Slurm, but nothing else.
 void resolve_node_count(const CliOptions& options, const SlurmPlace& step, JobSpec& spec) {
-  spec.agent.min_nodes = spec.agent.max_nodes = step.nodes;
+  rendezvous::JobLimits& limits = spec.agent.limits;
+  limits.min_nodes = limits.max_nodes = step.nodes;
   if (!options.nnodes.given) return;
   const NodeRange wanted = options.nnodes.value;
   if (step.nodes < wanted.min || step.nodes > wanted.max)
     throw UsageError(options.nnodes.given->quoted() + ", but step " + step.job_id + "." + step.step_id +
                      " has " + std::to_string(step.nodes) + " nodes (" + kNodeList + "=" + step.node_list +
                      "); let both say the same, or leave --nnodes out");
-  spec.agent.min_nodes = wanted.min;
+  limits.min_nodes = wanted.min;
 }
 
 /// Makes the tasks of a step, one on each node, the peers of a job: they meet on the first node, at a port
@@ -175,16 +176,15 @@ void resolve_step(const CliOptions& options, const SlurmPlace& step, JobSpec& sp
   node.coordinator_host = names.front();
   node.coordinator_port = step_port(step.job_id, step.step_id);
   node.coordinator = step.node_index == 0;
-  const bool elastic = spec.agent.min_nodes != spec.agent.max_nodes;
-  node.node_rank = elastic ? -1 : step.node_index;
+  node.node_rank = spec.agent.limits.elastic() ? -1 : step.node_index;
   finish_peer(spec);
 }
 
 void resolve_one_of_many(const CliOptions& options, const System& system, ResolvedJob& job) {
   JobSpec& spec = job.spec;
   check_backend(options.rdzv_backend);
-  spec.agent.min_nodes = options.nnodes.value.min;
-  spec.agent.max_nodes = options.nnodes.value.max;
+  spec.agent.limits.min_nodes = options.nnodes.value.min;
+  spec.agent.limits.max_nodes = options.nnodes.value.max;
   spec.rdzv_endpoint = options.rdzv_endpoint.value;
   spec.agent.run_id = options.rdzv_id.value;
   if (is_peer_form(options))
@@ -217,7 +217,7 @@ void resolve_all_nodes(const CliOptions& options, const System& system, JobSpec&
   spec.agent.run_id = options.rdzv_id.given ? options.rdzv_id.value : system.new_job_id();
   agent::NodeSpec& node = spec.agent.node;
   node.interface_name = options.interface_name.value;
-  node.store_proxy = options.store_proxy.value;
+  spec.agent.limits.store_proxy = options.store_proxy.value;
   for (const auto* address : {&options.master_addr, &options.local_addr})
     if (address->given) node.local_addr = named_host(*address->given);
   agent::StartedNode started;

@@ -27,14 +27,15 @@ std::vector<std::string> names_of(const JobSpec& job) {
 }
 
 std::size_t needed_nodes(const JobSpec& job) {
-  const auto least = static_cast<std::size_t>(std::max(job.agent.min_nodes, 1));
+  const auto least = static_cast<std::size_t>(std::max(job.agent.limits.min_nodes, 1));
   // With one number of nodes instead of a range, every host that was listed is needed.
-  return job.agent.min_nodes < job.agent.max_nodes ? std::min(least, job.nodes.size()) : job.nodes.size();
+  return job.agent.limits.elastic() ? std::min(least, job.nodes.size()) : job.nodes.size();
 }
 
 /// Whether the loss of a node that is not needed leaves the job another round.
 bool may_restart(const JobSpec& job) {
-  return job.agent.max_restarts > 0 || job.agent.restart_policy != rendezvous::RestartRule::torchrun;
+  return job.agent.limits.max_restarts > 0 ||
+         job.agent.limits.restart_rule != rendezvous::RestartRule::torchrun;
 }
 
 }  // namespace

@@ -24,25 +24,11 @@ bool for_nodes(const Message& message) {
 
 }  // namespace
 
-CoordinatorOptions options_for_job(std::string run_id, std::string software, const JobLimits& limits) {
-  CoordinatorOptions options;
-  options.run_id = std::move(run_id);
-  options.software = std::move(software);
-  options.round.min_nodes = limits.min_nodes;
-  options.round.max_nodes = limits.max_nodes;
-  options.round.join_timeout = limits.join_timeout;
-  options.round.last_call_timeout = limits.last_call_timeout;
-  options.max_restarts = limits.max_restarts;
-  options.restart_rule = limits.restart_rule;
-  return options;
-}
-
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       members_(options_.membership),
-      forming_(0, options_.round),
-      restart_policy_({options_.restart_rule, options_.max_restarts, options_.round.min_nodes,
-                       options_.round.max_nodes, options_.round.join_timeout}) {
+      forming_(0, options_.limits, options_.only_expected),
+      restart_policy_(options_.limits) {
   std::size_t place = 0;
   for (const NodeName& node : options_.expected_nodes) forming_.expect(node, place++);
 }

@@ -8,7 +8,6 @@
 #include "rendezvous/core/round.hpp"
 #include "rendezvous/protocol/message.hpp"
 
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,17 +24,13 @@ struct CoordinatorOptions {
   std::string nonce{};
   /// The version of this software, for texts.
   std::string software{};
-  RoundLimits round{};
+  JobLimits limits{};
   MembershipLimits membership{};
-  /// The most restarts of the whole job for a failed or lost node. Default: no limit in practice.
-  int max_restarts = std::numeric_limits<int>::max();
-  RestartRule restart_rule = RestartRule::backoff;
   /// The nodes that are being started, in the order of their places, so that texts can name the missing ones.
   std::vector<NodeName> expected_nodes{};
+  /// Whether no other node than those can come.
+  bool only_expected = false;
 };
-
-/// The options for the job `run_id` with these limits; all other options have their defaults.
-CoordinatorOptions options_for_job(std::string run_id, std::string software, const JobLimits& limits);
 
 /// How a connection ended.
 enum class Ending {

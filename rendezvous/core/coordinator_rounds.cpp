@@ -79,7 +79,7 @@ bool Coordinator::takes_part(const NodeName& node, RoundNumber round) const {
 
 bool Coordinator::enough_nodes(int nodes) const {
   // Other nodes may come, or the lost ones may come back, if any node is left to wait for them.
-  return nodes >= options_.round.min_nodes || (!options_.round.only_expected && nodes > 0);
+  return nodes >= options_.limits.min_nodes || (!options_.only_expected && nodes > 0);
 }
 
 /// Decides whether, when and why the job goes on after the round's end, or why it does not.
@@ -223,7 +223,7 @@ std::string Coordinator::remark(const NodeName& node, TimePoint now) const {
 Status Coordinator::forming_status(TimePoint now) const {
   const auto describe = [this, now](const NodeName& node) { return remark(node, now); };
   Status status = forming_.status(previous(), describe);
-  const bool lacking = members_.nodes() < options_.round.min_nodes && enough_nodes(members_.nodes());
+  const bool lacking = members_.nodes() < options_.limits.min_nodes && enough_nodes(members_.nodes());
   if (gone_.empty() || !lacking || previous() == Round::Previous::running) return status;
   std::vector<std::string> gone;
   for (const auto& [host, since] : gone_) {
@@ -246,7 +246,7 @@ void Coordinator::advance(TimePoint now) {
   if (job_over_) return;
   const bool room = active_ && active_->stage == Active::Stage::running &&
                     active_->present.size() == active_->seats.size() &&
-                    static_cast<int>(active_->seats.size()) < options_.round.max_nodes;
+                    static_cast<int>(active_->seats.size()) < options_.limits.max_nodes;
   if (room && forming_.joined() > 0) {
     RoundEnd end;
     end.cause = RoundEndCause::nodes_waiting;
@@ -268,7 +268,7 @@ void Coordinator::advance(TimePoint now) {
 
 void Coordinator::time_out(TimePoint now) {
   const std::string text = "no round " + std::to_string(forming_.number()) + " after " +
-                           std::to_string(options_.round.join_timeout.count()) +
+                           std::to_string(options_.limits.join_timeout.count()) +
                            " ms: " + forming_status(now).text;
   JobClosed verdict;
   if (last_failure_) {
@@ -287,7 +287,7 @@ void Coordinator::check_nodes() {
   const bool to_go_on = !active_ || (active_->end.again && !active_->all_succeeded);
   if (!to_go_on || enough_nodes(members_.nodes())) return;
   JobClosed verdict = last_loss_.value_or(*last_failure_);
-  verdict.reason += "; " + nodes_left_text(options_.round.min_nodes, members_.nodes());
+  verdict.reason += "; " + nodes_left_text(options_.limits.min_nodes, members_.nodes());
   if (verdict.exit_code == 0) verdict.exit_code = kExitLauncherFailure;
   end_job(std::move(verdict));
 }

@@ -5,7 +5,6 @@
 #include "rendezvous/protocol/limits.hpp"
 
 #include <utility>
-#include <vector>
 
 namespace muster::rendezvous {
 namespace {
@@ -22,22 +21,19 @@ std::string milliseconds(Milliseconds time) {
   return std::to_string(time.count()) + " ms";
 }
 
-/// The limits as people write them on the command line.
-std::vector<std::pair<std::string, std::string>> flags_of(const JobLimits& limits) {
-  std::string nodes = std::to_string(limits.min_nodes);
-  if (limits.max_nodes != limits.min_nodes) nodes += ":" + std::to_string(limits.max_nodes);
-  return {{"--nnodes", nodes},
-          {"--max-restarts", std::to_string(limits.max_restarts)},
-          {"--restart-policy", name_of(limits.restart_rule)},
-          {"--rdzv-conf join_timeout", milliseconds(limits.join_timeout)},
-          {"--rdzv-conf last_call_timeout", milliseconds(limits.last_call_timeout)},
-          {"--store-proxy", limits.store_proxy ? "on" : "off"}};
+/// The flags that must be the same on every node that meets at a daemon. No node runs the coordinator there:
+/// its waits are those of whichever node came first, so that they must not differ either.
+Flags flags_at_daemon(const JobLimits& limits) {
+  Flags flags = shared_flags(limits);
+  flags.emplace_back("--rdzv-conf join_timeout", milliseconds(limits.join_timeout));
+  flags.emplace_back("--rdzv-conf last_call_timeout", milliseconds(limits.last_call_timeout));
+  return flags;
 }
 
 /// Names the first limit that differs between the hello and the job, for people; empty if none differs.
 std::string difference(const Hello& hello, const KnownJob& job) {
-  const auto here = flags_of(*hello.limits);
-  const auto there = flags_of(job.limits);
+  const auto here = flags_at_daemon(*hello.limits);
+  const auto there = flags_at_daemon(job.limits);
   for (std::size_t i = 0; i < here.size(); ++i) {
     const auto& [flag, value] = here[i];
     if (value != there[i].second)

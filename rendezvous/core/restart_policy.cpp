@@ -56,9 +56,9 @@ Milliseconds RestartPolicy::delay_before(int restart) {
 
 bool RestartPolicy::costs_restart(const EndedRound& round) const {
   if (round.cause == RoundEndCause::node_failed) return true;
-  if (round.cause == RoundEndCause::node_left) return !elastic() && waits_for_another(round);
+  if (round.cause == RoundEndCause::node_left) return !limits_.elastic() && waits_for_another(round);
   if (round.cause != RoundEndCause::node_lost) return false;
-  return as_torchrun() || !elastic() || round.nodes < limits_.min_nodes;
+  return as_torchrun() || !limits_.elastic() || round.nodes < limits_.min_nodes;
 }
 
 bool RestartPolicy::waits_for_another(const EndedRound& round) const {
@@ -90,7 +90,7 @@ std::optional<std::string> RestartPolicy::objection(const EndedRound& round) con
            "change";
   if (!as_torchrun() && exited && round.exit_code == kExitNotFound)
     return "no restart: exit code 127 says that a program was not found, which a restart does not change";
-  if (limits_.rule == RestartRule::progress && same_failures_ >= kSameFailures)
+  if (limits_.restart_rule == RestartRule::progress && same_failures_ >= kSameFailures)
     return "no restart: " + std::to_string(same_failures_) + " rounds in a row failed with " +
            reason_text(round) + ", each within " + seconds_text(kSoon) +
            " and without a step (--restart-policy progress)";

@@ -3,26 +3,13 @@
 // counter. Pure.
 #pragma once
 
-#include "rendezvous/protocol/ids.hpp"
-#include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/protocol/job_limits.hpp"
 #include "rendezvous/protocol/message.hpp"
 
-#include <limits>
 #include <optional>
 #include <string>
 
 namespace muster::rendezvous {
-
-struct RestartLimits {
-  RestartRule rule = RestartRule::backoff;
-  /// The most restarts for failures of workers and losses of nodes. Default: no limit in practice.
-  int max_restarts = std::numeric_limits<int>::max();
-  /// The nodes that a round needs, and the most that it may have. An elastic job may have more than it needs.
-  int min_nodes = 1;
-  int max_nodes = 1;
-  /// How long a job waits for nodes that it lacks.
-  Milliseconds join_timeout = kJoinTimeout;
-};
 
 /// A round that ends without success, and what is left of the job.
 struct EndedRound {
@@ -61,7 +48,7 @@ class RestartPolicy {
   static constexpr int kSameFailures = 3;
   static constexpr Milliseconds kSoon = std::chrono::seconds(30);
 
-  explicit RestartPolicy(RestartLimits limits) : limits_(limits) {}
+  explicit RestartPolicy(JobLimits limits) : limits_(limits) {}
 
   Decision decide(const EndedRound& round);
 
@@ -80,16 +67,14 @@ class RestartPolicy {
     bool operator==(const Reason&) const = default;
   };
 
-  bool as_torchrun() const { return limits_.rule == RestartRule::torchrun; }
-
-  bool elastic() const { return limits_.min_nodes < limits_.max_nodes; }
+  bool as_torchrun() const { return limits_.restart_rule == RestartRule::torchrun; }
 
   bool costs_restart(const EndedRound& round) const;
   bool waits_for_another(const EndedRound& round) const;
   std::optional<std::string> objection(const EndedRound& round) const;
   void remember(const EndedRound& round);
 
-  RestartLimits limits_;
+  JobLimits limits_;
   int restarts_ = 0;
   /// The reason of the last failure without progress, and the number of such failures in a row.
   Reason reason_;

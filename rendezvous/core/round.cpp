@@ -93,7 +93,7 @@ Round::Phase Round::advance(TimePoint now, Previous previous) {
   }
   phase_ = Phase::last_call;
   if (!last_call_deadline_) last_call_deadline_ = now + limits_.last_call_timeout;
-  const bool full = expected_.empty() && (limits_.only_expected || joined() >= limits_.max_nodes);
+  const bool full = expected_.empty() && (only_expected_ || joined() >= limits_.max_nodes);
   called_ = full || now >= *last_call_deadline_;
   if (!called_) return phase_;
   held_ = previous == Previous::gone && now < held_until_;

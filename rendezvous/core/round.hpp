@@ -2,8 +2,7 @@
 // Forms a round: it waits, gives the last call, and is complete. Pure.
 #pragma once
 
-#include "rendezvous/protocol/ids.hpp"
-#include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/protocol/job_limits.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <functional>
@@ -15,17 +14,6 @@
 #include <vector>
 
 namespace muster::rendezvous {
-
-struct RoundLimits {
-  int min_nodes = 1;
-  int max_nodes = 1;
-  /// The longest wait for min_nodes.
-  Milliseconds join_timeout = kJoinTimeout;
-  /// The wait for more nodes once min_nodes are there.
-  Milliseconds last_call_timeout = kLastCallTimeout;
-  /// Whether only expected nodes can come; a last call then ends once none of them is missing.
-  bool only_expected = false;
-};
 
 /// A node's place in a completed round.
 struct Seat {
@@ -47,7 +35,10 @@ class Round {
   /// timeout runs while that round is in good health.
   enum class Previous { running, draining, gone };
 
-  Round(RoundNumber number, RoundLimits limits) : number_(number), limits_(limits) {}
+  /// `only_expected`: whether only expected nodes can come; a last call then ends once none of them is
+  /// missing.
+  Round(RoundNumber number, JobLimits limits, bool only_expected = false)
+      : number_(number), limits_(limits), only_expected_(only_expected) {}
 
   RoundNumber number() const { return number_; }
 
@@ -114,7 +105,8 @@ class Round {
   std::size_t old_place(const NodeName& node) const;
 
   RoundNumber number_;
-  RoundLimits limits_;
+  JobLimits limits_;
+  bool only_expected_;
   Phase phase_ = Phase::waiting;
   std::unordered_map<NodeName, Request> requests_;
   std::unordered_map<NodeName, std::size_t> old_place_;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "rendezvous/protocol/errc.hpp"
-#include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/job_limits.hpp"
 
 #include <cstdint>
 #include <map>

@@ -180,7 +180,10 @@ class FieldWriter {
 
   void integer(const char* name, int value, int /*low*/, int /*high*/, Need = {}) { object_[name] = value; }
 
-  void duration(const char* name, Milliseconds value) { object_[name] = value.count(); }
+  /// Times are cut at what the reader takes, 24 days.
+  void duration(const char* name, Milliseconds value) {
+    object_[name] = std::min(value, Milliseconds(kMaxInt)).count();
+  }
 
   void flag(const char* name, bool value, Need = {}) { object_[name] = value; }
 

@@ -67,7 +67,7 @@ void Referee::store_opens(RoundNumber round, std::int64_t now_ms) {
   open_ = round;
   // Nodes of the round before are waited for, even by a full house, until the last call ends.
   const bool called =
-      enough_since_ms_ && now_ms - *enough_since_ms_ >= options_.round.last_call_timeout.count();
+      enough_since_ms_ && now_ms - *enough_since_ms_ >= options_.limits.last_call_timeout.count();
   require(expected_.empty() || called, round_text(round) + " does not wait for " +
                                            (expected_.empty() ? "" : *expected_.begin()) +
                                            ", which was told to join it");
@@ -115,7 +115,7 @@ void Referee::begin_round(const RoundResult& result, const std::string& what) {
           what + "the restarts are not those that were announced");
   restarts_ = result.restarts;
   last_restarts_round_ = result.round;
-  require(nodes_ >= options_.round.min_nodes && nodes_ <= options_.round.max_nodes,
+  require(nodes_ >= options_.limits.min_nodes && nodes_ <= options_.limits.max_nodes,
           what + "number of nodes outside min:max");
 }
 
@@ -141,7 +141,7 @@ void Referee::check_order(const std::string& what) {
 }
 
 void Referee::check_restarts(int restarts, const std::string& what) {
-  require(restarts <= options_.max_restarts, what + "more restarts than allowed");
+  require(restarts <= options_.limits.max_restarts, what + "more restarts than allowed");
   require(restarts >= 0, what + "negative restarts");
 }
 
@@ -149,14 +149,14 @@ void Referee::check_restarts(int restarts, const std::string& what) {
 void Referee::check_delay(int restarts, Milliseconds delay, const std::string& what) const {
   constexpr std::array<int, 7> kSeconds{0, 1, 2, 4, 8, 16, 30};
   const bool counted = restarts > restarts_of_round_;
-  const bool waits = counted && options_.restart_rule != RestartRule::torchrun;
+  const bool waits = counted && options_.limits.restart_rule != RestartRule::torchrun;
   const auto place = std::min(static_cast<std::size_t>(std::max(restarts, 1)), kSeconds.size()) - 1;
   require(delay == std::chrono::seconds(waits ? kSeconds.at(place) : 0), what + "another delay");
 }
 
 void Referee::check_decision(const RoundEnd& end, const Moment& moment, const std::string& what) const {
-  const RoundLimits& limits = options_.round;
-  const bool as_torchrun = options_.restart_rule == RestartRule::torchrun;
+  const JobLimits& limits = options_.limits;
+  const bool as_torchrun = options_.limits.restart_rule == RestartRule::torchrun;
   const bool elastic = limits.min_nodes < limits.max_nodes;
   const bool failed = end.cause == RoundEndCause::node_failed;
   const bool bearable =
@@ -168,9 +168,9 @@ void Referee::check_decision(const RoundEnd& end, const Moment& moment, const st
   check_delay(end.restarts, end.delay, what);
   const bool not_found = failed && end.exit_code == 127 && !as_torchrun;
   require(!end.again || !not_found, what + "a program that was not found is started again");
-  const bool enough = left >= limits.min_nodes || (!limits.only_expected && left > 0);
-  const bool may_stop = !enough || restarts_of_round_ >= options_.max_restarts || not_found ||
-                        options_.restart_rule == RestartRule::progress;
+  const bool enough = left >= limits.min_nodes || (!options_.only_expected && left > 0);
+  const bool may_stop = !enough || restarts_of_round_ >= options_.limits.max_restarts || not_found ||
+                        options_.limits.restart_rule == RestartRule::progress;
   require(end.again || !failed || may_stop, what + "no other round follows, though one could");
   require(end.again || !bearable, what + "no other round follows, though enough nodes are left");
 }
@@ -208,7 +208,7 @@ void Referee::refused(const NodeName& node, const ErrorReply& error) {
 
 void Referee::check_settled(int nodes, std::int64_t now_ms) {
   require(settled(), "a round was given out in part");
-  if (static_cast<int>(joined_.size()) < options_.round.min_nodes)
+  if (static_cast<int>(joined_.size()) < options_.limits.min_nodes)
     enough_since_ms_.reset();
   else if (!enough_since_ms_)
     enough_since_ms_ = now_ms;
@@ -216,12 +216,12 @@ void Referee::check_settled(int nodes, std::int64_t now_ms) {
   if (open_ == -1) {
     require(waiting_.empty(),
             (waiting_.empty() ? "" : *waiting_.begin()) + " waits for a round that is gone");
-    const RoundLimits& limits = options_.round;
-    require(last_result_round_ == -1 || nodes >= limits.min_nodes || (!limits.only_expected && nodes > 0),
+    const JobLimits& limits = options_.limits;
+    require(last_result_round_ == -1 || nodes >= limits.min_nodes || (!options_.only_expected && nodes > 0),
             "the job goes on though only " + std::to_string(nodes) + " nodes are left");
   }
   if (open_ == -1 || open_ != last_result_round_) return;
-  if (!disturbed_ && nodes_ < options_.round.max_nodes)
+  if (!disturbed_ && nodes_ < options_.limits.max_nodes)
     require(joined_.empty(), (joined_.empty() ? "" : *joined_.begin()) + " waits though " +
                                  round_text(open_) + " has room for it");
 }

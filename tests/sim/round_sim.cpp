@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <limits>
 #include <set>
 
 namespace {
@@ -75,7 +76,8 @@ class ScaleJob {
   static CoordinatorOptions options(int nodes) {
     CoordinatorOptions options;
     options.run_id = "scale";
-    options.round.min_nodes = options.round.max_nodes = nodes;
+    options.limits.min_nodes = options.limits.max_nodes = nodes;
+    options.limits.max_restarts = std::numeric_limits<int>::max();
     return options;
   }
 

@@ -45,18 +45,18 @@ CoordinatorOptions World::draw_options(int nodes) {
   CoordinatorOptions options;
   options.run_id = "sim";
   options.nonce = "5eed";
-  options.round.min_nodes = static_cast<int>(timeline_.random(1, nodes));
-  options.round.max_nodes = static_cast<int>(timeline_.random(options.round.min_nodes, nodes));
-  options.round.last_call_timeout = kLastCall;
-  options.round.join_timeout = kJoinTimeout;
-  options.max_restarts = static_cast<int>(timeline_.chance(50) ? timeline_.random(0, 3) : 100);
+  options.limits.min_nodes = static_cast<int>(timeline_.random(1, nodes));
+  options.limits.max_nodes = static_cast<int>(timeline_.random(options.limits.min_nodes, nodes));
+  options.limits.last_call_timeout = kLastCall;
+  options.limits.join_timeout = kJoinTimeout;
+  options.limits.max_restarts = static_cast<int>(timeline_.chance(50) ? timeline_.random(0, 3) : 100);
   // Without delays more rounds fit into a job.
-  options.restart_rule = timeline_.chance(50)   ? RestartRule::torchrun
-                         : timeline_.chance(50) ? RestartRule::backoff
-                                                : RestartRule::progress;
+  options.limits.restart_rule = timeline_.chance(50)   ? RestartRule::torchrun
+                                : timeline_.chance(50) ? RestartRule::backoff
+                                                       : RestartRule::progress;
   if (timeline_.chance(50))
     for (int i = 0; i < nodes; ++i) options.expected_nodes.push_back("n" + std::to_string(i));
-  options.round.only_expected = !options.expected_nodes.empty() && timeline_.chance(50);
+  options.only_expected = !options.expected_nodes.empty() && timeline_.chance(50);
   return options;
 }
 

@@ -38,7 +38,7 @@ agent::AgentSpec spec_for(const JobSpec& job, std::size_t index, const std::vect
   agent::AgentSpec spec = job.agent;
   spec.host = hellos[index].host.empty() ? plan.name : short_name(hellos[index].host);
   spec.workers = count_workers(plan, hellos[index]);
-  if (spec.max_nodes <= 1) spec.min_nodes = spec.max_nodes = count;
+  if (spec.limits.max_nodes <= 1) spec.limits.min_nodes = spec.limits.max_nodes = count;
   spec.working_directory = job.remote.working_directory;
   spec.environment = job.remote.environment;
   spec.environment.insert(spec.environment.end(), job.agent.environment.begin(), job.agent.environment.end());

@@ -27,7 +27,8 @@ namespace {
 constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
 
 CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
-  CoordinatorOptions coordinator = options_for_job(options.run_id, options.version, options.limits);
+  CoordinatorOptions coordinator{
+      .run_id = options.run_id, .software = options.version, .limits = options.limits};
   // The peer is on this host: the end of its connection says exactly that it is gone, while silence may only
   // mean that it is stopped in a debugger or gets no processor time.
   if (!options.network) {
@@ -37,7 +38,7 @@ CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   coordinator.nonce = random_nonce();
   coordinator.expected_nodes = options.network->expected_nodes;
   // If nodes are started by name, no other node has a key.
-  coordinator.round.only_expected = !coordinator.expected_nodes.empty();
+  coordinator.only_expected = !coordinator.expected_nodes.empty();
   return coordinator;
 }
 

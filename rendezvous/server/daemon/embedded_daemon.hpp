@@ -3,8 +3,7 @@
 // machines one port for the store and the control connections of the other nodes.
 #pragma once
 
-#include "rendezvous/core/round.hpp"
-#include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/job_limits.hpp"
 #include "rendezvous/tls/secret.hpp"
 
 #include <memory>

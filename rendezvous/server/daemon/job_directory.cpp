@@ -25,12 +25,6 @@ std::uint64_t seconds_since(TimePoint time) {
   return static_cast<std::uint64_t>(passed.count());
 }
 
-CoordinatorOptions coordinator_options(const HostingOptions& options, const Hello& first) {
-  CoordinatorOptions coordinator = options_for_job(first.run_id, options.version, *first.limits);
-  coordinator.nonce = random_nonce();
-  return coordinator;
-}
-
 Role role_of(const PeerIdentity& identity) {
   switch (identity.role) {
     case PeerIdentity::Role::launcher:
@@ -72,7 +66,11 @@ HostedJob::HostedJob(boost::asio::any_io_executor executor, const HostingOptions
       limits_(*first.limits),
       stated_by_(title_of(first)),
       service_(
-          executor, coordinator_options(options, first),
+          executor,
+          {.run_id = first.run_id,
+           .nonce = random_nonce(),
+           .software = options.version,
+           .limits = *first.limits},
           [this](RoundNumber) {
             if (!port_ && !limits_.store_proxy) open_port();
             return open_store();

@@ -55,8 +55,8 @@ class Job {
     CoordinatorOptions options;
     options.run_id = "scale";
     options.nonce = "5eed5eed5eed5eed";
-    options.round.min_nodes = options.round.max_nodes = nodes;
-    options.max_restarts = 1;
+    options.limits.min_nodes = options.limits.max_nodes = nodes;
+    options.limits.max_restarts = 1;
     for (int i = 1; i <= nodes; ++i) options.expected_nodes.push_back(name(i));
     return options;
   }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 namespace muster::rendezvous::test {
@@ -106,10 +107,11 @@ FailRound failing(RoundNumber round, const std::string& text) {
   return failure;
 }
 
-Bench::Bench(RoundLimits limits, MembershipLimits membership) {
+Bench::Bench(JobLimits limits, MembershipLimits membership) {
   CoordinatorOptions options;
   options.run_id = "job";
-  options.round = limits;
+  options.limits = limits;
+  options.limits.max_restarts = std::numeric_limits<int>::max();
   options.membership = membership;
   service =
       std::make_unique<CoordinatorService>(context.get_executor(), options, stores.opener(),

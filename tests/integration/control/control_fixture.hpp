@@ -70,7 +70,7 @@ std::shared_ptr<Outcome<int>> spawn_on(asio::io_context& context, asio::awaitabl
 
 class Bench {
  public:
-  explicit Bench(RoundLimits limits, MembershipLimits membership = {});
+  explicit Bench(JobLimits limits, MembershipLimits membership = {});
 
   /// `name` connects.
   std::unique_ptr<Node> node(const std::string& name);

@@ -11,8 +11,8 @@ using namespace muster::rendezvous::test;
 
 namespace {
 
-RoundLimits nodes(int count, Milliseconds join_timeout = 60s) {
-  RoundLimits limits;
+JobLimits nodes(int count, Milliseconds join_timeout = 60s) {
+  JobLimits limits;
   limits.min_nodes = limits.max_nodes = count;
   limits.join_timeout = join_timeout;
   return limits;

@@ -93,7 +93,7 @@ TEST_CASE("The daemon gives a round, takes it back, gives the next, and ends wit
   EmbeddedOptions of_job;
   of_job.limits.max_restarts = 1;
   Daemon daemon(of_job);
-  Bench bench(RoundLimits{});
+  Bench bench(JobLimits{});
   Node node;
   ClientOptions options;
   options.run_id = "job";

@@ -46,7 +46,7 @@ struct Port {
   static CoordinatorOptions service_options() {
     CoordinatorOptions options;
     options.run_id = "job";
-    options.round.min_nodes = options.round.max_nodes = 1;
+    options.limits.min_nodes = options.limits.max_nodes = 1;
     return options;
   }
 

@@ -30,7 +30,7 @@ struct Service {
   static CoordinatorOptions options(int nodes) {
     CoordinatorOptions made;
     made.run_id = "job";
-    made.round.min_nodes = made.round.max_nodes = nodes;
+    made.limits.min_nodes = made.limits.max_nodes = nodes;
     return made;
   }
 

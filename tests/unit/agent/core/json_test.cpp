@@ -31,9 +31,9 @@ TEST_CASE("A spec survives the way through JSON") {
   CHECK(read.output.tee.of(1) == kStreamErr);
   CHECK(read.output.console_ranks == spec.output.console_ranks);
   CHECK(read.shutdown_timeout == spec.shutdown_timeout);
-  CHECK(read.restart_policy == muster::rendezvous::RestartRule::backoff);
-  spec.restart_policy = muster::rendezvous::RestartRule::progress;
-  CHECK(agent_spec_from_json(to_json(spec)).restart_policy == spec.restart_policy);
+  CHECK(read.limits.restart_rule == muster::rendezvous::RestartRule::backoff);
+  spec.limits.restart_rule = muster::rendezvous::RestartRule::progress;
+  CHECK(agent_spec_from_json(to_json(spec)).limits.restart_rule == spec.limits.restart_rule);
   std::string unknown = to_json(spec);
   unknown.replace(unknown.find("\"progress\""), 10, "\"whenever\"");
   CHECK_THROWS_AS(agent_spec_from_json(unknown), std::invalid_argument);

@@ -58,7 +58,7 @@ TEST_CASE("The report as JSON says what the restart policy decided, once for the
   report.decisions.push_back({4, "rank 0 on node7 failed (exit code 3)",
                               "restarting all workers in 8 s (restart 5 of 9)", true, 5, 8000});
   muster::launcher::JobSpec spec = job();
-  spec.agent.restart_policy = muster::rendezvous::RestartRule::progress;
+  spec.agent.limits.restart_rule = muster::rendezvous::RestartRule::progress;
   const Json value = Json::parse(to_json(make_exit_report(spec, {report}, {})));
   CHECK(value.at("restart_policy") == "progress");
   REQUIRE(value.at("decisions").size() == 1);

@@ -110,8 +110,8 @@ TEST_CASE("A lost node is the cause unless a worker failed before") {
 TEST_CASE("An elastic job that has lost its first node says that it holds the store, and what to do next") {
   JobSpec spec = four_nodes();
   for (std::size_t i = 0; i < 4; ++i) spec.nodes[i].name = "n" + std::to_string(i);
-  spec.agent.min_nodes = 2;
-  spec.agent.max_nodes = 4;
+  spec.agent.limits.min_nodes = 2;
+  spec.agent.limits.max_nodes = 4;
   const std::string word = "; n0 holds the store, and the job ends with it";
   HostFailure failure{"n0", "the agent process of n0 was lost (killed by SIGKILL)", "", true};
   failure.told_by = HostFailure::Teller::node;
@@ -126,7 +126,7 @@ TEST_CASE("An elastic job that has lost its first node says that it holds the st
   failure.node = "n1";
   CHECK_FALSE(contains(make_exit_report(spec, {}, with_hosts({failure})).cause, "holds the store"));
   failure.node = "n0";
-  spec.agent.min_nodes = 4;
+  spec.agent.limits.min_nodes = 4;
   CHECK(make_exit_report(spec, {good}, with_hosts({failure})).cause == failure.cause);
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("A host that the job could do without changes no exit code, and is nam
   CHECK(ended.cause == "n1 was lost: the agent process was lost");
   // Under torchrun such a loss costs a restart.
   JobSpec spec = four_nodes();
-  spec.agent.restart_policy = muster::rendezvous::RestartRule::torchrun;
+  spec.agent.limits.restart_rule = muster::rendezvous::RestartRule::torchrun;
   const auto cause = [&spec, &lost] {
     return make_exit_report(spec, {stopped_on("n0", 0, "n1")}, with_hosts({lost})).cause;
   };
@@ -237,8 +237,8 @@ TEST_CASE("A worker that failed for good before an order to end decides") {
 
 TEST_CASE("A node that gave up before the last round of an elastic job changes no exit code, and is named") {
   JobSpec spec = four_nodes();
-  spec.agent.min_nodes = 2;
-  spec.agent.max_nodes = 3;
+  spec.agent.limits.min_nodes = 2;
+  spec.agent.limits.max_nodes = 3;
   std::vector<NodeReport> reports = {
       on("n2",
          node(NodeOutcome::agent_error, {worker(2, WorkerOutcome::stopped_by_us, killed_by(SIGTERM), 1)})),
@@ -268,12 +268,12 @@ TEST_CASE("A node that gave up before the last round of an elastic job changes n
     CHECK(contains(to_text(make_exit_report(spec, reports, {})), "without n2, which gave up"));
   }
   SECTION("fewer than the job needs are left") {
-    spec.agent.min_nodes = 3;
-    spec.agent.max_nodes = 4;
+    spec.agent.limits.min_nodes = 3;
+    spec.agent.limits.max_nodes = 4;
     CHECK(make_exit_report(spec, reports, {}).exit_code == 125);
   }
   SECTION("the job is not elastic") {
-    spec.agent.max_nodes = 2;
+    spec.agent.limits.max_nodes = 2;
     CHECK(make_exit_report(spec, reports, {}).exit_code == 125);
   }
   SECTION("a worker of another node failed") {

@@ -37,8 +37,8 @@ TEST_CASE("Listed hosts become the nodes of a job that we start") {
   CHECK(shown(spec) == "n0:0-1 *node7:2 n1:3-4");
   CHECK(spec.nodes[2].user == "ann");
   CHECK(spec.nodes[2].ssh_port == 2222);
-  CHECK(spec.agent.min_nodes == 3);
-  CHECK(spec.agent.max_nodes == 3);
+  CHECK(spec.agent.limits.min_nodes == 3);
+  CHECK(spec.agent.limits.max_nodes == 3);
   CHECK(spec.agent.run_id == "random-id");
   CHECK(spec.agent.output.rank_prefix);
   CHECK(spec.remote.working_directory == "/here");
@@ -120,8 +120,8 @@ TEST_CASE("Flags of the other form contradict a host list") {
   CHECK(error_of({"-H", "n0,n1", "--nnodes=2", "--rdzv-backend=c10d"}).empty());
   CHECK(contains(error_of({"-H", "n0,n1", "--master-addr=a", "--local-addr=b"}), "both name the address"));
   const JobSpec elastic = resolve({"-H", "n0,n1,n2", "--nnodes=2:4"}).spec;
-  CHECK(elastic.agent.min_nodes == 2);
-  CHECK(elastic.agent.max_nodes == 3);
+  CHECK(elastic.agent.limits.min_nodes == 2);
+  CHECK(elastic.agent.limits.max_nodes == 3);
   CHECK(resolve({"-H", "n0,n1", "--local-addr=[fe80::1]"}).spec.agent.node.local_addr == "fe80::1");
   const JobSpec fixed = resolve({"-H", "n0,n1", "--master-port=7"}).spec;
   CHECK(std::get<muster::agent::StartedNode>(fixed.agent.node.form).listen_port == 7);

@@ -58,7 +58,7 @@ TEST_CASE("The store's address and port follow torchrun 2.14") {
     CHECK(spec.agent.store.host == row.host);
     CHECK(spec.agent.store.port == row.port);
   }
-  CHECK(resolve({"--nnodes=1:4", "true"}).spec.agent.max_nodes == 4);
+  CHECK(resolve({"--nnodes=1:4", "true"}).spec.agent.limits.max_nodes == 4);
   CHECK(resolve({"--rdzv-backend=c10d", "--master-port=5", "true"}).notices.size() == 1);
 }
 
@@ -137,11 +137,11 @@ TEST_CASE("Times come from flags, then variables, then defaults") {
       resolve({"--timeout=9", "--rdzv-conf=join_timeout=5,last_call_timeout=0", "--max-restarts=2", "true"})
           .spec;
   CHECK(spec.deadline.count() == 9000);
-  CHECK(spec.agent.join_timeout.count() == 5000);
-  CHECK(spec.agent.last_call_timeout.count() == 0);
-  CHECK(spec.agent.max_restarts == 2);
-  CHECK(spec.agent.restart_policy == muster::rendezvous::RestartRule::backoff);
-  CHECK(resolve({"--restart-policy=torchrun", "true"}).spec.agent.restart_policy ==
+  CHECK(spec.agent.limits.join_timeout.count() == 5000);
+  CHECK(spec.agent.limits.last_call_timeout.count() == 0);
+  CHECK(spec.agent.limits.max_restarts == 2);
+  CHECK(spec.agent.limits.restart_rule == muster::rendezvous::RestartRule::backoff);
+  CHECK(resolve({"--restart-policy=torchrun", "true"}).spec.agent.limits.restart_rule ==
         muster::rendezvous::RestartRule::torchrun);
   CHECK_FALSE(spec.agent.report_after);
   system.variables["MUSTER_REPORT_AFTER"] = "2.5";
@@ -215,8 +215,8 @@ TEST_CASE("An endpoint at any free port is a job of this node, where one is enou
         resolve({"--nnodes", nodes, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "true"});
     CHECK(job.spec.form == StartForm::local);
     CHECK(job.spec.rdzv_backend == "c10d");
-    CHECK(job.spec.agent.min_nodes == 1);
-    CHECK(job.spec.agent.max_nodes == 1);
+    CHECK(job.spec.agent.limits.min_nodes == 1);
+    CHECK(job.spec.agent.limits.max_nodes == 1);
     CHECK(job.spec.agent.store.port == 0);
     CHECK(job.notices.size() == (std::string(nodes) == "1:4" ? 1 : 0));
   }

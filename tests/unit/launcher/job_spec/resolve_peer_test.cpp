@@ -65,10 +65,12 @@ TEST_CASE("Nodes of one job on one host have different names, whatever their pro
 TEST_CASE("times and names follow torchrun") {
   const Arguments c10d = {"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:7"};
   CHECK(resolve(c10d).spec.agent.run_id == "none");
-  CHECK(resolve(c10d).spec.agent.join_timeout == std::chrono::seconds(600));
-  CHECK(resolve({"--nnodes=2", "--node-rank=1"}).spec.agent.join_timeout == std::chrono::seconds(900));
-  CHECK(resolve({"--nnodes=2", "--node-rank=1", "--rdzv-conf=timeout=5"}).spec.agent.join_timeout ==
+  CHECK(resolve(c10d).spec.agent.limits.join_timeout == std::chrono::seconds(600));
+  CHECK(resolve({"--nnodes=2", "--node-rank=1"}).spec.agent.limits.join_timeout == std::chrono::seconds(900));
+  CHECK(resolve({"--nnodes=2", "--node-rank=1", "--rdzv-conf=timeout=5"}).spec.agent.limits.join_timeout ==
         std::chrono::seconds(5));
+  CHECK(resolve({"--nnodes=2", "--node-rank=1", "--rdzv-conf=timeout=5,join_timeout=7"})
+            .spec.agent.limits.join_timeout == std::chrono::seconds(7));
   const JobSpec elastic = resolve({"--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=node7:7",
                                    "--rdzv-id=J", "--max-restarts=3"})
                               .spec;

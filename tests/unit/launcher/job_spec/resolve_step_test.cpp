@@ -35,8 +35,8 @@ TEST_CASE("the tasks of a step are peers that meet on its first node") {
   CHECK(spec.form == StartForm::peer);
   CHECK(spec.nodes.empty());
   CHECK(spec.agent.run_id == "slurm-7-3");
-  CHECK(spec.agent.min_nodes == 3);
-  CHECK(spec.agent.max_nodes == 3);
+  CHECK(spec.agent.limits.min_nodes == 3);
+  CHECK(spec.agent.limits.max_nodes == 3);
   CHECK(spec.agent.workers == 1);
   CHECK(spec.agent.node.coordinator_host == "n02");
   CHECK(spec.agent.node.coordinator_port == step_port("7", "3"));
@@ -54,7 +54,7 @@ TEST_CASE("workers of a step's node are its GPUs, or what the flag says") {
 
 TEST_CASE("torchrun's flags win over Slurm") {
   CHECK(resolved({"--rdzv-id=mine"}).agent.run_id == "mine");
-  CHECK(resolved({"--nnodes=1:3"}).agent.min_nodes == 1);
+  CHECK(resolved({"--nnodes=1:3"}).agent.limits.min_nodes == 1);
   CHECK(resolved({"--nnodes=1:3"}).agent.node.node_rank == -1);
   CHECK(resolved({"--standalone"}).form == StartForm::local);
   CHECK(resolved({"--nnodes=1"}).form == StartForm::local);

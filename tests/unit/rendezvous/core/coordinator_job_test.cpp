@@ -101,7 +101,7 @@ TEST_CASE("A node that leaves on an order ends the round for the others, and cos
 
 TEST_CASE("A node that is lost between two rounds ends a job that it cannot do without") {
   CoordinatorOptions options = with_restarts(2, 2, 3);
-  options.round.only_expected = true;
+  options.only_expected = true;
   Desk desk(options, 2);
   desk.send(1, LeaveRound{0, RoundOutcome::failed});
   desk.send(2, LeaveRound{0, RoundOutcome::stopped});

@@ -56,7 +56,7 @@ TEST_CASE("Rounds that last are no reason to give up, however alike they fail") 
   for (const auto lasts : {0s, 31s}) {
     CAPTURE(lasts.count());
     CoordinatorOptions options = with_restarts(1, 1, 9);
-    options.restart_rule = RestartRule::progress;
+    options.limits.restart_rule = RestartRule::progress;
     Desk desk(options, 1);
     for (RoundNumber round = 0; round < 3; ++round) {
       desk.now += lasts;
@@ -142,7 +142,7 @@ TEST_CASE("A round that ends for a newcomer costs no restart, and a success in i
 
 TEST_CASE("A lost node ends a job of fixed size that nobody else can join, and says what is missing") {
   CoordinatorOptions options = with_restarts(2, 2, 5);
-  options.round.only_expected = true;
+  options.only_expected = true;
   Desk desk(options, 2);
   desk.cut(2);
   REQUIRE(desk.sent<RoundEnd>(1).has_value());
@@ -156,7 +156,7 @@ TEST_CASE("A lost node ends a job of fixed size that nobody else can join, and s
 
 TEST_CASE("A job of fixed size waits for a node that comes back, and says since when it is gone") {
   CoordinatorOptions options = with_restarts(2, 2, 3);
-  options.round.join_timeout = 40s;
+  options.limits.join_timeout = 40s;
   Desk desk(options, 2);
   desk.cut(2);
   CHECK(desk.sent<RoundEnd>(1)->again);

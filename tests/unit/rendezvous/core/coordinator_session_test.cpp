@@ -120,7 +120,7 @@ TEST_CASE("A broken connection of a node whose processes have ended is a lost no
 TEST_CASE("A node that the launcher has given up is not waited for, and not taken in later") {
   CoordinatorOptions options = with_restarts(2, 3, 0);
   options.expected_nodes = {"a", "b", "c"};
-  options.round.only_expected = true;
+  options.only_expected = true;
   Desk desk(options);
   desk.launcher(9);
   desk.come(1, "a");

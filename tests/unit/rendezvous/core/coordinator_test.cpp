@@ -21,7 +21,7 @@ TEST_CASE("The next store opens after the last node of the old round has left") 
 
 TEST_CASE("Numbers of rounds that are over are refused") {
   CoordinatorOptions options = Desk::options(1, 1);
-  options.restart_rule = RestartRule::torchrun;
+  options.limits.restart_rule = RestartRule::torchrun;
   Desk desk(options);
   desk.hello(1, "a");
   for (RoundNumber round = 0; round < 5; ++round) {

@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "rendezvous/core/coordinator.hpp"
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,8 +29,9 @@ struct Desk {
   static CoordinatorOptions options(int min_nodes, int max_nodes) {
     CoordinatorOptions options;
     options.run_id = "job";
-    options.round.min_nodes = min_nodes;
-    options.round.max_nodes = max_nodes;
+    options.limits.min_nodes = min_nodes;
+    options.limits.max_nodes = max_nodes;
+    options.limits.max_restarts = std::numeric_limits<int>::max();
     return options;
   }
 
@@ -111,7 +113,7 @@ struct Desk {
 
 inline CoordinatorOptions with_restarts(int min_nodes, int max_nodes, int max_restarts) {
   CoordinatorOptions options = Desk::options(min_nodes, max_nodes);
-  options.max_restarts = max_restarts;
+  options.limits.max_restarts = max_restarts;
   return options;
 }
 

@@ -34,15 +34,15 @@ EndedRound lost(int nodes_left) {
 }
 
 RestartPolicy with(RestartRule rule, int max_restarts = 100) {
-  return RestartPolicy({rule, max_restarts, 1, 1});
+  return RestartPolicy({1, 1, max_restarts, rule});
 }
 
 RestartPolicy of_two(RestartRule rule, int max_restarts) {
-  return RestartPolicy({rule, max_restarts, 2, 2, 40s});
+  return RestartPolicy({2, 2, max_restarts, rule, 40s});
 }
 
 RestartPolicy elastic(RestartRule rule, int max_restarts) {
-  return RestartPolicy({rule, max_restarts, 2, 4});
+  return RestartPolicy({2, 4, max_restarts, rule});
 }
 
 /// Whether each of these ends is followed by another round.

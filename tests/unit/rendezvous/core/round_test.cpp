@@ -15,8 +15,8 @@ TimePoint at(Milliseconds time) {
   return TimePoint(time);
 }
 
-RoundLimits nodes(int min_nodes, int max_nodes) {
-  RoundLimits limits;
+JobLimits nodes(int min_nodes, int max_nodes) {
+  JobLimits limits;
   limits.min_nodes = min_nodes;
   limits.max_nodes = max_nodes;
   return limits;
@@ -57,9 +57,7 @@ TEST_CASE("A round of fixed size completes with its last node, not before") {
 }
 
 TEST_CASE("If nobody else can come, the last call ends when the last expected node has joined") {
-  RoundLimits limits = nodes(1, 3);
-  limits.only_expected = true;
-  Round round(0, limits);
+  Round round(0, nodes(1, 3), true);
   for (const char* node : {"a", "b", "c"}) round.expect(node, 0);
   round.join("a", with_workers(1));
   CHECK(round.advance(at(0s), Previous::gone) == Phase::last_call);

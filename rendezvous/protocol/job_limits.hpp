@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job's command line says of its rounds: agents, coordinator, rounds and restart policy all hold this.
+#pragma once
+
+#include "rendezvous/protocol/ids.hpp"
+#include "rendezvous/protocol/limits.hpp"
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace muster::rendezvous {
+
+/// When a job is started again after a failure (--restart-policy).
+enum class RestartRule {
+  backoff,   ///< after 0, 1, 2, 4 ... 30 s, but not after the exit codes 126 and 127
+  progress,  ///< as backoff, but not after three rounds that failed for the same reason without progress
+  torchrun,  ///< at once, whatever failed
+};
+
+/// The names of the rules on the command line, in the order of the enumerators.
+inline constexpr std::array<const char*, 3> kRestartRuleNames{"backoff", "progress", "torchrun"};
+
+inline const char* name_of(RestartRule rule) {
+  return kRestartRuleNames.at(static_cast<std::size_t>(rule));
+}
+
+/// The rule with this name; nothing for an unknown name.
+inline std::optional<RestartRule> restart_rule(std::string_view name) {
+  for (std::size_t i = 0; i < kRestartRuleNames.size(); ++i)
+    if (name == kRestartRuleNames[i]) return static_cast<RestartRule>(i);
+  return std::nullopt;
+}
+
+struct JobLimits {
+  /// The nodes that a round needs, and the most that it may have (--nnodes). A job is elastic if they differ.
+  int min_nodes = 1;
+  int max_nodes = 1;
+  /// The most restarts of the whole job for failures of workers and losses of nodes (--max-restarts).
+  int max_restarts = 0;
+  /// Which failures another round follows, and how soon.
+  RestartRule restart_rule = RestartRule::backoff;
+  /// The longest wait of a round for min_nodes (--rdzv-conf join_timeout), and the wait for more nodes after
+  /// that (last_call_timeout).
+  Milliseconds join_timeout = kJoinTimeout;
+  Milliseconds last_call_timeout = kLastCallTimeout;
+  /// Whether no worker connects to the store itself and the nodes' agents carry the workers' requests
+  /// (--store-proxy).
+  bool store_proxy = false;
+
+  bool elastic() const { return min_nodes < max_nodes; }
+
+  bool operator==(const JobLimits&) const = default;
+};
+
+/// Flags with their values, as people write them.
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+/// The flags that must be the same on every node of a job. The two waits are not among them: those of the
+/// node that runs the coordinator hold, and the others' say how patient their own agents are.
+Flags shared_flags(const JobLimits& limits);
+
+}  // namespace muster::rendezvous
