@@ -174,8 +174,8 @@ std::optional<SessionId> Coordinator::launcher_session() const {
 
 bool Coordinator::in_running_round(SessionId session) const {
   const Member* member = members_.find(session);
-  return member != nullptr && member->role == Role::node && active_ &&
-         active_->stage == Active::Stage::running && active_->present.count(member->name) > 0;
+  return member != nullptr && member->role == Role::node && active_ && active_->running() &&
+         active_->has(member->name);
 }
 
 void Coordinator::judge_silence(TimePoint now) {
@@ -228,19 +228,16 @@ void Coordinator::lose(const Member& member, const std::string& reason, TimePoin
   last_loss_ = JobClosed{end.text, false, end.exit_code, end.node, end.host, end.rank};
   if (last_failure_ && previous() != Round::Previous::running) gone_[member.host] = now;
   // Every node has been told already that no other round follows this one.
-  const bool known = active_ && active_->stage == Active::Stage::over && !active_->end.again;
-  const bool in_round = active_ && active_->present.count(member.name) > 0;
-  const bool ends_round = in_round && active_->stage == Active::Stage::running;
-  if (active_) active_->waiting.erase(member.name);
+  const bool known = active_ && active_->over() && !active_->told().again;
+  const bool in_round = active_ && active_->has(member.name);
+  const bool ends_round = in_round && active_->running();
+  if (active_) active_->wait_no_more(member.name);
   if (in_round && !job_over_) effects_.emplace_back(effect::Note{end.text});
   if (own_node_ == member.name && !known && !ends_round) close_for(end);
   if (!in_round || !active_) return;
   // Nobody knows yet of a round whose store is not open, so the round forms again once the store has opened
   // or failed.
-  if (active_->stage == Active::Stage::opening) {
-    active_->present.erase(member.name);
-    return;
-  }
+  if (active_->opening()) return active_->depart(member.name);
   end_round(std::move(end), now);
   fall_short();
   depart(member.name);

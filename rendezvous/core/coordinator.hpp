@@ -6,13 +6,13 @@
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/core/restart_policy.hpp"
 #include "rendezvous/core/round.hpp"
+#include "rendezvous/core/running_round.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -151,25 +151,6 @@ class Coordinator {
   bool in_running_round(SessionId session) const;
 
  private:
-  /// The round that has places: from its completion until no worker of it can be alive.
-  struct Active {
-    enum class Stage { opening, running, over };
-    RoundNumber number = 0;
-    Stage stage = Stage::opening;
-    /// The time when its nodes got their places.
-    TimePoint began{};
-    std::vector<Seat> seats;
-    /// The nodes that may have live workers.
-    std::unordered_set<NodeName> present;
-    /// The nodes that have left with success and wait for how the other nodes end.
-    std::unordered_set<NodeName> waiting;
-    /// Whether the round can still be a success. The nodes decide that by what they report when they leave,
-    /// so a round that is ended for a newcomer's sake when its nodes have just finished is still a success.
-    bool all_succeeded = true;
-    /// The end of the round as every node was told it.
-    RoundEnd end;
-  };
-
   void admit(SessionId session, const Hello& hello, TimePoint now);
   void dispatch(Member& member, const Message& message, TimePoint now);
   void handle(Member& member, const Join& join, TimePoint now);
@@ -191,6 +172,7 @@ class Coordinator {
   std::optional<Membership::Refusal> refusal_of(const Hello& hello) const;
   std::optional<ErrorReply> refusal_of(const Member& member, const Join& join) const;
   std::optional<std::string> contradiction(const Member& member, const Join& join) const;
+  bool opens(RoundNumber round) const;
   bool takes_part(const NodeName& node, RoundNumber round) const;
   NextStep next_step(const NodeName& node, RoundOutcome outcome);
   Left answer_to(const LeaveRound& leave, NextStep next, bool by_order) const;
@@ -227,7 +209,8 @@ class Coordinator {
   CoordinatorOptions options_;
   Membership members_;
   Round forming_;
-  std::optional<Active> active_;
+  /// The round that has places, until no worker of it can be alive.
+  std::optional<RunningRound> active_;
   std::optional<JobClosed> job_over_;
   /// The causes that a verdict names if the job ends because no other round comes.
   std::optional<JobClosed> last_failure_;

@@ -39,9 +39,9 @@ void Coordinator::handle(Member& member, const Join& join, TimePoint) {
     return;
   }
   // A join that is repeated while the store of its round opens needs no second answer.
-  if (active_ && active_->present.count(member.name) > 0) return;
+  if (active_ && active_->has(member.name)) return;
   if (!settings_) settings_ = Settings{member.name, member.title_with_host(), join.settings};
-  if (active_) active_->waiting.erase(member.name);
+  if (active_) active_->wait_no_more(member.name);
   forming_.join(member.name, join);
   states_.erase(member.name);
   newcomer_ = member.name;
@@ -51,11 +51,10 @@ void Coordinator::handle(Member& member, const Join& join, TimePoint) {
 std::optional<ErrorReply> Coordinator::refusal_of(const Member& member, const Join& join) const {
   const auto error = [](Errc code, const std::string& text) { return ErrorReply{code, "join", text}; };
   if (job_over_) return error(Errc::job_over, "the job is over: " + job_over_->reason);
-  if (active_ && active_->stage != Active::Stage::opening && active_->present.count(member.name) > 0)
-    return error(Errc::mend, "node " + member.name + " is still in round " + std::to_string(active_->number) +
-                                 "; leave it before joining the next");
-  const RoundNumber next =
-      active_ && active_->stage == Active::Stage::opening ? active_->number : forming_.number();
+  if (active_ && !active_->opening() && active_->has(member.name))
+    return error(Errc::mend, "node " + member.name + " is still in round " +
+                                 std::to_string(active_->number()) + "; leave it before joining the next");
+  const RoundNumber next = active_ && active_->opening() ? active_->number() : forming_.number();
   if (join.round != 0 && join.round < next)
     return error(Errc::rejoin,
                  "round " + std::to_string(join.round) + " is over; join round " + std::to_string(next));
@@ -123,7 +122,7 @@ void Coordinator::handle(Member& member, const LeaveRound& leave, TimePoint now)
     }
     return;
   }
-  const bool by_order = leave.outcome == RoundOutcome::stopped && active_->stage == Active::Stage::running;
+  const bool by_order = leave.outcome == RoundOutcome::stopped && active_->running();
   if (leave.outcome != RoundOutcome::succeeded) {
     RoundEnd end;
     end.cause = by_order ? RoundEndCause::node_left : RoundEndCause::node_failed;
@@ -150,20 +149,20 @@ Left Coordinator::answer_to(const LeaveRound& leave, NextStep next, bool by_orde
   answer.round = leave.round;
   answer.next = next;
   answer.restarts = restart_policy_.restarts();
-  if (by_order || active_->stage != Active::Stage::over) return answer;
-  answer.delay = active_->end.delay;
-  answer.decision = active_->end.decision;
+  if (by_order || !active_->over()) return answer;
+  answer.delay = active_->told().delay;
+  answer.decision = active_->told().decision;
   return answer;
 }
 
 /// What a node does after it leaves the active round, whose end is known if it has ended.
 NextStep Coordinator::next_step(const NodeName& node, RoundOutcome outcome) {
   if (job_over_) return NextStep::end;
-  if (outcome == RoundOutcome::succeeded && active_->all_succeeded) {
-    active_->waiting.insert(node);
+  if (outcome == RoundOutcome::succeeded && active_->may_succeed()) {
+    active_->wait(node);
     return NextStep::wait;
   }
-  if (!active_->end.again) return NextStep::end;
+  if (!active_->told().again) return NextStep::end;
   forming_.expect(node);
   return NextStep::join;
 }

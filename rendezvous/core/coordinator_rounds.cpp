@@ -18,44 +18,25 @@ constexpr const char* kHoldsTheStore = " holds the store, and the job ends with 
 }  // namespace
 
 Effects Coordinator::on_store_opened(RoundNumber round, const Endpoint& endpoint, TimePoint now) {
-  if (!active_ || active_->number != round || active_->stage != Active::Stage::opening) {
+  if (!opens(round)) {
     effects_.emplace_back(effect::CloseStore{round});
-  } else if (active_->present.size() < active_->seats.size()) {
+  } else if (!active_->complete()) {
     effects_.emplace_back(effect::CloseStore{round});
     abandon_opening();
   } else {
-    active_->stage = Active::Stage::running;
-    active_->began = now;
-    const Seat& last = active_->seats.back();
-    RoundResult result;
-    result.round = round;
-    result.nodes = static_cast<int>(active_->seats.size());
-    result.world_size = last.first_rank + last.workers;
-    result.store_host = endpoint.host;
-    result.store_port = endpoint.port;
-    result.restarts = restart_policy_.restarts();
-    std::vector<NodeName> order;
-    order.reserve(active_->seats.size());
-    for (const Seat& seat : active_->seats) {
-      result.first_rank = seat.first_rank;
-      send(seat.node, result);
-      ++result.node_rank;
-      order.push_back(seat.node);
-    }
     // The order is remembered only now, because an attempt that nobody has heard of must change nobody's
     // place.
-    forming_.remember_order(order);
+    forming_.remember_order(active_->present());
+    for (const RoundResult& result : active_->begin(endpoint, restart_policy_.restarts(), now))
+      send(active_->seats()[static_cast<std::size_t>(result.node_rank)].node, result);
   }
   return finish(now);
 }
 
 Effects Coordinator::on_store_failed(RoundNumber round, const std::string& text, TimePoint now) {
-  if (active_ && active_->number == round && active_->stage == Active::Stage::opening) {
-    for (const Seat& seat : active_->seats) {
-      const Member* member = std::as_const(members_).find(seat.node);
-      if (member != nullptr && active_->present.count(seat.node) > 0)
-        refuse(member->session, Errc::environment, "join", text);
-    }
+  if (opens(round)) {
+    for (const NodeName& node : active_->present())
+      if (const auto session = session_of(node)) refuse(*session, Errc::environment, "join", text);
     active_.reset();
     forming_.restart(round);
   }
@@ -65,16 +46,19 @@ Effects Coordinator::on_store_failed(RoundNumber round, const std::string& text,
 /// Gives up the round whose store was opening. The nodes that are still there take part in the next attempt
 /// under the same number, because nobody has heard of this one.
 void Coordinator::abandon_opening() {
-  const Active abandoned = std::move(*active_);
+  const RunningRound abandoned = std::move(*active_);
   active_.reset();
-  forming_.restart(abandoned.number);
-  for (const Seat& seat : abandoned.seats)
-    if (abandoned.present.count(seat.node) > 0) forming_.join(seat.node, seat.request);
+  forming_.restart(abandoned.number());
+  for (const Seat& seat : abandoned.seats())
+    if (abandoned.has(seat.node)) forming_.join(seat.node, seat.request);
+}
+
+bool Coordinator::opens(RoundNumber round) const {
+  return active_ && active_->number() == round && active_->opening();
 }
 
 bool Coordinator::takes_part(const NodeName& node, RoundNumber round) const {
-  return active_ && active_->number == round && active_->stage != Active::Stage::opening &&
-         active_->present.count(node) > 0;
+  return active_ && active_->number() == round && !active_->opening() && active_->has(node);
 }
 
 bool Coordinator::enough_nodes(int nodes) const {
@@ -86,7 +70,7 @@ bool Coordinator::enough_nodes(int nodes) const {
 void Coordinator::decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now) {
   ended.cause = end.cause;
   ended.exit_code = end.exit_code;
-  ended.lasted = std::chrono::duration_cast<Milliseconds>(now - active_->began);
+  ended.lasted = active_->lasted(now);
   ended.nodes = members_.nodes() - (end.cause == RoundEndCause::node_left ? 1 : 0);
   ended.enough = enough_nodes(ended.nodes);
   RestartPolicy without_its_store = restart_policy_;
@@ -107,15 +91,14 @@ void Coordinator::decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now
 }
 
 void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
-  if (active_->stage != Active::Stage::running) return;
-  active_->stage = Active::Stage::over;
-  end.round = active_->number;
+  if (!active_->running()) return;
+  end.round = active_->number();
   decide_restart(end, ended, now);
   last_failure_ = JobClosed{cause_text(end), false, end.exit_code, end.node, end.host, end.rank};
-  active_->end = end;
+  active_->end(end);
   if (end.cause == RoundEndCause::node_lost || end.cause == RoundEndCause::node_left) gone_[end.host] = now;
-  for (const Seat& seat : active_->seats)
-    if (seat.node != end.node && active_->present.count(seat.node) > 0) send(seat.node, end);
+  for (const NodeName& node : active_->present())
+    if (node != end.node) send(node, end);
   // The launcher is told, so that it does not wait for the connection that leads to the lost node.
   const auto launcher = end.cause == RoundEndCause::node_lost ? launcher_session() : std::nullopt;
   if (launcher) send(*launcher, end);
@@ -125,30 +108,27 @@ void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
 /// Notes that not every node of the round succeeds, and tells the nodes that have succeeded and wait for the
 /// others.
 void Coordinator::fall_short() {
-  if (!active_->all_succeeded) return;
-  active_->all_succeeded = false;
-  for (const Seat& seat : active_->seats) {
-    if (active_->waiting.count(seat.node) == 0) continue;
-    send(seat.node, active_->end);
-    if (active_->end.again) forming_.expect(seat.node);
+  const std::vector<NodeName> waiting = active_->fall_short();
+  for (const NodeName& node : waiting) {
+    send(node, active_->told());
+    if (active_->told().again) forming_.expect(node);
   }
-  active_->waiting.clear();
 }
 
 /// Notes that no worker of the round can be alive on `node` any more.
 void Coordinator::depart(const NodeName& node) {
-  active_->present.erase(node);
+  active_->depart(node);
   status_changed_ = true;
-  if (!active_->present.empty()) return;
-  effects_.emplace_back(effect::CloseStore{active_->number});
-  const Active ended = std::move(*active_);
+  if (!active_->deserted()) return;
+  effects_.emplace_back(effect::CloseStore{active_->number()});
+  const RunningRound ended = std::move(*active_);
   active_.reset();
-  if (ended.all_succeeded) {
+  if (ended.may_succeed()) {
     JobClosed verdict;
-    verdict.reason = "round " + std::to_string(ended.number) + " ended with success";
+    verdict.reason = "round " + std::to_string(ended.number()) + " ended with success";
     verdict.succeeded = true;
     end_job(std::move(verdict));
-  } else if (!ended.end.again && last_failure_) {
+  } else if (!ended.told().again && last_failure_) {
     end_job(*last_failure_);
   }
 }
@@ -178,35 +158,20 @@ Effects Coordinator::close(const std::string& reason, TimePoint now) {
 void Coordinator::close(JobClosed verdict) {
   end_job(std::move(verdict));
   // The verdict ends the round, and not the first node that leaves it.
-  if (active_ && active_->stage == Active::Stage::opening) active_.reset();
-  if (active_) {
-    active_->stage = Active::Stage::over;
-    active_->all_succeeded = false;
-    active_->waiting.clear();
-  }
+  if (active_ && active_->opening()) active_.reset();
+  if (active_) active_->close();
 }
 
 JobStatus Coordinator::status(TimePoint now) const {
   JobStatus status;
   status.run_id = options_.run_id;
   status.over = job_over_.has_value();
-  status.round = active_ ? active_->number : forming_.number();
+  status.round = active_ ? active_->number() : forming_.number();
   status.nodes = connected_nodes();
   status.restarts = restart_policy_.restarts();
-  if (job_over_) {
-    status.text = "over: " + job_over_->reason;
-  } else if (active_ && active_->stage == Active::Stage::running) {
-    std::vector<std::string> hosts;
-    for (const Seat& seat : active_->seats)
-      if (active_->present.count(seat.node) > 0 && hosts.size() < kMaxNamesInText)
-        hosts.push_back(seat.request.host);
-    const std::size_t present = active_->present.size();
-    status.text = "round " + std::to_string(active_->number) + " runs on " + std::to_string(present) +
-                  (present == 1 ? " node" : " nodes") + ": " + joined(hosts) +
-                  (present > hosts.size() ? ", ..." : "");
-  } else {
-    status.text = forming_status(now).text;
-  }
+  status.text = job_over_                       ? "over: " + job_over_->reason
+                : active_ && active_->running() ? active_->text()
+                                                : forming_status(now).text;
   return status;
 }
 
@@ -238,15 +203,14 @@ Status Coordinator::forming_status(TimePoint now) const {
 
 Round::Previous Coordinator::previous() const {
   if (!active_) return Round::Previous::gone;
-  return active_->stage == Active::Stage::over ? Round::Previous::draining : Round::Previous::running;
+  return active_->over() ? Round::Previous::draining : Round::Previous::running;
 }
 
 void Coordinator::advance(TimePoint now) {
   check_nodes();
   if (job_over_) return;
-  const bool room = active_ && active_->stage == Active::Stage::running &&
-                    active_->present.size() == active_->seats.size() &&
-                    static_cast<int>(active_->seats.size()) < options_.limits.max_nodes;
+  const bool room = active_ && active_->running() && active_->complete() &&
+                    static_cast<int>(active_->seats().size()) < options_.limits.max_nodes;
   if (room && forming_.joined() > 0) {
     RoundEnd end;
     end.cause = RoundEndCause::nodes_waiting;
@@ -284,7 +248,7 @@ void Coordinator::time_out(TimePoint now) {
 /// Ends a job that has begun and lacks the nodes to go on, instead of waiting for nodes that cannot come.
 void Coordinator::check_nodes() {
   if (job_over_ || !last_failure_ || previous() == Round::Previous::running) return;
-  const bool to_go_on = !active_ || (active_->end.again && !active_->all_succeeded);
+  const bool to_go_on = !active_ || (active_->told().again && !active_->may_succeed());
   if (!to_go_on || enough_nodes(members_.nodes())) return;
   JobClosed verdict = last_loss_.value_or(*last_failure_);
   verdict.reason += "; " + nodes_left_text(options_.limits.min_nodes, members_.nodes());
@@ -293,14 +257,10 @@ void Coordinator::check_nodes() {
 }
 
 void Coordinator::complete_round() {
-  Active active;
-  active.number = forming_.number();
-  active.seats = forming_.take_seats();
-  for (const Seat& seat : active.seats) active.present.insert(seat.node);
-  forming_.restart(active.number + 1);
+  active_.emplace(forming_.number(), forming_.take_seats());
+  forming_.restart(active_->number() + 1);
   gone_.clear();
-  effects_.emplace_back(effect::OpenStore{active.number});
-  active_ = std::move(active);
+  effects_.emplace_back(effect::OpenStore{active_->number()});
   forming_.advance(TimePoint{}, previous());
 }
 
