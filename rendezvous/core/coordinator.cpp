@@ -11,11 +11,6 @@
 namespace muster::rendezvous {
 namespace {
 
-std::string version_text(int low, int high, const std::string& software) {
-  return std::to_string(low) + ".." + std::to_string(high) +
-         (software.empty() ? "" : " (muster " + software + ")");
-}
-
 /// Whether only a node may send `message`; the launcher takes part in no round.
 bool for_nodes(const Message& message) {
   return std::holds_alternative<Join>(message) || std::holds_alternative<FailRound>(message) ||
@@ -83,13 +78,8 @@ Effects Coordinator::on_timer(TimePoint now) {
 std::optional<Membership::Refusal> Coordinator::refusal_of(const Hello& hello) const {
   using Refusal = Membership::Refusal;
   const std::string who = title_of(hello);
-  if (hello.version_max < kProtocolVersionMin || hello.version_min > kProtocolVersionMax)
-    return Refusal{Errc::upgrade,
-                   who + " speaks control protocol " +
-                       version_text(hello.version_min, hello.version_max, hello.software) +
-                       ", this coordinator " +
-                       version_text(kProtocolVersionMin, kProtocolVersionMax, options_.software) +
-                       "; install the same muster on both"};
+  const std::string version = other_version(hello, "this coordinator", options_.software);
+  if (!version.empty()) return Refusal{Errc::upgrade, version};
   if (hello.role == Role::observer)
     return Refusal{Errc::mend, "this is the coordinator of job '" + options_.run_id +
                                    "', not a daemon that could be asked for its status"};

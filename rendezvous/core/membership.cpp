@@ -13,6 +13,17 @@ std::string title_of(const Hello& hello) {
   return "node " + (named_by_host(hello.node, hello.host) ? hello.host : hello.node);
 }
 
+std::string other_version(const Hello& hello, const std::string& us, const std::string& software) {
+  if (hello.version_max >= kProtocolVersionMin && hello.version_min <= kProtocolVersionMax) return "";
+  const auto text = [](int low, int high, const std::string& version) {
+    return std::to_string(low) + ".." + std::to_string(high) +
+           (version.empty() ? "" : " (muster " + version + ")");
+  };
+  return title_of(hello) + " speaks control protocol " +
+         text(hello.version_min, hello.version_max, hello.software) + ", " + us + " " +
+         text(kProtocolVersionMin, kProtocolVersionMax, software) + "; install the same muster on both";
+}
+
 NodeName Membership::key(Role role, const NodeName& name) {
   // The launcher's key holds a control character, which no node's name may hold.
   return role == Role::launcher ? NodeName(1, '\n') : name;

@@ -31,6 +31,10 @@ inline bool named_by_host(const NodeName& name, const std::string& host) {
 /// The title of a node or of the launcher before it is in the job: "node h2".
 std::string title_of(const Hello& hello);
 
+/// The refusal of a peer that speaks other protocol versions than `us` ("this daemon"), of the version
+/// `software`; empty if it speaks ours.
+std::string other_version(const Hello& hello, const std::string& us, const std::string& software);
+
 struct Member {
   NodeName name;
   SessionId session = 0;

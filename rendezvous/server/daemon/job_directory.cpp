@@ -47,15 +47,6 @@ std::string contradiction(const PeerPlace& place, const Hello& hello) {
          " of job '" + hello.run_id + "'; start each node with its own key";
 }
 
-/// The text about a peer that speaks other protocol versions; empty if it speaks ours.
-std::string other_version(const Hello& hello) {
-  if (hello.version_max >= kProtocolVersionMin && hello.version_min <= kProtocolVersionMax) return "";
-  const auto range = [](int low, int high) { return std::to_string(low) + ".." + std::to_string(high); };
-  return title_of(hello) + " speaks control protocol " + range(hello.version_min, hello.version_max) +
-         ", this daemon " + range(kProtocolVersionMin, kProtocolVersionMax) +
-         "; install the same muster on both";
-}
-
 }  // namespace
 
 HostedJob::HostedJob(boost::asio::any_io_executor executor, const HostingOptions& options, const Hello& first,
@@ -145,7 +136,7 @@ void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hel
                             std::optional<TimePoint> waits_until) {
   const std::string why = contradiction(newcomer->place(), hello);
   if (!why.empty()) return newcomer->refuse({Errc::mend, "hello", why});
-  const std::string version = other_version(hello);
+  const std::string version = other_version(hello, "this daemon", options_.version);
   if (!version.empty()) return newcomer->refuse({Errc::upgrade, "hello", version});
   const auto found = jobs_.find(hello.run_id);
   const auto known = found == jobs_.end() ? std::nullopt : std::optional(found->second->known(hello));
