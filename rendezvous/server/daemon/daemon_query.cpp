@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/daemon/daemon_query.hpp"
 
+#include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/random.hpp"
+#include "rendezvous/client/control_message.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
-#include "rendezvous/wire/frame.hpp"
 
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/system/system_error.hpp>
 
-#include <array>
 #include <exception>
-#include <optional>
 #include <utility>
 
 namespace muster::rendezvous {
@@ -24,99 +20,79 @@ namespace asio = boost::asio;
 
 constexpr std::chrono::seconds kAnswerWithin{10};
 
-/// Collects the daemon's messages until the last one has come.
-class Answer {
- public:
-  bool complete() const {
-    return known_ && report_.jobs.size() == static_cast<std::size_t>(report_.daemon.jobs);
-  }
+/// Takes a message of the answer. Returns whether it was the last.
+bool take(DaemonReport& report, const Message& message) {
+  if (const auto* error = std::get_if<ErrorReply>(&message)) throw CoordinatorError(error->code, error->text);
+  if (const auto* daemon = std::get_if<DaemonStatus>(&message))
+    report.daemon = *daemon;
+  else if (const auto* job = std::get_if<JobStatus>(&message))
+    report.jobs.push_back(*job);
+  else
+    throw CoordinatorError(Errc::mend, "it answers with '" + std::string(type_name(message)) +
+                                           "', which is not what a daemon says of itself");
+  return report.jobs.size() == static_cast<std::size_t>(report.daemon.jobs);
+}
 
-  void take(const Message& message) {
-    if (const auto* error = std::get_if<ErrorReply>(&message))
-      throw CoordinatorError(error->code, error->text);
-    if (const auto* daemon = std::get_if<DaemonStatus>(&message)) {
-      known_ = true;
-      report_.daemon = *daemon;
-    } else if (const auto* job = std::get_if<JobStatus>(&message)) {
-      report_.jobs.push_back(*job);
-    } else {
-      throw CoordinatorError(Errc::mend, "it answers with '" + std::string(type_name(message)) +
-                                             "', which is not what a daemon says of itself");
-    }
-  }
+/// Connects by `deadline`, as what asks and belongs to no job.
+std::unique_ptr<ByteStream> connect(asio::io_context& context, const Endpoint& where, const Secret& key,
+                                    const PeerIdentity& identity, TimePoint deadline) {
+  std::unique_ptr<ByteStream> stream;
+  std::exception_ptr failure;
+  asio::co_spawn(context,
+                 connect_tls(context.get_executor(), where, identity,
+                             derive_key(derive_job_secret(key, ""), identity), deadline),
+                 [&](const std::exception_ptr& error, std::unique_ptr<ByteStream> made) {
+                   failure = error;
+                   stream = std::move(made);
+                   context.stop();
+                 });
+  context.run();
+  context.restart();
+  if (failure) std::rethrow_exception(failure);
+  return stream;
+}
 
-  DaemonReport report() && { return std::move(report_); }
-
- private:
-  bool known_ = false;
-  DaemonReport report_;
-};
-
-std::string hello_frame(const std::string& version, const PeerIdentity& identity) {
+Hello hello_of(const PeerIdentity& identity, const std::string& version) {
   Hello hello;
   hello.role = Role::observer;
   hello.node = identity.node;
   hello.incarnation = identity.incarnation;
   hello.software = version;
-  return encode_frame(to_json(hello));
-}
-
-asio::awaitable<DaemonReport> ask(asio::any_io_executor executor, Endpoint where, Secret secret,
-                                  std::string version) {
-  const TimePoint deadline = std::chrono::steady_clock::now() + kAnswerWithin;
-  PeerIdentity identity;
-  identity.role = PeerIdentity::Role::observer;
-  identity.node = "observer";
-  identity.incarnation = random_number();
-  const std::string hello = hello_frame(version, identity);
-  Secret key = derive_key(secret, identity);
-  std::string any_address;
-  std::string identity_text;
-  const std::shared_ptr<ByteStream> stream =
-      co_await connect_tls(executor, std::move(where), std::move(identity), std::move(key), deadline,
-                           std::move(any_address), std::move(identity_text));
-  asio::steady_timer timer(executor, deadline);
-  timer.async_wait([stream](boost::system::error_code error) {
-    if (!error) stream->close();
-  });
-  const asio::const_buffer source = asio::buffer(hello);
-  co_await stream->write_all(source);
-  FrameDecoder decoder(kMaxControlFrameBytes);
-  std::array<char, 4096> bytes{};
-  Answer answer;
-  while (!answer.complete()) {
-    const asio::mutable_buffer target = asio::buffer(bytes);
-    const std::size_t count = co_await stream->read_some(target);
-    std::string_view rest(bytes.data(), count);
-    while (!rest.empty()) {
-      rest.remove_prefix(decoder.feed(rest));
-      if (decoder.ready()) answer.take(message_from_json(decoder.take()));
-    }
-  }
-  stream->close();
-  co_return std::move(answer).report();
+  return hello;
 }
 
 }  // namespace
 
 DaemonReport ask_daemon(const Endpoint& where, const Secret& key, const std::string& version) {
+  const TimePoint deadline = steady_now() + kAnswerWithin;
+  PeerIdentity identity;
+  identity.role = PeerIdentity::Role::observer;
+  identity.node = "observer";
+  identity.incarnation = random_number();
   asio::io_context context(1);
-  std::optional<DaemonReport> report;
-  std::exception_ptr failure;
-  asio::co_spawn(context, ask(context.get_executor(), where, derive_job_secret(key, ""), version),
-                 [&](const std::exception_ptr& error, DaemonReport answer) {
-                   failure = error;
-                   if (!error) report = std::move(answer);
-                   context.stop();
-                 });
-  context.run();
-  try {
-    if (failure) std::rethrow_exception(failure);
-  } catch (const boost::system::system_error& error) {
-    throw CoordinatorError(Errc::lost, "the daemon at " + where.host + " port " + std::to_string(where.port) +
-                                           " did not say how it is: " + error.what());
-  }
-  return std::move(*report);
+  std::unique_ptr<ByteStream> stream = connect(context, where, key, identity, deadline);
+  DaemonReport report;
+  bool complete = false;
+  ConnectionEnd end{Errc::lost, false, "it did not answer in time"};
+  std::shared_ptr<Connection> connection;
+  Connection::Handlers handlers;
+  handlers.frame = [&](std::string_view body) {
+    complete = take(report, message_from_json(body));
+    if (complete) connection->close();
+  };
+  handlers.ended = [&](const ConnectionEnd& how) {
+    end = how;
+    connection->close();
+  };
+  connection = std::make_shared<Connection>(context.get_executor(), std::move(stream), std::move(handlers));
+  send_message(*connection, hello_of(identity, version));
+  connection->start(kMaxControlFrameBytes);
+  context.run_until(deadline);
+  connection->close();
+  if (complete) return report;
+  if (end.code != Errc::lost) throw CoordinatorError(end.code, end.reason);
+  throw CoordinatorError(Errc::lost, "the daemon at " + where.host + " port " + std::to_string(where.port) +
+                                         " did not say how it is: " + end.reason);
 }
 
 }  // namespace muster::rendezvous
