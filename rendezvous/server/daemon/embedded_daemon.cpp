@@ -7,12 +7,13 @@
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/daemon/coordinator_service.hpp"
+#include "rendezvous/server/daemon/daemon.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/listen/control_port.hpp"
 #include "rendezvous/server/refusals.hpp"
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,9 +23,6 @@
 
 namespace muster::rendezvous {
 namespace {
-
-/// The time, after everybody is gone, for messages that are still on their way out.
-constexpr std::chrono::milliseconds kFarewell = std::chrono::seconds(1);
 
 CoordinatorOptions coordinator_options(const EmbeddedOptions& options) {
   CoordinatorOptions coordinator{
@@ -65,9 +63,9 @@ ClientResolver munge_clients(bool wanted) {
 }
 
 /// The coordinator and its stores: on a socket to this host's agent, and with a network on a port as well.
-class Daemon {
+class EmbeddedDaemon final : public Daemon {
  public:
-  explicit Daemon(const EmbeddedOptions& options)
+  explicit EmbeddedDaemon(const EmbeddedOptions& options)
       : service_(context_.get_executor(), coordinator_options(options), opener(options),
                  [this](const std::string&) { a_session_ended_ = true; }) {
     if (options.network) {
@@ -77,21 +75,6 @@ class Daemon {
                     ControlPortOptions{options.run_id, munge_clients(network.accept_munge)}, service_);
     }
     service_.add(adopt_socket(context_.get_executor(), options.control_fd));
-  }
-
-  void run() {
-    while (!is_over() && !context_.stopped()) {
-      // Only a lingering daemon has to look at the clock.
-      if (linger_until_ == TimePoint::max())
-        context_.run_one();
-      else
-        context_.run_one_for(kFarewell);
-    }
-    if (port_) port_->close();
-    guardian_.reset();
-    service_.stop();
-    context_.restart();
-    context_.run_for(kFarewell);
   }
 
  private:
@@ -121,24 +104,33 @@ class Daemon {
     return [executor, listen](RoundNumber) { return open_own_store(executor, listen); };
   }
 
-  bool is_over() {
+  bool is_over() override {
     // Without a port no peer could come back.
     if (!port_) return a_session_ended_;
     // This host's agent may leave first, when its workers have finished and other nodes' workers still work.
     if (service_.has_local() || (service_.remote_nodes() > 0 && !service_.job_over())) return false;
     // Without remote nodes the daemon is not needed any more: the launcher has heard the verdict.
     if (service_.remote_nodes() == 0) return true;
-    const auto now = std::chrono::steady_clock::now();
-    if (linger_until_ == TimePoint::max()) linger_until_ = now + kDaemonLingers;
-    return now >= linger_until_;
+    if (!lingers_) {
+      lingers_.emplace(context_, kDaemonLingers);
+      lingers_->async_wait([this](boost::system::error_code error) { has_lingered_ = !error; });
+    }
+    return has_lingered_;
   }
 
-  boost::asio::io_context context_{1};
+  void stop() override {
+    if (port_) port_->close();
+    guardian_.reset();
+    lingers_.reset();
+    service_.stop();
+  }
+
   CoordinatorService service_;
   std::optional<ControlPort> port_;
   std::optional<boost::asio::posix::stream_descriptor> guardian_;
   bool a_session_ended_ = false;
-  TimePoint linger_until_ = TimePoint::max();
+  std::optional<boost::asio::steady_timer> lingers_;
+  bool has_lingered_ = false;
 };
 
 }  // namespace
@@ -146,7 +138,7 @@ class Daemon {
 int run_embedded_daemon(EmbeddedOptions options) {
   raise_descriptor_limit();
   try {
-    Daemon(options).run();
+    EmbeddedDaemon(options).run();
   } catch (const std::exception& error) {
     log_error("rendezvous daemon: " + std::string(error.what()));
     return kExitLauncherFailure;

@@ -4,6 +4,7 @@
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/host_port.hpp"
 #include "rendezvous/log/log.hpp"
+#include "rendezvous/server/daemon/daemon.hpp"
 #include "rendezvous/server/daemon/job_directory.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/listen/control_port.hpp"
@@ -13,9 +14,9 @@
 #include "rendezvous/server/store/opened_store.hpp"
 #include "rendezvous/server/store/store_server.hpp"
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <atomic>
 #include <csignal>
@@ -27,9 +28,6 @@
 
 namespace muster::rendezvous {
 namespace {
-
-/// The time, after all sessions have been ended, for messages that are still on their way out.
-constexpr std::chrono::seconds kFarewell{1};
 
 // The error for a mistake in the options, as opposed to a machine that does not let us listen.
 class UsageError : public std::runtime_error {
@@ -161,35 +159,41 @@ HostingOptions hosting_options(const StandaloneOptions& options, const SocketAdd
   return hosting;
 }
 
-class Daemon {
+/// Jobs and the store of clients without a key on one port, until a signal ends them.
+class StandaloneDaemon final : public Daemon {
  public:
-  Daemon(StandaloneOptions& options, ListenSocket listener, const std::vector<Cidr>& allowed)
+  StandaloneDaemon(StandaloneOptions& options, ListenSocket listener, const std::vector<Cidr>& allowed)
       : address_(listener.address),
         signals_(context_, SIGTERM, SIGINT),
+        leave_(context_),
         store_(std::make_shared<KeylessStore>(hosted_store(address_))),
         directory_(context_.get_executor(), hosting_options(options, address_, allowed, gates_),
                    own_store(store_), [store = store_] { return static_cast<int>(store->clients()); }),
         port_(context_.get_executor(), std::move(listener.fd), std::move(options.key),
               port_options(options, allowed, gates_), directory_) {
     signals_.async_wait([this](boost::system::error_code error, int signal) {
-      if (!error) signal_ = signal;
+      if (!error) take_leave(signal);
     });
   }
 
-  void run() {
-    while (signal_ == 0) context_.run_one();
+ private:
+  /// Tells the jobs' nodes that the daemon ends, and gives them a while to leave.
+  void take_leave(int signal) {
+    takes_leave_ = true;
     directory_.end("the rendezvous daemon at " + address_.text() + " was ended by " +
-                   (signal_ == SIGTERM ? "SIGTERM" : "SIGINT"));
-    const auto deadline = std::chrono::steady_clock::now() + kDaemonTakesLeave;
-    while (!directory_.deserted() && std::chrono::steady_clock::now() < deadline)
-      context_.run_one_until(deadline);
-    port_.close();
-    directory_.stop();
-    context_.restart();
-    context_.run_for(kFarewell);
+                   (signal == SIGTERM ? "SIGTERM" : "SIGINT"));
+    leave_.expires_after(kDaemonTakesLeave);
+    leave_.async_wait([this](boost::system::error_code error) { took_leave_ = !error; });
   }
 
- private:
+  bool is_over() override { return takes_leave_ && (took_leave_ || directory_.deserted()); }
+
+  void stop() override {
+    leave_.cancel();
+    port_.close();
+    directory_.stop();
+  }
+
   static OpenedStore own_store(const std::shared_ptr<KeylessStore>& keyless) {
     OpenedStore store;
     store.close = [keyless] { keyless->close(); };
@@ -199,12 +203,13 @@ class Daemon {
 
   SocketAddress address_;
   std::shared_ptr<Gates> gates_ = shared_gates();
-  boost::asio::io_context context_{1};
   boost::asio::signal_set signals_;
+  boost::asio::steady_timer leave_;
   std::shared_ptr<KeylessStore> store_;
   JobDirectory directory_;
   ControlPort port_;
-  int signal_ = 0;
+  bool takes_leave_ = false;
+  bool took_leave_ = false;
 };
 
 }  // namespace
@@ -220,7 +225,7 @@ int run_standalone_daemon(StandaloneOptions options) {
     const SocketAddress address = listener.address;
     // The name may stand for another address by now, so the bound address is checked.
     check_public_key(options, address);
-    Daemon daemon(options, std::move(listener), allowed);
+    StandaloneDaemon daemon(options, std::move(listener), allowed);
     announce(address);
     daemon.run();
     return kExitSuccess;
