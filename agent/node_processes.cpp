@@ -121,7 +121,7 @@ std::function<void(const std::string&, bool)> notice_of_guardian(int link_out) {
     const auto deadline = std::chrono::steady_clock::now() + kNoticeTimeout;
     try {
       if (!agent_gone) return write_bytes(STDERR_FILENO, "muster: warning: " + text + "\n", deadline);
-      write_link_message(link_out, {LinkMessage::Kind::notice, 1, text}, deadline);
+      write_link_message(link_out, {LinkMessage::Kind::notice, LinkMessage::agent_lost, text}, deadline);
     } catch (const std::exception&) {
       // Nobody listens; the coordinator tells by itself that this node is gone.
     }

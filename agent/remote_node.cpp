@@ -183,7 +183,8 @@ int run_remote_node(const RemoteNodeOptions& options) {
     return serve(options, link_in, link_out);
   } catch (const std::exception& error) {
     try {
-      write_link_message(out, {LinkMessage::Kind::notice, 1, error.what()}, Clock::now() + kWriteTimeout);
+      write_link_message(out, {LinkMessage::Kind::notice, LinkMessage::in_words, error.what()},
+                         Clock::now() + kWriteTimeout);
     } catch (const std::exception&) {
       // Nobody listens any more.
     }

@@ -29,6 +29,11 @@ struct ExitStatus {
 /// Returns a text such as "exit code 3" or "killed by SIGSEGV (core dumped)".
 std::string describe(const ExitStatus& status);
 
+/// Returns "the agent process of n2 was lost (killed by SIGKILL)". `of_node` is " of n2", or empty.
+inline std::string agent_lost(const std::string& of_node, const std::string& how) {
+  return "the agent process" + of_node + " was lost (" + how + ")";
+}
+
 /// Returns "SIGTERM" for 15, "signal 99" for a number without a name.
 std::string signal_name(int signal);
 

@@ -22,7 +22,7 @@ struct LinkMessage {
     key,        ///< the node's key; on the coordinator's node the job secret follows it; number: how many
     spec,       ///< body is the JSON of an AgentSpec
     listening,  ///< the coordinator listens; body is the JSON of a LinkEndpoint
-    notice,     ///< number 1: the guardian's last words; nothing but the end follows
+    notice,     ///< the guardian's last words; nothing but the end follows. number: a Notice
 
     // launcher -> agent
     coordinator,  ///< where the coordinator is: the JSON of a LinkEndpoint
@@ -37,6 +37,13 @@ struct LinkMessage {
     report,  ///< last but `bye`: body is the JSON of a NodeReport
     bye,     ///< nothing follows
   };
+
+  /// What the body of a notice says.
+  enum Notice : std::int64_t {
+    in_words = 1,    ///< why the node could not begin, or go on
+    agent_lost = 2,  ///< how the agent process was lost: "killed by SIGKILL"
+  };
+
   Kind kind = Kind::kill;
   std::int64_t number = 0;
   std::string body;

@@ -273,10 +273,10 @@ class Guardian {
     if (reaped == 0 || (reaped < 0 && errno != ECHILD)) return;
     agent_status_ =
         reaped < 0 ? ExitStatus{ExitStatus::Kind::exited, kExitLauncherFailure, false} : status_from(status);
-    if (agent_status_->kind == ExitStatus::Kind::signaled)
-      notice("the agent process" + options_.of_node + " was lost (" +
-                 how_it_ended(agent_, *agent_status_, " and its workers") + ")",
-             true);
+    if (agent_status_->kind != ExitStatus::Kind::signaled) return;
+    const std::string how = how_it_ended(agent_, *agent_status_, " and its workers");
+    if (options_.notice) return options_.notice(how, true);
+    write_line(agent_lost(options_.of_node, how));
   }
 
   /// Tells the launcher something that is no loss.
@@ -285,8 +285,8 @@ class Guardian {
     write_line(kOnlySaid + text);
   }
 
-  void notice(const std::string& text, bool agent_gone = false) const {
-    if (options_.notice) return options_.notice(text, agent_gone);
+  void notice(const std::string& text) const {
+    if (options_.notice) return options_.notice(text, false);
     write_line(text);
   }
 

@@ -27,8 +27,8 @@ struct GuardianOptions {
   /// A descriptor to which one line of text is written for each of our processes that died without being told
   /// to, was stopped or goes on (kOnlySaid). Closed in the processes that are forked.
   int notice_fd = -1;
-  /// Called instead of writing to notice_fd, if it is set, also for what is no loss. `agent_gone` says
-  /// whether nobody but the guardian speaks for the node from now on.
+  /// Called instead of writing to notice_fd, if it is set, also for what is no loss. With `agent_gone` the
+  /// text is only how the agent process was lost; nobody but the guardian speaks for the node from then on.
   std::function<void(const std::string& text, bool agent_gone)> notice;
   /// Text in notices that says whose our processes are: " of n2"; may be empty.
   std::string of_node;

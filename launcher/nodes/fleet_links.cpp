@@ -80,7 +80,7 @@ void NodeFleet::opening_message(std::size_t index, const LinkMessage& message) {
     case Kind::listening:
       return misbehaved(index, "it claims to be the coordinator, which it is not");
     case Kind::notice:
-      node.last_words = last_words_of(job_.nodes[index].name, message.body);
+      node.last_words = last_words_of(job_.nodes[index].name, message);
       node.last_words_by = HostFailure::Teller::node;
       break;
     default:
@@ -135,7 +135,7 @@ void NodeFleet::message(std::size_t index, LinkMessage message) {
       break;
     case Kind::notice:
       node.contact.lose_agent();
-      node.last_words = last_words_of(job_.nodes[index].name, message.body);
+      node.last_words = last_words_of(job_.nodes[index].name, message);
       node.last_words_by = HostFailure::Teller::node;
       break;
     case Kind::log:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/nodes/core/node_words.hpp"
 
+#include "agent/core/exit_status.hpp"
+
 #include <cstddef>
 #include <string_view>
 
@@ -25,8 +27,9 @@ std::string shortened(const std::string& text) {
   return text.size() <= kLineMax ? text : text.substr(0, kLineMax) + "...";
 }
 
-std::string last_words_of(const std::string& name, const std::string& text) {
-  return shortened(text.starts_with("the agent process of " + name + " ") ? text : named(name, text));
+std::string last_words_of(const std::string& name, const agent::LinkMessage& notice) {
+  const bool lost = notice.number == agent::LinkMessage::agent_lost;
+  return shortened(lost ? agent::agent_lost(" of " + name, notice.body) : named(name, notice.body));
 }
 
 }  // namespace muster::launcher

@@ -2,6 +2,8 @@
 // Prepares what a node says for our log and report: it is not trusted to speak for another one.
 #pragma once
 
+#include "agent/core/link_message.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -18,9 +20,8 @@ std::string named(const std::string& name, const std::string& text);
 /// Returns at most 4096 bytes of a text.
 std::string shortened(const std::string& text);
 
-/// Returns the last words of a node: those of a guardian name its node, anything else gets the name of who
-/// says it.
-std::string last_words_of(const std::string& name, const std::string& text);
+/// Returns the last words of a node, in which it cannot speak of another one.
+std::string last_words_of(const std::string& name, const agent::LinkMessage& notice);
 
 /// Admits kLines in each stretch of kStretch, which begins with a line; what is over is counted. Pure.
 class LineLimit {
