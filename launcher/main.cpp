@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/signal_state.hpp"
-#include "agent/remote_node.hpp"
+#include "agent/started_node.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/rendezvous_command.hpp"
 #include "launcher/run_command.hpp"
@@ -52,10 +52,10 @@ int agent_command(const std::vector<std::string>& arguments, const agent::Signal
     throw UsageError(
         "'muster agent' speaks to a launcher on stdin and stdout; use 'muster run -H HOST,... PROGRAM'");
   leave_bytes_alone(STDOUT_FILENO);
-  agent::RemoteNodeOptions options;
+  agent::StartedNodeOptions options;
   options.version = MUSTER_VERSION;
   options.signals = at_start;
-  return agent::run_remote_node(options);
+  return agent::run_started_node(options);
 }
 
 int dispatch(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/start/local_node.hpp"
 
-#include "agent/remote_node.hpp"
+#include "agent/started_node.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/log/terminal_text.hpp"
@@ -67,7 +67,7 @@ StartedProcess fork_direct_node(agent::NodeProcesses node) {
 
 StartedProcess fork_local_node(const std::string& version, const agent::SignalState& signals) {
   return fork_guardian({}, STDERR_FILENO, "muster: error: guardian: ", [&](int link) {
-    return agent::run_remote_node({link, link, version, signals});
+    return agent::run_started_node({link, link, version, signals});
   });
 }
 

@@ -16,7 +16,7 @@
 namespace muster::launcher {
 
 /// Nodes are numbers: places in JobSpec::nodes. Whatever it starts ends up as `muster agent`
-/// (agent/remote_node.hpp) whose streams are those of the process on this host; that greets, and ends at the
+/// (agent/started_node.hpp) whose streams are those of the process on this host; that greets, and ends at the
 /// end of its stdin.
 class NodeStarter {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/remote_node.hpp"
+#include "agent/started_node.hpp"
 
 #include "agent/node_processes.hpp"
 #include "agent/process/link_frames.hpp"
@@ -131,7 +131,7 @@ std::shared_ptr<const Secret> secret_at(std::string_view bytes, std::size_t inde
 
 /// Returns the link's descriptors, moved away from 0 and 1, where a stray print would end up in the link.
 /// Nothing else that was inherited stays open.
-std::pair<int, int> take_link(const RemoteNodeOptions& options) {
+std::pair<int, int> take_link(const StartedNodeOptions& options) {
   constexpr int kAside = 64;
   const int in = ::fcntl(options.in_fd, F_DUPFD_CLOEXEC, kAside);
   const int out = options.out_fd == options.in_fd ? in : ::fcntl(options.out_fd, F_DUPFD_CLOEXEC, kAside);
@@ -145,7 +145,7 @@ std::pair<int, int> take_link(const RemoteNodeOptions& options) {
   return {in, out};
 }
 
-int serve(const RemoteNodeOptions& options, int in, int out) {
+int serve(const StartedNodeOptions& options, int in, int out) {
   greet(out, options.version);
   // The first use of OpenSSL takes milliseconds, which are free while the launcher waits for other nodes. The
   // processes that are forked later need not repeat it.
@@ -172,7 +172,7 @@ int serve(const RemoteNodeOptions& options, int in, int out) {
 
 }  // namespace
 
-int run_remote_node(const RemoteNodeOptions& options) {
+int run_started_node(const StartedNodeOptions& options) {
   ::prctl(PR_SET_NAME, "muster:guardian");
   ignore_signals_of_others();
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);

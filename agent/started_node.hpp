@@ -8,7 +8,7 @@
 
 namespace muster::agent {
 
-struct RemoteNodeOptions {
+struct StartedNodeOptions {
   /// The link to the launcher: ssh's ends (0 and 1), or one socket for both. Every other descriptor from 3 up
   /// is closed.
   int in_fd = 0;
@@ -24,6 +24,6 @@ struct RemoteNodeOptions {
 /// (with a deadline), opens the coordinator's socket if this is its node, forks the rendezvous daemon and the
 /// agent, and returns when no process below it is left. Returns the exit code. An error before there is an
 /// agent is sent as one `notice` on the link.
-int run_remote_node(const RemoteNodeOptions& options);
+int run_started_node(const StartedNodeOptions& options);
 
 }  // namespace muster::agent
