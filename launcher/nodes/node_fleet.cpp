@@ -5,6 +5,7 @@
 #include "launcher/start/core/start_queue.hpp"
 #include "rendezvous/base/random.hpp"
 #include "rendezvous/base/while_alive.hpp"
+#include "rendezvous/log/log.hpp"
 
 #include <boost/asio/post.hpp>
 
@@ -49,7 +50,7 @@ NodeFleet::NodeFleet(const asio::any_io_executor& executor, const JobSpec& job, 
       version_(std::move(version)),
       instruct_(std::move(instruct)),
       events_(std::move(events)),
-      board_(names_of(job), needed_nodes(job), may_restart(job)),
+      board_(names_of(job), needed_nodes(job), may_restart(job), job.agent.shutdown_timeout),
       timer_(executor),
       forked_(std::move(local)),
       nodes_(job.nodes.size()),
@@ -77,8 +78,6 @@ void NodeFleet::close() {
 }
 
 void NodeFleet::start_node(std::size_t index) {
-  const TimePoint now = Clock::now();
-  board_.starting(index, now);
   StartedProcess process;
   if (const auto found = forked_.find(index); found != forked_.end()) {
     process = std::move(found->second);
@@ -88,7 +87,9 @@ void NodeFleet::start_node(std::size_t index) {
       process = starter_.start(index);
     } catch (const std::exception& error) {
       queue_->failed(index);
-      return without(index, [&] { return board_.start_failed(index, {"", error.what(), "", false}, now); });
+      return without(index, [&] {
+        return board_.start_failed(index, {"", error.what(), "", false}, Clock::now());
+      });
     }
   }
   NodeConnection::Events connection_events;
@@ -96,37 +97,29 @@ void NodeFleet::start_node(std::size_t index) {
   connection_events.pushed = while_alive(weak_from_this(), &NodeFleet::pushed, index);
   connection_events.said = while_alive(weak_from_this(), &NodeFleet::said, index);
   connection_events.ended = while_alive(weak_from_this(), &NodeFleet::process_ended, index);
-  nodes_[index].greet_by =
-      now +
-      (job_.nodes[index].local ? kForkLateAfter : greeting_limit(job_.remote.login_timeout, nodes_.size()));
   nodes_[index].connection = std::make_unique<NodeConnection>(
       executor_, std::move(process), starter_.push_file(), std::move(connection_events));
 }
 
 void NodeFleet::pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of) {
-  board_.copying(index, bytes, of);
-  // A node that is late already gets no new deadline. The timer need not be set again: it comes too early,
-  // which does no harm.
-  if (nodes_[index].greet_by) nodes_[index].greet_by = Clock::now() + kCopyLateAfter;
+  // The timer need not be set again: it comes too early, which does no harm.
+  board_.node(index).copying(bytes, of, Clock::now());
 }
 
 void NodeFleet::greeted(std::size_t index, const std::string& there, LinkEnds ends) {
-  Node& node = nodes_[index];
   queue_->admitted(index, Clock::now());
-  node.greet_by.reset();
   if (there != version_) {
     StartEnd end;
     end.version_there = there;
     return start_failed(index, starter_.explain(index, end));
   }
-  node.contact.open();
+  board_.node(index).greeting();
   open_link(index, std::move(ends));
   advance();
 }
 
 void NodeFleet::start_failed(std::size_t index, const StartFailure& failure) {
   nodes_[index].connection.reset();
-  nodes_[index].greet_by.reset();
   queue_->failed(index);
   without(index, [&] {
     return board_.start_failed(index, {"", failure.cause, failure.advice, false}, Clock::now());
@@ -143,38 +136,20 @@ void NodeFleet::advance() {
         if (self->events_.failed) self->events_.failed();
       });
   }
-  for (const std::size_t index : queue_->take_due(now)) start_node(index);
+  const std::vector<std::size_t> due = queue_->take_due(now);
+  const auto limit = greeting_limit(job_.remote.login_timeout, nodes_.size());
+  // All have begun before the first may fail, for the failures of each are to be told.
+  for (const std::size_t index : due)
+    board_.node(index).start(now, job_.nodes[index].local ? kForkLateAfter : limit);
+  for (const std::size_t index : due) start_node(index);
   obey(board_.tick(now));
-  give_up_late(now);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) perform(i, board_.node(i).tick(now));
   say_waiting(now);
   if (board_.over() && !std::exchange(over_said_, true))
     return asio::post(executor_, [self = shared_from_this()] {
       if (self->events_.over) self->events_.over();
     });
   arm(now);
-}
-
-void NodeFleet::give_up_late(TimePoint now) {
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    Node& node = nodes_[i];
-    if (node.greet_by && now >= *node.greet_by) {
-      node.greet_by.reset();
-      node.connection->give_up();
-    }
-    if (i == 0 && listen_by_ && now >= *listen_by_) {
-      node.last_words = "its guardian has had its orders for " + std::to_string(kListensWithin.count()) +
-                        " s and has not answered; is it stopped there (ps -C muster:guardian)?";
-      node.last_words_by = HostFailure::Teller::launcher;
-      cut(i);
-    }
-    if (!node.gone_by || now < *node.gone_by) continue;
-    node.gone_by.reset();
-    node.contact.close();
-    if (node.connection)
-      node.connection->kill();
-    else if (node.process_end)
-      asio::post(executor_, [self = shared_from_this(), i] { self->conclude(i); });
-  }
 }
 
 void NodeFleet::say_waiting(TimePoint now) {
@@ -191,11 +166,7 @@ void NodeFleet::arm(TimePoint now) {
   };
   consider(queue_->next_due());
   consider(board_.next_tick());
-  consider(listen_by_);
-  for (const Node& node : nodes_) {
-    consider(node.greet_by);
-    consider(node.gone_by);
-  }
+  for (const RemoteNode& node : board_.nodes()) consider(node.next_tick());
   if (!board_.complete()) consider(say_waiting_at_);
   timer_.expires_at(due);
   timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
@@ -240,8 +211,8 @@ void NodeFleet::pass_notice_on(int signal) {
 void NodeFleet::show_life() {
   tell_all(Kind::status);
   // A node that has no orders yet reads no numbered frames.
-  for (Node& node : nodes_)
-    if (node.link && !node.contact.instructed()) node.link->send_aside({Kind::status, 0, {}});
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].link && !board_.node(i).instructed()) nodes_[i].link->send_aside({Kind::status, 0, {}});
   give_up_stopped_clients();
 }
 
@@ -252,12 +223,11 @@ void NodeFleet::give_up_stopped_clients() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
     const pid_t pid = node.connection ? node.connection->stopped_client() : 0;
-    const bool before = std::exchange(node.client_stopped, pid != 0);
-    if (pid == 0) continue;
-    if (before) {
+    if (board_.node(i).client_stopped(pid != 0)) {
       node.connection->kill();
       continue;
     }
+    if (pid == 0) continue;
     log_warning(job_.nodes[i].name + ": what leads there (process " + std::to_string(pid) +
                 " here) was stopped (SIGSTOP), and what that node says waits; it is killed after " +
                 std::to_string(agent::kLauncherSpeaksEvery.count()) + " s, unless 'kill -CONT " +
@@ -266,18 +236,14 @@ void NodeFleet::give_up_stopped_clients() {
 }
 
 std::shared_ptr<rendezvous::Channel> NodeFleet::open_stdin(std::size_t node) {
-  Node& reader = nodes_[node];
-  return reader.link && reader.contact.instructed() ? reader.link->open_channel(agent::kStdinChannel)
-                                                    : nullptr;
+  std::optional<agent::LauncherLink>& link = nodes_[node].link;
+  return link && board_.node(node).instructed() ? link->open_channel(agent::kStdinChannel) : nullptr;
 }
 
 void NodeFleet::expect_nothing_of(const std::string& name, const NodeLoss& loss, bool goes_on) {
-  for (std::size_t i = 0; i < nodes_.size(); ++i)
-    if (job_.nodes[i].name == name) expect_nothing_of(i, loss, goes_on);
-}
-
-bool NodeFleet::relays() const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.contact.relayed(); });
+  for (RemoteNode& node : board_.nodes())
+    if (node.name() == name) node.hold_for_dead(loss, goes_on, Clock::now());
+  advance();
 }
 
 const std::vector<HostFailure>& NodeFleet::failures() const {

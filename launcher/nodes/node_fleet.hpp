@@ -11,8 +11,8 @@
 #include "launcher/core/job_orders.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/core/node_board.hpp"
-#include "launcher/nodes/core/node_contact.hpp"
 #include "launcher/nodes/core/node_words.hpp"
+#include "launcher/nodes/core/remote_node.hpp"
 #include "launcher/start/core/start_queue.hpp"
 #include "launcher/start/node_connection.hpp"
 #include "launcher/start/node_starter.hpp"
@@ -35,13 +35,6 @@
 #include <vector>
 
 namespace muster::launcher {
-
-/// Why the coordinator holds a node for dead.
-struct NodeLoss {
-  std::string reason{};
-  /// Whether `reason` says what was decided about a restart, because that ended the job.
-  bool says_decision = false;
-};
 
 /// Nodes are places in JobSpec::nodes. Used from the executor's one thread. No callback runs inside a call of
 /// this class. Create with std::make_shared, and close().
@@ -116,8 +109,9 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   /// reason. `goes_on` says that the job may do so, and then there is more time for that report.
   void expect_nothing_of(const std::string& node, const NodeLoss& loss, bool goes_on);
 
-  /// Whether a link leads through the coordinator.
-  bool relays() const;
+  /// Whether a link has gone on through the coordinator.
+  bool relays() const { return relays_; }
+
   const std::vector<HostFailure>& failures() const;
   /// Returns the names of nodes that were told to work and have not reported.
   std::vector<std::string> unreported() const;
@@ -128,33 +122,12 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
 
   static constexpr std::chrono::seconds kSayWaitingAfter{3};
   static constexpr std::chrono::seconds kSayWaitingEvery{10};
-  static constexpr std::chrono::seconds kSaidAtTheEnd{2};
-  /// Longest time from the coordinator's orders to its listening socket, which usually takes milliseconds.
-  static constexpr std::chrono::seconds kListensWithin{15};
 
+  /// What we hold for a node; its life is on the board.
   struct Node {
     std::unique_ptr<NodeConnection> connection;
     std::optional<agent::LauncherLink> link;
-    /// Messages that wait until the node has its part of the job.
-    std::vector<agent::LinkMessage> held;
-    std::optional<StartEnd> process_end;
-    NodeContact contact;
     LineLimit lines;
-    /// The cause of the node's end that its guardian gave, or that we saw.
-    std::string last_words;
-    HostFailure::Teller last_words_by = HostFailure::Teller::node;
-    /// The last line of the client or of the agent's stderr, which is the cause only if the end followed at
-    /// once.
-    std::string said;
-    TimePoint said_at{};
-    TimePoint ended_at{};
-    /// Why the coordinator holds the node for dead.
-    NodeLoss dead;
-    /// Time at which an agent that has not greeted is given up.
-    std::optional<TimePoint> greet_by;
-    /// Whether what leads to the node was stopped at the last look, which has been said.
-    bool client_stopped = false;
-    std::optional<TimePoint> gone_by;
   };
 
   void start_node(std::size_t index);
@@ -163,7 +136,6 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void start_failed(std::size_t index, const StartFailure& failure);
   void open_link(std::size_t index, LinkEnds ends);
   void opened(std::size_t index, std::string_view what, std::shared_ptr<rendezvous::Channel> channel);
-  void opening_message(std::size_t index, const agent::LinkMessage& message);
   void send_spec(std::size_t index);
   void message(std::size_t index, agent::LinkMessage message);
   void say_status(const std::string& text);
@@ -180,27 +152,18 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void tell_left_out(std::size_t index, bool at_the_end);
   void process_ended(std::size_t index, const StartEnd& end, bool had_greeting);
   void not_started(std::size_t index, const StartEnd& end);
-  void expect_nothing_of(std::size_t index, const NodeLoss& loss, bool goes_on);
   /// Handles the failure of a node. `tell_board` tells the board; a line says that the job goes on, if it
   /// does.
   void without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board);
-  /// Moves the link to a way through the coordinator if the client is gone, but not the agent. Returns
-  /// whether it did so, or may do so soon.
-  bool go_on_by_relay(std::size_t index);
-  /// Decides what becomes of a node whose client and link have ended.
+  /// Moves the link of a node whose agent may live to a way through the coordinator, if there is one.
+  void seek_way(std::size_t index);
+  /// Does what follows for a node whose client and link have ended.
   void conclude(std::size_t index);
-  /// Limits the time of the other nodes after the coordinator's node has ended: what is left of them does not
-  /// know that, or is stuck.
-  void expect_the_others();
-  HostFailure how_lost(std::size_t index) const;
-
-  /// Returns NodeContact::end_limit() of this node.
-  std::chrono::milliseconds end_limit(std::size_t index) const;
+  void perform(std::size_t index, RemoteNode::Action action);
   void cut(std::size_t index);
   void obey(const NodeBoard::Orders& orders);
 
   void advance();
-  void give_up_late(TimePoint now);
   void give_up_stopped_clients();
   void say_waiting(TimePoint now);
   void arm(TimePoint now);
@@ -221,11 +184,10 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   TimePoint started_at_;
   TimePoint say_waiting_at_;
   std::optional<TimePoint> say_status_at_;
-  /// Time by which the first node, which has its orders, must say where it listens, or is given up.
-  std::optional<TimePoint> listen_by_;
   int stop_signal_ = SIGTERM;
   /// Whether everything is being cut.
   bool in_a_hurry_ = false;
+  bool relays_ = false;
   bool failure_said_ = false;
   bool over_said_ = false;
 };

@@ -76,7 +76,7 @@ class StartedNodes : public JobNodes {
     if (actions.stop_signal != 0) fleet_->stop(actions.stop_signal);
     if (actions.kill) fleet_->kill();
     if (!actions.cut_all) return;
-    unreported_ = fleet_->unreported();
+    if (unreported_.empty()) unreported_ = fleet_->unreported();
     fleet_->cut_all();
   }
 

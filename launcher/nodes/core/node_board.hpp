@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps where each node of a job stands, from the first ssh to the last report, and decides what is to be
-// done next. Pure: events and the time go in, orders come out.
+// Keeps the rules over all nodes of a job: when each gets its part, what the end of one means for the others,
+// and when the job has no node left. Pure: events and the time go in, orders come out.
 #pragma once
 
 #include "launcher/core/job_end.hpp"
+#include "launcher/nodes/core/remote_node.hpp"
 #include "rendezvous/protocol/ids.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,21 +16,13 @@ namespace muster::launcher {
 
 /// An order that says what to do with one node.
 struct NodeOrder {
-  enum class Kind {
-    send_spec,         ///< send the node its key and its part of the job
-    send_coordinator,  ///< tell the node where the coordinator listens
-    stop,              ///< ask for an orderly end, by a message
-    kill,              ///< ask for an end without grace, by a message
-    cut,               ///< close the link and end the process that leads there: the agent ends by itself
-  };
-  Kind kind = Kind::cut;
+  RemoteNode::Action action = RemoteNode::Action::none;
   std::size_t node = 0;
   bool operator==(const NodeOrder&) const = default;
 };
 
-/// Nodes are numbers from 0; the first runs the coordinator. The order of events of one node is: starting,
-/// (retrying, starting)*, greeted, [listening], reported, ended; start_failed before greeted, or lost before
-/// reported, may come instead, and is the last one.
+/// Nodes are numbers from 0; the first runs the coordinator. What concerns one node alone is told to that
+/// node; what the others may have to hear of comes here, and moves the node, too.
 class NodeBoard {
  public:
   using TimePoint = rendezvous::TimePoint;
@@ -41,24 +33,28 @@ class NodeBoard {
   static constexpr rendezvous::Milliseconds kCollectFailuresFor{1500};
 
   /// `names` are those of the nodes; the job may do without all but `needed` of them; `may_restart` says that
-  /// it may also when one is lost while workers run.
-  NodeBoard(std::vector<std::string> names, std::size_t needed, bool may_restart = true);
+  /// it may also when one is lost while workers run. `grace` is what workers have between the stop signal and
+  /// KILL.
+  NodeBoard(const std::vector<std::string>& names, std::size_t needed, bool may_restart,
+            rendezvous::Milliseconds grace);
 
-  void starting(std::size_t node, TimePoint now);
-  /// Takes how much of a copy is on its way to a node that has no muster.
-  void copying(std::size_t node, std::uint64_t bytes, std::uint64_t of);
-  /// Takes a start that failed in a way that passes; it will be tried again.
-  void retrying(std::size_t node, const std::string& cause);
+  RemoteNode& node(std::size_t index) { return nodes_[index]; }
+
+  std::vector<RemoteNode>& nodes() { return nodes_; }
+
   /// Takes the hello of an agent, which has said who it is.
   Orders greeted(std::size_t node);
   /// Takes the news that the coordinator, on node 0, listens.
   Orders listening();
   Orders start_failed(std::size_t node, HostFailure failure, TimePoint now);
-  void reported(std::size_t node);
-  /// Takes the report of a node that could not do its part. The other nodes may hear of that through us only.
+  /// Takes a node's report, after which what leads there has to end. False for a second one.
+  bool reported(std::size_t node, TimePoint now);
+  /// Takes the news that the report says that the node could not do its part. The other nodes may hear of
+  /// that through us only.
   Orders gave_up(std::size_t node);
-  /// Takes the end of the process that led to the node, after a report.
-  void ended(std::size_t node);
+  /// Takes the end of what led to a node that has reported. With the coordinator's node the time of the
+  /// others is limited: what is left of them does not know that, or is stuck.
+  void ended(std::size_t node, TimePoint now);
   /// Takes the loss of a node that is gone without a report, and to which no other way leads.
   Orders lost(std::size_t node, HostFailure failure);
   /// Ends the job because of a signal, a deadline, or a failure of ours.
@@ -71,6 +67,9 @@ class NodeBoard {
 
   /// Returns when tick() is due next.
   std::optional<TimePoint> next_tick() const { return cut_at_; }
+
+  /// Returns how long what leads to the node may outlive the last that can come from it.
+  rendezvous::Milliseconds end_limit(std::size_t node) const;
 
   /// Whether no node is left to wait for.
   bool over() const;
@@ -96,34 +95,18 @@ class NodeBoard {
   std::vector<std::string> unreported() const;
 
  private:
-  enum class State { waiting, starting, greeted, instructed, reported, over };
-
-  struct Node {
-    std::string name;
-    State state = State::waiting;
-    bool knows_coordinator = false;
-    bool reported = false;
-    bool failed = false;
-    bool was_instructed = false;
-    /// Whether we have cut the node off, so that its end is no failure.
-    bool cut = false;
-    int attempts = 0;
-    TimePoint since{};
-    std::string last_cause;
-    std::string progress;
-  };
-
   void instruct(std::size_t node, Orders& orders);
-  Orders end_all(NodeOrder::Kind kind);
+  Orders end_all(RemoteNode::Action kind);
   void cut(std::size_t node, Orders& orders);
   void fail(std::size_t node, HostFailure failure);
   bool can_do_without(std::size_t node) const;
   /// Returns whether the job can do without the node; if so, its failure is marked as spared.
   bool spare(std::size_t node);
 
-  std::vector<Node> nodes_;
+  std::vector<RemoteNode> nodes_;
   std::size_t needed_;
   bool may_restart_;
+  rendezvous::Milliseconds grace_;
   bool listening_ = false;
   bool stopping_ = false;
   std::optional<TimePoint> cut_at_;
