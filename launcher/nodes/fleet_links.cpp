@@ -172,7 +172,7 @@ void NodeFleet::misbehaved(std::size_t index, const std::string& what) {
   advance();
 }
 
-void NodeFleet::process_ended(std::size_t index, const StartEnd& end, bool) {
+void NodeFleet::process_ended(std::size_t index, const StartEnd& end) {
   nodes_[index].connection.reset();
   RemoteNode& life = board_.node(index);
   if (life.phase() == Phase::starting) return not_started(index, end);

@@ -150,7 +150,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   /// Writes a node's line into our log, if the node has not said too much already.
   void log_line(std::size_t index, const std::string& text);
   void tell_left_out(std::size_t index, bool at_the_end);
-  void process_ended(std::size_t index, const StartEnd& end, bool had_greeting);
+  void process_ended(std::size_t index, const StartEnd& end);
   void not_started(std::size_t index, const StartEnd& end);
   /// Handles the failure of a node. `tell_board` tells the board; a line says that the job goes on, if it
   /// does.

@@ -52,17 +52,14 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
         in(std::move(process.in)),
         push_file(std::move(executable)),
         events(std::move(connection_events)) {
-    if (process.err)
-      err.assign(process.err.release());
-    else
-      errors_read = true;
+    if (process.err) err.assign(process.err.release());
   }
 
   void start() {
     read_out();
-    if (!errors_read) read_errors();
+    if (err.is_open()) read_errors();
     pidfd.async_wait(Descriptor::wait_read, [self = shared_from_this()](const Error& error) {
-      if (error || self->closed) return;
+      if (error || self->closed()) return;
       self->reap();
     });
   }
@@ -70,7 +67,7 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
   void read_out() {
     out.async_read_some(asio::buffer(buffer),
                         [self = shared_from_this()](const Error& error, std::size_t size) {
-                          if (self->closed) return;
+                          if (self->closed()) return;
                           if (error) return self->out_ended();
                           self->take(std::string_view(self->buffer.data(), size));
                         });
@@ -98,15 +95,15 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
 
   void greet(std::string_view rest) {
     // stderr is a pipe of its own: what was said there before the greeting may still lie in it.
-    if (!errors_read) read_available_errors();
+    if (err.is_open()) read_available_errors();
     greeted = true;
     LinkEnds ends;
     ends.in.reset(out.release());
     ends.out = std::move(in);
     ends.first_bytes = rest;
-    out_ended();
-    const auto callback = std::move(events.greeted);
+    const auto callback = std::move(events.greeted);  // the call may destroy us
     if (callback) callback(version_there(), std::move(ends));
+    if (!closed()) out_ended();
   }
 
   std::string version_there() const {
@@ -116,8 +113,9 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
   }
 
   void out_ended() {
-    output_read = true;
-    if (status_known) finish();
+    Error ignored;
+    out.close(ignored);
+    if (pid < 0) finish();
   }
 
   /// Begins to send our executable. Returns false if it cannot be sent, or a copy was asked for before.
@@ -137,13 +135,13 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
     piece.resize(static_cast<std::size_t>(got));
     asio::async_write(*push_to, asio::buffer(piece),
                       [self = shared_from_this()](const Error& error, std::size_t size) {
-                        if (self->closed) return;
+                        if (self->closed()) return;
                         if (error) return self->end_push();
                         self->push_left -= size;
                         const auto callback = self->events.pushed;  // the call may destroy us
                         const std::uint64_t total = self->reader.push_bytes();
                         if (callback) callback(total - self->push_left, total);
-                        if (!self->closed) self->push_some();
+                        if (!self->closed()) self->push_some();
                       });
   }
 
@@ -158,15 +156,16 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
   /// Waits for stderr and then reads it, so that no bytes are ever on their way between the pipe and us.
   void read_errors() {
     err.async_wait(Descriptor::wait_read, [self = shared_from_this()](const Error& error) {
-      if (self->closed) return;
+      if (self->closed()) return;
       if (!error && self->read_available_errors()) {
-        if (!self->closed) self->read_errors();
+        if (!self->closed()) self->read_errors();
         return;
       }
-      if (self->closed) return;
-      self->errors_read = true;
-      if (self->greeted && !self->line.empty()) self->say_line();
-      if (self->status_known) self->finish();
+      if (self->closed()) return;
+      Error ignored;
+      self->err.close(ignored);
+      if (!self->line.empty()) self->say_line();
+      if (self->pid < 0 && !self->closed()) self->finish();
     });
   }
 
@@ -187,7 +186,7 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
     for (const char c : bytes) {
       if (c != '\n' && c != '\r') line += c;
       if ((c == '\n' && !line.empty()) || line.size() >= kLineBytesMax) say_line();
-      if (closed) return;
+      if (closed()) return;
     }
   }
 
@@ -199,7 +198,6 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
 
   void reap() {
     int status = 0;
-    status_known = true;
     if (::waitpid(pid, &status, 0) == pid) {
       end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
       end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -208,21 +206,26 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
       if (!is_client && end.signal != 0) end.exit_code = 128 + std::exchange(end.signal, 0);
     }
     pid = -1;
-    if (errors_read && output_read) return finish();
+    if (all_read()) return finish();
     late.expires_after(kErrorsLateAfter);
     late.async_wait([self = shared_from_this()](const Error& error) {
-      if (!error && !self->closed) self->finish();
+      if (!error && !self->closed()) self->finish();
     });
   }
 
   void finish() {
-    if (!(errors_read && output_read) && late.expiry() > std::chrono::steady_clock::now()) return;
+    if (!all_read() && late.expiry() > std::chrono::steady_clock::now()) return;
     end.junk = reader.junk();
     const auto callback = std::move(events.ended);
     const StartEnd ended = end;
     close();
-    if (callback) callback(ended, greeted);
+    if (callback) callback(ended);
   }
+
+  /// Whether stdout, up to the link, and stderr have ended.
+  bool all_read() const { return !out.is_open() && !err.is_open(); }
+
+  bool closed() const { return !pidfd.is_open(); }
 
   /// Kills the whole group, which a client shares with what it starts (a jump host's client).
   void kill() const {
@@ -236,7 +239,7 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
   }
 
   void close() {
-    if (std::exchange(closed, true)) return;
+    if (closed()) return;
     kill();
     if (pid > 0) ::waitpid(pid, nullptr, WNOHANG);
     Error ignored;
@@ -268,10 +271,6 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
   std::uint64_t push_left = 0;
   std::string piece;
   bool greeted = false;
-  bool output_read = false;
-  bool errors_read = false;
-  bool status_known = false;
-  bool closed = false;
 };
 
 NodeConnection::NodeConnection(const asio::any_io_executor& executor, StartedProcess process,
@@ -289,7 +288,7 @@ pid_t NodeConnection::pid() const {
 }
 
 void NodeConnection::give_up() {
-  if (!state_->greeted) state_->end.timed_out = true;
+  state_->end.timed_out = true;
   state_->kill();
 }
 

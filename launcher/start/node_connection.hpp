@@ -34,9 +34,8 @@ class NodeConnection {
     std::function<void(std::uint64_t bytes, std::uint64_t of)> pushed;
     /// Called with a line on the process's stderr after the greeting, at most a few kilobytes long.
     std::function<void(const std::string& line)> said;
-    /// Called at most once, when the process is gone and everything it had said is read. `greeted` tells
-    /// whether there was a greeting.
-    std::function<void(const StartEnd&, bool greeted)> ended;
+    /// Called at most once, when the process is gone and everything it had said is read.
+    std::function<void(const StartEnd&)> ended;
   };
 
   /// `push_file` is what to send if the host asks for a copy of our executable.
@@ -49,7 +48,7 @@ class NodeConnection {
   /// Returns the process number; -1 if the process has ended and was reaped.
   pid_t pid() const;
 
-  /// Ends the process because no greeting has come in time; `ended` will say so.
+  /// Ends the process, of which no greeting has come in time; `ended` will say so.
   void give_up();
 
   /// Kills the process and all that it started on this host. An agent on this host itself is left to its

@@ -31,6 +31,7 @@ struct Talk {
     NodeConnection::Events events;
     events.greeted = [this](const std::string& there, LinkEnds link_ends) {
       version = there;
+      greeted = true;
       ends.emplace(std::move(link_ends));
       if (on_greeting) on_greeting();
     };
@@ -41,10 +42,7 @@ struct Talk {
       ++pieces;
     };
     events.said = [this](const std::string& line) { lines.push_back(line); };
-    events.ended = [this](const StartEnd& how, bool greeting) {
-      end = how;
-      greeted = greeting;
-    };
+    events.ended = [this](const StartEnd& how) { end = how; };
     const auto signals = muster::agent::SignalState::capture();
     connection.emplace(context.get_executor(), spawn_client({"sh", "-c", script}, signals, environment),
                        push_file, std::move(events));
