@@ -66,9 +66,7 @@ void NodeFleet::send_spec(std::size_t index) {
   } catch (const std::exception& error) {
     // What follows from it for others comes after the orders that they are getting now.
     asio::post(executor_, [self = shared_from_this(), index, cause = std::string(error.what())] {
-      self->without(index, [&] {
-        return self->board_.start_failed(index, {"", cause, "", false}, Clock::now());
-      });
+      self->start_failed(index, {cause, "", false});
       self->cut(index);
       self->advance();
     });
@@ -182,19 +180,21 @@ void NodeFleet::process_ended(std::size_t index, const StartEnd& end) {
 
 void NodeFleet::not_started(std::size_t index, const StartEnd& end) {
   const StartFailure failure = starter_.explain(index, end);
-  if (failure.server_busy && !board_.stopping() && queue_->refused(index, Clock::now())) {
+  const bool may_pass = failure.server_busy && !board_.stopping();
+  if (may_pass && queue_->refused(index, Clock::now())) {
     board_.node(index).refused(failure.cause);
-    return advance();
+  } else {
+    if (!may_pass) queue_->failed(index);
+    start_failed(index, failure);
   }
-  start_failed(index, failure);
+  advance();
 }
 
-void NodeFleet::without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board) {
+void NodeFleet::without(std::size_t index, const NodeBoard::Orders& orders) {
   hellos_[index] = {};
   if (events_.without) events_.without(index);
-  const std::size_t known = board_.failures().size();
-  const NodeBoard::Orders orders = tell_board();
-  if (board_.failures().size() > known && board_.failures().back().spared) log_warning(board_.spared_text());
+  const bool recorded = !board_.failures().empty() && board_.failures().back().node == job_.nodes[index].name;
+  if (recorded && board_.failures().back().spared) log_warning(board_.spared_text());
   obey(orders);
 }
 
@@ -261,7 +261,7 @@ void NodeFleet::perform(std::size_t index, Action action) {
   // The node's agent may live and come to a coordinator that still waits for it, but the launcher would hear
   // nothing of it: so the coordinator is told.
   if (events_.ended) events_.ended(index, life.failure().cause, true);
-  without(index, [&] { return board_.lost(index, life.failure()); });
+  without(index, board_.lost(index, life.failure()));
 }
 
 void NodeFleet::cut(std::size_t index) {

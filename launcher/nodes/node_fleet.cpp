@@ -55,16 +55,17 @@ NodeFleet::NodeFleet(const asio::any_io_executor& executor, const JobSpec& job, 
       forked_(std::move(local)),
       nodes_(job.nodes.size()),
       hellos_(job.nodes.size()),
-      started_at_(Clock::now()),
-      say_waiting_at_(started_at_ + kSayWaitingAfter) {}
+      say_waiting_at_(Clock::now() + kSayWaitingAfter) {}
 
 void NodeFleet::start() {
   std::vector<std::string> servers;
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     servers.push_back(forked_.contains(i) ? "this host" : starter_.server(i));
   std::minstd_rand engine(static_cast<unsigned>(random_number()));
-  queue_.emplace(servers, StartLimits{},
-                 [engine]() mutable { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
+  queue_.emplace(
+      servers, StartLimits{},
+      [this](std::size_t index) { return board_.node(index).phase() == RemoteNode::Phase::waiting; },
+      [engine]() mutable { return std::uniform_real_distribution<double>(0.0, 1.0)(engine); });
   advance();
 }
 
@@ -87,9 +88,7 @@ void NodeFleet::start_node(std::size_t index) {
       process = starter_.start(index);
     } catch (const std::exception& error) {
       queue_->failed(index);
-      return without(index, [&] {
-        return board_.start_failed(index, {"", error.what(), "", false}, Clock::now());
-      });
+      return start_failed(index, {error.what(), "", false});
     }
   }
   NodeConnection::Events connection_events;
@@ -108,34 +107,29 @@ void NodeFleet::pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of)
 
 void NodeFleet::greeted(std::size_t index, const std::string& there, LinkEnds ends) {
   queue_->admitted(index, Clock::now());
-  if (there != version_) {
+  board_.node(index).greeting();
+  if (there == version_) {
+    open_link(index, std::move(ends));
+  } else {
     StartEnd end;
     end.version_there = there;
-    return start_failed(index, starter_.explain(index, end));
+    nodes_[index].connection.reset();
+    start_failed(index, starter_.explain(index, end));
   }
-  board_.node(index).greeting();
-  open_link(index, std::move(ends));
   advance();
 }
 
 void NodeFleet::start_failed(std::size_t index, const StartFailure& failure) {
-  nodes_[index].connection.reset();
-  queue_->failed(index);
-  without(index, [&] {
-    return board_.start_failed(index, {"", failure.cause, failure.advice, false}, Clock::now());
-  });
-  advance();
+  const HostFailure what{"", failure.cause, failure.advice};
+  without(index, board_.start_failed(index, what, Clock::now()));
 }
 
 void NodeFleet::advance() {
   const TimePoint now = Clock::now();
-  if (board_.stopping()) {
-    queue_->stop();
-    if (!std::exchange(failure_said_, true) && !board_.failures().empty())
-      asio::post(executor_, [self = shared_from_this()] {
-        if (self->events_.failed) self->events_.failed();
-      });
-  }
+  if (board_.stopping() && !std::exchange(failure_said_, true) && !board_.failures().empty())
+    asio::post(executor_, [self = shared_from_this()] {
+      if (self->events_.failed) self->events_.failed();
+    });
   const std::vector<std::size_t> due = queue_->take_due(now);
   const auto limit = greeting_limit(job_.remote.login_timeout, nodes_.size());
   // All have begun before the first may fail, for the failures of each are to be told.
@@ -244,14 +238,6 @@ void NodeFleet::expect_nothing_of(const std::string& name, const NodeLoss& loss,
   for (RemoteNode& node : board_.nodes())
     if (node.name() == name) node.hold_for_dead(loss, goes_on, Clock::now());
   advance();
-}
-
-const std::vector<HostFailure>& NodeFleet::failures() const {
-  return board_.failures();
-}
-
-std::vector<std::string> NodeFleet::unreported() const {
-  return board_.unreported();
 }
 
 }  // namespace muster::launcher

@@ -112,9 +112,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   /// Whether a link has gone on through the coordinator.
   bool relays() const { return relays_; }
 
-  const std::vector<HostFailure>& failures() const;
-  /// Returns the names of nodes that were told to work and have not reported.
-  std::vector<std::string> unreported() const;
+  const NodeBoard& board() const { return board_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -152,9 +150,8 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void tell_left_out(std::size_t index, bool at_the_end);
   void process_ended(std::size_t index, const StartEnd& end);
   void not_started(std::size_t index, const StartEnd& end);
-  /// Handles the failure of a node. `tell_board` tells the board; a line says that the job goes on, if it
-  /// does.
-  void without(std::size_t index, const std::function<NodeBoard::Orders()>& tell_board);
+  /// Does what follows from the failure of a node, and says that the job goes on, if it does.
+  void without(std::size_t index, const NodeBoard::Orders& orders);
   /// Moves the link of a node whose agent may live to a way through the coordinator, if there is one.
   void seek_way(std::size_t index);
   /// Does what follows for a node whose client and link have ended.
@@ -181,7 +178,6 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   std::vector<Node> nodes_;
   std::vector<agent::NodeHello> hellos_;
   agent::LinkEndpoint endpoint_;
-  TimePoint started_at_;
   TimePoint say_waiting_at_;
   std::optional<TimePoint> say_status_at_;
   int stop_signal_ = SIGTERM;

@@ -76,7 +76,7 @@ class StartedNodes : public JobNodes {
     if (actions.stop_signal != 0) fleet_->stop(actions.stop_signal);
     if (actions.kill) fleet_->kill();
     if (!actions.cut_all) return;
-    if (unreported_.empty()) unreported_ = fleet_->unreported();
+    if (unreported_.empty()) unreported_ = fleet_->board().unreported();
     fleet_->cut_all();
   }
 
@@ -96,7 +96,7 @@ class StartedNodes : public JobNodes {
   }
 
   std::vector<NodeReport> conclude(JobEnd& end) override {
-    end.hosts = fleet_->failures();
+    end.hosts = fleet_->board().failures();
     end.unreported = unreported_;
     end.notes = console_.notes();
     if (!spec_.gather_logs.empty())
@@ -201,7 +201,7 @@ class StartedNodes : public JobNodes {
   /// Hangs up when every node has reported or failed: the daemon stays until everybody has hung up, and its
   /// node until the daemon ends.
   void hang_up() {
-    if (reports_.size() + fleet_->failures().size() < spec_.nodes.size()) return;
+    if (reports_.size() + fleet_->board().failures().size() < spec_.nodes.size()) return;
     // A link that leads through the coordinator has something to acknowledge first.
     late_line_.expires_after(fleet_->relays() ? kHangUpAfterRelay : std::chrono::milliseconds(0));
     late_line_.async_wait([this](const Error& error) {

@@ -33,6 +33,7 @@ constexpr Row kRows[] = {
     {Event::refused, Phase::starting, Phase::waiting, Action::none},
     {Event::failed, Phase::starting, Phase::over, Action::fail_start},
     {Event::greeting, Phase::starting, Phase::connected, Action::none},
+    {Event::failed, Phase::connected, Phase::over, Action::fail_start},
     {Event::hello, Phase::connected, Phase::greeted, Action::none},
     {Event::orders, Phase::greeted, Phase::working, Action::send_spec},
     {Event::failed, Phase::working, Phase::over, Action::fail_start},

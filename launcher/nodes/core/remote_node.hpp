@@ -47,7 +47,7 @@ class RemoteNode {
   enum class Event : std::uint8_t {
     turn,      ///< what leads to the node is being started
     refused,   ///< the start failed in a way that passes
-    failed,    ///< the start failed for good, or the node cannot get its part of the job
+    failed,    ///< the start failed for good, the agent is of another version, or its part cannot be sent
     greeting,  ///< the agent has greeted
     hello,     ///< the node has said what it has
     orders,    ///< the node is to get its part of the job
@@ -78,7 +78,7 @@ class RemoteNode {
 
   explicit RemoteNode(std::string name) : name_(std::move(name)) {}
 
-  /// Takes an event that is nothing but one.
+  /// Takes an event that brings nothing along.
   Action take(Event event);
 
   /// Takes the beginning of a start; the agent has to greet within `limit`.

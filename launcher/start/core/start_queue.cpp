@@ -7,8 +7,8 @@
 namespace muster::launcher {
 
 StartQueue::StartQueue(const std::vector<std::string>& servers, StartLimits limits,
-                       std::function<double()> random)
-    : limits_(limits), random_(std::move(random)), limit_(limits.in_progress) {
+                       std::function<bool(std::size_t)> waits, std::function<double()> random)
+    : limits_(limits), waits_(std::move(waits)), random_(std::move(random)), limit_(limits.in_progress) {
   for (const std::string& server : servers) {
     Node node;
     node.server = server;
@@ -20,13 +20,11 @@ StartQueue::StartQueue(const std::vector<std::string>& servers, StartLimits limi
 
 std::vector<std::size_t> StartQueue::take_due(TimePoint now) {
   std::vector<std::size_t> due;
-  for (std::size_t i = 0; i < nodes_.size() && !stopped_ && under_way_ < limit_; ++i) {
-    Node& node = nodes_[i];
-    if (node.state != State::waiting || node.not_before > now) continue;
+  for (std::size_t i = 0; i < nodes_.size() && under_way_ < limit_; ++i) {
+    const Node& node = nodes_[i];
+    if (!waits_(i) || node.not_before > now) continue;
     Server& server = servers_[node.server];
     if (server.under_way >= server.limit) continue;
-    node.state = State::under_way;
-    ++node.attempts;
     ++server.under_way;
     ++under_way_;
     due.push_back(i);
@@ -34,36 +32,24 @@ std::vector<std::size_t> StartQueue::take_due(TimePoint now) {
   return due;
 }
 
-void StartQueue::leave(Node& node) {
-  if (node.state != State::under_way) return;
-  --servers_[node.server].under_way;
-  --under_way_;
-}
-
 void StartQueue::admitted(std::size_t index, TimePoint now) {
-  Node& node = nodes_[index];
-  leave(node);
-  node.state = State::over;
-  Server& server = servers_[node.server];
+  failed(index);
+  Server& server = servers_[nodes_[index].server];
   server.limit = std::min(server.limit + 1, limits_.per_server);
   limit_ = std::min(limit_ + 1, limits_.in_progress);
   last_admission_ = now;
 }
 
 bool StartQueue::refused(std::size_t index, TimePoint now) {
+  failed(index);
   Node& node = nodes_[index];
-  leave(node);
   Server& server = servers_[node.server];
   // Somebody else may be logging in at that server, too: half of our number leaves room.
   server.limit = std::max(server.limit / 2, 1);
   limit_ = std::max(std::min(limit_, under_way_), limits_.least_in_progress);
   if (!node.first_refusal) node.first_refusal = now;
   const TimePoint alive = std::max(*node.first_refusal, last_admission_.value_or(*node.first_refusal));
-  if (now - alive >= limits_.patience) {
-    node.state = State::over;
-    return false;
-  }
-  node.state = State::waiting;
+  if (now - alive >= limits_.patience) return false;
   const auto wait = static_cast<rendezvous::Milliseconds::rep>(node.wait_ms * (0.5 + random_()));
   node.not_before = now + rendezvous::Milliseconds(wait);
   node.wait_ms = std::min(node.wait_ms * 1.5, static_cast<double>(limits_.longest_wait.count()));
@@ -71,15 +57,16 @@ bool StartQueue::refused(std::size_t index, TimePoint now) {
 }
 
 void StartQueue::failed(std::size_t index) {
-  leave(nodes_[index]);
-  nodes_[index].state = State::over;
+  --servers_[nodes_[index].server].under_way;
+  --under_way_;
 }
 
 std::optional<StartQueue::TimePoint> StartQueue::next_due() const {
   std::optional<TimePoint> next;
-  if (stopped_ || under_way_ >= limit_) return next;
-  for (const Node& node : nodes_) {
-    if (node.state != State::waiting) continue;
+  if (under_way_ >= limit_) return next;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (!waits_(i)) continue;
     const Server& server = servers_.at(node.server);
     if (server.under_way >= server.limit) continue;
     if (!next || node.not_before < *next) next = node.not_before;

@@ -37,9 +37,10 @@ class StartQueue {
  public:
   using TimePoint = rendezvous::TimePoint;
 
-  /// `servers[n]` names the login server of node n; nodes of one name share its limit. `random` gives
-  /// numbers from 0 up to but not including 1.
-  StartQueue(const std::vector<std::string>& servers, StartLimits limits, std::function<double()> random);
+  /// `servers[n]` names the login server of node n; nodes of one name share its limit. `waits` says whether
+  /// node n is still to be started. `random` gives numbers from 0 up to but not including 1.
+  StartQueue(const std::vector<std::string>& servers, StartLimits limits,
+             std::function<bool(std::size_t node)> waits, std::function<double()> random);
 
   /// Takes the nodes whose turn it is: each must now be started.
   std::vector<std::size_t> take_due(TimePoint now);
@@ -47,29 +48,19 @@ class StartQueue {
   /// Notes that the server has let us in: this start is no stranger any more.
   void admitted(std::size_t node, TimePoint now);
 
-  /// Notes that a start has failed in a way that a busy server fails. True: the node will come up again in
-  /// take_due(); false: the patience with its server is over.
+  /// Notes that a start has failed in a way that a busy server fails. True: the node is to wait, and will
+  /// come up again in take_due(); false: the patience with its server is over.
   bool refused(std::size_t node, TimePoint now);
 
-  /// Notes that a start is over for good, whatever became of it before it was admitted.
+  /// Notes that a start that was not admitted is over for good.
   void failed(std::size_t node);
-
-  /// Lets no further start begin.
-  void stop() { stopped_ = true; }
 
   /// Returns when take_due() should be called next; nothing: after the next event.
   std::optional<TimePoint> next_due() const;
 
-  /// Returns how often this node was started so far.
-  int attempts(std::size_t node) const { return nodes_[node].attempts; }
-
  private:
-  enum class State { waiting, under_way, over };
-
   struct Node {
     std::string server;
-    State state = State::waiting;
-    int attempts = 0;
     TimePoint not_before{};
     std::optional<TimePoint> first_refusal;
     double wait_ms = 0;
@@ -80,16 +71,14 @@ class StartQueue {
     int limit = 0;
   };
 
-  void leave(Node& node);
-
   StartLimits limits_;
+  std::function<bool(std::size_t)> waits_;
   std::function<double()> random_;
   std::vector<Node> nodes_;
   std::map<std::string, Server> servers_;
   std::optional<TimePoint> last_admission_;
   int under_way_ = 0;
   int limit_ = 0;
-  bool stopped_ = false;
 };
 
 /// A variable for every client, without which a name server that does not answer takes 10 s: ssh's

@@ -32,6 +32,7 @@ const std::map<std::pair<Phase, Event>, Step> kSteps{
     {{Phase::starting, Event::failed}, {Phase::over, Action::fail_start}},
     {{Phase::starting, Event::greeting}, {Phase::connected, Action::none}},
     {{Phase::starting, Event::stop}, {Phase::starting, Action::cut}},
+    {{Phase::connected, Event::failed}, {Phase::over, Action::fail_start}},
     {{Phase::connected, Event::hello}, {Phase::greeted, Action::none}},
     {{Phase::connected, Event::ended}, {Phase::over, Action::fail_start}},
     {{Phase::connected, Event::stop}, {Phase::connected, Action::cut}},
