@@ -3,11 +3,9 @@
 // greeted; the node says hello and gets its part of the job; then its messages come, the last one being its
 // report. When its client and its link have ended, conclude() decides what that means: the link goes on
 // through the coordinator, the node has ended, or it is lost.
-#include "launcher/nodes/core/node_words.hpp"
 #include "launcher/nodes/node_fleet.hpp"
 #include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/log/log.hpp"
-#include "rendezvous/log/terminal_text.hpp"
 #include "rendezvous/tls/secret.hpp"
 
 #include <boost/asio/post.hpp>
@@ -204,7 +202,6 @@ void NodeFleet::seek_way(std::size_t index) {
   if (!way && events_.relay_comes && events_.relay_comes()) return life.seek_again(Clock::now());
   if (!way) return perform(index, life.take(RemoteNode::Event::ended));
   life.relay();
-  relays_ = true;
   agent::LauncherLink& link = *nodes_[index].link;
   link.move_to(std::move(way));
   // The acknowledgement of this message shows whether there is anybody at the other end.

@@ -2,7 +2,6 @@
 // The part of NodeFleet that starts nodes and keeps the time.
 #include "launcher/nodes/node_fleet.hpp"
 
-#include "launcher/start/core/start_queue.hpp"
 #include "rendezvous/base/random.hpp"
 #include "rendezvous/base/while_alive.hpp"
 #include "rendezvous/log/log.hpp"
@@ -20,12 +19,6 @@ namespace {
 namespace asio = boost::asio;
 using agent::LinkMessage;
 using Kind = LinkMessage::Kind;
-
-std::vector<std::string> names_of(const JobSpec& job) {
-  std::vector<std::string> names;
-  for (const NodePlan& plan : job.nodes) names.push_back(plan.name);
-  return names;
-}
 
 std::size_t needed_nodes(const JobSpec& job) {
   const auto least = static_cast<std::size_t>(std::max(job.agent.limits.min_nodes, 1));
@@ -50,7 +43,7 @@ NodeFleet::NodeFleet(const asio::any_io_executor& executor, const JobSpec& job, 
       version_(std::move(version)),
       instruct_(std::move(instruct)),
       events_(std::move(events)),
-      board_(names_of(job), needed_nodes(job), may_restart(job), job.agent.shutdown_timeout),
+      board_(job.nodes, needed_nodes(job), may_restart(job), job.agent.shutdown_timeout),
       timer_(executor),
       forked_(std::move(local)),
       nodes_(job.nodes.size()),
@@ -93,16 +86,14 @@ void NodeFleet::start_node(std::size_t index) {
   }
   NodeConnection::Events connection_events;
   connection_events.greeted = while_alive(weak_from_this(), &NodeFleet::greeted, index);
-  connection_events.pushed = while_alive(weak_from_this(), &NodeFleet::pushed, index);
+  // The timer need not be set again after a piece of a copy: it comes too early, which does no harm.
+  connection_events.pushed = while_alive(weak_from_this(), [index](NodeFleet& self, auto bytes, auto of) {
+    self.board_.node(index).copying(bytes, of, Clock::now());
+  });
   connection_events.said = while_alive(weak_from_this(), &NodeFleet::said, index);
   connection_events.ended = while_alive(weak_from_this(), &NodeFleet::process_ended, index);
   nodes_[index].connection = std::make_unique<NodeConnection>(
       executor_, std::move(process), starter_.push_file(), std::move(connection_events));
-}
-
-void NodeFleet::pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of) {
-  // The timer need not be set again: it comes too early, which does no harm.
-  board_.node(index).copying(bytes, of, Clock::now());
 }
 
 void NodeFleet::greeted(std::size_t index, const std::string& there, LinkEnds ends) {
@@ -186,20 +177,12 @@ void NodeFleet::cut_all() {
   advance();
 }
 
-void NodeFleet::resize() {
-  tell_all(Kind::resize);
-}
-
 bool NodeFleet::waits_for(pid_t child) const {
   return std::any_of(forked_.begin(), forked_.end(),
                      [child](const auto& one) { return one.second.pid == child; }) ||
          std::any_of(nodes_.begin(), nodes_.end(), [child](const Node& node) {
            return node.connection && node.connection->pid() == child;
          });
-}
-
-void NodeFleet::pass_notice_on(int signal) {
-  tell_all(Kind::signal, signal);
 }
 
 void NodeFleet::show_life() {

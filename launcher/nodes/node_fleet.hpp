@@ -7,8 +7,6 @@
 #include "agent/core/link_text.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/launcher_link.hpp"
-#include "launcher/core/job_end.hpp"
-#include "launcher/core/job_orders.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/core/node_board.hpp"
 #include "launcher/nodes/core/node_words.hpp"
@@ -93,12 +91,10 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void kill();
   /// Closes every link and ends every client of ours.
   void cut_all();
-  /// Passes on that the terminal has a new size.
-  void resize();
+  /// Sends a message to every node that has its part of the job.
+  void tell_all(agent::LinkMessage::Kind kind, int number = 0);
   /// Whether the fleet has started this process and will reap it.
   bool waits_for(pid_t child) const;
-  /// Does what JobNodes::pass_notice_on says.
-  void pass_notice_on(int signal);
   /// Tells every node that the launcher lives, and sees whether what leads there does. Call now and then.
   void show_life();
 
@@ -108,9 +104,6 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   /// Takes the coordinator's word that this node is dead: if it does not report soon, it is lost for this
   /// reason. `goes_on` says that the job may do so, and then there is more time for that report.
   void expect_nothing_of(const std::string& node, const NodeLoss& loss, bool goes_on);
-
-  /// Whether a link has gone on through the coordinator.
-  bool relays() const { return relays_; }
 
   const NodeBoard& board() const { return board_; }
 
@@ -130,7 +123,6 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
 
   void start_node(std::size_t index);
   void greeted(std::size_t index, const std::string& there, LinkEnds ends);
-  void pushed(std::size_t index, std::uint64_t bytes, std::uint64_t of);
   void start_failed(std::size_t index, const StartFailure& failure);
   void open_link(std::size_t index, LinkEnds ends);
   void opened(std::size_t index, std::string_view what, std::shared_ptr<rendezvous::Channel> channel);
@@ -140,8 +132,6 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void take_report(std::size_t index, agent::NodeReport report);
   void said(std::size_t index, const std::string& line);
   void tell(std::size_t index, agent::LinkMessage::Kind kind, std::int64_t number, std::string body = {});
-  /// Sends a message to every node that has its part of the job.
-  void tell_all(agent::LinkMessage::Kind kind, int number = 0);
   void link_closed(std::size_t index);
   /// Cuts off a node that sent what no muster sends.
   void misbehaved(std::size_t index, const std::string& what);
@@ -183,7 +173,6 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   int stop_signal_ = SIGTERM;
   /// Whether everything is being cut.
   bool in_a_hurry_ = false;
-  bool relays_ = false;
   bool failure_said_ = false;
   bool over_said_ = false;
 };

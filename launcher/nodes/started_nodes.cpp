@@ -80,11 +80,11 @@ class StartedNodes : public JobNodes {
     fleet_->cut_all();
   }
 
-  void resize() override { fleet_->resize(); }
+  void resize() override { fleet_->tell_all(agent::LinkMessage::Kind::resize); }
 
   bool waits_for(pid_t child) const override { return fleet_->waits_for(child); }
 
-  void pass_notice_on(int signal) override { fleet_->pass_notice_on(signal); }
+  void pass_notice_on(int signal) override { fleet_->tell_all(agent::LinkMessage::Kind::signal, signal); }
 
   void finish(std::function<void()> done) override {
     finishing_ = true;
@@ -119,8 +119,10 @@ class StartedNodes : public JobNodes {
       dial(endpoint);
       feed_stdin();
     };
-    events.relay = [this](std::size_t node) -> std::unique_ptr<rendezvous::ByteStream> {
-      return line_ ? line_->open(spec_.nodes[node].name) : nullptr;
+    events.relay = [this](std::size_t node) {
+      std::unique_ptr<rendezvous::ByteStream> way = line_ ? line_->open(spec_.nodes[node].name) : nullptr;
+      relays_ = relays_ || way;
+      return way;
     };
     events.relay_comes = [this] { return line_ && line_->connecting(); };
     events.ended = [this](std::size_t node, const std::string& cause, bool given_up) {
@@ -203,7 +205,7 @@ class StartedNodes : public JobNodes {
   void hang_up() {
     if (reports_.size() + fleet_->board().failures().size() < spec_.nodes.size()) return;
     // A link that leads through the coordinator has something to acknowledge first.
-    late_line_.expires_after(fleet_->relays() ? kHangUpAfterRelay : std::chrono::milliseconds(0));
+    late_line_.expires_after(relays_ ? kHangUpAfterRelay : std::chrono::milliseconds(0));
     late_line_.async_wait([this](const Error& error) {
       if (!error) line_.reset();
     });
@@ -263,6 +265,8 @@ class StartedNodes : public JobNodes {
   std::vector<NodeReport> reports_;
   std::vector<std::string> unreported_;
   std::string waiting_text_;
+  /// Whether a link has gone on through the coordinator.
+  bool relays_ = false;
   bool finishing_ = false;
 };
 

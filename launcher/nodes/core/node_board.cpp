@@ -20,9 +20,11 @@ using Action = RemoteNode::Action;
 
 }  // namespace
 
-NodeBoard::NodeBoard(const std::vector<std::string>& names, std::size_t needed, bool may_restart,
+NodeBoard::NodeBoard(const std::vector<NodePlan>& plans, std::size_t needed, bool may_restart,
                      rendezvous::Milliseconds grace)
-    : nodes_(names.begin(), names.end()), needed_(needed), may_restart_(may_restart), grace_(grace) {}
+    : needed_(needed), may_restart_(may_restart), grace_(grace) {
+  for (const NodePlan& plan : plans) nodes_.emplace_back(plan.name);
+}
 
 NodeBoard::Orders NodeBoard::greeted(std::size_t index) {
   Orders orders;

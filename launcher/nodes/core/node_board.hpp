@@ -4,6 +4,7 @@
 #pragma once
 
 #include "launcher/core/job_end.hpp"
+#include "launcher/core/node_plan.hpp"
 #include "launcher/nodes/core/remote_node.hpp"
 #include "rendezvous/protocol/ids.hpp"
 
@@ -32,10 +33,10 @@ class NodeBoard {
   /// all of them.
   static constexpr rendezvous::Milliseconds kCollectFailuresFor{1500};
 
-  /// `names` are those of the nodes; the job may do without all but `needed` of them; `may_restart` says that
-  /// it may also when one is lost while workers run. `grace` is what workers have between the stop signal and
-  /// KILL.
-  NodeBoard(const std::vector<std::string>& names, std::size_t needed, bool may_restart,
+  /// `plans` has the names of the nodes; the job may do without all but `needed` of them; `may_restart` says
+  /// that it may also when one is lost while workers run. `grace` is what workers have between the stop
+  /// signal and KILL.
+  NodeBoard(const std::vector<NodePlan>& plans, std::size_t needed, bool may_restart,
             rendezvous::Milliseconds grace);
 
   RemoteNode& node(std::size_t index) { return nodes_[index]; }

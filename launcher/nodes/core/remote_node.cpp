@@ -171,7 +171,8 @@ void RemoteNode::coordinator_ended(TimePoint now) {
 bool RemoteNode::link_closed(TimePoint now, Milliseconds limit) {
   link_open_ = false;
   // The coordinator, which has just cut the way to the node, may be about to say why.
-  const bool word_may_come = on_relay() && dead_.reason.empty();
+  const bool relays = phase_ == Phase::relaying || phase_ == Phase::relayed;
+  const bool word_may_come = relays && dead_.reason.empty();
   if (process_end_ && !word_may_come) return true;
   due_ = now + (word_may_come ? kDeadLateAfter : limit);
   return false;

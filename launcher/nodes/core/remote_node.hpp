@@ -173,8 +173,6 @@ class RemoteNode {
  private:
   bool agent_may_live() const;
 
-  bool on_relay() const { return phase_ == Phase::relaying || phase_ == Phase::relayed; }
-
   HostFailure how_lost() const;
   void set_last_words(std::string words, HostFailure::Teller by);
 

@@ -55,9 +55,6 @@ struct StartFailure {
   /// Whether the server closed the connection before a login was tried, as a busy one does, so that another
   /// try is worth it.
   bool server_busy = false;
-
-  /// Returns "cause; advice".
-  std::string text() const { return advice.empty() ? cause : cause + "; " + advice; }
 };
 
 StartFailure explain_start(const StartEnd& end, const StartPlace& place);

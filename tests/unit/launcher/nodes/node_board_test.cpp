@@ -17,14 +17,14 @@ HostFailure refused() {
   return {"", "ssh: connection refused", "check sshd", false};
 }
 
-std::vector<std::string> names(std::size_t count) {
-  std::vector<std::string> all;
-  for (std::size_t i = 0; i < count; ++i) all.push_back("n" + std::to_string(i));
+std::vector<NodePlan> plans(std::size_t count) {
+  std::vector<NodePlan> all(count);
+  for (std::size_t i = 0; i < count; ++i) all[i].name = "n" + std::to_string(i);
   return all;
 }
 
 NodeBoard board_of(std::size_t count, std::size_t needed, bool may_restart = true) {
-  return {names(count), needed, may_restart, seconds(30)};
+  return {plans(count), needed, may_restart, seconds(30)};
 }
 
 void start(NodeBoard& board, std::size_t node, TimePoint now = kStart) {

@@ -43,16 +43,17 @@ TEST_CASE("complaints become one cause and the next step") {
     return explain_srun(end, "n07", "0.1.0");
   };
   const std::string chatter = "srun: cluster configuration lacks support for cpu binding\n";
+  const auto whole = [](const StartFailure& failure) { return failure.cause + "; " + failure.advice; };
   // Texts of Slurm 22.05.
-  CHECK(explain(chatter +
-                "srun: Cancelled pending job step with signal 15\n"
-                "srun: error: Unable to create step for job 3: Job/step already completing or completed\n")
-            .text() ==
+  CHECK(whole(explain(
+            chatter +
+            "srun: Cancelled pending job step with signal 15\n"
+            "srun: error: Unable to create step for job 3: Job/step already completing or completed\n")) ==
         "srun: the Slurm job is over (srun: error: Unable to create step for job 3: Job/step already "
         "completing or completed); "
         "ask for a new allocation");
-  CHECK(explain("srun: Job 3 step creation temporarily disabled, retrying (Requested nodes are busy)\n")
-            .text() ==
+  CHECK(whole(explain(
+            "srun: Job 3 step creation temporarily disabled, retrying (Requested nodes are busy)\n")) ==
         "srun: another step of this Slurm job holds the node (srun: Job 3 step creation temporarily "
         "disabled, retrying "
         "(Requested nodes are busy)); start that step with --overlap, or end it");
@@ -68,8 +69,8 @@ TEST_CASE("complaints become one cause and the next step") {
       explain("srun: error: Unable to create step for job 3: Requested node configuration is not available\n")
           .cause.starts_with("srun: the node is not part of the Slurm job"));
   CHECK(
-      explain(chatter + "srun: error: something new\nsrun: error: n07: task 0: Exited with exit code 9\n", 9)
-          .text() ==
+      whole(explain(
+          chatter + "srun: error: something new\nsrun: error: n07: task 0: Exited with exit code 9\n", 9)) ==
       "srun ended with exit code 9 before the agent answered (srun: error: something new); try 'srun -w n07 "
       "-N1 -n1 "
       "--overlap hostname' by hand");
