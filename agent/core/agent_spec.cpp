@@ -165,8 +165,6 @@ constexpr bool kIsPair = false;
 template <typename First, typename Second>
 constexpr bool kIsPair<std::pair<First, Second>> = true;
 
-using Settings = std::map<std::string, std::string>;
-
 /// Writes a value as JSON; with `bytes`, texts in it are any bytes.
 template <bool bytes, typename Value>
 Json written(const Value& value);
@@ -238,7 +236,7 @@ Json written(const Value& value) {
     return value.count();
   } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule>) {
     return rendezvous::name_of(value);
-  } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, Settings>) {
+  } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, rendezvous::Settings>) {
     return value;
   } else if constexpr (kIsOptional<Value>) {
     return value ? written<bytes>(*value) : Json(nullptr);
@@ -263,7 +261,7 @@ Value read(const Json& json) {
     return milliseconds(json.get<std::int64_t>());
   } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule>) {
     return restart_policy_from(json.get<std::string>());
-  } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, Settings>) {
+  } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, rendezvous::Settings>) {
     return json.get<Value>();
   } else if constexpr (kIsOptional<Value>) {
     return json.is_null() ? Value() : Value(read<bytes, typename Value::value_type>(json));

@@ -98,7 +98,7 @@ struct PeerNode {
   /// Whether the munge of the cluster says that a node is ours, where key files differ or are missing.
   bool munge = false;
   /// The flags that must be the same on all nodes, as people write them, with their values here.
-  std::map<std::string, std::string> settings;
+  rendezvous::Settings settings;
 };
 
 using NodeForm = std::variant<AloneNode, StartedNode, PeerNode>;

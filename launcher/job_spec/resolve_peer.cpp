@@ -158,12 +158,15 @@ void begin_peer(const CliOptions& options, JobSpec& spec) {
         options.gather_logs.given->quoted() +
         " brings log files to the host that starts all others, but here each host starts its own; "
         "leave it out: the logs are on their hosts, where --log-dir says");
+  spec.agent.limits.store_proxy = options.store_proxy.value;
   agent::NodeSpec& node = spec.agent.node;
-  node.form = agent::PeerNode{};
+  agent::PeerNode peer;
+  peer.settings = rendezvous::shared_flags(spec.agent.limits);
+  peer.settings["--rdzv-backend"] = spec.rdzv_backend;
+  node.form = std::move(peer);
   node.name = spec.agent.host + ":" + std::to_string(::getpid()) + "-" + random_digits();
   node.interface_name = options.interface_name.value;
   node.local_addr = options.local_addr.value;
-  spec.agent.limits.store_proxy = options.store_proxy.value;
   spec.peer.secret_file = options.secret_file.value;
   spec.peer.no_secret = options.insecure_no_secret.value;
   if (options.secret_file.given && spec.peer.no_secret)
@@ -171,17 +174,11 @@ void begin_peer(const CliOptions& options, JobSpec& spec) {
                      " and --insecure-no-secret contradict each other; leave one out");
 }
 
-void finish_peer(JobSpec& spec) {
-  auto& settings = std::get<agent::PeerNode>(spec.agent.node.form).settings;
-  for (const auto& [flag, value] : rendezvous::shared_flags(spec.agent.limits)) settings[flag] = value;
-  settings["--rdzv-backend"] = spec.rdzv_backend;
-}
-
 void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& job) {
   JobSpec& spec = job.spec;
-  begin_peer(options, spec);
   const bool is_static = options.rdzv_backend.value == "static";
   spec.rdzv_backend = is_static ? "static" : "c10d";
+  begin_peer(options, spec);
   const Meeting meeting = is_static ? static_meeting(options) : c10d_meeting(options, job);
   check_meeting(meeting);
   if (job.spec.peer.no_secret) check_without_secret(options, meeting);
@@ -196,7 +193,6 @@ void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& 
     resolve_static(options, system, job, meeting);
   else
     resolve_c10d(options, system, job, meeting);
-  finish_peer(spec);
 }
 
 }  // namespace muster::launcher

@@ -18,9 +18,7 @@ bool is_peer_form(const CliOptions& options);
 /// and static. Fills job.spec.peer and job.spec.agent.node. Throws UsageError.
 void resolve_peer(const CliOptions& options, const System& system, ResolvedJob& job);
 
-/// Fill in what all peers have in common: the first before anything says who meets where, the second after
-/// that.
+/// Fills in what all peers have in common, whoever meets where. Number of nodes and backend are known before.
 void begin_peer(const CliOptions& options, JobSpec& spec);
-void finish_peer(JobSpec& spec);
 
 }  // namespace muster::launcher

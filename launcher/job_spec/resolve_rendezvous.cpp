@@ -166,9 +166,9 @@ void resolve_node_count(const CliOptions& options, const SlurmPlace& step, JobSp
 /// UsageError.
 void resolve_step(const CliOptions& options, const SlurmPlace& step, JobSpec& spec) {
   check_one_task_per_node(step);
-  begin_peer(options, spec);
   resolve_node_count(options, step, spec);
   spec.rdzv_backend = "c10d";
+  begin_peer(options, spec);
   if (!options.rdzv_id.given) spec.agent.run_id = step_run_id(step);
   const std::vector<std::string> names = expand_node_list({step.node_list, kNodeList});
   spec.peer.endpoint_given = std::string(kNodeList) + "=" + step.node_list;
@@ -177,7 +177,6 @@ void resolve_step(const CliOptions& options, const SlurmPlace& step, JobSpec& sp
   node.coordinator_port = step_port(step.job_id, step.step_id);
   node.coordinator = step.node_index == 0;
   node.node_rank = spec.agent.limits.elastic() ? -1 : step.node_index;
-  finish_peer(spec);
 }
 
 void resolve_one_of_many(const CliOptions& options, const System& system, ResolvedJob& job) {

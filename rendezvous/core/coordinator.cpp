@@ -198,7 +198,7 @@ void Coordinator::forget(const Member& member, bool dead, const std::string& rea
   if (forming_.has(member.name)) status_changed_ = true;
   forming_.withdraw(member.name);
   forming_.expect_no_more(member.name);
-  if (settings_ && settings_->node == member.name && !active_ && forming_.joined() == 0) settings_.reset();
+  if (stated_ && stated_->node == member.name && !active_ && forming_.joined() == 0) stated_.reset();
   lose(member, reason, now);
 }
 

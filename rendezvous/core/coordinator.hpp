@@ -220,13 +220,13 @@ class Coordinator {
   std::unordered_map<NodeName, Left> last_left_;
 
   /// The settings of the first node that joined, with which those of all other nodes must agree.
-  struct Settings {
+  struct Stated {
     NodeName node;
     std::string title;
-    std::map<std::string, std::string> values;
+    Settings settings;
   };
 
-  std::optional<Settings> settings_;
+  std::optional<Stated> stated_;
 
   /// The launcher's news of a node that has not joined.
   struct State {

@@ -8,16 +8,6 @@
 namespace muster::rendezvous {
 namespace {
 
-/// The text "max_restarts=3", or a text that the setting was not given.
-std::string setting_text(const std::string& name, const std::string* value) {
-  return value == nullptr ? "no " + name : name + "=" + *value;
-}
-
-const std::string* value_of(const std::map<std::string, std::string>& values, const std::string& name) {
-  const auto found = values.find(name);
-  return found == values.end() ? nullptr : &found->second;
-}
-
 /// The titles of a node and of another node, with their full names if both are on one host.
 std::pair<std::string, std::string> told_apart(const Member& member, const NodeName& other,
                                                const std::string& other_title) {
@@ -40,7 +30,7 @@ void Coordinator::handle(Member& member, const Join& join, TimePoint) {
   }
   // A join that is repeated while the store of its round opens needs no second answer.
   if (active_ && active_->has(member.name)) return;
-  if (!settings_) settings_ = Settings{member.name, member.title_with_host(), join.settings};
+  if (!stated_) stated_ = Stated{member.name, member.title_with_host(), join.settings};
   if (active_) active_->wait_no_more(member.name);
   forming_.join(member.name, join);
   states_.erase(member.name);
@@ -78,18 +68,9 @@ std::optional<std::string> Coordinator::contradiction(const Member& member, cons
     return "node rank " + std::to_string(join.node_rank) + " is wanted by " + ours +
            " and already taken by " + theirs + "; give each node its own --node-rank";
   }
-  if (!settings_ || settings_->values == join.settings) return std::nullopt;
-  for (const auto* values : {&settings_->values, &join.settings}) {
-    for (const auto& [name, value] : *values) {
-      const std::string* first = value_of(settings_->values, name);
-      const std::string* second = value_of(join.settings, name);
-      if (first != nullptr && second != nullptr && *first == *second) continue;
-      const auto [ours, theirs] = told_apart(member, settings_->node, settings_->title);
-      return ours + " has " + setting_text(name, second) + ", " + theirs + " has " +
-             setting_text(name, first) + "; give the same on every node";
-    }
-  }
-  return std::nullopt;
+  if (!stated_ || stated_->settings == join.settings) return std::nullopt;
+  const auto [ours, theirs] = told_apart(member, stated_->node, stated_->title);
+  return difference(ours, join.settings, theirs, stated_->settings);
 }
 
 void Coordinator::handle(Member& member, const FailRound& fail, TimePoint now) {

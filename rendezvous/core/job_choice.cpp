@@ -23,24 +23,11 @@ std::string milliseconds(Milliseconds time) {
 
 /// The flags that must be the same on every node that meets at a daemon. No node runs the coordinator there:
 /// its waits are those of whichever node came first, so that they must not differ either.
-Flags flags_at_daemon(const JobLimits& limits) {
-  Flags flags = shared_flags(limits);
-  flags.emplace_back("--rdzv-conf join_timeout", milliseconds(limits.join_timeout));
-  flags.emplace_back("--rdzv-conf last_call_timeout", milliseconds(limits.last_call_timeout));
+Settings flags_at_daemon(const JobLimits& limits) {
+  Settings flags = shared_flags(limits);
+  flags["--rdzv-conf join_timeout"] = milliseconds(limits.join_timeout);
+  flags["--rdzv-conf last_call_timeout"] = milliseconds(limits.last_call_timeout);
   return flags;
-}
-
-/// Names the first limit that differs between the hello and the job, for people; empty if none differs.
-std::string difference(const Hello& hello, const KnownJob& job) {
-  const auto here = flags_at_daemon(*hello.limits);
-  const auto there = flags_at_daemon(job.limits);
-  for (std::size_t i = 0; i < here.size(); ++i) {
-    const auto& [flag, value] = here[i];
-    if (value != there[i].second)
-      return title_of(hello) + " has " + flag + "=" + value + ", " + job.stated_by + ", which opened job '" +
-             hello.run_id + "', has " + flag + "=" + there[i].second + "; give the same on every node";
-  }
-  return "";
 }
 
 }  // namespace
@@ -67,7 +54,9 @@ JobChoice choose_job(const Hello& hello, const KnownJob* job, std::size_t living
                                       " does not say how many nodes its job has; install the same muster on "
                                       "it and on the daemon's host");
   if (job != nullptr && !makes_room) {
-    const std::string text = difference(hello, *job);
+    const std::string text = difference(title_of(hello), flags_at_daemon(*hello.limits),
+                                        job->stated_by + ", which opened job '" + hello.run_id + "',",
+                                        flags_at_daemon(job->limits));
     return text.empty() ? JobChoice{JobChoice::Kind::join} : refusal(Errc::mend, text);
   }
   if (living >= kMaxHostedJobs)

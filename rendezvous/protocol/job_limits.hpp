@@ -7,11 +7,10 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 namespace muster::rendezvous {
 
@@ -57,11 +56,16 @@ struct JobLimits {
   bool operator==(const JobLimits&) const = default;
 };
 
-/// Flags with their values, as people write them.
-using Flags = std::vector<std::pair<std::string, std::string>>;
+/// Values that must be the same on every node, by the names under which people know them.
+using Settings = std::map<std::string, std::string>;
 
 /// The flags that must be the same on every node of a job. The two waits are not among them: those of the
 /// node that runs the coordinator hold, and the others' say how patient their own agents are.
-Flags shared_flags(const JobLimits& limits);
+Settings shared_flags(const JobLimits& limits);
+
+/// The first difference between the settings of two nodes, for people: "node b has --nnodes=3, node a has
+/// --nnodes=2; give the same on every node". Empty: there is none.
+std::string difference(const std::string& title, const Settings& settings, const std::string& other_title,
+                       const Settings& other);
 
 }  // namespace muster::rendezvous

@@ -83,7 +83,7 @@ struct Join {
   int node_rank = -1;
   /// Settings that must be the same on every node, by the names under which people know them
   /// ("max_restarts"). A difference to the first node's settings is refused, naming both values.
-  std::map<std::string, std::string> settings{};
+  Settings settings{};
   /// Further addresses at which other nodes reach this one.
   std::vector<std::string> addresses{};
   bool operator==(const Join&) const = default;
