@@ -214,7 +214,7 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
   round_over_.reset();
   RoundRunner::Events events;
   events.over = [this] { round_over_.set(); };
-  events.failed = [this](const rendezvous::FailRound& failure) { coordinator_->fail_round(failure); };
+  events.failed = [this](const rendezvous::FailRound& failure) { coordinator_->tell(failure); };
   if (spec_.stdin_rank >= 0)
     events.standard_input = [this](int local_rank) {
       return output_.standard_input(local_rank, place_.first_rank);
@@ -382,9 +382,7 @@ rendezvous::ClientEvents NodeSession::client_events() {
   events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) { on_lost(reason); };
-  events.vouch = [this](const rendezvous::Vouch& question) {
-    coordinator_->vouched(voucher_.answer(question));
-  };
+  events.vouch = [this](const rendezvous::Vouch& question) { coordinator_->tell(voucher_.answer(question)); };
   events.channel_opened = [this](const rendezvous::ChannelOpen&,
                                  const std::shared_ptr<rendezvous::Channel>& channel) {
     if (!link_.go_on_over(channel)) channel->close("this node has no link that could move");

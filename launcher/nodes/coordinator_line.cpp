@@ -97,7 +97,9 @@ struct CoordinatorLine::State : std::enable_shared_from_this<State> {
     }
   }
 
-  void tell(const GoneNode& node) { client->node_state({node.node, node.cause, false, true, node.given_up}); }
+  void tell(const GoneNode& node) {
+    client->tell(rendezvous::NodeState{node.node, node.cause, false, true, node.given_up});
+  }
 
   asio::any_io_executor executor;
   CoordinatorLineOptions options;

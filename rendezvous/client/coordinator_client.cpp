@@ -280,10 +280,6 @@ asio::awaitable<RoundResult> CoordinatorClient::join(Join request, TimePoint dea
   return Impl::ask<RoundResult>(impl_, impl_->join_call(), std::move(request), deadline);
 }
 
-void CoordinatorClient::fail_round(FailRound failure) {
-  impl_->session().send(std::move(failure));
-}
-
 asio::awaitable<Left> CoordinatorClient::leave_round(LeaveRound request, TimePoint deadline) {
   impl_->leave_call().round = request.round;
   return Impl::ask<Left>(impl_, impl_->leave_call(), std::move(request), deadline);
@@ -293,12 +289,8 @@ asio::awaitable<LauncherState> CoordinatorClient::launcher_state(TimePoint deadl
   return Impl::ask<LauncherState>(impl_, impl_->launcher_call(), LauncherState(), deadline);
 }
 
-void CoordinatorClient::vouched(Vouched answer) {
-  impl_->session().send(std::move(answer));
-}
-
-void CoordinatorClient::node_state(NodeState state) {
-  impl_->session().send(std::move(state));
+void CoordinatorClient::tell(Message message) {
+  impl_->session().send(std::move(message));
 }
 
 std::shared_ptr<Channel> CoordinatorClient::open_channel(ChannelKind kind, NodeName node) {

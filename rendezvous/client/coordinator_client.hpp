@@ -52,7 +52,7 @@ struct ClientEvents {
   /// The coordinator is gone or unusable, and no call can succeed any more. At most once, and not after
   /// close().
   std::function<void(const std::string& reason)> lost;
-  /// Asks whose a connection is; answer with vouched(), now or later.
+  /// Asks whose a connection is; answer by tell(Vouched), now or later.
   std::function<void(const Vouch&)> vouch;
   /// The coordinator opened a channel to this side (a link that the launcher asked for).
   std::function<void(const ChannelOpen&, std::shared_ptr<Channel>)> channel_opened;
@@ -89,17 +89,12 @@ class CoordinatorClient {
   /// the store of the round could not be opened (the text is the cause).
   boost::asio::awaitable<RoundResult> join(Join request, TimePoint deadline);
 
-  /// Says at once that a worker failed, so that the other nodes stop theirs. Does not wait.
-  void fail_round(FailRound failure);
-
   /// Says that no worker of the round is alive here any more, and waits until the coordinator has noted it.
   boost::asio::awaitable<Left> leave_round(LeaveRound request, TimePoint deadline);
 
-  /// Answers a question of ClientEvents::vouch.
-  void vouched(Vouched answer);
-
-  /// Tells what the launcher knows of a node that is not there yet, or not any more. Does not wait.
-  void node_state(NodeState state);
+  /// Tells what has no answer, and does not wait: a FailRound, so that the other nodes stop their workers at
+  /// once, a NodeState, or a Vouched (the answer to ClientEvents::vouch).
+  void tell(Message message);
 
   /// Asks whether the launcher has a session with the coordinator.
   boost::asio::awaitable<LauncherState> launcher_state(TimePoint deadline);

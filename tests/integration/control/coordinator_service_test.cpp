@@ -37,7 +37,7 @@ TEST_CASE("Two nodes form a round, fail it and form the next with a fresh store"
   CHECK(second->value->node_rank == 1);
   CHECK(second->value->store_port == 20000);
 
-  a->client->fail_round(failing(0, "rank 1: exit code 3"));
+  a->client->tell(failing(0, "rank 1: exit code 3"));
   bench.run_until([&] { return !b->ends.empty(); });
   CHECK(b->ends[0].node == "a");
   CHECK(contains(b->ends[0].text, "exit code 3"));

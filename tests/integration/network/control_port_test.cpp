@@ -73,7 +73,7 @@ struct Port {
       Vouched answer;
       answer.id = question.id;
       answer.allowed = true;
-      client->vouched(answer);
+      client->tell(answer);
     };
     client = std::make_unique<CoordinatorClient>(context.get_executor(), ours, options, std::move(events));
     const auto joined = spawn_on(context, client->join(join_request(1), in(20s)));

@@ -34,7 +34,7 @@ ClientEvents NetworkNode::events() {
     answer.id = question.id;
     answer.allowed = vouches;
     answer.reason = "it belongs to uid 7, not to ours";
-    client->vouched(answer);
+    client->tell(answer);
   };
   return events;
 }

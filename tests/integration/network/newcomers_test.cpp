@@ -53,7 +53,7 @@ struct Service {
       Vouched answer;
       answer.id = question.id;
       answer.allowed = true;
-      agent->client->vouched(answer);
+      agent->client->tell(answer);
     };
     made->client =
         std::make_unique<CoordinatorClient>(context.get_executor(), ours, client_options, std::move(events));

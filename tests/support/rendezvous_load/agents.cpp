@@ -80,7 +80,7 @@ class Agents {
       FailRound failure;
       failure.round = first.round;
       failure.text = "a worker failed";
-      agent.client->fail_round(std::move(failure));
+      agent.client->tell(std::move(failure));
     } else {
       co_await wait(agent.round_ended);
     }

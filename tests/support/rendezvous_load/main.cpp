@@ -55,7 +55,7 @@ void run_local_agent(int control_fd) {
     Vouched answer;
     answer.id = question.id;
     answer.allowed = true;
-    answering->vouched(answer);
+    answering->tell(answer);
   };
   CoordinatorClient client(context.get_executor(), control_fd, options, std::move(events));
   answering = &client;

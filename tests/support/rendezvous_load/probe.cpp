@@ -83,7 +83,7 @@ class Probe {
       Vouched answer;
       answer.id = question.id;
       answer.allowed = true;
-      client_->vouched(answer);
+      client_->tell(answer);
     };
     client_.emplace(context_.get_executor(), connector(context_.get_executor(), secret_, where_, "probe", ""),
                     Clock::now() + std::chrono::seconds(30), client_options("probe"), std::move(events));
