@@ -18,7 +18,7 @@ COMM = ROOT / "worker_sdk" / "comm"
 BASE = ROOT / "rendezvous" / "base"
 LOOPS = ("reduce.cpp", "reduce_kernels.cpp", "reduce_kernels_avx2.cpp", "reduce_kernels_avx512.cpp", "reduce_kernels_base.cpp")
 # What sees none of the mutated headers is built once.
-INDEPENDENT = ("call.cpp", "call_queue.cpp", "process_group.cpp", *LOOPS, "shm/memory.cpp", "shm/peer_watch.cpp")
+INDEPENDENT = ("call.cpp", "call_queue.cpp", "process_group.cpp", "traffic.cpp", *LOOPS, "shm/memory.cpp", "shm/peer_watch.cpp")
 # The others are built as one file with the probe, which is quicker than one by one.
 TOGETHER = ("shm/collectives.cpp", "shm/messages.cpp", "shm/reductions.cpp", "shm/regions.cpp", "shm/roster.cpp",
             "shm/shm_backend.cpp", "shm/waiter.cpp")
@@ -30,8 +30,8 @@ ATTEMPTS_SECONDS = 60
 
 
 # Smaller stages, so that the probe goes through many turns of them in little time.
-SMALLER = (("shm/layout.hpp", "constexpr std::size_t kChunkBytes = 512 * 1024;", "constexpr std::size_t kChunkBytes = 12 * 1024;"),
-           ("shm/layout.hpp", "constexpr std::size_t kSlotBytes = 32 * 1024;", "constexpr std::size_t kSlotBytes = 1024;"))
+SMALLER = (("shm/layout.hpp", "constexpr std::size_t kChunkBytes = std::size_t{512} << 10;", "constexpr std::size_t kChunkBytes = 12 * 1024;"),
+           ("shm/layout.hpp", "constexpr std::size_t kSlotBytes = std::size_t{32} << 10;", "constexpr std::size_t kSlotBytes = 1024;"))
 
 
 def replace_line(path, old, new, what):

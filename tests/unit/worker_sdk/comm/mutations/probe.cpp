@@ -3,6 +3,7 @@
 // ThreadSanitizer it must be silent, and must not be with any mutation of mutations.txt. No Catch2: it is
 // built many times.
 #include "muster/error.hpp"
+#include "worker_sdk/comm/process_group.hpp"
 #include "worker_sdk/comm/shm/shm_backend.hpp"
 
 #include <cstdio>
