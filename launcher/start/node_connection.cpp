@@ -58,6 +58,10 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
   void start() {
     read_out();
     if (err.is_open()) read_errors();
+    watch();
+  }
+
+  void watch() {
     pidfd.async_wait(Descriptor::wait_read, [self = shared_from_this()](const Error& error) {
       if (error || self->closed()) return;
       self->reap();
@@ -198,7 +202,10 @@ struct NodeConnection::State : std::enable_shared_from_this<State> {
 
   void reap() {
     int status = 0;
-    if (::waitpid(pid, &status, 0) == pid) {
+    const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+    // Asio may tell us of an event of a descriptor that was closed just before ours was opened.
+    if (ended == 0) return watch();
+    if (ended == pid) {
       end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
       end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
       // A client that is killed has lost what it led to; a process that is no client is the node's own

@@ -29,7 +29,7 @@ def megabytes(text, row):
 
 # Pages of the program's own file that a run touches first: how many of them the kernel has mapped before depends on how the file came
 # into its cache.
-OWN_FILE_MB = 1
+OWN_FILE_MB = 2
 
 
 def test_estimates_beside_processes(_folder):
