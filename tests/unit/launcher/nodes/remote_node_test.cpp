@@ -290,6 +290,8 @@ TEST_CASE("A node that is held for dead gets a last moment, and more if the job 
   CHECK(node.next_tick() == kBegin + 3s);
   node.hold_for_dead({"n1 was silent", true}, false, kBegin);
   CHECK(node.next_tick() == kBegin + 1s);
+  node.hold_for_dead({"n1 was silent", true}, true, kBegin);
+  CHECK(node.next_tick() == kBegin + 1s);
   CHECK(node.tick(kBegin + 1s) == Action::end_way);
   CHECK(node.process_ended(killed(9), kBegin));
   CHECK(node.conclude() == Action::lose);
@@ -298,6 +300,11 @@ TEST_CASE("A node that is held for dead gets a last moment, and more if the job 
   RemoteNode reported = node_in(Phase::reported);
   reported.hold_for_dead({"n1 was silent", false}, true, kBegin);
   CHECK_FALSE(reported.next_tick());
+
+  RemoteNode severed = working();
+  severed.sever(kBegin, false);
+  severed.hold_for_dead({"n1 was silent", false}, false, kBegin);
+  CHECK(severed.next_tick() == kBegin + 2s);
 }
 
 TEST_CASE("What the coordinator leaves behind has a moment to report") {
@@ -312,6 +319,10 @@ TEST_CASE("What the coordinator leaves behind has a moment to report") {
   limited.coordinator_ended(kBegin);
   CHECK(limited.next_tick() == kBegin + 1s);
 
+  RemoteNode reported = node_in(Phase::reported);
+  reported.coordinator_ended(kBegin);
+  CHECK_FALSE(reported.next_tick());
+
   RemoteNode with_words = working();
   with_words.notice(kAgentLost);
   with_words.coordinator_ended(kBegin);
@@ -321,6 +332,7 @@ TEST_CASE("What the coordinator leaves behind has a moment to report") {
 
 TEST_CASE("A node that sent what no muster sends is cut off once") {
   RemoteNode node = working();
+  node.hold_for_dead({"n1 was silent", false}, false, kBegin);
   CHECK(node.misbehave("a second hello", kBegin));
   CHECK_FALSE(node.misbehave("a third hello", kBegin));
   CHECK(node.severed());
