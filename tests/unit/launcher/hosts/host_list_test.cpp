@@ -191,9 +191,9 @@ TEST_CASE("Hostfiles with a line for each slot, as PBS, LSF and Open MPI have th
         "n0.example.org/2 n1.example.org/1");
   CHECK(shown(parse_hostfile("n0 slots=4\nn1 # first\nn1 # second\n", "f")) == "n0/4 n1/2");
   std::string large;
-  for (int i = 0; i < 100; ++i) large += "n[0-9999]\n";
-  CHECK(parse_hostfile(large, "f").at(9999).slots == 100);
   for (int i = 0; i < 5; ++i) large += "n[0-9999]\n";
+  CHECK(parse_hostfile(large, "f").at(9999).slots == 5);
+  for (int i = 0; i < 100; ++i) large += "n[0-9999]\n";
   CHECK(refused_file(large).says("more than 1048576 entries; list each host once, with all its slots"));
 }
 
