@@ -24,10 +24,10 @@ class ThreadFactory : public GroupFactory {
     Meeting& meeting = meetings_[plan.options.name];
     if (meeting.memory == nullptr) {
       meeting.memory = std::make_shared<ThreadMemory>();
-      const Mapping control = meeting.memory->create(Layout::bytes_for(plan.size), meeting.ticket);
+      const Mapping control = meeting.memory->create(Layout::bytes_for(plan.size), meeting.location);
       Layout(control.base(), plan.size).construct();
     }
-    auto backend = std::make_unique<ShmBackend>(meeting.memory, meeting.memory->open(meeting.ticket), plan);
+    auto backend = std::make_unique<ShmBackend>(meeting.memory, meeting.memory->open(meeting.location), plan);
     if (++meeting.arrived == plan.size) meetings_.erase(plan.options.name);
     return backend;
   }
@@ -36,7 +36,7 @@ class ThreadFactory : public GroupFactory {
   /// A group that not all of its ranks have made yet. Names are not used twice in a world.
   struct Meeting {
     std::shared_ptr<ThreadMemory> memory;
-    Ticket ticket;
+    MemoryLocation location;
     int arrived = 0;
   };
 

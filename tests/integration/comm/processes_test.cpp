@@ -61,7 +61,7 @@ std::string try_group(ProcessGroup& group) {
   return "right";
 }
 
-std::string try_kind(StoreClient& keys, int rank, int size, shm::Ticket::Kind kind) {
+std::string try_kind(StoreClient& keys, int rank, int size, shm::MemoryLocation::Kind kind) {
   GroupPlan plan{rank, size, {}, within(seconds(30))};
   auto backend = shm::join_shm(&keys, plan, {&kind, 1});
   ProcessGroup group(std::move(backend), std::move(plan));
@@ -96,7 +96,7 @@ bool none_stays(const std::set<std::string>& before) {
 
 TEST_CASE("processes reduce to the known answer, over memory without a name and over files") {
   const auto before = files_left();
-  const auto kind = GENERATE(shm::Ticket::Kind::memfd, shm::Ticket::Kind::file);
+  const auto kind = GENERATE(shm::MemoryLocation::Kind::memfd, shm::MemoryLocation::Kind::file);
   for (const int size : {1, 3}) {
     const StoreProcess store;
     const auto body = [&](int rank, StoreClient& keys) { return try_kind(keys, rank, size, kind); };

@@ -23,63 +23,63 @@ std::string message_key(int from, int to, bool by_sender) {
 }  // namespace
 
 Board::Board(const plugin::Host& host, int rank, int size) : host_(host), rank_(rank) {
-  lines_.push_back({key_of(rank), {}, 0});
+  chains_.push_back({key_of(rank), {}, 0});
   if (size < 2) return;
-  watches_.push_back({&lines_.front(), (rank + 1) % size, key_of((rank + 1) % size), 0});
+  watches_.push_back({&chains_.front(), (rank + 1) % size, key_of((rank + 1) % size), 0});
   if (size > 2)
-    watches_.push_back({&lines_.front(), (rank + size - 1) % size, key_of((rank + size - 1) % size), 0});
+    watches_.push_back({&chains_.front(), (rank + size - 1) % size, key_of((rank + size - 1) % size), 0});
 }
 
-Board::Line& Board::line_to(int peer, bool sends) {
-  Line*& line = messages_[{peer, sends}];
-  if (line != nullptr) return *line;
+Board::PostedChain& Board::chain_to(int peer, bool sends) {
+  PostedChain*& own = messages_[{peer, sends}];
+  if (own != nullptr) return *own;
   const int from = sends ? rank_ : peer;
   const int to = sends ? peer : rank_;
-  lines_.push_back({message_key(from, to, sends), {}, 0});
-  line = &lines_.back();
-  watches_.push_back({line, peer, message_key(from, to, !sends), 0});
-  return *line;
+  chains_.push_back({message_key(from, to, sends), {}, 0});
+  own = &chains_.back();
+  watches_.push_back({own, peer, message_key(from, to, !sends), 0});
+  return *own;
 }
 
 void Board::record(const Call& call) {
   const std::lock_guard lock(mutex_);
   if (is_point_to_point(call.collective))
-    line_to(call.root, call.collective == Collective::send).chain.append(call);
+    chain_to(call.root, call.collective == Collective::send).chain.append(call);
   else
-    lines_.front().chain.append(call);
+    chains_.front().chain.append(call);
 }
 
 std::uint64_t Board::count() {
   const std::lock_guard lock(mutex_);
-  return lines_.front().chain.count();
+  return chains_.front().chain.count();
 }
 
 bool Board::is_settled() {
   const std::lock_guard lock(mutex_);
-  for (const Line& line : lines_)
-    if (line.posted < line.chain.count()) return false;
+  for (const PostedChain& own : chains_)
+    if (own.posted < own.chain.count()) return false;
   for (const Watch& watch : watches_)
-    if (watch.equal < watch.line->chain.count()) return false;
+    if (watch.equal < watch.own->chain.count()) return false;
   return true;
 }
 
 void Board::post() {
-  std::vector<std::pair<Line*, Record>> news;
+  std::vector<std::pair<PostedChain*, Record>> news;
   {
     const std::lock_guard lock(mutex_);
-    for (Line& line : lines_)
-      if (line.posted < line.chain.count()) news.emplace_back(&line, line.chain.record(kPostedLinks));
+    for (PostedChain& own : chains_)
+      if (own.posted < own.chain.count()) news.emplace_back(&own, own.chain.record(kPostedLinks));
   }
-  for (const auto& [line, record] : news) {
-    host_.post(line->key, record.encode());
+  for (const auto& [own, record] : news) {
+    host_.post(own->key, record.encode());
     const std::lock_guard lock(mutex_);
-    line->posted = record.count;
+    own->posted = record.count;
   }
 }
 
 std::optional<Board::Finding> Board::compare(Watch& watch, const Record& record) {
   const std::lock_guard lock(mutex_);
-  const Chain& chain = watch.line->chain;
+  const Chain& chain = watch.own->chain;
   std::optional<Difference> difference;
   watch.equal = std::max(watch.equal, chain.compare(record, difference));
   if (difference) return Finding{watch.peer, difference->mine, difference->theirs};
@@ -94,7 +94,7 @@ std::optional<Board::Finding> Board::exchange() {
   {
     const std::lock_guard lock(mutex_);
     for (Watch& watch : watches_)
-      if (watch.equal < watch.line->chain.count()) open.push_back(&watch);
+      if (watch.equal < watch.own->chain.count()) open.push_back(&watch);
   }
   for (Watch* const watch : open) {
     const auto text = host_.peek(watch->key);
@@ -108,9 +108,9 @@ std::optional<Board::Finding> Board::exchange() {
 
 void Board::leave() {
   post();
-  Record record = lines_.front().chain.record(kPostedLinks);
+  Record record = chains_.front().chain.record(kPostedLinks);
   record.left = true;
-  host_.post(lines_.front().key, record.encode());
+  host_.post(chains_.front().key, record.encode());
 }
 
 std::optional<Record> Board::read(int peer) const {

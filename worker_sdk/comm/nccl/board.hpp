@@ -48,7 +48,7 @@ class Board {
 
  private:
   /// A chain of this rank, and the key at which it is posted.
-  struct Line {
+  struct PostedChain {
     std::string key;
     Chain chain;
     std::uint64_t posted = 0;
@@ -56,22 +56,22 @@ class Board {
 
   /// A chain of another rank that must equal one of this rank's.
   struct Watch {
-    Line* line;
+    PostedChain* own;
     int peer;
     std::string key;
     std::uint64_t equal = 0;
   };
 
-  Line& line_to(int peer, bool sends);
+  PostedChain& chain_to(int peer, bool sends);
   void post();
   std::optional<Finding> compare(Watch& watch, const Record& record);
 
   plugin::Host host_;
   int rank_;
   std::mutex mutex_;  ///< protects the members that follow; not held while the store is asked
-  std::list<Line> lines_;
+  std::list<PostedChain> chains_;
   std::list<Watch> watches_;
-  std::map<std::pair<int, bool>, Line*> messages_;
+  std::map<std::pair<int, bool>, PostedChain*> messages_;
 };
 
 }  // namespace muster::nccl

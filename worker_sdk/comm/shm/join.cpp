@@ -48,23 +48,23 @@ class Assembly {
 
   /// Offers memory on rank 0, and returns it if all other ranks could map it.
   std::optional<Mapping> offer(MemorySource& memory, const std::string& attempt, std::string& refusal) {
-    Ticket ticket;
+    MemoryLocation location;
     Mapping control;
     try {
-      control = memory.create(Layout::bytes_for(size_), ticket);
+      control = memory.create(Layout::bytes_for(size_), location);
     } catch (const Error& error) {
       refusal = name_of(0) + ": " + error.what();
       store_.set(prefix_ + attempt, kNone);
       return {};
     }
     Layout(control.base(), size_).construct();
-    store_.set(prefix_ + attempt, ticket.to_text());
+    store_.set(prefix_ + attempt, location.to_text());
     refusal.clear();
     for (int peer = 1; peer < size_; ++peer) {
       const std::string answer = get(key(attempt, peer));
       if (answer != kMapped) refusal = name_of(peer) + ": " + answer;
     }
-    memory.close_ticket(ticket);
+    memory.close_location(location);
     if (!refusal.empty()) return {};
     return control;
   }
@@ -74,10 +74,10 @@ class Assembly {
     const std::string text = get(prefix_ + attempt);
     if (text == kNone) return {};
     try {
-      const auto ticket = Ticket::from_text(text);
-      if (!ticket || ticket->bytes != Layout::bytes_for(size_))
+      const auto location = MemoryLocation::from_text(text);
+      if (!location || location->bytes != Layout::bytes_for(size_))
         throw Error(ErrorCode::mismatch, name_of(0) + " runs another version or another world size");
-      Mapping control = memory.open(*ticket);
+      Mapping control = memory.open(*location);
       store_.set(key(attempt, rank_), kMapped);
       return control;
     } catch (const Error& error) {
@@ -132,7 +132,7 @@ class Assembly {
 
 /// Makes the group's memory: first without a name, and if that fails as a file in /dev/shm. `memory` is set
 /// to the kind that works.
-Mapping assemble(Assembly& assembly, int rank, std::span<const Ticket::Kind> kinds,
+Mapping assemble(Assembly& assembly, int rank, std::span<const MemoryLocation::Kind> kinds,
                  std::shared_ptr<MemorySource>& memory) {
   std::string refusal;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -170,14 +170,14 @@ void check_arguments(const StoreClient* store, int rank, int size, const Process
 }  // namespace
 
 std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan,
-                                  std::span<const Ticket::Kind> kinds) {
+                                  std::span<const MemoryLocation::Kind> kinds) {
   check_arguments(store, plan.rank, plan.size, plan.options);
   if (plan.size == 1) {
     auto alone = std::make_shared<ThreadMemory>();
-    Ticket ticket;
-    Mapping own = alone->create(Layout::bytes_for(1), ticket);
+    MemoryLocation location;
+    Mapping own = alone->create(Layout::bytes_for(1), location);
     Layout(own.base(), 1).construct();
-    return std::make_unique<ShmBackend>(alone, alone->open(ticket), plan);
+    return std::make_unique<ShmBackend>(alone, alone->open(location), plan);
   }
   Assembly assembly(*store, plan);
   std::shared_ptr<MemorySource> memory;
@@ -186,7 +186,7 @@ std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan,
 }
 
 std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan) {
-  static constexpr Ticket::Kind kKinds[] = {Ticket::Kind::memfd, Ticket::Kind::file};
+  static constexpr MemoryLocation::Kind kKinds[] = {MemoryLocation::Kind::memfd, MemoryLocation::Kind::file};
   return join_shm(store, plan, kKinds);
 }
 

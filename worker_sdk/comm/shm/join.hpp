@@ -22,7 +22,7 @@ constexpr int kMaxRanks = 1024;
 /// `store` may be null for one rank. Tries `kinds` of memory in order, the same on all ranks. Fails when a
 /// rank is missing after the plan's timeout, naming the missing ranks.
 std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan,
-                                  std::span<const Ticket::Kind> kinds);
+                                  std::span<const MemoryLocation::Kind> kinds);
 std::unique_ptr<Backend> join_shm(StoreClient* store, const GroupPlan& plan);
 
 }  // namespace muster::shm

@@ -110,7 +110,7 @@ struct alignas(2 * kCacheLine) RankBlock {
 /// A message that is offered: its call, and where its bytes are.
 struct alignas(kCacheLine) Offer {
   /// The place of the message's bytes: in `data`; or at the place in memory of allocate() with which `data`
-  /// begins; or in the channel's chunks.
+  /// begins; or in the chunks of the rings.
   enum class Way : std::uint8_t { data, place, chunks };
 
   std::uint64_t count = 0;
@@ -126,7 +126,7 @@ static_assert(sizeof(Offer) == kCacheLine, "a small message is one cache line");
 
 /// Carries messages from one rank to another by three rings: offers and chunks go to the receiver, the ids of
 /// accepted offers come back.
-struct Channel {
+struct MessageRings {
   static constexpr std::uint32_t kOffers = 16;
   static constexpr std::uint32_t kChunks = 2;
 
@@ -144,8 +144,8 @@ struct Channel {
 
 struct Header {
   alignas(kCacheLine) FailureRecord failure;
-  /// The ticket of new memory, which rank 0 writes during allocate().
-  alignas(kCacheLine) Ticket ticket;
+  /// The location of new memory, which rank 0 writes during allocate().
+  alignas(kCacheLine) MemoryLocation location;
 };
 
 /// Finds the parts of a mapping. It is a view that owns nothing.
@@ -168,7 +168,7 @@ class Layout {
   void construct() const {
     new (base_) Header;
     for (int rank = 0; rank < ranks_; ++rank) new (rank_address(rank)) RankBlock;
-    // A channel begins as zero memory, so it is not written here: channels that are never used must not cost
+    // Rings begin as zero memory, so they are not written here: rings that are never used must not cost
     // pages.
   }
 
@@ -178,8 +178,8 @@ class Layout {
 
   Line& line(int rank, std::uint64_t sequence) const { return block(rank).lines[sequence % 2]; }
 
-  Channel& channel(int from, int to) const {
-    return *std::launder(reinterpret_cast<Channel*>(channel_address(from, to)));
+  MessageRings& rings(int from, int to) const {
+    return *std::launder(reinterpret_cast<MessageRings*>(rings_address(from, to)));
   }
 
   /// `turn` is the sequence (for slots) or the number of the chunk (otherwise), by which two of each take
@@ -197,7 +197,7 @@ class Layout {
   std::byte* message(int from, int to, std::uint32_t turn) const {
     const std::size_t bytes = message_bytes(ranks_);
     return data(from) + 2 * (kSlotBytes + kChunkBytes + result_bytes(ranks_)) +
-           (static_cast<std::size_t>(to) * Channel::kChunks + turn % Channel::kChunks) * bytes;
+           (static_cast<std::size_t>(to) * MessageRings::kChunks + turn % MessageRings::kChunks) * bytes;
   }
 
  private:
@@ -206,11 +206,12 @@ class Layout {
   static std::size_t result_bytes(int ranks) { return slice_of(kChunkBytes, 0, ranks).bytes; }
 
   static std::size_t control_bytes(int ranks) {
-    return round_up(sizeof(RankBlock) + static_cast<std::size_t>(ranks) * sizeof(Channel), 4096);
+    return round_up(sizeof(RankBlock) + static_cast<std::size_t>(ranks) * sizeof(MessageRings), 4096);
   }
 
   static std::size_t per_rank_bytes(int ranks) {
-    const std::size_t messages = static_cast<std::size_t>(ranks) * Channel::kChunks * message_bytes(ranks);
+    const std::size_t messages =
+        static_cast<std::size_t>(ranks) * MessageRings::kChunks * message_bytes(ranks);
     return control_bytes(ranks) +
            round_up(2 * (kSlotBytes + kChunkBytes + result_bytes(ranks)) + messages, 4096);
   }
@@ -219,8 +220,8 @@ class Layout {
     return base_ + kHeaderBytes + static_cast<std::size_t>(rank) * per_rank_bytes(ranks_);
   }
 
-  std::byte* channel_address(int from, int to) const {
-    return rank_address(from) + sizeof(RankBlock) + static_cast<std::size_t>(to) * sizeof(Channel);
+  std::byte* rings_address(int from, int to) const {
+    return rank_address(from) + sizeof(RankBlock) + static_cast<std::size_t>(to) * sizeof(MessageRings);
   }
 
   std::byte* data(int rank) const { return rank_address(rank) + control_bytes(ranks_); }

@@ -78,26 +78,26 @@ int make_file(const std::string& name, std::size_t bytes) {
   return fd.release();
 }
 
-/// The descriptor must be what the ticket says, not what another process happens to have under that number.
-void verify(int fd, const Ticket& ticket) {
+/// The descriptor must be what the location says, not what another process happens to have under that number.
+void verify(int fd, const MemoryLocation& location) {
   struct stat status {};
 
   if (fstat(fd, &status) < 0) fail("fstat of shared memory", errno);
   if (status.st_uid != geteuid())
     throw Error(ErrorCode::io, "the shared memory belongs to user " + std::to_string(status.st_uid) +
                                    ", not to this rank's user; run all ranks as one user");
-  if (static_cast<std::uint64_t>(status.st_size) != ticket.bytes)
+  if (static_cast<std::uint64_t>(status.st_size) != location.bytes)
     throw Error(ErrorCode::io, "the shared memory has " + std::to_string(status.st_size) +
-                                   " bytes instead of " + std::to_string(ticket.bytes) +
+                                   " bytes instead of " + std::to_string(location.bytes) +
                                    "; are all ranks on one host?");
-  if (ticket.kind != Ticket::Kind::memfd) return;
+  if (location.kind != MemoryLocation::Kind::memfd) return;
   char target[128] = {};
   const ssize_t length =
       readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), target, sizeof(target) - 1);
-  const std::string expected = "/memfd:" + name_of(ticket.nonce) + " (deleted)";
+  const std::string expected = "/memfd:" + name_of(location.nonce) + " (deleted)";
   if (length < 0 || std::string_view(target, static_cast<std::size_t>(length)) != expected)
     throw Error(ErrorCode::io,
-                "process " + std::to_string(ticket.pid) +
+                "process " + std::to_string(location.pid) +
                     " holds something else than this group's memory; are all ranks on one host?");
 }
 
@@ -119,13 +119,13 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
   return *this;
 }
 
-std::string Ticket::to_text() const {
+std::string MemoryLocation::to_text() const {
   return std::to_string(static_cast<std::uint32_t>(kind)) + " " + std::to_string(pid) + " " +
          std::to_string(fd) + " " + std::to_string(bytes) + " " + std::to_string(nonce);
 }
 
-std::optional<Ticket> Ticket::from_text(std::string_view text) {
-  Ticket ticket;
+std::optional<MemoryLocation> MemoryLocation::from_text(std::string_view text) {
+  MemoryLocation location;
   std::uint32_t kind = 0;
   const char* next = text.data();
   const char* const end = text.data() + text.size();
@@ -135,58 +135,62 @@ std::optional<Ticket> Ticket::from_text(std::string_view text) {
     next = stop;
     return error == std::errc();
   };
-  if (!read(kind) || !read(ticket.pid) || !read(ticket.fd) || !read(ticket.bytes) || !read(ticket.nonce))
+  if (!read(kind) || !read(location.pid) || !read(location.fd) || !read(location.bytes) ||
+      !read(location.nonce))
     return {};
-  if (next != end || kind > static_cast<std::uint32_t>(Ticket::Kind::file) || ticket.bytes == 0) return {};
-  ticket.kind = static_cast<Ticket::Kind>(kind);
-  return ticket;
+  if (next != end || kind > static_cast<std::uint32_t>(MemoryLocation::Kind::file) || location.bytes == 0)
+    return {};
+  location.kind = static_cast<MemoryLocation::Kind>(kind);
+  return location;
 }
 
 ProcessMemory::~ProcessMemory() {
-  while (!open_tickets_.empty()) {
-    const Ticket last = open_tickets_.back();
-    close_ticket(last);
+  while (!open_locations_.empty()) {
+    const MemoryLocation last = open_locations_.back();
+    close_location(last);
   }
 }
 
-Mapping ProcessMemory::create(std::size_t bytes, Ticket& ticket) {
-  ticket = Ticket{kind_, getpid(), -1, bytes, random_number()};
-  const std::string name = name_of(ticket.nonce);
-  ticket.fd = kind_ == Ticket::Kind::memfd ? make_memfd(name, bytes) : make_file(name, bytes);
-  open_tickets_.push_back(ticket);
-  return map(ticket.fd, bytes);
+Mapping ProcessMemory::create(std::size_t bytes, MemoryLocation& location) {
+  location = MemoryLocation{kind_, getpid(), -1, bytes, random_number()};
+  const std::string name = name_of(location.nonce);
+  location.fd = kind_ == MemoryLocation::Kind::memfd ? make_memfd(name, bytes) : make_file(name, bytes);
+  open_locations_.push_back(location);
+  return map(location.fd, bytes);
 }
 
-Mapping ProcessMemory::open(const Ticket& ticket) {
-  const std::string path = ticket.kind == Ticket::Kind::memfd
-                               ? "/proc/" + std::to_string(ticket.pid) + "/fd/" + std::to_string(ticket.fd)
-                               : "/dev/shm/" + name_of(ticket.nonce);
+Mapping ProcessMemory::open(const MemoryLocation& location) {
+  const std::string path =
+      location.kind == MemoryLocation::Kind::memfd
+          ? "/proc/" + std::to_string(location.pid) + "/fd/" + std::to_string(location.fd)
+          : "/dev/shm/" + name_of(location.nonce);
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd) fail("cannot open " + path, errno);
-  verify(fd.get(), ticket);
-  return map(fd.get(), ticket.bytes);
+  verify(fd.get(), location);
+  return map(fd.get(), location.bytes);
 }
 
-void ProcessMemory::close_ticket(const Ticket& ticket) {
-  const auto found = std::find_if(open_tickets_.begin(), open_tickets_.end(),
-                                  [&](const Ticket& mine) { return mine.nonce == ticket.nonce; });
-  if (found == open_tickets_.end()) return;
-  if (found->kind == Ticket::Kind::file) shm_unlink(("/" + name_of(found->nonce)).c_str());
+void ProcessMemory::close_location(const MemoryLocation& location) {
+  const auto found = std::find_if(open_locations_.begin(), open_locations_.end(),
+                                  [&](const MemoryLocation& mine) { return mine.nonce == location.nonce; });
+  if (found == open_locations_.end()) return;
+  if (found->kind == MemoryLocation::Kind::file) shm_unlink(("/" + name_of(found->nonce)).c_str());
   close(found->fd);
-  open_tickets_.erase(found);
+  open_locations_.erase(found);
 }
 
-Mapping ThreadMemory::create(std::size_t bytes, Ticket& ticket) {
+Mapping ThreadMemory::create(std::size_t bytes, MemoryLocation& location) {
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) fail("cannot make " + megabytes(bytes) + " of memory", errno);
-  ticket = Ticket{Ticket::Kind::thread, getpid(), -1, bytes, reinterpret_cast<std::uintptr_t>(base)};
+  location = MemoryLocation{MemoryLocation::Kind::thread, getpid(), -1, bytes,
+                            reinterpret_cast<std::uintptr_t>(base)};
   const std::lock_guard lock(mutex_);
   mappings_.emplace_back(static_cast<std::byte*>(base), bytes, true);
   return Mapping(static_cast<std::byte*>(base), bytes, false);
 }
 
-Mapping ThreadMemory::open(const Ticket& ticket) {
-  return Mapping(reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(ticket.nonce)), ticket.bytes,
+Mapping ThreadMemory::open(const MemoryLocation& location) {
+  return Mapping(reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(location.nonce)), location.bytes,
                  false);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that all ranks of a group see: one rank makes it, and the others open it with a ticket.
+// Memory that all ranks of a group see: one rank makes it, and the others open it with a location.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class Mapping {
 
 /// Tells another rank where to find a piece of shared memory. Plain data: it is also passed through shared
 /// memory.
-struct Ticket {
+struct MemoryLocation {
   enum class Kind : std::uint32_t { memfd, file, thread };
 
   Kind kind = Kind::memfd;
@@ -45,8 +45,8 @@ struct Ticket {
   std::uint64_t nonce = 0;  ///< random, part of the memory's name; the address for Kind::thread
 
   std::string to_text() const;
-  /// Reads a ticket; empty when the text is none.
-  static std::optional<Ticket> from_text(std::string_view text);
+  /// Reads a location; empty when the text is none.
+  static std::optional<MemoryLocation> from_text(std::string_view text);
 };
 
 /// Makes and opens shared memory. Throws Error: out_of_memory where there is not enough, and otherwise io;
@@ -54,12 +54,12 @@ struct Ticket {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Makes zeroed memory of `bytes` bytes, and fills in the ticket for the others.
-  virtual Mapping create(std::size_t bytes, Ticket& ticket) = 0;
-  virtual Mapping open(const Ticket& ticket) = 0;
-  /// Tells that no rank will open the ticket any more; the maker calls it, and afterwards no name leads to
+  /// Makes zeroed memory of `bytes` bytes, and fills in the location for the others.
+  virtual Mapping create(std::size_t bytes, MemoryLocation& location) = 0;
+  virtual Mapping open(const MemoryLocation& location) = 0;
+  /// Tells that no rank will open the location any more; the maker calls it, and afterwards no name leads to
   /// the memory.
-  virtual void close_ticket(const Ticket& ticket) = 0;
+  virtual void close_location(const MemoryLocation& location) = 0;
 };
 
 /// Memory that processes of one host and user share. It is a memfd, which the peers open through
@@ -67,16 +67,16 @@ class MemorySource {
 /// hidepid), it is a file in /dev/shm, mode 0600, unlinked as soon as all have mapped it.
 class ProcessMemory : public MemorySource {
  public:
-  explicit ProcessMemory(Ticket::Kind kind) : kind_(kind) {}
+  explicit ProcessMemory(MemoryLocation::Kind kind) : kind_(kind) {}
 
   ~ProcessMemory() override;
-  Mapping create(std::size_t bytes, Ticket& ticket) override;
-  Mapping open(const Ticket& ticket) override;
-  void close_ticket(const Ticket& ticket) override;
+  Mapping create(std::size_t bytes, MemoryLocation& location) override;
+  Mapping open(const MemoryLocation& location) override;
+  void close_location(const MemoryLocation& location) override;
 
  private:
-  Ticket::Kind kind_;
-  std::vector<Ticket> open_tickets_;
+  MemoryLocation::Kind kind_;
+  std::vector<MemoryLocation> open_locations_;
 };
 
 /// Memory that threads of one process share; all of them use this object. It serves groups of one rank, and
@@ -84,10 +84,10 @@ class ProcessMemory : public MemorySource {
 /// mapped twice.
 class ThreadMemory : public MemorySource {
  public:
-  Mapping create(std::size_t bytes, Ticket& ticket) override;
-  Mapping open(const Ticket& ticket) override;
+  Mapping create(std::size_t bytes, MemoryLocation& location) override;
+  Mapping open(const MemoryLocation& location) override;
 
-  void close_ticket(const Ticket&) override {}
+  void close_location(const MemoryLocation&) override {}
 
  private:
   std::mutex mutex_;

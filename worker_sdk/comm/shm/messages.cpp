@@ -73,22 +73,22 @@ const Operation* Messages::Peer::waiting() const {
 /// Moves the sends of this rank to `rank` on. Returns whether any could be moved.
 bool Messages::push(int rank, Peer& peer) {
   if (peer.queued.empty() && peer.offered.empty() && peer.flowing.empty()) return false;
-  Channel& channel = layout_.channel(rank_, rank);
+  MessageRings& rings = layout_.rings(rank_, rank);
   bool moved = false;
-  while (!peer.queued.empty() && peer.offers - channel.receiver.offers.seen() < Channel::kOffers) {
-    offer(channel, rank, peer);
+  while (!peer.queued.empty() && peer.offers - rings.receiver.offers.seen() < MessageRings::kOffers) {
+    offer(rings, rank, peer);
     moved = true;
   }
-  if (take_accepted(channel, rank, peer)) moved = true;
-  if (fill(channel, rank, peer)) moved = true;
+  if (take_accepted(rings, rank, peer)) moved = true;
+  if (fill(rings, rank, peer)) moved = true;
   return moved;
 }
 
-void Messages::offer(Channel& channel, int rank, Peer& peer) {
+void Messages::offer(MessageRings& rings, int rank, Peer& peer) {
   Sending sending = peer.queued.front();
   peer.queued.pop_front();
   const Call& call = sending.operation->call;
-  Offer& offer = channel.offers[peer.offers % Channel::kOffers];
+  Offer& offer = rings.offers[peer.offers % MessageRings::kOffers];
   offer.count = call.count;
   offer.id = sending.id;
   offer.tag = call.tag;
@@ -107,16 +107,16 @@ void Messages::offer(Channel& channel, int rank, Peer& peer) {
     sending.way = Offer::Way::chunks;
   }
   offer.way = sending.way;
-  channel.sender.offers.post(++peer.offers);
+  rings.sender.offers.post(++peer.offers);
   waiter_.ring(rank);
   peer.offered.push_back(sending);
 }
 
-bool Messages::take_accepted(Channel& channel, int rank, Peer& peer) {
-  const std::uint32_t accepted = channel.receiver.accepted.seen();
+bool Messages::take_accepted(MessageRings& rings, int rank, Peer& peer) {
+  const std::uint32_t accepted = rings.receiver.accepted.seen();
   if (accepted == peer.seen_accepted) return false;
   while (peer.seen_accepted != accepted) {
-    const std::uint32_t id = channel.accepted[peer.seen_accepted++ % Channel::kOffers];
+    const std::uint32_t id = rings.accepted[peer.seen_accepted++ % MessageRings::kOffers];
     const auto found = std::find_if(peer.offered.begin(), peer.offered.end(),
                                     [id](const Sending& sending) { return sending.id == id; });
     // Only a rank that breaks the protocol could accept a message that was not offered.
@@ -127,21 +127,21 @@ bool Messages::take_accepted(Channel& channel, int rank, Peer& peer) {
     if (found->way == Offer::Way::chunks) peer.flowing.push_back(*found);
     peer.offered.erase(found);
   }
-  channel.sender.accepted.post(peer.seen_accepted);
+  rings.sender.accepted.post(peer.seen_accepted);
   waiter_.ring(rank);
   return true;
 }
 
-bool Messages::fill(Channel& channel, int rank, Peer& peer) {
+bool Messages::fill(MessageRings& rings, int rank, Peer& peer) {
   bool moved = false;
-  while (!peer.flowing.empty() && peer.filled - channel.receiver.chunks.seen() < Channel::kChunks) {
+  while (!peer.flowing.empty() && peer.filled - rings.receiver.chunks.seen() < MessageRings::kChunks) {
     Sending& sending = peer.flowing.front();
     const std::size_t all = bytes_of(*sending.operation);
     const std::size_t bytes = std::min(chunk_, all - sending.done);
     std::memcpy(layout_.message(rank_, rank, peer.filled),
                 static_cast<const std::byte*>(sending.operation->in) + sending.done, bytes);
     sending.done += bytes;
-    channel.sender.chunks.post(++peer.filled);
+    rings.sender.chunks.post(++peer.filled);
     waiter_.ring(rank);
     if (sending.done == all) peer.flowing.pop_front();
     moved = true;
@@ -152,24 +152,25 @@ bool Messages::fill(Channel& channel, int rank, Peer& peer) {
 /// Moves the receives of this rank from `rank` on. Returns whether any could be moved.
 bool Messages::pull(int rank, Peer& peer) {
   if (peer.wanted.empty() && peer.active.operation == nullptr) return false;
-  Channel& channel = layout_.channel(rank, rank_);
+  MessageRings& rings = layout_.rings(rank, rank_);
   bool moved = false;
-  const std::uint32_t offers = channel.sender.offers.seen();
+  const std::uint32_t offers = rings.sender.offers.seen();
   if (offers != peer.seen_offers) {
     while (peer.seen_offers != offers)
-      peer.pending.push_back(channel.offers[peer.seen_offers++ % Channel::kOffers]);
-    channel.receiver.offers.post(peer.seen_offers);
+      peer.pending.push_back(rings.offers[peer.seen_offers++ % MessageRings::kOffers]);
+    rings.receiver.offers.post(peer.seen_offers);
     waiter_.ring(rank);
     moved = true;
   }
-  if (empty(channel, rank, peer)) moved = true;
-  while (match(channel, rank, peer)) moved = true;
+  if (empty(rings, rank, peer)) moved = true;
+  while (match(rings, rank, peer)) moved = true;
   return moved;
 }
 
 /// Accepts one offer that a receive asks for: the first offer of a tag, for the first receive of that tag.
-bool Messages::match(Channel& channel, int rank, Peer& peer) {
-  if (peer.active.operation != nullptr || peer.accepted - channel.sender.accepted.seen() == Channel::kOffers)
+bool Messages::match(MessageRings& rings, int rank, Peer& peer) {
+  if (peer.active.operation != nullptr ||
+      peer.accepted - rings.sender.accepted.seen() == MessageRings::kOffers)
     return false;
   for (auto wanted = peer.wanted.begin(); wanted != peer.wanted.end(); ++wanted) {
     const int tag = wanted->operation->call.tag;
@@ -192,23 +193,23 @@ bool Messages::match(Channel& channel, int rank, Peer& peer) {
     } else if (bytes > 0) {
       std::memcpy(out, offer.data, bytes);
     }
-    channel.accepted[peer.accepted % Channel::kOffers] = offer.id;
-    channel.receiver.accepted.post(++peer.accepted);
+    rings.accepted[peer.accepted % MessageRings::kOffers] = offer.id;
+    rings.receiver.accepted.post(++peer.accepted);
     waiter_.ring(rank);
     return true;
   }
   return false;
 }
 
-bool Messages::empty(Channel& channel, int rank, Peer& peer) {
+bool Messages::empty(MessageRings& rings, int rank, Peer& peer) {
   bool moved = false;
-  while (peer.active.operation != nullptr && channel.sender.chunks.seen() != peer.emptied) {
+  while (peer.active.operation != nullptr && rings.sender.chunks.seen() != peer.emptied) {
     const std::size_t all = bytes_of(*peer.active.operation);
     const std::size_t bytes = std::min(chunk_, all - peer.active.done);
     std::memcpy(static_cast<std::byte*>(peer.active.operation->out) + peer.active.done,
                 layout_.message(rank, rank_, peer.emptied), bytes);
     peer.active.done += bytes;
-    channel.receiver.chunks.post(++peer.emptied);
+    rings.receiver.chunks.post(++peer.emptied);
     waiter_.ring(rank);
     if (peer.active.done == all) peer.active = {};
     moved = true;

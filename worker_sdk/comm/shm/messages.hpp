@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs sends and receives. A sender offers its message; the receiver accepts the first offer of the tag once
-// its program asks to receive it; then the bytes go through the channel's chunks, or directly if they are in
-// memory of allocate(). So a send ends when its message has been received (all but the last chunks, at most),
-// and no data is kept for a receiver that does not come.
+// its program asks to receive it; then the bytes go through the chunks of the rings, or directly if they are
+// in memory of allocate(). So a send ends when its message has been received (all but the last chunks, at
+// most), and no data is kept for a receiver that does not come.
 #pragma once
 
 #include "worker_sdk/comm/group_plan.hpp"
@@ -67,12 +67,12 @@ class Messages {
   };
 
   bool push(int rank, Peer& peer);
-  void offer(Channel& channel, int rank, Peer& peer);
-  bool take_accepted(Channel& channel, int rank, Peer& peer);
-  bool fill(Channel& channel, int rank, Peer& peer);
+  void offer(MessageRings& rings, int rank, Peer& peer);
+  bool take_accepted(MessageRings& rings, int rank, Peer& peer);
+  bool fill(MessageRings& rings, int rank, Peer& peer);
   bool pull(int rank, Peer& peer);
-  bool match(Channel& channel, int rank, Peer& peer);
-  bool empty(Channel& channel, int rank, Peer& peer);
+  bool match(MessageRings& rings, int rank, Peer& peer);
+  bool empty(MessageRings& rings, int rank, Peer& peer);
   void compare(int rank, const Offer& offer, const Operation& operation);
   [[noreturn]] void fail_mismatch(int rank, const Entry& next);
 

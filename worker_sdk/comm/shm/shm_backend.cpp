@@ -202,14 +202,14 @@ void* ShmBackend::allocate(const Call& call) {
   in_line_ = true;
   enter(operation);
   Mapping mapping;
-  Ticket& ticket = layout_.header().ticket;
+  MemoryLocation& location = layout_.header().location;
   const std::size_t all = Regions::stride_for(bytes) * static_cast<std::size_t>(size_);
   try {
-    if (rank_ == 0) mapping = memory_->create(all, ticket);
-    step();  // the ticket is written
-    if (rank_ != 0) mapping = memory_->open(ticket);
-    step();  // all ranks have used the ticket
-    if (rank_ == 0) memory_->close_ticket(ticket);
+    if (rank_ == 0) mapping = memory_->create(all, location);
+    step();  // the location is written
+    if (rank_ != 0) mapping = memory_->open(location);
+    step();  // all ranks have used the location
+    if (rank_ == 0) memory_->close_location(location);
   } catch (const Error& error) {
     waiter_.fail(error.code(), error.what());
   }

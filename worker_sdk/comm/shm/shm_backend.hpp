@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend over shared memory. All ranks go through the same steps; a step ends for a rank when all others
 // have begun the same one. The first step of every call carries its fingerprint, which every rank compares
-// with its own, and up to 40 bytes of data in the same cache line. Sends and receives go through channels
+// with its own, and up to 40 bytes of data in the same cache line. Sends and receives go through rings
 // between two ranks (messages.hpp).
 #pragma once
 

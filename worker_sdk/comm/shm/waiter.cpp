@@ -215,13 +215,13 @@ int Waiter::look_at_peers(const std::vector<int>& peers, Clock::time_point now) 
   int elsewhere = -1;
   for (const int peer : peers) {
     const bool left = layout_.line(peer, 0).progress.has_left();
-    // The peer may have put a message into its channel before its end, so it counts as lost only at the
+    // The peer may have put a message into its rings before its end, so it counts as lost only at the
     // second look.
     if (left || roster_.is_dead(peer)) {
       if (suspect_ == peer) lose(peer, left);
       if (suspect < 0) suspect = peer;
     } else if (layout_.line(peer, next_.turn).progress.reached(next_.step)) {
-      // This peer may also have put a message into its channel before, so it also counts only at the second
+      // This peer may also have put a message into its rings before, so it also counts only at the second
       // look.
       if (elsewhere_ == peer) return peer;
       if (elsewhere < 0) elsewhere = peer;

@@ -207,9 +207,9 @@ TEST_CASE("a size that cannot be is the caller's error alone") {
 }
 
 TEST_CASE("shared memory that does not fit is a lack of memory") {
-  shm::ProcessMemory memory(shm::Ticket::Kind::file);
-  shm::Ticket ticket;
-  CHECK_THAT(test::error_of([&] { memory.create(std::size_t{1} << 60, ticket); }, ErrorCode::out_of_memory),
+  shm::ProcessMemory memory(shm::MemoryLocation::Kind::file);
+  shm::MemoryLocation location;
+  CHECK_THAT(test::error_of([&] { memory.create(std::size_t{1} << 60, location); }, ErrorCode::out_of_memory),
              Contains("/dev/shm"));
 }
 

@@ -29,8 +29,8 @@ constexpr std::size_t kSmall = 100;
 /// Runs body(group) as `ranks` threads over one memory. Nothing but the group orders the threads.
 void run_world(int ranks, std::chrono::milliseconds timeout, const std::function<void(ProcessGroup&)>& body) {
   const auto memory = std::make_shared<muster::shm::ThreadMemory>();
-  muster::shm::Ticket ticket;
-  const auto control = memory->create(muster::shm::Layout::bytes_for(ranks), ticket);
+  muster::shm::MemoryLocation location;
+  const auto control = memory->create(muster::shm::Layout::bytes_for(ranks), location);
   muster::shm::Layout(control.base(), ranks).construct();
   std::vector<std::unique_ptr<ProcessGroup>> groups(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -40,7 +40,7 @@ void run_world(int ranks, std::chrono::milliseconds timeout, const std::function
       options.timeout = timeout;
       auto& group = groups[static_cast<std::size_t>(rank)];
       muster::GroupPlan plan{rank, ranks, {}, options};
-      auto backend = std::make_unique<muster::shm::ShmBackend>(memory, memory->open(ticket), plan);
+      auto backend = std::make_unique<muster::shm::ShmBackend>(memory, memory->open(location), plan);
       group = std::make_unique<ProcessGroup>(std::move(backend), std::move(plan));
       body(*group);
     });
