@@ -31,6 +31,10 @@ constexpr milliseconds kFileAttempt{2000};
 constexpr const char* kLoopback = "127.0.0.1";
 /// The interval, at the end, of looks whether all ranks have left.
 constexpr milliseconds kLook{5};
+/// How long a name is waited for of which a name server says that there is none; as agents wait.
+constexpr milliseconds kNoSuchNameAtMost{30'000};
+/// The interval of look-ups of a name that appears late.
+constexpr milliseconds kLookUpAgain{200};
 
 std::string job_of(const StoreRequest& request) {
   return request.place.run_id + " " + std::to_string(request.place.restart_count);
@@ -59,6 +63,23 @@ bool on_one_host(const Place& place) {
           " cannot reach; for ranks on several hosts set MUSTER_STORE_ALLOW to the addresses of the job's "
           "hosts (10.0.0.1,10.0.0.2 or 10.0.0.0/24), rank 0's among them, the same on all ranks, or give "
           "init_url tcp://HOST:PORT");
+}
+
+/// Waits until the name of this host can be looked up: it may appear late, as that of a service whose pods
+/// have just started. The ranks that connect wait for it, too.
+void await_name(const std::string& host, int port, Clock::time_point deadline) {
+  const auto began = Clock::now();
+  for (;;) {
+    try {
+      (void)rendezvous::resolve(host, port);
+      return;
+    } catch (const rendezvous::NameError& error) {
+      const auto end = error.no_such_name() ? std::min(deadline, began + kNoSuchNameAtMost) : deadline;
+      if (Clock::now() + kLookUpAgain >= end)
+        throw Error(ErrorCode::io, std::string("rank 0 cannot serve the store: ") + error.what());
+    }
+    ::poll(nullptr, 0, static_cast<int>(kLookUpAgain.count()));
+  }
 }
 
 bool serves_store(StoreClient& store, const ProcessIdentity& process) {
@@ -166,6 +187,7 @@ void StoreAccess::connect_to_first(const StoreRequest& request, const StoreRoute
 /// then serves this world as well.
 void StoreAccess::serve(const StoreRequest& request, const StoreRoute& route) {
   const std::string owner = job_of(request) + " " + request.self.to_text();
+  await_name(route.host, route.port, request.deadline);
   try {
     server_ = std::make_unique<StoreThread>(route.host, route.port, request.allow);
   } catch (const Error& error) {
