@@ -10,6 +10,8 @@ namespace muster::agent {
 namespace {
 
 constexpr int kKilledInShell = 128 + SIGKILL;
+constexpr const char* kPerhaps =
+    "perhaps by the kernel's out-of-memory killer, which has struck on this host meanwhile";
 
 std::uint64_t refusals_before(const MemorySnapshot& before, const std::string& group) {
   const auto found = std::find_if(before.groups.begin(), before.groups.end(),
@@ -57,6 +59,8 @@ MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after) 
     end.kills = rise(before.kills, after.kills);
     end.own_kills = rise(before.own_kills, after.own_kills);
     end.certainty = end.kills > 0 ? MemoryEnd::Certainty::certain : MemoryEnd::Certainty::nothing;
+    end.elsewhere = before.counts_host_kills && after.counts_host_kills &&
+                    rise(before.host_kills, after.host_kills) > end.kills;
   } else if (before.counts_host_kills && after.counts_host_kills) {
     end.kills = rise(before.host_kills, after.host_kills);
     end.certainty = end.kills > 0 ? MemoryEnd::Certainty::likely : MemoryEnd::Certainty::nothing;
@@ -64,8 +68,7 @@ MemoryEnd memory_end(const MemorySnapshot& before, const MemorySnapshot& after) 
   if (end.kills > 0 && end.certainty == MemoryEnd::Certainty::certain)
     end.why = limit_that_refused(before, after, true);
   if (end.own_kills > 0) end.own_why = limit_that_refused(before, after, false);
-  if (end.certainty == MemoryEnd::Certainty::likely)
-    end.why = "perhaps by the kernel's out-of-memory killer, which has struck on this host meanwhile";
+  if (end.certainty == MemoryEnd::Certainty::likely) end.why = kPerhaps;
   return end;
 }
 
@@ -82,6 +85,8 @@ std::string describe_own(const ExitStatus& status, const MemorySnapshot& before,
 WorkerMemory RoundMemory::worker_failed(const ExitStatus& status, std::string_view said, bool alone,
                                         const MemorySnapshot& now) {
   const MemoryEnd end = memory_end(before_, now);
+  if (end.kills <= told_ && end.elsewhere && status.killed())
+    return {std::string(kPerhaps) + ", though not in the control group of the agent", false};
   if (end.kills <= told_) return {"", end.certainty != MemoryEnd::Certainty::unknown};
   if (status.killed()) {
     ++told_;

@@ -51,6 +51,9 @@ struct MemoryEnd {
     certain,  ///< `kills` processes in the control group of the workers or below were
   };
   Certainty certainty = Certainty::unknown;
+  /// Whether the kernel has ended processes of this host besides `kills`: a worker may have gone to another
+  /// control group than ours (systemd-run --scope).
+  bool elsewhere = false;
   std::uint64_t kills = 0;
   /// Those of `kills` that were in the control group of the workers itself.
   std::uint64_t own_kills = 0;

@@ -3,6 +3,7 @@
 
 #include "rendezvous/base/invariant.hpp"
 
+#include <algorithm>
 #include <csignal>
 
 namespace muster::agent {
@@ -40,6 +41,7 @@ bool WorkerGroup::record_end(int local_rank, ExitStatus status, bool started) {
   ended.arrival = ++arrivals_;
   MUSTER_ASSERT(arrivals_ <= static_cast<int>(slots_.size()), "a worker ends once");
   ended.after_stop = phase_ != Phase::running;
+  if (!sent_.empty()) ended.stop_signal = sent_.back();
   return true;
 }
 
@@ -62,7 +64,7 @@ GroupActions WorkerGroup::act_on_ends(bool failed, TimePoint now) {
 GroupActions WorkerGroup::begin_stop(int signal, TimePoint now) {
   GroupActions actions;
   phase_ = Phase::stopping;
-  stop_signal_ = signal;
+  sent_.push_back(signal);
   kill_at_ = now + grace_;
   actions.signal_workers = signal;
   actions.wake_at = kill_at_;
@@ -75,7 +77,10 @@ GroupActions WorkerGroup::stop(int signal, TimePoint now) {
   if (phase_ == Phase::running) return begin_stop(signal, now);
   // A stop has begun already: the workers still get the new signal, but the deadline stays.
   GroupActions actions;
-  if (signal != stop_signal_) actions.signal_workers = signal;
+  if (std::find(sent_.begin(), sent_.end(), signal) == sent_.end()) {
+    sent_.push_back(signal);
+    actions.signal_workers = signal;
+  }
   actions.wake_at = kill_at_;
   return actions;
 }
@@ -156,15 +161,15 @@ WorkerOutcome WorkerGroup::worker_outcome(int local_rank) const {
   if (!worker.after_stop)
     return worker.status.success() ? WorkerOutcome::succeeded : WorkerOutcome::failed_by_itself;
   // A worker that exits with a code of its own ended by us, too: that is how it answers the signal.
-  const bool ours = worker.status.kind == ExitStatus::Kind::exited || worker.status.value == stop_signal_ ||
-                    worker.status.value == SIGKILL || worker.status.value == SIGTERM ||
-                    worker.status.value == SIGINT;
+  const int by = worker.status.value;
+  const bool ours = worker.status.kind == ExitStatus::Kind::exited || by == SIGKILL || by == SIGTERM ||
+                    by == SIGINT || std::find(sent_.begin(), sent_.end(), by) != sent_.end();
   return ours ? WorkerOutcome::stopped_by_us : WorkerOutcome::failed_by_itself;
 }
 
 int WorkerGroup::signal_before_end(int local_rank) const {
   const Slot& worker = slot(local_rank);
-  return worker.ended && worker.after_stop ? stop_signal_ : 0;
+  return worker.ended && worker.after_stop ? worker.stop_signal : 0;
 }
 
 }  // namespace muster::agent

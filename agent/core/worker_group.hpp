@@ -86,7 +86,7 @@ class WorkerGroup {
   /// Returns how the round ended; valid once over.
   RoundOutcome outcome() const;
   WorkerOutcome worker_outcome(int local_rank) const;
-  /// Returns the stop signal, if it was sent before the worker ended; else 0.
+  /// Returns the last stop signal that was sent before the worker ended; 0: none.
   int signal_before_end(int local_rank) const;
 
   ExitStatus status(int local_rank) const { return slot(local_rank).status; }
@@ -108,6 +108,8 @@ class WorkerGroup {
     bool ended = false;
     bool started = true;
     bool after_stop = false;
+    /// The last stop signal that was sent before it ended; 0: none.
+    int stop_signal = 0;
     int arrival = 0;
     ExitStatus status;
   };
@@ -124,7 +126,8 @@ class WorkerGroup {
   std::chrono::milliseconds grace_;
   Phase phase_ = Phase::running;
   int arrivals_ = 0;
-  int stop_signal_ = 0;
+  /// The stop signals that were sent, the first one first.
+  std::vector<int> sent_;
   bool ordered_ = false;
   bool failed_ = false;
   bool unkillable_ = false;

@@ -63,6 +63,8 @@ ChildWait parse_child_wait(const std::string& text, pid_t own_group,
   };
   if (number == SYS_wait4) return wait4_of(argument(first), own_group);
   if (number == SYS_waitid) return waitid_of(argument(first), argument(second), own_group, pid_of_pidfd);
+  // Some shells (zsh, tcsh) wait for SIGCHLD before they ask for their children.
+  if (number == SYS_rt_sigsuspend) return {ChildWait::Kind::any, 0};
   return {};
 }
 
@@ -85,7 +87,7 @@ ChildWait read_child_wait(const ProcessStat& process) {
 }
 
 std::optional<SignalSets> read_signal_sets(const ProcessStat& process) {
-  const auto text = read_file(proc_path(process.pid, "status"), kMostBytes);
+  const auto text = read_file(proc_path(process.pid, "status"), kStatusTextMost);
   return text ? parse_signal_sets(*text) : std::nullopt;
 }
 

@@ -20,9 +20,6 @@ namespace {
 constexpr auto P_PIDFD = static_cast<idtype_t>(3);
 #endif
 
-/// A user in very many groups has a long line of them before the one that is read.
-constexpr std::size_t kStatusTextMost = std::size_t{1} << 20;
-
 ExitStatus status_from(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) return {ExitStatus::Kind::exited, info.si_status, false};
   return {ExitStatus::Kind::signaled, info.si_status, info.si_code == CLD_DUMPED};

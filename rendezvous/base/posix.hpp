@@ -39,4 +39,7 @@ std::optional<std::string> read_to_end(int fd, std::size_t limit = std::string::
 std::optional<std::string> read_file(const std::string& path, std::size_t limit = std::string::npos,
                                      int flags = 0);
 
+/// Enough bytes for /proc/PID/status: a user in very many groups has a long line of them before others.
+inline constexpr std::size_t kStatusTextMost = std::size_t{1} << 20;
+
 }  // namespace muster

@@ -97,7 +97,8 @@ milliseconds greeting_limit(milliseconds login_timeout, std::size_t nodes) {
 
 int connect_timeout_s(milliseconds login_timeout) {
   const milliseconds kept = std::min(kForTheLogin, login_timeout / kPartForTheLogin);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(login_timeout - kept);
+  // The limit of the greeting ends what a whole second is too long for.
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(login_timeout - kept);
   return std::max(1, static_cast<int>(seconds.count()));
 }
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/store/opened_store.hpp"
 
+#include "rendezvous/base/allowance.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/store/store_feed.hpp"
 #include "rendezvous/server/store/store_server.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <utility>
 
@@ -54,48 +52,15 @@ OpenedStore open_fed_store(const SocketAddress& address, std::size_t max_bytes) 
   return store;
 }
 
-namespace {
-
-/// The path of this process's cgroup of version 2; empty if there is none.
-std::string own_cgroup() {
-  constexpr std::string_view kPrefix = "0::";
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.starts_with(kPrefix)) return line.substr(kPrefix.size());
-  }
-  return "";
-}
-
-std::uint64_t memory() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page = ::sysconf(_SC_PAGESIZE);
-  const std::uint64_t machine = pages > 0 && page > 0
-                                    ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page)
-                                    : std::numeric_limits<std::uint64_t>::max();
-  return std::min(machine, cgroup_memory("/sys/fs/cgroup", own_cgroup(), machine));
-}
-
-}  // namespace
-
-std::uint64_t cgroup_memory(const std::string& root, std::string path, std::uint64_t none) {
-  std::uint64_t least = none;
-  for (;;) {
-    // The text "max" is no number, and the outermost group has no such file.
-    std::uint64_t bytes = 0;
-    if (std::ifstream(root + path + "/memory.max") >> bytes) least = std::min(least, bytes);
-    const std::size_t slash = path.rfind('/');
-    if (slash == std::string::npos) return least;
-    path.resize(slash);
-  }
-}
-
 std::size_t hosted_store_bytes(std::uint64_t memory) {
   return std::min<std::uint64_t>(kMaxHostedStoresBytes, memory / 2) / kMaxHostedJobs;
 }
 
 std::size_t hosted_store_bytes() {
-  static const std::size_t bytes = hosted_store_bytes(memory());
+  static const std::size_t bytes = [] {
+    const std::uint64_t memory = read_allowance().memory;
+    return hosted_store_bytes(memory > 0 ? memory : std::numeric_limits<std::uint64_t>::max());
+  }();
   return bytes;
 }
 

@@ -45,12 +45,8 @@ OpenedStore open_fed_store(const SocketAddress& address, std::size_t max_bytes =
 /// of one job's store.
 std::size_t hosted_store_bytes(std::uint64_t memory);
 
-/// The same cap for this machine's memory, or for the lowest cgroup limit of this process. Looked up once.
+/// The same cap for the memory that this process may use (read_allowance()). Looked up once.
 std::size_t hosted_store_bytes();
-
-/// The lowest memory.max of a cgroup and those around it, which are the folders of `path` below `root`;
-/// `none` if no limit is set.
-std::uint64_t cgroup_memory(const std::string& root, std::string path, std::uint64_t none);
 
 /// The options of one store of a daemon whose clients come through the ControlPort at `address`, with limits
 /// that many stores share.

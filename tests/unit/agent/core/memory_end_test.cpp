@@ -52,7 +52,12 @@ TEST_CASE("Whether processes were ended for memory is what the kernel has counte
   MemorySnapshot both = snapshot(1, 0);
   both.host_kills = 9;
   both.counts_host_kills = true;
-  CHECK(memory_end(snapshot(1, 0), both).certainty == Certainty::nothing);
+  MemorySnapshot calm = snapshot(1, 0);
+  calm.counts_host_kills = true;
+  CHECK(memory_end(calm, both).certainty == Certainty::nothing);
+  CHECK(memory_end(calm, both).elsewhere);
+  calm.host_kills = 9;
+  CHECK_FALSE(memory_end(calm, both).elsewhere);
 }
 
 TEST_CASE("Of a process of ours that got SIGKILL it is said what the kernel has ended for memory meanwhile") {
@@ -146,6 +151,30 @@ TEST_CASE(
   after.own_kills = 1;
   CHECK(judged(exited(1), "ValueError: bad input") ==
         "a process of its own was killed, as the host had no memory left");
+}
+
+TEST_CASE("A kill in a control group that is not the agent's is not ruled out") {
+  MemorySnapshot before = snapshot(1, 0);
+  before.host_kills = 4;
+  before.counts_host_kills = true;
+  const auto judged = [&before](std::uint64_t kills, std::uint64_t host_kills, const ExitStatus& status) {
+    MemorySnapshot now = snapshot(kills, 0);
+    now.host_kills = host_kills;
+    now.counts_host_kills = true;
+    RoundMemory round;
+    round.begin(before);
+    return round.worker_failed(status, "", false, now);
+  };
+  CHECK(judged(1, 4, kKilled).ruled_out);
+  const WorkerMemory elsewhere = judged(1, 5, kKilled);
+  CHECK_FALSE(elsewhere.ruled_out);
+  CHECK(elsewhere.why ==
+        "perhaps by the kernel's out-of-memory killer, which has struck on this host meanwhile, though not "
+        "in the "
+        "control group of the agent");
+  CHECK(judged(1, 5, exited(1)).why.empty());
+  // The host's number has the kills of the group in it.
+  CHECK(judged(2, 5, kKilled).why == "as the host had no memory left");
 }
 
 TEST_CASE("Amounts of memory") {

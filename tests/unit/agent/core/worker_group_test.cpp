@@ -120,6 +120,20 @@ TEST_CASE("A second order neither lengthens the grace period nor is lost") {
   CHECK(group.kill_now(kStart + 4s).kill_workers);
 }
 
+TEST_CASE("A worker that ends by a second order ended by us, and after that signal") {
+  WorkerGroup group(3, 5s);
+  group.stop(SIGHUP, kStart);
+  group.exited(0, kFailed, kStart);
+  CHECK(group.stop(SIGQUIT, kStart).signal_workers == SIGQUIT);
+  CHECK(group.stop(SIGHUP, kStart).signal_workers == 0);
+  group.exited(1, killed_by(SIGQUIT), kStart);
+  group.exited(2, killed_by(SIGSEGV), kStart);
+  CHECK(group.signal_before_end(0) == SIGHUP);
+  CHECK(group.signal_before_end(1) == SIGQUIT);
+  CHECK(group.worker_outcome(1) == WorkerOutcome::stopped_by_us);
+  CHECK(group.worker_outcome(2) == WorkerOutcome::failed_by_itself);
+}
+
 TEST_CASE("Leftovers of workers are part of the round") {
   WorkerGroup group(1, 5s);
   const GroupActions actions = group.exited(0, kOk, kStart);

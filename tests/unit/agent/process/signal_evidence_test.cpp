@@ -32,6 +32,8 @@ TEST_CASE("What a process waits for is read from its system call") {
   CHECK(parsed(call(SYS_waitid, "0x2 0x2a")) == ChildWait{Kind::group, 42});
   CHECK(parsed(call(SYS_waitid, "0x2 0x0")) == ChildWait{Kind::group, 7});
   CHECK(parsed(call(SYS_waitid, "0x3 0x5")) == ChildWait{});
+  // As zsh waits.
+  CHECK(parsed(call(SYS_rt_sigsuspend, "0x7ffd 0x8")) == ChildWait{ChildWait::Kind::any, 0});
   CHECK(parse_child_wait(call(SYS_waitid, "0x3 0x5"), 7, [](int fd) { return fd == 5 ? 42 : 0; }) ==
         ChildWait{Kind::one, 42});
   for (const char* other : {"running\n", "-1 0x7ffd 0x7f00\n", "", "0 0x3 0x4 0x5\n", "nonsense"})

@@ -183,6 +183,8 @@ TEST_CASE("A login has what the user gives it, less what is needed to say why it
   CHECK(greeting_limit(10s, 5) == 10s);
   CHECK(greeting_limit(10s, 10'000) == 9s + 63 * 250ms);
   CHECK(connect_timeout_s(10s) == 8);
+  CHECK(connect_timeout_s(3s) == 3);
+  CHECK(connect_timeout_s(2s) == 2);
   CHECK(connect_timeout_s(60s) == 58);
   CHECK(connect_timeout_s(5s) == 4);
   CHECK(connect_timeout_s(500ms) == 1);
