@@ -4,6 +4,7 @@
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/munge/munge.hpp"
 #include "rendezvous/net/name_lookup.hpp"
+#include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/tls/tls_stream.hpp"
 
 #include <optional>
@@ -21,6 +22,17 @@ CoordinatorDial::CoordinatorDial(const asio::any_io_executor& executor, const No
       before_round_(std::move(before_round)),
       judge_(spec_),
       notice_(executor) {}
+
+rendezvous::ClientOptions CoordinatorDial::client_options() const {
+  rendezvous::ClientOptions client;
+  client.run_id = spec_.run_id;
+  client.node = spec_.node.name;
+  client.host = spec_.host;
+  client.version = options_.node.version;
+  if (options_.control_fd < 0) client.lost_after = rendezvous::kDeadAfter;
+  if (std::holds_alternative<PeerNode>(spec_.node.form)) client.limits = spec_.limits;
+  return client;
+}
 
 asio::awaitable<std::unique_ptr<rendezvous::ByteStream>> CoordinatorDial::connect(
     rendezvous::TimePoint deadline) {
@@ -86,6 +98,14 @@ void CoordinatorDial::begin() {
 std::string CoordinatorDial::where() const {
   if (options_.control_fd >= 0) return "on this node";
   return spec_.node.coordinator_host + " port " + std::to_string(spec_.node.coordinator_port);
+}
+
+std::string CoordinatorDial::failure_text(const std::exception& error) const {
+  const std::string text = "no connection to the coordinator (" + where() + "): " + error.what();
+  const auto* known = dynamic_cast<const rendezvous::CoordinatorError*>(&error);
+  const bool in_vain =
+      known != nullptr && known->code() == rendezvous::Errc::deadline && !judge_.last_trouble().empty();
+  return in_vain ? text + " (the attempt before: " + judge_.last_trouble() + ")" : text;
 }
 
 /// The beginning of the line that is printed until the coordinator has answered; the cause follows it.

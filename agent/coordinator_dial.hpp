@@ -6,6 +6,7 @@
 #include "agent/core/dial_judge.hpp"
 #include "agent/node_options.hpp"
 #include "agent/wait_notice.hpp"
+#include "rendezvous/client/coordinator_client.hpp"
 #include "rendezvous/tls/peer_identity.hpp"
 #include "rendezvous/tls/secret.hpp"
 #include "rendezvous/wire/byte_stream.hpp"
@@ -13,6 +14,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,6 +28,9 @@ class CoordinatorDial {
   /// for a round, so that no worker of it is in one.
   CoordinatorDial(const boost::asio::any_io_executor& executor, const NodeAgentOptions& options,
                   std::function<bool()> before_round);
+
+  /// Who dials, and how long it may hear nothing.
+  rendezvous::ClientOptions client_options() const;
 
   /// One attempt, as a rendezvous::Connector makes it.
   boost::asio::awaitable<std::unique_ptr<rendezvous::ByteStream>> connect(rendezvous::TimePoint deadline);
@@ -42,8 +47,9 @@ class CoordinatorDial {
   /// Where the coordinator is: "n0 port 29400", "on this node".
   std::string where() const;
 
-  /// Why the last attempt failed; empty: none has.
-  const std::string& last_trouble() const { return judge_.last_trouble(); }
+  /// Says that no connection came about. A wait that has ended (`error`) does not say what it met with, so
+  /// the last attempt does.
+  std::string failure_text(const std::exception& error) const;
 
  private:
   std::string munge_credential(const rendezvous::PeerIdentity& identity, rendezvous::Secret& key) const;

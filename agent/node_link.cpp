@@ -29,6 +29,7 @@ NodeLink::NodeLink(const asio::any_io_executor& executor, const NodeAgentOptions
     : executor_(executor),
       options_(options),
       events_(std::move(events)),
+      traits_(options.node.spec),
       watch_(executor, options.node.spec.host, needs_of_watch()),
       report_settled_(executor) {}
 
@@ -56,10 +57,10 @@ void NodeLink::open() {
   events.broken = [this](const std::string& what) {
     lose_launcher("the link to the launcher was given up: " + what);
   };
-  link_.emplace(executor_,
-                rendezvous::make_descriptor_stream(executor_, options_.node.link_in, options_.node.link_out),
-                moves() ? LauncherLink::Mode::agent : LauncherLink::Mode::plain, std::move(events));
-  if (!moves()) return;
+  link_.emplace(
+      executor_, rendezvous::make_descriptor_stream(executor_, options_.node.link_in, options_.node.link_out),
+      traits_.distant_launcher ? LauncherLink::Mode::agent : LauncherLink::Mode::plain, std::move(events));
+  if (!traits_.distant_launcher) return;
   // Lines of our own go the same way, so that they come from where they are about. Helper threads log, too.
   set_log_handler([this, executor = executor_](LogLevel, std::string_view text) {
     asio::post(executor, [this, line = std::string(text)]() mutable {
@@ -74,7 +75,7 @@ void NodeLink::tell(Kind kind, std::int64_t number, std::string body) {
 }
 
 bool NodeLink::go_on_over(std::shared_ptr<rendezvous::Channel> channel) {
-  if (!link_ || !moves()) return false;
+  if (!link_ || !traits_.distant_launcher) return false;
   // Before the old way ends, or the guardian would take that for the end of the launcher.
   say_go_on();
   link_->move_to(rendezvous::make_channel_stream(executor_, std::move(channel)));
@@ -82,12 +83,14 @@ bool NodeLink::go_on_over(std::shared_ptr<rendezvous::Channel> channel) {
   return true;
 }
 
+void NodeLink::guardian_ended() {
+  if (traits_.distant_launcher) link_->drop("the guardian is gone");
+}
+
 void NodeLink::closed(const std::string& reason) {
   if (over_) return;
-  const AgentSpec& spec = options_.node.spec;
-  if (!moves())
-    return lose_launcher("the launcher" + (spec.node.alone() ? "" : " on " + spec.host) + " is gone (" +
-                         reason + ")");
+  if (!traits_.distant_launcher)
+    return lose_launcher("the launcher" + traits_.on_host + " is gone (" + reason + ")");
   // An SSH session lasts as long as somebody holds its streams, and the launcher looks for another way to us
   // only when it has ended.
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -113,8 +116,8 @@ awaitable<bool> NodeLink::send_report(const NodeReport& report) {
   const LinkMessage message{Kind::report, 0, to_json_within(report, kLinkReportMax)};
   link_->send(message, [this] { report_settled_.set(); });
   if (watch_.is_gone()) co_return false;
-  const bool settled =
-      co_await report_settled_.wait_for(moves() ? rendezvous::kReportAtMost : kReportLocalAtMost);
+  const bool settled = co_await report_settled_.wait_for(traits_.distant_launcher ? rendezvous::kReportAtMost
+                                                                                  : kReportLocalAtMost);
   co_return settled && !watch_.is_gone();
 }
 

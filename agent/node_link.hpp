@@ -5,6 +5,7 @@
 
 #include "agent/core/link_message.hpp"
 #include "agent/core/node_report.hpp"
+#include "agent/core/node_traits.hpp"
 #include "agent/launcher_link.hpp"
 #include "agent/launcher_watch.hpp"
 #include "agent/node_options.hpp"
@@ -55,8 +56,9 @@ class NodeLink {
   /// move.
   bool go_on_over(std::shared_ptr<rendezvous::Channel> channel);
 
-  /// Ends the stream: the process that leads to the launcher ends.
-  void drop(const std::string& reason) { link_->drop(reason); }
+  /// The guardian has ended, and with it the process that leads to a launcher elsewhere: a report on that way
+  /// might arrive, and its acknowledgement might not.
+  void guardian_ended();
 
   bool works() const { return link_->connected(); }
 
@@ -70,8 +72,6 @@ class NodeLink {
   void close();
 
  private:
-  bool moves() const { return options_.node.spec.node.started(); }
-
   void closed(const std::string& reason);
   void say_go_on() const;
   void lose_launcher(const std::string& why);
@@ -81,6 +81,7 @@ class NodeLink {
   const NodeAgentOptions& options_;
   Events events_;
   std::optional<LauncherLink> link_;
+  NodeTraits traits_;
   LauncherWatch watch_;
   /// The launcher has the report, or will never have it.
   rendezvous::Event report_settled_;

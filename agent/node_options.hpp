@@ -21,15 +21,15 @@ struct NodeProcesses {
   /// The link to the launcher: two descriptors, or one for both (a socket). Both stay open here.
   int link_in = -1;
   int link_out = -1;
-  /// Refers to the launcher in the forms `alone` and `peer`, as in GuardianOptions. In the form `started` the
-  /// end of link_in says that the launcher is gone.
+  /// Refers to a launcher on this host, as in GuardianOptions. Of a distant one the end of link_in says that
+  /// it is gone.
   int launcher_pidfd = -1;
-  /// The descriptor for notices in the forms `alone` and `peer`, as in GuardianOptions. In the form `started`
-  /// notices go over the link.
+  /// The descriptor to which the guardian writes its notices as link messages, for a launcher on this host.
+  /// To a distant one they go over the link.
   int notice_fd = -1;
   /// The job's secret, which the coordinator's node has, and every node of the form `peer`.
   std::shared_ptr<const rendezvous::Secret> job_secret;
-  /// This node's key in the form `started`; made of job_secret otherwise.
+  /// The key that a distant launcher gave this node; made of job_secret otherwise.
   std::shared_ptr<const rendezvous::Secret> key;
   /// The signals and limits that workers start with.
   SignalState signals;

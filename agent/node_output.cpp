@@ -58,7 +58,7 @@ void NodeOutput::open() {
 int NodeOutput::standard_input(int local_rank, int first_rank) {
   const bool reads = first_rank + local_rank == spec_.stdin_rank;
   if (input_) return reads ? input_->open() : -1;
-  if (reads || !spec_.node.alone()) return -1;
+  if (reads) return -1;
   if (!null_device_) null_device_.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
   return null_device_.get();
 }

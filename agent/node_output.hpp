@@ -73,7 +73,7 @@ class NodeOutput {
   std::shared_ptr<LinkConsole> console_;
   std::optional<InputFeeder> input_;
   std::shared_ptr<WorkerOutput> workers_;
-  /// In the form `alone`: the stdin of workers that may not read ours (--stdin).
+  /// The stdin of workers that may not read ours (--stdin).
   UniqueFd null_device_;
   /// Bytes that the link's console had sent when it was last looked at.
   std::uint64_t progress_ = 0;

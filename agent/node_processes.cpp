@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node_processes.hpp"
 
+#include "agent/core/node_traits.hpp"
 #include "agent/node_agent.hpp"
 #include "agent/process/guardian.hpp"
 #include "agent/process/job_mark.hpp"
@@ -100,7 +101,7 @@ void close_all(std::initializer_list<int> descriptors) {
 int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd, int guardian_pidfd) {
   const AgentSpec& spec = node.spec;
   rendezvous::EmbeddedOptions options = begin_store_process(spec, control_fd);
-  if (spec.node.alone()) return rendezvous::run_embedded_daemon(std::move(options));
+  if (!NodeTraits(spec).networked) return rendezvous::run_embedded_daemon(std::move(options));
   rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   rendezvous::EmbeddedOptions::Network network;
   network.guardian_pidfd = guardian_pidfd;
@@ -114,18 +115,20 @@ int daemon_main(const NodeProcesses& node, int control_fd, int listen_fd, int gu
   return rendezvous::run_embedded_daemon(std::move(options));
 }
 
-/// As long as the agent lives, only the agent writes to the link, maybe in the middle of a message: until it
-/// is gone the guardian's lines go to stderr, which the launcher reads, too.
-std::function<void(const std::string&, bool)> notice_of_guardian(int link_out) {
-  return [link_out](const std::string& text, bool agent_gone) {
-    const auto deadline = std::chrono::steady_clock::now() + kNoticeTimeout;
-    try {
-      if (!agent_gone) return write_bytes(STDERR_FILENO, "muster: warning: " + text + "\n", deadline);
-      write_link_message(link_out, {LinkMessage::Kind::notice, LinkMessage::agent_lost, text}, deadline);
-    } catch (const std::exception&) {
-      // Nobody listens; the coordinator tells by itself that this node is gone.
-    }
-  };
+/// Tells the launcher what the guardian notices: through notice_fd or over the link to a distant one, on
+/// which only the agent writes as long as it lives, maybe in the middle of a message. Until then the
+/// guardian's lines go to stderr, which such a launcher reads, too.
+void write_notice(const NodeProcesses& node, LinkMessage::Notice kind, const std::string& text) {
+  const auto deadline = std::chrono::steady_clock::now() + kNoticeTimeout;
+  const bool over_link = node.notice_fd < 0;
+  try {
+    if (over_link && kind != LinkMessage::agent_lost)
+      return write_bytes(STDERR_FILENO, "muster: warning: " + text + "\n", deadline);
+    write_link_message(over_link ? node.link_out : node.notice_fd, {LinkMessage::Kind::notice, kind, text},
+                       deadline);
+  } catch (const std::exception&) {
+    // Nobody listens. A distant launcher hears from the coordinator that this node is gone.
+  }
 }
 
 /// Ends and names what an earlier job left on this host when all who knew of it were killed. Our other
@@ -150,37 +153,38 @@ std::shared_ptr<const Secret> key_of(const NodeProcesses& node) {
 
 GuardianOptions guardian_options(const NodeProcesses& node, int go_on_fd) {
   GuardianOptions options;
+  const NodeTraits traits(node.spec);
   options.launcher_pidfd = node.launcher_pidfd;
-  options.notice_fd = node.notice_fd;
+  options.notice = [&node](LinkMessage::Notice kind, const std::string& text) {
+    write_notice(node, kind, text);
+  };
+  options.of_node = traits.of_node;
   options.shutdown_timeout = node.spec.shutdown_timeout;
   options.signals = node.signals;
-  if (node.spec.node.alone()) return options;
+  if (!traits.networked) return options;
   options.stopped_at_most = rendezvous::kDeadAfter;
   options.store_stopped_at_most = rendezvous::kDeadAfter - 2 * rendezvous::kHeartbeatInterval;
-  options.of_node = " of " + node.spec.node.name;
-  if (!node.spec.node.started()) return options;
+  if (!traits.distant_launcher) return options;
   options.lifeline_fd = node.link_in;
   options.go_on_fd = go_on_fd;
-  options.notice = notice_of_guardian(node.link_out);
   return options;
 }
 
 /// Removes an empty log directory in place of an agent that is gone.
 void tidy_logs(const AgentSpec& spec) {
   const OutputSpec& output = spec.output;
-  if (!spec.node.started() || !output.log_dir_is_temporary || output.log_dir.empty()) return;
+  if (!NodeTraits(spec).distant_launcher || !output.log_dir_is_temporary || output.log_dir.empty()) return;
   remove_empty_log_directory(node_log_directory(output.log_dir, spec.node.name));
 }
 
 }  // namespace
 
 int run_node_processes(NodeProcesses node) {
-  // Alone on its host, a job has no key that could leak.
-  const bool alone = node.spec.node.alone();
-  if (!alone) rendezvous::guard_process(rendezvous::ProcessFiles::closed);
+  const NodeTraits traits(node.spec);
+  // A job without a network has no key that could leak.
+  if (traits.networked) rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   NodeSpec& place = node.spec.node;
-  const bool started = place.started();
-  if (place.incarnation == 0 && !alone)
+  if (place.incarnation == 0 && traits.networked)
     place.incarnation = random_number() | 1U;  // 0 means that there is none
   rendezvous::ListenSocket listener = open_coordinator_socket(place);
   if (listener.fd) {
@@ -189,7 +193,7 @@ int run_node_processes(NodeProcesses node) {
     if (node.listening) node.listening({place.coordinator_host, place.coordinator_port});
   }
   int go_on[2] = {-1, -1};
-  if (started && ::pipe2(go_on, O_CLOEXEC) != 0) throw_errno("pipe");
+  if (traits.distant_launcher && ::pipe2(go_on, O_CLOEXEC) != 0) throw_errno("pipe");
 
   GuardianOptions options = guardian_options(node, go_on[0]);
   ProcessMain run_daemon;
@@ -197,9 +201,9 @@ int run_node_processes(NodeProcesses node) {
     // The other nodes end their workers, are told the verdict and report before the daemon goes.
     options.store_may_outlive = node.spec.shutdown_timeout + rendezvous::kDaemonAtMost;
   }
-  if (listener.fd || alone) {
+  if (listener.fd || !traits.networked) {
     run_daemon = [&](int control_fd, int guardian_pidfd) {
-      close_all({node.link_in, go_on[0], go_on[1], node.launcher_pidfd});
+      close_all({node.link_in, go_on[0], go_on[1], node.launcher_pidfd, node.notice_fd});
       if (node.link_out != node.link_in) ::close(node.link_out);
       drop_standard_input_and_output();
       return daemon_main(node, control_fd, listener.fd.release(), guardian_pidfd);
@@ -207,9 +211,9 @@ int run_node_processes(NodeProcesses node) {
   }
   const auto run_agent = [&](int control_fd, int guardian_pidfd) {
     // Workers open their status files in this process, through /proc.
-    if (!alone) rendezvous::guard_process(rendezvous::ProcessFiles::shared);
+    if (traits.networked) rendezvous::guard_process(rendezvous::ProcessFiles::shared);
     listener.fd.reset();
-    close_all({go_on[0], node.launcher_pidfd});
+    close_all({go_on[0], node.launcher_pidfd, node.notice_fd});
     const std::shared_ptr<const Secret> key = control_fd < 0 ? key_of(node) : nullptr;
     drop_keys(node, key.get());
     node.key = key;
@@ -219,8 +223,8 @@ int run_node_processes(NodeProcesses node) {
     listener.fd.reset();
     close_all({go_on[1]});
     drop_keys(node, nullptr);
-    if (!alone) say_orphans();
-    if (started) return;
+    if (traits.networked) say_orphans();
+    if (traits.distant_launcher) return;
     // The link's end tells the launcher that the agent is gone.
     ::close(node.link_in);
     if (node.link_out != node.link_in) ::close(node.link_out);

@@ -27,9 +27,11 @@ constexpr std::chrono::seconds kLeaveDeadline{10};
 /// The verdict of a stopped job, from a coordinator whose other nodes have this long to end, too.
 constexpr std::chrono::seconds kVerdictAfterStop{10};
 
-/// The name of the only node of a job is its host's.
-AgentSpec& with_name(AgentSpec& spec) {
-  if (spec.node.alone()) spec.node.name = spec.host;
+/// The only node of a job has the name of its host, and the address of its store.
+AgentSpec& with_name_and_address(AgentSpec& spec) {
+  if (!std::holds_alternative<AloneNode>(spec.node.form)) return spec;
+  spec.node.name = spec.host;
+  spec.node.local_addr = spec.store.host;
   return spec;
 }
 
@@ -38,11 +40,12 @@ AgentSpec& with_name(AgentSpec& spec) {
 NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentOptions& options)
     : executor_(executor),
       options_(options),
-      spec_(with_name(options_.node.spec)),
+      spec_(with_name_and_address(options_.node.spec)),
+      traits_(spec_),
       verdict_(spec_.node.name, spec_.host),
       link_(executor, options_, link_events()),
       output_(executor, spec_, [this] { return link_.works() && life_.goes_on(); }),
-      guardian_(executor, options.guardian_pidfd, alone() ? "" : " of " + name_in_texts()),
+      guardian_(executor, options.guardian_pidfd, traits_.of_node),
       end_signals_(executor),
       notices_(executor,
                [this](int signal) {
@@ -50,6 +53,7 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
                  log_warning("no worker runs on " + spec_.host + "; nobody got " + signal_name(signal));
                }),
       dial_(executor, options_, [this] { return life_.before_round(); }),
+      news_(traits_, link_, dial_),
       coordinator_known_(executor),
       round_over_(executor),
       verdict_came_(executor) {}
@@ -59,17 +63,16 @@ awaitable<void> NodeSession::run() {
   watch_signals();
   guardian_.start([this] {
     fail("the guardian process of " + spec_.host + " was killed");
-    // The process that leads here ends with the guardian. A report on that way might arrive, and its
-    // acknowledgement might not.
-    if (started()) link_.drop("the guardian is gone");
+    link_.guardian_ended();
   });
   link_.open();
-  if (started()) output_.go_over_link([this](std::string_view what) { return link_.open_channel(what); });
+  if (traits_.distant_launcher)
+    output_.go_over_link([this](std::string_view what) { return link_.open_channel(what); });
   const NodeReport report = co_await run_job();
   const bool taken = co_await link_.send_report(report);
   life_.end();
   link_.end();
-  if (started())
+  if (traits_.distant_launcher)
     leave_log_directory(spec_.output,
                         taken && report.outcome == NodeOutcome::succeeded && report.ended_by.node.empty());
   proxy_.reset();
@@ -84,7 +87,7 @@ awaitable<void> NodeSession::run() {
 awaitable<NodeReport> NodeSession::run_job() {
   NodeReport report;
   report.host = spec_.host;
-  if (!alone()) report.node = spec_.node.name;
+  if (traits_.networked) report.node = spec_.node.name;
   report.max_restarts = spec_.limits.max_restarts;
   bool again = prepare();
   if (again) again = co_await connect();
@@ -102,7 +105,7 @@ awaitable<NodeReport> NodeSession::run_job() {
 
 /// Returns whether all is well.
 bool NodeSession::prepare() {
-  set_log_role(alone() ? "agent" : "agent " + name_in_texts());
+  set_log_role(traits_.networked ? "agent " + traits_.name : "agent");
   try {
     setup_ = set_up_workers(spec_);
   } catch (const std::exception& error) {
@@ -122,26 +125,20 @@ awaitable<bool> NodeSession::connect() {
     if (!life_.goes_on()) co_return false;
   }
   if (options_.control_fd >= 0) {
-    coordinator_.emplace(executor_, options_.control_fd, client_options(), client_events());
+    coordinator_.emplace(executor_, options_.control_fd, dial_.client_options(), client_events());
   } else {
     rendezvous::Connector connector = [this](rendezvous::TimePoint limit) { return dial_.connect(limit); };
     dial_.begin();
-    coordinator_.emplace(executor_, std::move(connector), deadline, client_options(), client_events());
+    coordinator_.emplace(executor_, std::move(connector), deadline, dial_.client_options(), client_events());
   }
   // On this host there is nothing to wait for: join() begins with the hello.
-  if (alone()) co_return life_.goes_on();
+  if (!traits_.networked) co_return life_.goes_on();
   life_.dial();
   try {
     co_await coordinator_->connected(deadline);
     if (spec_.limits.store_proxy) proxy_.emplace(executor_, *coordinator_);
   } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const rendezvous::CoordinatorError*>(&error);
-    // A wait that has ended does not say what it met with.
-    const bool in_vain =
-        known != nullptr && known->code() == rendezvous::Errc::deadline && !dial_.last_trouble().empty();
-    const std::string before = in_vain ? " (the attempt before: " + dial_.last_trouble() + ")" : "";
-    if (life_.goes_on())
-      fail("no connection to the coordinator (" + dial_.where() + "): " + error.what() + before);
+    if (life_.goes_on()) fail(dial_.failure_text(error));
   }
   dial_.end();
   co_return life_.goes_on();
@@ -165,8 +162,7 @@ awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
   guardian_.let_go_on();
   co_await output_.drain(life_.killed());
   if (const std::string text = runner_->unkillable(); !text.empty())
-    fail("these processes" + (alone() ? "" : " on " + spec_.host) +
-         " survived SIGKILL (uninterruptible sleep?): " + text);
+    fail("these processes" + traits_.on_host + " survived SIGKILL (uninterruptible sleep?): " + text);
   runner_->describe_round(report);
   co_return co_await leave(report);
 }
@@ -180,7 +176,7 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
   if (const auto* const peer = std::get_if<PeerNode>(&spec_.node.form)) request.settings = peer->settings;
   // On a host with several networks the workers may reach the store from another one than this connection
   // uses.
-  if (!alone()) request.addresses = rendezvous::local_addresses();
+  if (traits_.networked) request.addresses = rendezvous::local_addresses();
   request.addresses.resize(std::min(request.addresses.size(), rendezvous::kMaxAddresses));
   // The coordinator keeps the time; ours only guards against a coordinator that does not.
   const auto deadline = Clock::now() + rendezvous::kMaxRestartDelay + spec_.limits.join_timeout +
@@ -199,14 +195,13 @@ awaitable<std::optional<rendezvous::RoundResult>> NodeSession::join() {
 
 /// At which the other nodes reach this one: on the coordinator's node, where they reached it.
 std::string NodeSession::own_address() const {
-  if (alone()) return spec_.store.host;
   if (!spec_.node.local_addr.empty()) return spec_.node.local_addr;
   return options_.control_fd >= 0 ? spec_.node.coordinator_host : coordinator_->local_address();
 }
 
 void NodeSession::start_workers(rendezvous::RoundResult place) {
   Environment inherited = setup_.inherited;
-  if (!alone()) inherited.emplace_back("MUSTER_LOCAL_ADDR", own_address());
+  if (traits_.networked) inherited.emplace_back("MUSTER_LOCAL_ADDR", own_address());
   if (proxy_) {
     place.store_host = "127.0.0.1";
     place.store_port = proxy_->port();
@@ -235,24 +230,20 @@ awaitable<NodeSession::Next> NodeSession::leave(const NodeReport& report) {
   if (proxy_) proxy_->cut();
   const rendezvous::FailRound& failure = runner_->first_failure();
   rendezvous::Left left;
-  left.next = rendezvous::NextStep::end;
   try {
-    const auto deadline = Clock::now() + kLeaveDeadline;
-    rendezvous::LeaveRound request =
-        verdict_.leave_round(place_.round, runner_->outcome(), failure, life_.stop_signal());
-    left = co_await coordinator_->leave_round(std::move(request), deadline);
+    left = co_await coordinator_->leave_round(
+        verdict_.leave_round(place_.round, runner_->outcome(), failure, life_.stop_signal()),
+        Clock::now() + kLeaveDeadline);
   } catch (const std::exception& error) {
     if (report.outcome != NodeOutcome::succeeded && life_.goes_on() && !verdict_.is_closed())
       fail(std::string("cannot end the round: ") + error.what());
     co_return Next::end;
   }
-  // The only node's success is the job's.
-  if (left.next == rendezvous::NextStep::wait && alone()) co_return Next::end;
   if (left.next == rendezvous::NextStep::wait) co_return co_await await_verdict();
   const rendezvous::RoundEnd end = verdict_.end_of_round(left, failure);
   verdict_.note_decision(end, life_.goes_on());
   if (left.next == rendezvous::NextStep::end || !life_.goes_on()) co_return Next::end;
-  say_restart(end);
+  news_.restart(end);
   co_return Next::join;
 }
 
@@ -274,9 +265,7 @@ awaitable<NodeSession::Next> NodeSession::await_verdict() {
 NodeLink::Events NodeSession::link_events() {
   NodeLink::Events events;
   events.message = [this](LinkMessage message) { obey(std::move(message)); };
-  events.stdin_opened = [this](std::shared_ptr<rendezvous::Channel> channel) {
-    output_.take_input(std::move(channel));
-  };
+  events.stdin_opened = [this](auto channel) { output_.take_input(std::move(channel)); };
   events.launcher_gone = [this](const std::string& why) {
     output_.give_up();
     fail(why);
@@ -290,8 +279,8 @@ void NodeSession::obey(LinkMessage message) {
   using Kind = LinkMessage::Kind;
   switch (message.kind) {
     case Kind::coordinator: {
-      const LinkEndpoint endpoint = link_endpoint_from_json(message.body);
-      spec_.node.coordinator_host = endpoint.host;
+      LinkEndpoint endpoint = link_endpoint_from_json(message.body);
+      spec_.node.coordinator_host = std::move(endpoint.host);
       spec_.node.coordinator_port = endpoint.port;
       coordinator_known_.set();
       break;
@@ -347,9 +336,9 @@ void NodeSession::stop(int signal) {
 void NodeSession::told_to_stop(int received) {
   const StopSignal told = stop_signal(received);
   if (life_.goes_on()) {
-    const std::string text = describe(told, name_in_texts());
+    const std::string text = describe(told, traits_.name);
     verdict_.told_to_stop(text);
-    if (started() && life_.in_no_round()) return fail(text + kHowToEndAJob);
+    if (traits_.distant_launcher && life_.in_no_round()) return fail(text + kHowToEndAJob);
   }
   stop(told.number);
 }
@@ -360,24 +349,12 @@ void NodeSession::fail(const std::string& text) {
   stop(SIGTERM);
 }
 
-rendezvous::ClientOptions NodeSession::client_options() const {
-  rendezvous::ClientOptions client;
-  client.run_id = spec_.run_id;
-  client.node = spec_.node.name;
-  client.host = spec_.host;
-  client.version = options_.node.version;
-  if (options_.control_fd < 0) client.lost_after = rendezvous::kDeadAfter;
-  if (std::holds_alternative<PeerNode>(spec_.node.form)) client.limits = spec_.limits;
-  return client;
-}
-
 rendezvous::ClientEvents NodeSession::client_events() {
   rendezvous::ClientEvents events;
-  events.status = [this](const rendezvous::Status& status) { tell_status(status); };
+  events.status = [this](const rendezvous::Status& status) { news_.status(status); };
   // The end of the round may follow in the same packet, and calls a node back that waits.
   events.left = [this](const rendezvous::Left& left) {
-    const bool waits = left.next == rendezvous::NextStep::wait && !alone();
-    if (waits && life_.phase() == NodeLife::leaving) life_.wait();
+    if (left.next == rendezvous::NextStep::wait && life_.phase() == NodeLife::leaving) life_.wait();
   };
   events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
@@ -390,22 +367,13 @@ rendezvous::ClientEvents NodeSession::client_events() {
   return events;
 }
 
-void NodeSession::tell_status(const rendezvous::Status& status) {
-  if (alone())
-    log_info(status.text);
-  else if (!started())
-    dial_.say(status.text);
-  else if (spec_.node.coordinator)
-    link_.tell(LinkMessage::Kind::status, 0, status.text);
-}
-
 void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
-  verdict_.round_ended(end);
+  verdict_.round_ended(end, life_.goes_on());
   if (life_.has_left()) {
     verdict_.note_decision(end, life_.goes_on());
     if (end.again && life_.phase() == NodeLife::waiting) {
       life_.recall();
-      say_restart(end);
+      news_.restart(end);
       verdict_came_.set();
     }
     return;
@@ -415,18 +383,8 @@ void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
   if (runner_ && place_.round == end.round) runner_->stop(stop_signal_of(end));
 }
 
-/// Said once for the job: by the node that hosts the coordinator, or by every launcher of the peer form.
-void NodeSession::say_restart(const rendezvous::RoundEnd& end) {
-  if (started() && !spec_.node.coordinator) return;
-  std::string text = "round " + std::to_string(end.round) + " ended: " + end.text + "; " + end.decision;
-  if (started())
-    link_.tell(LinkMessage::Kind::log, 0, std::move(text));
-  else
-    log_warning(text);
-}
-
 void NodeSession::on_job_closed(const rendezvous::JobClosed& closed) {
-  verdict_.job_closed(closed);
+  verdict_.job_closed(closed, life_.goes_on());
   verdict_came_.set();
   if (runner_ && !life_.has_left()) runner_->stop(SIGTERM);
 }
@@ -435,8 +393,8 @@ void NodeSession::on_lost(const std::string& reason) {
   coordinator_lost_ = true;
   // Before the first answer connect() says what is wrong.
   if (verdict_.is_closed() || !life_.connected()) return;
-  fail(alone() ? "the store process was lost: " + reason
-               : "node " + name_in_texts() + " lost the coordinator (" + dial_.where() + "): " + reason);
+  fail(traits_.networked ? "node " + traits_.name + " lost the coordinator (" + dial_.where() + "): " + reason
+                         : "the store process was lost: " + reason);
 }
 
 }  // namespace muster::agent

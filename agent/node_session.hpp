@@ -11,8 +11,10 @@
 #include "agent/coordinator_dial.hpp"
 #include "agent/core/node_life.hpp"
 #include "agent/core/node_report.hpp"
+#include "agent/core/node_traits.hpp"
 #include "agent/core/node_verdict.hpp"
 #include "agent/guardian_watch.hpp"
+#include "agent/job_news.hpp"
 #include "agent/node_link.hpp"
 #include "agent/node_options.hpp"
 #include "agent/node_output.hpp"
@@ -68,24 +70,15 @@ class NodeSession {
   void fail(const std::string& text);
 
   // What the coordinator says unasked.
-  rendezvous::ClientOptions client_options() const;
   rendezvous::ClientEvents client_events();
-  void tell_status(const rendezvous::Status& status);
   void on_round_ended(const rendezvous::RoundEnd& end);
-  void say_restart(const rendezvous::RoundEnd& end);
   void on_job_closed(const rendezvous::JobClosed& closed);
   void on_lost(const std::string& reason);
-
-  /// Peers have names that are made of the host's, for the sake of machines.
-  const std::string& name_in_texts() const { return started() ? spec_.node.name : spec_.host; }
-
-  bool started() const { return spec_.node.started(); }
-
-  bool alone() const { return spec_.node.alone(); }
 
   boost::asio::any_io_executor executor_;
   NodeAgentOptions options_;
   AgentSpec& spec_;
+  NodeTraits traits_;
   WorkerSetup setup_;
   NodeLife life_;
   NodeVerdict verdict_;
@@ -95,6 +88,7 @@ class NodeSession {
   boost::asio::signal_set end_signals_;
   NoticeRelay notices_;
   CoordinatorDial dial_;
+  JobNews news_;
   /// The launcher has said where the coordinator is, or the node is to end.
   rendezvous::Event coordinator_known_;
   rendezvous::Event round_over_;

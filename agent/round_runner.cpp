@@ -7,6 +7,7 @@
 
 #include "agent/core/error_file.hpp"
 #include "agent/core/node_report.hpp"
+#include "agent/core/node_traits.hpp"
 #include "agent/process/child_process.hpp"
 #include "agent/process/memory_counts.hpp"
 #include "agent/process/worker_binding.hpp"
@@ -111,7 +112,7 @@ void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, cons
 void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& place, int restarts,
                                const Environment& inherited) {
   Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
-  const std::string on_host = spec_.node.alone() ? "" : " on " + spec_.host;
+  const std::string on_host = NodeTraits(spec_).on_host;
   try {
     worker.streams = output_.open(place.round, local_rank, place.first_rank + local_rank);
     if (const int input = events_.standard_input ? events_.standard_input(local_rank) : -1; input >= 0)
@@ -355,8 +356,7 @@ void RoundRunner::apply(const GroupActions& actions) {
     children_.cancel();
     watchdog_.reset();
     memory_note_ = memory_.note(read_memory_counts());
-    if (!memory_note_.empty())
-      log_warning(memory_note_ + (spec_.node.alone() ? "" : " (" + spec_.host + ")"));
+    if (!memory_note_.empty()) log_warning(memory_note_ + NodeTraits(spec_).on_host);
     events_.over();
   }
 }

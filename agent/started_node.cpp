@@ -173,11 +173,11 @@ int serve(const StartedNodeOptions& options, int in, int out) {
 }  // namespace
 
 int run_started_node(const StartedNodeOptions& options) {
-  ::prctl(PR_SET_NAME, "muster:guardian");
-  ignore_signals_of_others();
-  rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   int out = options.out_fd;
   try {
+    ::prctl(PR_SET_NAME, "muster:guardian");
+    ignore_signals_of_others();
+    rendezvous::guard_process(rendezvous::ProcessFiles::closed);
     const auto [link_in, link_out] = take_link(options);
     out = link_out;
     return serve(options, link_in, link_out);

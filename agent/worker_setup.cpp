@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/worker_setup.hpp"
 
+#include "agent/core/node_traits.hpp"
 #include "agent/process/job_mark.hpp"
 #include "agent/process/log_directory.hpp"
 #include "agent/process/worker_binding.hpp"
@@ -43,9 +44,9 @@ Environment process_environment() {
   return environment;
 }
 
-Environment inherited_environment(const AgentSpec& spec) {
+Environment inherited_environment(const AgentSpec& spec, const NodeTraits& traits) {
   Environment inherited = process_environment();
-  if (!spec.node.alone()) {
+  if (traits.networked) {
     std::erase_if(inherited, [](const auto& entry) {
       return entry.first == kJobMarkVariable || entry.first == "MUSTER_LOCAL_ADDR";
     });
@@ -59,13 +60,14 @@ Environment inherited_environment(const AgentSpec& spec) {
 
 WorkerSetup set_up_workers(AgentSpec& spec) {
   WorkerSetup setup;
-  setup.inherited = inherited_environment(spec);
+  const NodeTraits traits(spec);
+  setup.inherited = inherited_environment(spec, traits);
   const std::string& directory = spec.working_directory;
   if (!directory.empty() && ::chdir(directory.c_str()) != 0)
     throw std::runtime_error("cannot start workers in " + directory + " on " + spec.host + ": " +
                              std::generic_category().message(errno) +
                              "; make that directory there, or name another one with --wdir");
-  if (spec.node.started() && !spec.output.log_dir.empty()) {
+  if (traits.distant_launcher && !spec.output.log_dir.empty()) {
     spec.output.log_dir = node_log_directory(spec.output.log_dir, spec.node.name);
     make_directory_path(spec.output.log_dir);
   }

@@ -12,6 +12,7 @@
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/peer/peer_node.hpp"
+#include "launcher/resident_memory.hpp"
 #include "launcher/start/core/ssh_command.hpp"
 #include "launcher/start/local_node.hpp"
 #include "launcher/start/node_starter.hpp"
@@ -104,6 +105,7 @@ class Job {
     ::pthread_sigmask(SIG_SETMASK, &unblocked, nullptr);
     nodes_.start([this](JobNodes::Event event) { perform((orders_.*event)()); });
     watch_deadline();
+    give_back_code();
     context_.run();
     const int code = verdict();
     // The exit code is decided: a signal that comes while our handlers go must not put its own in its place.
@@ -270,7 +272,6 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
   auto signals = at_start;
   for (const HandledSignal& handled : spec.signals)
     if (handled.named) signals.unignore(handled.number);
-  agent::ignore_signals_of_others();
   ::signal(SIGCHLD,
            SIG_DFL);  // a parent that ignores it would leave us without the exit codes of our children
   const std::vector<pid_t> not_ours = children_at_start();
@@ -290,7 +291,7 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
     const auto executor = context.get_executor();
     const auto nodes = starter
                            ? make_started_nodes(executor, spec, *starter, std::move(forked), MUSTER_VERSION)
-                           : make_direct_node(executor, std::move(forked.at(0)));
+                           : make_direct_node(executor, spec, std::move(forked.at(0)));
     return Job(context, spec, *nodes, not_ours, watch).run(signals, unblocked);
   } catch (const std::exception& error) {
     end_descendants(spec, not_ours);

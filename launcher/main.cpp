@@ -3,13 +3,12 @@
 #include "agent/started_node.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/rendezvous_command.hpp"
+#include "launcher/resident_memory.hpp"
 #include "launcher/run_command.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <fcntl.h>
-#include <link.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -85,22 +84,6 @@ int report(const std::string& text, int exit_code) {
 void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd)
     if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
-}
-
-/// Gives back the memory of the table of relocations, more than half a megabyte of our file: the dynamic
-/// linker has read it, and nobody reads it again. If any of it is wanted after all, it comes back from the
-/// file.
-void give_back_relocations() {
-  const auto of_executable = [](dl_phdr_info* info, std::size_t, void*) {
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-      const ElfW(Phdr) part = info->dlpi_phdr[i];
-      if (part.p_type != PT_LOAD || part.p_flags != PF_R || part.p_offset != 0) continue;
-      (void)::madvise(reinterpret_cast<void*>(info->dlpi_addr + part.p_vaddr), part.p_memsz, MADV_DONTNEED);
-      break;
-    }
-    return 1;  // the executable comes first; the libraries are shared with other programs
-  };
-  ::dl_iterate_phdr(of_executable, nullptr);
 }
 
 }  // namespace

@@ -86,6 +86,8 @@ std::string make_log_directory(const agent::OutputSpec& output) {
 }  // namespace
 
 int run_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
+  // A batch system that takes the machine back while names are looked up ends nothing.
+  agent::ignore_signals_of_others();
   const RealSystem system;
   const CliOptions options =
       parse_run_options(arguments, [&system](const std::string& name) { return system.variable(name); });

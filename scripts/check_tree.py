@@ -25,7 +25,6 @@ WITHOUT_HEADER = {
     "worker_sdk/comm/mpi/plugin.cpp": "the entry of a shared object",
     "worker_sdk/comm/nccl/plugin.cpp": "the entry of a shared object",
     "launcher/nodes/direct_node.cpp": "is to become a node like the others",
-    "launcher/nodes/fleet_links.cpp": "a part of NodeFleet",
     "launcher/nodes/started_nodes.cpp": "one of two ways to run a job's nodes, declared together",
     "rendezvous/core/coordinator_requests.cpp": "a part of Coordinator",
     "rendezvous/core/coordinator_rounds.cpp": "a part of Coordinator",
@@ -44,8 +43,8 @@ WITHOUT_HEADER = {
 # In these rooms a class stands in one source and has at most MAX_CLASS_LINES, but for these, and why.
 CLASS_ROOMS = ("launcher/", "agent/", "rendezvous/", "worker_sdk/comm/")
 LARGE_CLASSES = {
-    "muster::rendezvous::Coordinator": "its running round is to become a class of its own",
-    "muster::launcher::NodeFleet": "the life of a remote node is to become a class of its own",
+    "muster::rendezvous::Coordinator": "one state machine: its requests, its rounds and the rest stand in a source each",
+    "muster::launcher::NodeFleet": "one source holds what leads to the nodes, their links and the time; its header tells the events",
     "muster::agent::WorkerOutput": "one object holds all streams of a node; routes, pumps, writers and filters are classes of their own",
     "muster::message::MessageGroup": "one source for each algorithm, over the same messages",
     "muster::shm::ShmBackend": "calls that move data, and calls that combine it, over the same memory",

@@ -124,10 +124,6 @@ struct NodeSpec {
   /// --local-addr: the address at which the other nodes reach this one (of nodes started from one place: the
   /// coordinator). Empty: that of the connection.
   std::string local_addr;
-
-  bool alone() const { return std::holds_alternative<AloneNode>(form); }
-
-  bool started() const { return std::holds_alternative<StartedNode>(form); }
 };
 
 /// Time between the stop signal and KILL, unless the user says otherwise.

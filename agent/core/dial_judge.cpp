@@ -25,7 +25,7 @@ std::string port_trouble_text(const PeerNode& node) {
 DialJudge::Judgement DialJudge::judge(const FailedDial& dial, bool before_round, TimePoint now) {
   const CoordinatorError& error = dial.error;
   last_trouble_ = error.what();
-  if (spec_.node.started() || !before_round) return {error};
+  if (!std::holds_alternative<PeerNode>(spec_.node.form) || !before_round) return {error};
   if (auto judgement = judge_wrong_key(dial)) return *judgement;
   if (auto verdict = hopeless(dial, now)) return {*verdict};
   std::string waiting = error.what();
@@ -82,8 +82,11 @@ std::optional<CoordinatorError> DialJudge::hopeless(const FailedDial& dial, Time
 std::string DialJudge::name_wait_text(bool no_such_name) const {
   const bool short_wait = no_such_name && !peer().waits_for_name;
   const auto join_timeout = std::chrono::duration_cast<std::chrono::seconds>(spec_.limits.join_timeout);
+  // Whether a node hosts the coordinator was inferred when the name named nobody (c10d; else by --node-rank).
+  const bool inferred = spec_.node.node_rank < 0;
   return "; names may appear late: tried again for " +
-         seconds_text(short_wait ? kNoSuchNameAtMost : join_timeout);
+         seconds_text(short_wait ? kNoSuchNameAtMost : join_timeout) +
+         (inferred ? "; the host that it will name needs --rdzv-conf is_host=1" : "");
 }
 
 }  // namespace muster::agent

@@ -22,7 +22,7 @@ struct LinkMessage {
     key,        ///< the node's key; on the coordinator's node the job secret follows it; number: how many
     spec,       ///< body is the JSON of an AgentSpec
     listening,  ///< the coordinator listens; body is the JSON of a LinkEndpoint
-    notice,     ///< the guardian's last words; nothing but the end follows. number: a Notice
+    notice,     ///< the guardian's words, over a link its last; number: a Notice
 
     // launcher -> agent
     coordinator,  ///< where the coordinator is: the JSON of a LinkEndpoint
@@ -42,6 +42,7 @@ struct LinkMessage {
   enum Notice : std::int64_t {
     in_words = 1,    ///< why the node could not begin, or go on
     agent_lost = 2,  ///< how the agent process was lost: "killed by SIGKILL"
+    no_loss = 3,     ///< what people are to know at once, as that a process of ours is stopped
   };
 
   Kind kind = Kind::kill;

@@ -15,6 +15,11 @@ rendezvous::RoundOutcome outcome_for_coordinator(RoundOutcome outcome) {
                                             : rendezvous::RoundOutcome::stopped;
 }
 
+/// An order to end reaches one node before another: the end of the first is no cause of its own.
+bool by_order(const rendezvous::RoundEnd& end) {
+  return end.cause == rendezvous::RoundEndCause::node_left;
+}
+
 }  // namespace
 
 int stop_signal_of(const rendezvous::RoundEnd& end) {
@@ -26,12 +31,18 @@ void NodeVerdict::fail(const std::string& text) {
   if (error_.empty()) error_ = text;
 }
 
-void NodeVerdict::round_ended(const rendezvous::RoundEnd& end) {
+void NodeVerdict::round_ended(const rendezvous::RoundEnd& end, bool goes_on) {
   if (!ended_) ended_ = end;
+  decided_ = decided_ || (goes_on && !end.again && !by_order(end));
+}
+
+void NodeVerdict::job_closed(const rendezvous::JobClosed& closed, bool goes_on) {
+  closed_ = closed;
+  decided_ = decided_ || (goes_on && !closed.succeeded && !(ended_ && by_order(*ended_)));
 }
 
 void NodeVerdict::note_decision(const rendezvous::RoundEnd& end, bool goes_on) {
-  if (end.decision.empty() || !goes_on) return;
+  if (end.decision.empty() || (!goes_on && (end.again || by_order(end)))) return;
   if (decisions_.size() == kDecisionsKept) decisions_.erase(decisions_.begin());
   RestartDecision decision;
   decision.round = end.round;
@@ -93,7 +104,7 @@ void NodeVerdict::settle(NodeReport& report, bool goes_on, bool workers_succeede
   if (!error_.empty()) {
     report.outcome = NodeOutcome::agent_error;
     report.error = error_;
-  } else if (!goes_on) {
+  } else if (!goes_on && !decided_) {
     settle_after_order(report, workers_succeeded);
   } else if (ended_ && ended_->node != node_) {
     report.ended_by =

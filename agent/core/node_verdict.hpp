@@ -34,14 +34,15 @@ class NodeVerdict {
 
   void begin_round() { ended_.reset(); }
 
-  /// The coordinator has ended the present round. The first end of a round counts.
-  void round_ended(const rendezvous::RoundEnd& end);
+  /// The coordinator has ended the present round. The first end of a round counts. `goes_on`: the job was not
+  /// ordered to end.
+  void round_ended(const rendezvous::RoundEnd& end, bool goes_on);
 
   /// The coordinator has closed the job.
-  void job_closed(const rendezvous::JobClosed& closed) { closed_ = closed; }
+  void job_closed(const rendezvous::JobClosed& closed, bool goes_on);
 
-  /// Keeps what was decided at the end of a round, of the last kDecisionsKept rounds. `goes_on`: the job was
-  /// not ordered to end; of another nothing is decided.
+  /// Keeps what was decided at the end of a round, of the last kDecisionsKept rounds. Of a job that was
+  /// ordered to end (not `goes_on`) it counts only if no other round was to follow.
   void note_decision(const rendezvous::RoundEnd& end, bool goes_on);
 
   bool failed() const { return !error_.empty(); }
@@ -73,6 +74,8 @@ class NodeVerdict {
   std::string told_;
   std::optional<rendezvous::RoundEnd> ended_;
   std::optional<rendezvous::JobClosed> closed_;
+  /// The job's end was decided before there was an order to end.
+  bool decided_ = false;
   std::vector<RestartDecision> decisions_;
 };
 

@@ -124,7 +124,6 @@ class Guardian {
     if (pid > 0) return pid;
     other_end.reset();
     signals_.reset();
-    if (options_.notice_fd >= 0) ::close(options_.notice_fd);
     options_.signals.restore_for_ours();
     int code = kExitLauncherFailure;
     try {
@@ -238,7 +237,7 @@ class Guardian {
     ours.stopped = info.si_code == CLD_STOPPED;
     ours.stop_ends_at.reset();
     const std::string who = std::string("the ") + ours.name + " process" + options_.of_node;
-    if (!ours.stopped) return say(who + " goes on");
+    if (!ours.stopped) return options_.notice(LinkMessage::no_loss, who + " goes on");
     if (&ours == &agent_ && kill_agent_at_) kill_agent_at_ = Clock::now();
     std::string text = who + " was stopped (" + signal_name(info.si_status) + "); ";
     const std::string until = "'kill -CONT " + std::to_string(ours.pid) + "'";
@@ -249,7 +248,7 @@ class Guardian {
     } else {
       text += std::string(ours.waits) + " until " + until + " lets it go on, or the job is told to end";
     }
-    say(text);
+    options_.notice(LinkMessage::no_loss, text);
   }
 
   std::string how_it_ended(const Forked& ours, const ExitStatus& ended, const char* took_along) const {
@@ -264,7 +263,8 @@ class Guardian {
     store_.stop_ends_at.reset();
     // The store process ends with 0 when the agent closes the control connection; no other end was asked for.
     if (const ExitStatus ended = status_from(status); !ended.success())
-      notice("the store process" + options_.of_node + " was lost (" + how_it_ended(store_, ended, "") + ")");
+      options_.notice(LinkMessage::in_words, "the store process" + options_.of_node + " was lost (" +
+                                                 how_it_ended(store_, ended, "") + ")");
   }
 
   void reap_agent() {
@@ -274,25 +274,7 @@ class Guardian {
     agent_status_ =
         reaped < 0 ? ExitStatus{ExitStatus::Kind::exited, kExitLauncherFailure, false} : status_from(status);
     if (agent_status_->kind != ExitStatus::Kind::signaled) return;
-    const std::string how = how_it_ended(agent_, *agent_status_, " and its workers");
-    if (options_.notice) return options_.notice(how, true);
-    write_line(agent_lost(options_.of_node, how));
-  }
-
-  /// Tells the launcher something that is no loss.
-  void say(const std::string& text) const {
-    if (options_.notice) return options_.notice(text, false);
-    write_line(kOnlySaid + text);
-  }
-
-  void notice(const std::string& text) const {
-    if (options_.notice) return options_.notice(text, false);
-    write_line(text);
-  }
-
-  void write_line(const std::string& text) const {
-    const std::string line = text + "\n";
-    (void)!::write(options_.notice_fd, line.data(), line.size());
+    options_.notice(LinkMessage::agent_lost, how_it_ended(agent_, *agent_status_, " and its workers"));
   }
 
   /// Ends whatever is left. Usually that costs two system calls: to kill the store process, and to find that

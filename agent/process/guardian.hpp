@@ -3,6 +3,7 @@
 // left.
 #pragma once
 
+#include "agent/core/link_message.hpp"
 #include "agent/process/signal_state.hpp"
 
 #include <chrono>
@@ -10,9 +11,6 @@
 #include <string>
 
 namespace muster::agent {
-
-/// The beginning of a line on GuardianOptions::notice_fd that reports no loss, and is to be said at once.
-constexpr char kOnlySaid = '+';
 
 struct GuardianOptions {
   /// Refers to the launcher; readable when it is gone. Opened by the launcher on itself before it forked, so
@@ -24,12 +22,9 @@ struct GuardianOptions {
   /// A descriptor on which a byte comes when the agent has another way to the launcher, or has found out that
   /// the launcher still lives: the end of lifeline_fd means nothing from then on. -1: none.
   int go_on_fd = -1;
-  /// A descriptor to which one line of text is written for each of our processes that died without being told
-  /// to, was stopped or goes on (kOnlySaid). Closed in the processes that are forked.
-  int notice_fd = -1;
-  /// Called instead of writing to notice_fd, if it is set, also for what is no loss. With `agent_gone` the
-  /// text is only how the agent process was lost; nobody but the guardian speaks for the node from then on.
-  std::function<void(const std::string& text, bool agent_gone)> notice;
+  /// Called for each of our processes that died without being told to, was stopped or goes on. Once the
+  /// agent is lost nobody but the guardian speaks for the node. Never empty.
+  std::function<void(LinkMessage::Notice kind, const std::string& text)> notice;
   /// Text in notices that says whose our processes are: " of n2"; may be empty.
   std::string of_node;
   /// How long the store process may serve the other nodes after the agent has ended. 0: there are no other

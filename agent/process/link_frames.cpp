@@ -3,7 +3,6 @@
 
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/protocol/limits.hpp"
-#include "rendezvous/wire/frame.hpp"
 
 #include <poll.h>
 #include <unistd.h>
@@ -30,6 +29,14 @@ bool wait_for(int fd, short events, FrameDeadline deadline) {
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) throw_errno("poll");
   }
+}
+
+LinkMessage message_in(std::string_view body, std::string_view waiting_for) {
+  const rendezvous::Frame frame = rendezvous::decode_body(body);
+  if (frame.kind != rendezvous::FrameKind::aside)
+    throw std::runtime_error("the other end sent what is for the agent where the " +
+                             std::string(waiting_for) + " was expected");
+  return decode_link_message(frame.payload);
 }
 
 /// Reads exactly `size` bytes. Keys come this way: up to kPieceBytes, no copy of a byte is left behind.
@@ -60,11 +67,7 @@ LinkMessage read_link_message(int fd, FrameDeadline deadline, std::string_view w
   std::size_t length = 0;
   for (const char byte : header) length = length << 8U | static_cast<unsigned char>(byte);
   std::string payload = read_exactly(fd, length, deadline, waiting_for);
-  const rendezvous::Frame frame = rendezvous::decode_body(payload);
-  if (frame.kind != rendezvous::FrameKind::aside)
-    throw std::runtime_error("the launcher sent what is for the agent where the " + std::string(waiting_for) +
-                             " was expected");
-  LinkMessage message = decode_link_message(frame.payload);
+  LinkMessage message = message_in(payload, waiting_for);
   if (message.kind == LinkMessage::Kind::key) ::explicit_bzero(payload.data(), payload.size());
   return message;
 }
@@ -85,6 +88,19 @@ void write_link_message(int fd, const LinkMessage& message, FrameDeadline deadli
   aside.kind = rendezvous::FrameKind::aside;
   aside.payload = payload;
   write_bytes(fd, rendezvous::encode_frame(aside), deadline);
+}
+
+bool LinkMessageReader::read(int fd, const std::function<void(const LinkMessage&)>& take) {
+  char buffer[512];
+  ssize_t size = 0;
+  while ((size = ::read(fd, buffer, sizeof buffer)) > 0) {
+    std::string_view bytes(buffer, static_cast<std::size_t>(size));
+    while (!bytes.empty()) {
+      bytes.remove_prefix(decoder_.feed(bytes));
+      if (decoder_.ready()) take(message_in(decoder_.take(), "guardian's notice"));
+    }
+  }
+  return size < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
 }  // namespace muster::agent

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Link messages read and written one by one, as asides, before there is an event loop.
+// Link messages read and written one by one, as asides, where there is no event loop or no session.
 #pragma once
 
 #include "agent/core/link_message.hpp"
+#include "rendezvous/wire/frame.hpp"
 
 #include <chrono>
+#include <functional>
 #include <string_view>
 
 namespace muster::agent {
@@ -20,5 +22,16 @@ LinkMessage read_link_message(int fd, FrameDeadline deadline, std::string_view w
 void write_bytes(int fd, std::string_view bytes, FrameDeadline deadline);
 
 void write_link_message(int fd, const LinkMessage& message, FrameDeadline deadline);
+
+/// Takes apart what write_link_message() wrote into a pipe.
+class LinkMessageReader {
+ public:
+  /// Hands out the messages that have come on `fd`, which must not block. Returns whether more may come.
+  /// Throws std::exception for bytes that no muster writes.
+  bool read(int fd, const std::function<void(const LinkMessage&)>& take);
+
+ private:
+  rendezvous::FrameDecoder decoder_{rendezvous::kMaxControlFrameBytes};
+};
 
 }  // namespace muster::agent

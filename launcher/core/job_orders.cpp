@@ -32,7 +32,8 @@ JobActions JobOrders::signalled(int number) {
 
 JobActions JobOrders::deadline_passed() {
   JobActions actions = hurry();
-  if (phase_ == Phase::finished || end_.cause != JobEnd::Cause::finished) return actions;
+  // A job whose nodes end already has its cause, and a limit for its end.
+  if (phase_ != Phase::running) return actions;
   end_.cause = JobEnd::Cause::deadline;
   stop(SIGTERM, actions);
   return actions;

@@ -117,8 +117,7 @@ void judge_own_failure(ExitReport& report, const std::string& error) {
 void say_store(ExitReport& report, const JobSpec& spec, const std::string& node) {
   const bool elastic = spec.agent.limits.elastic();
   if (!elastic || spec.nodes.size() < 2 || node != spec.nodes.front().name) return;
-  if (report.cause.find("holds the store") == std::string::npos)
-    report.cause += "; " + node + " holds the store, and the job ends with it";
+  if (!report.cause_says_decision) report.cause += "; " + node + " holds the store, and the job ends with it";
   if (report.advice.empty())
     report.advice =
         "start the job again; one whose nodes meet at a daemon on another host can lose any of them "
@@ -297,9 +296,15 @@ bool all_succeeded(const JobSpec& spec, const std::vector<NodeReport>& reports,
 }
 
 bool failed_before_order(const std::vector<NodeReport>& reports) {
-  return std::any_of(reports.begin(), reports.end(), [](const NodeReport& node) {
-    const bool for_good = failed_first(node) && node.restarts >= node.max_restarts;
-    return for_good && std::any_of(node.workers.begin(), node.workers.end(), is_failure);
+  const auto last_was_decided = [](const NodeReport& node) {
+    const auto& decisions = node.decisions;
+    return !decisions.empty() && decisions.back().round == node.round && !decisions.back().again;
+  };
+  return std::any_of(reports.begin(), reports.end(), [&](const NodeReport& node) {
+    if (!node.ended_by.node.empty()) return true;
+    const bool for_good = node.restarts >= node.max_restarts || last_was_decided(node);
+    return for_good && failed_first(node) &&
+           std::any_of(node.workers.begin(), node.workers.end(), is_failure);
   });
 }
 

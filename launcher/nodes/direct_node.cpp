@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node of this host whose workers have our own standard streams.
+#include "agent/core/exit_status.hpp"
+#include "agent/core/node_traits.hpp"
 #include "agent/launcher_link.hpp"
 #include "agent/process/guardian.hpp"
+#include "agent/process/link_frames.hpp"
+#include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "rendezvous/log/log.hpp"
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
-#include <unistd.h>
 
-#include <cerrno>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <utility>
 
 namespace muster::launcher {
@@ -24,8 +26,9 @@ using Error = boost::system::error_code;
 
 class DirectNode : public JobNodes {
  public:
-  DirectNode(const asio::any_io_executor& executor, StartedProcess forked)
+  DirectNode(const asio::any_io_executor& executor, const JobSpec& job, StartedProcess forked)
       : executor_(executor),
+        of_node_(agent::NodeTraits(job.agent).of_node),
         guardian_(executor, forked.pidfd.release()),
         notices_(executor, forked.err.release()),
         link_end_(std::move(forked.out)) {
@@ -117,23 +120,16 @@ class DirectNode : public JobNodes {
 
   /// Reads what the guardian noticed. Returns whether there may be more.
   bool read_notices() {
-    char buffer[512];
-    ssize_t size = 0;
-    while ((size = ::read(notices_.native_handle(), buffer, sizeof buffer)) > 0)
-      for (const char c : std::string_view(buffer, static_cast<std::size_t>(size))) {
-        if (c != '\n')
-          notice_ += c;
-        else
-          take_notice(std::exchange(notice_, {}));
-      }
-    return size < 0 && (errno == EAGAIN || errno == EINTR);
+    return reader_.read(notices_.native_handle(), [this](const LinkMessage& notice) { take_notice(notice); });
   }
 
-  void take_notice(const std::string& line) {
-    if (line.empty() || line.front() != agent::kOnlySaid) {
-      losses_ += (losses_.empty() ? "" : "; ") + line;
+  void take_notice(const LinkMessage& notice) {
+    if (notice.number != LinkMessage::no_loss) {
+      const bool agent_lost = notice.number == LinkMessage::agent_lost;
+      losses_ += (losses_.empty() ? "" : "; ") +
+                 (agent_lost ? agent::agent_lost(of_node_, notice.body) : notice.body);
     } else if (!finished_) {
-      log_warning(std::string_view(line).substr(1));
+      log_warning(notice.body);
       if (told_to_end_) agent::continue_guardian(guardian_.native_handle());
     }
   }
@@ -158,6 +154,7 @@ class DirectNode : public JobNodes {
   }
 
   asio::any_io_executor executor_;
+  std::string of_node_;
   std::function<void(Event)> tell_;
   asio::posix::stream_descriptor guardian_;
   asio::posix::stream_descriptor notices_;
@@ -166,8 +163,8 @@ class DirectNode : public JobNodes {
   std::optional<agent::LauncherLink> link_;
   std::optional<NodeReport> report_;
   std::string late_text_;
-  /// What came through the guardian's pipe: a line that is not complete, and what was lost.
-  std::string notice_;
+  agent::LinkMessageReader reader_;
+  /// Which of our processes were lost, as the guardian says.
   std::string losses_;
   bool guardian_gone_ = false;
   bool link_lost_ = false;
@@ -178,8 +175,9 @@ class DirectNode : public JobNodes {
 
 }  // namespace
 
-std::unique_ptr<JobNodes> make_direct_node(const asio::any_io_executor& executor, StartedProcess forked) {
-  return std::make_unique<DirectNode>(executor, std::move(forked));
+std::unique_ptr<JobNodes> make_direct_node(const asio::any_io_executor& executor, const JobSpec& job,
+                                           StartedProcess forked) {
+  return std::make_unique<DirectNode>(executor, job, std::move(forked));
 }
 
 }  // namespace muster::launcher

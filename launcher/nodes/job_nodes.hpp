@@ -50,7 +50,7 @@ class JobNodes {
 
 /// Makes the only node that this launcher has. Its workers have our own standard streams. `forked` is its
 /// guardian (start/local_node.hpp).
-std::unique_ptr<JobNodes> make_direct_node(const boost::asio::any_io_executor& executor,
+std::unique_ptr<JobNodes> make_direct_node(const boost::asio::any_io_executor& executor, const JobSpec& job,
                                            StartedProcess forked);
 
 /// Makes the nodes of JobSpec::nodes; streams travel over their links. `local` are those of this host, which

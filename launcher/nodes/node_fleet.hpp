@@ -11,6 +11,7 @@
 #include "launcher/nodes/core/node_board.hpp"
 #include "launcher/nodes/core/node_words.hpp"
 #include "launcher/nodes/core/remote_node.hpp"
+#include "launcher/nodes/node_log.hpp"
 #include "launcher/start/core/start_queue.hpp"
 #include "launcher/start/node_connection.hpp"
 #include "launcher/start/node_starter.hpp"
@@ -118,7 +119,6 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   struct Node {
     std::unique_ptr<NodeConnection> connection;
     std::optional<agent::LauncherLink> link;
-    LineLimit lines;
   };
 
   void start_node(std::size_t index);
@@ -135,9 +135,6 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void link_closed(std::size_t index);
   /// Cuts off a node that sent what no muster sends.
   void misbehaved(std::size_t index, const std::string& what);
-  /// Writes a node's line into our log, if the node has not said too much already.
-  void log_line(std::size_t index, const std::string& text);
-  void tell_left_out(std::size_t index, bool at_the_end);
   void process_ended(std::size_t index, const StartEnd& end);
   void not_started(std::size_t index, const StartEnd& end);
   /// Does what follows from the failure of a node, and says that the job goes on, if it does.
@@ -151,6 +148,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void obey(const NodeBoard::Orders& orders);
 
   void advance();
+  void tell_later(std::function<void()> Events::*event);
   void give_up_stopped_clients();
   void say_waiting(TimePoint now);
   void arm(TimePoint now);
@@ -164,6 +162,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   NodeBoard board_;
   std::optional<StartQueue> queue_;
   boost::asio::steady_timer timer_;
+  NodeLog log_;
   std::map<std::size_t, StartedProcess> forked_;
   std::vector<Node> nodes_;
   std::vector<agent::NodeHello> hellos_;

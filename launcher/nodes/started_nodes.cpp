@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The nodes of a job that are started from here: what the launcher writes, reads and holds for them.
+#include "agent/core/exit_status.hpp"
 #include "agent/core/link_message.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/coordinator_line.hpp"
@@ -17,6 +18,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -84,7 +86,12 @@ class StartedNodes : public JobNodes {
 
   bool waits_for(pid_t child) const override { return fleet_->waits_for(child); }
 
-  void pass_notice_on(int signal) override { fleet_->tell_all(agent::LinkMessage::Kind::signal, signal); }
+  void pass_notice_on(int signal) override {
+    const auto& nodes = fleet_->board().nodes();
+    if (std::none_of(nodes.begin(), nodes.end(), [](const RemoteNode& node) { return node.instructed(); }))
+      log_warning("no node works yet; nobody got " + agent::signal_name(signal));
+    fleet_->tell_all(agent::LinkMessage::Kind::signal, signal);
+  }
 
   void finish(std::function<void()> done) override {
     finishing_ = true;

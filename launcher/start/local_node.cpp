@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/start/local_node.hpp"
 
+#include "agent/process/link_frames.hpp"
 #include "agent/started_node.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
-#include "rendezvous/log/terminal_text.hpp"
 
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <utility>
@@ -17,11 +18,11 @@
 namespace muster::launcher {
 namespace {
 
-/// Forks a process and runs `body` in it with its end of the link; the exit code is what `body` returns. An
-/// error that it throws is written to `errors_fd`, after `prefix`. `started` holds our ends of what else
-/// leads there.
-StartedProcess fork_guardian(StartedProcess started, int errors_fd, const std::string& prefix,
-                             const std::function<int(int link)>& body) {
+constexpr std::chrono::seconds kNoticeTimeout{1};
+
+/// Forks a process and runs `body` in it with its end of the link; the exit code is what `body` returns. It
+/// does not throw. `started` holds our ends of what else leads there.
+StartedProcess fork_guardian(StartedProcess started, const std::function<int(int link)>& body) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_errno("socketpair");
   const UniqueFd theirs(ends[1]);
@@ -31,18 +32,21 @@ StartedProcess fork_guardian(StartedProcess started, int errors_fd, const std::s
   if (started.pid < 0) throw_errno("cannot start the guardian process: fork");
   if (started.pid == 0) {
     started = {};
-    int code = kExitLauncherFailure;
-    try {
-      code = body(theirs.get());
-    } catch (const std::exception& error) {
-      const std::string line = prefix + for_terminal(error.what()) + "\n";
-      (void)!::write(errors_fd, line.data(), line.size());
-    }
-    ::_exit(code);
+    ::_exit(body(theirs.get()));
   }
   started.pidfd = open_pidfd(started.pid);
   if (!started.pidfd) throw_errno(kNoPidfd);
   return started;
+}
+
+void tell_error(int notice_fd, const std::string& error) {
+  using agent::LinkMessage;
+  try {
+    agent::write_link_message(notice_fd, {LinkMessage::Kind::notice, LinkMessage::in_words, error},
+                              std::chrono::steady_clock::now() + kNoticeTimeout);
+  } catch (const std::exception&) {
+    // The launcher is gone.
+  }
 }
 
 }  // namespace
@@ -59,16 +63,20 @@ StartedProcess fork_direct_node(agent::NodeProcesses node) {
   if (!our_pidfd) throw_errno(kNoPidfd);
   node.launcher_pidfd = our_pidfd.get();
   node.notice_fd = notices.get();
-  return fork_guardian(std::move(started), notices.get(), "", [&node](int link) {
+  return fork_guardian(std::move(started), [&node](int link) {
     node.link_in = node.link_out = link;
-    return agent::run_node_processes(std::move(node));
+    const int notice_fd = node.notice_fd;
+    try {
+      return agent::run_node_processes(std::move(node));
+    } catch (const std::exception& error) {
+      tell_error(notice_fd, error.what());
+      return kExitLauncherFailure;
+    }
   });
 }
 
 StartedProcess fork_local_node(const std::string& version, const agent::SignalState& signals) {
-  return fork_guardian({}, STDERR_FILENO, "muster: error: guardian: ", [&](int link) {
-    return agent::run_started_node({link, link, version, signals});
-  });
+  return fork_guardian({}, [&](int link) { return agent::run_started_node({link, link, version, signals}); });
 }
 
 }  // namespace muster::launcher

@@ -12,8 +12,8 @@
 namespace muster::launcher {
 
 /// Forks the guardian of a node that knows its part, and whose workers have our own standard streams; link
-/// and launcher are set here. StartedProcess::out is the link; ::err has a line for each process of ours that
-/// died without being told to, and ends with the guardian.
+/// and launcher are set here. StartedProcess::out is the link; ::err has the guardian's notices as link
+/// messages (agent/process/link_frames.hpp), and ends with the guardian.
 StartedProcess fork_direct_node(agent::NodeProcesses node);
 
 /// Forks a process that is what `muster agent` is elsewhere, with a socket pair as its link.

@@ -43,6 +43,8 @@ class NodeBoard {
 
   std::vector<RemoteNode>& nodes() { return nodes_; }
 
+  const std::vector<RemoteNode>& nodes() const { return nodes_; }
+
   /// Takes the hello of an agent, which has said who it is.
   Orders greeted(std::size_t node);
   /// Takes the news that the coordinator, on node 0, listens.

@@ -5,7 +5,9 @@
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace muster::launcher {
 namespace {
@@ -64,6 +66,25 @@ agent::AgentSpec spec_for(const JobSpec& job, std::size_t index, const std::vect
     form.peers.push_back(addresses.empty() ? job.nodes[i].ssh_target : addresses.front());
   }
   return spec;
+}
+
+agent::LinkMessage spec_message(const agent::AgentSpec& spec) {
+  std::string body = agent::to_json(spec);
+  if (body.size() > agent::kLinkBodyMax)
+    throw std::length_error("its part of the job has " + std::to_string(body.size()) + " bytes, and " +
+                            std::to_string(agent::kLinkBodyMax) +
+                            " are the most; pass on less of the environment (-x) or shorter arguments");
+  return {agent::LinkMessage::Kind::spec, 0, std::move(body)};
+}
+
+std::size_t needed_nodes(const JobSpec& job) {
+  const auto least = static_cast<std::size_t>(std::max(job.agent.limits.min_nodes, 1));
+  return job.agent.limits.elastic() ? std::min(least, job.nodes.size()) : job.nodes.size();
+}
+
+bool may_restart(const JobSpec& job) {
+  return job.agent.limits.max_restarts > 0 ||
+         job.agent.limits.restart_rule != rendezvous::RestartRule::torchrun;
 }
 
 }  // namespace muster::launcher

@@ -203,6 +203,13 @@ class Signals(unittest.TestCase):
         self.assertEqual(process.returncode, 7, err)
         self.assertIn("rank 1 on", err)
 
+    def test_a_deadline_that_passes_after_a_failure_without_a_restart_changes_no_exit_code(self):
+        """Restarts are left, but no restart makes a program that is not found appear."""
+        process = self.started("--timeout", "1", "--shutdown-timeout", "2", "--max-restarts", "3",
+                               shell="echo ready; [ $RANK = 1 ] || exec sleep 1000; (trap '' TERM; exec sleep 1000) & exit 127")
+        _, err = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 127, err)
+
     def test_a_signal_that_was_ignored_at_our_start_stays_ignored(self):
         process = self.started(shell="echo ready; sleep 0.4; echo done",
                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))

@@ -30,7 +30,7 @@ class Guarded {
   explicit Guarded(GuardianOptions options) {
     options.lifeline_fd = lifeline_.read.get();
     options.go_on_fd = go_on_.read.get();
-    options.notice = [this](const std::string& text, bool) {
+    options.notice = [this](LinkMessage::Notice, const std::string& text) {
       const std::string line = text + "\n";
       (void)!::write(said_.write.get(), line.data(), line.size());
     };

@@ -79,7 +79,12 @@ TEST_CASE("A name that does not resolve is waited for: 30 s if a name server say
   DialJudge judge(spec);
   const auto unknown = judge.judge(nameless(false), true, kStart + 1h);
   CHECK(unknown.error.code() == Errc::lost);
-  CHECK_THAT(unknown.waiting, Contains("names may appear late: tried again for 600 s"));
+  CHECK_THAT(unknown.waiting,
+             Contains("names may appear late: tried again for 600 s; the host that it will name "
+                      "needs --rdzv-conf is_host=1"));
+  AgentSpec by_number = peer();
+  by_number.node.node_rank = 1;
+  CHECK_THAT(DialJudge(by_number).judge(nameless(false), true, kStart).waiting, !Contains("is_host"));
   const auto none = judge.judge(nameless(true), true, kStart + 29s);
   CHECK(none.error.code() == Errc::lost);
   CHECK_THAT(none.waiting, Contains("tried again for 30 s"));

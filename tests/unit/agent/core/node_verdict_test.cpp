@@ -100,8 +100,8 @@ TEST_CASE("The end of a round is what the coordinator said of it, else this node
   CHECK((own.decision == "restarting" && own.delay == left.delay));
   verdict.fail("the disk is full");
   CHECK(verdict.end_of_round(left, {}).text == "the disk is full");
-  verdict.round_ended(end_by("n2"));
-  verdict.round_ended(end_by("n3"));
+  verdict.round_ended(end_by("n2"), true);
+  verdict.round_ended(end_by("n3"), true);
   CHECK(verdict.end_of_round(left, failure_of_rank()).node == "n2");
   verdict.begin_round();
   CHECK_FALSE(verdict.round_has_ended());
@@ -110,6 +110,7 @@ TEST_CASE("The end of a round is what the coordinator said of it, else this node
 TEST_CASE("Decisions are kept for the report, the last ones, of a job that goes on") {
   NodeVerdict verdict("n1", "h1");
   rendezvous::RoundEnd end = end_by("n2");
+  end.again = true;
   verdict.note_decision(end, false);
   end.decision.clear();
   verdict.note_decision(end, true);
@@ -132,7 +133,7 @@ TEST_CASE("Decisions are kept for the report, the last ones, of a job that goes 
 
 TEST_CASE("A failure of ours is the outcome, whatever else there is") {
   NodeVerdict verdict("n1", "h1");
-  verdict.round_ended(end_by("n2"));
+  verdict.round_ended(end_by("n2"), true);
   verdict.fail("the guardian was killed");
   const NodeReport report = settled(verdict, NodeOutcome::failed, false);
   CHECK(report.outcome == NodeOutcome::agent_error);
@@ -156,24 +157,24 @@ TEST_CASE("After an order to end a failure stays one, and somebody else's order 
 TEST_CASE("What ended the job elsewhere is named, and its end for want of nodes is an error") {
   NodeVerdict verdict("n1", "h1");
   SECTION("the end of the round") {
-    verdict.round_ended(end_by("n2"));
+    verdict.round_ended(end_by("n2"), true);
     const NodeReport report = settled(verdict, NodeOutcome::stopped);
     CHECK((report.ended_by.node == "n2" && report.ended_by.rank == 5 && report.ended_by.exit_code == 9));
     CHECK(report.outcome == NodeOutcome::stopped);
   }
   SECTION("the end of the round was this node's, the job closed for another") {
-    verdict.round_ended(end_by("n1"));
-    verdict.job_closed(closed_by("n2"));
+    verdict.round_ended(end_by("n1"), true);
+    verdict.job_closed(closed_by("n2"), true);
     CHECK(settled(verdict, NodeOutcome::failed).ended_by.node == "n2");
   }
   SECTION("the job closed for no node") {
-    verdict.job_closed(closed_by(""));
+    verdict.job_closed(closed_by(""), true);
     const NodeReport report = settled(verdict, NodeOutcome::stopped);
     CHECK((report.outcome == NodeOutcome::agent_error && report.error == "the reason" &&
            report.error_is_verdict));
   }
   SECTION("the job closed for this node's failure, which was to be made good") {
-    verdict.job_closed(closed_by("n1"));
+    verdict.job_closed(closed_by("n1"), true);
     CHECK(settled(verdict, NodeOutcome::stopped).error_is_verdict);
     CHECK_FALSE(settled(verdict, NodeOutcome::failed).error_is_verdict);
     CHECK(settled(verdict, NodeOutcome::failed).ended_by.node.empty());
@@ -181,8 +182,56 @@ TEST_CASE("What ended the job elsewhere is named, and its end for want of nodes 
   SECTION("the job closed with success") {
     rendezvous::JobClosed closed = closed_by("n2");
     closed.succeeded = true;
-    verdict.job_closed(closed);
+    verdict.job_closed(closed, true);
     const NodeReport report = settled(verdict, NodeOutcome::succeeded);
     CHECK((report.outcome == NodeOutcome::succeeded && report.ended_by.node.empty()));
   }
+}
+
+TEST_CASE("An end that was decided before the order to end stays the cause") {
+  rendezvous::RoundEnd for_good = end_by("n2");
+  for_good.again = false;
+  SECTION("the end of the round") {
+    NodeVerdict verdict("n1", "h1");
+    verdict.round_ended(for_good, true);
+    CHECK(settled(verdict, NodeOutcome::stopped, false).ended_by.node == "n2");
+  }
+  SECTION("the end of the job") {
+    NodeVerdict verdict("n1", "h1");
+    verdict.job_closed(closed_by("n2"), true);
+    CHECK(settled(verdict, NodeOutcome::stopped, false).ended_by.node == "n2");
+  }
+  SECTION("not if another round was to follow") {
+    NodeVerdict verdict("n1", "h1");
+    for_good.again = true;
+    verdict.round_ended(for_good, true);
+    CHECK(settled(verdict, NodeOutcome::stopped, false).ended_by.node.empty());
+  }
+  SECTION("not if it came after the order") {
+    NodeVerdict verdict("n1", "h1");
+    verdict.round_ended(for_good, false);
+    verdict.job_closed(closed_by("n2"), false);
+    CHECK(settled(verdict, NodeOutcome::stopped, false).ended_by.node.empty());
+  }
+  SECTION("not if the other node had the order sooner") {
+    NodeVerdict verdict("n1", "h1");
+    for_good.cause = rendezvous::RoundEndCause::node_left;
+    verdict.round_ended(for_good, true);
+    verdict.job_closed(closed_by("n2"), true);
+    CHECK(settled(verdict, NodeOutcome::stopped, false).ended_by.node.empty());
+  }
+}
+
+TEST_CASE("Of a job that was ordered to end the decision counts that no other round was to follow") {
+  NodeVerdict verdict("n1", "h1");
+  rendezvous::RoundEnd end = end_by("n1");
+  end.again = true;
+  verdict.note_decision(end, false);
+  CHECK(settled(verdict, NodeOutcome::failed, false).decisions.empty());
+  end.again = false;
+  verdict.note_decision(end, false);
+  CHECK(settled(verdict, NodeOutcome::failed, false).decisions.size() == 1);
+  end.cause = rendezvous::RoundEndCause::node_left;
+  verdict.note_decision(end, false);
+  CHECK(settled(verdict, NodeOutcome::failed, false).decisions.size() == 1);
 }

@@ -83,7 +83,8 @@ TEST_CASE("The deadline ends a job that nobody has ended yet") {
       {"alone", {kDeadline}, stopped_with(SIGTERM), kDeadlinePassed},
       {"before a signal", {kDeadline, kInterrupt}, stopped_with(SIGINT), kDeadlinePassed},
       {"after a signal", {kTerminate, kDeadline}, kOnlyHurry, JobEnd::Cause::interrupted, SIGTERM},
-      {"after a node's failure", {kNodeFailed, kDeadline}, stopped_with(SIGTERM), kDeadlinePassed},
+      {"after a node's failure", {kNodeFailed, kDeadline}, kOnlyHurry},
+      {"after the reports", {kReported, kDeadline}, kOnlyHurry},
   });
 }
 

@@ -228,11 +228,21 @@ TEST_CASE("A worker that failed for good before an order to end decides") {
   CHECK(failed_before_order({failed}));
   failed.max_restarts = 1;
   CHECK_FALSE(failed_before_order({failed}));
+  failed.decisions.push_back({});
+  failed.decisions.back().round = failed.round;
+  failed.decisions.back().again = true;
+  CHECK_FALSE(failed_before_order({failed}));
+  failed.decisions.back().again = false;  // as after exit code 127
+  CHECK(failed_before_order({failed}));
+  failed.decisions.clear();
   failed.restarts = 1;
   CHECK(failed_before_order({on("n0", node(NodeOutcome::stopped, {})), failed}));
   failed.outcome = NodeOutcome::stopped;
   CHECK_FALSE(failed_before_order({failed}));
   CHECK_FALSE(failed_before_order({}));
+  NodeReport peer = on("n0", node(NodeOutcome::stopped, {}));
+  peer.ended_by.node = "n1";
+  CHECK(failed_before_order({peer}));
 }
 
 TEST_CASE("A node that gave up before the last round of an elastic job changes no exit code, and is named") {

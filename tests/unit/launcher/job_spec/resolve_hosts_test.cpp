@@ -90,7 +90,7 @@ TEST_CASE("This machine alone needs no network, however it is named") {
     CHECK(spec.form == StartForm::local);
     CHECK(spec.nodes.empty());
     CHECK(spec.agent.workers == 3);
-    CHECK(spec.agent.node.alone());
+    CHECK(std::holds_alternative<muster::agent::AloneNode>(spec.agent.node.form));
   }
   const JobSpec some = resolve({"-H", "node7:4", "--include", "node7:1,3"}).spec;
   CHECK(some.agent.workers == 2);

@@ -53,7 +53,7 @@ TEST_CASE("what needs no other node stays a job of one") {
                                  {"--node-rank=0"}}) {
     CAPTURE(flags);
     CHECK(resolve(flags).spec.form == StartForm::local);
-    CHECK(resolve(flags).spec.agent.node.alone());
+    CHECK(std::holds_alternative<muster::agent::AloneNode>(resolve(flags).spec.agent.node.form));
   }
 }
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job_news.hpp"
+
+#include "rendezvous/log/log.hpp"
+
+#include <string>
+#include <utility>
+
+namespace muster::agent {
+
+void JobNews::status(const rendezvous::Status& status) {
+  if (!traits_.networked)
+    log_info(status.text);
+  else if (!traits_.distant_launcher)
+    dial_.say(status.text);
+  else if (traits_.speaks_for_job)
+    link_.tell(LinkMessage::Kind::status, 0, status.text);
+}
+
+void JobNews::restart(const rendezvous::RoundEnd& end) {
+  if (!traits_.speaks_for_job) return;
+  std::string text = "round " + std::to_string(end.round) + " ended: " + end.text + "; " + end.decision;
+  if (traits_.distant_launcher)
+    link_.tell(LinkMessage::Kind::log, 0, std::move(text));
+  else
+    log_warning(text);
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells people what the coordinator says of the job: what a round waits for, and why the next one begins.
+#pragma once
+
+#include "agent/coordinator_dial.hpp"
+#include "agent/core/node_traits.hpp"
+#include "agent/node_link.hpp"
+#include "rendezvous/protocol/message.hpp"
+
+namespace muster::agent {
+
+/// Each piece of news is told once for the job: by the node that hosts the coordinator of a distant launcher,
+/// or by every node that has a launcher of its own. One thread, the executor's.
+class JobNews {
+ public:
+  /// All three outlive the object.
+  JobNews(const NodeTraits& traits, NodeLink& link, CoordinatorDial& dial)
+      : traits_(traits), link_(link), dial_(dial) {}
+
+  void status(const rendezvous::Status& status);
+  void restart(const rendezvous::RoundEnd& end);
+
+ private:
+  const NodeTraits& traits_;
+  NodeLink& link_;
+  CoordinatorDial& dial_;
+};
+
+}  // namespace muster::agent

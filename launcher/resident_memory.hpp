@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives back pages of our own file that a long job has no more use for. Nothing is lost: a page that is
+// wanted after all comes back from the file, which the kernel keeps as long as it likes.
+#pragma once
+
+namespace muster::launcher {
+
+/// Gives back the table of relocations, more than half a megabyte: the dynamic linker has read it, and nobody
+/// reads it again.
+void give_back_relocations();
+
+/// Gives back the code and the constants that were used so far. Call it where most of them, as the reading of
+/// the command line, are not used again.
+void give_back_code();
+
+}  // namespace muster::launcher
