@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of workers do at one moment, before they are killed.
+#pragma once
+
+#include "agent/stacks/core/process_stacks.hpp"
+#include "agent/stacks/process_memory.hpp"
+#include "agent/stacks/python_stack.hpp"
+#include "rendezvous/base/process_stat.hpp"
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace muster::agent {
+
+/// Takes a picture of each worker once. A thread of its own reads, for as long as it is given: a file on a
+/// dead server, or memory behind one, can make the kernel hold it without end, and it is left behind then.
+/// Used from one thread.
+class WorkerPictures {
+ public:
+  struct Worker {
+    /// Names the worker for of().
+    int number = 0;
+    /// Its own process, which leads or led a session. 0: never started.
+    pid_t pid = 0;
+    /// Whether the process has not been reaped, so that nobody else can have its number.
+    bool living = false;
+  };
+
+  /// Looks at the workers that have no picture yet, those that live first, for `all_at_most` together. Where
+  /// a worker's own process is no Python program (a shell, `uv run`), or has ended, those below it are looked
+  /// at. Workers that are not reached in this time have what was found out by then.
+  void take(const std::vector<Worker>& workers, std::chrono::milliseconds all_at_most);
+
+  /// Returns the pictures of a worker's processes, none if there was nothing to be seen; each with at most
+  /// about `bytes` of JSON.
+  std::vector<ProcessPicture> of(int number, std::size_t bytes) const;
+
+  /// Time for all workers of a node: after the grace period, and where somebody wants them gone at once
+  /// (a second Ctrl-C). It usually takes some milliseconds.
+  static constexpr std::chrono::milliseconds kBeforeKill{300};
+  static constexpr std::chrono::milliseconds kBeforeKillAtOnce{100};
+  /// Most Python programs of a worker whose own process is none that are shown.
+  static constexpr std::size_t kProcessesShown = 4;
+
+ private:
+  struct Look;
+
+  /// Does the reading; shared with the thread that reads, which may outlive this object.
+  std::shared_ptr<Look> look_;
+  std::map<int, std::vector<ProcessPicture>> pictures_;
+};
+
+/// Reads the name and state of a process; nothing that the process could hold up (proc(5)).
+ProcessPicture read_process_words(const ProcessStat& process);
+
+}  // namespace muster::agent
