@@ -126,6 +126,10 @@ ProcessStacks PythonStackReader::read_python(pid_t pid, StackDeadline deadline) 
     none.error = read_refusal(pid, errno == EACCES ? EPERM : errno);
     return none;
   }
+  if (maps->empty() && !memory.expired()) {
+    none.error = "it is about to end";
+    return none;
+  }
   PythonRuntime runtime;
   if (!find_runtime(pid, python_candidates(*maps, executable_of(pid)), memory, runtime, none.error)) {
     if (runtime.version_hex != 0) none.python = version_text(runtime.version_hex);

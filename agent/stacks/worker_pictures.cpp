@@ -139,14 +139,16 @@ void WorkerPictures::take(const std::vector<Worker>& workers, std::chrono::milli
     return;  // no more threads: the workers are killed without a picture
   }
   look_ = look;
+  for (const Worker& worker : look->workers)
+    if (worker.living) living_.insert(worker.number);
   std::unique_lock lock(look->mutex);
   look->changed.wait_until(lock, look->deadline, [&look] { return look->done; });
   for (const auto& [number, pictures] : look->pictures) pictures_[number] = pictures;
 }
 
-std::vector<ProcessPicture> WorkerPictures::of(int number, std::size_t bytes) const {
+std::vector<ProcessPicture> WorkerPictures::of(int number, bool killed, std::size_t bytes) const {
   const auto found = pictures_.find(number);
-  if (found == pictures_.end()) return {};
+  if (found == pictures_.end() || (living_.count(number) != 0 && !killed)) return {};
   std::vector<ProcessPicture> pictures;
   for (const ProcessPicture& picture : found->second)
     pictures.push_back(within(picture, bytes / found->second.size()));

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 namespace muster::agent {
@@ -33,9 +34,9 @@ class WorkerPictures {
   /// at. Workers that are not reached in this time have what was found out by then.
   void take(const std::vector<Worker>& workers, std::chrono::milliseconds all_at_most);
 
-  /// Returns the pictures of a worker's processes, none if there was nothing to be seen; each with at most
-  /// about `bytes` of JSON.
-  std::vector<ProcessPicture> of(int number, std::size_t bytes) const;
+  /// Returns the pictures of a worker's processes, in at most about `bytes` of JSON. None if there was
+  /// nothing to be seen, or if the worker lived at that time and then ended by itself before it was `killed`.
+  std::vector<ProcessPicture> of(int number, bool killed, std::size_t bytes) const;
 
   /// Time for all workers of a node: after the grace period, and where somebody wants them gone at once
   /// (a second Ctrl-C). It usually takes some milliseconds.
@@ -50,6 +51,8 @@ class WorkerPictures {
   /// Does the reading; shared with the thread that reads, which may outlive this object.
   std::shared_ptr<Look> look_;
   std::map<int, std::vector<ProcessPicture>> pictures_;
+  /// The workers that lived when they were looked at.
+  std::set<int> living_;
 };
 
 /// Reads the name and state of a process; nothing that the process could hold up (proc(5)).

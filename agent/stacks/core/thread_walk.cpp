@@ -11,7 +11,6 @@ constexpr std::size_t kWord = sizeof(std::uint64_t);
 /// Most bytes of a chunk that are copied; CPython makes chunks of 16 KiB, and larger ones for huge frames.
 /// Frames beyond them are read one by one.
 constexpr std::uint64_t kChunkBytesMax = 256 << 10;
-constexpr std::size_t kChunkHead = 3 * kWord;  // _PyStackChunk: previous, size, top
 /// Most frames of a walk, those that mark calls from C included.
 constexpr std::size_t kFramesWalkedMax = 4 * kThreadFramesMax;
 
@@ -58,26 +57,47 @@ RawThread ThreadWalk::described() const {
   return thread;
 }
 
-/// Copies the thread's state, and with it what its newest frames are in. Returns false if the thread has gone
-/// on to other places meanwhile, or they cannot be read.
+/// Copies the thread's state, what its newest frames are in, and once more which frame is the newest. Returns
+/// false if the thread has gone on meanwhile, or something cannot be read.
 bool ThreadWalk::copy(std::uint64_t address) {
-  if (!memory_.read(address, state_.data(), state_.size())) return false;
-  MemoryPart parts[3] = {{address, state_.data(), state_.size()}};
+  if (!locate(address)) return false;
+  const std::uint64_t cframe = layout_.has_cframe() ? value_at(state_, layout_.thread_frame) : 0;
+  std::uint64_t newest = 0;
+  MemoryPart parts[4] = {{address, state_.data(), state_.size()}};
   std::size_t count = 1;
+  if (cframe != 0) parts[count++] = {cframe, cframe_.data(), cframe_.size()};
+  if (!chunk_.empty()) parts[count++] = {chunk_at_, chunk_.data(), chunk_.size()};
+  if (!layout_.has_cframe())
+    parts[count++] = {address + layout_.thread_frame, &newest, sizeof newest};
+  else if (cframe != 0)
+    parts[count++] = {cframe + layout_.cframe_frame, &newest, sizeof newest};
+  if (!memory_.read_parts({parts, count})) return false;
+  const bool same_cframe = !layout_.has_cframe() || value_at(state_, layout_.thread_frame) == cframe;
+  const bool same_chunk = !layout_.has_chunks() || value_at(state_, layout_.thread_chunk) == chunk_at_;
+  return same_cframe && same_chunk && first_frame() == newest;
+}
+
+/// Finds out where the thread's newest frames are, and makes room for them.
+bool ThreadWalk::locate(std::uint64_t address) {
+  chunk_at_ = 0;
+  chunk_.clear();
+  cframe_ = {};
+  if (!memory_.read(address, state_.data(), state_.size())) return false;
+  if (!layout_.has_chunks()) return true;
+  std::uint64_t size = 0;
+  MemoryPart parts[2];
+  std::size_t count = 0;
   const std::uint64_t cframe = layout_.has_cframe() ? value_at(state_, layout_.thread_frame) : 0;
   if (cframe != 0) parts[count++] = {cframe, cframe_.data(), cframe_.size()};
-  cframe_ = {};
-  chunk_at_ = layout_.has_chunks() ? value_at(state_, layout_.thread_chunk) : 0;
-  chunk_.clear();
-  if (chunk_at_ != 0) {
-    const auto size = memory_.value<std::uint64_t>(chunk_at_ + kWord);
-    if (!size || *size < kChunkHead) return false;
-    chunk_.resize(std::min(*size, kChunkBytesMax));
-    parts[count++] = {chunk_at_, chunk_.data(), chunk_.size()};
-  }
+  chunk_at_ = value_at(state_, layout_.thread_chunk);
+  if (chunk_at_ != 0) parts[count++] = {chunk_at_ + kWord, &size, sizeof size};
   if (!memory_.read_parts({parts, count})) return false;
-  return (!layout_.has_chunks() || value_at(state_, layout_.thread_chunk) == chunk_at_) &&
-         (!layout_.has_cframe() || value_at(state_, layout_.thread_frame) == cframe);
+  if (chunk_at_ == 0) return true;
+  // What lies behind the newest frame is of no use, and the copy that takes less time is torn less often.
+  const std::uint64_t offset = first_frame() - chunk_at_;
+  const bool within = size >= frame_bytes_ && offset <= size - frame_bytes_;
+  chunk_.resize(std::min(within ? offset + frame_bytes_ : size, kChunkBytesMax));
+  return true;
 }
 
 std::uint64_t ThreadWalk::first_frame() const {

