@@ -36,6 +36,9 @@ using Clock = std::chrono::steady_clock;
 /// whatever they wrote.
 constexpr std::size_t kQuotedBytesMax = 1 << 20;
 
+/// The same for what workers did that had to be killed.
+constexpr std::size_t kPicturesBytesMax = 1 << 20;
+
 /// Longest time between the signal of a watchdog timer and the end of a worker that counts as its effect.
 constexpr std::chrono::seconds kEndsByWatchdogWithin{5};
 
@@ -43,10 +46,9 @@ bool is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM;
 }
 
-/// Returns the last bytes of a long text, which in a traceback say most.
-std::string last_bytes(std::string text, std::size_t limit) {
-  if (text.size() <= limit) return text;
-  return "[...]" + text.substr(text.size() - limit);
+/// Returns what of a report's bytes each of so many workers may take.
+std::size_t share_of(std::size_t bytes, int workers) {
+  return bytes / static_cast<std::size_t>(std::max(workers, 16));
 }
 
 std::int64_t wall_clock_ms() {
@@ -304,6 +306,7 @@ void RoundRunner::timer_expired(const ExpiredTimer& timer) {
     log_warning(text + (timer.signal != 0 ? "; it gets " + signal_name(timer.signal)
                                           : "; its program wants no signal sent"));
     if (timer.signal == 0) return;
+    pictures_.take({{local_rank, worker.pid, true}}, WorkerPictures::kBeforeKillAtOnce);
     worker.watchdog = text;
     worker.watchdog_at = std::chrono::steady_clock::now();
     if (itself)
@@ -325,7 +328,15 @@ void RoundRunner::stop(int signal) {
 void RoundRunner::kill() {
   ends_.judge();
   calls_.take_picture(-1);
+  if (!group_.killing() && !group_.over()) look_before_kill(WorkerPictures::kBeforeKillAtOnce);
   apply(group_.kill_now(Clock::now()));
+}
+
+/// Notes where the workers are that have not ended by themselves, once; and what the others left running.
+void RoundRunner::look_before_kill(std::chrono::milliseconds at_most) {
+  std::vector<WorkerPictures::Worker> workers;
+  for (int rank = 0; const Worker& one : workers_) workers.push_back({rank++, one.pid, one.pidfd != nullptr});
+  pictures_.take(workers, at_most);
 }
 
 void RoundRunner::resize() const {
@@ -336,6 +347,7 @@ void RoundRunner::apply(const GroupActions& actions) {
   if (actions.signal_workers != 0) output_.name_ranks();
   if (actions.signal_workers != 0) stop_.signal(actions.signal_workers, *group_.kill_at());
   if (actions.end_leftovers) end_leftovers();
+  if (actions.kill_workers) look_before_kill(WorkerPictures::kBeforeKill);
   if (actions.kill_workers && !stop_.kill_workers()) return apply(group_.no_worker_killed(Clock::now()));
   if (actions.kill_all) {
     stop_.kill_all();
@@ -410,13 +422,12 @@ std::vector<WorkerReport> RoundRunner::reports() const {
     if (const auto call = calls_.picture().ranks.find(report.rank); call != calls_.picture().ranks.end())
       report.call = call->second;
     report.last_lines = output_.last_lines(local_rank);
+    report.before_kill =
+        pictures_.of(local_rank, report.status.killed(), share_of(kPicturesBytesMax, spec_.workers));
     const std::string error_text = read_error_file(worker.streams.error_file);
     if (!error_text.empty()) {
       report.error_file = worker.streams.error_file;
-      report.error = parse_error_file(error_text);
-      const std::size_t limit = kQuotedBytesMax / static_cast<std::size_t>(std::max(spec_.workers, 16));
-      report.error.message = last_bytes(std::move(report.error.message), limit);
-      report.error.traceback = last_bytes(std::move(report.error.traceback), limit);
+      report.error = last_of(parse_error_file(error_text), share_of(kQuotedBytesMax, spec_.workers));
     }
     reports.push_back(std::move(report));
   }

@@ -15,6 +15,7 @@
 #include "agent/process/signal_state.hpp"
 #include "agent/process/watchdog.hpp"
 #include "agent/process/worker_stop.hpp"
+#include "agent/stacks/worker_pictures.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -113,6 +114,7 @@ class RoundRunner {
   void look_for_end();
   void watch_timers(const Environment& inherited);
   void timer_expired(const ExpiredTimer& timer);
+  void look_before_kill(std::chrono::milliseconds at_most);
   bool alive(int local_rank) const;
   std::vector<WorkerStop::Worker> living() const;
   bool is_living_worker(pid_t pid) const;
@@ -137,6 +139,7 @@ class RoundRunner {
   std::string watchdog_error_;
   rendezvous::FailRound first_failure_;
   WorkerStop stop_;
+  WorkerPictures pictures_;  ///< what the workers did that had to be killed
 };
 
 }  // namespace muster::agent

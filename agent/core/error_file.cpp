@@ -115,6 +115,12 @@ WorkerError parse_error_file(const std::string& text) {
   return error;
 }
 
+WorkerError last_of(WorkerError error, std::size_t most) {
+  for (std::string* const text : {&error.message, &error.traceback})
+    if (text->size() > most) *text = "[...]" + text->substr(text->size() - most);
+  return error;
+}
+
 std::string error_line(const WorkerError& error, const std::vector<std::string>& last_lines) {
   const std::size_t begin = error.message.find_first_not_of("\r\n");
   if (begin != std::string::npos)

@@ -23,6 +23,9 @@ std::string mended_json(const std::string& text);
 /// is known.
 WorkerError parse_error_file(const std::string& text);
 
+/// Returns the error with the last bytes of long texts alone, `most` of each, which in a traceback say most.
+WorkerError last_of(WorkerError error, std::size_t most);
+
 /// Returns the line by which this failure is known again in another round: the first of the error file's
 /// message, else the first of the last lines that names an error and is not indented. Empty if there is none.
 /// Control characters are blanks in it.

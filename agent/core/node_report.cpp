@@ -25,10 +25,14 @@ NLOHMANN_JSON_SERIALIZE_ENUM(ExitStatus::Kind,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExitStatus, kind, value, core_dumped)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerCall, text, state, group, name, sequence, completed, for_ms, step,
                                    process, recent)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Frame, file, line, function)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThreadStack, tid, is_main, holds_gil, approximate, truncated, frames)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessStacks, pid, python, threads, error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessPicture, name, state, stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, outcome, status, stop_signal,
                                    arrival, ended_at_ms, error_file, error, last_lines, stdout_log,
                                    stderr_log, start_error, call, cpu_limit_s, watchdog, memory,
-                                   memory_ruled_out)
+                                   memory_ruled_out, before_kill)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, again, restarts, delay_ms,
                                    is_cause)
@@ -67,6 +71,7 @@ std::string to_json_within(const NodeReport& report, std::size_t most) {
   for (WorkerReport& worker : shorter.workers) {
     worker.last_lines.clear();
     worker.error = {};
+    worker.before_kill.clear();
   }
   shorter.notes.push_back(size +
                           ": what its workers said last is left out; see their logs and error files there");

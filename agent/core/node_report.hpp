@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/core/exit_status.hpp"
+#include "agent/stacks/core/process_stacks.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -86,6 +87,10 @@ struct WorkerReport {
   std::string memory;
   /// Whether the kernel tells of processes that are ended for memory, and this worker was not among them.
   bool memory_ruled_out = false;
+  /// What the worker did just before we killed it, because it had not ended by itself: its own process, or
+  /// the Python programs below it where its own is none. Empty: it was not killed by us, or could not be
+  /// looked at.
+  std::vector<ProcessPicture> before_kill;
 };
 
 /// Whether a worker was told to stop, and ended neither well nor by that signal: its code is an answer of its
@@ -161,8 +166,8 @@ struct NodeReport {
 
 /// Write a report as JSON text, and read it, as agent_spec.hpp does for a spec.
 std::string to_json(const NodeReport& report);
-/// Writes a report in at most `most` bytes. A longer one goes without what its workers said last, and a note
-/// says so; if that is not enough, all that it says is that it is too long (agent_error).
+/// Writes a report in at most `most` bytes. A longer one goes without what its workers said and did last, and
+/// a note says so; if that is not enough, all that it says is that it is too long (agent_error).
 std::string to_json_within(const NodeReport& report, std::size_t most);
 std::string to_json(const std::vector<RestartDecision>& decisions);
 NodeReport node_report_from_json(const std::string& text);

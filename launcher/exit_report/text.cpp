@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/exit_report/text.hpp"
 
+#include "agent/stacks/core/folded_stacks.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
@@ -141,6 +142,17 @@ void describe_rest(Page& page, const ExitReport& report) {
   if (!not_started.empty()) page.line("others", "not started: " + plural(not_started));
 }
 
+/// Says what the workers were in that had to be killed.
+void describe_killed(Page& page, const ExitReport& report) {
+  constexpr std::size_t kStackLines = 12;
+  std::vector<agent::RankPicture> pictures;
+  for (const NodeReport& node : report.nodes)
+    for (const WorkerReport& worker : node.workers)
+      for (const agent::ProcessPicture& picture : worker.before_kill)
+        pictures.push_back({worker.rank, &picture});
+  page.quote("before KILL", agent::stack_lines(pictures, kStackLines));
+}
+
 /// Adds one line for each host that is not named in the headline already, and one for those that said
 /// nothing.
 void describe_hosts(Page& page, const ExitReport& report) {
@@ -273,6 +285,7 @@ std::string to_text(const ExitReport& report) {
   describe_calls(page, report);
   describe_other_failures(page, report);
   describe_rest(page, report);
+  describe_killed(page, report);
   describe_hosts(page, report);
   describe_job(page, report);
   if (!report.log_dir.empty()) page.line("logs", for_terminal(report.log_dir));

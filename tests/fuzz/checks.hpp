@@ -49,6 +49,10 @@ bool check_login_input(std::string_view input);
 /// that MPI carries, E the endpoint that MPI carries.
 bool check_ranks_input(std::string_view input);
 
+/// What is read of another process to find its Python stacks: P its memory, E its binary, M its map, W what
+/// the kernel says of it, others a line table.
+bool check_stacks_input(std::string_view input);
+
 /// What a worker prints, through the filter before a terminal (terminal_check.hpp).
 bool check_terminal_input(std::string_view input);
 

@@ -26,6 +26,7 @@ const Corpus kCorpora[] = {
     {"hosts/corpus", check_hosts_input, 20, false},
     {"login/corpus", check_login_input, 10, true},
     {"ranks/corpus", check_ranks_input, 10, true},
+    {"stacks/corpus", check_stacks_input, 10, true},
     {"terminal/corpus", check_terminal_input, 8, false},
 #ifdef MUSTER_HAS_TRAINER
     {"checkpoint/corpus", check_checkpoint_input, 10, true},

@@ -85,6 +85,11 @@ TEST_CASE("A report survives the way through JSON") {
   worker.call.recent = {"world: barrier #2, 1.0 ms"};
   worker.cpu_limit_s = 7200;
   worker.stop_signal = SIGHUP;
+  ThreadStack thread;
+  thread.tid = 4712;
+  thread.holds_gil = true;
+  thread.frames = {{"train.py", 41, "step"}, {"train.py", 80, "main"}};
+  worker.before_kill = {{"python3", "sleeping", {4711, "3.11.2", {thread}, "not all"}}};
   report.workers.push_back(worker);
   report.calls = {"rank 1 never entered barrier #3"};
   report.decisions.push_back({1, "rank 3 on n1 failed (exit code 1)",
@@ -97,6 +102,16 @@ TEST_CASE("A report survives the way through JSON") {
   CHECK(read.workers[0].cpu_limit_s == 7200);
   CHECK(read.workers[0].stop_signal == SIGHUP);
   CHECK(read.workers[0].last_lines == worker.last_lines);
+  REQUIRE(read.workers[0].before_kill.size() == 1);
+  const ProcessPicture& picture = read.workers[0].before_kill[0];
+  CHECK(picture.name + picture.state + picture.stacks.python + picture.stacks.error ==
+        "python3sleeping3.11.2not all");
+  CHECK(picture.stacks.pid == 4711);
+  REQUIRE(picture.stacks.threads.size() == 1);
+  CHECK(picture.stacks.threads[0].tid == 4712);
+  CHECK(picture.stacks.threads[0].holds_gil);
+  CHECK_FALSE(picture.stacks.threads[0].is_main);
+  CHECK(picture.stacks.threads[0].frames == thread.frames);
   CHECK(read.workers[0].error.traceback == "Traceback");
   CHECK(read.leftovers == report.leftovers);
   CHECK(read.workers[0].call.text == "in barrier #3");
@@ -170,6 +185,7 @@ TEST_CASE("a report that is too long goes without what workers said, or says onl
   for (WorkerReport& worker : report.workers) {
     worker.last_lines.assign(20, std::string(1000, 'x'));
     worker.error.message = std::string(1000, 'y');
+    worker.before_kill.resize(4);
     worker.rank = 7;
   }
   const std::string whole = to_json(report);
@@ -179,6 +195,7 @@ TEST_CASE("a report that is too long goes without what workers said, or says onl
   REQUIRE(shorter.workers.size() == 3);
   CHECK(shorter.workers[0].rank == 7);
   CHECK(shorter.workers[0].last_lines.empty());
+  CHECK(shorter.workers[0].before_kill.empty());
   REQUIRE(shorter.notes.size() == 1);
   CHECK(shorter.notes[0].find("the report of h1 has " + std::to_string(whole.size()) + " bytes") == 0);
   const NodeReport shortest = node_report_from_json(to_json_within(report, 1000));

@@ -137,6 +137,22 @@ TEST_CASE("A limit that the kernel enforced is named, and not taken for a lack o
   CHECK(advice().find("ulimit -f") != std::string::npos);
 }
 
+TEST_CASE("The report says where workers were that had to be killed, equal places once") {
+  auto root = worker(1, kFailed, exited(3), 1);
+  auto hung = worker(0, kStopped, killed_by(SIGKILL), 2);
+  muster::agent::ThreadStack thread;
+  thread.is_main = true;
+  thread.frames = {{"train.py", 41, "step\x1b[2J"}};
+  hung.before_kill = {{"python3", "sleeping", {100, "3.11.2", {thread}, ""}}};
+  auto also = hung;
+  also.rank = 2;
+  const ExitReport report = make_exit_report(job(), {node(NodeOutcome::failed, {hung, root, also})}, {});
+  CHECK(to_text(report).find("  others     stopped by us, with KILL: ranks 0, 2\n"
+                             "  before KILL\n"
+                             "    | ranks 0, 2: train.py:41 step\\x1b[2J\n") != std::string::npos);
+  CHECK(to_json(report).find("\"before_kill\"") != std::string::npos);
+}
+
 TEST_CASE("Text of a failure with a traceback") {
   NodeReport report =
       node(NodeOutcome::failed,
