@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of one worker as its agent follows it, sample by sample.
+#include "agent/core/rank_health.hpp"
+#include "catch.hpp"
+
+#include <functional>
+#include <optional>
+
+using namespace muster::agent;
+using namespace std::chrono_literals;
+using muster::rendezvous::Activity;
+using muster::rendezvous::CodePlace;
+using muster::rendezvous::RankHealth;
+using muster::rendezvous::WaitKind;
+
+namespace {
+
+const CodePlace kAt41{"/home/u/train.py", 41, "load"};
+const CodePlace kAt50{"/home/u/train.py", 50, "step"};
+
+/// A worker that is looked at each two seconds.
+struct Life {
+  WorkerSample sample{};
+  RankTracker tracker{3, 7, 10s};
+  bool still = false;
+
+  Life() { sample.at = std::chrono::steady_clock::time_point(1000s); }
+
+  std::optional<RankHealth> look(const std::function<void(WorkerSample&)>& change,
+                                 const CodePlace& frame = kAt41) {
+    sample.at += 2s;
+    change(sample);
+    still = tracker.add(sample);
+    StackSummary stack;
+    stack.main = {frame};
+    if (still) tracker.judge(stack);
+    return tracker.news();
+  }
+
+  std::optional<RankHealth> print() {
+    return look([](WorkerSample& now) { now.output_bytes += 80; });
+  }
+
+  std::optional<RankHealth> wait(SystemCall call = SystemCall::lock, std::uint64_t switches = 0) {
+    return look([=](WorkerSample& now) {
+      now.call = call;
+      now.voluntary_switches += switches;
+    });
+  }
+
+  std::optional<RankHealth> compute(const CodePlace& frame = kAt41) {
+    return look([](WorkerSample& now) { now.cpu += 2s; }, frame);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A worker that moves is told to nobody, nor is a short standstill") {
+  Life life;
+  for (int i = 0; i < 10; ++i) CHECK_FALSE(life.print());
+  for (int i = 0; i < 4; ++i) CHECK_FALSE(life.wait());
+  CHECK(life.still);
+  CHECK_FALSE(life.print());
+  CHECK_FALSE(life.still);
+  CHECK(life.tracker.health().activity == Activity::moves);
+}
+
+TEST_CASE("A standstill is told once, with its length, and that it is over, too") {
+  Life life;
+  life.print();
+  for (int i = 0; i < 4; ++i) CHECK_FALSE(life.wait());
+  const auto told = life.wait();
+  REQUIRE(told);
+  CHECK(told->rank == 3);
+  CHECK(told->round == 7);
+  CHECK(told->activity == Activity::waits);
+  CHECK(told->wait == WaitKind::lock);
+  CHECK(told->still == 10s);
+  CHECK(told->lasted == 10s);
+  CHECK(told->place.line == 41);
+  for (int i = 0; i < 30; ++i) CHECK_FALSE(life.wait());
+  const auto again = life.print();
+  REQUIRE(again);
+  CHECK(again->activity == Activity::moves);
+  CHECK(again->still == 0s);
+  CHECK_FALSE(again->place.known());
+  CHECK_FALSE(life.print());
+}
+
+TEST_CASE("What changes within a standstill is told, and since when it is so") {
+  Life life;
+  life.print();
+  for (int i = 0; i < 5; ++i) life.compute();
+  CHECK(life.tracker.health().activity == Activity::busy);
+  const auto waits = life.wait();
+  REQUIRE(waits);
+  CHECK(waits->activity == Activity::waits);
+  CHECK(waits->still == 12s);
+  CHECK(waits->lasted == 0s);
+}
+
+TEST_CASE("A poll is found out by its first wake-up, however rare") {
+  Life life;
+  life.print();
+  // Going to sleep is a switch, too, and none that counts.
+  life.wait(SystemCall::sleep, 1);
+  for (int i = 0; i < 10; ++i) life.wait(SystemCall::sleep);
+  CHECK_FALSE(life.tracker.health().stirs);
+  const auto woken = life.wait(SystemCall::sleep, 1);
+  REQUIRE(woken);
+  CHECK(woken->stirs);
+  for (int i = 0; i < 10; ++i) CHECK_FALSE(life.wait(SystemCall::sleep));
+  CHECK(life.tracker.health().stirs);
+}
+
+TEST_CASE("The line of a rank that computes is told from time to time only") {
+  Life life;
+  life.print();
+  int told = 0;
+  for (int i = 0; i < 50; ++i) told += life.compute(i % 2 == 0 ? kAt41 : kAt50).has_value();
+  // Of 100 s the first 10 are not told, and then one line in 10 s at most.
+  CHECK(told >= 2);
+  CHECK(told <= 10);
+}
+
+TEST_CASE("The counters of another process are not compared with those of the one before") {
+  Life life;
+  life.print();
+  for (int i = 0; i < 6; ++i) life.wait();
+  life.tracker.change_process();
+  const auto moves = life.wait();
+  REQUIRE(moves);
+  CHECK(moves->activity == Activity::moves);
+  CHECK_FALSE(life.wait());
+  CHECK(life.still);
+}
+
+TEST_CASE("An end with success is told at once, once") {
+  Life life;
+  life.print();
+  life.tracker.end(life.sample.at + 1s);
+  const auto told = life.tracker.news();
+  REQUIRE(told);
+  CHECK(told->activity == Activity::ended);
+  CHECK(told->rank == 3);
+  CHECK_FALSE(life.tracker.news());
+}
+
+TEST_CASE("The first sample tells nothing yet") {
+  RankTracker tracker(0, 0, 0s);
+  CHECK_FALSE(tracker.news());
+  CHECK_FALSE(tracker.add(WorkerSample{}));
+  CHECK_FALSE(tracker.news());
+  tracker.judge(StackSummary{});
+  CHECK(tracker.health().activity == Activity::moves);
+}
