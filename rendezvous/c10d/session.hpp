@@ -67,6 +67,9 @@ class Session final : private Waiter {
 
   bool waiting() const { return Waiter::waiting(); }
 
+  /// The keys for which the client waits, at most `most`; valid until the next change of the store.
+  std::vector<std::string_view> awaited(std::size_t most) const { return Store::awaited(*this, most); }
+
   bool inside_request() const { return decoder_.inside_request(); }
 
   /// The number of requests carried out so far.

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace muster::rendezvous {
 
@@ -71,8 +72,9 @@ class Store {
   std::size_t key_bytes() const { return key_bytes_; }
 
   template <typename Function>
-  void for_each_key(Function&& function) const {
-    for (const auto& [key, value] : values_) function(std::string_view(key));
+  void for_each_key(Function&& function, std::size_t most = std::string::npos) const {
+    for (auto entry = values_.begin(); entry != values_.end() && most > 0; ++entry, --most)
+      function(std::string_view(entry->first));
   }
 
   // Queues live beside the plain keys, under names of their own.
@@ -90,6 +92,11 @@ class Store {
   [[nodiscard]] StoreStatus barrier(Waiter& waiter, std::string_view key, std::int64_t world_size);
 
   void cancel_wait(Waiter& waiter) { waits_.cancel(waiter); }
+
+  /// The keys for which a waiter still waits, at most `most`; valid until the next change of the store.
+  static std::vector<std::string_view> awaited(const Waiter& waiter, std::size_t most) {
+    return WaitList::awaited(waiter, most);
+  }
 
   /// Forgets all keys and queues. No waiter may be waiting.
   void clear();

@@ -39,6 +39,13 @@ void WaitList::cancel(Waiter& waiter) {
   release(waiter);
 }
 
+std::vector<std::string_view> WaitList::awaited(const Waiter& waiter, std::size_t most) {
+  std::vector<std::string_view> keys;
+  for (std::size_t i = 0; i < waiter.used_ && keys.size() < most; ++i)
+    if (const auto* entry = waiter.places_[i].entry) keys.emplace_back(entry->first);
+  return keys;
+}
+
 void WaitList::wake_all_slowly(std::string_view key) {
   const auto found = lists_.find(key);
   if (found == lists_.end()) return;

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace muster::rendezvous {
 
@@ -79,6 +80,9 @@ class WaitList {
 
   /// Counts down for the waiter on `key` that has waited longest.
   void wake_one(std::string_view key);
+
+  /// The keys that a waiter still misses, at most `most`; valid until the next change of the list.
+  static std::vector<std::string_view> awaited(const Waiter& waiter, std::size_t most);
 
   std::size_t bytes() const { return bytes_; }
 

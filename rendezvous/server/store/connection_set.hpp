@@ -52,6 +52,8 @@ class ConnectionSet {
 
   std::size_t pending() const { return pending_.size(); }
 
+  const std::list<StoreConnection>& all() const { return all_; }
+
   std::size_t size() const { return all_.size(); }
 
   bool empty() const { return all_.empty(); }

@@ -67,6 +67,22 @@ struct StoreServerCounters {
   std::size_t store_bytes = 0;
 };
 
+/// Bytes of a key that StoreWait quotes.
+inline constexpr std::size_t kWaitKeyBytesMax = 200;
+
+/// One client that waits for a key.
+struct StoreWait {
+  SocketAddress peer{};
+  SocketAddress local{};
+  /// The first key that it misses, and how many it misses besides. Of a long name the beginning.
+  std::string key{};
+  std::size_t more = 0;
+  /// The key of the store that is nearest to that one (nearest_key()); empty: none is near.
+  std::string nearest{};
+  /// How many requests the client has made: as long as this stays the same, it is the same wait.
+  std::uint64_t requests = 0;
+};
+
 /// The store of one round, listening on one address. One thread at a time. Throws std::runtime_error if it
 /// cannot listen; the text names host, port, the holder of a busy port, and what to do.
 class StoreEngine final : private StoreBudget {
@@ -101,6 +117,10 @@ class StoreEngine final : private StoreBudget {
   void close();
 
   StoreServerCounters counters() const;
+
+  /// The clients that wait for a key, at most `most`. Costs nothing while nobody asks. The nearest key is
+  /// looked for once for each name, and only for a few names.
+  std::vector<StoreWait> waits(std::size_t most) const;
 
   /// The number of open connections, as in the counters.
   std::size_t connections() const { return connections_.size(); }

@@ -162,3 +162,30 @@ TEST_CASE("the client that holds most is cut, not the one that comes last") {
   CHECK(clients[0]->closed_by_engine());
   for (std::size_t i = 1; i < clients.size(); ++i) CHECK_FALSE(clients[i]->closed_by_engine());
 }
+
+TEST_CASE("who waits for which key can be asked, with the key that was perhaps meant") {
+  StoreEngine engine(without_listener());
+  const auto clients = clients_of(engine, 4);
+  clients[0]->ask.set("/epoch", "1");
+  clients[1]->ask.wait("/epcoh");
+  clients[2]->ask.wait(std::vector<std::string>{"/epoch", "/never", "/never/2"});
+  clients[3]->ask.wait(std::string(1000, 'k'));
+  for (const auto& client : clients) client->send();
+  for (int turns = 0; turns < 8; ++turns) engine.turn();
+  const std::vector<StoreWait> waits = engine.waits(8);
+  REQUIRE(waits.size() == 3);
+  CHECK(waits[0].key == "/epcoh");
+  CHECK(waits[0].more == 0);
+  CHECK(waits[0].nearest == "/epoch");
+  CHECK(waits[0].peer.port() == 1);
+  CHECK(waits[1].key == "/never");
+  CHECK(waits[1].more == 1);
+  CHECK(waits[1].nearest.empty());
+  CHECK(waits[1].requests == waits[0].requests);
+  CHECK(waits[2].key == std::string(kWaitKeyBytesMax, 'k'));
+  CHECK(engine.waits(1).size() == 1);
+  clients[0]->ask.set("/epcoh", "1");
+  clients[0]->send();
+  engine.turn();
+  CHECK(engine.waits(8).size() == 2);
+}

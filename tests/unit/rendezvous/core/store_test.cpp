@@ -135,6 +135,21 @@ TEST_CASE("waits: present keys, several keys, duplicates, deletion does not re-a
   CHECK(sleeper.woken == 1);
 }
 
+TEST_CASE("What a waiter still misses can be asked, up to a bound") {
+  using Keys = std::vector<std::string_view>;
+  Store store;
+  Sleeper sleeper;
+  CHECK(Store::awaited(sleeper, 9).empty());
+  CHECK(store.set("/a", std::string_view("1")) == StoreStatus::ok);
+  CHECK(wait(store, sleeper, {"/a", "/b", "/c"}) == StoreStatus::ok);
+  CHECK(Store::awaited(sleeper, 9) == Keys{"/b", "/c"});
+  CHECK(Store::awaited(sleeper, 1) == Keys{"/b"});
+  CHECK(store.set("/b", std::string_view("1")) == StoreStatus::ok);
+  CHECK(Store::awaited(sleeper, 9) == Keys{"/c"});
+  store.cancel_wait(sleeper);
+  CHECK(Store::awaited(sleeper, 9).empty());
+}
+
 TEST_CASE("cancelling one of many waiters leaves the others and their memory right") {
   Store store;
   std::vector<std::unique_ptr<Sleeper>> sleepers;
