@@ -18,8 +18,11 @@ void JobNews::status(const rendezvous::Status& status) {
 }
 
 void JobNews::restart(const rendezvous::RoundEnd& end) {
+  say("round " + std::to_string(end.round) + " ended: " + end.text + "; " + end.decision);
+}
+
+void JobNews::say(std::string text) {
   if (!traits_.speaks_for_job) return;
-  std::string text = "round " + std::to_string(end.round) + " ended: " + end.text + "; " + end.decision;
   if (traits_.distant_launcher)
     link_.tell(LinkMessage::Kind::log, 0, std::move(text));
   else

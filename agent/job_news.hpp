@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells people what the coordinator says of the job: what a round waits for, and why the next one begins.
+// Tells people what the coordinator says of the job: what a round waits for, why the next one begins, which rank
+// hangs.
 #pragma once
 
 #include "agent/coordinator_dial.hpp"
 #include "agent/core/node_traits.hpp"
 #include "agent/node_link.hpp"
 #include "rendezvous/protocol/message.hpp"
+
+#include <string>
 
 namespace muster::agent {
 
@@ -19,6 +22,7 @@ class JobNews {
 
   void status(const rendezvous::Status& status);
   void restart(const rendezvous::RoundEnd& end);
+  void say(std::string text);
 
  private:
   const NodeTraits& traits_;

@@ -210,6 +210,7 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
   RoundRunner::Events events;
   events.over = [this] { round_over_.set(); };
   events.failed = [this](const rendezvous::FailRound& failure) { coordinator_->tell(failure); };
+  events.health = [this](const rendezvous::RankHealth& health) { coordinator_->tell(health); };
   if (spec_.stdin_rank >= 0)
     events.standard_input = [this](int local_rank) {
       return output_.standard_input(local_rank, place_.first_rank);
@@ -357,6 +358,8 @@ rendezvous::ClientEvents NodeSession::client_events() {
     if (left.next == rendezvous::NextStep::wait && life_.phase() == NodeLife::leaving) life_.wait();
   };
   events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
+  events.key_wait = [this](const rendezvous::KeyWait& wait) { runner_ ? runner_->key_wait(wait) : void(); };
+  events.notice = [this](const rendezvous::JobNotice& notice) { news_.say(notice.text); };
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) { on_lost(reason); };
   events.vouch = [this](const rendezvous::Vouch& question) { coordinator_->tell(voucher_.answer(question)); };

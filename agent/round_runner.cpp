@@ -80,6 +80,7 @@ RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const Age
       ends_(executor, spec.limits.max_nodes <= 1, end_events()),
       children_(executor, SIGCHLD),
       calls_(executor, spec.workers, spec.report_after, [this] { return group_.running(); }),
+      health_(executor, spec.limits.hang_timeout, output, calls_, events_.health),
       stop_(executor, spec.host, spec.stop_groups, [this] { return living(); }) {}
 
 EndQueue::Events RoundRunner::end_events() {
@@ -146,6 +147,7 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     worker.pidfd =
         std::make_unique<boost::asio::posix::stream_descriptor>(executor_, started.pidfd.release());
     calls_.started(local_rank, worker.pid);
+    health_.started(place, local_rank, worker.pid);
     output_.started(local_rank);
     watch(local_rank);
   } catch (const std::system_error& error) {
@@ -204,6 +206,7 @@ void RoundRunner::on_exit(int local_rank) {
   const auto end = reap_worker(local_rank, worker.pidfd->native_handle());
   if (!end) return watch(local_rank);
   worker.pidfd.reset();
+  health_.ended(local_rank, end->status.success());
   worker.ended_at_ms = wall_clock_ms();
   ends_.add(*end);
 }

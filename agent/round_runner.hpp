@@ -9,6 +9,7 @@
 #include "agent/core/worker_environment.hpp"
 #include "agent/core/worker_group.hpp"
 #include "agent/end_queue.hpp"
+#include "agent/health_watch.hpp"
 #include "agent/process/call_watch.hpp"
 #include "agent/process/output/worker_output.hpp"
 #include "agent/process/process_tree.hpp"
@@ -42,6 +43,8 @@ class RoundRunner {
     /// Called with the first failure of the round on this node ("rank 3 on n1 failed (exit code 1)"), before
     /// anything is stopped for it, and long before the node's report. May be empty.
     std::function<void(const rendezvous::FailRound&)> failed;
+    /// Called with what a rank does, when it stands still and when that changes. May be empty.
+    std::function<void(const rendezvous::RankHealth&)> health;
     /// Returns the stdin of this local rank, or -1 for the usual one. May be empty; may throw as
     /// WorkerOutput::open does.
     std::function<int(int local_rank)> standard_input;
@@ -63,6 +66,9 @@ class RoundRunner {
   /// Passes SIGUSR1 or SIGUSR2 on to those processes of each worker that catch it, and says which workers do
   /// not. No worker ends by it.
   void pass_notice_on(int signal) { stop_.pass_notice_on(signal); }
+
+  /// The store has told that somebody on this host waits for a key.
+  void key_wait(const rendezvous::KeyWait& wait) { health_.key_wait(wait); }
 
   /// The following are valid once `over` was called.
   RoundOutcome outcome() const { return group_.outcome(); }
@@ -132,6 +138,7 @@ class RoundRunner {
   EndQueue ends_;
   boost::asio::signal_set children_;
   CallWatch calls_;
+  HealthWatch health_;
   RoundMemory memory_;
   std::string memory_note_;
   std::unique_ptr<Watchdog> watchdog_;

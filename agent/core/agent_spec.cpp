@@ -100,6 +100,7 @@ void fields(Spec& spec, const Visit& visit) {
   visit("stop_groups", spec.stop_groups);
   visit("join_timeout_ms", spec.limits.join_timeout);
   visit("last_call_timeout_ms", spec.limits.last_call_timeout);
+  visit("hang_timeout_ms", spec.limits.hang_timeout);
   visit("report_after_ms", spec.report_after);
   visit("store", spec.store);
   visit("node", spec.node);

@@ -77,6 +77,12 @@ bool CallWatch::in_use() const {
   });
 }
 
+std::optional<status::RankStatus> CallWatch::status_of(int local_rank) const {
+  const Worker& worker = workers_.at(static_cast<std::size_t>(local_rank));
+  if (!worker.file || !status::is_claimed(worker.file->page())) return std::nullopt;
+  return status::read_status(worker.file->page());
+}
+
 /// Returns the status of all workers that have a file; the states of the processes are left unknown.
 std::vector<status::RankView> CallWatch::read() const {
   std::vector<status::RankView> ranks;

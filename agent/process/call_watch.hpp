@@ -42,6 +42,9 @@ class CallWatch {
   /// the cause, or -1.
   void take_picture(int failed);
 
+  /// What a worker's file shows now; nullopt if it has none, or no process has taken it.
+  std::optional<status::RankStatus> status_of(int local_rank) const;
+
   /// The picture; empty before there is one.
   const CallReport& picture() const { return picture_; }
 

@@ -102,6 +102,28 @@ rendezvous::Vouched Voucher::answer(const rendezvous::Vouch& question) {
   return answer;
 }
 
+pid_t Voucher::holder(const std::string& peer_host, int peer_port, const std::string& local_host,
+                      int local_port, const std::vector<pid_t>& processes) {
+  const auto peer = numeric_address(peer_host, peer_port);
+  const auto local = numeric_address(local_host, local_port);
+  rendezvous::SocketEntry entry;
+  if (!peer || !local || sockets_.find(*peer, *local, entry) != rendezvous::SocketLookup::found ||
+      entry.inode == 0)
+    return 0;
+  const auto holds = [&entry](pid_t pid) {
+    std::unordered_set<unsigned long long> sockets;
+    add_sockets(pid, sockets);
+    return sockets.count(entry.inode) > 0;
+  };
+  const auto found = std::find_if(processes.begin(), processes.end(), holds);
+  if (found != processes.end()) return *found;
+  // The program may run below a shell.
+  for (const pid_t process : processes)
+    for (const ProcessStat& one : descendants_of(process))
+      if (holds(one.pid)) return process;
+  return 0;
+}
+
 VouchVerdict Voucher::judge(const std::string& peer_host, int peer_port, const std::string& local_host,
                             int local_port) {
   VouchVerdict verdict;

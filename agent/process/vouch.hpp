@@ -6,10 +6,13 @@
 #include "rendezvous/protocol/message.hpp"
 #include "rendezvous/server/socket_table.hpp"
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 namespace muster::agent {
 
@@ -30,6 +33,11 @@ class Voucher {
 
   /// The coordinator's question about a connection, answered so.
   rendezvous::Vouched answer(const rendezvous::Vouch& question);
+
+  /// Returns which of these processes, or whose descendant, holds the connection open; 0: none, or the kernel
+  /// does not tell.
+  pid_t holder(const std::string& peer_host, int peer_port, const std::string& local_host, int local_port,
+               const std::vector<pid_t>& processes);
 
   /// Returns how often descriptors were read.
   std::uint64_t looks() const { return looks_; }

@@ -99,6 +99,7 @@ struct CliOptions {
   // failure and end
   Setting<int> max_restarts;
   Setting<rendezvous::RestartRule> restart_policy;
+  Setting<std::chrono::milliseconds> hang_timeout{rendezvous::kHangTimeout, {}};
   Setting<std::chrono::milliseconds> monitor_interval{std::chrono::milliseconds(100), {}};
   Setting<std::chrono::milliseconds> shutdown_timeout{agent::kShutdownTimeout, {}};
   Setting<std::chrono::milliseconds> timeout;

@@ -87,6 +87,7 @@ void resolve_signals(const CliOptions& options, JobSpec& spec) {
 void resolve_limits(const CliOptions& options, rendezvous::JobLimits& limits) {
   limits.max_restarts = options.max_restarts.value;
   limits.restart_rule = options.restart_policy.value;
+  limits.hang_timeout = options.hang_timeout.value;
   const RdzvConf& conf = options.rdzv_conf.value;
   limits.join_timeout = conf.join_timeout.value_or(limits.join_timeout);
   limits.last_call_timeout = conf.last_call_timeout.value_or(limits.last_call_timeout);

@@ -77,6 +77,8 @@ class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
   void on(const RoundResult& result);
   void on(const Left& left);
   void on(const RoundEnd& end);
+  void on(const KeyWait& wait);
+  void on(const JobNotice& notice);
   void on(const JobClosed& closed);
   void on(const Vouch& vouch);
   void on(const LauncherState& state);
@@ -185,6 +187,14 @@ void CoordinatorClient::Impl::on(const Left& left) {
 
 void CoordinatorClient::Impl::on(const RoundEnd& end) {
   if (events_.round_ended) events_.round_ended(end);
+}
+
+void CoordinatorClient::Impl::on(const KeyWait& wait) {
+  if (events_.key_wait) events_.key_wait(wait);
+}
+
+void CoordinatorClient::Impl::on(const JobNotice& notice) {
+  if (events_.notice) events_.notice(notice);
 }
 
 void CoordinatorClient::Impl::on(const JobClosed& closed) {

@@ -47,6 +47,10 @@ struct ClientEvents {
   std::function<void(const Left&)> left;
   /// The round has ended: stop its workers, call leave_round(), and join() again if another round follows.
   std::function<void(const RoundEnd&)> round_ended;
+  /// Somebody on this host waits for a key of the store.
+  std::function<void(const KeyWait&)> key_wait;
+  /// A line about the round that people are to read.
+  std::function<void(const JobNotice&)> notice;
   /// The coordinator closed the job.
   std::function<void(const JobClosed&)> job_closed;
   /// The coordinator is gone or unusable, and no call can succeed any more. At most once, and not after
@@ -93,7 +97,7 @@ class CoordinatorClient {
   boost::asio::awaitable<Left> leave_round(LeaveRound request, TimePoint deadline);
 
   /// Tells what has no answer, and does not wait: a FailRound, so that the other nodes stop their workers at
-  /// once, a NodeState, or a Vouched (the answer to ClientEvents::vouch).
+  /// once, a RankHealth, a NodeState, or a Vouched (the answer to ClientEvents::vouch).
   void tell(Message message);
 
   /// Asks whether the launcher has a session with the coordinator.

@@ -14,7 +14,7 @@ namespace {
 /// Whether only a node may send `message`; the launcher takes part in no round.
 bool for_nodes(const Message& message) {
   return std::holds_alternative<Join>(message) || std::holds_alternative<FailRound>(message) ||
-         std::holds_alternative<LeaveRound>(message);
+         std::holds_alternative<LeaveRound>(message) || std::holds_alternative<RankHealth>(message);
 }
 
 }  // namespace
@@ -23,6 +23,7 @@ Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       members_(options_.membership),
       forming_(0, options_.limits, options_.only_expected),
+      hang_watch_(options_.limits.hang_timeout),
       restart_policy_(options_.limits) {
   std::size_t place = 0;
   for (const NodeName& node : options_.expected_nodes) forming_.expect(node, place++);

@@ -3,6 +3,7 @@
 // coordinator_service) performs the effects in order.
 #pragma once
 
+#include "rendezvous/core/hang_watch.hpp"
 #include "rendezvous/core/membership.hpp"
 #include "rendezvous/core/restart_policy.hpp"
 #include "rendezvous/core/round.hpp"
@@ -61,6 +62,12 @@ struct CloseStore {
   RoundNumber round;
 };
 
+/// Ask the store of the round who waits for which key, and tell each wait to the nodes from whose hosts the
+/// connection may come (KeyWait).
+struct AskStore {
+  RoundNumber round;
+};
+
 /// Call on_timer() at `at`; replaces an earlier request. An early call does no harm.
 struct SetTimer {
   TimePoint at;
@@ -83,7 +90,7 @@ struct EndJob {
 }  // namespace effect
 
 using Effect = std::variant<effect::Send, effect::Disconnect, effect::OpenStore, effect::CloseStore,
-                            effect::SetTimer, effect::Note, effect::EndJob>;
+                            effect::AskStore, effect::SetTimer, effect::Note, effect::EndJob>;
 using Effects = std::vector<Effect>;
 
 /// Decides about the rounds of one job. Invariants (tests/sim checks them): at most one round has a store;
@@ -160,6 +167,7 @@ class Coordinator {
   void handle(Member& member, const NodeState& state, TimePoint now);
   void node_ended(const NodeState& state, TimePoint now);
   void handle(Member& member, const LauncherState& request, TimePoint now);
+  void handle(Member& member, const RankHealth& health, TimePoint now);
 
   // These messages are for the shell; here their arrival only shows that the peer lives.
   void handle(Member&, const Vouched&, TimePoint) {}
@@ -199,6 +207,7 @@ class Coordinator {
   void time_out(TimePoint now);
   void check_nodes();
   void tell_status(TimePoint now);
+  void watch_ranks(TimePoint now);
   void schedule();
   Effects finish(TimePoint now);
 
@@ -211,6 +220,8 @@ class Coordinator {
   Round forming_;
   /// The round that has places, until no worker of it can be alive.
   std::optional<RunningRound> active_;
+  /// What the ranks of that round do.
+  HangWatch hang_watch_;
   std::optional<JobClosed> job_over_;
   /// The causes that a verdict names if the job ends because no other round comes.
   std::optional<JobClosed> last_failure_;

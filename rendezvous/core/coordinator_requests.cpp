@@ -8,6 +8,10 @@
 namespace muster::rendezvous {
 namespace {
 
+const std::string& host_of(const Member& member) {
+  return member.host.empty() ? member.name : member.host;
+}
+
 /// The titles of a node and of another node, with their full names if both are on one host.
 std::pair<std::string, std::string> told_apart(const Member& member, const NodeName& other,
                                                const std::string& other_title) {
@@ -117,6 +121,8 @@ void Coordinator::handle(Member& member, const LeaveRound& leave, TimePoint now)
     fall_short();
   }
   const NextStep next = by_order ? NextStep::end : next_step(node, leave.outcome);
+  if (const Seat* seat = active_->seat_of(node); seat != nullptr && next == NextStep::wait)
+    hang_watch_.ended(seat->first_rank, seat->workers, host_of(member), now);
   const Left answer = answer_to(leave, next, by_order);
   last_left_[node] = answer;
   send(member.session, answer);
@@ -202,6 +208,14 @@ void Coordinator::handle(Member& member, const LauncherState&, TimePoint now) {
     state.ended = launcher == nullptr;
   }
   send(member.session, state);
+}
+
+void Coordinator::handle(Member& member, const RankHealth& health, TimePoint now) {
+  // News of a round that is over, or of a rank that is not the node's, changes nothing.
+  if (!takes_part(member.name, health.round) || !active_->running() ||
+      !active_->has(member.name, health.rank))
+    return;
+  hang_watch_.tell(health, host_of(member), now);
 }
 
 template <typename Unexpected>

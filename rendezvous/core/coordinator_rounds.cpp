@@ -27,6 +27,7 @@ Effects Coordinator::on_store_opened(RoundNumber round, const Endpoint& endpoint
     // The order is remembered only now, because an attempt that nobody has heard of must change nobody's
     // place.
     forming_.remember_order(active_->present());
+    hang_watch_.begin(active_->world_size());
     for (const RoundResult& result : active_->begin(endpoint, restart_policy_.restarts(), now))
       send(active_->seats()[static_cast<std::size_t>(result.node_rank)].node, result);
   }
@@ -96,6 +97,7 @@ void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
   decide_restart(end, ended, now);
   last_failure_ = JobClosed{cause_text(end), false, end.exit_code, end.node, end.host, end.rank};
   active_->end(end);
+  hang_watch_.end();
   if (end.cause == RoundEndCause::node_lost || end.cause == RoundEndCause::node_left) gone_[end.host] = now;
   for (const NodeName& node : active_->present())
     if (node != end.node) send(node, end);
@@ -286,6 +288,15 @@ void Coordinator::tell_status(TimePoint now) {
   next_status_ = now + std::chrono::seconds(1);
 }
 
+/// Tells the nodes of the round when its ranks have stood still for too long, and when they move again.
+void Coordinator::watch_ranks(TimePoint now) {
+  if (!active_ || !active_->running()) return;
+  if (hang_watch_.ask_store(now)) effects_.emplace_back(effect::AskStore{active_->number()});
+  const auto text = hang_watch_.look(now);
+  if (!text) return;
+  for (const NodeName& node : active_->present()) send(node, JobNotice{active_->number(), *text});
+}
+
 void Coordinator::schedule() {
   std::optional<TimePoint> next = members_.next_tick();
   const auto consider = [&next](std::optional<TimePoint> at) {
@@ -294,6 +305,10 @@ void Coordinator::schedule() {
   // No round forms once the job is over, so the deadline of the forming round would expire again and again.
   if (!job_over_) consider(forming_.deadline());
   if (status_changed_) consider(next_status_);
+  if (active_ && active_->running()) {
+    consider(hang_watch_.next_look());
+    consider(hang_watch_.next_question());
+  }
   if (!next || (armed_ && *armed_ <= *next)) return;
   armed_ = next;
   effects_.emplace_back(effect::SetTimer{*next});
@@ -302,6 +317,7 @@ void Coordinator::schedule() {
 Effects Coordinator::finish(TimePoint now) {
   advance(now);
   tell_status(now);
+  watch_ranks(now);
   schedule();
   return std::exchange(effects_, {});
 }

@@ -3,6 +3,8 @@
 
 #include "rendezvous/base/text.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace muster::rendezvous {
@@ -20,13 +22,27 @@ std::vector<NodeName> RunningRound::present() const {
   return nodes;
 }
 
+bool RunningRound::has(const NodeName& node, int rank) const {
+  const auto above = std::upper_bound(seats_.begin(), seats_.end(), rank,
+                                      [](int wanted, const Seat& seat) { return wanted < seat.first_rank; });
+  if (above == seats_.begin()) return false;
+  const Seat& seat = *std::prev(above);
+  return seat.node == node && rank < seat.first_rank + seat.workers;
+}
+
+const Seat* RunningRound::seat_of(const NodeName& node) const {
+  const auto found =
+      std::find_if(seats_.begin(), seats_.end(), [&node](const Seat& seat) { return seat.node == node; });
+  return found == seats_.end() ? nullptr : &*found;
+}
+
 std::vector<RoundResult> RunningRound::begin(const Endpoint& endpoint, int restarts, TimePoint now) {
   stage_ = Stage::running;
   began_ = now;
   RoundResult result;
   result.round = number_;
   result.nodes = static_cast<int>(seats_.size());
-  result.world_size = seats_.back().first_rank + seats_.back().workers;
+  result.world_size = world_size();
   result.store_host = endpoint.host;
   result.store_port = endpoint.port;
   result.restarts = restarts;

@@ -33,6 +33,14 @@ class RunningRound {
   /// Whether the node may have live workers.
   bool has(const NodeName& node) const { return present_.count(node) > 0; }
 
+  /// Whether this rank is one of the node's.
+  bool has(const NodeName& node, int rank) const;
+
+  /// The place of the node; null if it has none.
+  const Seat* seat_of(const NodeName& node) const;
+
+  int world_size() const { return seats_.back().first_rank + seats_.back().workers; }
+
   /// Whether no node has left.
   bool complete() const { return present_.size() == seats_.size(); }
 

@@ -50,6 +50,9 @@ struct JobLimits {
   /// Whether no worker connects to the store itself and the nodes' agents carry the workers' requests
   /// (--store-proxy).
   bool store_proxy = false;
+  /// The time for which no rank may move before the job counts as hung (--hang-timeout); 0: never. That of
+  /// the node that runs the coordinator holds.
+  Milliseconds hang_timeout = kHangTimeout;
 
   bool elastic() const { return min_nodes < max_nodes; }
 
@@ -59,7 +62,7 @@ struct JobLimits {
 /// Values that must be the same on every node, by the names under which people know them.
 using Settings = std::map<std::string, std::string>;
 
-/// The flags that must be the same on every node of a job. The two waits are not among them: those of the
+/// The flags that must be the same on every node of a job. The three times are not among them: those of the
 /// node that runs the coordinator hold, and the others' say how patient their own agents are.
 Settings shared_flags(const JobLimits& limits);
 

@@ -47,6 +47,13 @@ inline constexpr int kMaxExitCode = 255;
 inline constexpr int kMaxSignal = 127;
 /// Bytes of the line by which a worker's failure is recognised; the sender cuts longer lines.
 inline constexpr std::size_t kMaxErrorLineBytes = 512;
+/// Bytes of each text that says where a rank stands and what it waits for; the sender cuts longer ones.
+inline constexpr std::size_t kMaxHealthTextBytes = 256;
+/// The highest line of a program that is believed.
+inline constexpr int kMaxLine = 1 << 30;
+/// The time for which no rank may move before the job counts as hung (--hang-timeout): longer than the steps,
+/// checkpoints and evaluations of most programs, short enough that somebody still looks.
+inline constexpr std::chrono::milliseconds kHangTimeout = std::chrono::seconds(60);
 /// The longest delay before a restart: long enough for a failed service to come back, short enough not to
 /// look like a hang.
 inline constexpr std::chrono::milliseconds kMaxRestartDelay = std::chrono::seconds(30);

@@ -5,6 +5,7 @@
 
 #include "rendezvous/protocol/errc.hpp"
 #include "rendezvous/protocol/job_limits.hpp"
+#include "rendezvous/protocol/rank_health.hpp"
 
 #include <cstdint>
 #include <map>
@@ -18,9 +19,9 @@ namespace muster::rendezvous {
 
 /// The versions of the control protocol that this build speaks. Version 1 was spoken only inside a host: it
 /// knew no resumption, no launcher and no common restart counter. Version 2 had messages of its own for
-/// acknowledgements and for opening channels.
-inline constexpr int kProtocolVersionMin = 3;
-inline constexpr int kProtocolVersionMax = 3;
+/// acknowledgements and for opening channels. Version 3 knew nothing of what ranks do.
+inline constexpr int kProtocolVersionMin = 4;
+inline constexpr int kProtocolVersionMax = 4;
 
 enum class Role {
   node,      ///< an agent, which takes part in rounds
@@ -318,6 +319,27 @@ struct JobStatus {
   bool operator==(const JobStatus&) const = default;
 };
 
+/// Tells a node that a connection to the store, whose far end is on its host, waits for a key: it may be one
+/// of its ranks'. No answer; what a rank does is told by RankHealth.
+struct KeyWait {
+  RoundNumber round = 0;
+  std::string peer_host{};
+  int peer_port = 0;
+  std::string local_host{};
+  int local_port = 0;
+  std::string key{};
+  /// The nearest key that the store has; empty: none is near.
+  std::string nearest{};
+  bool operator==(const KeyWait&) const = default;
+};
+
+/// A line about the job that people are to read, told to every node of the round: that it hangs, and why.
+struct JobNotice {
+  RoundNumber round = 0;
+  std::string text{};
+  bool operator==(const JobNotice&) const = default;
+};
+
 struct ErrorReply {
   Errc code = Errc::mend;
   /// The type of the request that this answers ("join"); empty when it answers none.
@@ -328,7 +350,7 @@ struct ErrorReply {
 
 using Message = std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd,
                              Heartbeat, JobClosed, ErrorReply, NodeState, Vouch, Vouched, LauncherState,
-                             ChannelOpen, DaemonStatus, JobStatus>;
+                             ChannelOpen, DaemonStatus, JobStatus, RankHealth, KeyWait, JobNotice>;
 
 /// Whether a message is counted in its session and sent again after a resumption.
 bool is_numbered(const Message& message);

@@ -28,6 +28,22 @@ constexpr Words<RoundEndCause, 4> kCauses{{{RoundEndCause::node_failed, "node_fa
                                            {RoundEndCause::node_lost, "node_lost"},
                                            {RoundEndCause::nodes_waiting, "nodes_waiting"}}};
 
+constexpr Words<Activity, 4> kActivities{{{Activity::moves, "moves"},
+                                          {Activity::busy, "busy"},
+                                          {Activity::waits, "waits"},
+                                          {Activity::ended, "ended"}}};
+
+constexpr Words<WaitKind, 10> kWaits{{{WaitKind::unknown, "unknown"},
+                                      {WaitKind::communication, "communication"},
+                                      {WaitKind::store_key, "store_key"},
+                                      {WaitKind::lock, "lock"},
+                                      {WaitKind::sleep, "sleep"},
+                                      {WaitKind::terminal, "terminal"},
+                                      {WaitKind::events, "events"},
+                                      {WaitKind::file, "file"},
+                                      {WaitKind::helpers, "helpers"},
+                                      {WaitKind::stopped, "stopped"}}};
+
 /// The type of a message to which FieldReader writes, or which FieldWriter reads.
 template <typename F, typename Type>
 using M = typename std::remove_const_t<F>::template Of<Type>;
@@ -41,6 +57,7 @@ void list(F& f, M<F, JobLimits>& m) {
   f.duration("join_timeout_ms", m.join_timeout);
   f.duration("last_call_timeout_ms", m.last_call_timeout);
   f.flag("store_proxy", m.store_proxy);
+  f.duration("hang_timeout_ms", m.hang_timeout);
 }
 
 template <typename F>
@@ -228,6 +245,42 @@ void list(F& f, M<F, JobStatus>& m) {
   f.text("text", m.text);
 }
 
+template <typename F>
+void list(F& f, M<F, RankHealth>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.integer("rank", m.rank, 0, kMaxWorldSize);
+  f.word("activity", m.activity, kActivities);
+  f.word("wait", m.wait, kWaits, Need::optional);
+  f.flag("stirs", m.stirs);
+  f.text("file", m.place.file, Need::optional, kMaxHealthTextBytes);
+  f.integer("line", m.place.line, 0, kMaxLine, Need::optional);
+  f.text("function", m.place.function, Need::optional, kMaxHealthTextBytes);
+  f.text("operation", m.operation, Need::optional, kMaxHealthTextBytes);
+  f.text("group", m.group, Need::optional, kMaxHealthTextBytes);
+  f.counter("sequence", m.sequence, Need::optional);
+  f.text("key", m.key, Need::optional, kMaxHealthTextBytes);
+  f.text("nearest", m.nearest, Need::optional, kMaxHealthTextBytes);
+  f.duration("still_ms", m.still);
+  f.duration("lasted_ms", m.lasted);
+}
+
+template <typename F>
+void list(F& f, M<F, KeyWait>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.filled_name("peer_host", m.peer_host);
+  f.integer("peer_port", m.peer_port, 1, 65535);
+  f.filled_name("local_host", m.local_host);
+  f.integer("local_port", m.local_port, 1, 65535);
+  f.text("key", m.key, Need::required, kMaxHealthTextBytes);
+  f.text("nearest", m.nearest, Need::optional, kMaxHealthTextBytes);
+}
+
+template <typename F>
+void list(F& f, M<F, JobNotice>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.text("text", m.text);
+}
+
 template <typename Type>
 Message read(const FieldReader& f) {
   Type m;
@@ -259,7 +312,10 @@ constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", read<
                                                                  {"launcher_state", read<LauncherState>},
                                                                  {"channel_open", read<ChannelOpen>},
                                                                  {"daemon_status", read<DaemonStatus>},
-                                                                 {"job_status", read<JobStatus>}}};
+                                                                 {"job_status", read<JobStatus>},
+                                                                 {"rank_health", read<RankHealth>},
+                                                                 {"key_wait", read<KeyWait>},
+                                                                 {"job_notice", read<JobNotice>}}};
 
 }  // namespace
 

@@ -182,6 +182,7 @@ void Node::on_result(const RoundResult& result) {
   if (workers_alive_) throw Violation(name_ + " has a result while its old workers live");
   joining_ = false;
   round_ = result.round;
+  first_rank_ = result.first_rank;
   workers_alive_ = true;
   stopping_ = false;
   work();
@@ -236,9 +237,21 @@ void Node::work() {
     } else if (world_.calm() || timeline_.chance(10)) {
       stop_workers(RoundOutcome::succeeded);
     } else {
+      if (timeline_.chance(20)) tell_health();
       work();
     }
   });
+}
+
+/// What a rank of the node does, now and then one of another node's.
+void Node::tell_health() {
+  RankHealth health;
+  health.round = round_;
+  health.rank = first_rank_ + static_cast<int>(timeline_.random(0, workers_));
+  health.activity = timeline_.chance(20) ? Activity::moves : Activity::waits;
+  health.wait = timeline_.chance(50) ? WaitKind::communication : WaitKind::lock;
+  health.still = health.lasted = Milliseconds(timeline_.random(0, 90'000));
+  send(health);
 }
 
 void Node::stop_on_order() {

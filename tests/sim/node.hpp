@@ -60,6 +60,7 @@ class Node {
   void on_left(const Left& left);
   void on_error(const ErrorReply& error);
   void work();
+  void tell_health();
   void stop_workers(RoundOutcome outcome);
   void end_life(std::int64_t stop_ms, bool come_back);
 
@@ -85,6 +86,7 @@ class Node {
   bool waiting_ = false;
   bool ordered_ = false;
   RoundNumber round_ = -1;
+  int first_rank_ = 0;
   bool workers_alive_ = false;
   bool stopping_ = false;
 };

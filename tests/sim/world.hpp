@@ -67,6 +67,9 @@ class World {
   void perform_one(const effect::Disconnect& disconnect);
   void perform_one(const effect::OpenStore& open);
   void perform_one(const effect::CloseStore& close);
+
+  void perform_one(const effect::AskStore&) {}
+
   void perform_one(const effect::SetTimer& timer);
   void perform_one(const effect::Note& note);
   void perform_one(const effect::EndJob& end);

@@ -252,6 +252,7 @@ void WorkerOutput::name_ranks() {
 
 void WorkerOutput::deliver(Stream& stream, std::string_view bytes) {
   stream.last_lines.feed(bytes);
+  stream.bytes += bytes.size();
   if (stream.log) logs_->append(*stream.log, bytes);
   if (stream.console != nullptr) stream.console->feed(stream.source, bytes);
   if (stream.filter) {

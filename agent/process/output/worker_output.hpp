@@ -19,6 +19,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -110,6 +111,14 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   /// rank.
   std::vector<std::string> last_lines(int local_rank) const;
 
+  /// Returns the bytes that have passed through us on the worker's stdout and stderr in this round.
+  std::uint64_t output_bytes(int local_rank) const {
+    const auto found = workers_.find(local_rank);
+    if (found == workers_.end()) return 0;
+    const Worker& worker = found->second;
+    return (worker.out ? worker.out->bytes : 0) + (worker.err ? worker.err->bytes : 0);
+  }
+
   /// Gives the new size of our terminal to the workers' ptys. The caller then sends SIGWINCH to the workers.
   void resize();
 
@@ -127,6 +136,7 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
     std::unique_ptr<LineFilter> filter;
     std::optional<LogWriter::File> filtered_log;
     LastLines last_lines;
+    std::uint64_t bytes = 0;
     /// Runs while the stream waits for its log file.
     std::unique_ptr<boost::asio::steady_timer> stall_timer;
     bool stalled = false;

@@ -19,6 +19,9 @@ namespace {
 /// bridge of their own.
 constexpr std::size_t kMaxAsked = 16;
 
+/// The most waits for keys that are told at a time: of a job in which all ranks wait for the same, some do.
+constexpr std::size_t kMaxWaitsTold = 256;
+
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
 bool refuses(const Effects& effects, SessionId session) {
@@ -316,6 +319,33 @@ void CoordinatorService::perform_one(const effect::CloseStore& close) {
   found->second.close();
   stores_.erase(found);
   store_runs_ = running_store() != nullptr;
+}
+
+void CoordinatorService::perform_one(const effect::AskStore& ask) {
+  const auto found = stores_.find(ask.round);
+  if (found == stores_.end() || !found->second.waits) return;
+  for (const StoreWait& wait : found->second.waits(kMaxWaitsTold)) tell_wait(ask.round, wait);
+}
+
+/// Tells a wait to the nodes from whose hosts the connection may come, as vouch() asks them; which of their
+/// ranks it is, if any, only they know.
+void CoordinatorService::tell_wait(RoundNumber round, const StoreWait& wait) {
+  if (wait.peer.port() == 0 || wait.local.port() == 0) return;
+  const std::string address(wait.peer.bytes());
+  std::vector<SessionId> told;
+  find_running(by_address_, address, kMaxAsked, told);
+  // This host's own agent is not connected from an address.
+  find_running(by_address_, "", kMaxAsked, told);
+  if (told.empty()) find_running(by_further_address_, address, kMaxAsked, told);
+  KeyWait message;
+  message.round = round;
+  message.peer_host = wait.peer.host();
+  message.peer_port = wait.peer.port();
+  message.local_host = wait.local.host();
+  message.local_port = wait.local.port();
+  message.key = wait.key;
+  message.nearest = wait.nearest;
+  for (const SessionId id : told) sessions_.at(id)->send(message);
 }
 
 void CoordinatorService::perform_one(const effect::SetTimer& timer) {

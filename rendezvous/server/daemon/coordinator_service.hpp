@@ -103,6 +103,7 @@ class CoordinatorService final : public PortService {
   void perform_one(const effect::Disconnect& disconnect);
   void perform_one(const effect::OpenStore& open);
   void perform_one(const effect::CloseStore& close);
+  void perform_one(const effect::AskStore& ask);
   void perform_one(const effect::SetTimer& timer);
   void perform_one(const effect::Note& note);
   void perform_one(const effect::EndJob& end);
@@ -110,6 +111,7 @@ class CoordinatorService final : public PortService {
   void note_address(SessionId id, const SocketAddress& before, const SocketAddress& now);
   void note_further_addresses(SessionId id, const Join& join);
   using Places = std::unordered_map<std::string, std::set<SessionId>>;
+  void tell_wait(RoundNumber round, const StoreWait& wait);
   static void forget_address(Places& places, SessionId id, const std::string& address);
   void forget_further_addresses(SessionId id);
   void find_running(const Places& places, const std::string& address, std::size_t most,

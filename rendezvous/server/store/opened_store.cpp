@@ -21,6 +21,7 @@ OpenedStore open_own_store(const boost::asio::any_io_executor& executor, StoreSe
   OpenedStore store;
   store.endpoint = Endpoint{server->endpoint().host(), server->endpoint().port()};
   store.close = [server] { server->close(); };
+  store.waits = [server](std::size_t most) { return server->waits(most); };
   return store;
 }
 
@@ -37,6 +38,7 @@ OpenedStore open_shared_store(const boost::asio::any_io_executor& executor, Stor
   store.endpoint = Endpoint{options.host, options.port};
   const auto server = std::make_shared<StoreServer>(executor, std::move(options));
   store.close = [server] { server->close(); };
+  store.waits = [server](std::size_t most) { return server->waits(most); };
   store.adopt = [server](UniqueFd fd, const SocketAddress& peer) { server->adopt(std::move(fd), peer); };
   return store;
 }

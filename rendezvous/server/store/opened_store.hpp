@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace muster::rendezvous {
 
@@ -24,6 +25,8 @@ struct OpenedStore {
   std::function<void()> close{};
   /// Serves a worker's connection that has been admitted; empty if the store has a listener of its own.
   std::function<void(UniqueFd, const SocketAddress& peer)> adopt{};
+  /// The workers that wait for a key, at most so many; empty if this store cannot tell whose a connection is.
+  std::function<std::vector<StoreWait>(std::size_t most)> waits{};
   /// Serves a worker through a channel of its node's session; empty if this store takes no channels.
   std::function<void(std::shared_ptr<Channel>, SessionId node)> feed{};
 };

@@ -9,7 +9,9 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 namespace muster::rendezvous {
 
@@ -38,6 +40,8 @@ class StoreServer {
   void close();
 
   StoreServerCounters counters() const { return engine_.counters(); }
+
+  std::vector<StoreWait> waits(std::size_t most) const { return engine_.waits(most); }
 
   /// The number of connections open now, or a moment ago. Any thread.
   std::size_t connections() const { return connections_.load(std::memory_order_relaxed); }

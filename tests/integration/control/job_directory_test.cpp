@@ -254,7 +254,7 @@ TEST_CASE("a hello that is refused makes no job, and wipes none that is over") {
   old.version_min = old.version_max = kProtocolVersionMin - 1;
   const std::vector<std::pair<Hello, std::string>> refused = {
       {hello_of("A", "n3"), "the key is that of v1/agent/A/n2/0, but the hello is of node n3"},
-      {old, "node n2 speaks control protocol 2..2, this daemon 3..3"}};
+      {old, "node n2 speaks control protocol 3..3, this daemon 4..4"}};
   for (auto [hello, words] : refused) {
     for (const char* const job : {"A", "B"}) {
       INFO(job << " " << words);

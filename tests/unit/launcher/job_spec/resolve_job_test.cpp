@@ -143,6 +143,8 @@ TEST_CASE("Times come from flags, then variables, then defaults") {
   CHECK(spec.agent.limits.restart_rule == muster::rendezvous::RestartRule::backoff);
   CHECK(resolve({"--restart-policy=torchrun", "true"}).spec.agent.limits.restart_rule ==
         muster::rendezvous::RestartRule::torchrun);
+  CHECK(spec.agent.limits.hang_timeout == std::chrono::seconds(60));
+  CHECK(resolve({"--hang-timeout=0", "true"}).spec.agent.limits.hang_timeout.count() == 0);
   CHECK_FALSE(spec.agent.report_after);
   system.variables["MUSTER_REPORT_AFTER"] = "2.5";
   CHECK(resolve({"true"}, system).spec.agent.report_after == std::chrono::milliseconds(2500));

@@ -249,7 +249,7 @@ TEST_CASE("Another version is told both sides' versions") {
   CHECK(desk.sent<ErrorReply>(1)->code == Errc::upgrade);
   CHECK(
       desk.sent<ErrorReply>(1)->text ==
-      "node a speaks control protocol 1..1 (muster 0.4.0), this coordinator 3..3 (muster 0.5.0); install the "
+      "node a speaks control protocol 1..1 (muster 0.4.0), this coordinator 4..4 (muster 0.5.0); install the "
       "same muster on both");
 }
 

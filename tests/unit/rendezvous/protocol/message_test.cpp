@@ -32,6 +32,21 @@ std::vector<Message> one_of_each() {
   hello.session = 7;
   hello.received = 12;
   hello.limits = JobLimits{2, 4, 3, RestartRule::progress, Milliseconds(1500), Milliseconds(0), true};
+  hello.limits->hang_timeout = Milliseconds(5000);
+  RankHealth health;
+  health.round = 2;
+  health.rank = 3;
+  health.activity = Activity::waits;
+  health.wait = WaitKind::communication;
+  health.stirs = true;
+  health.place = {"/home/u/train.py", 41, "load"};
+  health.operation = "all_reduce";
+  health.group = "dp";
+  health.sequence = 12;
+  health.key = "epcoh";
+  health.nearest = "epoch";
+  health.still = Milliseconds(61'000);
+  health.lasted = Milliseconds(60'000);
   Join join{"host", "10.0.0.2", 8, 3};
   join.node_rank = 1;
   join.settings = {{"max_restarts", "3"}, {"nnodes", "2"}};
@@ -55,7 +70,10 @@ std::vector<Message> one_of_each() {
           LauncherState{true, false, Milliseconds(2500)},
           ChannelOpen{ChannelKind::link, "n1"},
           DaemonStatus{"0.5.0", 3'000'000'000, 1, 12},
-          JobStatus{"job", 77, true, 2, 3, 1, "over: round 2 ended with success"}};
+          JobStatus{"job", 77, true, 2, 3, 1, "over: round 2 ended with success"},
+          health,
+          KeyWait{2, "10.0.0.2", 40000, "10.0.0.1", 29500, "epcoh", "epoch"},
+          JobNotice{2, "rank 3 on n1 is hung"}};
 }
 
 std::string complaint(const std::string& text, Errc code = Errc::mend) {
@@ -98,6 +116,25 @@ TEST_CASE("Fields that version 1 did not have may be absent") {
         Message(LeaveRound{1, RoundOutcome::failed}));
   CHECK(message_from_json(R"({"type":"heartbeat","sequence":4})") == Message(Heartbeat{4}));
   CHECK(message_from_json(R"({"type":"launcher_state"})") == Message(LauncherState{}));
+}
+
+TEST_CASE("What a node tells of a rank is bounded") {
+  RankHealth health;
+  health.place.file = std::string(5000, 'x');
+  health.key = std::string(5000, 'k');
+  const auto read = std::get<RankHealth>(message_from_json(to_json(health)));
+  CHECK(read.place.file.size() == kMaxHealthTextBytes);
+  CHECK(read.key.size() == kMaxHealthTextBytes);
+  const auto refused = [](const std::string& more) {
+    return complaint(R"({"type":"rank_health","round":0,"rank":0,)" + more + "}");
+  };
+  CHECK(contains(refused(R"("activity":"flies")"), "'activity' has an unknown value"));
+  CHECK(contains(refused(R"("activity":"waits","wait":"moon")"), "'wait' has an unknown value"));
+  CHECK(contains(refused(R"("activity":"waits","line":-1)"), "'line' is outside"));
+  CHECK(
+      contains(refused(R"("activity":"waits","key":")" + std::string(5000, 'k') + "\""), "'key' is longer"));
+  CHECK(contains(complaint(R"({"type":"rank_health","round":0,"rank":-1,"activity":"busy"})"),
+                 "'rank' is outside"));
 }
 
 TEST_CASE("Settings and addresses are bounded like all names") {
@@ -143,7 +180,7 @@ TEST_CASE("What is sent again after a resumption is numbered, the rest is not") 
 TEST_CASE("An unknown type is an error that says both versions") {
   const std::string text = complaint(R"({"type":"teleport"})", Errc::upgrade);
   CHECK(contains(text, "'teleport'"));
-  CHECK(contains(text, "speaks protocol 3..3"));
+  CHECK(contains(text, "speaks protocol 4..4"));
   CHECK(contains(text, "the peer's version is 3"));
 }
 

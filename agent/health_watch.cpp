@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/health_watch.hpp"
+
+#include "agent/core/slot_evidence.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::agent {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// The time between two looks: each costs some tens of microseconds a worker.
+constexpr milliseconds kLookEach{2000};
+constexpr milliseconds kLookAtLeast{100};
+/// A standstill that is shorter is told to nobody, unless the job counts as hung soon after.
+constexpr milliseconds kToldAfter{10'000};
+/// How long a worker counts as waiting for a key without being told so again. The store is asked each 10 s
+/// while all ranks stand still (kStoreAskedEach).
+constexpr milliseconds kKeyHolds{25'000};
+
+/// Wrappers around one another that are looked through, and looks after which that is done again.
+constexpr int kWrappersMax = 4;
+constexpr unsigned kLooksPerSearch = 4;
+
+milliseconds interval(milliseconds timeout) {
+  return std::clamp(timeout / 3, kLookAtLeast, kLookEach);
+}
+
+}  // namespace
+
+HealthWatch::HealthWatch(const boost::asio::any_io_executor& executor, milliseconds timeout,
+                         const WorkerOutput& output, const CallWatch& calls,
+                         std::function<void(const rendezvous::RankHealth&)> tell)
+    : timeout_(timeout), output_(output), calls_(calls), tell_(std::move(tell)), timer_(executor) {}
+
+void HealthWatch::started(const rendezvous::RoundResult& place, int local_rank, pid_t pid) {
+  if (timeout_.count() <= 0 || !tell_) return;
+  place_ = place;
+  if (workers_.empty()) wait();
+  const milliseconds tell_after = std::min(kToldAfter, timeout_ / 2);
+  workers_.push_back({local_rank, pid, pid, WorkerEvidence(pid),
+                      RankTracker(place.first_rank + local_rank, place.round, tell_after), false});
+}
+
+void HealthWatch::ended(int local_rank, bool success) {
+  const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                   [local_rank](const Worker& one) { return one.local_rank == local_rank; });
+  if (worker == workers_.end()) return;
+  worker->has_ended = true;
+  // A failure ends the round. A success is told with the next look, if others still work then.
+  if (success) worker->tracker.end(Clock::now());
+  if (std::all_of(workers_.begin(), workers_.end(), [](const Worker& one) { return one.has_ended; }))
+    timer_.cancel();
+}
+
+void HealthWatch::key_wait(const rendezvous::KeyWait& wait) {
+  if (wait.round != place_.round) return;
+  std::vector<pid_t> pids;
+  for (const Worker& worker : workers_)
+    if (!worker.has_ended) pids.push_back(worker.pid);
+  const pid_t pid =
+      connections_.holder(wait.peer_host, wait.peer_port, wait.local_host, wait.local_port, pids);
+  for (Worker& worker : workers_) {
+    if (worker.pid != pid || worker.has_ended) continue;
+    worker.key = wait.key;
+    worker.nearest = wait.nearest;
+    worker.key_told_at = Clock::now();
+  }
+}
+
+void HealthWatch::wait() {
+  timer_.expires_after(interval(timeout_));
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    look();
+    wait();
+  });
+}
+
+void HealthWatch::look() {
+  for (Worker& worker : workers_) {
+    if (!worker.has_ended) look_at(worker);
+    if (const auto news = worker.tracker.news()) tell_(*news);
+  }
+}
+
+void HealthWatch::look_into(Worker& worker, pid_t program) {
+  worker.program = program;
+  worker.evidence = WorkerEvidence(program);
+  worker.tracker.change_process();
+}
+
+/// Looks for the program below wrappers that wait for it.
+void HealthWatch::follow(Worker& worker) {
+  for (int wrappers = 0; wrappers < kWrappersMax; ++wrappers) {
+    const auto below = worker.evidence.wrapped_program();
+    if (!below) return;
+    look_into(worker, *below);
+  }
+}
+
+void HealthWatch::look_at(Worker& worker) {
+  if (worker.looks++ % kLooksPerSearch == 0) follow(worker);
+  auto sample = worker.evidence.read(Clock::now());
+  if (!sample) {
+    // A wrapper may start another program; that the worker itself has ended is told by who reaps it.
+    if (worker.program == worker.pid) return;
+    look_into(worker, worker.pid);
+    worker.looks = 0;
+    return;
+  }
+  sample->output_bytes = output_.output_bytes(worker.local_rank);
+  if (const auto slot = calls_.status_of(worker.local_rank)) add_slot(*sample, *slot);
+  const auto now = sample->at;
+  if (!worker.tracker.add(std::move(*sample)) || now - worker.key_told_at > kKeyHolds) worker.key.clear();
+  if (worker.tracker.moves()) return;
+  worker.tracker.last().store_key = worker.key;
+  worker.tracker.last().nearest_key = worker.nearest;
+  worker.evidence.look_closer(worker.tracker.last());
+  worker.tracker.judge(StackSummary{});
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks at the workers of a round at intervals, and tells what each rank does when that is worth knowing:
+// when it has stood still for a while, and when it moves again.
+#pragma once
+
+#include "agent/core/rank_health.hpp"
+#include "agent/process/call_watch.hpp"
+#include "agent/process/evidence.hpp"
+#include "agent/process/output/worker_output.hpp"
+#include "agent/process/vouch.hpp"
+#include "rendezvous/protocol/message.hpp"
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace muster::agent {
+
+/// Used from the executor's one thread.
+class HealthWatch {
+ public:
+  /// `timeout`: the time after which a standstill counts as a hang (--hang-timeout); 0: nothing is watched,
+  /// nor if `tell` is empty, which gets what is worth knowing. `output` and `calls` know what /proc does not
+  /// tell; they outlive the watch.
+  HealthWatch(const boost::asio::any_io_executor& executor, std::chrono::milliseconds timeout,
+              const WorkerOutput& output, const CallWatch& calls,
+              std::function<void(const rendezvous::RankHealth&)> tell);
+
+  /// A worker of the round has started. From the first on the workers are looked at, until all have ended.
+  void started(const rendezvous::RoundResult& place, int local_rank, pid_t pid);
+  /// The worker has ended, with success or not; it is looked at no more.
+  void ended(int local_rank, bool success);
+
+  /// The store has told that a connection from this host waits for a key: whose it is shows with the next
+  /// look.
+  void key_wait(const rendezvous::KeyWait& wait);
+
+ private:
+  struct Worker {
+    int local_rank = 0;
+    pid_t pid = 0;
+    /// The process that is looked at: the worker's own, or the program below a shell.
+    pid_t program = 0;
+    WorkerEvidence evidence;
+    RankTracker tracker;
+    bool has_ended = false;
+    unsigned looks = 0;
+    /// What the store has told last, which holds for a while, or until the worker moves.
+    std::string key{};
+    std::string nearest{};
+    std::chrono::steady_clock::time_point key_told_at{};
+  };
+
+  void wait();
+  void look();
+  void look_at(Worker& worker);
+  static void follow(Worker& worker);
+  static void look_into(Worker& worker, pid_t program);
+
+  std::chrono::milliseconds timeout_;
+  const WorkerOutput& output_;
+  const CallWatch& calls_;
+  std::function<void(const rendezvous::RankHealth&)> tell_;
+  boost::asio::steady_timer timer_;
+  rendezvous::RoundResult place_;
+  std::vector<Worker> workers_;
+  Voucher connections_;
+};
+
+}  // namespace muster::agent

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/core/hang_verdict.hpp"
+
+#include "rendezvous/base/text.hpp"
+#include "rendezvous/core/rank_text.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace muster::rendezvous {
+namespace {
+
+using Views = std::vector<const RankView*>;
+
+/// What a rank waits for, so that two that wait for the same meet: its call, or the key where it is in none.
+std::string goal_of(const RankHealth& health) {
+  const std::string call = health.operation + '\n' + health.group + '\n' + std::to_string(health.sequence);
+  if (!health.operation.empty()) return call;
+  if (!health.key.empty()) return "key\n" + health.key;
+  return call + place_text(health.place);
+}
+
+/// The same, for ranks that wait in the same call: the line where they do.
+std::string goal_and_place_of(const RankHealth& health) {
+  return goal_of(health) + '\n' + place_text(health.place);
+}
+
+/// The ranks that are in another group than more than half of them; empty if all are in one group. nullopt:
+/// no group has a majority.
+template <typename Key>
+std::optional<Views> minority(const Views& ranks, const Key& key) {
+  std::map<std::string, std::size_t> sizes;
+  for (const RankView* rank : ranks) ++sizes[key(rank->health)];
+  const auto largest = std::max_element(sizes.begin(), sizes.end(), [](const auto& one, const auto& other) {
+    return one.second < other.second;
+  });
+  if (largest->second * 2 <= ranks.size()) return std::nullopt;
+  Views others;
+  for (const RankView* rank : ranks)
+    if (key(rank->health) != largest->first) others.push_back(rank);
+  return others;
+}
+
+template <typename Test>
+Views only(const Views& ranks, const Test& test) {
+  Views found;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(found), test);
+  return found;
+}
+
+/// The ranks that are in an earlier call of a group than another rank.
+Views behind(const Views& ranks) {
+  std::map<std::string, std::uint64_t> last;
+  for (const RankView* rank : ranks) {
+    std::uint64_t& sequence = last[rank->health.group];
+    sequence = std::max(sequence, rank->health.sequence);
+  }
+  return only(ranks, [&last](const RankView* rank) {
+    return rank->health.sequence > 0 && rank->health.sequence < last[rank->health.group];
+  });
+}
+
+/// The cause among ranks that all wait for others: see judge_hang(). Empty: they agree.
+Views odd_waiters(const Views& ranks) {
+  if (ranks.size() == 1) return ranks;
+  if (auto few = minority(ranks, goal_of)) {
+    if (!few->empty()) return *few;
+    // They are in the same call: perhaps not in the same line.
+    return minority(ranks, goal_and_place_of).value_or(Views{});
+  }
+  if (Views early = behind(ranks); !early.empty()) return early;
+  // Who waits for a key outside of a collective is not where the others are.
+  Views outside = only(ranks, [](const RankView* rank) {
+    return rank->health.wait == WaitKind::store_key && rank->health.operation.empty();
+  });
+  return outside.empty() ? ranks : outside;
+}
+
+/// Whether a rank that stands still does so for good.
+bool for_good(const RankHealth& health) {
+  if (health.activity == Activity::ended) return true;
+  if (health.activity != Activity::waits) return false;
+  switch (health.wait) {
+    case WaitKind::communication:
+    case WaitKind::store_key:
+    case WaitKind::stopped:
+      return true;
+    case WaitKind::lock:
+    case WaitKind::sleep:
+    case WaitKind::helpers:
+      return !health.stirs;
+    case WaitKind::unknown:
+    case WaitKind::terminal:
+    case WaitKind::events:
+    case WaitKind::file:
+      break;
+  }
+  return false;
+}
+
+/// Groups ranks about which the same is to be said, the group of the lowest rank first.
+template <typename Key>
+std::vector<Views> grouped(const Views& ranks, const Key& key) {
+  std::vector<Views> groups;
+  std::map<std::string, std::size_t> places;
+  for (const RankView* rank : ranks) {
+    const auto [found, is_new] = places.try_emplace(key(*rank), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].push_back(rank);
+  }
+  return groups;
+}
+
+/// What is said of a rank as the cause. The line of a rank that computes changes all the time.
+std::string cause_key(const RankView& rank) {
+  const RankHealth& health = rank.health;
+  const std::string place = health.activity == Activity::busy ? "" : place_text(health.place);
+  return rank.host + '\n' + place + '\n' + deed_text(health, false) + '\n' + health.nearest;
+}
+
+std::string waiting_key(const RankView& rank) {
+  return goal_of(rank.health);
+}
+
+std::vector<int> numbers_of(const Views& ranks) {
+  std::vector<int> numbers;
+  for (const RankView* rank : ranks) numbers.push_back(rank->health.rank);
+  return numbers;
+}
+
+TimePoint earliest(const Views& ranks) {
+  TimePoint first = TimePoint::max();
+  for (const RankView* rank : ranks) first = std::min(first, rank->since);
+  return first;
+}
+
+/// "rank 3 on n1 (train.py:41 in load) is hung: it waits for a lock since 70 s".
+std::string cause_text(const Views& group, HangLevel level, TimePoint now) {
+  const RankView& one = *group.front();
+  const bool many = group.size() > 1;
+  std::string text = ranks_text(numbers_of(group));
+  if (!one.host.empty()) text += " on " + one.host;
+  if (one.health.place.known()) text += " (" + place_text(one.health.place) + ")";
+  if (one.health.activity == Activity::ended)
+    return text + (many ? " have ended, the first " : " has ended ") + seconds_text(now - earliest(group)) +
+           " ago";
+  text += level == HangLevel::may_be ? " may be hung" : many ? " are hung" : " is hung";
+  text += std::string(many ? ": they " : ": it ") + deed_text(one.health, many);
+  text += " since " + seconds_text(now - earliest(group));
+  if (one.health.wait == WaitKind::store_key && one.health.activity == Activity::waits)
+    text += one.health.nearest.empty() ? ", which nobody has set"
+                                       : ", which nobody has set; '" + one.health.nearest + "' exists";
+  return text;
+}
+
+/// "ranks 0-2, 4-7 wait for all_reduce since 61 s".
+std::string waiting_text(const Views& group, TimePoint now) {
+  return ranks_text(numbers_of(group)) + " " + deed_text(group.front()->health, group.size() > 1) +
+         " since " + seconds_text(now - earliest(group));
+}
+
+/// Groups of ranks that one line describes; the ranks of further ones are only counted.
+constexpr std::size_t kGroupsInText = 4;
+
+template <typename TextOf>
+std::string described(const std::vector<Views>& groups, const TextOf& text_of) {
+  std::string text;
+  std::size_t left_out = 0;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (i < kGroupsInText)
+      text += (i == 0 ? "" : "; ") + text_of(groups[i]);
+    else
+      left_out += groups[i].size();
+  }
+  if (left_out > 0) text += "; " + std::to_string(left_out) + " more ranks stand elsewhere";
+  return text;
+}
+
+/// All ranks are in the same call, in the same line.
+std::string agreed_text(const Views& ranks, TimePoint now) {
+  const RankHealth& one = ranks.front()->health;
+  const bool one_place = std::all_of(
+      ranks.begin(), ranks.end(), [&one](const RankView* rank) { return rank->health.place == one.place; });
+  std::string text = "all " + std::to_string(ranks.size()) + " ranks are hung: " + waiting_text(ranks, now);
+  if (one_place && one.place.known()) text += " (" + place_text(one.place) + ")";
+  if (one.wait == WaitKind::store_key && one.operation.empty()) {
+    text += ", which nobody has set";
+    if (!one.nearest.empty()) text += "; '" + one.nearest + "' exists";
+    return text;
+  }
+  return text + ", and no rank is missing: communication or hardware";
+}
+
+/// Fills in what a verdict says, from its level and its cause.
+void tell(HangVerdict& verdict, const Views& cause, const Views& waiting, TimePoint now) {
+  const bool is_hung = verdict.level == HangLevel::is_hung;
+  verdict.matter = is_hung ? "is\n" : "may be\n";
+  if (cause.empty()) {
+    verdict.text = agreed_text(waiting, now);
+    verdict.matter += waiting_key(*waiting.front());
+    return;
+  }
+  const bool all_ended = std::all_of(cause.begin(), cause.end(), [](const RankView* rank) {
+    return rank->health.activity == Activity::ended;
+  });
+  const std::set<const RankView*> named(cause.begin(), cause.end());
+  const auto others =
+      grouped(only(waiting, [&named](const RankView* rank) { return named.count(rank) == 0; }), waiting_key);
+  const auto causes = grouped(cause, cause_key);
+  const auto say_cause = [&](const Views& group) { return cause_text(group, verdict.level, now); };
+  const auto say_waiting = [&](const Views& group) {
+    const std::string hung = group.size() > 1 ? " and are hung" : " and is hung";
+    return waiting_text(group, now) + (all_ended ? hung : "");
+  };
+  verdict.text = described(causes, say_cause);
+  if (!others.empty()) verdict.text += "; " + described(others, say_waiting);
+  for (const Views& group : causes)
+    verdict.matter += rank_list(numbers_of(group)) + cause_key(*group.front()) + '\n';
+  for (const Views& group : others)
+    verdict.matter += rank_list(numbers_of(group)) + waiting_key(*group.front()) + '\n';
+}
+
+}  // namespace
+
+HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout, TimePoint now) {
+  Views waiting;
+  Views cause;
+  for (const RankView& rank : ranks) {
+    if (rank.health.activity == Activity::moves || now - rank.moved_at < timeout) return {};
+    (rank.health.in_communication() ? waiting : cause).push_back(&rank);
+  }
+  if (timeout.count() <= 0 || waiting.empty()) return {};
+  if (cause.empty()) cause = odd_waiters(waiting);
+  HangVerdict verdict;
+  const bool at_work = std::any_of(ranks.begin(), ranks.end(), [](const RankView& rank) {
+    return rank.health.activity == Activity::busy;
+  });
+  const bool lasts =
+      std::all_of(cause.begin(), cause.end(), [](const RankView* rank) { return for_good(rank->health); });
+  verdict.level = lasts && !at_work ? HangLevel::is_hung : HangLevel::may_be;
+  verdict.culprits = numbers_of(cause);
+  std::sort(verdict.culprits.begin(), verdict.culprits.end());
+  tell(verdict, cause, waiting, now);
+  return verdict;
+}
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/core/hang_watch.hpp"
+
+#include "rendezvous/core/rank_text.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace muster::rendezvous {
+
+void HangWatch::begin(int world_size) {
+  ranks_.assign(static_cast<std::size_t>(world_size), RankView{});
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) ranks_[rank].health.rank = static_cast<int>(rank);
+  still_ = 0;
+  last_moved_ = TimePoint::min();
+  verdict_ = {};
+  said_.clear();
+  said_at_.reset();
+  asked_at_.reset();
+  moved_.reset();
+  changed_ = false;
+}
+
+void HangWatch::tell(const RankHealth& health, const std::string& host, TimePoint now) {
+  if (health.rank < 0 || static_cast<std::size_t>(health.rank) >= ranks_.size()) return;
+  RankView& rank = ranks_[static_cast<std::size_t>(health.rank)];
+  const bool stood = rank.health.activity != Activity::moves;
+  const bool stands = health.activity != Activity::moves;
+  still_ += stands ? 1 : 0;
+  still_ -= stood ? 1 : 0;
+  // An end is a movement, too.
+  const bool ends = health.activity == Activity::ended && rank.health.activity != Activity::ended;
+  if (stood && (!stands || ends) && !said_.empty()) moved_ = health.rank;
+  rank.health = health;
+  rank.host = host;
+  rank.moved_at = now - health.still;
+  rank.since = now - health.lasted;
+  last_moved_ = std::max(last_moved_, rank.moved_at);
+  changed_ = true;
+}
+
+void HangWatch::ended(int first, int count, const std::string& host, TimePoint now) {
+  for (int rank = first; rank < first + count; ++rank) {
+    if (rank < 0 || static_cast<std::size_t>(rank) >= ranks_.size()) return;
+    // What was told of it before is more exact.
+    if (ranks_[static_cast<std::size_t>(rank)].health.activity == Activity::ended) continue;
+    RankHealth health;
+    health.rank = rank;
+    health.activity = Activity::ended;
+    tell(health, host, now);
+  }
+}
+
+std::optional<TimePoint> HangWatch::next_look() const {
+  if (moved_) return TimePoint{};
+  if (!changed_ || !all_stand_still()) return std::nullopt;
+  TimePoint due = last_moved_ + timeout_;
+  if (said_at_) due = std::max(due, *said_at_ + kHangSaidEach);
+  return due;
+}
+
+std::optional<TimePoint> HangWatch::next_question() const {
+  if (!all_stand_still()) return std::nullopt;
+  const TimePoint due = last_moved_ + timeout_ / 2;
+  return asked_at_ ? std::max(due, *asked_at_ + kStoreAskedEach) : due;
+}
+
+bool HangWatch::ask_store(TimePoint now) {
+  const auto due = next_question();
+  if (!due || now < *due) return false;
+  asked_at_ = now;
+  return true;
+}
+
+std::optional<std::string> HangWatch::look(TimePoint now) {
+  if (moved_) {
+    const RankView& rank = ranks_[static_cast<std::size_t>(*moved_)];
+    std::string text = ranks_text({*moved_}) + (rank.host.empty() ? "" : " on " + rank.host);
+    text += rank.health.activity == Activity::ended ? " has ended" : " moves again";
+    moved_.reset();
+    said_.clear();
+    verdict_ = {};
+    return text;
+  }
+  const auto due = next_look();
+  if (!due || now < *due) return std::nullopt;
+  changed_ = false;
+  verdict_ = judge_hang(ranks_, timeout_, now);
+  if (verdict_.level == HangLevel::none || verdict_.matter == said_) return std::nullopt;
+  said_ = verdict_.matter;
+  said_at_ = now;
+  return verdict_.text;
+}
+
+}  // namespace muster::rendezvous

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps what the ranks of a round do, and chooses when something is said about it. Pure.
+#pragma once
+
+#include "rendezvous/core/hang_verdict.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::rendezvous {
+
+/// The shortest time between two lines about a hang.
+inline constexpr Milliseconds kHangSaidEach = std::chrono::minutes(1);
+
+/// The longest time between two questions to the store about who waits for which key.
+inline constexpr Milliseconds kStoreAskedEach = std::chrono::seconds(10);
+
+/// One thread.
+class HangWatch {
+ public:
+  /// `timeout`: how long no rank may move before the job counts as hung (--hang-timeout); 0: never.
+  explicit HangWatch(Milliseconds timeout) : timeout_(timeout) {}
+
+  /// A round has begun: its ranks move until somebody tells something else.
+  void begin(int world_size);
+
+  /// The round is over; nothing is said of it any more.
+  void end() { begin(0); }
+
+  /// Takes what a node has told of one of its ranks. A rank that the round does not have is ignored.
+  void tell(const RankHealth& health, const std::string& host, TimePoint now);
+
+  /// `count` ranks from `first` on have ended with success.
+  void ended(int first, int count, const std::string& host, TimePoint now);
+
+  /// When look() may have something to say; none: not before another tell().
+  std::optional<TimePoint> next_look() const;
+
+  /// When ask_store() may be true; none: not before another tell().
+  std::optional<TimePoint> next_question() const;
+
+  /// Whether the store is to be asked now who waits for which key: all ranks have stood still for half of the
+  /// time-out, and it was not asked lately.
+  bool ask_store(TimePoint now);
+
+  /// What is to be said now: a hang, another cause than the one said before, or that the job moves again.
+  std::optional<std::string> look(TimePoint now);
+
+  /// The verdict of the last look().
+  const HangVerdict& verdict() const { return verdict_; }
+
+ private:
+  bool all_stand_still() const { return timeout_.count() > 0 && !ranks_.empty() && still_ == ranks_.size(); }
+
+  Milliseconds timeout_;
+  std::vector<RankView> ranks_;
+  /// Ranks that do not move, and the time when the last of all ranks moved.
+  std::size_t still_ = 0;
+  TimePoint last_moved_ = TimePoint::min();
+  HangVerdict verdict_;
+  /// What was said last and has not been taken back.
+  std::string said_;
+  std::optional<TimePoint> said_at_;
+  std::optional<TimePoint> asked_at_;
+  /// The rank that has moved after a hang was said.
+  std::optional<int> moved_;
+  bool changed_ = false;
+};
+
+}  // namespace muster::rendezvous

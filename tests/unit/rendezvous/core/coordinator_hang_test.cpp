@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the coordinator makes of what the nodes tell of their ranks.
+#include "tests/unit/rendezvous/core/desk.hpp"
+
+using namespace muster::rendezvous;
+using namespace std::chrono_literals;
+
+namespace {
+
+RankHealth health_of(int rank, WaitKind wait, RoundNumber round = 0) {
+  RankHealth health;
+  health.round = round;
+  health.rank = rank;
+  health.activity = Activity::waits;
+  health.wait = wait;
+  health.still = health.lasted = 10s;
+  return health;
+}
+
+CoordinatorOptions of_two_nodes() {
+  CoordinatorOptions options = Desk::options(2, 2);
+  options.limits.hang_timeout = 60s;
+  // The nodes of this test say nothing for a minute.
+  options.membership.dead_after = 0ms;
+  return options;
+}
+
+/// Nodes a and b with two ranks each; all but rank 3 are in a collective.
+struct Hanging : Desk {
+  Hanging() : Desk(of_two_nodes(), 2) {
+    send(1, health_of(0, WaitKind::communication));
+    send(1, health_of(1, WaitKind::communication));
+    send(2, health_of(2, WaitKind::communication));
+    send(2, health_of(3, WaitKind::lock));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Every node of a round is told which rank hangs, when its time has come") {
+  Hanging desk;
+  CHECK(desk.count<effect::SetTimer>() == 1);
+  desk.pass(20s);
+  CHECK(desk.count<effect::AskStore>() == 1);
+  desk.pass(29s);
+  CHECK_FALSE(desk.sent<JobNotice>(1));
+  desk.pass(1s);
+  REQUIRE(desk.sent<JobNotice>(1));
+  CHECK_THAT(desk.sent<JobNotice>(1)->text, Contains("rank 3 on host is hung"));
+  CHECK(desk.sent<JobNotice>(2) == desk.sent<JobNotice>(1));
+  desk.pass(600s);
+  CHECK_FALSE(desk.sent<JobNotice>(1));
+  RankHealth moves;
+  moves.rank = 3;
+  desk.send(2, moves);
+  REQUIRE(desk.sent<JobNotice>(1));
+  CHECK(desk.sent<JobNotice>(1)->text == "rank 3 on host moves again");
+}
+
+TEST_CASE("Nobody speaks for the ranks of another node, of another round, or as the launcher") {
+  Desk desk(of_two_nodes(), 2);
+  for (int rank = 0; rank < 4; ++rank) desk.send(1, health_of(rank, WaitKind::communication));
+  desk.send(2, health_of(2, WaitKind::communication, 7));
+  desk.send(2, health_of(3, WaitKind::communication, 7));
+  desk.pass(100s);
+  CHECK_FALSE(desk.sent<JobNotice>(1));
+  desk.launcher(9);
+  desk.send(9, health_of(0, WaitKind::lock));
+  REQUIRE(desk.sent<ErrorReply>(9));
+  CHECK(desk.sent<ErrorReply>(9)->about == "rank_health");
+}
+
+TEST_CASE("A node that has left with success is waited for in vain") {
+  Desk desk(of_two_nodes(), 2);
+  desk.send(2, LeaveRound{0, RoundOutcome::succeeded});
+  desk.send(1, health_of(0, WaitKind::communication));
+  desk.send(1, health_of(1, WaitKind::communication));
+  desk.pass(60s);
+  REQUIRE(desk.sent<JobNotice>(1));
+  CHECK_THAT(desk.sent<JobNotice>(1)->text, Contains("ranks 2, 3 on host have ended"));
+  CHECK_FALSE(desk.sent<JobNotice>(2));
+}
+
+TEST_CASE("The ranks of the next round have told nothing yet") {
+  Hanging desk;
+  desk.send(2, failure(0));
+  desk.pass(100s);
+  CHECK_FALSE(desk.sent<JobNotice>(1));
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  desk.send(2, LeaveRound{0, RoundOutcome::failed});
+  desk.begin(2, 1);
+  desk.send(2, health_of(3, WaitKind::lock, 1));
+  desk.pass(100s);
+  CHECK_FALSE(desk.sent<JobNotice>(1));
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/core/hang_watch.hpp"
+
+#include "catch.hpp"
+
+#include <optional>
+#include <string>
+
+using namespace muster::rendezvous;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A round of two ranks and its watch.
+struct Two {
+  HangWatch watch{60s};
+  TimePoint now{1000s};
+
+  Two() { watch.begin(2); }
+
+  void tell(int rank, Activity activity, WaitKind wait, Milliseconds still = 10s) {
+    RankHealth health;
+    health.rank = rank;
+    health.activity = activity;
+    health.wait = wait;
+    health.still = health.lasted = still;
+    watch.tell(health, "n1", now);
+  }
+
+  void wait(int rank, WaitKind kind) { tell(rank, Activity::waits, kind); }
+
+  void move(int rank) { tell(rank, Activity::moves, WaitKind::unknown, 0s); }
+
+  std::string after(Milliseconds time) {
+    now += time;
+    return watch.look(now).value_or("");
+  }
+
+  /// One rank in a collective, the other in a lock, and it has been said.
+  void hang() {
+    wait(0, WaitKind::communication);
+    wait(1, WaitKind::lock);
+    REQUIRE_THAT(after(50s), Contains("rank 1 on n1 is hung"));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A hang is said when its time has come, once") {
+  Two two;
+  CHECK_FALSE(two.watch.next_look());
+  two.wait(0, WaitKind::communication);
+  CHECK_FALSE(two.watch.next_look());
+  two.wait(1, WaitKind::lock);
+  CHECK(two.watch.next_look() == two.now + 50s);
+  CHECK(two.after(49s).empty());
+  CHECK_THAT(two.after(1s), Contains("rank 1 on n1 is hung"));
+  CHECK(two.watch.verdict().level == HangLevel::is_hung);
+  CHECK_FALSE(two.watch.next_look());
+  CHECK(two.after(600s).empty());
+}
+
+TEST_CASE("It is said again when it changes, at most once a minute") {
+  Two two;
+  two.hang();
+  two.wait(1, WaitKind::file);
+  CHECK(two.after(59s).empty());
+  CHECK_THAT(two.after(1s), Contains("rank 1 on n1 may be hung"));
+  // What is as it was said is not said again.
+  two.wait(1, WaitKind::file);
+  CHECK(two.after(60s).empty());
+  CHECK_FALSE(two.watch.next_look());
+}
+
+TEST_CASE("That the job moves again is said at once, and only after a hang was said") {
+  Two two;
+  two.wait(1, WaitKind::lock);
+  two.move(1);
+  CHECK(two.after(20s).empty());
+  two.hang();
+  two.move(1);
+  CHECK(two.watch.next_look());
+  CHECK(two.after(0s) == "rank 1 on n1 moves again");
+  two.move(0);
+  CHECK(two.after(0s).empty());
+  // A second hang is one of its own.
+  two.wait(0, WaitKind::communication);
+  two.wait(1, WaitKind::lock);
+  CHECK(two.after(59s).empty());
+  CHECK_THAT(two.after(1s), Contains("rank 1 on n1 is hung"));
+}
+
+TEST_CASE("Who has ended with success is waited for in vain") {
+  Two two;
+  two.watch.ended(1, 5, "n2", two.now);
+  two.wait(0, WaitKind::communication);
+  CHECK(two.after(59s).empty());
+  CHECK_THAT(two.after(1s), Contains("rank 1 on n2 has ended 60 s ago; rank 0 waits for other ranks"));
+  // It is told by its agent and by its node's leave, and has ended only once.
+  two.watch.ended(1, 1, "n2", two.now);
+  CHECK(two.after(600s).empty());
+  Two other;
+  other.hang();
+  other.watch.ended(1, 1, "n1", other.now);
+  CHECK(other.after(0s) == "rank 1 on n1 has ended");
+}
+
+TEST_CASE("The end of a round ends the watch") {
+  Two two;
+  two.hang();
+  two.watch.end();
+  two.move(1);
+  CHECK_FALSE(two.watch.next_look());
+  CHECK(two.after(1s).empty());
+  two.watch.begin(2);
+  two.wait(0, WaitKind::communication);
+  CHECK_FALSE(two.watch.next_look());
+}
+
+TEST_CASE("A rank that the round does not have changes nothing") {
+  Two two;
+  two.wait(0, WaitKind::communication);
+  for (const int rank : {-1, 2, 1 << 30}) two.wait(rank, WaitKind::lock);
+  CHECK_FALSE(two.watch.next_look());
+}
+
+TEST_CASE("The store is asked when all ranks have stood still for half of the time, and not all the time") {
+  Two two;
+  two.wait(0, WaitKind::communication);
+  CHECK_FALSE(two.watch.next_question());
+  two.wait(1, WaitKind::unknown);
+  CHECK(two.watch.next_question() == two.now + 20s);
+  CHECK_FALSE(two.watch.ask_store(two.now + 19s));
+  CHECK(two.watch.ask_store(two.now + 20s));
+  CHECK_FALSE(two.watch.ask_store(two.now + 29s));
+  CHECK(two.watch.ask_store(two.now + 30s));
+  two.move(1);
+  CHECK_FALSE(two.watch.next_question());
+  CHECK_FALSE(two.watch.ask_store(two.now + 90s));
+}
+
+TEST_CASE("A time-out of 0 watches nothing") {
+  HangWatch watch(0s);
+  watch.begin(1);
+  RankHealth health;
+  health.activity = Activity::waits;
+  health.wait = WaitKind::communication;
+  watch.tell(health, "n1", TimePoint(10s));
+  CHECK_FALSE(watch.next_look());
+}
