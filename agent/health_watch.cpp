@@ -21,12 +21,28 @@ constexpr milliseconds kToldAfter{10'000};
 /// while all ranks stand still (kStoreAskedEach).
 constexpr milliseconds kKeyHolds{25'000};
 
+/// Time for the stacks of all workers that stand still; it usually takes some milliseconds.
+constexpr milliseconds kStacksAtMost{100};
+/// Bytes of a worker's stacks, which are cut at the outermost calls of side threads first.
+constexpr std::size_t kStackBytesMax = 256 << 10;
+
 /// Wrappers around one another that are looked through, and looks after which that is done again.
 constexpr int kWrappersMax = 4;
 constexpr unsigned kLooksPerSearch = 4;
 
 milliseconds interval(milliseconds timeout) {
   return std::clamp(timeout / 3, kLookAtLeast, kLookEach);
+}
+
+StackSummary summary_of(const ProcessStacks& stacks) {
+  StackSummary summary;
+  for (const ThreadStack& thread : stacks.threads) {
+    if (!thread.is_main && !thread.holds_gil) continue;
+    Frames& frames = thread.is_main ? summary.main : summary.gil_holder;
+    for (const Frame& frame : thread.frames) frames.push_back({frame.file, frame.line, frame.function});
+    if (thread.is_main) summary.main_holds_gil = thread.holds_gil;
+  }
+  return summary;
 }
 
 }  // namespace
@@ -81,8 +97,13 @@ void HealthWatch::wait() {
 }
 
 void HealthWatch::look() {
+  std::vector<WorkerPictures::Worker> still;
+  for (Worker& worker : workers_)
+    if (!worker.has_ended && look_at(worker)) still.push_back({worker.local_rank, worker.program, true});
+  pictures_.forget();
+  pictures_.take(still, kStacksAtMost);
   for (Worker& worker : workers_) {
-    if (!worker.has_ended) look_at(worker);
+    if (!worker.has_ended && !worker.tracker.moves()) judge(worker);
     if (const auto news = worker.tracker.news()) tell_(*news);
   }
 }
@@ -102,25 +123,31 @@ void HealthWatch::follow(Worker& worker) {
   }
 }
 
-void HealthWatch::look_at(Worker& worker) {
+/// Returns whether the worker stands still, so that its stack is worth reading.
+bool HealthWatch::look_at(Worker& worker) {
   if (worker.looks++ % kLooksPerSearch == 0) follow(worker);
   auto sample = worker.evidence.read(Clock::now());
   if (!sample) {
     // A wrapper may start another program; that the worker itself has ended is told by who reaps it.
-    if (worker.program == worker.pid) return;
+    if (worker.program == worker.pid) return false;
     look_into(worker, worker.pid);
     worker.looks = 0;
-    return;
+    return false;
   }
   sample->output_bytes = output_.output_bytes(worker.local_rank);
   if (const auto slot = calls_.status_of(worker.local_rank)) add_slot(*sample, *slot);
   const auto now = sample->at;
   if (!worker.tracker.add(std::move(*sample)) || now - worker.key_told_at > kKeyHolds) worker.key.clear();
-  if (worker.tracker.moves()) return;
-  worker.tracker.last().store_key = worker.key;
-  worker.tracker.last().nearest_key = worker.nearest;
-  worker.evidence.look_closer(worker.tracker.last());
-  worker.tracker.judge(StackSummary{});
+  return !worker.tracker.moves();
+}
+
+void HealthWatch::judge(Worker& worker) {
+  WorkerSample& sample = worker.tracker.last();
+  sample.store_key = worker.key;
+  sample.nearest_key = worker.nearest;
+  worker.evidence.look_closer(sample);
+  const auto pictures = pictures_.of(worker.local_rank, true, kStackBytesMax);
+  worker.tracker.judge(pictures.empty() ? StackSummary{} : summary_of(pictures.front().stacks));
 }
 
 }  // namespace muster::agent

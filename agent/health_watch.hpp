@@ -8,6 +8,7 @@
 #include "agent/process/evidence.hpp"
 #include "agent/process/output/worker_output.hpp"
 #include "agent/process/vouch.hpp"
+#include "agent/stacks/worker_pictures.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -58,7 +59,8 @@ class HealthWatch {
 
   void wait();
   void look();
-  void look_at(Worker& worker);
+  bool look_at(Worker& worker);
+  void judge(Worker& worker);
   static void follow(Worker& worker);
   static void look_into(Worker& worker, pid_t program);
 
@@ -70,6 +72,8 @@ class HealthWatch {
   rendezvous::RoundResult place_;
   std::vector<Worker> workers_;
   Voucher connections_;
+  /// Where the workers that stand still are in their Python code.
+  WorkerPictures pictures_;
 };
 
 }  // namespace muster::agent

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells people what the coordinator says of the job: what a round waits for, why the next one begins, which rank
-// hangs.
+// Tells people what the coordinator says of the job: what a round waits for, why the next one begins, which
+// rank hangs.
 #pragma once
 
 #include "agent/coordinator_dial.hpp"

@@ -146,6 +146,11 @@ void WorkerPictures::take(const std::vector<Worker>& workers, std::chrono::milli
   for (const auto& [number, pictures] : look->pictures) pictures_[number] = pictures;
 }
 
+void WorkerPictures::forget() {
+  pictures_.clear();
+  living_.clear();
+}
+
 std::vector<ProcessPicture> WorkerPictures::of(int number, bool killed, std::size_t bytes) const {
   const auto found = pictures_.find(number);
   if (found == pictures_.end() || (living_.count(number) != 0 && !killed)) return {};

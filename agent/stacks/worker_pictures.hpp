@@ -34,6 +34,9 @@ class WorkerPictures {
   /// at. Workers that are not reached in this time have what was found out by then.
   void take(const std::vector<Worker>& workers, std::chrono::milliseconds all_at_most);
 
+  /// Drops the pictures, so that the same workers can be looked at anew.
+  void forget();
+
   /// Returns the pictures of a worker's processes, in at most about `bytes` of JSON. None if there was
   /// nothing to be seen, or if the worker lived at that time and then ended by itself before it was `killed`.
   std::vector<ProcessPicture> of(int number, bool killed, std::size_t bytes) const;
