@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 
@@ -60,6 +61,19 @@ std::int64_t wall_clock_ms() {
 /// Returns what a worker wrote into its error file; empty if it wrote none.
 std::string read_error_file(const std::string& path) {
   return read_file(path, kErrorFileBytesMax, O_NOFOLLOW | O_NONBLOCK).value_or("");
+}
+
+void add_error(WorkerReport& report, const std::string& path, std::size_t most) {
+  const std::string text = read_error_file(path);
+  if (text.empty()) return;
+  report.error_file = path;
+  report.error = last_of(parse_error_file(text), most);
+}
+
+std::optional<ProcessStat> process_below(pid_t worker, int pid) {
+  for (const ProcessStat& process : descendants_of(worker))
+    if (process.pid == pid) return process;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -192,8 +206,7 @@ void RoundRunner::tell_failure(int local_rank, const ExitStatus& status, const s
 }
 
 void RoundRunner::watch(int local_rank) {
-  // The kernel queues pidfds in the order in which the processes ended, which makes this the order of
-  // arrival.
+  // Pidfds become readable in the order in which their processes ended.
   workers_[static_cast<std::size_t>(local_rank)].pidfd->async_wait(
       boost::asio::posix::stream_descriptor::wait_read,
       [this, local_rank](const boost::system::error_code& error) {
@@ -300,11 +313,8 @@ void RoundRunner::timer_expired(const ExpiredTimer& timer) {
     Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
     if (!alive(local_rank)) continue;
     const bool itself = worker.pid == timer.pid;
-    std::vector<ProcessStat> below;
-    if (!itself) below = descendants_of(worker.pid);
-    const auto process = std::find_if(below.begin(), below.end(),
-                                      [&timer](const ProcessStat& one) { return one.pid == timer.pid; });
-    if (!itself && process == below.end()) continue;
+    const auto process = itself ? std::nullopt : process_below(worker.pid, timer.pid);
+    if (!itself && !process) continue;
     const std::string text = describe(timer, place_.first_rank + local_rank, itself);
     log_warning(text + (timer.signal != 0 ? "; it gets " + signal_name(timer.signal)
                                           : "; its program wants no signal sent"));
@@ -427,11 +437,7 @@ std::vector<WorkerReport> RoundRunner::reports() const {
     report.last_lines = output_.last_lines(local_rank);
     report.before_kill =
         pictures_.of(local_rank, report.status.killed(), share_of(kPicturesBytesMax, spec_.workers));
-    const std::string error_text = read_error_file(worker.streams.error_file);
-    if (!error_text.empty()) {
-      report.error_file = worker.streams.error_file;
-      report.error = last_of(parse_error_file(error_text), share_of(kQuotedBytesMax, spec_.workers));
-    }
+    add_error(report, worker.streams.error_file, share_of(kQuotedBytesMax, spec_.workers));
     reports.push_back(std::move(report));
   }
   return reports;
