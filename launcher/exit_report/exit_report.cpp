@@ -301,7 +301,9 @@ bool failed_before_order(const std::vector<NodeReport>& reports) {
     return !decisions.empty() && decisions.back().round == node.round && !decisions.back().again;
   };
   return std::any_of(reports.begin(), reports.end(), [&](const NodeReport& node) {
-    if (!node.ended_by.node.empty()) return true;
+    // Of nodes that one launcher ends, the first to obey looks to the others like the cause. A peer's agent
+    // tells what came before the order.
+    if (reports.size() == 1 && !node.ended_by.node.empty()) return true;
     const bool for_good = node.restarts >= node.max_restarts || last_was_decided(node);
     return for_good && failed_first(node) &&
            std::any_of(node.workers.begin(), node.workers.end(), is_failure);

@@ -11,7 +11,7 @@ namespace muster::rendezvous {
 
 RunningRound::RunningRound(RoundNumber number, std::vector<Seat> seats)
     : number_(number), seats_(std::move(seats)) {
-  for (const Seat& seat : seats_) present_.insert(seat.node);
+  for (std::size_t place = 0; place < seats_.size(); ++place) present_.emplace(seats_[place].node, place);
 }
 
 std::vector<NodeName> RunningRound::present() const {
@@ -31,9 +31,8 @@ bool RunningRound::has(const NodeName& node, int rank) const {
 }
 
 const Seat* RunningRound::seat_of(const NodeName& node) const {
-  const auto found =
-      std::find_if(seats_.begin(), seats_.end(), [&node](const Seat& seat) { return seat.node == node; });
-  return found == seats_.end() ? nullptr : &*found;
+  const auto found = present_.find(node);
+  return found == present_.end() ? nullptr : &seats_[found->second];
 }
 
 std::vector<RoundResult> RunningRound::begin(const Endpoint& endpoint, int restarts, TimePoint now) {

@@ -6,6 +6,7 @@
 #include "rendezvous/protocol/message.hpp"
 
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -36,7 +37,7 @@ class RunningRound {
   /// Whether this rank is one of the node's.
   bool has(const NodeName& node, int rank) const;
 
-  /// The place of the node; null if it has none.
+  /// The place of the node; null if it has none, or has departed.
   const Seat* seat_of(const NodeName& node) const;
 
   int world_size() const { return seats_.back().first_rank + seats_.back().workers; }
@@ -89,7 +90,8 @@ class RunningRound {
   Stage stage_ = Stage::opening;
   TimePoint began_{};
   std::vector<Seat> seats_;
-  std::unordered_set<NodeName> present_;
+  /// The nodes that have not departed, with their places in `seats_`: nodes ask for theirs one by one.
+  std::unordered_map<NodeName, std::size_t> present_;
   std::unordered_set<NodeName> waiting_;
   bool may_succeed_ = true;
   RoundEnd told_;

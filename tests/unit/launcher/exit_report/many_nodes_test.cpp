@@ -243,6 +243,7 @@ TEST_CASE("A worker that failed for good before an order to end decides") {
   NodeReport peer = on("n0", node(NodeOutcome::stopped, {}));
   peer.ended_by.node = "n1";
   CHECK(failed_before_order({peer}));
+  CHECK_FALSE(failed_before_order({on("n1", node(NodeOutcome::stopped, {})), peer}));
 }
 
 TEST_CASE("A node that gave up before the last round of an elastic job changes no exit code, and is named") {
