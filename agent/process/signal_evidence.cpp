@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/signal_evidence.hpp"
 
+#include "agent/core/proc_text.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <sstream>
 #include <string_view>
 
 namespace muster::agent {
@@ -52,19 +52,16 @@ pid_t pid_of_pidfd(pid_t pid, int fd) {
 
 ChildWait parse_child_wait(const std::string& text, pid_t own_group,
                            const std::function<pid_t(int fd)>& pid_of_pidfd) {
-  std::istringstream words(text);
-  long number = -1;
-  std::string first;
-  std::string second;
-  if (!(words >> number >> first >> second)) return {};  // "running", or not in a system call
+  const auto call = parse_waiting_call(text);
+  if (!call) return {};
   // The kernel shows registers; the arguments are 32 bits wide.
-  const auto argument = [](const std::string& word) {
-    return static_cast<pid_t>(static_cast<std::uint32_t>(std::strtoull(word.c_str(), nullptr, 16)));
+  const auto argument = [&call](std::size_t index) {
+    return static_cast<pid_t>(static_cast<std::uint32_t>(call->arguments.at(index)));
   };
-  if (number == SYS_wait4) return wait4_of(argument(first), own_group);
-  if (number == SYS_waitid) return waitid_of(argument(first), argument(second), own_group, pid_of_pidfd);
+  if (call->number == SYS_wait4) return wait4_of(argument(0), own_group);
+  if (call->number == SYS_waitid) return waitid_of(argument(0), argument(1), own_group, pid_of_pidfd);
   // Some shells (zsh, tcsh) wait for SIGCHLD before they ask for their children.
-  if (number == SYS_rt_sigsuspend) return {ChildWait::Kind::any, 0};
+  if (call->number == SYS_rt_sigsuspend) return {ChildWait::Kind::any, 0};
   return {};
 }
 

@@ -42,7 +42,7 @@ std::string wait_text(const RankHealth& health) {
     case WaitKind::unknown:
       break;
   }
-  return "something unknown";
+  return "something that does not show from outside";
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ TEST_CASE("Files of Python and of packages are told from the user's") {
         "/usr/lib/python3/dist-packages/six.py", "/venv/lib/python3.12/site-packages/torch/nn/module.py",
         "<frozen importlib._bootstrap>", "<__array_function__ internals>", "lib/python3.13/queue.py"})
     CHECK(is_library_file(file));
-  for (const char* const file : {"train.py", "/home/me/python3.11/train.py", "/work/lib/python/train.py",
-                                 "<string>", "<stdin>", "/work/lib/train.py", "", "/lib/python3.11"})
+  for (const char* const file : {"train.py", "/srv/me/python3.11/train.py", "/srv/lib/python/train.py",
+                                 "<string>", "<stdin>", "/srv/lib/train.py", "", "/lib/python3.11"})
     CHECK_FALSE(is_library_file(file));
 }
 
