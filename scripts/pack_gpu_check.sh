@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Packs what scripts/check_gpu.sh --prebuilt needs on a machine with GPUs that has neither a compiler nor a network: programs and plug-ins
-# without their debug information, the libraries that are neither NVIDIA's nor the C library's, the checks, and compute-sanitizer. Needs
-# nvcc, but no GPU.
+# without their debug information, the libraries that are neither NVIDIA's nor the C library's, and the checks. Needs nvcc, but no GPU.
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,7 +9,7 @@ usage() {
   cat <<'TEXT'
 usage: scripts/pack_gpu_check.sh [--output DIR]
 
-Builds what the checks need and writes DIR/muster-gpu-check.tar.xz (build/gpu-check), at most 40 MB. There:
+Builds what the checks need and writes DIR/muster-gpu-check.tar.xz (build/gpu-check), at most 20 MB. There:
   python3 -m tarfile -e muster-gpu-check.tar.xz . && muster-gpu-check/scripts/check_gpu.sh --prebuilt muster-gpu-check --part 1
 TEXT
 }
@@ -35,7 +34,7 @@ case "${1:-}" in
     ;;
 esac
 
-most_bytes=40000000
+most_bytes=20000000
 name=muster-gpu-check
 tree=build/release
 programs=(bin/muster bin/muster-train tests/nccl_tests tests/device_tests tests/muster-gpu-check)
@@ -68,29 +67,6 @@ newest_glibc() {
   objdump --dynamic-syms "$@" | grep --only-matching 'GLIBC_[0-9.]*[0-9]' | sort --version-sort --unique | tail -n 1 | sed 's/GLIBC_//'
 }
 
-# copy_sanitizer: of the release that belongs to the compiler, from NVIDIA's package on PyPI; prints its version. Without it the
-# machine's own is used.
-copy_sanitizer() {
-  local nvcc release wheel python wheels=build/gpu-check-wheels
-  nvcc=$(sed -n 's/^MUSTER_NVCC:FILEPATH=//p' "$tree/CMakeCache.txt")
-  release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
-  for python in build/venv/bin/python /usr/bin/python3 python3; do
-    if "$python" -m pip --version >/dev/null 2>&1; then
-      "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$wheels" \
-        "nvidia-cuda-sanitizer-api==$release.*" >&2 || true
-      break
-    fi
-  done
-  wheel=$(find "$wheels" -name "nvidia_cuda_sanitizer_api-$release.*.whl" 2>/dev/null | sort --version-sort | tail -n 1)
-  [ -n "$wheel" ] || return 0
-  python3 -m zipfile -e "$wheel" "$scratch/wheel"
-  mkdir -p "$kit/sanitizer"
-  # All in one folder, as CUDA's own packages have it; the wheel has one library twice.
-  find "$scratch/wheel" \( -path '*/bin/*' -o -path '*/lib/*' -o -name License.txt \) -type f -exec cp {} "$kit/sanitizer" \;
-  chmod +x "$kit/sanitizer/compute-sanitizer"
-  basename "$wheel" | cut -d- -f2
-}
-
 scripts/check_gpu.sh --build || {
   echo "pack_gpu_check.sh: nothing is packed: all parts of the checks must be built, see above" >&2
   exit 1
@@ -112,13 +88,11 @@ for file in "${sources[@]}"; do
   mkdir -p "$kit/$(dirname "$file")"
   cp "$file" "$kit/$file"
 done
-sanitizer=$(copy_sanitizer)
-[ -n "$sanitizer" ] || echo "pack_gpu_check.sh: without compute-sanitizer: its package cannot be fetched from PyPI"
 
 clean=true
 [ -z "$(git status --porcelain)" ] || clean=false
-printf '{"commit": "%s", "clean": %s, "glibc": "%s", "compute_sanitizer": "%s"}\n' \
-  "$(git rev-parse HEAD)" "$clean" "$(newest_glibc "${files[@]}")" "$sanitizer" >"$kit/kit.json"
+printf '{"commit": "%s", "clean": %s, "glibc": "%s"}\n' \
+  "$(git rev-parse HEAD)" "$clean" "$(newest_glibc "${files[@]}")" >"$kit/kit.json"
 cat "$kit/kit.json"
 
 archive=$output/$name.tar.xz

@@ -33,8 +33,10 @@ constexpr std::size_t kBatch = 32;
 
 constexpr const char* kUsage =
     "usage: muster-gpu-check steps                  compares steps of every network with those of the CPU\n"
-    "       muster-gpu-check eager MODEL BATCH      makes steps with every option, call by call: for "
-    "compute-sanitizer\n"
+    "       muster-gpu-check eager MODEL BATCH [f32|bf16]   makes steps with every option, call by call, in "
+    "one "
+    "precision\n"
+    "                                               or both: for compute-sanitizer\n"
     "       muster-gpu-check measure MODEL BATCH    prints images a second in bf16, plain and autotuned\n"
     "       muster-gpu-check kernels MODEL BATCH    prints time, bytes and GB/s of each call of a step in "
     "bf16\n"
@@ -187,10 +189,17 @@ bool print_eager_step(const std::string& model, long batch, nn::Precision precis
   return passed;
 }
 
-int check_eager(const std::string& model, long batch) {
-  const bool one = print_eager_step(model, batch, nn::Precision::f32);
-  const bool other = print_eager_step(model, batch, nn::Precision::bf16);
-  return one && other ? 0 : 1;
+int check_eager(const std::string& model, long batch, const std::vector<nn::Precision>& precisions) {
+  bool passed = true;
+  for (const nn::Precision precision : precisions)
+    passed = print_eager_step(model, batch, precision) && passed;
+  return passed ? 0 : 1;
+}
+
+std::vector<nn::Precision> precisions_of(std::string_view text) {
+  if (text == "f32") return {nn::Precision::f32};
+  if (text == "bf16") return {nn::Precision::bf16};
+  throw Error(ErrorCode::invalid_argument, "the precision '" + std::string(text) + "'; give f32 or bf16");
 }
 
 int measure(const std::string& model, long batch) {
@@ -238,7 +247,9 @@ int main(int argc, char** argv) {
   try {
     const std::string_view what = argc > 1 ? argv[1] : "";
     if (what == "steps") return check_steps();
-    if (what == "eager" && argc == 4) return check_eager(argv[2], batch_of(argv[3]));
+    if (what == "eager" && argc == 4)
+      return check_eager(argv[2], batch_of(argv[3]), {nn::Precision::f32, nn::Precision::bf16});
+    if (what == "eager" && argc == 5) return check_eager(argv[2], batch_of(argv[3]), precisions_of(argv[4]));
     if (what == "measure" && argc == 4) return measure(argv[2], batch_of(argv[3]));
     if (what == "kernels" && argc == 4) {
       const long batch = batch_of(argv[3]);

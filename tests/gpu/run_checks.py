@@ -9,6 +9,7 @@ usage: run_checks.py --programs DIR --report DIR [--part N[,N]...|all] [--part-s
 check of this run failed or was not run, 2 where the report cannot be added to.
 """
 import argparse
+import glob
 import json
 import os
 import platform
@@ -102,11 +103,21 @@ def environment_of(programs, python):
     return environment
 
 
-def find_sanitizer(programs):
-    """The first that starts, of the machine's, which fits its driver, and the kit's; "" where none does."""
-    places = (shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer",
-              os.path.join(programs, "sanitizer", "compute-sanitizer"))
-    return next((path for path in places if path and output_of([path, "--version"]).strip()), "")
+def starts_programs(sanitizer):
+    """PyPI's package lacks the program that starts others, and so has a version, but is of no use."""
+    try:
+        result = subprocess.run([sanitizer, "--tool", "memcheck", "/bin/echo", "started"], capture_output=True, text=True, timeout=60,
+                                check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "started" in result.stdout
+
+
+def find_sanitizer():
+    """The machine's first that starts a program; "" where none does."""
+    places = [shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer",
+              *sorted(glob.glob("/usr/local/cuda-*/bin/compute-sanitizer"))]
+    return next((path for path in places if path and starts_programs(path)), "")
 
 
 def versions(place):
@@ -295,7 +306,7 @@ def main():
         print("skipped: nvidia-smi shows no GPU, or is not installed")
         return 77
     programs, python = os.path.abspath(options.programs), os.environ.get("MUSTER_TORCH_PYTHON", "python3")
-    place = Place(programs, TREE, python, len(gpus), find_sanitizer(programs), environment_of(programs, python))
+    place = Place(programs, TREE, python, len(gpus), find_sanitizer(), environment_of(programs, python))
     os.makedirs(options.report, exist_ok=True)
     checks = all_checks(place)
     try:

@@ -38,7 +38,6 @@ STUBS = {
     "tests/muster-gpu-check": CHECKER,
     "tests/device_tests": "exit 0\n",
     "tests/nccl_tests": '[ -z "$STUB_HANGS" ] || exec sleep 100\necho "all_reduce busbw 1.00 GB/s"\n',
-    "sanitizer/compute-sanitizer": 'echo "ERROR SUMMARY: 0 errors"; echo "RACECHECK SUMMARY: 0 hazards displayed"\n',
     "lib/muster/libmuster_cuda.so": "",
     "lib/muster/libmuster_nccl.so": "",
 }
@@ -185,11 +184,11 @@ class CheckGpu(unittest.TestCase):
         self.assertEqual(self.status_of(name + "whole", name + "stopped"), ["passed", "passed"])
 
     def test_a_sanitizer_that_cannot_be_used_is_skipped(self):
-        write(os.path.join(self.kit, "sanitizer", "compute-sanitizer"), "exit 1\n")
-        write(os.path.join(self.folder, "bin", "compute-sanitizer"), "echo '========= Error: Device not supported.'\nexit 9\n")
+        write(os.path.join(self.folder, "bin", "compute-sanitizer"), "[ $1 != --version ] || exec echo Version 1\nexit 9\n")
         self.assertRegex(self.part("2"), "skipped .*memcheck: resnet18: there is no compute-sanitizer that starts\n")
         write(os.path.join(self.folder, "bin", "compute-sanitizer"),
-              "[ $1 != --version ] || exec echo Version 1\necho '========= Error: Device not supported.'\nexit 9\n")
+              "[ $1 != --version ] || exec echo Version 1\n[ $4 != started ] || exec echo started\n"
+              "echo '========= Error: Device not supported.'\nexit 9\n")
         self.assertRegex(self.part("2"), r"skipped .*memcheck: resnet18: Error: Device not supported\.\n")
         self.assertEqual(self.read()[0]["about"]["versions"]["compute-sanitizer"], "1")
 
