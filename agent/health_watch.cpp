@@ -26,12 +26,25 @@ constexpr milliseconds kStacksAtMost{100};
 /// Bytes of a worker's stacks, which are cut at the outermost calls of side threads first.
 constexpr std::size_t kStackBytesMax = 256 << 10;
 
+/// The time between two questions to NCCL while workers stand still whose reason does not show. Each is
+/// passed on to all processes of the job.
+constexpr milliseconds kNcclAskedAtLeast{1000};
+constexpr milliseconds kNcclAskedAtMost{10'000};
+
 /// Wrappers around one another that are looked through, and looks after which that is done again.
 constexpr int kWrappersMax = 4;
 constexpr unsigned kLooksPerSearch = 4;
 
+milliseconds tell_after(milliseconds timeout) {
+  return std::min(kToldAfter, timeout / 2);
+}
+
 milliseconds interval(milliseconds timeout) {
   return std::clamp(timeout / 3, kLookAtLeast, kLookEach);
+}
+
+milliseconds nccl_interval(milliseconds timeout) {
+  return std::clamp(timeout / 6, kNcclAskedAtLeast, kNcclAskedAtMost);
 }
 
 StackSummary summary_of(const ProcessStacks& stacks) {
@@ -50,15 +63,23 @@ StackSummary summary_of(const ProcessStacks& stacks) {
 HealthWatch::HealthWatch(const boost::asio::any_io_executor& executor, milliseconds timeout,
                          const WorkerOutput& output, const CallWatch& calls,
                          std::function<void(const rendezvous::RankHealth&)> tell)
-    : timeout_(timeout), output_(output), calls_(calls), tell_(std::move(tell)), timer_(executor) {}
+    : timeout_(timeout),
+      output_(output),
+      calls_(calls),
+      tell_(std::move(tell)),
+      timer_(executor),
+      nccl_(executor, nccl_interval(timeout)) {}
+
+void HealthWatch::prepare(Environment& environment) {
+  if (timeout_.count() > 0 && tell_) nccl_.prepare(environment);
+}
 
 void HealthWatch::started(const rendezvous::RoundResult& place, int local_rank, pid_t pid) {
   if (timeout_.count() <= 0 || !tell_) return;
   place_ = place;
   if (workers_.empty()) wait();
-  const milliseconds tell_after = std::min(kToldAfter, timeout_ / 2);
   workers_.push_back({local_rank, pid, pid, WorkerEvidence(pid),
-                      RankTracker(place.first_rank + local_rank, place.round, tell_after), false});
+                      RankTracker(place.first_rank + local_rank, place.round, tell_after(timeout_)), false});
 }
 
 void HealthWatch::ended(int local_rank, bool success) {
@@ -106,6 +127,12 @@ void HealthWatch::look() {
     if (!worker.has_ended && !worker.tracker.moves()) judge(worker);
     if (const auto news = worker.tracker.news()) tell_(*news);
   }
+  // Whoever waits for a GPU looks as if it computed.
+  const bool puzzling = std::any_of(workers_.begin(), workers_.end(), [this](const Worker& worker) {
+    const auto health = worker.tracker.health();
+    return !worker.has_ended && health.still >= tell_after(timeout_) && !health.in_communication();
+  });
+  if (puzzling) nccl_.ask();
 }
 
 void HealthWatch::look_into(Worker& worker, pid_t program) {
@@ -146,8 +173,21 @@ void HealthWatch::judge(Worker& worker) {
   sample.store_key = worker.key;
   sample.nearest_key = worker.nearest;
   worker.evidence.look_closer(sample);
+  if (sample.operation.empty()) add_nccl(worker);
   const auto pictures = pictures_.of(worker.local_rank, true, kStackBytesMax);
   worker.tracker.judge(pictures.empty() ? StackSummary{} : summary_of(pictures.front().stacks));
+}
+
+/// Only what NCCL has told since the worker stands still says anything about the standstill.
+void HealthWatch::add_nccl(Worker& worker) const {
+  WorkerSample& sample = worker.tracker.last();
+  const auto since = sample.at - worker.tracker.health().still;
+  auto wait = nccl_.wait_of(worker.program, since);
+  if (!wait) wait = nccl_.wait_of(worker.pid, since);
+  if (!wait) return;
+  sample.operation = wait->operation;
+  sample.group = wait->communicator;
+  sample.sequence = wait->launched;
 }
 
 }  // namespace muster::agent

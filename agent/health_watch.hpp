@@ -4,6 +4,7 @@
 #pragma once
 
 #include "agent/core/rank_health.hpp"
+#include "agent/nccl_ras_client.hpp"
 #include "agent/process/call_watch.hpp"
 #include "agent/process/evidence.hpp"
 #include "agent/process/output/worker_output.hpp"
@@ -31,6 +32,9 @@ class HealthWatch {
   HealthWatch(const boost::asio::any_io_executor& executor, std::chrono::milliseconds timeout,
               const WorkerOutput& output, const CallWatch& calls,
               std::function<void(const rendezvous::RankHealth&)> tell);
+
+  /// Adds to the environment of a worker that is about to start what lets NCCL tell of itself.
+  void prepare(Environment& environment);
 
   /// A worker of the round has started. From the first on the workers are looked at, until all have ended.
   void started(const rendezvous::RoundResult& place, int local_rank, pid_t pid);
@@ -61,6 +65,7 @@ class HealthWatch {
   void look();
   bool look_at(Worker& worker);
   void judge(Worker& worker);
+  void add_nccl(Worker& worker) const;
   static void follow(Worker& worker);
   static void look_into(Worker& worker, pid_t program);
 
@@ -74,6 +79,7 @@ class HealthWatch {
   Voucher connections_;
   /// Where the workers that stand still are in their Python code.
   WorkerPictures pictures_;
+  NcclRasClient nccl_;
 };
 
 }  // namespace muster::agent

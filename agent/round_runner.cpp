@@ -36,7 +36,6 @@ using Clock = std::chrono::steady_clock;
 /// Most bytes that a report quotes of all workers' error files together, so that it fits into one frame
 /// whatever they wrote.
 constexpr std::size_t kQuotedBytesMax = 1 << 20;
-
 /// The same for what workers did that had to be killed.
 constexpr std::size_t kPicturesBytesMax = 1 << 20;
 
@@ -145,6 +144,7 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     const std::string status_file = calls_.make(local_rank, place.first_rank + local_rank, place.world_size);
     child.environment = worker_environment(spec_, place, local_rank, restarts, worker.streams.error_file,
                                            inherited, status_file, watchdog_ ? watchdog_->path() : "");
+    health_.prepare(child.environment);
     child.arguments = worker_arguments(spec_, local_rank);
     const std::string* path = find_variable(child.environment, "PATH");
     child.program =

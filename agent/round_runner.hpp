@@ -142,8 +142,7 @@ class RoundRunner {
   RoundMemory memory_;
   std::string memory_note_;
   std::unique_ptr<Watchdog> watchdog_;
-  /// Says why there is no watchdog although a program asked for one.
-  std::string watchdog_error_;
+  std::string watchdog_error_;  ///< why there is no watchdog although a program asked for one
   rendezvous::FailRound first_failure_;
   WorkerStop stop_;
   WorkerPictures pictures_;  ///< what the workers did that had to be killed

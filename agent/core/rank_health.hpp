@@ -72,10 +72,10 @@ struct WorkerSample {
   SystemCall call = SystemCall::unknown;
   DescriptorKind descriptor = DescriptorKind::unknown;
 
-  /// The status slot of a program that uses the SDK: a number that differs after each call, the step, and the
-  /// call that it is in (operation empty: none).
+  /// The status slot of a program that uses the SDK: a number that differs after each call, and the step.
   std::uint64_t slot_calls = 0;
   std::uint64_t slot_step = 0;
+  /// The call that it is in by its slot, or else by what NCCL tells; empty: none, or not known.
   std::string operation{};
   std::string group{};
   std::uint64_t sequence = 0;

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that the others wait for is named when no rank has moved for --hang-timeout. usage: hang_test.py <worker>"""
+import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -35,10 +39,65 @@ def stopped_below(pid):
     return [process for process in found if is_below(process)]
 
 
+# Its rank 0 spins as a program does that waits for a GPU; the others sleep.
+SPINNER = """
+import os, time
+open(os.environ["PIDS"] + os.environ["RANK"], "w").write(str(os.getpid()))
+while os.environ["RANK"] == "0":
+    pass
+time.sleep(1000)
+"""
+
+
+class NcclPort(threading.Thread):
+    """Answers as NCCL's RAS does: the process of rank 0 has launched a collective more than that of rank 1."""
+
+    def __init__(self, pids):
+        super().__init__(daemon=True)
+        self.pids = pids
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
+
+    def rank(self, number):
+        with open(self.pids + str(number), encoding="ascii") as file:
+            return {"rank": number, "host": "127.0.0.1", "pid": int(file.read()), "collective_counts": {"AllReduce": 5 - number}}
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection:
+                question = b""
+                while b"verbose status\n" not in question:
+                    question += connection.recv(4096) or b"verbose status\n"
+                answer = {"communicators": [{"hash": "0x1", "ranks": [self.rank(0), self.rank(1)]}]}
+                connection.sendall(b"OK\nOK\n" + json.dumps(answer).encode())
+
+
 class Hangs(unittest.TestCase):
-    def started(self, fault, *flags):
-        job = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "3", *flags, WORKER], stderr=subprocess.PIPE,
-                               stdout=subprocess.DEVNULL, text=True, env={**os.environ, "MUSTER_FAULT": fault, "MUSTER_REPORT_AFTER": "0"})
+    def test_a_rank_that_waits_for_a_gpu_counts_as_waiting_where_nccl_says_so(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        port = NcclPort(folder + "/rank")
+        self.addCleanup(port.socket.close)
+        port.start()
+        with open(folder + "/train.py", "w", encoding="ascii") as file:
+            file.write(SPINNER)
+        job = self.started(["--nproc-per-node", "2", "--hang-timeout", "2", folder + "/train.py"],
+                           NCCL_RAS_ADDR=port.address, PIDS=folder + "/rank", PYTHON_EXEC=sys.executable)
+        self.assertRegex(self.first_hang(job),
+                         r"^muster: warning: agent: rank 1 on \S+ \(train.py:6 in <module>\) is hung: it sleeps since \d+ s; "
+                         r"rank 0 waits for all_reduce #5 since \d+ s$")
+
+    @staticmethod
+    def first_hang(job):
+        return next((line for line in job.stderr if "hung" in line), "nothing was said")
+
+    def started(self, arguments, **environment):
+        job = subprocess.Popen([MUSTER, "run", *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                               env={**os.environ, **environment})
         self.addCleanup(job.stderr.close)
         self.addCleanup(job.wait, LIMIT_S)
         self.addCleanup(job.kill)
@@ -48,10 +107,10 @@ class Hangs(unittest.TestCase):
         return job
 
     def test_a_stopped_rank_is_named_and_the_job_goes_on_with_it(self):
-        job = self.started("stop@1:all_reduce:2", "--hang-timeout", "1")
-        line = next((line for line in job.stderr if "hung" in line), "nothing was said")
-        self.assertRegex(line, r"^muster: warning: agent: rank 1 on \S+ is hung: it is stopped by a signal since \d+ s; "
-                               r"ranks 0, 2 wait for all_reduce #2 of group 'world' since \d+ s$")
+        job = self.started(["--nproc-per-node", "3", "--hang-timeout", "1", WORKER], MUSTER_FAULT="stop@1:all_reduce:2",
+                           MUSTER_REPORT_AFTER="0")
+        self.assertRegex(self.first_hang(job), r"^muster: warning: agent: rank 1 on \S+ is hung: it is stopped by a signal since \d+ s; "
+                                               r"ranks 0, 2 wait for all_reduce #2 of group 'world' since \d+ s$")
         (stopped,) = stopped_below(job.pid)
         os.kill(stopped, signal.SIGCONT)
         rest = job.stderr.read()

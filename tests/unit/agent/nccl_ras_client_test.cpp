@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/nccl_ras_client.hpp"
+
+#include "tests/support/catch.hpp"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+
+using namespace muster::agent;
+using namespace std::chrono_literals;
+using boost::asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+const std::string kAnswer =
+    R"(OK
+{"communicators": [{"ranks": [
+  {"rank": 0, "host": "127.0.0.1", "pid": 539, "collective_counts": {"AllReduce": 5}},
+  {"rank": 1, "host": "127.0.0.1", "pid": 549, "collective_counts": {"AllReduce": 4}}]}]})";
+
+/// Answers like NCCL: it takes the question's lines, says `text`, and closes the connection.
+class Server {
+ public:
+  explicit Server(std::string text)
+      : text_(std::move(text)),
+        acceptor_(context, tcp::endpoint(boost::asio::ip::address_v4::loopback(), 0)) {
+    accept();
+  }
+
+  std::string address() const { return "localhost:" + std::to_string(acceptor_.local_endpoint().port()); }
+
+  boost::asio::io_context context;
+  int questions = 0;
+  std::string question;
+
+ private:
+  void accept() {
+    acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
+      if (error) return;
+      auto kept = std::make_shared<tcp::socket>(std::move(socket));
+      boost::asio::async_read_until(*kept, boost::asio::dynamic_buffer(question), "status\n",
+                                    [this, kept](const boost::system::error_code&, std::size_t) {
+                                      ++questions;
+                                      boost::asio::async_write(
+                                          *kept, boost::asio::buffer(text_),
+                                          [kept](const boost::system::error_code&, std::size_t) {});
+                                    });
+      accept();
+    });
+  }
+
+  std::string text_;
+  tcp::acceptor acceptor_;
+};
+
+bool run_until(boost::asio::io_context& context, const std::function<bool()>& done) {
+  const auto end = Clock::now() + 10s;
+  while (!done() && Clock::now() < end) context.run_one_for(100ms);
+  return done();
+}
+
+const std::string& value_of(const Environment& environment, const std::string& name) {
+  const std::string* value = find_variable(environment, name);
+  REQUIRE(value != nullptr);
+  return *value;
+}
+
+/// Binds a socket as NCCL does that opens its port.
+bool can_bind(const std::string& address) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+  sockaddr_in wanted{};
+  wanted.sin_family = AF_INET;
+  wanted.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  wanted.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
+  const bool bound =
+      ::bind(fd, reinterpret_cast<const sockaddr*>(&wanted), sizeof(wanted)) == 0 && ::listen(fd, 1) == 0;
+  ::close(fd);
+  return bound;
+}
+
+}  // namespace
+
+TEST_CASE("NCCL tells which process waits for the others") {
+  Server server(kAnswer);
+  NcclRasClient client(server.context.get_executor(), 0ms, false);
+  Environment environment{{"NCCL_RAS_ADDR", server.address()}};
+  client.prepare(environment);
+  const auto before = Clock::now();
+  client.ask();
+  REQUIRE(run_until(server.context, [&] { return client.wait_of(539, before).has_value(); }));
+  CHECK(client.wait_of(539, before)->operation == "all_reduce");
+  CHECK_FALSE(client.wait_of(549, before));
+  CHECK(server.question == "timeout 2\nset format json\nverbose status\n");
+  // It says nothing about a standstill that began afterwards.
+  CHECK_FALSE(client.wait_of(539, Clock::now() + 1s));
+}
+
+TEST_CASE("NCCL is asked once at a time, and not more often than it should be") {
+  Server server(kAnswer);
+  NcclRasClient client(server.context.get_executor(), 1h, false);
+  Environment environment{{"NCCL_RAS_ADDR", server.address()}};
+  client.prepare(environment);
+  const auto before = Clock::now();
+  client.ask();
+  client.ask();
+  REQUIRE(run_until(server.context, [&] { return client.wait_of(539, before).has_value(); }));
+  client.ask();
+  server.context.run_for(50ms);
+  CHECK(server.questions == 1);
+}
+
+TEST_CASE("an address that is not of this host, or none, is not asked") {
+  boost::asio::io_context context;
+  for (const char* address : {"192.0.2.1:28028", "example.org:28028", "localhost", "localhost:x", ""}) {
+    NcclRasClient client(context.get_executor(), 0ms, false);
+    Environment environment{{"NCCL_RAS_ADDR", address}};
+    client.prepare(environment);
+    client.ask();
+    CHECK(context.poll() == 0);
+    context.restart();
+  }
+}
+
+TEST_CASE("a client that ends while NCCL owes an answer leaves nothing behind") {
+  Server server(kAnswer);
+  {
+    NcclRasClient client(server.context.get_executor(), 0ms, false);
+    Environment environment{{"NCCL_RAS_ADDR", server.address()}};
+    client.prepare(environment);
+    client.ask();
+  }
+  CHECK(run_until(server.context, [&] { return server.context.poll() == 0; }));
+}
+
+TEST_CASE("jobs on one host get ports of their own, which NCCL can open") {
+  boost::asio::io_context context;
+  NcclRasClient one(context.get_executor(), 0ms, true);
+  NcclRasClient other(context.get_executor(), 0ms, true);
+  Environment first;
+  Environment second;
+  Environment third;
+  one.prepare(first);
+  one.prepare(second);
+  other.prepare(third);
+  const std::string address = value_of(first, "NCCL_RAS_ADDR");
+  CHECK(address.starts_with("127.0.0.1:"));
+  CHECK(value_of(second, "NCCL_RAS_ADDR") == address);
+  CHECK(value_of(third, "NCCL_RAS_ADDR") != address);
+  CHECK(can_bind(address));
+}
+
+TEST_CASE("what the user says about RAS stays") {
+  boost::asio::io_context context;
+  NcclRasClient with_gpus(context.get_executor(), 0ms, true);
+  NcclRasClient without(context.get_executor(), 0ms, false);
+  Environment off{{"NCCL_RAS_ENABLE", "0"}};
+  Environment chosen{{"NCCL_RAS_ADDR", "localhost:1234"}};
+  Environment plain;
+  with_gpus.prepare(off);
+  with_gpus.prepare(chosen);
+  without.prepare(plain);
+  CHECK(off.size() == 1);
+  CHECK(chosen == Environment{{"NCCL_RAS_ADDR", "localhost:1234"}});
+  CHECK(plain.empty());
+}
