@@ -105,6 +105,9 @@ void HealthWatch::key_wait(const rendezvous::KeyWait& wait) {
     worker.key = wait.key;
     worker.nearest = wait.nearest;
     worker.key_told_at = Clock::now();
+    // The verdict does not wait for the next look.
+    if (!worker.tracker.moves()) judge(worker);
+    if (const auto news = worker.tracker.news()) tell_(*news);
   }
 }
 

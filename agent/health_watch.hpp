@@ -41,8 +41,8 @@ class HealthWatch {
   /// The worker has ended, with success or not; it is looked at no more.
   void ended(int local_rank, bool success);
 
-  /// The store has told that a connection from this host waits for a key: whose it is shows with the next
-  /// look.
+  /// The store has told that a connection from this host waits for a key. A worker whose it is and that
+  /// stands still is judged anew at once.
   void key_wait(const rendezvous::KeyWait& wait);
 
  private:

@@ -268,11 +268,15 @@ void RankTracker::judge(const StackSummary& stack) {
   RankHealth now = judge_still(*first_still_, *before_, *last_, stack);
   now.rank = health_.rank;
   now.round = health_.round;
-  // What began with the standstill has lasted as long as that, as far as anybody can tell.
+  // What began with the standstill has lasted as long as that, as far as anybody can tell. That it is for a
+  // key was found out later.
+  const bool explained = now.activity == health_.activity && health_.key.empty() && !now.key.empty() &&
+                         now.operation == health_.operation && now.place == health_.place;
   if (health_.activity == Activity::moves)
     since_ = moved_at_;
-  else if (now.activity != health_.activity || now.wait != health_.wait ||
-           now.operation != health_.operation || now.sequence != health_.sequence || now.key != health_.key)
+  else if (!explained &&
+           (now.activity != health_.activity || now.wait != health_.wait ||
+            now.operation != health_.operation || now.sequence != health_.sequence || now.key != health_.key))
     since_ = last_->at;
   health_ = std::move(now);
 }

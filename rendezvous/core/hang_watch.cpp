@@ -18,6 +18,7 @@ void HangWatch::begin(int world_size) {
   said_.clear();
   said_at_.reset();
   asked_at_.reset();
+  key_told_ = key_said_ = false;
   moved_.reset();
   changed_ = false;
 }
@@ -32,6 +33,7 @@ void HangWatch::tell(const RankHealth& health, const std::string& host, TimePoin
   // An end is a movement, too.
   const bool ends = health.activity == Activity::ended && rank.health.activity != Activity::ended;
   if (stood && (!stands || ends) && !said_.empty()) moved_ = health.rank;
+  key_told_ = key_told_ || !health.key.empty();
   rank.health = health;
   rank.host = host;
   rank.moved_at = now - health.still;
@@ -56,7 +58,9 @@ std::optional<TimePoint> HangWatch::next_look() const {
   if (moved_) return TimePoint{};
   if (!changed_ || !all_stand_still()) return std::nullopt;
   TimePoint due = last_moved_ + timeout_;
-  if (said_at_) due = std::max(due, *said_at_ + kHangSaidEach);
+  const bool explains = key_told_ && !key_said_;
+  if (said_at_ && !explains) due = std::max(due, *said_at_ + kHangSaidEach);
+  if (said_.empty() && asked_at_) due = std::max(due, *asked_at_ + kStoreAnswersWithin);
   return due;
 }
 
@@ -80,12 +84,16 @@ std::optional<std::string> HangWatch::look(TimePoint now) {
     text += rank.health.activity == Activity::ended ? " has ended" : " moves again";
     moved_.reset();
     said_.clear();
+    key_told_ = key_said_ = false;
     verdict_ = {};
     return text;
   }
   const auto due = next_look();
   if (!due || now < *due) return std::nullopt;
   changed_ = false;
+  key_told_ = false;
+  key_said_ = std::any_of(ranks_.begin(), ranks_.end(),
+                          [](const RankView& rank) { return !rank.health.key.empty(); });
   verdict_ = judge_hang(ranks_, timeout_, now);
   if (verdict_.level == HangLevel::none || verdict_.matter == said_) return std::nullopt;
   said_ = verdict_.matter;

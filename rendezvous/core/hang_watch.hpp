@@ -16,6 +16,10 @@ inline constexpr Milliseconds kHangSaidEach = std::chrono::minutes(1);
 /// The longest time between two questions to the store about who waits for which key.
 inline constexpr Milliseconds kStoreAskedEach = std::chrono::seconds(10);
 
+/// The time for the answers to such a question, before which no first line is said: usually some
+/// milliseconds.
+inline constexpr Milliseconds kStoreAnswersWithin{500};
+
 /// One thread.
 class HangWatch {
  public:
@@ -44,7 +48,9 @@ class HangWatch {
   /// time-out, and it was not asked lately.
   bool ask_store(TimePoint now);
 
-  /// What is to be said now: a hang, another cause than the one said before, or that the job moves again.
+  /// What is to be said now: a hang, another cause than the one said before, or that the job moves again. A
+  /// hang waits for the store's answers, and another cause for kHangSaidEach, except for the first key that a
+  /// rank is found to wait for: that explains what was said before.
   std::optional<std::string> look(TimePoint now);
 
   /// The verdict of the last look().
@@ -63,6 +69,10 @@ class HangWatch {
   std::string said_;
   std::optional<TimePoint> said_at_;
   std::optional<TimePoint> asked_at_;
+  /// Whether a rank has told a key since the last look, and whether what was said since the last movement was
+  /// about one.
+  bool key_told_ = false;
+  bool key_said_ = false;
   /// The rank that has moved after a hang was said.
   std::optional<int> moved_;
   bool changed_ = false;

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +15,15 @@ from interop import MUSTER
 
 WORKER = sys.argv.pop()
 LIMIT_S = 60
+# Waits for a key that nobody sets, in PyTorch's protocol: set, then get, which waits.
+WAITS_FOR_KEY = """import os, socket, struct
+store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+text = lambda value: struct.pack("<Q", len(value)) + value
+store.sendall(struct.pack("<BIBI", 0, 0x3C85F7CE, 13, 7) + b"\\x01" + text(b"epoch") + text(b"1"))
+store.sendall(b"\\x06" + struct.pack("<Q", 1) + text(b"epcoh"))
+store.recv(4)
+store.recv(1)
+"""
 
 
 def stopped_below(pid):
@@ -77,27 +85,9 @@ class NcclPort(threading.Thread):
 
 
 class Hangs(unittest.TestCase):
-    def test_a_rank_that_waits_for_a_gpu_counts_as_waiting_where_nccl_says_so(self):
-        folder = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, folder)
-        port = NcclPort(folder + "/rank")
-        self.addCleanup(port.socket.close)
-        port.start()
-        with open(folder + "/train.py", "w", encoding="ascii") as file:
-            file.write(SPINNER)
-        job = self.started(["--nproc-per-node", "2", "--hang-timeout", "2", folder + "/train.py"],
-                           NCCL_RAS_ADDR=port.address, PIDS=folder + "/rank", PYTHON_EXEC=sys.executable)
-        self.assertRegex(self.first_hang(job),
-                         r"^muster: warning: agent: rank 1 on \S+ \(train.py:6 in <module>\) is hung: it sleeps since \d+ s; "
-                         r"rank 0 waits for all_reduce #5 since \d+ s$")
-
-    @staticmethod
-    def first_hang(job):
-        return next((line for line in job.stderr if "hung" in line), "nothing was said")
-
-    def started(self, arguments, **environment):
-        job = subprocess.Popen([MUSTER, "run", *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                               env={**os.environ, **environment})
+    def started(self, *arguments, fault="", **more):
+        environment = {**os.environ, "MUSTER_FAULT": fault, "MUSTER_REPORT_AFTER": "0", "PYTHON_EXEC": sys.executable, **more}
+        job = subprocess.Popen([MUSTER, "run", *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment)
         self.addCleanup(job.stderr.close)
         self.addCleanup(job.wait, LIMIT_S)
         self.addCleanup(job.kill)
@@ -106,11 +96,40 @@ class Hangs(unittest.TestCase):
         self.addCleanup(watch.cancel)
         return job
 
+    def first_line(self, job):
+        return next((line for line in job.stderr if "hung" in line), "nothing was said")
+
+    def program(self, text):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "program.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_the_first_line_names_the_key_that_nobody_sets(self):
+        job = self.started("--hang-timeout", "2", self.program(WAITS_FOR_KEY))
+        self.assertRegex(self.first_line(job),
+                         r"rank 0 on \S+ \(program.py:7\b.*\) is hung: it waits for the store's key 'epcoh' since [2-9] s, "
+                         r"which nobody has set; 'epoch' exists$")
+        job.terminate()
+
+    def test_a_rank_that_waits_for_a_gpu_counts_as_waiting_where_nccl_says_so(self):
+        program = self.program(SPINNER)
+        pids = os.path.join(os.path.dirname(program), "rank")
+        port = NcclPort(pids)
+        self.addCleanup(port.socket.close)
+        port.start()
+        job = self.started("--nproc-per-node", "2", "--hang-timeout", "2", program, NCCL_RAS_ADDR=port.address, PIDS=pids)
+        self.assertRegex(self.first_line(job),
+                         r"^muster: warning: agent: rank 1 on \S+ \(program.py:6 in <module>\) is hung: it sleeps since \d+ s; "
+                         r"rank 0 waits for all_reduce #5 since \d+ s$")
+
     def test_a_stopped_rank_is_named_and_the_job_goes_on_with_it(self):
-        job = self.started(["--nproc-per-node", "3", "--hang-timeout", "1", WORKER], MUSTER_FAULT="stop@1:all_reduce:2",
-                           MUSTER_REPORT_AFTER="0")
-        self.assertRegex(self.first_hang(job), r"^muster: warning: agent: rank 1 on \S+ is hung: it is stopped by a signal since \d+ s; "
-                                               r"ranks 0, 2 wait for all_reduce #2 of group 'world' since \d+ s$")
+        job = self.started("--nproc-per-node", "3", "--hang-timeout", "1", WORKER, fault="stop@1:all_reduce:2")
+        line = self.first_line(job)
+        self.assertRegex(line, r"^muster: warning: agent: rank 1 on \S+ is hung: it is stopped by a signal since \d+ s; "
+                               r"ranks 0, 2 wait for all_reduce #2 of group 'world' since \d+ s$")
         (stopped,) = stopped_below(job.pid)
         os.kill(stopped, signal.SIGCONT)
         rest = job.stderr.read()

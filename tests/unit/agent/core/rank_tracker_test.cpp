@@ -154,3 +154,22 @@ TEST_CASE("The first sample tells nothing yet") {
   tracker.judge(StackSummary{});
   CHECK(tracker.health().activity == Activity::moves);
 }
+
+TEST_CASE("That a wait is for a key is found out later, and the wait has lasted all the time") {
+  Life life;
+  life.print();
+  for (int i = 0; i < 5; ++i) life.wait(SystemCall::poll);
+  REQUIRE(life.tracker.health().wait == WaitKind::unknown);
+  // The store's answer comes between two looks.
+  life.tracker.last().store_key = "never";
+  StackSummary stack;
+  stack.main = {kAt41};
+  life.tracker.judge(stack);
+  const auto told = life.tracker.news();
+  REQUIRE(told);
+  CHECK(told->key == "never");
+  CHECK(told->lasted == 10s);
+  // Another key is another wait.
+  life.look([](WorkerSample& now) { now.store_key = "other"; });
+  CHECK(life.tracker.health().lasted == 0s);
+}

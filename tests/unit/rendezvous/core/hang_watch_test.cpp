@@ -29,6 +29,16 @@ struct Two {
 
   void wait(int rank, WaitKind kind) { tell(rank, Activity::waits, kind); }
 
+  void wait_for_key(int rank, const std::string& key) {
+    RankHealth health;
+    health.rank = rank;
+    health.activity = Activity::waits;
+    health.wait = WaitKind::store_key;
+    health.key = key;
+    health.still = health.lasted = 60s;
+    watch.tell(health, "n1", now);
+  }
+
   void move(int rank) { tell(rank, Activity::moves, WaitKind::unknown, 0s); }
 
   std::string after(Milliseconds time) {
@@ -137,6 +147,38 @@ TEST_CASE("The store is asked when all ranks have stood still for half of the ti
   two.move(1);
   CHECK_FALSE(two.watch.next_question());
   CHECK_FALSE(two.watch.ask_store(two.now + 90s));
+}
+
+TEST_CASE("The first line waits for the answers of the store that was asked late") {
+  Two two;
+  two.tell(0, Activity::waits, WaitKind::communication, 60s);
+  two.tell(1, Activity::waits, WaitKind::unknown, 60s);
+  REQUIRE(two.watch.ask_store(two.now));
+  CHECK(two.watch.next_look() == two.now + kStoreAnswersWithin);
+  CHECK(two.after(0s).empty());
+  two.now += 100ms;
+  two.wait_for_key(1, "epcoh");
+  CHECK_THAT(two.after(400ms), Contains("rank 1 on n1 is hung: it waits for the store's key 'epcoh'"));
+}
+
+TEST_CASE("The first key that explains a hang is said at once, others when their minute has passed") {
+  Two two;
+  two.wait(0, WaitKind::communication);
+  two.wait(1, WaitKind::unknown);
+  REQUIRE_THAT(two.after(50s), Contains("does not show from outside"));
+  two.now += 1s;
+  two.wait_for_key(1, "epcoh");
+  CHECK_THAT(two.after(0s), Contains("the store's key 'epcoh'"));
+  two.wait_for_key(1, "other");
+  CHECK(two.after(59s).empty());
+  CHECK_THAT(two.after(1s), Contains("the store's key 'other'"));
+  // What the first line has said needs no second one.
+  Two known;
+  known.wait(0, WaitKind::communication);
+  known.wait_for_key(1, "epcoh");
+  REQUIRE_THAT(known.after(50s), Contains("'epcoh'"));
+  known.wait_for_key(1, "other");
+  CHECK(known.after(59s).empty());
 }
 
 TEST_CASE("A time-out of 0 watches nothing") {
