@@ -70,8 +70,11 @@ Views odd_waiters(const Views& ranks) {
   if (ranks.size() == 1) return ranks;
   if (auto few = minority(ranks, goal_of)) {
     if (!few->empty()) return *few;
-    // They are in the same call: perhaps not in the same line.
-    return minority(ranks, goal_and_place_of).value_or(Views{});
+    // They are in the same call: perhaps not in the same line, as far as the lines are known.
+    if (const auto elsewhere = minority(ranks, goal_and_place_of)) return *elsewhere;
+    const bool known = std::all_of(ranks.begin(), ranks.end(),
+                                   [](const RankView* rank) { return rank->health.place.known(); });
+    return known ? ranks : Views{};
   }
   if (Views early = behind(ranks); !early.empty()) return early;
   // Who waits for a key outside of a collective is not where the others are.
@@ -79,6 +82,10 @@ Views odd_waiters(const Views& ranks) {
     return rank->health.wait == WaitKind::store_key && rank->health.operation.empty();
   });
   return outside.empty() ? ranks : outside;
+}
+
+bool is_stopped(const RankView* rank) {
+  return rank->health.activity == Activity::waits && rank->health.wait == WaitKind::stopped;
 }
 
 /// Whether a rank that stands still does so for good.
@@ -124,7 +131,7 @@ std::string cause_key(const RankView& rank) {
 }
 
 std::string waiting_key(const RankView& rank) {
-  return goal_of(rank.health);
+  return rank.health.in_communication() ? goal_of(rank.health) : deed_text(rank.health, false);
 }
 
 std::vector<int> numbers_of(const Views& ranks) {
@@ -139,13 +146,20 @@ TimePoint earliest(const Views& ranks) {
   return first;
 }
 
+/// "rank 3 on n1 (train.py:41 in load)".
+std::string described_rank(const Views& group) {
+  const RankView& one = *group.front();
+  std::string text = ranks_text(numbers_of(group));
+  if (!one.host.empty()) text += " on " + one.host;
+  if (one.health.place.known()) text += " (" + place_text(one.health.place) + ")";
+  return text;
+}
+
 /// "rank 3 on n1 (train.py:41 in load) is hung: it waits for a lock since 70 s".
 std::string cause_text(const Views& group, HangLevel level, TimePoint now) {
   const RankView& one = *group.front();
   const bool many = group.size() > 1;
-  std::string text = ranks_text(numbers_of(group));
-  if (!one.host.empty()) text += " on " + one.host;
-  if (one.health.place.known()) text += " (" + place_text(one.health.place) + ")";
+  std::string text = described_rank(group);
   if (one.health.activity == Activity::ended)
     return text + (many ? " have ended, the first " : " has ended ") + seconds_text(now - earliest(group)) +
            " ago";
@@ -181,6 +195,37 @@ std::string described(const std::vector<Views>& groups, const TextOf& text_of) {
   return text;
 }
 
+/// Whether a call passes a message between two ranks; the others are made by all ranks of a group.
+bool is_message(const std::string& operation) {
+  static const std::set<std::string> kMessages{
+      "send", "recv", "isend", "irecv", "send_object_list", "recv_object_list", "batch_isend_irecv"};
+  return kMessages.count(operation) > 0;
+}
+
+/// What ranks that wait for each other have not in common.
+std::string difference_text(const Views& ranks) {
+  const auto passes_message = [](const RankView* rank) { return is_message(rank->health.operation); };
+  if (std::all_of(ranks.begin(), ranks.end(), passes_message)) return "their messages do not match";
+  const bool one_goal = std::all_of(ranks.begin(), ranks.end(), [&ranks](const RankView* rank) {
+    return goal_of(rank->health) == goal_of(ranks.front()->health);
+  });
+  if (one_goal) return "they are in different lines";
+  const bool collective = std::none_of(ranks.begin(), ranks.end(), passes_message);
+  return collective ? "they are in different collectives" : "they are in different calls";
+}
+
+/// "ranks 0, 1 are hung: rank 0 on n1 (train.py:41 in main) waits for barrier since 61 s; rank 1 on n1 (...)
+/// waits for all_reduce since 61 s: they are in different collectives".
+std::string tie_text(const Views& ranks, TimePoint now) {
+  const auto say = [now](const Views& group) {
+    const RankView& one = *group.front();
+    return described_rank(group) + " " + deed_text(one.health, group.size() > 1) + " since " +
+           seconds_text(now - earliest(group));
+  };
+  return ranks_text(numbers_of(ranks)) + " are hung: " + described(grouped(ranks, cause_key), say) + ": " +
+         difference_text(ranks);
+}
+
 /// All ranks are in the same call, in the same line.
 std::string agreed_text(const Views& ranks, TimePoint now) {
   const RankHealth& one = ranks.front()->health;
@@ -193,31 +238,31 @@ std::string agreed_text(const Views& ranks, TimePoint now) {
     if (!one.nearest.empty()) text += "; '" + one.nearest + "' exists";
     return text;
   }
-  return text + ", and no rank is missing: communication or hardware";
+  return text + (is_message(one.operation) ? ": each waits for a message of another"
+                                           : ", and no rank is missing: communication or hardware");
 }
 
-/// Fills in what a verdict says, from its level and its cause.
-void tell(HangVerdict& verdict, const Views& cause, const Views& waiting, TimePoint now) {
+/// Fills in what a verdict says, from its level and its cause; `rest` are the ranks that are not the cause.
+void tell(HangVerdict& verdict, const Views& cause, const Views& rest, TimePoint now) {
   const bool is_hung = verdict.level == HangLevel::is_hung;
   verdict.matter = is_hung ? "is\n" : "may be\n";
   if (cause.empty()) {
-    verdict.text = agreed_text(waiting, now);
-    verdict.matter += waiting_key(*waiting.front());
+    verdict.text = agreed_text(rest, now);
+    verdict.matter += waiting_key(*rest.front());
     return;
   }
   const bool all_ended = std::all_of(cause.begin(), cause.end(), [](const RankView* rank) {
     return rank->health.activity == Activity::ended;
   });
-  const std::set<const RankView*> named(cause.begin(), cause.end());
-  const auto others =
-      grouped(only(waiting, [&named](const RankView* rank) { return named.count(rank) == 0; }), waiting_key);
+  const auto others = grouped(rest, waiting_key);
   const auto causes = grouped(cause, cause_key);
   const auto say_cause = [&](const Views& group) { return cause_text(group, verdict.level, now); };
   const auto say_waiting = [&](const Views& group) {
     const std::string hung = group.size() > 1 ? " and are hung" : " and is hung";
     return waiting_text(group, now) + (all_ended ? hung : "");
   };
-  verdict.text = described(causes, say_cause);
+  const bool is_tie = rest.empty() && causes.size() > 1 && cause.front()->health.in_communication();
+  verdict.text = is_tie ? tie_text(cause, now) : described(causes, say_cause);
   if (!others.empty()) verdict.text += "; " + described(others, say_waiting);
   for (const Views& group : causes)
     verdict.matter += rank_list(numbers_of(group)) + cause_key(*group.front()) + '\n';
@@ -228,14 +273,19 @@ void tell(HangVerdict& verdict, const Views& cause, const Views& waiting, TimePo
 }  // namespace
 
 HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout, TimePoint now) {
-  Views waiting;
-  Views cause;
+  Views all;
   for (const RankView& rank : ranks) {
     if (rank.health.activity == Activity::moves || now - rank.moved_at < timeout) return {};
-    (rank.health.in_communication() ? waiting : cause).push_back(&rank);
+    all.push_back(&rank);
   }
-  if (timeout.count() <= 0 || waiting.empty()) return {};
-  if (cause.empty()) cause = odd_waiters(waiting);
+  if (timeout.count() <= 0) return {};
+  Views cause = only(all, is_stopped);
+  if (cause.empty()) {
+    const Views waiting = only(all, [](const RankView* rank) { return rank->health.in_communication(); });
+    if (waiting.empty()) return {};
+    cause = only(all, [](const RankView* rank) { return !rank->health.in_communication(); });
+    if (cause.empty()) cause = odd_waiters(waiting);
+  }
   HangVerdict verdict;
   const bool at_work = std::any_of(ranks.begin(), ranks.end(), [](const RankView& rank) {
     return rank.health.activity == Activity::busy;
@@ -245,7 +295,8 @@ HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout,
   verdict.level = lasts && !at_work ? HangLevel::is_hung : HangLevel::may_be;
   verdict.culprits = numbers_of(cause);
   std::sort(verdict.culprits.begin(), verdict.culprits.end());
-  tell(verdict, cause, waiting, now);
+  const std::set<const RankView*> named(cause.begin(), cause.end());
+  tell(verdict, cause, only(all, [&named](const RankView* rank) { return named.count(rank) == 0; }), now);
   return verdict;
 }
 

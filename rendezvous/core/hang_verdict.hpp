@@ -26,8 +26,8 @@ enum class HangLevel {
 
 struct HangVerdict {
   HangLevel level = HangLevel::none;
-  /// The ranks that the others wait for, in order. Empty although the job hangs: all ranks agree, so it is
-  /// the communication or the hardware.
+  /// The ranks that the others wait for, in order; all of them if they wait in different calls or lines for
+  /// each other. Empty although the job hangs: all ranks agree, so it is the communication or the hardware.
   std::vector<int> culprits{};
   /// One line: "rank 3 on n1 (train.py:41 in load) is hung: it waits for a lock since 70 s; ranks 0-2, 4-7
   /// wait for all_reduce since 61 s". Empty with HangLevel::none.
@@ -38,13 +38,14 @@ struct HangVerdict {
 
 /// Judges a job whose ranks are exactly these.
 ///
-/// No rank may have moved for `timeout` (0: no verdict at all), and at least one must wait for other ranks or
-/// for a key of the store; otherwise the job is idle and not hung. The cause are the ranks that wait for
-/// no other rank, those that have ended among them; without any, the few that wait for something else than
-/// the majority; without a majority, those in an earlier call of the same group, or that wait for a key;
-/// else all of them. The job is hung if nobody
+/// No rank may have moved for `timeout` (0: no verdict at all), and at least one must be stopped, or wait for
+/// other ranks or for a key of the store; otherwise the job is idle and not hung. The cause are the ranks
+/// that are stopped; without any, those that wait for no other rank, those that have ended among them;
+/// without any, the few that wait for something else than the majority; without a majority, those in an
+/// earlier call of the same group, or that wait for a key; else all of them. The job is hung if nobody
 /// computes and the cause waits for other ranks, for a lock, in one sleep, for helpers of which one is
-/// locked, or is stopped. In all other cases, a poll among them, it may be.
+/// locked, or is stopped. In all other cases, a poll among them, it may be: with NCCL a rank that waits for
+/// another computes.
 HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout, TimePoint now);
 
 }  // namespace muster::rendezvous

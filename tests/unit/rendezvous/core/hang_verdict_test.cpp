@@ -179,6 +179,8 @@ TEST_CASE("Ranks that agree have lost each other") {
         "all 8 ranks are hung: ranks 0-7 wait for all_reduce since 61 s (train.py:50 in main), and no rank "
         "is missing: "
         "communication or hardware");
+  CHECK_THAT(verdict_of(std::vector<RankView>(2, in_collective("recv"))).text,
+             EndsWith("(train.py:50 in main): each waits for a message of another"));
   // In the same collective, but one is in another line of the program.
   std::vector<RankView> ranks(8, in_collective());
   ranks[6] = in_collective("all_reduce", 77);
@@ -193,6 +195,46 @@ TEST_CASE("Of two ranks the cause is the one that is in no collective, or in an 
   CHECK(verdict_of({at_key("never", ""), in_collective("barrier")}).culprits == std::vector<int>{0});
   CHECK(verdict_of({in_collective("all_gather"), in_collective("broadcast")}).culprits ==
         std::vector<int>{0, 1});
+}
+
+TEST_CASE("Ranks that wait for each other in different calls or lines are all named with theirs") {
+  CHECK(verdict_of({in_collective("barrier", 20), in_collective("all_reduce", 21)}).text ==
+        "ranks 0, 1 are hung: rank 0 on n0 (train.py:20 in main) waits for barrier since 61 s; rank 1 on n0 "
+        "(train.py:21 in main) waits for all_reduce since 61 s: they are in different collectives");
+  const HangVerdict tags = verdict_of({in_collective("recv", 20), in_collective("recv", 22)});
+  CHECK(tags.level == HangLevel::is_hung);
+  CHECK(tags.culprits == std::vector<int>{0, 1});
+  CHECK(tags.text ==
+        "ranks 0, 1 are hung: rank 0 on n0 (train.py:20 in main) waits for recv since 61 s; rank 1 on n0 "
+        "(train.py:22 in main) waits for recv since 61 s: their messages do not match");
+  CHECK_THAT(verdict_of({in_collective("barrier", 20), in_collective("recv", 21)}).text,
+             EndsWith("they are in different calls"));
+  const RankView one = in_collective("all_reduce", 20);
+  const RankView other = in_collective("all_reduce", 22);
+  CHECK_THAT(verdict_of({one, other, one, other}).text,
+             Contains("ranks 0, 2 on n0 (train.py:20 in main) wait for all_reduce") &&
+                 EndsWith("they are in different lines"));
+  // That a line is not known makes it no other one.
+  RankView unknown = in_collective();
+  unknown.health.place = {};
+  CHECK_THAT(verdict_of({in_collective(), unknown}).text, EndsWith("communication or hardware"));
+}
+
+TEST_CASE("A stopped rank is the cause, though the others seem to compute or wait for something else") {
+  const RankView stopped = rank_in(WaitKind::stopped);
+  const HangVerdict spinning = verdict_of({busy(), busy(), stopped});
+  CHECK(spinning.level == HangLevel::may_be);
+  CHECK(spinning.culprits == std::vector<int>{2});
+  CHECK(spinning.text ==
+        "rank 2 on n0 (train.py:41 in main) may be hung: it is stopped by a signal since 61 s; ranks 0, 1 "
+        "compute, and nothing else of them moves since 61 s");
+  const HangVerdict waiting = verdict_of({rank_in(WaitKind::lock), stopped, rank_in(WaitKind::lock)});
+  CHECK(waiting.level == HangLevel::is_hung);
+  CHECK(waiting.culprits == std::vector<int>{1});
+  CHECK_THAT(waiting.text, EndsWith("; ranks 0, 2 wait for a lock or an event since 61 s"));
+  CHECK(verdict_of({rank_in(WaitKind::lock), in_collective(), stopped}).culprits == std::vector<int>{2});
+  CHECK(verdict_of({stopped, stopped}).level == HangLevel::is_hung);
+  CHECK(verdict_of({moving(), stopped}).level == HangLevel::none);
 }
 
 TEST_CASE("Who is at another number than the majority is the cause, even ahead of it") {
