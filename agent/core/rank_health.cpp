@@ -226,6 +226,7 @@ RankHealth judge_still(const WorkerSample& first, const WorkerSample& before, co
     health.nearest = clean(now.nearest_key);
   } else if (view.communication && (!busy || view.communication_innermost)) {
     wait_for_ranks(health, view.operation);
+    health.stirs = busy;
   } else if (busy) {
     health.activity = Activity::busy;
   } else if (view.backward) {

@@ -227,11 +227,12 @@ std::string tie_text(const Views& ranks, TimePoint now) {
 }
 
 /// All ranks are in the same call, in the same line.
-std::string agreed_text(const Views& ranks, TimePoint now) {
+std::string agreed_text(const Views& ranks, HangLevel level, TimePoint now) {
   const RankHealth& one = ranks.front()->health;
   const bool one_place = std::all_of(
       ranks.begin(), ranks.end(), [&one](const RankView* rank) { return rank->health.place == one.place; });
-  std::string text = "all " + std::to_string(ranks.size()) + " ranks are hung: " + waiting_text(ranks, now);
+  const std::string hung = level == HangLevel::is_hung ? " ranks are hung: " : " ranks may be hung: ";
+  std::string text = "all " + std::to_string(ranks.size()) + hung + waiting_text(ranks, now);
   if (one_place && one.place.known()) text += " (" + place_text(one.place) + ")";
   if (one.wait == WaitKind::store_key && one.operation.empty()) {
     text += ", which nobody has set";
@@ -247,7 +248,7 @@ void tell(HangVerdict& verdict, const Views& cause, const Views& rest, TimePoint
   const bool is_hung = verdict.level == HangLevel::is_hung;
   verdict.matter = is_hung ? "is\n" : "may be\n";
   if (cause.empty()) {
-    verdict.text = agreed_text(rest, now);
+    verdict.text = agreed_text(rest, verdict.level, now);
     verdict.matter += waiting_key(*rest.front());
     return;
   }
@@ -290,8 +291,10 @@ HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout,
   const bool at_work = std::any_of(ranks.begin(), ranks.end(), [](const RankView& rank) {
     return rank.health.activity == Activity::busy;
   });
-  const bool lasts =
-      std::all_of(cause.begin(), cause.end(), [](const RankView* rank) { return for_good(rank->health); });
+  const bool lasts = cause.empty() ? std::none_of(all.begin(), all.end(),
+                                                  [](const RankView* rank) { return rank->health.stirs; })
+                                   : std::all_of(cause.begin(), cause.end(),
+                                                 [](const RankView* rank) { return for_good(rank->health); });
   verdict.level = lasts && !at_work ? HangLevel::is_hung : HangLevel::may_be;
   verdict.culprits = numbers_of(cause);
   std::sort(verdict.culprits.begin(), verdict.culprits.end());

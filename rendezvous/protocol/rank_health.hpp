@@ -51,8 +51,8 @@ struct RankHealth {
   Activity activity = Activity::moves;
   /// Only with Activity::waits.
   WaitKind wait = WaitKind::unknown;
-  /// Whether a rank that waits wakes up now and then, or other threads of it use some CPU time: it may be a
-  /// poll, which ends by itself.
+  /// Whether a rank that waits wakes up now and then, or uses some CPU time meanwhile: it may be a poll, or
+  /// ranks that still connect to each other, which ends by itself.
   bool stirs = false;
   /// The user's own line, as far as it is known.
   CodePlace place{};

@@ -137,7 +137,7 @@ TEST_CASE("Programs that look alike are told apart as far as anything tells them
       {"a process in a debugger", [](WorkerSample& now) { now.state = 't'; }, user, waits,
        WaitKind::terminal},
       {"a collective", in_call(SystemCall::lock), collective, waits, WaitKind::communication},
-      {"a collective that spins", kComputes, collective, waits, WaitKind::communication},
+      {"a collective that spins", kComputes, collective, waits, WaitKind::communication, true},
       {"DistributedDataParallel's wait",
        in_call(SystemCall::lock),
        {kBackward, kUser},

@@ -181,6 +181,11 @@ TEST_CASE("Ranks that agree have lost each other") {
         "communication or hardware");
   CHECK_THAT(verdict_of(std::vector<RankView>(2, in_collective("recv"))).text,
              EndsWith("(train.py:50 in main): each waits for a message of another"));
+  // They may still connect to each other, as NCCL does in its first collective.
+  std::vector<RankView> connecting(8, in_collective());
+  for (RankView& rank : connecting) rank.health.stirs = true;
+  CHECK(verdict_of(connecting).level == HangLevel::may_be);
+  CHECK_THAT(verdict_of(connecting).text, Contains("all 8 ranks may be hung: ranks 0-7 wait for all_reduce"));
   // In the same collective, but one is in another line of the program.
   std::vector<RankView> ranks(8, in_collective());
   ranks[6] = in_collective("all_reduce", 77);
