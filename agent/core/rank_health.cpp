@@ -270,9 +270,11 @@ void RankTracker::judge(const StackSummary& stack) {
   now.rank = health_.rank;
   now.round = health_.round;
   // What began with the standstill has lasted as long as that, as far as anybody can tell. That it is for a
-  // key was found out later.
-  const bool explained = now.activity == health_.activity && health_.key.empty() && !now.key.empty() &&
-                         now.operation == health_.operation && now.place == health_.place;
+  // key was found out later, and so it was that a rank does not compute, but waits for a GPU.
+  const bool has_key = now.activity == health_.activity && health_.key.empty() && !now.key.empty() &&
+                       now.operation == health_.operation;
+  const bool spins = health_.activity == Activity::busy && now.in_communication();
+  const bool explained = (has_key || spins) && now.place == health_.place;
   if (health_.activity == Activity::moves)
     since_ = moved_at_;
   else if (!explained &&

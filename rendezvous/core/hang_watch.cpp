@@ -39,6 +39,7 @@ void HangWatch::tell(const RankHealth& health, const std::string& host, TimePoin
   rank.moved_at = now - health.still;
   rank.since = now - health.lasted;
   last_moved_ = std::max(last_moved_, rank.moved_at);
+  told_at_ = now;
   changed_ = true;
 }
 
@@ -61,7 +62,8 @@ std::optional<TimePoint> HangWatch::next_look() const {
   const bool explains = key_told_ && !key_said_;
   if (said_at_ && !explains) due = std::max(due, *said_at_ + kHangSaidEach);
   if (said_.empty() && asked_at_) due = std::max(due, *asked_at_ + kStoreAnswersWithin);
-  return due;
+  // What one look has found out of several ranks comes in several messages.
+  return std::max(due, std::min(told_at_ + kNewsBelongTogether, last_moved_ + timeout_ + kNewsWaitedFor));
 }
 
 std::optional<TimePoint> HangWatch::next_question() const {
@@ -84,6 +86,7 @@ std::optional<std::string> HangWatch::look(TimePoint now) {
     text += rank.health.activity == Activity::ended ? " has ended" : " moves again";
     moved_.reset();
     said_.clear();
+    said_at_.reset();
     key_told_ = key_said_ = false;
     verdict_ = {};
     return text;

@@ -10,7 +10,7 @@
 
 namespace muster::rendezvous {
 
-/// The shortest time between two lines about a hang.
+/// The shortest time between two lines about the same hang.
 inline constexpr Milliseconds kHangSaidEach = std::chrono::minutes(1);
 
 /// The longest time between two questions to the store about who waits for which key.
@@ -19,6 +19,11 @@ inline constexpr Milliseconds kStoreAskedEach = std::chrono::seconds(10);
 /// The time for the answers to such a question, before which no first line is said: usually some
 /// milliseconds.
 inline constexpr Milliseconds kStoreAnswersWithin{500};
+
+/// The time between news that belong together, since nodes look at their ranks at about the same time, and how
+/// long it is waited for the last of them.
+inline constexpr Milliseconds kNewsBelongTogether{300};
+inline constexpr Milliseconds kNewsWaitedFor{2000};
 
 /// One thread.
 class HangWatch {
@@ -49,8 +54,8 @@ class HangWatch {
   bool ask_store(TimePoint now);
 
   /// What is to be said now: a hang, another cause than the one said before, or that the job moves again. A
-  /// hang waits for the store's answers, and another cause for kHangSaidEach, except for the first key that a
-  /// rank is found to wait for: that explains what was said before.
+  /// hang waits for news that belong together and for the store's answers, and another cause for
+  /// kHangSaidEach, except for the first key that a rank is found to wait for: that explains what was said.
   std::optional<std::string> look(TimePoint now);
 
   /// The verdict of the last look().
@@ -68,6 +73,7 @@ class HangWatch {
   /// What was said last and has not been taken back.
   std::string said_;
   std::optional<TimePoint> said_at_;
+  TimePoint told_at_ = TimePoint::min();
   std::optional<TimePoint> asked_at_;
   /// Whether a rank has told a key since the last look, and whether what was said since the last movement was
   /// about one.

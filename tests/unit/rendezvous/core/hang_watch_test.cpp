@@ -181,6 +181,35 @@ TEST_CASE("The first key that explains a hang is said at once, others when their
   CHECK(known.after(59s).empty());
 }
 
+TEST_CASE("The first line waits for what the same look has found out of other ranks") {
+  Two two;
+  two.tell(0, Activity::waits, WaitKind::communication, 60s);
+  two.tell(1, Activity::busy, WaitKind::unknown, 60s);
+  CHECK(two.after(299ms).empty());
+  two.wait(1, WaitKind::lock);
+  CHECK(two.after(299ms).empty());
+  CHECK_THAT(two.after(50s), Contains("rank 1 on n1 is hung: it waits for a lock"));
+  // News that never end are not waited for.
+  Two noisy;
+  noisy.tell(0, Activity::waits, WaitKind::communication, 60s);
+  std::string said;
+  for (int i = 0; i < 10; ++i) {
+    noisy.tell(1, Activity::busy, WaitKind::unknown, 60s + i * 250ms);
+    CHECK(said.empty() == (i * 250ms < kNewsWaitedFor));
+    if (said.empty()) said = noisy.after(250ms);
+  }
+  CHECK_THAT(said, Contains("rank 1 on n1 may be hung"));
+}
+
+TEST_CASE("A hang after the job has moved again is another one") {
+  Two two;
+  two.hang();
+  two.move(0);
+  CHECK_THAT(two.after(0ms), Contains("moves again"));
+  two.tell(0, Activity::waits, WaitKind::communication, 0ms);
+  CHECK(two.watch.next_look() == two.now + 60s);
+}
+
 TEST_CASE("A time-out of 0 watches nothing") {
   HangWatch watch(0s);
   watch.begin(1);
