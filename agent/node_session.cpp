@@ -93,6 +93,7 @@ awaitable<NodeReport> NodeSession::run_job() {
   if (again) again = co_await connect();
   while (again && life_.goes_on()) again = co_await run_round(report) == Next::join;
   life_.report();
+  report.hang = hang_.report(Clock::now());
   verdict_.settle(report, life_.goes_on(), runner_ && runner_->outcome() == RoundOutcome::succeeded);
   if (output_.is_open()) {
     co_await output_.finish(life_.killed());
@@ -147,6 +148,7 @@ awaitable<bool> NodeSession::connect() {
 /// One round, from joining to leaving; `report` describes it.
 awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
   verdict_.begin_round();
+  hang_.begin_round();
   const auto place = co_await join();
   if (!place) {
     // Stopped between rounds: what failed in the round before was about to be made good, and is no root
@@ -209,7 +211,10 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
   round_over_.reset();
   RoundRunner::Events events;
   events.over = [this] { round_over_.set(); };
-  events.failed = [this](const rendezvous::FailRound& failure) { coordinator_->tell(failure); };
+  events.failed = [this](const rendezvous::FailRound& failure) {
+    hang_.end(Clock::now());
+    coordinator_->tell(failure);
+  };
   events.health = [this](const rendezvous::RankHealth& health) { coordinator_->tell(health); };
   if (spec_.stdin_rank >= 0)
     events.standard_input = [this](int local_rank) {
@@ -318,6 +323,7 @@ void NodeSession::watch_signals() {
 void NodeSession::stop(int signal) {
   coordinator_known_.set();
   verdict_came_.set();
+  hang_.end(Clock::now());
   switch (life_.stop(signal)) {
     case StopBy::nothing:
       break;
@@ -359,7 +365,10 @@ rendezvous::ClientEvents NodeSession::client_events() {
   };
   events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
   events.key_wait = [this](const rendezvous::KeyWait& wait) { runner_ ? runner_->key_wait(wait) : void(); };
-  events.notice = [this](const rendezvous::JobNotice& notice) { news_.say(notice.text); };
+  events.notice = [this](const rendezvous::JobNotice& notice) {
+    hang_.notice(notice, Clock::now());
+    news_.say(notice.text);
+  };
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) { on_lost(reason); };
   events.vouch = [this](const rendezvous::Vouch& question) { coordinator_->tell(voucher_.answer(question)); };
@@ -372,6 +381,7 @@ rendezvous::ClientEvents NodeSession::client_events() {
 
 void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
   verdict_.round_ended(end, life_.goes_on());
+  hang_.end(Clock::now());
   if (life_.has_left()) {
     verdict_.note_decision(end, life_.goes_on());
     if (end.again && life_.phase() == NodeLife::waiting) {
@@ -388,6 +398,7 @@ void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
 
 void NodeSession::on_job_closed(const rendezvous::JobClosed& closed) {
   verdict_.job_closed(closed, life_.goes_on());
+  hang_.end(Clock::now());
   verdict_came_.set();
   if (runner_ && !life_.has_left()) runner_->stop(SIGTERM);
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "agent/coordinator_dial.hpp"
+#include "agent/core/last_hang.hpp"
 #include "agent/core/node_life.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/node_traits.hpp"
@@ -82,6 +83,7 @@ class NodeSession {
   WorkerSetup setup_;
   NodeLife life_;
   NodeVerdict verdict_;
+  LastHang hang_;
   NodeLink link_;
   NodeOutput output_;
   GuardianWatch guardian_;

@@ -7,6 +7,14 @@
 
 #include <stdexcept>
 
+namespace muster::rendezvous {
+
+NLOHMANN_JSON_SERIALIZE_ENUM(HangLevel, {{HangLevel::none, "none"},
+                                         {HangLevel::may_be, "may_be"},
+                                         {HangLevel::is_hung, "is_hung"}})
+
+}  // namespace muster::rendezvous
+
 namespace muster::agent {
 
 using Json = nlohmann::json;
@@ -36,9 +44,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, ou
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, again, restarts, delay_ms,
                                    is_cause)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangReport, level, text, said_ms, moved_ms)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, round, restarts, max_restarts,
-                                   decisions, outcome, error, error_is_verdict, workers, calls, leftovers,
-                                   notes)
+                                   decisions, outcome, error, error_is_verdict, workers, calls, hang,
+                                   leftovers, notes)
 
 bool answered_by_own_code(const WorkerReport& worker) {
   const ExitStatus& status = worker.status;
@@ -60,6 +69,10 @@ std::string to_json(const NodeReport& report) {
 
 std::string to_json(const std::vector<RestartDecision>& decisions) {
   return Json(decisions).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_json(const HangReport& hang) {
+  return Json(hang).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string to_json_within(const NodeReport& report, std::size_t most) {

@@ -4,6 +4,7 @@
 
 #include "agent/core/exit_status.hpp"
 #include "agent/stacks/core/process_stacks.hpp"
+#include "rendezvous/protocol/rank_health.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -135,6 +136,16 @@ struct RestartDecision {
   bool is_cause = false;
 };
 
+/// What was said of a job whose ranks stood still when it began to end.
+struct HangReport {
+  rendezvous::HangLevel level = rendezvous::HangLevel::none;
+  /// "rank 3 on n1 (train.py:41 in load) is hung: ...", with times as of when it was said; empty: none was.
+  std::string text;
+  /// How long before the end it was said, and taken back because a rank moved again; -1: it was not.
+  std::int64_t said_ms = 0;
+  std::int64_t moved_ms = -1;
+};
+
 /// Most decisions that a node reports, the last ones.
 inline constexpr std::size_t kDecisionsKept = 16;
 
@@ -158,6 +169,8 @@ struct NodeReport {
   std::vector<WorkerReport> workers;
   /// Who waited for whom when the round began to end, one sentence each, longest waits first.
   std::vector<std::string> calls;
+  /// The verdict on the whole job, the same for each node of the last round.
+  HangReport hang;
   /// Processes that workers had left running and that we ended, as "pid name" texts.
   std::vector<std::string> leftovers;
   /// Things the user should know: truncated logs, dropped output.
@@ -170,6 +183,7 @@ std::string to_json(const NodeReport& report);
 /// a note says so; if that is not enough, all that it says is that it is too long (agent_error).
 std::string to_json_within(const NodeReport& report, std::size_t most);
 std::string to_json(const std::vector<RestartDecision>& decisions);
+std::string to_json(const HangReport& hang);
 NodeReport node_report_from_json(const std::string& text);
 
 }  // namespace muster::agent

@@ -243,6 +243,15 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
     judge_own_failure(report, "no report came from " + joined(report.unreported));
 }
 
+/// Returns the verdict on a hang of the last round, which all its nodes were told.
+agent::HangReport hang_of(const std::vector<NodeReport>& nodes) {
+  const NodeReport* last = nullptr;
+  for (const NodeReport& node : nodes)
+    if (node.hang.level != rendezvous::HangLevel::none && (last == nullptr || node.round > last->round))
+      last = &node;
+  return last == nullptr ? agent::HangReport{} : last->hang;
+}
+
 /// Returns the decisions about restarts. All nodes of a round were told the same. The first node has the
 /// coordinator: its word goes before that of the others, which count where it did not report.
 std::vector<agent::RestartDecision> decisions_of(const JobSpec& spec, const std::vector<NodeReport>& nodes) {
@@ -344,6 +353,9 @@ ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& 
       judge_own_failure(report, end.error);
       break;
   }
+  if (report.outcome != JobOutcome::succeeded) report.hang = hang_of(reports);
+  if (report.outcome == JobOutcome::deadline && !report.hang.text.empty())
+    report.advice = "see why the job stood still, or give a longer --timeout";
   return report;
 }
 

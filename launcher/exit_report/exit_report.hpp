@@ -38,6 +38,9 @@ struct ExitReport {
   /// The worker that failed first, whatever ended the job: index into `nodes` and into its workers; -1: none.
   int root_node = -1;
   int root_worker = -1;
+  /// The verdict on a hang that held when the job began to end, or shortly before; of a job that failed or
+  /// was ended.
+  agent::HangReport hang;
   /// The log directory; empty when there are no log files.
   std::string log_dir;
   /// Hosts on which no agent could be started, or whose agent was lost; as JobEnd has them.

@@ -38,8 +38,9 @@ std::string to_json(const ExitReport& report) {
   Json nodes = Json::array();
   for (const agent::NodeReport& node : report.nodes) {
     nodes.push_back(Json::parse(agent::to_json(node)));
-    // The decisions of all nodes are told once.
+    // What all nodes were told stands in the report once.
     nodes.back().erase("decisions");
+    nodes.back().erase("hang");
   }
   Json root = nullptr;
   if (report.root() != nullptr)
@@ -52,6 +53,8 @@ std::string to_json(const ExitReport& report) {
                      {"advice", host.advice},
                      {"lost", host.lost},
                      {"spared", host.spared}});
+  Json hang = nullptr;
+  if (!report.hang.text.empty()) hang = Json::parse(agent::to_json(report.hang));
   const Json value = {{"schema", "muster.report"},
                       {"version", kSchemaVersion},
                       {"run_id", report.run_id},
@@ -65,6 +68,7 @@ std::string to_json(const ExitReport& report) {
                       {"exit_code", report.exit_code},
                       {"cause", report.cause},
                       {"advice", report.advice},
+                      {"hang", hang},
                       {"log_dir", report.log_dir},
                       {"root_cause", root},
                       {"hosts", hosts},

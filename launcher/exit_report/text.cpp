@@ -56,6 +56,14 @@ std::string plural(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
 }
 
+/// Returns a text such as "2 h 3 min", "3 min 20 s" or "1.5 s".
+std::string duration_text(std::int64_t duration_ms) {
+  const std::int64_t seconds = duration_ms / 1000;
+  if (seconds < 60) return std::to_string(seconds) + "." + std::to_string(duration_ms % 1000 / 100) + " s";
+  if (seconds < 3600) return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
+  return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " min";
+}
+
 std::vector<int> ranks_where(const ExitReport& report,
                              const std::function<bool(const WorkerReport&)>& matches) {
   std::vector<int> ranks;
@@ -80,6 +88,15 @@ void describe_root(Page& page, const ExitReport& report) {
   if (!root.error_file.empty()) page.line("error file", for_terminal(root.error_file));
   if (!root.stdout_log.empty()) page.line("stdout", for_terminal(root.stdout_log));
   if (!root.stderr_log.empty()) page.line("stderr", for_terminal(root.stderr_log));
+}
+
+/// Says which rank the others were waiting for when the job began to end.
+void describe_hang(Page& page, const ExitReport& report) {
+  const agent::HangReport& hang = report.hang;
+  if (hang.text.empty() || report.cause.find(hang.text) != std::string::npos) return;
+  std::string text = hang.text + " (said " + duration_text(hang.said_ms) + " before the end";
+  if (hang.moved_ms >= 0) text += ", and it moved again " + duration_text(hang.moved_ms) + " before it";
+  page.line("hang", for_terminal(text + ")"));
 }
 
 /// Says which rank waited for which, and what the ranks that were waited for did last. Only programs that use
@@ -196,14 +213,6 @@ std::string why_no_more(const ExitReport& report) {
   return said ? "" : "; " + for_terminal(last.decision);
 }
 
-/// Returns a text such as "2 h 3 min", "3 min 20 s" or "1.5 s".
-std::string duration_text(std::int64_t duration_ms) {
-  const std::int64_t seconds = duration_ms / 1000;
-  if (seconds < 60) return std::to_string(seconds) + "." + std::to_string(duration_ms % 1000 / 100) + " s";
-  if (seconds < 3600) return std::to_string(seconds / 60) + " min " + std::to_string(seconds % 60) + " s";
-  return std::to_string(seconds / 3600) + " h " + std::to_string(seconds % 3600 / 60) + " min";
-}
-
 /// Returns a text such as "2026-11-25 21:31:05 +0100".
 std::string clock_text(std::int64_t since_1970_ms) {
   const std::time_t seconds = since_1970_ms / 1000;
@@ -281,6 +290,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 std::string to_text(const ExitReport& report) {
   if (report.outcome == JobOutcome::succeeded) return notes_of_success(report);
   Page page(headline(report));
+  describe_hang(page, report);
   if (report.root() != nullptr) describe_root(page, report);
   describe_calls(page, report);
   describe_other_failures(page, report);

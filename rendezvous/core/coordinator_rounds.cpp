@@ -294,7 +294,8 @@ void Coordinator::watch_ranks(TimePoint now) {
   if (hang_watch_.ask_store(now)) effects_.emplace_back(effect::AskStore{active_->number()});
   const auto text = hang_watch_.look(now);
   if (!text) return;
-  for (const NodeName& node : active_->present()) send(node, JobNotice{active_->number(), *text});
+  const JobNotice notice{active_->number(), *text, hang_watch_.verdict().level};
+  for (const NodeName& node : active_->present()) send(node, notice);
 }
 
 void Coordinator::schedule() {

@@ -18,12 +18,6 @@ struct RankView {
   TimePoint since{};
 };
 
-enum class HangLevel {
-  none,     ///< the job goes on, is idle, or has not stood still for long enough
-  may_be,   ///< it stands still, and the rank that the others wait for may be at work
-  is_hung,  ///< it stands still, and will not go on by itself
-};
-
 struct HangVerdict {
   HangLevel level = HangLevel::none;
   /// The ranks that the others wait for, in order; all of them if they wait in different calls or lines for

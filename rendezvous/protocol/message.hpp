@@ -333,10 +333,13 @@ struct KeyWait {
   bool operator==(const KeyWait&) const = default;
 };
 
-/// A line about the job that people are to read, told to every node of the round: that it hangs, and why.
+/// A line about the job that people are to read, told to every node of the round: that it hangs, and why, or
+/// that it moves again.
 struct JobNotice {
   RoundNumber round = 0;
   std::string text{};
+  /// The verdict that the text says; none: the one before is taken back.
+  HangLevel hang = HangLevel::none;
   bool operator==(const JobNotice&) const = default;
 };
 

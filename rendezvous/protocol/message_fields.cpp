@@ -44,6 +44,9 @@ constexpr Words<WaitKind, 10> kWaits{{{WaitKind::unknown, "unknown"},
                                       {WaitKind::helpers, "helpers"},
                                       {WaitKind::stopped, "stopped"}}};
 
+constexpr Words<HangLevel, 3> kHangLevels{
+    {{HangLevel::none, "none"}, {HangLevel::may_be, "may_be"}, {HangLevel::is_hung, "is_hung"}}};
+
 /// The type of a message to which FieldReader writes, or which FieldWriter reads.
 template <typename F, typename Type>
 using M = typename std::remove_const_t<F>::template Of<Type>;
@@ -279,6 +282,7 @@ template <typename F>
 void list(F& f, M<F, JobNotice>& m) {
   f.integer("round", m.round, 0, kMaxInt);
   f.text("text", m.text);
+  f.word("hang", m.hang, kHangLevels, Need::optional);
 }
 
 template <typename Type>

@@ -31,6 +31,13 @@ enum class WaitKind {
   stopped,        ///< SIGCONT
 };
 
+/// What is judged of a whole job whose ranks have told what they do.
+enum class HangLevel {
+  none,     ///< the job goes on, is idle, or has not stood still for long enough
+  may_be,   ///< it stands still, and the rank that the others wait for may be at work
+  is_hung,  ///< it stands still, and will not go on by itself
+};
+
 /// A line of a program.
 struct CodePlace {
   std::string file{};

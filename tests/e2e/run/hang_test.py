@@ -125,6 +125,26 @@ class Hangs(unittest.TestCase):
                          r"^muster: warning: agent: rank 1 on \S+ \(program.py:6 in <module>\) is hung: it sleeps since \d+ s; "
                          r"rank 0 waits for all_reduce #5 since \d+ s$")
 
+    def test_the_report_says_why_a_job_stood_still_that_was_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "report.json")
+            job = self.started("--hang-timeout", "0.5", "--report", path, self.program(WAITS_FOR_KEY))
+            said = self.first_line(job).removeprefix("muster: warning: agent: ").rstrip()
+            job.send_signal(signal.SIGINT)
+            lines = job.stderr.read().splitlines()
+            self.assertEqual(job.wait(LIMIT_S), 130, lines)
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+        headline = next(i for i, line in enumerate(lines) if line.endswith("interrupted by SIGINT"))
+        self.assertTrue(lines[headline + 1].startswith(f"  hang       {said} (said "), lines)
+        self.assertEqual((report["hang"]["level"], report["hang"]["text"], report["hang"]["moved_ms"]), ("is_hung", said, -1))
+
+    def test_the_report_of_timeout_says_it_too(self):
+        job = self.started("--hang-timeout", "0.5", "--timeout", "5", self.program(WAITS_FOR_KEY))
+        rest = job.stderr.read()
+        self.assertEqual(job.wait(LIMIT_S), 124, rest)
+        self.assertRegex(rest, r"(?m)\(--timeout\)\n  hang       rank 0 on .*'epcoh'")
+
     def test_a_stopped_rank_is_named_and_the_job_goes_on_with_it(self):
         job = self.started("--nproc-per-node", "3", "--hang-timeout", "1", WORKER, fault="stop@1:all_reduce:2")
         line = self.first_line(job)

@@ -95,10 +95,14 @@ TEST_CASE("A report survives the way through JSON") {
   report.decisions.push_back({1, "rank 3 on n1 failed (exit code 1)",
                               "restarting all workers in 1 s (restart 2 of 5)", true, 2, 1000});
   report.leftovers = {"12 sleep"};
+  report.hang = {muster::rendezvous::HangLevel::may_be, "rank 1 may be hung", 1500, 20};
   const NodeReport read = node_report_from_json(to_json(report));
   CHECK(read.outcome == NodeOutcome::failed);
   REQUIRE(read.workers.size() == 1);
   CHECK(read.workers[0].status == worker.status);
+  CHECK(read.hang.level == report.hang.level);
+  CHECK(read.hang.text == report.hang.text);
+  CHECK((read.hang.said_ms == 1500 && read.hang.moved_ms == 20));
   CHECK(read.workers[0].cpu_limit_s == 7200);
   CHECK(read.workers[0].stop_signal == SIGHUP);
   CHECK(read.workers[0].last_lines == worker.last_lines);

@@ -230,6 +230,29 @@ TEST_CASE("Text of an interrupted job and of one that took too long") {
   CHECK(contains(text, "  exit code  124\n"));
 }
 
+TEST_CASE("The second line says why a job stood still that was ended or has failed") {
+  NodeReport report = node(NodeOutcome::stopped, {worker(0, kStopped, killed_by(SIGTERM), 1)});
+  report.hang = {muster::rendezvous::HangLevel::is_hung, "rank 0 on node7 is hung: \033[1m", 61'200, -1};
+  CHECK(to_text(make_exit_report(job(), {report}, {JobEnd::Cause::interrupted, SIGINT, ""})) ==
+        "muster: train.py stopped: interrupted by SIGINT\n"
+        "  hang       rank 0 on node7 is hung: \\x1b[1m (said 1 min 1 s before the end)\n"
+        "  others     stopped by us: rank 0\n"
+        "  exit code  130\n");
+  const ExitReport late = make_exit_report(job(), {report}, {JobEnd::Cause::deadline, 0, ""});
+  CHECK_THAT(to_text(late), Contains("(--timeout)\n  hang       rank 0 on node7 is hung"));
+  CHECK_THAT(late.advice, Contains("see why the job stood still"));
+  // That of an earlier round has nothing to do with the end.
+  NodeReport failed = node(NodeOutcome::failed, {worker(1, kFailed, exited(1), 1)});
+  failed.round = 1;
+  failed.hang = {muster::rendezvous::HangLevel::may_be, "rank 1 may be hung", 9000, 500};
+  CHECK_THAT(to_text(make_exit_report(job(), {report, failed}, {})),
+             Contains("exit code 1\n  hang       rank 1 may be hung (said 9.0 s before the end, and it moved "
+                      "again 0.5 s before it)\n"));
+  report.outcome = NodeOutcome::succeeded;
+  report.workers = {worker(0, kSucceeded, exited(0), 1)};
+  CHECK(make_exit_report(job(), {report}, {}).hang.text.empty());
+}
+
 TEST_CASE("Text of our own failure does not blame the program") {
   const std::string text = to_text(
       make_exit_report(job(), {}, {JobEnd::Cause::launcher_error, 0, "the agent was killed by SIGKILL"}));

@@ -72,6 +72,18 @@ TEST_CASE("The report as JSON says what the restart policy decided, once for the
   CHECK_FALSE(value.at("nodes")[0].contains("decisions"));
 }
 
+TEST_CASE("The report as JSON has the verdict on a hang, once for the job") {
+  muster::agent::NodeReport report =
+      node(NodeOutcome::stopped, {worker(0, WorkerOutcome::stopped_by_us, killed_by(SIGTERM), 1)});
+  const JobEnd end{JobEnd::Cause::interrupted, SIGINT, ""};
+  CHECK(Json::parse(to_json(make_exit_report(job(), {report}, end))).at("hang").is_null());
+  report.hang = {muster::rendezvous::HangLevel::is_hung, "rank 0 on node7 is hung", 1500, -1};
+  const Json value = Json::parse(to_json(make_exit_report(job(), {report}, end)));
+  CHECK(value.at("hang") ==
+        Json{{"level", "is_hung"}, {"text", "rank 0 on node7 is hung"}, {"said_ms", 1500}, {"moved_ms", -1}});
+  CHECK_FALSE(value.at("nodes")[0].contains("hang"));
+}
+
 TEST_CASE("Each outcome has its word, and no root cause is null") {
   using Cause = JobEnd::Cause;
   const auto value = [](const std::vector<muster::agent::NodeReport>& reports, const JobEnd& end) {

@@ -47,6 +47,7 @@ TEST_CASE("Every node of a round is told which rank hangs, when its time has com
   desk.pass(1s);
   REQUIRE(desk.sent<JobNotice>(1));
   CHECK_THAT(desk.sent<JobNotice>(1)->text, Contains("rank 3 on host is hung"));
+  CHECK(desk.sent<JobNotice>(1)->hang == HangLevel::is_hung);
   CHECK(desk.sent<JobNotice>(2) == desk.sent<JobNotice>(1));
   desk.pass(600s);
   CHECK_FALSE(desk.sent<JobNotice>(1));
@@ -55,6 +56,7 @@ TEST_CASE("Every node of a round is told which rank hangs, when its time has com
   desk.send(2, moves);
   REQUIRE(desk.sent<JobNotice>(1));
   CHECK(desk.sent<JobNotice>(1)->text == "rank 3 on host moves again");
+  CHECK(desk.sent<JobNotice>(1)->hang == HangLevel::none);
 }
 
 TEST_CASE("Nobody speaks for the ranks of another node, of another round, or as the launcher") {

@@ -73,7 +73,7 @@ std::vector<Message> one_of_each() {
           JobStatus{"job", 77, true, 2, 3, 1, "over: round 2 ended with success"},
           health,
           KeyWait{2, "10.0.0.2", 40000, "10.0.0.1", 29500, "epcoh", "epoch"},
-          JobNotice{2, "rank 3 on n1 is hung"}};
+          JobNotice{2, "rank 3 on n1 is hung", HangLevel::is_hung}};
 }
 
 std::string complaint(const std::string& text, Errc code = Errc::mend) {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/core/last_hang.hpp"
+
+namespace muster::agent {
+namespace {
+
+std::int64_t milliseconds_between(rendezvous::TimePoint from, rendezvous::TimePoint to) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(to - from).count();
+}
+
+}  // namespace
+
+void LastHang::notice(const rendezvous::JobNotice& notice, rendezvous::TimePoint now) {
+  if (ended_at_) return;
+  if (notice.hang == rendezvous::HangLevel::none) {
+    moved_at_ = now;
+    return;
+  }
+  last_.level = notice.hang;
+  last_.text = notice.text;
+  said_at_ = now;
+  moved_at_.reset();
+}
+
+void LastHang::end(rendezvous::TimePoint now) {
+  if (!ended_at_) ended_at_ = now;
+}
+
+HangReport LastHang::report(rendezvous::TimePoint now) const {
+  const rendezvous::TimePoint end = ended_at_.value_or(now);
+  if (last_.level == rendezvous::HangLevel::none || (moved_at_ && end - *moved_at_ > kCountsFor)) return {};
+  HangReport report = last_;
+  report.said_ms = milliseconds_between(said_at_, end);
+  if (moved_at_) report.moved_ms = milliseconds_between(*moved_at_, end);
+  return report;
+}
+
+}  // namespace muster::agent
