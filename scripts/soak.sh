@@ -14,6 +14,7 @@ For MINUTES (30 if none are given), each stage with its share of them:
   leftovers  every way in which a job can end, many times
   losses     every process of ours killed, stopped and cut off, in every phase of a job, on hosts made of namespaces
   hosts      jobs on three hosts made of namespaces, a random process of which gets a random signal at a random moment
+  hangs      PyTorch programs that hang, on more ranks and on three hosts; these and slow ones with the default of --hang-timeout
   faults     every fault in every phase, on every backend
   contract   what all backends must do, on every backend
   recipe     the small CNN beside PyTorch's, over three seeds
@@ -229,6 +230,24 @@ stage_hosts() {
     "$python" tests/soak/random_faults.py --seed "$seed" --seconds "$1"
 }
 
+# Each of its runs takes some minutes; the last one begins in time.
+stage_hangs() {
+  local variant variants words whole_pass=false
+  mapfile -t variants < <(printf '%s\n' 'hung_test.py hosts' 'slow_test.py default' 'hung_test.py 4' 'hung_test.py default' 'hung_test.py 8' | from_seed)
+  while more; do
+    for variant in "${variants[@]}"; do
+      more || {
+        $whole_pass || cut=true
+        break
+      }
+      read -r -a words <<<"$variant"
+      whole "$variant" 600 \
+        env MUSTER_TORCH_PYTHON="$PWD/build/venv/bin/python" "$python" "tests/interop/hang/${words[0]}" "${words[1]}"
+    done
+    whole_pass=true
+  done
+}
+
 # The whole table, in an order of its own.
 stage_losses() {
   share "loss_table_test.py --all --seed $seed" "$1" "$python" tests/e2e/multi_node/loss_table_test.py --all --seed "$seed"
@@ -327,14 +346,15 @@ if [ ${#fallen[@]} -eq 0 ]; then
   # Parts of a hundred; the plain build, which is the longest, also gets what the others leave.
   end=$((SECONDS + budget))
   stage simulator $((budget * 6 / 100))
-  stage comm $((budget * 11 / 100))
-  stage leftovers $((budget * 12 / 100))
-  stage losses $((budget * 13 / 100))
+  stage comm $((budget * 10 / 100))
+  stage leftovers $((budget * 11 / 100))
+  stage losses $((budget * 12 / 100))
   stage hosts $((budget * 8 / 100))
-  stage faults $((budget * 12 / 100))
+  stage hangs $((budget * 6 / 100))
+  stage faults $((budget * 11 / 100))
   stage contract $((budget * 7 / 100))
   stage recipe $((budget * 7 / 100))
-  stage fuzz $((budget * 14 / 100))
+  stage fuzz $((budget * 12 / 100))
   rest=$((end - SECONDS))
   stage plain $((rest > budget * 10 / 100 ? rest : budget * 10 / 100))
 fi
