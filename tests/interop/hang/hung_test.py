@@ -37,7 +37,7 @@ ODD = {
     "silent_pipe": ("may be", "waits for a file, a pipe or a socket"),
 }
 # Of these the call that rank 0 waits for and that of rank 1. Where these are all ranks, both are named, for nothing tells which is
-# right. Of more ranks, the others are with rank 0, and rank 1 is odd.
+# right; where messages do not match, always. Else the others are with rank 0, and rank 1 is odd.
 SIDES = {
     "skipped_collective": ("barrier", "all_reduce"),
     "other_collective": ("all_gather", "broadcast"),
@@ -64,15 +64,12 @@ def expected(name, ranks):
         return [f"^muster: warning: \\S+: {rank_at(1, name, 'odd')} {level} hung: it {deed}", f"{others} for all_reduce"]
     if name == PART:
         return [f"^muster: warning: \\S+: {rank_at(1, name, 'odd')} is hung: it waits for all_reduce"]
-    first, second = SIDES[name]
-    is_tie = name == "other_tag" or ranks == 2
-    said = [rf"{rank_at(1, name, 'second')} .*waits for {second}\b"]
-    if is_tie:
-        said.append(rf"{rank_at(0, name, 'first')} .*waits for {first}\b")
-    else:
-        said += [rf"^muster: warning: \S+: {rank_at(1, name, 'odd')} is hung", f"{others} for {first}"]
-    # Ranks that wait for those two are not called hung.
-    return [*said, r"^(?!.*hung: they wait for all_reduce)"]
+    first, second = (rf"waits? for (?:the store's key '[^']*' in )?{call}\b" for call in SIDES[name])
+    if ranks == 2 or name == "other_tag":
+        rest = [] if ranks == 2 else [rf"; ranks 2(?:, 3|-{ranks - 1}) wait for all_reduce"]
+        return [rf"^muster: warning: \S+: (?:ranks 0, 1 are hung: )?{rank_at(0, name, 'first')} .*{first}", rf"{rank_at(1, name, 'second')} .*{second}",
+                *rest]
+    return [rf"^muster: warning: \S+: {rank_at(1, name, 'odd')} is hung: it {second}", f"{others.rsplit(' ', 1)[0]} {first}"]
 
 
 def run_once(name, ranks, timeout_s, hosts):
