@@ -306,6 +306,12 @@ void NodeSession::obey(LinkMessage message) {
     case Kind::signal:
       notices_.launcher_got(static_cast<int>(message.number));
       break;
+    case Kind::query: {
+      const NodeQuery query = node_query_from_json(message.body);
+      const NodeStatus status = inspection_.answer(spec_, life_, runner_ ? &*runner_ : nullptr, query);
+      link_.tell(Kind::answer, message.number, to_json_within(status, kNodeStatusMax));
+      break;
+    }
     default:
       break;
   }

@@ -16,6 +16,7 @@
 #include "agent/core/node_verdict.hpp"
 #include "agent/guardian_watch.hpp"
 #include "agent/job_news.hpp"
+#include "agent/node_inspection.hpp"
 #include "agent/node_link.hpp"
 #include "agent/node_options.hpp"
 #include "agent/node_output.hpp"
@@ -100,6 +101,7 @@ class NodeSession {
   std::optional<rendezvous::CoordinatorClient> coordinator_;
   std::optional<StoreProxy> proxy_;
   std::optional<RoundRunner> runner_;
+  NodeInspection inspection_;
   Voucher voucher_;
   rendezvous::RoundResult place_;
   bool coordinator_lost_ = false;

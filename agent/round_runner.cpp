@@ -17,7 +17,6 @@
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/log/log.hpp"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -46,27 +45,10 @@ bool is_shortage(int error) {
   return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM;
 }
 
-/// Returns what of a report's bytes each of so many workers may take.
-std::size_t share_of(std::size_t bytes, int workers) {
-  return bytes / static_cast<std::size_t>(std::max(workers, 16));
-}
-
 std::int64_t wall_clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-/// Returns what a worker wrote into its error file; empty if it wrote none.
-std::string read_error_file(const std::string& path) {
-  return read_file(path, kErrorFileBytesMax, O_NOFOLLOW | O_NONBLOCK).value_or("");
-}
-
-void add_error(WorkerReport& report, const std::string& path, std::size_t most) {
-  const std::string text = read_error_file(path);
-  if (text.empty()) return;
-  report.error_file = path;
-  report.error = last_of(parse_error_file(text), most);
 }
 
 std::optional<ProcessStat> process_below(pid_t worker, int pid) {
@@ -188,13 +170,7 @@ void RoundRunner::start_failed(int local_rank, int exit_code, const std::string&
 
 void RoundRunner::tell_failure(int local_rank, const ExitStatus& status, const std::string& cause) {
   if (!group_.running() || !first_failure_.text.empty()) return;
-  first_failure_.round = place_.round;
-  first_failure_.host = spec_.host;
-  first_failure_.rank = place_.first_rank + local_rank;
-  first_failure_.exit_code = status.exit_code();
-  first_failure_.text =
-      "rank " + std::to_string(first_failure_.rank) + " on " + spec_.host + " failed (" + cause + ")";
-  first_failure_.signal = status.kind == ExitStatus::Kind::signaled ? status.value : 0;
+  first_failure_ = failure_of(place_, spec_.host, local_rank, status, cause);
   // What the worker had printed by its end has been read, unless console or disk were full.
   const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
   const WorkerError error = parse_error_file(read_error_file(worker.streams.error_file));
@@ -406,9 +382,7 @@ void RoundRunner::describe_round(NodeReport& report) const {
   report.workers = reports();
   report.calls = calls_.picture().lines;
   report.leftovers = stop_.leftovers();
-  report.outcome = outcome() == RoundOutcome::succeeded ? NodeOutcome::succeeded
-                   : outcome() == RoundOutcome::failed  ? NodeOutcome::failed
-                                                        : NodeOutcome::stopped;
+  report.outcome = node_outcome(outcome());
 }
 
 std::vector<WorkerReport> RoundRunner::reports() const {
@@ -436,11 +410,18 @@ std::vector<WorkerReport> RoundRunner::reports() const {
       report.call = call->second;
     report.last_lines = output_.last_lines(local_rank);
     report.before_kill =
-        pictures_.of(local_rank, report.status.killed(), share_of(kPicturesBytesMax, spec_.workers));
-    add_error(report, worker.streams.error_file, share_of(kQuotedBytesMax, spec_.workers));
+        pictures_.of(local_rank, report.status.killed(), share_of(kPicturesBytesMax, workers_.size()));
+    add_error(report, worker.streams.error_file, share_of(kQuotedBytesMax, workers_.size()));
     reports.push_back(std::move(report));
   }
   return reports;
+}
+
+WorkerNow RoundRunner::worker_now(int local_rank) const {
+  const pid_t pid = workers_[static_cast<std::size_t>(local_rank)].pid;
+  WorkerNow now{place_.first_rank + local_rank, pid, alive(local_rank), {}, calls_.status_of(local_rank)};
+  if (group_.ended(local_rank)) now.status = group_.status(local_rank);
+  return now;
 }
 
 std::string RoundRunner::unkillable() const {

@@ -16,6 +16,7 @@
 #include "agent/process/signal_state.hpp"
 #include "agent/process/watchdog.hpp"
 #include "agent/process/worker_stop.hpp"
+#include "agent/round_words.hpp"
 #include "agent/stacks/worker_pictures.hpp"
 #include "rendezvous/protocol/message.hpp"
 
@@ -63,8 +64,7 @@ class RoundRunner {
   /// Tells the process groups of the workers that the terminal has a new size (SIGWINCH).
   void resize() const;
 
-  /// Passes SIGUSR1 or SIGUSR2 on to those processes of each worker that catch it, and says which workers do
-  /// not. No worker ends by it.
+  /// Passes SIGUSR1 or SIGUSR2 on to the processes of each worker that catch it; no worker ends by it.
   void pass_notice_on(int signal) { stop_.pass_notice_on(signal); }
 
   /// The store has told that somebody on this host waits for a key.
@@ -79,12 +79,15 @@ class RoundRunner {
   /// Returns the failure that `failed` was told; its text is empty if no worker failed by itself.
   const rendezvous::FailRound& first_failure() const { return first_failure_; }
 
-  /// Returns what the reports of the workers do not tell of memory: that other processes were ended for it.
-  /// Valid once over.
+  /// Returns what the reports of the workers do not tell: that other processes were ended for memory.
   const std::string& memory_note() const { return memory_note_; }
 
   /// Returns a list of the processes that could not be killed; empty if there are none.
   std::string unkillable() const;
+
+  const rendezvous::RoundResult& place() const { return place_; }
+
+  WorkerNow worker_now(int local_rank) const;
 
  private:
   struct Worker {

@@ -10,6 +10,7 @@
 #include "launcher/core/job_spec.hpp"
 #include "launcher/exit_report/exit_report.hpp"
 #include "launcher/exit_report/finish_job.hpp"
+#include "launcher/inspect/job_inspection.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/peer/peer_node.hpp"
 #include "launcher/resident_memory.hpp"
@@ -32,6 +33,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -103,10 +105,16 @@ class Job {
   int run(const agent::SignalState& at_start, const sigset_t& unblocked) {
     catch_signals(at_start);  // before there is a client that a signal would leave behind
     ::pthread_sigmask(SIG_SETMASK, &unblocked, nullptr);
-    nodes_.start([this](JobNodes::Event event) { perform((orders_.*event)()); });
+    nodes_.start([this](JobNodes::Event event) {
+      // The workers have ended: the folder goes while our own processes do, and not after them.
+      if (event == &JobOrders::reported) inspection_.reset();
+      perform((orders_.*event)());
+    });
     watch_deadline();
+    inspection_.emplace(context_.get_executor(), spec_, nodes_);  // every fork of ours is behind us
     give_back_code();
     context_.run();
+    inspection_.reset();
     const int code = verdict();
     // The exit code is decided: a signal that comes while our handlers go must not put its own in its place.
     block_signals(spec_);
@@ -232,6 +240,7 @@ class Job {
   asio::steady_timer deadline_{context_};
   asio::steady_timer late_{context_};
   JobOrders orders_{spec_.agent.shutdown_timeout};
+  std::optional<JobInspection> inspection_;
 };
 
 /// Returns the children that this process had before it became a launcher (`exec muster` in a shell with

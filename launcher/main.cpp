@@ -2,6 +2,7 @@
 #include "agent/process/signal_state.hpp"
 #include "agent/started_node.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/inspect_command.hpp"
 #include "launcher/rendezvous_command.hpp"
 #include "launcher/resident_memory.hpp"
 #include "launcher/run_command.hpp"
@@ -26,10 +27,13 @@ constexpr const char* kUsage =
     "Usage: muster COMMAND [flags]\n"
     "\n"
     "  run          start the workers of a job, on this machine or many, watch them, end them\n"
+    "  ps           list the running jobs of this user on this host\n"
+    "  status       say what a running job and each of its ranks do\n"
+    "  stacks       print where each rank of a running job is in its Python code\n"
     "  rendezvous   run the place where nodes of jobs meet; also a store for torchrun's agents\n"
     "  agent        what 'muster run' starts on other hosts; of no use by hand\n"
     "  --version    print the version\n"
-    "  --help       print this text; run and rendezvous have their own --help\n"
+    "  --help       print this text; all but agent have their own --help\n"
     "\n"
     "Example: muster run --nproc-per-node 2 train.py\n";
 
@@ -65,13 +69,15 @@ int dispatch(const std::vector<std::string>& arguments, const agent::SignalState
   const std::string& command = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (command == "run") return run_command(rest, at_start);
+  if (is_inspect_command(command)) return inspect_command(command, rest);
   if (command == "agent") return agent_command(rest, at_start);
   if (command == "rendezvous") return rendezvous_command(rest);
   if (command == "--help" || command == "-h" || command == "help")
     return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
   if (command == "--version") return std::puts("muster " MUSTER_VERSION) < 0 ? 1 : 0;
-  throw UsageError("'" + command + "' is not a command; use run or rendezvous, as in 'muster run " + command +
-                   "'");
+  throw UsageError("'" + command +
+                   "' is not a command; use run, ps, status, stacks or rendezvous, as in 'muster run " +
+                   command + "'");
 }
 
 int report(const std::string& text, int exit_code) {

@@ -12,6 +12,7 @@
 #include "launcher/job_spec/log_directory.hpp"
 #include "launcher/job_spec/real_system.hpp"
 #include "launcher/job_spec/resolve_job.hpp"
+#include "launcher/standard_output.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
@@ -27,14 +28,6 @@
 
 namespace muster::launcher {
 namespace {
-
-/// Prints what a program may read: a closed or full stdout is a failure, not silence.
-int print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
-    return kExitSuccess;
-  throw LaunchError(kExitLauncherFailure,
-                    "stdout cannot be written; check the disk or the program that reads it");
-}
 
 void set_level(const CliOptions& options, const System& system) {
   if (options.log_level.given)
@@ -110,6 +103,7 @@ int run_command(const std::vector<std::string>& arguments, const agent::SignalSt
   JobSpec spec = std::move(job.spec);
   spec.agent.output.log_dir = make_log_directory(spec.agent.output);
   spec.version = MUSTER_VERSION;
+  spec.program = options.program.front();
   spec.arguments = shown_arguments(arguments, options.program.size());
   if (const std::string text = ignored_signals_text(spec, at_start); !text.empty())
     std::fprintf(stderr, "muster: note: %s\n", text.c_str());

@@ -144,7 +144,7 @@ def check_third_party(graph, files):
             continue
         for include, target in includes:
             allowed = target is not None or STANDARD_HEADER.match(include) or (
-                core and (include in POSIX_IN_CORE or (path.endswith(".cpp") and "nlohmann/json" in include
+                core and (include in POSIX_IN_CORE or (path.endswith((".cpp", "_json.hpp")) and "nlohmann/json" in include
                                                        and not path.startswith("rendezvous/"))))
             if not allowed:
                 yield f"{path}: includes {include}: a {'core' if core else 'public header'} uses the standard library only"

@@ -30,10 +30,12 @@ struct LinkMessage {
     kill,         ///< end the job without grace
     resize,       ///< the terminal has a new size
     signal,       ///< the launcher got the signal `number`, which ends nothing: for workers that handle it
+    query,        ///< question `number` of somebody who looks at the job: the JSON of a NodeQuery
 
     // agent -> launcher
     log,     ///< a line for the launcher's log
     status,  ///< what the node waits for, a text for people; from the launcher: a sign that it lives
+    answer,  ///< to the question `number`: the JSON of a NodeStatus
     report,  ///< last but `bye`: body is the JSON of a NodeReport
     bye,     ///< nothing follows
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/node_report.hpp"
 
+#include "agent/stacks/core/stacks_json.hpp"
 #include "rendezvous/base/exit_code.hpp"
 
 #include <nlohmann/json.hpp>
@@ -33,10 +34,6 @@ NLOHMANN_JSON_SERIALIZE_ENUM(ExitStatus::Kind,
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExitStatus, kind, value, core_dumped)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerCall, text, state, group, name, sequence, completed, for_ms, step,
                                    process, recent)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Frame, file, line, function)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ThreadStack, tid, is_main, holds_gil, approximate, truncated, frames)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessStacks, pid, python, threads, error)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessPicture, name, state, stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, outcome, status, stop_signal,
                                    arrival, ended_at_ms, error_file, error, last_lines, stdout_log,
                                    stderr_log, start_error, call, cpu_limit_s, watchdog, memory,

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 /// Most processes below a worker that are tried.
 constexpr std::size_t kProcessesTried = 16;
-constexpr const char* kNotReached = "there was no time for it before the kill";
+constexpr const char* kNotReached = "there was no time for it";
 
 std::string proc_text(pid_t pid, const char* name) {
   constexpr std::size_t kBytesMax = 256;
@@ -88,11 +88,12 @@ struct WorkerPictures::Look {
     if (own) {
       alone = picture_of(*own);
       show(worker, {*alone});
-      if (alone->stacks.error != kNoPython) return;
+      if (alone->stacks.error != kNoPython && !worker.helpers) return;
     }
     // To look at every process of the machine takes milliseconds, so it is done once, and only if needed.
     if (all.empty()) all = all_processes();
     std::vector<ProcessPicture> found;
+    if (alone && alone->stacks.error != kNoPython) found.push_back(*alone);
     std::size_t tried = 0;
     for (const ProcessStat& process : processes_below(all, ::getpid(), worker.pid)) {
       if (Clock::now() >= deadline || found.size() >= kProcessesShown || ++tried > kProcessesTried) break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of workers do at one moment, before they are killed.
+// What the processes of workers do at one moment: before they are killed, or when somebody asks.
 #pragma once
 
 #include "agent/stacks/core/process_stacks.hpp"
@@ -27,6 +27,8 @@ class WorkerPictures {
     pid_t pid = 0;
     /// Whether the process has not been reaped, so that nobody else can have its number.
     bool living = false;
+    /// Whether the programs below it are wanted even if its own process is a Python program.
+    bool helpers = false;
   };
 
   /// Looks at the workers that have no picture yet, those that live first, for `all_at_most` together. Where
@@ -45,7 +47,9 @@ class WorkerPictures {
   /// (a second Ctrl-C). It usually takes some milliseconds.
   static constexpr std::chrono::milliseconds kBeforeKill{300};
   static constexpr std::chrono::milliseconds kBeforeKillAtOnce{100};
-  /// Most Python programs of a worker whose own process is none that are shown.
+  /// The same where somebody asks what the workers do.
+  static constexpr std::chrono::milliseconds kWhenAsked{300};
+  /// Most Python programs of one worker that are shown.
   static constexpr std::size_t kProcessesShown = 4;
 
  private:

@@ -28,6 +28,7 @@ class DirectNode : public JobNodes {
  public:
   DirectNode(const asio::any_io_executor& executor, const JobSpec& job, StartedProcess forked)
       : executor_(executor),
+        host_(job.agent.host),
         of_node_(agent::NodeTraits(job.agent).of_node),
         guardian_(executor, forked.pidfd.release()),
         notices_(executor, forked.err.release()),
@@ -40,6 +41,8 @@ class DirectNode : public JobNodes {
     agent::LauncherLink::Events link_events;
     link_events.message = [this](const LinkMessage& message) {
       if (message.kind == LinkMessage::Kind::report) take_report(message.body);
+      if (message.kind == LinkMessage::Kind::answer)
+        questions_.answered(0, message.number, agent::node_status_from_json(message.body));
     };
     link_events.closed = [this](const std::string&) {
       link_lost_ = true;
@@ -71,6 +74,13 @@ class DirectNode : public JobNodes {
   bool waits_for(pid_t) const override { return false; }
 
   void pass_notice_on(int signal) override { link_->send({LinkMessage::Kind::signal, signal, {}}); }
+
+  void ask(const agent::NodeQuery& query, NodeQuestions::Done done) override {
+    if (finished_ || link_lost_ || report_)
+      return void(questions_.begin({}, {{0, without_agent(host_, "ends")}}, std::move(done)));
+    const std::int64_t number = questions_.begin({{0, host_}}, {}, std::move(done));
+    link_->send({LinkMessage::Kind::query, number, to_json(query)});
+  }
 
   void finish(std::function<void()> done) override {
     finished_ = true;
@@ -154,6 +164,7 @@ class DirectNode : public JobNodes {
   }
 
   asio::any_io_executor executor_;
+  std::string host_;
   std::string of_node_;
   std::function<void(Event)> tell_;
   asio::posix::stream_descriptor guardian_;
@@ -164,6 +175,7 @@ class DirectNode : public JobNodes {
   std::optional<NodeReport> report_;
   std::string late_text_;
   agent::LinkMessageReader reader_;
+  NodeQuestions questions_{executor_};
   /// Which of our processes were lost, as the guardian says.
   std::string losses_;
   bool guardian_gone_ = false;

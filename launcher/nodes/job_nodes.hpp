@@ -3,7 +3,9 @@
 #pragma once
 
 #include "agent/core/node_report.hpp"
+#include "agent/core/node_status.hpp"
 #include "launcher/core/job_orders.hpp"
+#include "launcher/nodes/node_questions.hpp"
 #include "launcher/start/node_starter.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -40,6 +42,9 @@ class JobNodes {
   virtual bool waits_for(pid_t child) const = 0;
   /// Passes on a signal that ends nothing, to the workers that handle it.
   virtual void pass_notice_on(int signal) = 0;
+  /// Asks the nodes what they do. `done` is called later, within kNodeAnswersWithin, unless this object ends
+  /// before.
+  virtual void ask(const agent::NodeQuery& query, NodeQuestions::Done done) = 0;
   /// Ends all dealings with the nodes, of which nothing counts any more; `done` is called once their output
   /// is written.
   virtual void finish(std::function<void()> done) = 0;

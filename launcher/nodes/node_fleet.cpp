@@ -183,6 +183,9 @@ void NodeFleet::message(std::size_t index, LinkMessage message) {
     case Kind::status:
       if (index == 0 && life.instructed()) say_status(message.body);
       return;
+    case Kind::answer:
+      if (events_.answer) events_.answer(index, message.number, agent::node_status_from_json(message.body));
+      return;
     default:
       return;
   }
@@ -215,11 +218,6 @@ void NodeFleet::said(std::size_t index, const std::string& line) {
 
 void NodeFleet::tell(std::size_t index, Kind kind, std::int64_t number, std::string body) {
   if (nodes_[index].link) nodes_[index].link->send({kind, number, std::move(body)});
-}
-
-void NodeFleet::tell_all(Kind kind, int number) {
-  for (std::size_t i = 0; i < nodes_.size(); ++i)
-    if (board_.node(i).instructed()) tell(i, kind, number);
 }
 
 void NodeFleet::link_closed(std::size_t index) {

@@ -6,6 +6,7 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/link_text.hpp"
 #include "agent/core/node_report.hpp"
+#include "agent/core/node_status.hpp"
 #include "agent/launcher_link.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/core/node_board.hpp"
@@ -31,6 +32,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace muster::launcher {
@@ -44,6 +46,8 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
     /// Called when a node has opened a channel (agent/core/link_message.hpp says for what). An exception from
     /// it is the node's fault. Never empty.
     std::function<void(std::size_t node, std::string_view what, std::shared_ptr<rendezvous::Channel>)> opened;
+    /// Called with the answer to a question. An exception from it is the node's fault.
+    std::function<void(std::size_t node, std::int64_t number, agent::NodeStatus)> answer;
     /// Called when the coordinator listens.
     std::function<void(const agent::LinkEndpoint&)> listening;
     /// Returns a way to a node that does not lead through its broken connection; null if there is none.
@@ -92,8 +96,18 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   void kill();
   /// Closes every link and ends every client of ours.
   void cut_all();
+
   /// Sends a message to every node that has its part of the job.
-  void tell_all(agent::LinkMessage::Kind kind, int number = 0);
+  void tell_all(agent::LinkMessage::Kind kind, int number = 0) {
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      if (board_.node(i).instructed()) tell(i, kind, number);
+  }
+
+  /// Asks a node that has its part of the job what it does; Events::answer follows, if it answers.
+  void ask(std::size_t node, std::int64_t number, std::string query) {
+    tell(node, agent::LinkMessage::Kind::query, number, std::move(query));
+  }
+
   /// Whether the fleet has started this process and will reap it.
   bool waits_for(pid_t child) const;
   /// Tells every node that the launcher lives, and sees whether what leads there does. Call now and then.

@@ -93,6 +93,25 @@ class StartedNodes : public JobNodes {
     fleet_->tell_all(agent::LinkMessage::Kind::signal, signal);
   }
 
+  void ask(const agent::NodeQuery& query, NodeQuestions::Done done) override {
+    std::map<std::size_t, std::string> asked;
+    std::map<std::size_t, agent::NodeStatus> known;
+    for (std::size_t i = 0; i < spec_.nodes.size(); ++i) {
+      const RemoteNode& node = fleet_->board().nodes()[i];
+      if (!finishing_ && node.awaits_report() && !node.severed())
+        asked.emplace(i, node.name());
+      else
+        known.emplace(
+            i, without_agent(node.name(), node.phase() < RemoteNode::Phase::working ? "is being started"
+                                          : node.failed()                           ? "is lost"
+                                                                                    : "has ended"));
+    }
+    const std::string text = to_json(query);
+    const auto nodes = asked;
+    const std::int64_t number = questions_.begin(std::move(asked), std::move(known), std::move(done));
+    for (const auto& [node, name] : nodes) fleet_->ask(node, number, text);
+  }
+
   void finish(std::function<void()> done) override {
     finishing_ = true;
     stdin_.reset();
@@ -117,6 +136,9 @@ class StartedNodes : public JobNodes {
     events.report = [this](std::size_t, NodeReport report) {
       reports_.push_back(std::move(report));
       hang_up();
+    };
+    events.answer = [this](std::size_t node, std::int64_t number, agent::NodeStatus status) {
+      questions_.answered(node, number, std::move(status));
     };
     events.opened = [this](std::size_t node, std::string_view what,
                            std::shared_ptr<rendezvous::Channel> channel) {
@@ -264,6 +286,7 @@ class StartedNodes : public JobNodes {
   std::size_t stdin_to_ = 0;
   /// The number of workers of each node, as far as the node was told.
   std::vector<int> workers_;
+  NodeQuestions questions_{executor_};
   std::shared_ptr<NodeFleet> fleet_;
   NodeConsole console_;
   std::optional<CoordinatorLine> line_;

@@ -20,8 +20,8 @@ inline constexpr Milliseconds kStoreAskedEach = std::chrono::seconds(10);
 /// milliseconds.
 inline constexpr Milliseconds kStoreAnswersWithin{500};
 
-/// The time between news that belong together, since nodes look at their ranks at about the same time, and how
-/// long it is waited for the last of them.
+/// The time between news that belong together, since nodes look at their ranks at about the same time, and
+/// how long it is waited for the last of them.
 inline constexpr Milliseconds kNewsBelongTogether{300};
 inline constexpr Milliseconds kNewsWaitedFor{2000};
 

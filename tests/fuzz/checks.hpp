@@ -30,7 +30,8 @@ bool check_cli_input(std::string_view input);
 /// A --config file of muster-train.
 bool check_config_input(std::string_view input);
 
-/// What the agent is sent: E an error file, L a message between launcher and agent, S a spec, R a report.
+/// What the agent is sent: E an error file, L a message between launcher and agent, S a spec, R a report,
+/// Q a question about its node, N the status of a node.
 bool check_error_file_input(std::string_view input);
 
 /// Control frames, whole and in pieces, and each frame as a message. Whether any message was accepted.

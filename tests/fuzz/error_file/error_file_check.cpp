@@ -3,6 +3,7 @@
 #include "agent/core/error_file.hpp"
 #include "agent/core/link_message.hpp"
 #include "agent/core/node_report.hpp"
+#include "agent/core/node_status.hpp"
 #include "tests/fuzz/checks.hpp"
 
 #include <exception>
@@ -47,10 +48,33 @@ void check_error_file(const std::string& text) {
   require_report_survives(report);
 }
 
+void check_query(const std::string& text) {
+  const std::string once = to_json(node_query_from_json(text));
+  try {
+    require(to_json(node_query_from_json(once)) == once, "a question survives the way through JSON");
+  } catch (const std::exception&) {
+    require(false, "our own question is one");
+  }
+}
+
+void check_status(const std::string& text) {
+  const NodeStatus status = node_status_from_json(text);
+  const std::string once = to_json(status);
+  try {
+    require(to_json(node_status_from_json(once)) == once, "a status survives the way through JSON");
+  } catch (const std::exception&) {
+    require(false, "our own status is one");
+  }
+  require(to_json_within(status, 0).size() <= once.size() + 100,
+          "a status that is too long loses what is long");
+}
+
 void check_link_message(const std::string& payload) {
   const LinkMessage message = decode_link_message(payload);
   require(encode(message) == payload, "a message is taken only as encode() writes it");
   if (message.kind == LinkMessage::Kind::spec) check_spec(message.body);
+  if (message.kind == LinkMessage::Kind::query) check_query(message.body);
+  if (message.kind == LinkMessage::Kind::answer) check_status(message.body);
   if (message.kind == LinkMessage::Kind::report) require_report_survives(node_report_from_json(message.body));
 }
 
@@ -72,6 +96,12 @@ bool muster::fuzz::check_error_file_input(std::string_view input) {
         return true;
       case 'R':
         require_report_survives(node_report_from_json(text));
+        return true;
+      case 'Q':
+        check_query(text);
+        return true;
+      case 'N':
+        check_status(text);
         return true;
       default:
         return false;

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an agent says of its node and workers while the job runs, when somebody asks. Pure.
+#pragma once
+
+#include "agent/stacks/core/process_stacks.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::agent {
+
+/// The question.
+struct NodeQuery {
+  /// Whether the Python stacks of the workers are wanted.
+  bool stacks = false;
+  /// Whether those of the Python programs below the workers are wanted, too.
+  bool helpers = false;
+  /// The workers that are wanted, by their ranks in the job; none: all.
+  std::vector<int> ranks;
+};
+
+struct WorkerStatus {
+  int rank = 0;
+  int local_rank = 0;
+  /// 0: never started.
+  int pid = 0;
+  /// "running", "stopped by a signal or a debugger", "ended (exit code 0)", "not started".
+  std::string state;
+  /// CPU time of the process that runs the program (the worker's own, or the one below a shell) and of the
+  /// children that it has reaped, in milliseconds, and the memory that it has and has had at most, in bytes.
+  /// 0: not known.
+  std::int64_t cpu_ms = 0;
+  std::uint64_t memory = 0;
+  std::uint64_t memory_peak = 0;
+  /// The step that the program has told (muster_set_step); 0: none.
+  std::uint64_t step = 0;
+  /// The call of a program that uses the SDK: "in all_reduce #12 (4.0 kB) of group 'world' since 4.2 s".
+  /// Empty for others.
+  std::string now;
+  /// If stacks were asked for: its process, or the Python programs below it where its own is none.
+  std::vector<ProcessPicture> processes;
+};
+
+struct NodeStatus {
+  std::string host;
+  /// The node's name in the job; empty in a job of one node.
+  std::string node;
+  int node_rank = 0;
+  /// The agent's process; 0: there is none yet, or any more.
+  int pid = 0;
+  /// -1: it has been in none.
+  int round = -1;
+  int restarts = 0;
+  /// "works", "waits for a round", "stops its workers".
+  std::string doing;
+  std::vector<WorkerStatus> workers;
+};
+
+/// How long whoever asks waits for the answer of a node.
+inline constexpr std::chrono::seconds kNodeAnswersWithin{3};
+/// Most bytes of a question and of an answer, and of the stacks in it: a link keeps what was not
+/// acknowledged, which is also output and a report.
+inline constexpr std::size_t kNodeQueryMax = std::size_t{512} << 10;
+inline constexpr std::size_t kNodeStatusMax = std::size_t{2} << 20;
+inline constexpr std::size_t kNodeStacksMax = kNodeStatusMax / 2;
+
+/// Write as JSON text, and read it. Reading throws std::invalid_argument for anything else, for ranks that no
+/// job has, and for more workers than a node may have.
+std::string to_json(const NodeQuery& query);
+NodeQuery node_query_from_json(const std::string& text);
+std::string to_json(const NodeStatus& status);
+NodeStatus node_status_from_json(const std::string& text);
+
+/// Writes a status in at most `most` bytes: a longer one goes without stacks, and if that is not enough
+/// without workers; `doing` says so then.
+std::string to_json_within(const NodeStatus& status, std::size_t most);
+
+}  // namespace muster::agent

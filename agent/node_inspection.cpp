@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node_inspection.hpp"
+
+#include "agent/core/exit_status.hpp"
+#include "agent/core/node_traits.hpp"
+#include "agent/process/evidence.hpp"
+#include "agent/round_runner.hpp"
+#include "worker_sdk/status/describe_wait.hpp"
+#include "worker_sdk/status/status_writer.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace muster::agent {
+namespace {
+
+/// Wrappers, each waiting for the next, that are looked through to find the program.
+constexpr int kWrappersMax = 4;
+
+std::string doing(const NodeLife& life) {
+  switch (life.phase()) {
+    case NodeLife::starting:
+      return "starts";
+    case NodeLife::connecting:
+      return "dials the coordinator";
+    case NodeLife::joining:
+      return "waits for a round";
+    case NodeLife::running:
+      return life.goes_on() ? "works" : "stops its workers";
+    case NodeLife::leaving:
+      return "ends its round";
+    case NodeLife::waiting:
+      return "is done; other nodes work";
+    case NodeLife::recalled:
+      return "joins the next round";
+    case NodeLife::reporting:
+    case NodeLife::over:
+      break;
+  }
+  return "ends";
+}
+
+/// Reads the counters of the program that a worker runs: its own process, or the one that a shell waits for.
+std::optional<WorkerSample> read_program(pid_t worker) {
+  WorkerEvidence evidence(worker);
+  const auto now = std::chrono::steady_clock::now();
+  auto sample = evidence.read(now);
+  for (int wrappers = 0; sample && wrappers < kWrappersMax; ++wrappers) {
+    const auto below = evidence.wrapped_program();
+    if (!below) break;
+    evidence = WorkerEvidence(*below);
+    auto of_program = evidence.read(now);
+    if (!of_program) break;
+    sample = std::move(of_program);
+  }
+  return sample;
+}
+
+std::string state_of(const WorkerNow& worker) {
+  if (worker.lives) return "running";
+  if (worker.status) return worker.pid > 0 ? "ended (" + describe(*worker.status) + ")" : "not started";
+  return worker.pid > 0 ? "ended" : "not started";
+}
+
+WorkerStatus status_of(const WorkerNow& worker, int local_rank, int world_size) {
+  WorkerStatus status;
+  status.rank = worker.rank;
+  status.local_rank = local_rank;
+  status.pid = std::max(worker.pid, 0);
+  status.state = state_of(worker);
+  if (worker.slot) status.step = worker.slot->step;
+  if (!worker.lives) return status;
+  if (worker.slot) {
+    status::RankView view;
+    view.rank = worker.rank;
+    view.world_size = world_size;
+    view.pid = worker.slot->pid;
+    view.status = *worker.slot;
+    status.now = status::activity(view, status::monotonic_ns());
+  }
+  const auto sample = read_program(worker.pid);
+  if (!sample) return status;
+  status.cpu_ms = (sample->cpu + sample->helpers_cpu).count();
+  status.memory = sample->memory;
+  status.memory_peak = sample->memory_peak;
+  if (sample->state == 'T' || sample->state == 't') status.state = "stopped by a signal or a debugger";
+  if (sample->state == 'D') status.state = "in the kernel, where no signal reaches it";
+  return status;
+}
+
+/// What is shown of a process whose stacks could not be looked at.
+ProcessPicture without_stacks(const ProcessStat& process) {
+  ProcessPicture picture = read_process_words(process);
+  picture.stacks.error = "the kernel still holds up an earlier look at a worker";
+  return picture;
+}
+
+}  // namespace
+
+NodeStatus NodeInspection::answer(const AgentSpec& spec, const NodeLife& life, const RoundRunner* runner,
+                                  const NodeQuery& query) {
+  NodeStatus status;
+  status.host = spec.host;
+  if (NodeTraits(spec).networked) status.node = spec.node.name;
+  status.pid = ::getpid();
+  status.doing = doing(life);
+  if (runner == nullptr) return status;
+  const rendezvous::RoundResult& place = runner->place();
+  status.round = place.round;
+  status.node_rank = place.node_rank;
+  status.restarts = place.restarts;
+  for (int local_rank = 0; local_rank < spec.workers; ++local_rank) {
+    const WorkerNow worker = runner->worker_now(local_rank);
+    const bool wanted = query.ranks.empty() ||
+                        std::find(query.ranks.begin(), query.ranks.end(), worker.rank) != query.ranks.end();
+    if (wanted) status.workers.push_back(status_of(worker, local_rank, place.world_size));
+  }
+  if (query.stacks) add_stacks(status.workers, *runner, query.helpers);
+  return status;
+}
+
+void NodeInspection::add_stacks(std::vector<WorkerStatus>& workers, const RoundRunner& runner, bool helpers) {
+  std::vector<WorkerPictures::Worker> wanted;
+  for (const WorkerStatus& worker : workers)
+    if (runner.worker_now(worker.local_rank).lives)
+      wanted.push_back({worker.local_rank, worker.pid, true, helpers});
+  pictures_.forget();
+  pictures_.take(wanted, WorkerPictures::kWhenAsked);
+  const std::size_t share = share_of(kNodeStacksMax, workers.size());
+  for (WorkerStatus& worker : workers) {
+    worker.processes = pictures_.of(worker.local_rank, true, share);
+    if (!worker.processes.empty() || !runner.worker_now(worker.local_rank).lives) continue;
+    if (const auto process = read_process_stat(worker.pid))
+      worker.processes.push_back(without_stacks(*process));
+  }
+}
+
+}  // namespace muster::agent

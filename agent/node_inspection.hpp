@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers those who look at a running job, for this node.
+#pragma once
+
+#include "agent/core/agent_spec.hpp"
+#include "agent/core/node_life.hpp"
+#include "agent/core/node_status.hpp"
+#include "agent/stacks/worker_pictures.hpp"
+
+#include <vector>
+
+namespace muster::agent {
+
+class RoundRunner;
+
+/// Used from one thread. It stops no process, and sends none a signal.
+class NodeInspection {
+ public:
+  /// Returns what the node and its workers do now. `runner`: null before the first round. Where stacks are
+  /// asked for, this thread waits for them, for WorkerPictures::kWhenAsked at most.
+  NodeStatus answer(const AgentSpec& spec, const NodeLife& life, const RoundRunner* runner,
+                    const NodeQuery& query);
+
+ private:
+  void add_stacks(std::vector<WorkerStatus>& workers, const RoundRunner& runner, bool helpers);
+
+  /// Kept between questions, so that a process which the kernel holds up holds one thread and not many.
+  WorkerPictures pictures_;
+};
+
+}  // namespace muster::agent

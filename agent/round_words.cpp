@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/round_words.hpp"
+
+#include "agent/core/error_file.hpp"
+#include "rendezvous/base/posix.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+namespace muster::agent {
+
+rendezvous::FailRound failure_of(const rendezvous::RoundResult& place, const std::string& host,
+                                 int local_rank, const ExitStatus& status, const std::string& cause) {
+  rendezvous::FailRound failure;
+  failure.round = place.round;
+  failure.host = host;
+  failure.rank = place.first_rank + local_rank;
+  failure.exit_code = status.exit_code();
+  failure.text = "rank " + std::to_string(failure.rank) + " on " + host + " failed (" + cause + ")";
+  failure.signal = status.kind == ExitStatus::Kind::signaled ? status.value : 0;
+  return failure;
+}
+
+NodeOutcome node_outcome(RoundOutcome outcome) {
+  return outcome == RoundOutcome::succeeded ? NodeOutcome::succeeded
+         : outcome == RoundOutcome::failed  ? NodeOutcome::failed
+                                            : NodeOutcome::stopped;
+}
+
+std::string read_error_file(const std::string& path) {
+  return read_file(path, kErrorFileBytesMax, O_NOFOLLOW | O_NONBLOCK).value_or("");
+}
+
+void add_error(WorkerReport& report, const std::string& path, std::size_t most) {
+  const std::string text = read_error_file(path);
+  if (text.empty()) return;
+  report.error_file = path;
+  report.error = last_of(parse_error_file(text), most);
+}
+
+std::size_t share_of(std::size_t bytes, std::size_t workers) {
+  constexpr std::size_t kSharesLeast = 16;
+  return bytes / std::max(workers, kSharesLeast);
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a running job answers to another shell. Pure.
+//
+// Over the job's Unix socket go one line of JSON each way: the question, an agent::NodeQuery, then the
+// answer, then the end.
+#pragma once
+
+#include "agent/core/node_status.hpp"
+#include "launcher/inspect/core/job_card.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::launcher {
+
+/// Most bytes of an answer.
+inline constexpr std::size_t kAnswerBytesMax = std::size_t{256} << 20;
+
+struct JobAnswer {
+  JobCard card;
+  /// Milliseconds that the job has lasted.
+  std::int64_t age_ms = 0;
+  /// The nodes that answered, in the order of the job's.
+  std::vector<agent::NodeStatus> nodes;
+  /// Names of those that did not within agent::kNodeAnswersWithin.
+  std::vector<std::string> silent;
+};
+
+/// Write an answer as JSON text, and read it. Reading throws std::invalid_argument.
+std::string to_json(const JobAnswer& answer);
+JobAnswer job_answer_from_json(const std::string& text);
+
+}  // namespace muster::launcher

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The folders in which jobs of this user are found on this host: /tmp/muster-UID/JOB, for nobody else, each
+// with the job's card and the socket at which its launcher answers.
+#pragma once
+
+#include "launcher/inspect/core/job_card.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::launcher {
+
+/// Returns "/tmp/muster-UID" for the effective user.
+std::string folder_of_jobs();
+
+/// The folder of a running job, removed with this object, and the folder of all jobs with it if it was the
+/// last one.
+class JobFolder {
+ public:
+  /// Makes the folder `id` in `base`, and `base` if it is not there. nullopt if that cannot be done, or
+  /// `base` is no directory, a link, another user's, or open to others; `trouble` then says why and what to
+  /// do.
+  static std::optional<JobFolder> make(const std::string& base, const std::string& id, std::string& trouble);
+
+  JobFolder(JobFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+
+  JobFolder& operator=(JobFolder&& other) noexcept {
+    std::swap(path_, other.path_);
+    return *this;
+  }
+
+  ~JobFolder();
+
+  /// Where the job's socket belongs.
+  std::string socket() const { return path_ + "/socket"; }
+
+  /// Writes the card, by which find_jobs() finds the job; the socket is to be there before. False, with
+  /// errno, if it cannot be written.
+  bool publish(const JobCard& card) const;
+
+ private:
+  explicit JobFolder(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+};
+
+struct FoundJob {
+  JobCard card;
+  std::string socket;
+};
+
+/// Returns the jobs in `base`, the oldest first. What launchers that are gone have left there is removed.
+/// `trouble` says why there may be more jobs.
+std::vector<FoundJob> find_jobs(const std::string& base, std::string& trouble);
+
+}  // namespace muster::launcher
