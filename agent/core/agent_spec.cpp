@@ -101,6 +101,7 @@ void fields(Spec& spec, const Visit& visit) {
   visit("join_timeout_ms", spec.limits.join_timeout);
   visit("last_call_timeout_ms", spec.limits.last_call_timeout);
   visit("hang_timeout_ms", spec.limits.hang_timeout);
+  visit("on_hang", spec.limits.on_hang);
   visit("report_after_ms", spec.report_after);
   visit("store", spec.store);
   visit("node", spec.node);
@@ -123,6 +124,11 @@ NodeForm form_named(const std::string& word) {
 rendezvous::RestartRule restart_policy_from(const std::string& word) {
   if (const auto rule = rendezvous::restart_rule(word)) return *rule;
   throw std::invalid_argument("unknown restart policy: " + word);
+}
+
+rendezvous::HangAction hang_action_from(const std::string& word) {
+  if (const auto action = rendezvous::hang_action(word)) return *action;
+  throw std::invalid_argument("unknown action on a hang: " + word);
 }
 
 // JSON holds UTF-8 only, arguments and paths hold any bytes: bytes from 0x80 travel as the code point of that
@@ -235,7 +241,8 @@ Json written(const Value& value) {
     return bytes ? utf8_from_bytes(value) : value;
   } else if constexpr (std::is_same_v<Value, milliseconds>) {
     return value.count();
-  } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule>) {
+  } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule> ||
+                       std::is_same_v<Value, rendezvous::HangAction>) {
     return rendezvous::name_of(value);
   } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, rendezvous::Settings>) {
     return value;
@@ -262,6 +269,8 @@ Value read(const Json& json) {
     return milliseconds(json.get<std::int64_t>());
   } else if constexpr (std::is_same_v<Value, rendezvous::RestartRule>) {
     return restart_policy_from(json.get<std::string>());
+  } else if constexpr (std::is_same_v<Value, rendezvous::HangAction>) {
+    return hang_action_from(json.get<std::string>());
   } else if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, rendezvous::Settings>) {
     return json.get<Value>();
   } else if constexpr (kIsOptional<Value>) {

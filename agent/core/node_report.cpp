@@ -38,7 +38,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, ou
                                    arrival, ended_at_ms, error_file, error, last_lines, stdout_log,
                                    stderr_log, start_error, call, cpu_limit_s, watchdog, memory,
                                    memory_ruled_out, before_kill)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text, hung)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, again, restarts, delay_ms,
                                    is_cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangReport, level, text, said_ms, moved_ms)

@@ -117,6 +117,8 @@ struct EndedBy {
   int rank = -1;
   int exit_code = 0;
   std::string text;
+  /// Whether no failure ended the round, but a hang (--on-hang), which is no one node's: `node` is empty.
+  bool hung = false;
 };
 
 /// What the coordinator decided at the end of a round, the same for every node of it.

@@ -108,14 +108,15 @@ void NodeVerdict::settle(NodeReport& report, bool goes_on, bool workers_succeede
     settle_after_order(report, workers_succeeded);
   } else if (ended_ && ended_->node != node_) {
     report.ended_by =
-        EndedBy{ended_->node, ended_->host, ended_->rank, ended_->exit_code, cause_text(*ended_)};
+        EndedBy{ended_->node,      ended_->host,        ended_->rank,
+                ended_->exit_code, cause_text(*ended_), ended_->cause == rendezvous::RoundEndCause::hung};
   } else if (closed_ && !closed_->succeeded && names_no_other(report)) {
     report.outcome = NodeOutcome::agent_error;
     report.error = closed_->reason;
     report.error_is_verdict = true;
   } else if (closed_ && !closed_->succeeded && closed_->node != node_) {
     report.ended_by =
-        EndedBy{closed_->node, closed_->host, closed_->rank, closed_->exit_code, closed_->reason};
+        EndedBy{closed_->node, closed_->host, closed_->rank, closed_->exit_code, closed_->reason, false};
   }
 }
 

@@ -100,6 +100,7 @@ struct CliOptions {
   Setting<int> max_restarts;
   Setting<rendezvous::RestartRule> restart_policy;
   Setting<std::chrono::milliseconds> hang_timeout{rendezvous::kHangTimeout, {}};
+  Setting<rendezvous::HangAction> on_hang;
   Setting<std::chrono::milliseconds> monitor_interval{std::chrono::milliseconds(100), {}};
   Setting<std::chrono::milliseconds> shutdown_timeout{agent::kShutdownTimeout, {}};
   Setting<std::chrono::milliseconds> timeout;

@@ -93,6 +93,12 @@ void restart_policy(CliOptions& options, const GivenText& given) {
   options.restart_policy = {*rendezvous::restart_rule(parse_choice(given, names)), given};
 }
 
+void on_hang(CliOptions& options, const GivenText& given) {
+  const std::vector<std::string> names(rendezvous::kHangActionNames.begin(),
+                                       rendezvous::kHangActionNames.end());
+  options.on_hang = {*rendezvous::hang_action(parse_choice(given, names)), given};
+}
+
 void slurm(CliOptions& options, const GivenText& given) {
   options.slurm = {parse_choice(given, {"auto", "on", "off"}), given};
 }
@@ -199,6 +205,8 @@ constexpr auto kTable = std::to_array<Flag>({
     {"hang-timeout", 0, "SECONDS", kRestart, kNoPet, kOwn,
      "Say which rank hangs when none has moved for this time; 0: never [60]",
      seconds<&O::hang_timeout, false>},
+    {"on-hang", 0, "NAME", kRestart, kNoPet, kOwn,
+     "What is done with a job that is hung: report, restart or abort [report]", on_hang},
     {"timeout", 0, "SECONDS", kRestart, kNoPet, kOwn, "End the job after this time, exit code 124 [none]",
      seconds<&O::timeout, true>},
     {"signals-to-handle", 0, "NAME,...", kRestart, kPet, kTorchrun,

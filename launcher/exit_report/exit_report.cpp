@@ -32,7 +32,7 @@ bool earlier(const WorkerReport& a, const WorkerReport& b) {
 /// Whether the failure of this node came first: the coordinator told the other nodes whose failure that was,
 /// and this node was told nothing.
 bool failed_first(const NodeReport& node) {
-  return node.outcome == NodeOutcome::failed && node.ended_by.node.empty();
+  return node.outcome == NodeOutcome::failed && node.ended_by.node.empty() && !node.ended_by.hung;
 }
 
 void find_root_on(ExitReport& report, std::size_t node) {
@@ -166,6 +166,20 @@ void say_no_restart(ExitReport& report, const rendezvous::JobLimits& limits) {
   report.cause += "; no restart is left (--max-restarts " + std::to_string(limits.max_restarts) + ")";
 }
 
+/// Takes the cause from a hang that was not let stand (--on-hang). What workers did once they were told to
+/// stop for it is no cause.
+bool judge_hang(ExitReport& report) {
+  const auto hung = std::find_if(report.nodes.begin(), report.nodes.end(),
+                                 [](const NodeReport& node) { return node.ended_by.hung; });
+  if (hung == report.nodes.end()) return false;
+  report.outcome = JobOutcome::failed;
+  report.exit_code = hung->ended_by.exit_code;
+  report.cause = hung->ended_by.text;
+  report.advice = "look at the rank that is named; longer silent steps need a longer --hang-timeout";
+  report.root_node = report.root_worker = -1;
+  return true;
+}
+
 /// Takes the cause from a failure on a node that did not report here (each node has a launcher of its own, or
 /// its report is lost).
 bool judge_failure_elsewhere(ExitReport& report) {
@@ -229,7 +243,7 @@ void judge_finished(ExitReport& report, const JobSpec& spec) {
   if (judge_hosts(report, spec, true)) return say_no_restart(report, spec.agent.limits);
   for (const NodeReport& node : report.nodes)
     if (node.outcome == NodeOutcome::agent_error) return judge_node_failure(report, node, spec);
-  if (judge_failure_elsewhere(report)) return;
+  if (judge_hang(report) || judge_failure_elsewhere(report)) return;
   // What workers do once somebody has told their agent to stop is no cause.
   for (const NodeReport& node : report.nodes)
     if (node.outcome != NodeOutcome::succeeded && !node.error.empty())
@@ -313,6 +327,7 @@ bool failed_before_order(const std::vector<NodeReport>& reports) {
     // Of nodes that one launcher ends, the first to obey looks to the others like the cause. A peer's agent
     // tells what came before the order.
     if (reports.size() == 1 && !node.ended_by.node.empty()) return true;
+    if (node.ended_by.hung) return last_was_decided(node);
     const bool for_good = node.restarts >= node.max_restarts || last_was_decided(node);
     return for_good && failed_first(node) &&
            std::any_of(node.workers.begin(), node.workers.end(), is_failure);

@@ -88,6 +88,7 @@ void resolve_limits(const CliOptions& options, rendezvous::JobLimits& limits) {
   limits.max_restarts = options.max_restarts.value;
   limits.restart_rule = options.restart_policy.value;
   limits.hang_timeout = options.hang_timeout.value;
+  limits.on_hang = options.on_hang.value;
   const RdzvConf& conf = options.rdzv_conf.value;
   limits.join_timeout = conf.join_timeout.value_or(limits.join_timeout);
   limits.last_call_timeout = conf.last_call_timeout.value_or(limits.last_call_timeout);

@@ -5,6 +5,8 @@
 namespace muster {
 
 constexpr int kExitSuccess = 0;
+/// The job was hung, and --on-hang did not let it stand.
+constexpr int kExitHung = 1;
 /// A flag, a value or a variable is wrong, and nothing was started.
 constexpr int kExitUsage = 2;
 /// The time of --timeout has passed.

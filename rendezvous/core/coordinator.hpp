@@ -208,6 +208,7 @@ class Coordinator {
   void check_nodes();
   void tell_status(TimePoint now);
   void watch_ranks(TimePoint now);
+  void end_hung_round(TimePoint now);
   void schedule();
   Effects finish(TimePoint now);
 

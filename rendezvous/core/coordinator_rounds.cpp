@@ -86,8 +86,9 @@ void Coordinator::decide_restart(RoundEnd& end, EndedRound& ended, TimePoint now
   end.delay = decision.delay;
   end.decision = decision.text;
   if (decision.delay.count() > 0) forming_.hold(now, decision.delay);
-  // The failure of a worker is a complete cause by itself, whatever was decided about a restart.
-  const bool is_cause = end.cause != RoundEndCause::node_failed || decision.lacks_nodes;
+  // The failure of a worker, or a hang, is a complete cause by itself, whatever was decided about a restart.
+  const bool complete = end.cause == RoundEndCause::node_failed || end.cause == RoundEndCause::hung;
+  const bool is_cause = !complete || decision.lacks_nodes;
   end.decision_is_cause = !decision.again && is_cause;
 }
 
@@ -296,6 +297,19 @@ void Coordinator::watch_ranks(TimePoint now) {
   if (!text) return;
   const JobNotice notice{active_->number(), *text, hang_watch_.verdict().level};
   for (const NodeName& node : active_->present()) send(node, notice);
+  end_hung_round(now);
+}
+
+/// Ends the round if it has just been said to be hung, and that is what the user has chosen (--on-hang).
+void Coordinator::end_hung_round(TimePoint now) {
+  const HangVerdict& verdict = hang_watch_.verdict();
+  if (options_.limits.on_hang == HangAction::report || verdict.level != HangLevel::is_hung) return;
+  RoundEnd end;
+  end.cause = RoundEndCause::hung;
+  end.text = verdict.text;
+  end.exit_code = kExitHung;
+  if (!verdict.culprits.empty()) end.rank = verdict.culprits.front();
+  end_round(std::move(end), now);
 }
 
 void Coordinator::schedule() {

@@ -28,6 +28,7 @@ Settings flags_at_daemon(const JobLimits& limits) {
   flags["--rdzv-conf join_timeout"] = milliseconds(limits.join_timeout);
   flags["--rdzv-conf last_call_timeout"] = milliseconds(limits.last_call_timeout);
   flags["--hang-timeout"] = milliseconds(limits.hang_timeout);
+  flags["--on-hang"] = name_of(limits.on_hang);
   return flags;
 }
 

@@ -55,7 +55,7 @@ Milliseconds RestartPolicy::delay_before(int restart) {
 }
 
 bool RestartPolicy::costs_restart(const EndedRound& round) const {
-  if (round.cause == RoundEndCause::node_failed) return true;
+  if (round.cause == RoundEndCause::node_failed || round.cause == RoundEndCause::hung) return true;
   if (round.cause == RoundEndCause::node_left) return !limits_.elastic() && waits_for_another(round);
   if (round.cause != RoundEndCause::node_lost) return false;
   return as_torchrun() || !limits_.elastic() || round.nodes < limits_.min_nodes;
@@ -82,6 +82,8 @@ void RestartPolicy::remember(const EndedRound& round) {
 
 /// Why no restart may be used for this end, if there is a reason.
 std::optional<std::string> RestartPolicy::objection(const EndedRound& round) const {
+  if (round.cause == RoundEndCause::hung && limits_.on_hang == HangAction::abort)
+    return "no restart: a job that is hung ends (--on-hang abort)";
   if (restarts_ >= limits_.max_restarts)
     return "no restart is left (--max-restarts " + std::to_string(limits_.max_restarts) + ")";
   const bool exited = round.cause == RoundEndCause::node_failed && round.signal == 0;

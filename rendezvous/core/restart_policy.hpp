@@ -27,10 +27,11 @@ struct EndedRound {
   bool enough = true;
 };
 
-/// Decides about restarts. A failure of a worker and the loss of a node cost a restart each, and so does a
-/// node that leaves a job of fixed size on an order and may be replaced. Except with RestartRule::torchrun,
-/// these rules hold as well: a loss after which an elastic job still has the nodes it needs costs no restart;
-/// each restart waits longer than the one before; a program that could not be executed is not started again.
+/// Decides about restarts. A failure of a worker, a hang that is not to stand (--on-hang restart), and the
+/// loss of a node cost a restart each, and so does a node that leaves a job of fixed size on an order and may
+/// be replaced. Except with RestartRule::torchrun, these rules hold as well: a loss after which an elastic
+/// job still has the nodes it needs costs no restart; each restart waits longer than the one before; a
+/// program that could not be executed is not started again.
 class RestartPolicy {
  public:
   struct Decision {

@@ -35,6 +35,27 @@ inline std::optional<RestartRule> restart_rule(std::string_view name) {
   return std::nullopt;
 }
 
+/// What is done when a job is hung (--on-hang), beside saying so. What only may be hung is said, and no more.
+enum class HangAction {
+  report,   ///< nothing
+  restart,  ///< the round ends as by a failed worker, and so another one follows if a restart is left
+  abort,    ///< the job ends
+};
+
+/// The names of the actions on the command line, in the order of the enumerators.
+inline constexpr std::array<const char*, 3> kHangActionNames{"report", "restart", "abort"};
+
+inline const char* name_of(HangAction action) {
+  return kHangActionNames.at(static_cast<std::size_t>(action));
+}
+
+/// The action with this name; nothing for an unknown name.
+inline std::optional<HangAction> hang_action(std::string_view name) {
+  for (std::size_t i = 0; i < kHangActionNames.size(); ++i)
+    if (name == kHangActionNames[i]) return static_cast<HangAction>(i);
+  return std::nullopt;
+}
+
 struct JobLimits {
   /// The nodes that a round needs, and the most that it may have (--nnodes). A job is elastic if they differ.
   int min_nodes = 1;
@@ -53,6 +74,8 @@ struct JobLimits {
   /// The time for which no rank may move before the job counts as hung (--hang-timeout); 0: never. That of
   /// the node that runs the coordinator holds.
   Milliseconds hang_timeout = kHangTimeout;
+  /// What is done then. Again that of the node that runs the coordinator.
+  HangAction on_hang = HangAction::report;
 
   bool elastic() const { return min_nodes < max_nodes; }
 

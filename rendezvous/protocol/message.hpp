@@ -178,6 +178,7 @@ enum class RoundEndCause {
   node_left,      ///< `node` stopped its workers on an order
   node_lost,      ///< `node` died or its connection did
   nodes_waiting,  ///< a new node wants to join and there is room
+  hung,           ///< the ranks stand still for good (--on-hang restart, abort); of no node in particular
 };
 
 /// Told to every node of a round: stop your workers, then leave_round. Also told to a node that waits after

@@ -23,10 +23,15 @@ constexpr Words<NextStep, 3> kNextSteps{
 
 constexpr Words<ChannelKind, 2> kChannelKinds{{{ChannelKind::store, "store"}, {ChannelKind::link, "link"}}};
 
-constexpr Words<RoundEndCause, 4> kCauses{{{RoundEndCause::node_failed, "node_failed"},
+constexpr Words<HangAction, 3> kHangActions{{{HangAction::report, kHangActionNames[0]},
+                                             {HangAction::restart, kHangActionNames[1]},
+                                             {HangAction::abort, kHangActionNames[2]}}};
+
+constexpr Words<RoundEndCause, 5> kCauses{{{RoundEndCause::node_failed, "node_failed"},
                                            {RoundEndCause::node_left, "node_left"},
                                            {RoundEndCause::node_lost, "node_lost"},
-                                           {RoundEndCause::nodes_waiting, "nodes_waiting"}}};
+                                           {RoundEndCause::nodes_waiting, "nodes_waiting"},
+                                           {RoundEndCause::hung, "hung"}}};
 
 constexpr Words<Activity, 4> kActivities{{{Activity::moves, "moves"},
                                           {Activity::busy, "busy"},
@@ -61,6 +66,7 @@ void list(F& f, M<F, JobLimits>& m) {
   f.duration("last_call_timeout_ms", m.last_call_timeout);
   f.flag("store_proxy", m.store_proxy);
   f.duration("hang_timeout_ms", m.hang_timeout);
+  f.word("on_hang", m.on_hang, kHangActions, Need::optional);
 }
 
 template <typename F>

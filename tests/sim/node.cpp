@@ -238,6 +238,7 @@ void Node::work() {
       stop_workers(RoundOutcome::succeeded);
     } else {
       if (timeline_.chance(20)) tell_health();
+      if (timeline_.chance(20)) stand_still();
       work();
     }
   });
@@ -252,6 +253,19 @@ void Node::tell_health() {
   health.wait = timeline_.chance(50) ? WaitKind::communication : WaitKind::lock;
   health.still = health.lasted = Milliseconds(timeline_.random(0, 90'000));
   send(health);
+}
+
+/// Tells of all ranks of the node that they have stood still for long enough to be hung, if the others have.
+void Node::stand_still() {
+  for (int rank = 0; rank < workers_; ++rank) {
+    RankHealth health;
+    health.round = round_;
+    health.rank = first_rank_ + rank;
+    health.activity = Activity::waits;
+    health.wait = rank == 0 ? WaitKind::lock : WaitKind::communication;
+    health.still = health.lasted = Milliseconds(90'000);
+    send(health);
+  }
 }
 
 void Node::stop_on_order() {

@@ -61,6 +61,7 @@ class Node {
   void on_error(const ErrorReply& error);
   void work();
   void tell_health();
+  void stand_still();
   void stop_workers(RoundOutcome outcome);
   void end_life(std::int64_t stop_ms, bool come_back);
 

@@ -158,7 +158,11 @@ void Referee::check_decision(const RoundEnd& end, const Moment& moment, const st
   const JobLimits& limits = options_.limits;
   const bool as_torchrun = options_.limits.restart_rule == RestartRule::torchrun;
   const bool elastic = limits.min_nodes < limits.max_nodes;
-  const bool failed = end.cause == RoundEndCause::node_failed;
+  const bool hung = end.cause == RoundEndCause::hung;
+  const bool failed = hung || end.cause == RoundEndCause::node_failed;
+  require(!hung || limits.on_hang != HangAction::report, what + "a hang ends it, which nobody has asked for");
+  require(!end.again || !hung || limits.on_hang == HangAction::restart,
+          what + "another round follows, though a hung job is to end");
   const bool bearable =
       end.cause == RoundEndCause::node_lost && !as_torchrun && elastic && moment.nodes >= limits.min_nodes;
   const int left = moment.nodes - (end.cause == RoundEndCause::node_left ? 1 : 0);
@@ -170,7 +174,8 @@ void Referee::check_decision(const RoundEnd& end, const Moment& moment, const st
   require(!end.again || !not_found, what + "a program that was not found is started again");
   const bool enough = left >= limits.min_nodes || (!options_.only_expected && left > 0);
   const bool may_stop = !enough || restarts_of_round_ >= options_.limits.max_restarts || not_found ||
-                        options_.limits.restart_rule == RestartRule::progress;
+                        options_.limits.restart_rule == RestartRule::progress ||
+                        (hung && limits.on_hang == HangAction::abort);
   require(end.again || !failed || may_stop, what + "no other round follows, though one could");
   require(end.again || !bearable, what + "no other round follows, though enough nodes are left");
 }

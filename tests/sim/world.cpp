@@ -54,6 +54,9 @@ CoordinatorOptions World::draw_options(int nodes) {
   options.limits.restart_rule = timeline_.chance(50)   ? RestartRule::torchrun
                                 : timeline_.chance(50) ? RestartRule::backoff
                                                        : RestartRule::progress;
+  options.limits.on_hang = timeline_.chance(50)   ? HangAction::report
+                           : timeline_.chance(50) ? HangAction::restart
+                                                  : HangAction::abort;
   if (timeline_.chance(50))
     for (int i = 0; i < nodes; ++i) options.expected_nodes.push_back("n" + std::to_string(i));
   options.only_expected = !options.expected_nodes.empty() && timeline_.chance(50);

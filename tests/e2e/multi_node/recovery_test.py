@@ -45,6 +45,22 @@ def worker_crashes_once_too_often():
         job.nothing_left()
 
 
+def hangs():
+    """A rank that is stopped hangs the job on all hosts: with --on-hang the job starts again, or ends."""
+    hang = f"{READY}; [ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0; [ $RANK = 1 ] && kill -STOP $$; exec sleep 1000"
+    flags = "--hang-timeout", "1", "--shutdown-timeout", "1", "--max-restarts", "1", "--on-hang"
+    with Hosts(2) as hosts:
+        job = Job(hosts, *flags, "restart", worker=["dash", "-c", hang])
+        job.expect(0, r"round 0 ended: rank 1 on n01 is hung: it is stopped by a signal.*; rank 0 sleeps.*restart 1 of 1")
+        job.nothing_left()
+        job = Job(hosts, *flags, "abort", worker=["dash", "-c", hang])
+        job.expect(1, r"(?m)^muster: error: .* failed: rank 1 on n01 is hung: it is stopped", r"0 of 1 used; no restart: a job that is hung ends")
+        report = job.report()
+        check((report["hang"]["level"], report["hang"]["text"]) == ("is_hung", report["cause"]), "another verdict in the report", report)
+        check([node["ended_by"]["hung"] for node in report["nodes"]] == [True, True], "a node ended for another reason", report)
+        job.nothing_left()
+
+
 def goes_on_with_two(hosts, job, reason, since, what, bound):
     """The job is one of THREE and has lost n02: the next round is there at once, or after the time of silence."""
     job.wait_for(r"ready \d of 2 in round [01] on n0[01]", count=2)
@@ -227,5 +243,5 @@ if __name__ == "__main__":
     main(timed=(node_lost, worker_of_an_earlier_round, agent_of_a_node_killed, agent_of_a_node_gives_up, agent_of_node_0_killed,
                 guardian_of_node_0_killed, agent_of_node_0_on_the_launchers_host_killed,
                 guardian_of_node_0_on_the_launchers_host_killed, agent_of_node_0_killed_after_its_success),
-         untimed=(too_few_are_left, node_that_cannot_start_its_workers, worker_crashes, worker_crashes_once_too_often,
+         untimed=(too_few_are_left, node_that_cannot_start_its_workers, worker_crashes, worker_crashes_once_too_often, hangs,
                   lost_without_a_restart), parallel=4)

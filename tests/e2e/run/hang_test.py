@@ -145,6 +145,26 @@ class Hangs(unittest.TestCase):
         self.assertEqual(job.wait(LIMIT_S), 124, rest)
         self.assertRegex(rest, r"(?m)\(--timeout\)\n  hang       rank 0 on .*'epcoh'")
 
+    def test_a_hung_job_is_restarted_if_that_is_asked_for_and_ended_when_no_restart_is_left(self):
+        once = 'import os, sys\nif os.environ["TORCHELASTIC_RESTART_COUNT"] == "1": sys.exit(0)\n' + WAITS_FOR_KEY
+        flags = "--hang-timeout", "0.5", "--on-hang", "restart", "--max-restarts", "1"
+        job = self.started(*flags, self.program(once))
+        rest = job.stderr.read()
+        self.assertEqual(job.wait(LIMIT_S), 0, rest)
+        self.assertRegex(rest, r"round 0 ended: rank 0 .* is hung: .*'epcoh'.*; restarting all workers \(restart 1 of 1\)")
+        job = self.started(*flags, self.program(WAITS_FOR_KEY))
+        rest = job.stderr.read()
+        self.assertEqual(job.wait(LIMIT_S), 1, rest)
+        self.assertRegex(rest, r"program.py failed: rank 0 .* is hung")
+        self.assertIn("1 of 1 used", rest)
+
+    def test_a_hung_job_ends_if_that_is_asked_for(self):
+        job = self.started("--hang-timeout", "0.5", "--on-hang", "abort", "--max-restarts", "5", self.program(WAITS_FOR_KEY))
+        rest = job.stderr.read()
+        self.assertEqual(job.wait(LIMIT_S), 1, rest)
+        self.assertRegex(rest, r"(?m)^muster: error: .*program.py failed: rank 0 on .* is hung: .*'epcoh'")
+        self.assertIn("0 of 5 used; no restart: a job that is hung ends (--on-hang abort)", rest)
+
     def test_a_stopped_rank_is_named_and_the_job_goes_on_with_it(self):
         job = self.started("--nproc-per-node", "3", "--hang-timeout", "1", WORKER, fault="stop@1:all_reduce:2")
         line = self.first_line(job)

@@ -34,6 +34,8 @@ TEST_CASE("A spec survives the way through JSON") {
   CHECK(read.limits.restart_rule == muster::rendezvous::RestartRule::backoff);
   spec.limits.restart_rule = muster::rendezvous::RestartRule::progress;
   CHECK(agent_spec_from_json(to_json(spec)).limits.restart_rule == spec.limits.restart_rule);
+  spec.limits.on_hang = muster::rendezvous::HangAction::abort;
+  CHECK(agent_spec_from_json(to_json(spec)).limits.on_hang == spec.limits.on_hang);
   std::string unknown = to_json(spec);
   unknown.replace(unknown.find("\"progress\""), 10, "\"whenever\"");
   CHECK_THROWS_AS(agent_spec_from_json(unknown), std::invalid_argument);

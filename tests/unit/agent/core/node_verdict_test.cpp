@@ -235,3 +235,24 @@ TEST_CASE("Of a job that was ordered to end the decision counts that no other ro
   verdict.note_decision(end, false);
   CHECK(settled(verdict, NodeOutcome::failed, false).decisions.size() == 1);
 }
+
+TEST_CASE("A hang that ended the round is no failure of any node") {
+  NodeVerdict verdict("n1", "h1");
+  rendezvous::RoundEnd end;
+  end.cause = rendezvous::RoundEndCause::hung;
+  end.text = "rank 3 is hung";
+  end.exit_code = 1;
+  end.rank = 3;
+  verdict.round_ended(end, true);
+  NodeReport report;
+  report.outcome = NodeOutcome::stopped;
+  verdict.settle(report, true, false);
+  CHECK(report.ended_by.hung);
+  CHECK(report.ended_by.node.empty());
+  CHECK(report.ended_by.text == "rank 3 is hung");
+  CHECK(report.ended_by.exit_code == 1);
+  verdict.begin_round();
+  verdict.round_ended(end_by("n2"), true);
+  verdict.settle(report, true, false);
+  CHECK_FALSE(report.ended_by.hung);
+}

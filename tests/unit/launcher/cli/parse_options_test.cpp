@@ -89,6 +89,8 @@ const std::vector<Row>& rows() {
        [](const O& o) { return o.restart_policy.value == muster::rendezvous::RestartRule::progress; }},
       {"shutdown-timeout", "1.5", [](const O& o) { return o.shutdown_timeout.value.count() == 1500; }},
       {"hang-timeout", "5", [](const O& o) { return o.hang_timeout.value.count() == 5000; }},
+      {"on-hang", "abort",
+       [](const O& o) { return o.on_hang.value == muster::rendezvous::HangAction::abort; }},
       {"timeout", "60", [](const O& o) { return o.timeout.value.count() == 60000; }},
       {"signals-to-handle", "SIGUSR1", [](const O& o) { return o.signals_to_handle.value.size() == 1; }},
       {"forward-signals", "USR2",

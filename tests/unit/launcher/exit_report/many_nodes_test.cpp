@@ -309,3 +309,28 @@ TEST_CASE("Nodes that said nothing are named") {
 TEST_CASE("Text from other hosts cannot reach the terminal raw") {
   CHECK_FALSE(contains(to_text(report_of({}, with_hosts({{"n2", "\x1b[2J", "\x1b]0;x", false}}))), "\x1b"));
 }
+
+TEST_CASE("A hang that was not let stand is the cause, not what workers did when they were told to stop") {
+  NodeReport first = failed_on("n0", 0, 5);
+  NodeReport second = on("n1", node(NodeOutcome::stopped, {}));
+  for (NodeReport* one : {&first, &second}) {
+    one->ended_by = {"", "", 3, 1, "rank 3 on n1 (train.py:41) is hung: it sleeps since 61 s", true};
+    one->hang = {muster::rendezvous::HangLevel::is_hung, one->ended_by.text, 20, -1};
+    one->max_restarts = 2;
+    one->decisions.push_back(
+        {0, one->ended_by.text, "no restart: a job that is hung ends (--on-hang abort)"});
+  }
+  const ExitReport report = report_of({first, second});
+  CHECK(report.outcome == JobOutcome::failed);
+  CHECK(report.exit_code == 1);
+  CHECK(report.cause == first.ended_by.text);
+  CHECK(report.root() == nullptr);
+  const std::string text = to_text(report);
+  CHECK_THAT(text, StartsWith("muster: error: train.py failed: rank 3 on n1 (train.py:41) is hung"));
+  CHECK_THAT(text, Contains("0 of 2 used; no restart: a job that is hung ends (--on-hang abort)\n"));
+  CHECK_FALSE(contains(text, "  hang  "));
+  // The deadline that passes while the nodes end is not the cause.
+  CHECK(failed_before_order({first, second}));
+  first.decisions.back().again = true;
+  CHECK_FALSE(failed_before_order({first}));
+}

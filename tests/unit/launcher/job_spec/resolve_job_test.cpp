@@ -145,6 +145,9 @@ TEST_CASE("Times come from flags, then variables, then defaults") {
         muster::rendezvous::RestartRule::torchrun);
   CHECK(spec.agent.limits.hang_timeout == std::chrono::seconds(60));
   CHECK(resolve({"--hang-timeout=0", "true"}).spec.agent.limits.hang_timeout.count() == 0);
+  CHECK(spec.agent.limits.on_hang == muster::rendezvous::HangAction::report);
+  CHECK(resolve({"--on-hang=restart", "true"}).spec.agent.limits.on_hang ==
+        muster::rendezvous::HangAction::restart);
   CHECK_FALSE(spec.agent.report_after);
   system.variables["MUSTER_REPORT_AFTER"] = "2.5";
   CHECK(resolve({"true"}, system).spec.agent.report_after == std::chrono::milliseconds(2500));

@@ -17,8 +17,10 @@ RankHealth health_of(int rank, WaitKind wait, RoundNumber round = 0) {
   return health;
 }
 
-CoordinatorOptions of_two_nodes() {
+CoordinatorOptions of_two_nodes(HangAction on_hang = HangAction::report, int max_restarts = 0) {
   CoordinatorOptions options = Desk::options(2, 2);
+  options.limits.on_hang = on_hang;
+  options.limits.max_restarts = max_restarts;
   options.limits.hang_timeout = 60s;
   // The nodes of this test say nothing for a minute.
   options.membership.dead_after = 0ms;
@@ -27,11 +29,12 @@ CoordinatorOptions of_two_nodes() {
 
 /// Nodes a and b with two ranks each; all but rank 3 are in a collective.
 struct Hanging : Desk {
-  Hanging() : Desk(of_two_nodes(), 2) {
+  explicit Hanging(const CoordinatorOptions& options = of_two_nodes(), WaitKind odd = WaitKind::lock)
+      : Desk(options, 2) {
     send(1, health_of(0, WaitKind::communication));
     send(1, health_of(1, WaitKind::communication));
     send(2, health_of(2, WaitKind::communication));
-    send(2, health_of(3, WaitKind::lock));
+    send(2, health_of(3, odd));
   }
 };
 
@@ -95,4 +98,50 @@ TEST_CASE("The ranks of the next round have told nothing yet") {
   desk.send(2, health_of(3, WaitKind::lock, 1));
   desk.pass(100s);
   CHECK_FALSE(desk.sent<JobNotice>(1));
+}
+
+TEST_CASE("With --on-hang restart every node is told that the round ends, and a restart is used up") {
+  Hanging desk(of_two_nodes(HangAction::restart, 1));
+  desk.pass(49s);
+  CHECK_FALSE(desk.sent<RoundEnd>(1));
+  desk.pass(1s);
+  REQUIRE(desk.sent<RoundEnd>(1));
+  CHECK(desk.sent<RoundEnd>(1)->cause == RoundEndCause::hung);
+  CHECK(desk.sent<RoundEnd>(1)->node.empty());
+  CHECK(desk.sent<RoundEnd>(1)->rank == 3);
+  CHECK(desk.sent<RoundEnd>(1)->exit_code == 1);
+  CHECK(desk.sent<RoundEnd>(1)->text == desk.sent<JobNotice>(1)->text);
+  CHECK(desk.sent<RoundEnd>(1)->again);
+  CHECK(desk.sent<RoundEnd>(1)->restarts == 1);
+  CHECK(desk.sent<RoundEnd>(2) == desk.sent<RoundEnd>(1));
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  desk.send(2, LeaveRound{0, RoundOutcome::stopped});
+  CHECK(desk.sent<Left>(2)->next == NextStep::join);
+}
+
+TEST_CASE("With --on-hang abort the job ends with the verdict as its cause") {
+  Hanging desk(of_two_nodes(HangAction::abort, 5));
+  desk.pass(49s);
+  desk.pass(1s);
+  REQUIRE(desk.sent<RoundEnd>(1));
+  CHECK_FALSE(desk.sent<RoundEnd>(1)->again);
+  CHECK_FALSE(desk.sent<RoundEnd>(1)->decision_is_cause);
+  desk.send(1, LeaveRound{0, RoundOutcome::stopped});
+  desk.send(2, LeaveRound{0, RoundOutcome::stopped});
+  REQUIRE(desk.sent<JobClosed>(1));
+  CHECK_THAT(desk.sent<JobClosed>(1)->reason, Contains("rank 3 on host is hung"));
+  CHECK(desk.sent<JobClosed>(1)->exit_code == 1);
+}
+
+TEST_CASE("A job that may be hung goes on, whatever --on-hang says") {
+  for (const HangAction action : {HangAction::restart, HangAction::abort}) {
+    Hanging desk(of_two_nodes(action, 5), WaitKind::file);
+    desk.pass(49s);
+    desk.pass(1s);
+    REQUIRE(desk.sent<JobNotice>(1));
+    CHECK(desk.sent<JobNotice>(1)->hang == HangLevel::may_be);
+    desk.pass(600s);
+    CHECK(desk.count<effect::EndJob>() == 0);
+    CHECK_FALSE(desk.sent<RoundEnd>(1));
+  }
 }

@@ -117,6 +117,7 @@ TEST_CASE("A node with other limits is refused with both values, whichever diffe
       {[](JobLimits& limits) { limits.last_call_timeout = Milliseconds(6); },
        "--rdzv-conf last_call_timeout=6 ms"},
       {[](JobLimits& limits) { limits.hang_timeout = Milliseconds(7); }, "--hang-timeout=7 ms"},
+      {[](JobLimits& limits) { limits.on_hang = HangAction::abort; }, "--on-hang=abort"},
       {[](JobLimits& limits) { limits.store_proxy = true; }, "--store-proxy=on"}};
   const KnownJob job = running_job();
   for (const auto& [change, words] : differences) {

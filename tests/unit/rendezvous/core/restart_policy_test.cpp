@@ -250,3 +250,21 @@ TEST_CASE("Every rule has a name") {
     CHECK(restart_rule(name_of(rule)) == rule);
   CHECK_FALSE(restart_rule("never").has_value());
 }
+
+TEST_CASE("A hang that is not to stand costs a restart, or ends the job") {
+  EndedRound hung;
+  hung.cause = RoundEndCause::hung;
+  JobLimits limits{1, 1, 2};
+  limits.on_hang = HangAction::restart;
+  RestartPolicy policy(limits);
+  CHECK(policy.decide(hung).text == "restarting all workers (restart 1 of 2)");
+  CHECK(policy.decide(hung).again);
+  CHECK(policy.restarts() == 2);
+  CHECK(policy.decide(hung).text == "no restart is left (--max-restarts 2)");
+  limits.on_hang = HangAction::abort;
+  RestartPolicy ends(limits);
+  CHECK_FALSE(ends.decide(hung).again);
+  CHECK(ends.decide(hung).text == "no restart: a job that is hung ends (--on-hang abort)");
+  // What fails by itself is started again as ever.
+  CHECK(ends.decide(failed_with(3)).again);
+}

@@ -33,6 +33,7 @@ std::vector<Message> one_of_each() {
   hello.received = 12;
   hello.limits = JobLimits{2, 4, 3, RestartRule::progress, Milliseconds(1500), Milliseconds(0), true};
   hello.limits->hang_timeout = Milliseconds(5000);
+  hello.limits->on_hang = HangAction::restart;
   RankHealth health;
   health.round = 2;
   health.rank = 3;
