@@ -65,6 +65,17 @@ Views behind(const Views& ranks) {
   });
 }
 
+/// Whether a call passes a message between two ranks; the others are made by all ranks of a group.
+bool is_message(const std::string& operation) {
+  static const std::set<std::string> kMessages{
+      "send", "recv", "isend", "irecv", "send_object_list", "recv_object_list", "batch_isend_irecv"};
+  return kMessages.count(operation) > 0;
+}
+
+bool passes_message(const RankView* rank) {
+  return is_message(rank->health.operation);
+}
+
 /// The cause among ranks that all wait for others: see judge_hang(). Empty: they agree.
 Views odd_waiters(const Views& ranks) {
   if (ranks.size() == 1) return ranks;
@@ -77,6 +88,9 @@ Views odd_waiters(const Views& ranks) {
     return known ? ranks : Views{};
   }
   if (Views early = behind(ranks); !early.empty()) return early;
+  // The others wait in a collective for those whose messages do not match.
+  if (Views apart = only(ranks, passes_message); apart.size() > 1 && apart.size() < ranks.size())
+    return apart;
   // Who waits for a key outside of a collective is not where the others are.
   Views outside = only(ranks, [](const RankView* rank) {
     return rank->health.wait == WaitKind::store_key && rank->health.operation.empty();
@@ -195,16 +209,8 @@ std::string described(const std::vector<Views>& groups, const TextOf& text_of) {
   return text;
 }
 
-/// Whether a call passes a message between two ranks; the others are made by all ranks of a group.
-bool is_message(const std::string& operation) {
-  static const std::set<std::string> kMessages{
-      "send", "recv", "isend", "irecv", "send_object_list", "recv_object_list", "batch_isend_irecv"};
-  return kMessages.count(operation) > 0;
-}
-
 /// What ranks that wait for each other have not in common.
 std::string difference_text(const Views& ranks) {
-  const auto passes_message = [](const RankView* rank) { return is_message(rank->health.operation); };
   if (std::all_of(ranks.begin(), ranks.end(), passes_message)) return "their messages do not match";
   const bool one_goal = std::all_of(ranks.begin(), ranks.end(), [&ranks](const RankView* rank) {
     return goal_of(rank->health) == goal_of(ranks.front()->health);

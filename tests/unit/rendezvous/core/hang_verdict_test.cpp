@@ -214,6 +214,11 @@ TEST_CASE("Ranks that wait for each other in different calls or lines are all na
         "(train.py:22 in main) waits for recv since 61 s: their messages do not match");
   CHECK_THAT(verdict_of({in_collective("barrier", 20), in_collective("recv", 21)}).text,
              EndsWith("they are in different calls"));
+  const HangVerdict apart =
+      verdict_of({in_collective("recv", 20), in_collective("recv", 22), in_collective(), in_collective()});
+  CHECK(apart.culprits == std::vector<int>{0, 1});
+  CHECK_THAT(apart.text, Contains("(train.py:22 in main) is hung: it waits for recv") &&
+                             EndsWith("; ranks 2, 3 wait for all_reduce since 61 s"));
   const RankView one = in_collective("all_reduce", 20);
   const RankView other = in_collective("all_reduce", 22);
   CHECK_THAT(verdict_of({one, other, one, other}).text,
