@@ -55,8 +55,6 @@ void remove_folder(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
-/// Whether a job's launcher is gone. Of one in another pid namespace only its socket tells, which may belong
-/// to a process that cannot be seen: what it left is not ours to remove.
 LauncherLife look_at_launcher(const FoundJob& job, const LauncherLook& here) {
   LauncherLook look = here;
   look.start_time = start_time_of(job.card.pid);
@@ -99,7 +97,10 @@ bool JobFolder::publish(const JobCard& card) const {
 std::vector<FoundJob> find_jobs(const std::string& base, std::string& trouble) {
   namespace fs = std::filesystem;
   std::vector<FoundJob> jobs;
-  if (::access(base.c_str(), F_OK) != 0 && errno == ENOENT) return jobs;
+
+  struct stat status {};
+
+  if (::lstat(base.c_str(), &status) != 0 && errno == ENOENT) return jobs;
   if (!is_ours_alone(base, trouble)) return jobs;
   const LauncherLook here{boot_id(), own_pid_namespace(), 0};
   std::error_code error;
@@ -111,6 +112,7 @@ std::vector<FoundJob> find_jobs(const std::string& base, std::string& trouble) {
       FoundJob job{job_card_from_json(*text), path + "/socket"};
       const LauncherLife life = look_at_launcher(job, here);
       if (life == LauncherLife::gone) remove_folder(path);
+      // Of one in another pid namespace only its socket tells; what it left is not ours to remove.
       if (life == LauncherLife::there || (life == LauncherLife::unknown && is_listening(job.socket)))
         jobs.push_back(std::move(job));
     } catch (const std::invalid_argument& wrong) {

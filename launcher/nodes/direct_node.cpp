@@ -76,10 +76,13 @@ class DirectNode : public JobNodes {
   void pass_notice_on(int signal) override { link_->send({LinkMessage::Kind::signal, signal, {}}); }
 
   void ask(const agent::NodeQuery& query, NodeQuestions::Done done) override {
+    const auto send = [this, &query](std::size_t, std::int64_t number) {
+      link_->send({LinkMessage::Kind::query, number, to_json(query)});
+    };
     if (finished_ || link_lost_ || report_)
-      return void(questions_.begin({}, {{0, without_agent(host_, "ends")}}, std::move(done)));
-    const std::int64_t number = questions_.begin({{0, host_}}, {}, std::move(done));
-    link_->send({LinkMessage::Kind::query, number, to_json(query)});
+      questions_.begin({}, {{0, without_agent(host_, "ends")}}, send, std::move(done));
+    else
+      questions_.begin({{0, host_}}, {}, send, std::move(done));
   }
 
   void finish(std::function<void()> done) override {

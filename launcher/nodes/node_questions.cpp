@@ -41,6 +41,8 @@ struct NodeQuestions::State : std::enable_shared_from_this<State> {
 
   boost::asio::any_io_executor executor;
   std::int64_t last = 0;
+  /// Answers that each node has not given yet, wanted still or not.
+  std::map<std::size_t, int> owed;
   std::map<std::int64_t, Question> questions;
 };
 
@@ -49,21 +51,27 @@ NodeQuestions::NodeQuestions(const boost::asio::any_io_executor& executor)
 
 NodeQuestions::~NodeQuestions() = default;
 
-std::int64_t NodeQuestions::begin(std::map<std::size_t, std::string> nodes,
-                                  std::map<std::size_t, agent::NodeStatus> known, Done done) {
+void NodeQuestions::begin(std::map<std::size_t, std::string> nodes,
+                          std::map<std::size_t, agent::NodeStatus> known, const Send& send, Done done) {
   const std::int64_t number = ++state_->last;
-  const bool none = nodes.empty();
+  for (const auto& [node, name] : nodes) {
+    int& owed = state_->owed[node];
+    if (owed >= kOwedMax) continue;
+    ++owed;
+    send(node, number);
+  }
   State::Question question;
   question.open = std::move(nodes);
   question.given = std::move(known);
   question.done = std::move(done);
   question.timer = std::make_unique<boost::asio::steady_timer>(state_->executor);
+  const bool none = question.open.empty();
   state_->questions.emplace(number, std::move(question));
   state_->end_at(number, none ? std::chrono::milliseconds(0) : agent::kNodeAnswersWithin);
-  return number;
 }
 
 void NodeQuestions::answered(std::size_t node, std::int64_t number, agent::NodeStatus status) {
+  if (int& owed = state_->owed[node]; owed > 0) --owed;
   const auto found = state_->questions.find(number);
   if (found == state_->questions.end() || found->second.open.erase(node) == 0) return;
   found->second.given.emplace(node, std::move(status));

@@ -36,17 +36,22 @@ inline agent::NodeStatus without_agent(const std::string& host, const std::strin
 class NodeQuestions {
  public:
   using Done = std::function<void(NodeAnswers)>;
+  using Send = std::function<void(std::size_t node, std::int64_t number)>;
+
+  static constexpr int kOwedMax = 4;
 
   explicit NodeQuestions(const boost::asio::any_io_executor& executor);
   ~NodeQuestions();
   NodeQuestions(const NodeQuestions&) = delete;
   NodeQuestions& operator=(const NodeQuestions&) = delete;
 
-  /// Begins a question to these nodes, by place and name, and returns its number, with which they answer.
-  /// `known` is what is known already of others. `done` is called when all have answered, or after
-  /// agent::kNodeAnswersWithin.
-  std::int64_t begin(std::map<std::size_t, std::string> nodes, std::map<std::size_t, agent::NodeStatus> known,
-                     Done done);
+  /// Begins a question to these nodes, by place and name. `send` is called at once for each that is to be
+  /// asked, with the number of the question, which its answer has. `known` is what is known already of
+  /// others. `done` is called when all have answered, or after agent::kNodeAnswersWithin. A node that owes
+  /// kOwedMax answers is not asked again before it has given one, since what is sent to a node that is
+  /// stopped waits.
+  void begin(std::map<std::size_t, std::string> nodes, std::map<std::size_t, agent::NodeStatus> known,
+             const Send& send, Done done);
 
   /// Takes a node's answer. One to a question that is not open, or that it was not asked, changes nothing.
   void answered(std::size_t node, std::int64_t number, agent::NodeStatus status);

@@ -107,9 +107,10 @@ class StartedNodes : public JobNodes {
                                                                                     : "has ended"));
     }
     const std::string text = to_json(query);
-    const auto nodes = asked;
-    const std::int64_t number = questions_.begin(std::move(asked), std::move(known), std::move(done));
-    for (const auto& [node, name] : nodes) fleet_->ask(node, number, text);
+    questions_.begin(
+        std::move(asked), std::move(known),
+        [this, &text](std::size_t node, std::int64_t number) { fleet_->ask(node, number, text); },
+        std::move(done));
   }
 
   void finish(std::function<void()> done) override {

@@ -153,16 +153,18 @@ class Errors(InDirectory):
 
 class Help(unittest.TestCase):
     def test_each_command_has_help_and_there_is_a_version(self):
-        for arguments in (("--help",), ("run", "--help"), ("run", "-h"), ("rendezvous", "--help")):
+        for arguments in (("--help",), ("run", "--help"), ("run", "-h"), ("rendezvous", "--help"), ("ps", "--help"), ("status", "-h"),
+                          ("stacks", "--help")):
             result = muster(*arguments)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("Usage: muster", result.stdout)
         self.assertRegex(muster("--version").stdout, r"^muster \d+\.\d+\.\d+\n$")
 
     def test_every_flag_is_documented(self):
-        manual = os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs", "torchrun.md")
-        with open(manual, encoding="utf-8") as file:
-            text = file.read()
+        text = ""
+        for page in ("torchrun.md", "operations.md"):
+            with open(os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs", page), encoding="utf-8") as file:
+                text += file.read()
         completion = muster("run", "--print-completion", "bash").stdout
         flags = [word for word in completion.replace("'", " ").split() if word.startswith("--") and len(word) > 2]
         self.assertGreater(len(flags), 30)
@@ -170,11 +172,13 @@ class Help(unittest.TestCase):
             self.assertTrue(f"`{flag}`" in text or flag in ("--version", "--help"), flag)
 
     def test_the_bash_completion_completes(self):
-        script = 'source <("$1" run --print-completion bash); COMP_WORDS=(muster run --nproc); COMP_CWORD=2; _muster; ' \
+        script = 'source <("$1" run --print-completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _muster; ' \
                  'echo "${COMPREPLY[@]}"'
-        result = subprocess.run(["bash", "-c", script, "bash", MUSTER], capture_output=True, text=True, timeout=30,
-                                check=True)
-        self.assertEqual(result.stdout.strip(), "--nproc-per-node")
+        for words, completed in (("run --nproc", "--nproc-per-node"), ("sta", "status stacks"), ("ps -", "--help --json"),
+                                 ("status --", "--help --json --rank"), ("stacks job --he", "--help --helpers"), ("status no-such-jo", "")):
+            result = subprocess.run(["bash", "-c", script, "bash", MUSTER, "muster", *words.split()], capture_output=True, text=True,
+                                    timeout=30, check=True)
+            self.assertEqual(result.stdout.strip(), completed, words)
 
 
 if __name__ == "__main__":

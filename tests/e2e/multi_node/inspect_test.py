@@ -15,8 +15,6 @@ def hold():
     held.acquire()
 hold()
 """
-# How long a question may take beyond what it waits for, on a busy machine.
-SLACK_S = 10
 
 
 def ask(hosts, *words, check=True, on=LAUNCHER):
@@ -45,11 +43,8 @@ def a_job_on_three_hosts_is_looked_at():
 
         (agent,) = job.pids("n01", AGENT)
         hosts.signal("n01", agent, signal.SIGSTOP)
-        begin = time.monotonic()
-        partial = ask(hosts, "status")
-        took = time.monotonic() - begin
-        check("no answer for 3 s from n01: partial, 2 of 3 nodes\n" in partial.stdout, partial.stdout)
-        check(3 <= took < 3 + SLACK_S, f"{took} s")
+        partial = ask(hosts, "status").stdout
+        check("no answer for 3 s from n01: partial, 2 of 3 nodes\n" in partial, partial)
         hosts.signal("n01", agent, signal.SIGCONT)
         job.send(signal.SIGTERM)
         job.end()
@@ -66,13 +61,11 @@ def a_job_whose_nodes_start_is_looked_at():
         while not (cards := json.loads(ask(hosts, "ps", "--json").stdout)):
             check(time.monotonic() < deadline, "no job is seen", job.shown())
         check(len(cards) == 1, cards)
-        begin = time.monotonic()
-        asked = ask(hosts, "status")
-        check(time.monotonic() - begin < 2.5, "it waited for a node without an agent")
-        check("node n01: is being started\n" in asked.stdout, asked.stdout)
+        asked = ask(hosts, "status").stdout
+        check("node n01: is being started\n" in asked and "no answer" not in asked, asked)
         job.send(signal.SIGINT)
         job.end()
 
 
 if __name__ == "__main__":
-    main(timed=[a_job_on_three_hosts_is_looked_at, a_job_whose_nodes_start_is_looked_at])
+    main(untimed=[a_job_on_three_hosts_is_looked_at, a_job_whose_nodes_start_is_looked_at])

@@ -24,8 +24,8 @@ SLEEPER = ["bash", "-c", f"{READY}; exec sleep 1000"]
 STUBBORN = ["bash", "-c", f"trap '' TERM INT HUP; {READY}; while true; do sleep 1000; done"]
 
 
-# Files of tests, and the cache that PyTorch keeps.
-PROGRAMS_OWN = re.compile(r"/muster-test|/tmp/torchinductor_")
+# Files of tests, the cache that PyTorch keeps, and what a launcher that was killed leaves until somebody looks for jobs.
+PROGRAMS_OWN = re.compile(r"/muster-test|/tmp/torchinductor_|/tmp/muster-\d+/")
 
 
 class Job:

@@ -28,10 +28,32 @@ if os.environ["RANK"] == "1":
     save()
 hold()
 """
+# A worker of two steps, then a program that it has started.
+PARENT = """\
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import sys\\ndef load(): print('ready', flush=True); sys.stdin.read(1)\\nload()"],
+                         stdin=subprocess.PIPE)
+def wait():
+    child.wait()
+wait()
+"""
+# Connects as whoever runs it, and says what it got.
+STRANGER = """\
+import socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.settimeout(20)
+    try:
+        s.connect(sys.argv[1])
+        s.sendall(b"{}\\n")
+        print("got", s.recv(100))
+    except OSError as error:
+        print(type(error).__name__)
+"""
+NOBODY = 65534
 
 
-def muster(*arguments, limit=LIMIT_S):
-    return subprocess.run([MUSTER, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False)
+def muster(*arguments, limit=LIMIT_S, **keywords):
+    return subprocess.run([MUSTER, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False, **keywords)
 
 
 class Inspect(unittest.TestCase):
@@ -39,10 +61,10 @@ class Inspect(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.program = os.path.join(self.folder.name, "looked_at.py")
-        with open(self.program, "w") as file:
-            file.write(PROGRAM)
 
-    def start(self, *flags, workers=2):
+    def start(self, *flags, workers=2, program=PROGRAM):
+        with open(self.program, "w", encoding="utf-8") as file:
+            file.write(program)
         job = subprocess.Popen([MUSTER, "run", "--nproc-per-node", str(workers), *flags, self.program],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=dict(os.environ, PYTHON_EXEC=sys.executable))
@@ -90,6 +112,15 @@ class Inspect(unittest.TestCase):
         only = muster("stacks", self.card(job)["id"], "--rank", "1").stdout
         self.assertNotIn("hold", only)
         self.assertIn("save", only)
+        pictures = [process for worker in json.loads(muster("stacks", self.card(job)["id"], "--json").stdout)["nodes"][0]["workers"] for process in worker["processes"]]
+        self.assertEqual([[frame["function"] for frame in picture["stacks"]["threads"][-1]["frames"]][-1] for picture in pictures], ["<module>"] * 2)
+
+    def test_helpers_are_the_programs_that_a_rank_has_started(self):
+        card = self.card(self.start(workers=1, program=PARENT))
+        self.assertNotIn("load", muster("stacks", card["id"]).stdout)
+        both = muster("stacks", card["id"], "--helpers").stdout
+        self.assertRegex(both, r"looked_at\.py:5 wait .*<- looked_at\.py:6 <module>")
+        self.assertRegex(both, r"<string>:2 load <- <string>:3 <module>")
 
     def test_the_folder_is_for_nobody_else_and_goes_with_the_job(self):
         job = self.start()
@@ -132,6 +163,40 @@ class Inspect(unittest.TestCase):
             os.kill(node["pid"], signal.SIGCONT)
         self.assertEqual(asked.returncode, 0, asked.stderr)
         self.assertRegex(asked.stdout, r"(?m)^no answer for 3 s from \S+: partial, 0 of 1 node$")
+
+    @unittest.skipUnless(os.geteuid() == 0, "becomes another user")
+    def test_another_user_sees_nothing_and_is_refused(self):
+        job = self.start()
+        card = self.card(job)
+        theirs = muster("ps", user=NOBODY, group=NOBODY, extra_groups=[])
+        self.assertEqual(theirs.returncode, 0, theirs)
+        self.assertNotIn(card["id"], theirs.stdout)
+        self.assertEqual(muster("status", card["id"], user=NOBODY, group=NOBODY, extra_groups=[]).returncode, 1)
+        folder = os.path.join(FOLDER, card["id"])
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        self.addCleanup(os.close, fd)
+
+        def connect(path, **user):
+            return subprocess.run([sys.executable, "-c", STRANGER, f"{path}/socket"], capture_output=True, text=True, timeout=LIMIT_S,
+                                  check=True, pass_fds=[fd], **user).stdout
+
+        # The folder keeps them out; where it does not, the launcher asks the kernel who they are.
+        nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self.assertEqual(connect(folder, **nobody), "PermissionError\n")
+        os.chmod(folder, 0o711)
+        os.chmod(f"{folder}/socket", 0o777)
+        self.assertIn(connect(f"/proc/self/fd/{fd}", **nobody), ("got b''\n", "ConnectionResetError\n", "BrokenPipeError\n"))
+        self.assertRegex(connect(f"/proc/self/fd/{fd}"), r"^got b'\{")
+
+    def test_a_job_runs_where_its_folder_cannot_be_made(self):
+        script = ('mount -t tmpfs none /tmp && ln -s /nowhere "$1" && exec "$2" run --no-python --nproc-per-node 1 echo ran')
+        ran = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", FOLDER, MUSTER], capture_output=True, text=True, timeout=LIMIT_S,
+                             check=False, stdin=subprocess.DEVNULL)
+        if "unshare" in ran.stderr:
+            self.skipTest("no mount namespaces here")
+        self.assertEqual((ran.returncode, ran.stdout), (0, "ran\n"), ran.stderr)
+        self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
+        self.assertIn(f"muster ps and muster status will not show this job: {FOLDER} is no directory; remove it", ran.stderr)
 
     def test_wrong_names_and_flags(self):
         job = self.start()

@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "launcher/inspect/job_client.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/folder.hpp"
 #include "tests/support/run_until.hpp"
 
@@ -12,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <future>
 #include <optional>
 #include <string>

@@ -18,11 +18,18 @@ struct Asked {
   boost::asio::io_context context{1};
   std::optional<NodeQuestions> questions{context.get_executor()};
   std::vector<NodeAnswers> answers;
+  std::vector<std::size_t> sent;
+  std::int64_t last = 0;
 
   std::int64_t begin(std::map<std::size_t, std::string> nodes,
                      std::map<std::size_t, agent::NodeStatus> known = {}) {
-    return questions->begin(std::move(nodes), std::move(known),
-                            [this](NodeAnswers came) { answers.push_back(std::move(came)); });
+    const auto send = [this](std::size_t node, std::int64_t number) {
+      sent.push_back(node);
+      last = number;
+    };
+    questions->begin(std::move(nodes), std::move(known), send,
+                     [this](NodeAnswers came) { answers.push_back(std::move(came)); });
+    return last;
   }
 
   void wait() {
@@ -72,4 +79,17 @@ TEST_CASE("Without nodes to ask the answer comes at once; after the end none com
   asked.context.restart();
   asked.context.run();
   CHECK(asked.answers.size() == 1);
+}
+
+TEST_CASE("A node that owes answers is not asked again before it has given one") {
+  Asked asked;
+  std::vector<std::int64_t> numbers;
+  for (int i = 0; i < NodeQuestions::kOwedMax; ++i) numbers.push_back(asked.begin({{0, "a"}}));
+  CHECK(asked.sent.size() == NodeQuestions::kOwedMax);
+  asked.begin({{0, "a"}, {1, "b"}});
+  CHECK(asked.sent.size() == NodeQuestions::kOwedMax + 1);
+  CHECK(asked.sent.back() == 1);
+  asked.questions->answered(0, numbers.front(), without_agent("a", "works"));
+  asked.begin({{0, "a"}});
+  CHECK(asked.sent.back() == 0);
 }
