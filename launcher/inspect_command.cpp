@@ -46,7 +46,7 @@ std::string names_of(const std::vector<FoundJob>& jobs) {
 FoundJob chosen(const std::string& text) {
   const std::vector<FoundJob> jobs = running_jobs();
   if (jobs.empty())
-    throw LaunchError(kExitNoSuchJob, std::string(text.empty() ? "no job" : "no job '" + text + "': none") +
+    throw LaunchError(kExitNoSuchJob, (text.empty() ? "no job" : "no job '" + text + "': none") +
                                           " of this user runs on this host; a job is seen on the host of its "
                                           "'muster run'");
   if (text.empty() && jobs.size() > 1)
