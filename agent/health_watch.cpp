@@ -49,6 +49,7 @@ milliseconds nccl_interval(milliseconds timeout) {
 
 StackSummary summary_of(const ProcessStacks& stacks) {
   StackSummary summary;
+  summary.library = stacks.library;
   for (const ThreadStack& thread : stacks.threads) {
     if (!thread.is_main && !thread.holds_gil) continue;
     Frames& frames = thread.is_main ? summary.main : summary.gil_holder;

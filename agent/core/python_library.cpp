@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/python_library.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -64,6 +65,11 @@ constexpr std::array<std::pair<std::string_view, LibraryRole>, 50> kRoles{{
     {"/concurrent/futures/", lock},
 }};
 
+/// Beginnings of the names of shared libraries that carry messages between ranks: PyTorch's, in which Gloo
+/// and the store's client are, NCCL's, those of MPI and UCX.
+constexpr std::array<std::string_view, 7> kMessengers{"libtorch", "libc10", "libnccl", "libgloo",
+                                                      "libmpi",   "libucp", "libucc"};
+
 bool fits(std::string_view file, std::string_view part) {
   return part.back() == '/' ? file.find(part) != std::string_view::npos : file.ends_with(part);
 }
@@ -88,6 +94,13 @@ LibraryRole role_of_file(std::string_view file) {
   for (const auto& [part, role] : kRoles)
     if (fits(file, part)) return role;
   return none;
+}
+
+LibraryRole role_of_shared_library(std::string_view name) {
+  return std::any_of(kMessengers.begin(), kMessengers.end(),
+                     [name](std::string_view beginning) { return name.starts_with(beginning); })
+             ? communication
+             : none;
 }
 
 }  // namespace muster::agent

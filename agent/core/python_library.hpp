@@ -21,6 +21,9 @@ enum class LibraryRole {
 
 LibraryRole role_of_file(std::string_view file);
 
+/// The same for a shared library, by its file name: LibraryRole::communication, or none.
+LibraryRole role_of_shared_library(std::string_view name);
+
 /// Whether the file belongs to Python or to an installed package, and not to the user's own program.
 bool is_library(std::string_view file);
 

@@ -163,6 +163,14 @@ bool may_ask_store(const WorkerSample& now) {
          now.call == SystemCall::lock;
 }
 
+/// Whether the main thread sleeps in a library that talks to other ranks, called from the program itself as
+/// in PyTorch's work.wait(), which is no function in Python. They wait for locks and connections only.
+bool sleeps_in_communication(const WorkerSample& now, const StackSummary& stack) {
+  const bool waits =
+      now.call == SystemCall::lock || now.call == SystemCall::poll || now.call == SystemCall::events;
+  return waits && role_of_shared_library(stack.library) == LibraryRole::communication;
+}
+
 void wait_for_ranks(RankHealth& health, std::string operation) {
   health.activity = Activity::waits;
   health.wait = WaitKind::communication;
@@ -231,6 +239,8 @@ RankHealth judge_still(const WorkerSample& first, const WorkerSample& before, co
     health.activity = Activity::busy;
   } else if (view.backward) {
     wait_for_ranks(health, "backward");
+  } else if (sleeps_in_communication(now, stack)) {
+    wait_for_ranks(health, "");
   } else {
     const bool waits_for_gil = !stack.main_holds_gil && !stack.gil_holder.empty();
     if (waits_for_gil) health.place = own_place(stack.gil_holder);

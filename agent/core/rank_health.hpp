@@ -23,6 +23,8 @@ struct StackSummary {
   bool main_holds_gil = false;
   /// The stack of another thread that holds the GIL; empty if there is none, or the version does not tell.
   Frames gil_holder{};
+  /// The library in which the main thread sleeps ("libtorch_cpu.so"); empty: it runs, or nothing tells.
+  std::string library{};
 };
 
 /// The system call in which a worker's main thread is, as far as it matters here.

@@ -2,6 +2,7 @@
 #include "agent/stacks/python_stack.hpp"
 
 #include "agent/stacks/core/memory_map.hpp"
+#include "agent/stacks/core/native_stack.hpp"
 #include "agent/stacks/core/python_process.hpp"
 #include "agent/stacks/refusal.hpp"
 #include "rendezvous/base/posix.hpp"
@@ -13,8 +14,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
+#include <span>
 
 namespace muster::agent {
 namespace {
@@ -50,6 +53,17 @@ std::optional<std::string> read_maps(pid_t pid, ProcessMemory& memory) {
     text += *piece;
   }
   return text;
+}
+
+/// Returns the library in which the main thread sleeps; see ProcessStacks.
+std::string sleeps_in(pid_t pid, const std::string& maps, ProcessMemory& memory) {
+  constexpr std::size_t kCallBytesMax = 256;
+  const auto pointer = stack_pointer(read_file(proc_file(pid, "syscall"), kCallBytesMax).value_or(""));
+  // The calls from a library to the kernel take a few hundred bytes; the end of the stack may be near.
+  std::array<std::uint64_t, 256> words{};
+  std::size_t count = words.size();
+  while (pointer && count >= 16 && !memory.read(*pointer, words.data(), count * sizeof words[0])) count /= 2;
+  return pointer && count >= 16 ? innermost_library(std::span(words.data(), count), maps) : std::string();
 }
 
 /// Returns the kernel's numbers of the process's threads, as many as are read.
@@ -130,6 +144,7 @@ ProcessStacks PythonStackReader::read_python(pid_t pid, StackDeadline deadline) 
     none.error = "it is about to end";
     return none;
   }
+  none.library = sleeps_in(pid, *maps, memory);
   PythonRuntime runtime;
   if (!find_runtime(pid, python_candidates(*maps, executable_of(pid)), memory, runtime, none.error)) {
     if (runtime.version_hex != 0) none.python = version_text(runtime.version_hex);
@@ -140,6 +155,7 @@ ProcessStacks PythonStackReader::read_python(pid_t pid, StackDeadline deadline) 
   if (layout.version == 0) return none;
   ProcessStacks stacks = read_python_stacks(memory, layout, runtime, pid, tasks_of(pid));
   if (memory.refusal() != 0) stacks.error = read_refusal(pid, memory.refusal());
+  stacks.library = none.library;
   return stacks;
 }
 

@@ -76,11 +76,24 @@ bool passes_message(const RankView* rank) {
   return is_message(rank->health.operation);
 }
 
+/// Where `few` wait in a call for a key that another member of a smaller group sets there: those of the other
+/// ranks that are not where most of these are. nullopt: `few` wait for something else, or nobody stands out.
+std::optional<Views> absent_member(const Views& ranks, const Views& few) {
+  const auto waits_in_call = [](const RankView* rank) {
+    return rank->health.wait == WaitKind::store_key && !rank->health.operation.empty();
+  };
+  if (!std::all_of(few.begin(), few.end(), waits_in_call)) return std::nullopt;
+  const Views rest = only(
+      ranks, [&few](const RankView* rank) { return std::find(few.begin(), few.end(), rank) == few.end(); });
+  const auto elsewhere = minority(rest, goal_and_place_of);
+  return elsewhere && !elsewhere->empty() ? elsewhere : std::nullopt;
+}
+
 /// The cause among ranks that all wait for others: see judge_hang(). Empty: they agree.
 Views odd_waiters(const Views& ranks) {
   if (ranks.size() == 1) return ranks;
   if (auto few = minority(ranks, goal_of)) {
-    if (!few->empty()) return *few;
+    if (!few->empty()) return absent_member(ranks, *few).value_or(*few);
     // They are in the same call: perhaps not in the same line, as far as the lines are known.
     if (const auto elsewhere = minority(ranks, goal_and_place_of)) return *elsewhere;
     const bool known = std::all_of(ranks.begin(), ranks.end(),

@@ -35,7 +35,8 @@ struct HangVerdict {
 /// No rank may have moved for `timeout` (0: no verdict at all), and at least one must be stopped, or wait for
 /// other ranks or for a key of the store; otherwise the job is idle and not hung. The cause are the ranks
 /// that are stopped; without any, those that wait for no other rank, those that have ended among them;
-/// without any, the few that wait for something else than the majority; without a majority, those in an
+/// without any, the few that wait for something else than the majority, or for a member of a smaller group,
+/// which then is who stands in another line than the rest; without a majority, those in an
 /// earlier call of the same group, or whose messages do not match, or that wait for a key; else all of them.
 /// The job is hung if nobody computes and the cause waits for other ranks (if all agree, without CPU time),
 /// for a lock, in one sleep, for helpers of which one is locked, or is stopped. In all other cases, a poll

@@ -43,6 +43,10 @@ struct ProcessStacks {
   /// Why there are no stacks, or not all of them: "no Python", "it belongs to another user"; empty: all is
   /// there.
   std::string error;
+  /// The library in which the main thread sleeps, besides the runtimes of C and C++: "libtorch_cpu.so"; the
+  /// program's own name where it is that. Empty: it runs, or nothing tells. Not in JSON: it is a sign for the
+  /// judgement, and no stack.
+  std::string library{};
 };
 
 /// One process just before it was killed.

@@ -88,6 +88,13 @@ def missing_in_part():
         dist.new_group([0, 1])  # missing_in_part: first
 
 
+def waiting_call():
+    """The others wait in a function that is none in Python."""
+    if dist.get_rank() == ODD:
+        time.sleep(1e6)  # waiting_call: odd
+    dist.all_reduce(torch.ones(4), async_op=True).wait()
+
+
 class Locked(Dataset):
     """A data set on which the process that loads it deadlocks."""
 
@@ -113,7 +120,7 @@ def silent_pipe():
 
 
 # In these each rank has a part of its own; in the others the odd rank is in it, and the others wait for it.
-ALL_RANKS = (skipped_collective, other_collective, other_tag, store_key, missing_in_group, missing_in_part)
+ALL_RANKS = (skipped_collective, other_collective, other_tag, store_key, missing_in_group, missing_in_part, waiting_call)
 
 
 def main():

@@ -29,6 +29,7 @@ AT = "n00:1,n01:2,n02:1"  # rank 1 is on n01
 ODD = {
     "lock": ("is", "waits for a lock or an event"),
     "sleep": ("is", "sleeps"),
+    "waiting_call": ("is", "sleeps"),
     "python_loop": ("may be", "computes, and nothing else of it moves"),
     "c_loop": ("may be", "computes, and nothing else of it moves"),
     "store_key": ("is", r"waits for the store's key '[^']*epcoh'.*which nobody has set; '[^']*epoch' exists"),
@@ -61,7 +62,8 @@ def expected(name, ranks):
     others = OTHERS[ranks]
     if name in ODD:
         level, deed = ODD[name]
-        return [f"^muster: warning: \\S+: {rank_at(1, name, 'odd')} {level} hung: it {deed}", f"{others} for all_reduce"]
+        awaited = "other ranks" if name == "waiting_call" else "all_reduce"
+        return [f"^muster: warning: \\S+: {rank_at(1, name, 'odd')} {level} hung: it {deed}", f"{others} for {awaited}"]
     if name == PART:
         return [f"^muster: warning: \\S+: {rank_at(1, name, 'odd')} is hung: it waits for all_reduce"]
     first, second = (rf"waits? for (?:the store's key '[^']*' in )?{call}\b" for call in SIDES[name])

@@ -278,3 +278,23 @@ TEST_CASE("Names from another process are cut and hold no control characters") {
   // Where all is library, the innermost frame is better than nothing.
   CHECK(own_place({kAllReduce}).function == "all_reduce");
 }
+
+TEST_CASE("A program that sleeps in a library which talks to other ranks waits for them") {
+  StackSummary stack;
+  stack.main = {kUser};
+  stack.library = "libtorch_cpu.so";
+  const WorkerSample locked = later(in_call(SystemCall::lock));
+  const RankHealth health = judge_still(asleep(), asleep(), locked, stack);
+  CHECK(health.in_communication());
+  CHECK(health.operation.empty());
+  CHECK(health.place == kUser);
+  // It writes a file from there, or computes.
+  CHECK_FALSE(judge_still(asleep(), asleep(), later(in_call(SystemCall::write)), stack).in_communication());
+  CHECK_FALSE(judge_still(asleep(), asleep(), later(kComputes), stack).in_communication());
+  for (const char* const library :
+       {"python3.11", "libpython3.13.so.1.0", "libcuda.so.1", "libgomp.so.1", ""}) {
+    CAPTURE(library);
+    stack.library = library;
+    CHECK(judge_still(asleep(), asleep(), locked, stack).wait == WaitKind::lock);
+  }
+}

@@ -202,6 +202,18 @@ TEST_CASE("Of two ranks the cause is the one that is in no collective, or in an 
         std::vector<int>{0, 1});
 }
 
+TEST_CASE("Of a group of some ranks the member is named that never came, and not those who wait for it") {
+  const RankView member = at_key("0/1", "", "new_group");
+  const std::vector<RankView> ranks{member, in_collective("all_reduce", 77), in_collective(),
+                                    in_collective()};
+  CHECK(verdict_of(ranks).culprits == std::vector<int>{1});
+  CHECK_THAT(verdict_of(ranks).text,
+             Contains("rank 1 on n0 (train.py:77 in main) is hung: it waits for all_reduce"));
+  // Nobody stands out among the others.
+  CHECK(verdict_of({member, in_collective(), in_collective(), in_collective()}).culprits ==
+        std::vector<int>{0});
+}
+
 TEST_CASE("Ranks that wait for each other in different calls or lines are all named with theirs") {
   CHECK(verdict_of({in_collective("barrier", 20), in_collective("all_reduce", 21)}).text ==
         "ranks 0, 1 are hung: rank 0 on n0 (train.py:20 in main) waits for barrier since 61 s; rank 1 on n0 "
