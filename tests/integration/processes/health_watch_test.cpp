@@ -68,6 +68,7 @@ class Waiting {
 TEST_CASE("The key for which a worker waits is told as soon as the store has told it, and once") {
   const auto listener = rendezvous::open_listen_socket("127.0.0.1", 0, true, false);
   const Waiting worker(listener.address);
+  const Waiting stranger(listener.address);
   boost::asio::io_context context;
   const auto output = std::make_shared<WorkerOutput>(context.get_executor(), OutputSpec{}, OutputNames{}, 1);
   CallWatch calls(context.get_executor(), 1, 0ms, [] { return true; });
@@ -97,13 +98,13 @@ TEST_CASE("The key for which a worker waits is told as soon as the store has tol
   CHECK(told[1].key == "epcoh");
   CHECK(told[1].nearest == "epoch");
   CHECK(told[1].lasted >= 150ms);
-  // The same again, another round's, and another connection are no news.
+  // The same again, another round's, and the connection of a process that is no worker are no news.
   watch.key_wait(wait);
   wait.round = 3;
   wait.key = "other";
   watch.key_wait(wait);
   wait.round = 4;
-  wait.peer_port = listener.address.port();
+  wait.peer_port = stranger.here().port();
   watch.key_wait(wait);
   CHECK(told.size() == 2);
   watch.ended(0, false);
