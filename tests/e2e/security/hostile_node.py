@@ -240,6 +240,13 @@ def sends_what_a_launcher_sends():
     time.sleep(3)
 
 
+def answers_what_was_not_asked():
+    listening()
+    send("answer", 1 << 62, {"host": EVIL, "doing": EVIL})
+    send("answer", 1, RAW)
+    time.sleep(3)
+
+
 def counts_wrongly():
     listening()
     for number in (-1, 1 << 62):

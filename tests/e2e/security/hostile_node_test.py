@@ -31,6 +31,7 @@ SAID = {
     "opens_channels_for_nothing": r"h1.*: it sent what no muster sends \(a channel for nothing that an agent sends",
     "opens_a_channel_of_the_launcher": r"h1.*: it sent what no muster sends \(channel 2 is not the peer's to open",
     "second_claims_to_be_the_coordinator": r"h2.*: it sent what no muster sends \(it greets again, or claims to be the coordinator",
+    "answers_what_was_not_asked": r"h1.*: it sent what no muster sends \(the status of a node: ",
     "counts_wrongly": r"h1.*: it sent what no muster sends \(the peer acknowledges message \d+ of the session, but only \d+ were",
     "sends_files_elsewhere": r"h1.*: it sent what no muster sends \(a log file that is not the node's own: h2/escaped",
 }

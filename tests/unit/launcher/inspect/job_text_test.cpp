@@ -52,9 +52,9 @@ TEST_CASE("A status names the job, its nodes and a line for each rank, safe for 
         "train-0123ab: train.py\\x1b[2J, for 1 min 5 s, 2 nodes, 2 ranks\n"
         "node n00: works; round 1\n"
         "node n01: works; round 1, 1 restart\n"
-        "RANK  HOST  PID  CPU   MEMORY  STEP  STATE    NOW\n"
-        "0     n00   100  1:01  3 MiB   -     running  in all_reduce #12\\x0a\n"
-        "1     n01   101  1:01  3 MiB   -     running  -\n");
+        "RANK  HOST  PID  CPU   MEMORY   STEP  STATE    NOW\n"
+        "0     n00   100  1:01  3.0 MiB  -     running  in all_reduce #12\\x0a\n"
+        "1     n01   101  1:01  3.0 MiB  -     running  -\n");
 }
 
 TEST_CASE("Nodes that gave no answer are named, and counted") {
