@@ -106,7 +106,8 @@ std::string jobs_table(const std::vector<JobCard>& jobs, std::int64_t now_ms) {
 
 std::string status_text(const JobAnswer& answer) {
   std::string text = for_terminal(answer.card.id) + ": " + for_terminal(answer.card.program) + ", for " +
-                     duration_text(answer.age_ms) + ", " + counted(answer.nodes.size(), "node") + ", " +
+                     duration_text(answer.age_ms) + ", " +
+                     counted(answer.nodes.size() + answer.silent.size(), "node") + ", " +
                      counted(ranks_of(answer), "rank") + "\n";
   for (const agent::NodeStatus& node : answer.nodes) text += node_text(node);
   text += silent_text(answer);

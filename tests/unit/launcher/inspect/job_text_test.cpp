@@ -61,6 +61,7 @@ TEST_CASE("Nodes that gave no answer are named, and counted") {
   JobAnswer answer = answer_of_two_nodes();
   answer.silent = {"n02\x1b", "n03"};
   const std::string text = status_text(answer);
+  CHECK(text.find(", 4 nodes, 2 ranks\n") != std::string::npos);
   CHECK(text.find("no answer for 3 s from n02\\x1b, n03: partial, 2 of 4 nodes\n") != std::string::npos);
   CHECK(stacks_text(answer).starts_with("no answer for 3 s from"));
 }
