@@ -137,7 +137,7 @@ def find_cycles(edges):
 
 
 def check_third_party(graph, files):
-    """Cores use the standard library (and JSON as text) and read no clock; public SDK headers need nothing installed."""
+    """Cores use the standard library (and JSON in sources and *_json.hpp) and read no clock; public SDK headers need nothing installed."""
     for path, includes in graph.items():
         core, public = "/core/" in path and not path.startswith("tests/"), path.startswith("worker_sdk/include/")
         if not core and not public:
