@@ -15,6 +15,8 @@ using std::chrono::milliseconds;
 /// The time between two looks: each costs some tens of microseconds a worker.
 constexpr milliseconds kLookEach{2000};
 constexpr milliseconds kLookAtLeast{100};
+/// Looks that are further apart follow a pause of the agent, even on a machine that is overloaded.
+constexpr milliseconds kGapAtLeast{3000};
 /// A standstill that is shorter is told to nobody, unless the job counts as hung soon after.
 constexpr milliseconds kToldAfter{10'000};
 /// How long a worker counts as waiting for a key without being told so again. The store is asked each 10 s
@@ -80,7 +82,9 @@ void HealthWatch::started(const rendezvous::RoundResult& place, int local_rank, 
   place_ = place;
   if (workers_.empty()) wait();
   workers_.push_back({local_rank, pid, pid, WorkerEvidence(pid),
-                      RankTracker(place.first_rank + local_rank, place.round, tell_after(timeout_)), false});
+                      RankTracker(place.first_rank + local_rank, place.round, tell_after(timeout_),
+                                  std::max(3 * interval(timeout_), kGapAtLeast)),
+                      false});
 }
 
 void HealthWatch::ended(int local_rank, bool success) {
@@ -131,12 +135,12 @@ void HealthWatch::look() {
     if (!worker.has_ended && !worker.tracker.moves()) judge(worker);
     if (const auto news = worker.tracker.news()) tell_(*news);
   }
-  // Whoever waits for a GPU looks as if it computed.
-  const bool puzzling = std::any_of(workers_.begin(), workers_.end(), [this](const Worker& worker) {
-    const auto health = worker.tracker.health();
-    return !worker.has_ended && health.still >= tell_after(timeout_) && !health.in_communication();
+  // Whoever waits for a GPU looks as if it computed, and so does whoever launches one collective after
+  // another.
+  const bool stands = std::any_of(workers_.begin(), workers_.end(), [this](const Worker& worker) {
+    return !worker.has_ended && worker.tracker.health().still >= tell_after(timeout_);
   });
-  if (puzzling) nccl_.ask();
+  if (stands) nccl_.ask();
 }
 
 void HealthWatch::look_into(Worker& worker, pid_t program) {
@@ -167,6 +171,8 @@ bool HealthWatch::look_at(Worker& worker) {
   }
   sample->output_bytes = output_.output_bytes(worker.local_rank);
   if (const auto slot = calls_.status_of(worker.local_rank)) add_slot(*sample, *slot);
+  sample->nccl_launched = nccl_.launched_by(worker.program);
+  if (!sample->nccl_launched) sample->nccl_launched = nccl_.launched_by(worker.pid);
   const auto now = sample->at;
   if (!worker.tracker.add(std::move(*sample)) || now - worker.key_told_at > kKeyHolds) worker.key.clear();
   return !worker.tracker.moves();
@@ -177,7 +183,7 @@ void HealthWatch::judge(Worker& worker) {
   sample.store_key = worker.key;
   sample.nearest_key = worker.nearest;
   worker.evidence.look_closer(sample);
-  if (sample.operation.empty()) add_nccl(worker);
+  add_nccl(worker);
   const auto pictures = pictures_.of(worker.local_rank, true, kStackBytesMax);
   worker.tracker.judge(pictures.empty() ? StackSummary{} : summary_of(pictures.front().stacks));
 }
@@ -189,9 +195,9 @@ void HealthWatch::add_nccl(Worker& worker) const {
   auto wait = nccl_.wait_of(worker.program, since);
   if (!wait) wait = nccl_.wait_of(worker.pid, since);
   if (!wait) return;
-  sample.operation = wait->operation;
-  sample.group = wait->communicator;
-  sample.sequence = wait->launched;
+  sample.nccl_operation = wait->operation;
+  sample.nccl_communicator = wait->communicator;
+  sample.nccl_sequence = wait->sequence;
 }
 
 }  // namespace muster::agent

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace muster::agent {
 namespace {
@@ -34,15 +35,15 @@ constexpr std::chrono::seconds kNcclAnswersWithin{3};
 constexpr std::size_t kAnswerBytesMax = 8 << 20;
 
 /// A socket that is bound and does not listen: it keeps the port from being given to somebody else, while
-/// sockets of the same user that set SO_REUSEPORT, as NCCL's do, can still be bound to it.
+/// sockets of the same user that set SO_REUSEPORT, as NCCL's do, can still be bound to it. With SO_REUSEADDR
+/// anybody's could, who sets that, too.
 UniqueFd reserve_port() {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0 ||
+  if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0 ||
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     return UniqueFd();
   return fd;
@@ -168,13 +169,20 @@ void NcclRasClient::ask() {
 }
 
 void NcclRasClient::answered(const Question& question) {
-  waits_ = nccl_waits(question.answer);
-  waits_asked_at_ = question.asked_at;
+  before_ = std::exchange(last_, {nccl_ranks(question.answer), question.asked_at});
+}
+
+std::optional<std::uint64_t> NcclRasClient::launched_by(int pid) const {
+  const NcclRank* const rank = find_nccl_rank(last_.ranks, pid, hosts_);
+  return rank != nullptr ? std::optional(rank->launched) : std::nullopt;
 }
 
 std::optional<NcclWait> NcclRasClient::wait_of(int pid, Clock::time_point since) const {
-  if (waits_asked_at_ < since) return std::nullopt;
-  return nccl_wait_of(waits_, pid, hosts_);
+  if (before_.asked_at < since) return std::nullopt;
+  const NcclRank* const now = find_nccl_rank(last_.ranks, pid, hosts_);
+  const NcclRank* const before = find_nccl_rank(before_.ranks, pid, hosts_);
+  const bool lasts = now != nullptr && before != nullptr && now->wait == before->wait;
+  return lasts ? now->wait : std::nullopt;
 }
 
 }  // namespace muster::agent

@@ -11,6 +11,7 @@
 #include <boost/asio/any_io_executor.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,7 +37,11 @@ class NcclRasClient {
   /// It may be missing, since NCCL's port is that of any one of the processes, and that one may be stopped.
   void ask();
 
-  /// Whether the process `pid` waits for others, by the last answer that was asked for after `since`.
+  /// How many collectives the process `pid` has launched by the last answer; nullopt: none told of it.
+  std::optional<std::uint64_t> launched_by(int pid) const;
+
+  /// The collective in which the process `pid` waits for others, by the last two answers, both asked for
+  /// after `since`: in a job that is well somebody has launched another one meanwhile.
   std::optional<NcclWait> wait_of(int pid, std::chrono::steady_clock::time_point since) const;
 
  private:
@@ -56,9 +61,15 @@ class NcclRasClient {
   std::string address_;
   std::shared_ptr<Question> question_;
   std::chrono::steady_clock::time_point asked_at_{};
-  /// The last answer, and when it was asked for.
-  std::vector<NcclWait> waits_;
-  std::chrono::steady_clock::time_point waits_asked_at_{};
+
+  /// An answer, and when it was asked for.
+  struct Answer {
+    std::vector<NcclRank> ranks{};
+    std::chrono::steady_clock::time_point asked_at{};
+  };
+
+  Answer last_;
+  Answer before_;
   std::vector<std::string> hosts_;
 };
 

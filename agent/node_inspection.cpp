@@ -84,7 +84,7 @@ WorkerStatus status_of(const WorkerNow& worker, int local_rank, int world_size) 
   }
   const auto sample = read_program(worker.pid);
   if (!sample) return status;
-  status.cpu_ms = (sample->cpu + sample->helpers_cpu).count();
+  status.cpu_ms = sample->cpu.count();
   status.memory = sample->memory;
   status.memory_peak = sample->memory_peak;
   if (sample->state == 'T' || sample->state == 't') status.state = "stopped by a signal or a debugger";

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <utility>
 
 namespace muster::agent {
 namespace {
@@ -17,7 +18,8 @@ constexpr std::size_t kOperationBytes = 40;
 /// Digits of a communicator's hash that tell it from the few others of a job.
 constexpr std::size_t kHashDigits = 8;
 
-struct Rank {
+/// A rank of a communicator, with its launches of each kind.
+struct Member {
   std::string host{};
   int pid = 0;
   std::map<std::string, std::uint64_t> launched{};
@@ -49,75 +51,100 @@ std::string communicator_name(const Json& communicator) {
   return "NCCL " + hash;
 }
 
-std::optional<Rank> rank_of(const Json& entry) {
+std::optional<Member> member_of(const Json& entry) {
   if (!entry.is_object()) return std::nullopt;
-  Rank rank;
-  rank.host = text_of(entry, "host");
+  Member member;
+  member.host = text_of(entry, "host");
   const auto pid = entry.find("pid");
   const auto counts = entry.find("collective_counts");
   if (pid == entry.end() || !pid->is_number_integer() || counts == entry.end() || !counts->is_object())
     return std::nullopt;
-  rank.pid = pid->get<int>();
+  member.pid = pid->get<int>();
   for (const auto& [name, count] : counts->items())
-    if (count.is_number_unsigned()) rank.launched[name] = count.get<std::uint64_t>();
-  return rank;
+    if (count.is_number_unsigned()) member.launched[name] = count.get<std::uint64_t>();
+  return member;
 }
 
-std::vector<Rank> ranks_of(const Json& communicator) {
-  std::vector<Rank> ranks;
+std::vector<Member> members_of(const Json& communicator) {
+  std::vector<Member> members;
   const auto entries = communicator.find("ranks");
-  if (entries == communicator.end() || !entries->is_array()) return ranks;
+  if (entries == communicator.end() || !entries->is_array()) return members;
   for (const Json& entry : *entries)
-    if (auto rank = rank_of(entry)) ranks.push_back(std::move(*rank));
-  return ranks;
+    if (auto member = member_of(entry)) members.push_back(std::move(*member));
+  return members;
 }
 
-/// The fewest launches of each collective among the ranks; 0 for one that a rank does not list.
-std::map<std::string, std::uint64_t> fewest(const std::vector<Rank>& ranks) {
+std::uint64_t all_kinds(const Member& member) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, count] : member.launched) sum += count;
+  return sum;
+}
+
+/// The fewest launches of each kind among the members; 0 for one that a member does not list.
+std::map<std::string, std::uint64_t> fewest(const std::vector<Member>& members) {
   std::map<std::string, std::uint64_t> least;
-  for (const Rank& rank : ranks)
-    for (const auto& [name, count] : rank.launched) least.try_emplace(name, count);
+  for (const Member& member : members)
+    for (const auto& [name, count] : member.launched) least.try_emplace(name, count);
   for (auto& [name, count] : least)
-    for (const Rank& rank : ranks) {
-      const auto launched = rank.launched.find(name);
-      count = std::min(count, launched == rank.launched.end() ? 0 : launched->second);
+    for (const Member& member : members) {
+      const auto launched = member.launched.find(name);
+      count = std::min(count, launched == member.launched.end() ? 0 : launched->second);
     }
   return least;
 }
 
-void add_waits(const Json& communicator, bool is_only_one, std::vector<NcclWait>& waits) {
-  const std::vector<Rank> ranks = ranks_of(communicator);
-  const auto least = fewest(ranks);
-  for (const Rank& rank : ranks)
-    for (const auto& [name, count] : rank.launched) {
-      const std::string operation = operation_name(name);
-      if (count <= least.at(name) || operation.empty()) continue;
-      waits.push_back(
-          {rank.host, rank.pid, operation, count, is_only_one ? "" : communicator_name(communicator)});
-      break;
-    }
+/// The name of the collective in which a member is ahead; empty: in none.
+std::string ahead_in(const Member& member, const std::map<std::string, std::uint64_t>& least) {
+  std::string operation;
+  for (const auto& [name, count] : member.launched) {
+    const std::string text = operation_name(name);
+    if (count <= least.at(name) || text.empty()) continue;
+    operation = operation.empty() ? text : "a collective";
+  }
+  return operation;
+}
+
+/// Adds the members of a communicator to the processes of the job.
+void add_members(const Json& communicator, bool is_only_one, std::vector<NcclRank>& ranks,
+                 std::map<std::pair<std::string, int>, std::size_t>& places) {
+  const std::vector<Member> members = members_of(communicator);
+  const auto least = fewest(members);
+  std::uint64_t by_all = 0;
+  for (const Member& member : members) by_all += all_kinds(member);
+  for (const Member& member : members) {
+    const auto [place, is_new] = places.try_emplace({member.host, member.pid}, ranks.size());
+    if (is_new) ranks.push_back({member.host, member.pid, 0, std::nullopt});
+    NcclRank& rank = ranks[place->second];
+    rank.launched += all_kinds(member);
+    const std::string operation = ahead_in(member, least);
+    if (operation.empty() || rank.wait) continue;
+    rank.wait =
+        NcclWait{operation, all_kinds(member), by_all, is_only_one ? "" : communicator_name(communicator)};
+  }
 }
 
 }  // namespace
 
-std::vector<NcclWait> nccl_waits(std::string_view answer) {
-  std::vector<NcclWait> waits;
+std::vector<NcclRank> nccl_ranks(std::string_view answer) {
+  std::vector<NcclRank> ranks;
   const std::size_t begin = answer.find('{');
-  if (begin == std::string_view::npos) return waits;
+  if (begin == std::string_view::npos) return ranks;
   const Json json = Json::parse(answer.substr(begin), nullptr, false);
-  if (!json.is_object()) return waits;
+  if (!json.is_object()) return ranks;
   const auto communicators = json.find("communicators");
-  if (communicators == json.end() || !communicators->is_array()) return waits;
+  if (communicators == json.end() || !communicators->is_array()) return ranks;
+  std::map<std::pair<std::string, int>, std::size_t> places;
   for (const Json& communicator : *communicators)
-    if (communicator.is_object()) add_waits(communicator, communicators->size() == 1, waits);
-  return waits;
+    if (communicator.is_object()) add_members(communicator, communicators->size() == 1, ranks, places);
+  return ranks;
 }
 
-std::optional<NcclWait> nccl_wait_of(const std::vector<NcclWait>& waits, int pid,
-                                     const std::vector<std::string>& hosts) {
-  for (const NcclWait& wait : waits)
-    if (wait.pid == pid && std::find(hosts.begin(), hosts.end(), wait.host) != hosts.end()) return wait;
-  return std::nullopt;
+const NcclRank* find_nccl_rank(const std::vector<NcclRank>& ranks, int pid,
+                               const std::vector<std::string>& hosts) {
+  const auto found = std::find_if(ranks.begin(), ranks.end(), [&](const NcclRank& rank) {
+    return rank.pid == pid && std::find(hosts.begin(), hosts.end(), rank.host) != hosts.end();
+  });
+  return found == ranks.end() ? nullptr : &*found;
 }
 
 }  // namespace muster::agent

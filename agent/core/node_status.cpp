@@ -50,6 +50,7 @@ std::string to_json(const NodeStatus& status) {
 }
 
 NodeStatus node_status_from_json(const std::string& text) {
+  if (text.size() > kNodeStatusMax) throw std::invalid_argument("the status of a node: too long");
   return parsed<NodeStatus>(text, "the status of a node", "workers", rendezvous::kMaxWorkersPerNode);
 }
 

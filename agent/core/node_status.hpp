@@ -29,9 +29,8 @@ struct WorkerStatus {
   int pid = 0;
   /// "running", "stopped by a signal or a debugger", "ended (exit code 0)", "not started".
   std::string state;
-  /// CPU time of the process that runs the program (the worker's own, or the one below a shell) and of the
-  /// children that it has reaped, in milliseconds, and the memory that it has and has had at most, in bytes.
-  /// 0: not known.
+  /// CPU time of the process that runs the program (the worker's own, or the one below a shell) without its
+  /// children, in milliseconds, and the memory that it has and has had at most, in bytes. 0: not known.
   std::int64_t cpu_ms = 0;
   std::uint64_t memory = 0;
   std::uint64_t memory_peak = 0;

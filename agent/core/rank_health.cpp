@@ -177,6 +177,12 @@ void wait_for_ranks(RankHealth& health, std::string operation) {
   health.operation = std::move(operation);
 }
 
+void wait_for_nccl(RankHealth& health, const WorkerSample& now) {
+  wait_for_ranks(health, clean(now.nccl_operation));
+  health.group = clean(now.nccl_communicator);
+  health.sequence = now.nccl_sequence;
+}
+
 /// Whether a rank that waits wakes up by itself, or works in another thread.
 bool stirs(const WorkerSample& first, const WorkerSample& now, WaitKind wait, bool waits_for_gil) {
   const bool computes = uses(growth(first.cpu, now.cpu), between(first, now), kStirsPercent);
@@ -185,13 +191,19 @@ bool stirs(const WorkerSample& first, const WorkerSample& now, WaitKind wait, bo
   return computes || (!waits_for_gil && now.voluntary_switches > first.voluntary_switches);
 }
 
+/// What NCCL tells for the first time is no launch.
+bool has_launched(const WorkerSample& before, const WorkerSample& now) {
+  return before.nccl_launched && now.nccl_launched && *before.nccl_launched != *now.nccl_launched;
+}
+
 }  // namespace
 
 bool has_moved(const WorkerSample& before, const WorkerSample& now) {
   const milliseconds time = between(before, now);
   const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
   return now.output_bytes != before.output_bytes || now.slot_calls != before.slot_calls ||
-         now.slot_step != before.slot_step || now.disk_bytes > before.disk_bytes ||
+         now.slot_step != before.slot_step || has_launched(before, now) ||
+         now.disk_bytes > before.disk_bytes ||
          growth(before.bytes_written, now.bytes_written) > kIdleBytesWritten ||
          growth(before.bytes_read, now.bytes_read) * 1000 > kIdleBytesReadPerSecond * ms ||
          uses(growth(before.helpers_cpu, now.helpers_cpu), time, kHelpersMovePercent);
@@ -232,6 +244,8 @@ RankHealth judge_still(const WorkerSample& first, const WorkerSample& before, co
     health.wait = WaitKind::store_key;
     health.key = clean(now.store_key);
     health.nearest = clean(now.nearest_key);
+  } else if (!now.nccl_operation.empty() && (busy || view.communication || view.backward)) {
+    wait_for_nccl(health, now);
   } else if (view.communication && (!busy || view.communication_innermost)) {
     wait_for_ranks(health, view.operation);
     health.stirs = busy;
@@ -239,7 +253,7 @@ RankHealth judge_still(const WorkerSample& first, const WorkerSample& before, co
     health.activity = Activity::busy;
   } else if (view.backward) {
     wait_for_ranks(health, "backward");
-  } else if (sleeps_in_communication(now, stack)) {
+  } else if (!view.lock && !view.events && !view.helpers && sleeps_in_communication(now, stack)) {
     wait_for_ranks(health, "");
   } else {
     const bool waits_for_gil = !stack.main_holds_gil && !stack.gil_holder.empty();
@@ -247,20 +261,21 @@ RankHealth judge_still(const WorkerSample& first, const WorkerSample& before, co
     health.wait = waits_for_gil ? WaitKind::lock : kind_of_wait(now, view);
     // Whoever waits for other ranks does so by a lock, too: only a stack tells the two apart.
     if (health.wait == WaitKind::lock && stack.main.empty()) health.wait = WaitKind::unknown;
+    if (health.wait == WaitKind::unknown && !now.nccl_operation.empty()) wait_for_nccl(health, now);
     health.stirs = stirs(first, now, health.wait, waits_for_gil);
   }
   return health;
 }
 
-RankTracker::RankTracker(int rank, rendezvous::RoundNumber round, milliseconds tell_after)
-    : tell_after_(tell_after) {
+RankTracker::RankTracker(int rank, rendezvous::RoundNumber round, milliseconds tell_after, milliseconds gap)
+    : tell_after_(tell_after), gap_(gap) {
   health_.rank = rank;
   health_.round = round;
 }
 
 bool RankTracker::add(WorkerSample sample) {
   before_ = std::exchange(last_, std::move(sample));
-  if (before_ && !has_moved(*before_, *last_)) {
+  if (before_ && between(*before_, *last_) <= gap_ && !has_moved(*before_, *last_)) {
     if (!first_still_) first_still_ = last_;
     return true;
   }

@@ -77,10 +77,17 @@ struct WorkerSample {
   /// The status slot of a program that uses the SDK: a number that differs after each call, and the step.
   std::uint64_t slot_calls = 0;
   std::uint64_t slot_step = 0;
-  /// The call that it is in by its slot, or else by what NCCL tells; empty: none, or not known.
+  /// The call that it is in by its slot; empty: none, or not known.
   std::string operation{};
   std::string group{};
   std::uint64_t sequence = 0;
+
+  /// The collectives that it has launched by what NCCL tells (nullopt: nothing), and the one in which it is
+  /// ahead of other ranks; empty: none. It may do something else meanwhile, as launches are asynchronous.
+  std::optional<std::uint64_t> nccl_launched{};
+  std::string nccl_operation{};
+  std::string nccl_communicator{};
+  std::uint64_t nccl_sequence = 0;
 
   /// The key of the store for which it waits, if the store has told, and the nearest one that is there.
   std::string store_key{};
@@ -103,7 +110,12 @@ rendezvous::CodePlace own_place(const Frames& frames);
 class RankTracker {
  public:
   /// `tell_after`: a standstill that is shorter is told to nobody, so that a healthy training says nothing.
-  RankTracker(int rank, rendezvous::RoundNumber round, std::chrono::milliseconds tell_after);
+  /// `gap`: if samples are further apart than that, nobody has looked meanwhile (the host or its container
+  /// slept), and the worker counts as having moved.
+  RankTracker(int rank, rendezvous::RoundNumber round, std::chrono::milliseconds tell_after,
+              std::chrono::milliseconds gap = kNoGap);
+
+  static constexpr std::chrono::milliseconds kNoGap = std::chrono::hours(24 * 365);
 
   /// Takes the next sample. Returns whether the worker stands still, so that its stack is worth reading.
   bool add(WorkerSample sample);
@@ -135,6 +147,7 @@ class RankTracker {
   bool worth_telling(const rendezvous::RankHealth& now) const;
 
   std::chrono::milliseconds tell_after_;
+  std::chrono::milliseconds gap_;
   /// The last sample, and the first one of the standstill.
   std::optional<WorkerSample> last_;
   std::optional<WorkerSample> before_;

@@ -43,8 +43,9 @@ constexpr const char* kJobFooter =
     "has. It may be left out where one job runs. Jobs are seen on the host of their 'muster run', by their "
     "own\n"
     "user. With one 'muster run' on each host (--nnodes), each shows its own node.\n\n"
-    "Exit codes: 0 success; 1 no such job; 2 usage; 3 the job does not answer. A node that does not answer\n"
-    "within 3 s is named, and the rest is shown.\n";
+    "Exit codes: 0 success; 1 no such job; 2 usage; 3 the job does not answer; 125 its answer cannot be "
+    "read\n"
+    "or printed. A node that does not answer within 3 s is named, and the rest is shown.\n";
 
 /// Adds the ranks of "4" or "8-11". False for anything else.
 bool add_ranks(std::string_view item, std::set<int>& ranks) {

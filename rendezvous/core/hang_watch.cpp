@@ -93,6 +93,12 @@ std::optional<std::string> HangWatch::look(TimePoint now) {
   }
   const auto due = next_look();
   if (!due || now < *due) return std::nullopt;
+  // Nobody has looked meanwhile (the host slept): what the ranks did before says nothing of what they do now.
+  if (now - std::max(*due, told_at_) > kLateLook) {
+    last_moved_ = now - timeout_ + kNewsAfterPause;
+    told_at_ = now;
+    return std::nullopt;
+  }
   changed_ = false;
   key_told_ = false;
   key_said_ = std::any_of(ranks_.begin(), ranks_.end(),

@@ -25,6 +25,11 @@ inline constexpr Milliseconds kStoreAnswersWithin{500};
 inline constexpr Milliseconds kNewsBelongTogether{300};
 inline constexpr Milliseconds kNewsWaitedFor{2000};
 
+/// A look that comes so late after its time follows a pause of this process, and perhaps of all. For so long
+/// then it is waited for news: nodes look every two seconds at least.
+inline constexpr Milliseconds kLateLook{5000};
+inline constexpr Milliseconds kNewsAfterPause{6000};
+
 /// One thread.
 class HangWatch {
  public:

@@ -8,8 +8,10 @@
 
 namespace muster::launcher {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(JobCard, id, run_id, program, arguments, version, host, pid, start_time,
-                                   boot, pid_namespace, started_at_ms, nodes, workers)
+// A field that is missing has its default, so that a muster can read the card of a job of another version.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobCard, id, run_id, program, arguments, version, host, pid,
+                                                start_time, boot, pid_namespace, started_at_ms, nodes,
+                                                workers)
 
 std::string to_json(const JobCard& card) {
   const auto text_of = [](const JobCard& one) {
@@ -26,7 +28,10 @@ std::string to_json(const JobCard& card) {
 
 JobCard job_card_from_json(const std::string& text) {
   try {
-    return nlohmann::json::parse(text).get<JobCard>();
+    auto card = nlohmann::json::parse(text).get<JobCard>();
+    if (card.id.empty() || card.pid <= 0)
+      throw std::invalid_argument("the card of a job: it lacks id or pid");
+    return card;
   } catch (const nlohmann::json::exception& error) {
     throw std::invalid_argument(std::string("the card of a job: ") + error.what());
   }
@@ -57,6 +62,8 @@ NamedBy named_by(const JobCard& card, const std::string& text) {
 }
 
 LauncherLife launcher_life(const JobCard& card, const LauncherLook& look) {
+  // Without it, nothing tells whether the number is still that of the launcher.
+  if (card.boot.empty() || look.boot.empty()) return LauncherLife::unknown;
   if (card.boot != look.boot) return LauncherLife::gone;
   if (card.pid_namespace != look.pid_namespace) return LauncherLife::unknown;
   const bool same = look.start_time != 0 && look.start_time == card.start_time;

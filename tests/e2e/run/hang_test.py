@@ -58,17 +58,20 @@ time.sleep(1000)
 
 
 class NcclPort(threading.Thread):
-    """Answers as NCCL's RAS does: the process of rank 0 has launched a collective more than that of rank 1."""
+    """Answers as NCCL's RAS does: the process of rank 0 has launched a collective more than that of rank 1. If the job moves, each answer
+    has more of them, and another rank is ahead."""
 
-    def __init__(self, pids):
+    def __init__(self, pids, moves=False):
         super().__init__(daemon=True)
-        self.pids = pids
+        self.pids, self.moves, self.launched, self.leader = pids, moves, 4, 0
+        self.answers = 0
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
 
     def rank(self, number):
         with open(self.pids + str(number), encoding="ascii") as file:
-            return {"rank": number, "host": "127.0.0.1", "pid": int(file.read()), "collective_counts": {"AllReduce": 5 - number}}
+            return {"rank": number, "host": "127.0.0.1", "pid": int(file.read()),
+                    "collective_counts": {"AllReduce": self.launched + (self.leader == number)}}
 
     def run(self):
         while True:
@@ -82,6 +85,9 @@ class NcclPort(threading.Thread):
                     question += connection.recv(4096) or b"verbose status\n"
                 answer = {"communicators": [{"hash": "0x1", "ranks": [self.rank(0), self.rank(1)]}]}
                 connection.sendall(b"OK\nOK\n" + json.dumps(answer).encode())
+            self.answers += 1
+            if self.moves:
+                self.launched, self.leader = self.launched + 7, 1 - self.leader
 
 
 class Hangs(unittest.TestCase):
@@ -110,7 +116,7 @@ class Hangs(unittest.TestCase):
     def test_the_first_line_names_the_key_that_nobody_sets(self):
         job = self.started("--hang-timeout", "2", self.program(WAITS_FOR_KEY))
         self.assertRegex(self.first_line(job),
-                         r"rank 0 on \S+ \(program.py:7\b.*\) is hung: it waits for the store's key 'epcoh' since [2-9] s, "
+                         r"rank 0 on \S+ \(program.py:7\b.*\) is hung: it waits for the store's key 'epcoh' since \d+ s, "
                          r"which nobody has set; 'epoch' exists$")
         job.terminate()
 
@@ -164,6 +170,19 @@ class Hangs(unittest.TestCase):
         self.assertEqual(job.wait(LIMIT_S), 1, rest)
         self.assertRegex(rest, r"(?m)^muster: error: .*program.py failed: rank 0 on .* is hung: .*'epcoh'")
         self.assertIn("0 of 5 used; no restart: a job that is hung ends (--on-hang abort)", rest)
+
+    def test_ranks_that_launch_one_collective_after_another_are_well(self):
+        program = self.program("import os, time\nopen(os.environ['PIDS'] + os.environ['RANK'], 'w').write(str(os.getpid()))\n"
+                               "end = time.time() + 10\nwhile time.time() < end: pass\n")
+        pids = os.path.join(os.path.dirname(program), "rank")
+        port = NcclPort(pids, moves=True)
+        self.addCleanup(port.socket.close)
+        port.start()
+        job = self.started("--nproc-per-node", "2", "--hang-timeout", "4", "--on-hang", "abort", program, NCCL_RAS_ADDR=port.address, PIDS=pids)
+        rest = job.stderr.read()
+        self.assertEqual(job.wait(LIMIT_S), 0, rest)
+        self.assertNotIn("hung", rest)
+        self.assertGreater(port.answers, 1)
 
     def test_a_stopped_rank_is_named_and_the_job_goes_on_with_it(self):
         job = self.started("--nproc-per-node", "3", "--hang-timeout", "1", WORKER, fault="stop@1:all_reduce:2")

@@ -121,6 +121,8 @@ TEST_CASE(
     "A worker that then ended by itself has no picture, but what one has left running that had ended before "
     "has") {
   const Program shell({"/bin/sh", "-c", "echo ready; sleep 600; true"});
+  ask_until([&] { return descendants_of(shell.pid()).size(); },
+            [](std::size_t children) { return children == 1; });
   WorkerPictures pictures;
   pictures.take({{0, shell.pid(), true}, {1, shell.pid(), false}}, std::chrono::seconds(20));
   for (const bool killed : {true, false}) {

@@ -288,7 +288,10 @@ TEST_CASE("A program that sleeps in a library which talks to other ranks waits f
   CHECK(health.in_communication());
   CHECK(health.operation.empty());
   CHECK(health.place == kUser);
-  // It writes a file from there, or computes.
+  // It waits for the workers of a data loader, writes a file from there, or computes.
+  StackSummary loads = stack;
+  loads.main = {kLoader, kUser};
+  CHECK_FALSE(judge_still(asleep(), asleep(), locked, loads).in_communication());
   CHECK_FALSE(judge_still(asleep(), asleep(), later(in_call(SystemCall::write)), stack).in_communication());
   CHECK_FALSE(judge_still(asleep(), asleep(), later(kComputes), stack).in_communication());
   for (const char* const library :
@@ -297,4 +300,24 @@ TEST_CASE("A program that sleeps in a library which talks to other ranks waits f
     stack.library = library;
     CHECK(judge_still(asleep(), asleep(), locked, stack).wait == WaitKind::lock);
   }
+}
+
+TEST_CASE("What NCCL tells of a rank counts where nothing else tells what it does") {
+  const auto with_nccl = [](const Change& change) {
+    WorkerSample sample = later(change);
+    sample.nccl_operation = "all_reduce";
+    sample.nccl_communicator = "NCCL 1c41c0e2";
+    sample.nccl_sequence = 5;
+    return sample;
+  };
+  const RankHealth spins = judged(with_nccl(kComputes), {kUser});
+  CHECK(spins.in_communication());
+  CHECK(spins.operation == "all_reduce");
+  CHECK(spins.group == "NCCL 1c41c0e2");
+  CHECK(spins.sequence == 5);
+  CHECK(judged(with_nccl(kComputes), {kBackward, kUser}).operation == "all_reduce");
+  CHECK(judged(with_nccl([](WorkerSample&) {}), {}).in_communication());
+  // It has launched a collective, and does something else meanwhile.
+  CHECK(judged(with_nccl(in_call(SystemCall::sleep)), {kUser}).wait == WaitKind::sleep);
+  CHECK(judged(with_nccl(in_call(SystemCall::lock)), {kUser}).wait == WaitKind::lock);
 }

@@ -173,3 +173,30 @@ TEST_CASE("That a wait is for a key is found out later, and the wait has lasted 
   life.look([](WorkerSample& now) { now.store_key = "other"; });
   CHECK(life.tracker.health().lasted == 0s);
 }
+
+TEST_CASE("After a pause in which nobody looked a worker counts as having moved") {
+  RankTracker tracker(3, 7, 10s, 6s);
+  WorkerSample sample;
+  sample.at = std::chrono::steady_clock::time_point(1000s);
+  tracker.add(sample);
+  sample.at += 6s;
+  CHECK(tracker.add(sample));
+  sample.at += 600s;
+  CHECK_FALSE(tracker.add(sample));
+  sample.at += 2s;
+  CHECK(tracker.add(sample));
+  CHECK(tracker.health().still == 2s);
+}
+
+TEST_CASE(
+    "A worker that launches collectives of NCCL moves, but not when NCCL tells of it for the first time") {
+  Life life;
+  life.print();
+  life.compute();
+  life.look([](WorkerSample& now) { now.nccl_launched = 12; });
+  CHECK(life.still);
+  life.compute();
+  CHECK(life.still);
+  life.look([](WorkerSample& now) { now.nccl_launched = 13; });
+  CHECK_FALSE(life.still);
+}

@@ -40,7 +40,9 @@ TEST_CASE("A card survives the way through JSON, and has a bound") {
 }
 
 TEST_CASE("What is no card is refused") {
-  for (const char* text : {"", "{}", "[]", "{\"id\":1}", "{"})
+  // What another version does not write has its default.
+  CHECK(job_card_from_json(R"({"id": "a-1", "pid": 7})").workers == JobCard{}.workers);
+  for (const char* text : {"", "{}", "[]", "{\"id\":1}", "{", R"({"id": "a-1"})", R"({"pid": 7})"})
     CHECK_THROWS_AS(job_card_from_json(text), std::invalid_argument);
 }
 
@@ -71,6 +73,7 @@ TEST_CASE("A process that has got the launcher's number is not the launcher") {
   CHECK(launcher_life(card, {"b1", 5, 0}) == LauncherLife::gone);
   CHECK(launcher_life(card, {"b2", 5, 977}) == LauncherLife::gone);
   CHECK(launcher_life(card, {"b1", 6, 0}) == LauncherLife::unknown);
+  CHECK(launcher_life(card, {"", 5, 978}) == LauncherLife::unknown);  // a sandbox that does not tell its boot
   JobCard without = card;
   without.start_time = 0;
   CHECK(launcher_life(without, {"b1", 5, 0}) == LauncherLife::gone);

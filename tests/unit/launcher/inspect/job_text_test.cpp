@@ -20,6 +20,7 @@ agent::ProcessPicture picture_at(int line) {
 JobAnswer answer_of_two_nodes() {
   JobAnswer answer;
   answer.card.id = "train-0123ab";
+  answer.card.pid = 31415;
   answer.card.program = "train.py\x1b[2J";
   answer.age_ms = 65'000;
   for (int node = 0; node < 2; ++node) {

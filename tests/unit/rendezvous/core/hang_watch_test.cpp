@@ -201,6 +201,20 @@ TEST_CASE("The first line waits for what the same look has found out of other ra
   CHECK_THAT(said, Contains("rank 1 on n1 may be hung"));
 }
 
+TEST_CASE("After a pause nothing is said before the nodes have looked again") {
+  Two two;
+  two.wait(0, WaitKind::communication);
+  two.wait(1, WaitKind::lock);
+  CHECK(two.after(600s).empty());
+  CHECK(two.watch.next_look() == two.now + kNewsAfterPause);
+  Two healthy = two;
+  healthy.now += 2s;
+  healthy.move(0);
+  healthy.move(1);
+  CHECK(healthy.after(kNewsAfterPause).empty());
+  CHECK_THAT(two.after(kNewsAfterPause), Contains("rank 1 on n1 is hung"));
+}
+
 TEST_CASE("A hang after the job has moved again is another one") {
   Two two;
   two.hang();
