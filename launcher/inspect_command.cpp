@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <iterator>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -73,6 +74,19 @@ int ps(const InspectOptions& options) {
   return print(text + (cards.empty() ? "]\n" : "\n]\n"));
 }
 
+/// Throws UsageError for ranks that were asked for and that no node has. Those of a node that is silent may
+/// be there.
+void check_ranks(const InspectOptions& options, const JobAnswer& answer) {
+  std::set<int> missing(options.ranks.begin(), options.ranks.end());
+  for (const agent::NodeStatus& node : answer.nodes)
+    for (const agent::WorkerStatus& worker : node.workers) missing.erase(worker.rank);
+  if (missing.empty() || !answer.silent.empty()) return;
+  constexpr std::size_t kRangesMax = 8;
+  throw UsageError("--rank: job " + answer.card.id + " has no rank " +
+                   rank_list({missing.begin(), missing.end()}, kRangesMax) + " now; 'muster status " +
+                   answer.card.id + "' lists its ranks");
+}
+
 int ask(const InspectOptions& options, bool stacks) {
   const FoundJob job = chosen(options.job);
   agent::NodeQuery query;
@@ -83,6 +97,7 @@ int ask(const InspectOptions& options, bool stacks) {
     const std::string line = ask_job(job.socket, query, kAnswerAtMost);
     if (options.json) return print(line + "\n");
     const JobAnswer answer = job_answer_from_json(line);
+    check_ranks(options, answer);
     return print(stacks ? stacks_text(answer) : status_text(answer));
   } catch (const NoAnswer& error) {
     throw LaunchError(kExitNotRunning, "job " + job.card.id + " (process " + std::to_string(job.card.pid) +

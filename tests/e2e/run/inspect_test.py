@@ -110,6 +110,10 @@ class Inspect(unittest.TestCase):
         self.assertRegex(asked.stdout, r"(?m)^rank 0: \S+looked_at\.py:6 hold <- ")
         self.assertRegex(asked.stdout, r"(?m)^rank 1: \S+looked_at\.py:9 save <- ")
         only = muster("stacks", self.card(job)["id"], "--rank", "1").stdout
+        for command in ("status", "stacks"):
+            absent = muster(command, self.card(job)["id"], "--rank", "1,7-9")
+            self.assertEqual((absent.returncode, absent.stdout), (2, ""))
+            self.assertRegex(absent.stderr, r"--rank: job \S+ has no rank 7-9 now; 'muster status \S+' lists its ranks")
         self.assertNotIn("hold", only)
         self.assertIn("save", only)
         pictures = [process for worker in json.loads(muster("stacks", self.card(job)["id"], "--json").stdout)["nodes"][0]["workers"] for process in worker["processes"]]
