@@ -93,13 +93,24 @@ bool can_bind(const std::string& address) {
   return bound;
 }
 
+/// A client that asks a server which answers so.
+struct Asked {
+  explicit Asked(std::chrono::milliseconds ask_each)
+      : client(server.context.get_executor(), ask_each, false) {
+    Environment environment{{"NCCL_RAS_ADDR", server.address()}};
+    client.prepare(environment);
+  }
+
+  Server server{kAnswer};
+  NcclRasClient client;
+};
+
 }  // namespace
 
 TEST_CASE("NCCL tells which process waits for the others, if nobody launches anything meanwhile") {
-  Server server(kAnswer);
-  NcclRasClient client(server.context.get_executor(), 0ms, false);
-  Environment environment{{"NCCL_RAS_ADDR", server.address()}};
-  client.prepare(environment);
+  Asked asked(0ms);
+  Server& server = asked.server;
+  NcclRasClient& client = asked.client;
   const auto before = Clock::now();
   CHECK_FALSE(client.launched_by(539));
   client.ask();
@@ -119,10 +130,9 @@ TEST_CASE("NCCL tells which process waits for the others, if nobody launches any
 }
 
 TEST_CASE("a rank that is ahead for a moment does not wait") {
-  Server server(kAnswer);
-  NcclRasClient client(server.context.get_executor(), 0ms, false);
-  Environment environment{{"NCCL_RAS_ADDR", server.address()}};
-  client.prepare(environment);
+  Asked asked(0ms);
+  Server& server = asked.server;
+  NcclRasClient& client = asked.client;
   const auto before = Clock::now();
   client.ask();
   REQUIRE(run_until(server.context, [&] { return client.launched_by(539) == 5U; }));
@@ -135,10 +145,9 @@ TEST_CASE("a rank that is ahead for a moment does not wait") {
 }
 
 TEST_CASE("NCCL is asked once at a time, and not more often than it should be") {
-  Server server(kAnswer);
-  NcclRasClient client(server.context.get_executor(), 1h, false);
-  Environment environment{{"NCCL_RAS_ADDR", server.address()}};
-  client.prepare(environment);
+  Asked asked(1h);
+  Server& server = asked.server;
+  NcclRasClient& client = asked.client;
   client.ask();
   client.ask();
   REQUIRE(run_until(server.context, [&] { return client.launched_by(539).has_value(); }));
