@@ -138,6 +138,8 @@ void JobDirectory::on_hello(const std::shared_ptr<Newcomer>& newcomer, const Hel
   if (!why.empty()) return newcomer->refuse({Errc::mend, "hello", why});
   const std::string version = other_version(hello, "this daemon", options_.version);
   if (!version.empty()) return newcomer->refuse({Errc::upgrade, "hello", version});
+  // A job that was deserted earlier in this turn of the event loop has no say any more.
+  sweep();
   const auto found = jobs_.find(hello.run_id);
   const auto known = found == jobs_.end() ? std::nullopt : std::optional(found->second->known(hello));
   const auto lives = [&hello](const auto& entry) {

@@ -11,7 +11,7 @@ import os, socket, threading
 held = threading.Lock()
 held.acquire()
 def hold():
-    print('ready', os.environ['RANK'], 'on', socket.gethostname(), flush=True)
+    print(f"ready {os.environ['RANK']} on {socket.gethostname()}", flush=True)
     held.acquire()
 hold()
 """

@@ -188,7 +188,7 @@ word = lambda text: struct.pack("<Q", len(text)) + text
 store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 30)
 replies = store.makefile("rb")
 store.sendall(b"\\0" + struct.pack("<I", 0x3C85F7CE))
-print("ready", rank, flush=True)
+print(f"ready {rank}", flush=True)
 count = 0
 while not os.path.exists("%s"):
     count += 1
@@ -197,7 +197,7 @@ while not os.path.exists("%s"):
     length, = struct.unpack("<Q", replies.read(8))
     assert replies.read(length) == value
     time.sleep(0.005)
-print("done", rank, "after", count, flush=True)
+print(f"done {rank} after {count}", flush=True)
 """ % GO
 
 

@@ -184,7 +184,7 @@ def add(store, key):
 
 store = connect()
 add(store, b"/seen")
-print("ready", rank, "of", os.environ["WORLD_SIZE"], "in round", attempt, "on", os.uname().nodename, flush=True)
+print(f"ready {{rank}} of {{os.environ['WORLD_SIZE']}} in round {{attempt}} on {{os.uname().nodename}}", flush=True)
 log = open("/tmp/muster-test-answers", "a", buffering=1)
 while not os.path.exists("{GO}"):
     try:
@@ -199,7 +199,7 @@ while not os.path.exists("{GO}"):
             log.write(f"{{attempt}} refused {{again}}\\n")
 # Nobody of another round has been here.
 keys = [add(store, b"/round%d" % number) for number in range(2)]
-print("done", rank, "of", os.environ["WORLD_SIZE"], "others", keys[1 - int(attempt)], flush=True)
+print(f"done {{rank}} of {{os.environ['WORLD_SIZE']}} others {{keys[1 - int(attempt)]}}", flush=True)
 """
 
 

@@ -15,8 +15,8 @@ what, *arguments = os.environ.get("JOB_DO", "exit").split(":")
 if what == "fail" and os.environ["RANK"] == arguments[0]:
     sys.exit(int(arguments[1]))
 if what == "notice":
-    signal.signal(signal.SIGUSR1, lambda *_: print("noticed", os.environ["RANK"], flush=True))
-    print("ready", os.environ["RANK"], flush=True)
+    signal.signal(signal.SIGUSR1, lambda *_: print(f"noticed {os.environ['RANK']}", flush=True))
+    print(f"ready {os.environ['RANK']}", flush=True)
 if what in ("fail", "wait", "notice"):
     end = time.monotonic() + 120
     while time.monotonic() < end and not (what != "fail" and os.path.exists(arguments[0])):

@@ -28,7 +28,7 @@ def add(store, key):
 def main():
     first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     store = connect()
-    print("port", os.environ["MASTER_PORT"], flush=True)
+    print(f"port {os.environ['MASTER_PORT']}", flush=True)
     count = add(store, b"/workers")
     while count < 2:  # until both ranks of this round are here
         store.sendall(b"\x03" + text(b"/workers"))

@@ -8,6 +8,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <thread>
+
 using namespace muster;
 using namespace muster::rendezvous;
 using namespace muster::rendezvous::test;
@@ -192,6 +194,28 @@ TEST_CASE("nodes whose connections were all reset make room for a new run, and a
   directory.run_until([&] { return contains(answer += received(again), "hello_ok"); });
   CHECK(directory.status("A")->nodes == 1);
   CHECK(directory.jobs.status().size() == 1);
+}
+
+TEST_CASE("a hello that waited for nodes is taken in the turn in which they are given up") {
+  Directory directory;
+  make_ghost(directory);
+  const TimePoint reset_before = std::chrono::steady_clock::now();
+  JobLimits other = two_nodes();
+  other.max_restarts = 3;
+  Hello hello = hello_of("A", "n0");
+  hello.incarnation = 8;
+  hello.limits = other;
+  const UniqueFd again(directory.connection("A", "n0"));
+  say(again, hello);
+  // The loop is held up from shortly before the old node is given up until after the next look.
+  const TimePoint held_from = reset_before + kDeadAfter - 20ms;
+  directory.run_until([&] { return std::chrono::steady_clock::now() >= held_from; });
+  std::this_thread::sleep_for(200ms);
+  pollfd answered{again.get(), POLLIN, 0};
+  directory.run_until([&] { return ::poll(&answered, 1, 0) == 1; });
+  const std::string answer = received(again);
+  INFO(answer);
+  CHECK(contains(answer, "hello_ok"));
 }
 
 TEST_CASE("a node whose connection was reset may come back, while others wait for it") {
