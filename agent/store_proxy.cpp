@@ -151,8 +151,9 @@ struct StoreProxy::State : std::enable_shared_from_this<State> {
       return warn("refused", "refused a connection to the store's proxy from port " +
                                  std::to_string(peer.port()) + ": " + verdict.reason);
     socket.set_option(tcp::no_delay(true), error);
-    auto relay =
-        std::make_shared<Relay>(std::move(socket), client.open_channel(rendezvous::ChannelKind::store));
+    auto relay = std::make_shared<Relay>(
+        std::move(socket),
+        client.open_channel({rendezvous::ChannelKind::store, "", peer.port(), local.port()}));
     relays.insert(relay);
     relay->start([weak = weak_from_this(), gone = std::weak_ptr<Relay>(relay)] {
       if (const auto self = weak.lock()) self->relays.erase(gone.lock());

@@ -127,7 +127,7 @@ CoordinatorLine::~CoordinatorLine() {
 std::unique_ptr<rendezvous::ByteStream> CoordinatorLine::open(const std::string& node) {
   if (!state_->usable) return nullptr;
   return rendezvous::make_channel_stream(state_->executor,
-                                         state_->client->open_channel(rendezvous::ChannelKind::link, node));
+                                         state_->client->open_channel({rendezvous::ChannelKind::link, node}));
 }
 
 void CoordinatorLine::node_ended(const GoneNode& node) {

@@ -45,8 +45,8 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
     if (session_) send_message(*session_, message);
   }
 
-  std::shared_ptr<Channel> open_channel(ChannelKind kind, const NodeName& node) {
-    return session_->open_channel(to_json(ChannelOpen{kind, node}));
+  std::shared_ptr<Channel> open_channel(const ChannelOpen& what) {
+    return session_->open_channel(to_json(what));
   }
 
   std::string local_address() const { return local_address_; }

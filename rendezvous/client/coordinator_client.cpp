@@ -303,8 +303,8 @@ void CoordinatorClient::tell(Message message) {
   impl_->session().send(std::move(message));
 }
 
-std::shared_ptr<Channel> CoordinatorClient::open_channel(ChannelKind kind, NodeName node) {
-  return impl_->session().open_channel(kind, node);
+std::shared_ptr<Channel> CoordinatorClient::open_channel(const ChannelOpen& what) {
+  return impl_->session().open_channel(what);
 }
 
 std::string CoordinatorClient::local_address() const {

@@ -105,7 +105,7 @@ class CoordinatorClient {
 
   /// Opens a channel: to the store of the present round, or (launcher) to the node's agent. Never null; a
   /// channel that is refused is closed.
-  std::shared_ptr<Channel> open_channel(ChannelKind kind, NodeName node = "");
+  std::shared_ptr<Channel> open_channel(const ChannelOpen& what);
 
   /// The local address of the connection, numeric; empty while there is none or for a local socket.
   std::string local_address() const;

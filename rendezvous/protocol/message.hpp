@@ -289,6 +289,10 @@ struct ChannelOpen {
   ChannelKind kind = ChannelKind::store;
   /// The node to which the launcher wants a link; empty towards the node itself, and for a store.
   NodeName node{};
+  /// For a store: the ports, on the node's 127.0.0.1, of the worker and of the agent that it is connected to,
+  /// by which the agent knows the worker again (KeyWait); 0: not told.
+  int worker_port = 0;
+  int proxy_port = 0;
   bool operator==(const ChannelOpen&) const = default;
 };
 
@@ -320,8 +324,8 @@ struct JobStatus {
   bool operator==(const JobStatus&) const = default;
 };
 
-/// Tells a node that a connection to the store, whose far end is on its host, waits for a key: it may be one
-/// of its ranks'. No answer; what a rank does is told by RankHealth.
+/// Tells a node that a connection to the store, or to the node's proxy of it, whose far end is on its host,
+/// waits for a key: it may be one of its ranks'. No answer; what a rank does is told by RankHealth.
 struct KeyWait {
   RoundNumber round = 0;
   std::string peer_host{};

@@ -233,6 +233,8 @@ template <typename F>
 void list(F& f, M<F, ChannelOpen>& m) {
   f.word("kind", m.kind, kChannelKinds);
   f.name("node", m.node, Need::optional);
+  f.integer("worker_port", m.worker_port, 0, 65535, Need::optional);
+  f.integer("proxy_port", m.proxy_port, 0, 65535, Need::optional);
 }
 
 template <typename F>

@@ -163,7 +163,7 @@ std::string CoordinatorService::refuse_channel(SessionId session, const ChannelO
     if (!coordinator_.in_running_round(session) || stores_.empty()) return "no round is running";
     const OpenedStore& store = stores_.rbegin()->second;
     if (!store.feed) return "the store of this job is reached over the network";
-    store.feed(channel, session);
+    store.feed(channel, {session, open.worker_port, open.proxy_port});
     return "";
   }
   if (coordinator_.launcher_session() != session) return "only the launcher opens links";
@@ -327,16 +327,20 @@ void CoordinatorService::perform_one(const effect::AskStore& ask) {
   for (const StoreWait& wait : found->second.waits(kMaxWaitsTold)) tell_wait(ask.round, wait);
 }
 
-/// Tells a wait to the nodes from whose hosts the connection may come, as vouch() asks them; which of their
-/// ranks it is, if any, only they know.
+/// Tells a wait to the node through which the client comes, or to those from whose hosts the connection may
+/// come, as vouch() asks them; which of their ranks it is, if any, only they know.
 void CoordinatorService::tell_wait(RoundNumber round, const StoreWait& wait) {
   if (wait.peer.port() == 0 || wait.local.port() == 0) return;
   const std::string address(wait.peer.bytes());
   std::vector<SessionId> told;
-  find_running(by_address_, address, kMaxAsked, told);
-  // This host's own agent is not connected from an address.
-  find_running(by_address_, "", kMaxAsked, told);
-  if (told.empty()) find_running(by_further_address_, address, kMaxAsked, told);
+  if (wait.node) {
+    if (sessions_.count(*wait.node) > 0) told.push_back(*wait.node);
+  } else {
+    find_running(by_address_, address, kMaxAsked, told);
+    // This host's own agent is not connected from an address.
+    find_running(by_address_, "", kMaxAsked, told);
+    if (told.empty()) find_running(by_further_address_, address, kMaxAsked, told);
+  }
   KeyWait message;
   message.round = round;
   message.peer_host = wait.peer.host();

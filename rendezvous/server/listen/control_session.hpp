@@ -95,7 +95,7 @@ class ControlSession {
   void send(const Message& message);
 
   std::shared_ptr<Channel> open_channel(ChannelKind kind) {
-    return session_->open_channel(to_json(ChannelOpen{kind, ""}));
+    return session_->open_channel(to_json(ChannelOpen{kind}));
   }
 
   /// Ends the session after everything that was sent has gone out.

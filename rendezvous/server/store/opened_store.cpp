@@ -48,8 +48,9 @@ OpenedStore open_fed_store(const SocketAddress& address, std::size_t max_bytes) 
   OpenedStore store;
   store.endpoint = Endpoint{address.host(), address.port()};
   store.close = [fed] { fed->close(); };
-  store.feed = [fed](std::shared_ptr<Channel> channel, SessionId node) {
-    fed->feed(std::move(channel), node);
+  store.waits = [fed](std::size_t most) { return fed->waits(most); };
+  store.feed = [fed](std::shared_ptr<Channel> channel, const FedClient& client) {
+    fed->feed(std::move(channel), client);
   };
   return store;
 }

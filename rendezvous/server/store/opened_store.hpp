@@ -6,6 +6,8 @@
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/server/store/store_engine.hpp"
+#include "rendezvous/server/store/store_feed.hpp"
+#include "rendezvous/server/store/store_wait.hpp"
 #include "rendezvous/wire/channel.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -25,10 +27,10 @@ struct OpenedStore {
   std::function<void()> close{};
   /// Serves a worker's connection that has been admitted; empty if the store has a listener of its own.
   std::function<void(UniqueFd, const SocketAddress& peer)> adopt{};
-  /// The workers that wait for a key, at most so many; empty if this store cannot tell whose a connection is.
+  /// The workers that wait for a key, at most so many.
   std::function<std::vector<StoreWait>(std::size_t most)> waits{};
   /// Serves a worker through a channel of its node's session; empty if this store takes no channels.
-  std::function<void(std::shared_ptr<Channel>, SessionId node)> feed{};
+  std::function<void(std::shared_ptr<Channel>, const FedClient&)> feed{};
 };
 
 /// Opens a store with a listener of its own. A job on one machine has its peers on this machine: they come

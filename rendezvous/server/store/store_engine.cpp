@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/server/store/store_engine.hpp"
 
-#include "rendezvous/core/nearest_key.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 #include "rendezvous/server/listen_socket.hpp"
 
@@ -14,7 +13,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -35,8 +33,6 @@ constexpr std::chrono::milliseconds kTurnAtMost{5};
 // The clock is read once for this many events, and after each heavy one: most events cost less than a few
 // readings of the clock, but a listing of millions of keys costs a tenth of a second.
 constexpr int kEventsPerClock = 16;
-// Keys whose nearest neighbours are looked for when somebody asks who waits.
-constexpr std::size_t kNearestMax = 4;
 
 UniqueFd make_epoll() {
   UniqueFd fd(::epoll_create1(EPOLL_CLOEXEC));
@@ -329,28 +325,13 @@ void StoreEngine::close() {
 }
 
 std::vector<StoreWait> StoreEngine::waits(std::size_t most) const {
-  std::vector<StoreWait> waits;
-  std::map<std::string, std::string> nearest;
-  for (const StoreConnection& connection : connections_.all()) {
-    if (waits.size() >= most) break;
-    const std::vector<std::string_view> keys = connection.session().awaited(kMaxKeysPerRequest);
-    if (keys.empty()) continue;
-    StoreWait& wait = waits.emplace_back();
-    wait.peer = connection.peer();
-    wait.local = local_end(connection.fd());
-    wait.key = keys.front().substr(0, kWaitKeyBytesMax);
-    wait.more = keys.size() - 1;
-    wait.requests = connection.session().requests();
-    // A name that was cut is no key that could have a neighbour.
-    if (keys.front().size() > kWaitKeyBytesMax) continue;
-    const auto known = nearest.find(wait.key);
-    if (known != nearest.end()) {
-      wait.nearest = known->second;
-    } else if (nearest.size() < kNearestMax) {
-      wait.nearest = nearest[wait.key] = nearest_key(store_, wait.key);
+  StoreWaits waits(store_, most);
+  for (const StoreConnection& connection : connections_.all())
+    if (StoreWait* const wait = waits.add(connection.session())) {
+      wait->peer = connection.peer();
+      wait->local = local_end(connection.fd());
     }
-  }
-  return waits;
+  return waits.take();
 }
 
 StoreServerCounters StoreEngine::counters() const {

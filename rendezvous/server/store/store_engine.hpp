@@ -15,6 +15,7 @@
 #include "rendezvous/server/listen_socket.hpp"
 #include "rendezvous/server/refusals.hpp"
 #include "rendezvous/server/store/connection_set.hpp"
+#include "rendezvous/server/store/store_wait.hpp"
 
 #include <sys/epoll.h>
 
@@ -65,22 +66,6 @@ struct StoreServerCounters {
   std::uint64_t cut_for_error = 0;  ///< connections cut over a limit, for bad bytes or for unread output
   std::uint64_t requests = 0;
   std::size_t store_bytes = 0;
-};
-
-/// Bytes of a key that StoreWait quotes.
-inline constexpr std::size_t kWaitKeyBytesMax = 200;
-
-/// One client that waits for a key.
-struct StoreWait {
-  SocketAddress peer{};
-  SocketAddress local{};
-  /// The first key that it misses, and how many it misses besides. Of a long name the beginning.
-  std::string key{};
-  std::size_t more = 0;
-  /// The key of the store that is nearest to that one (nearest_key()); empty: none is near.
-  std::string nearest{};
-  /// How many requests the client has made: as long as this stays the same, it is the same wait.
-  std::uint64_t requests = 0;
 };
 
 /// The store of one round, listening on one address. One thread at a time. Throws std::runtime_error if it

@@ -10,11 +10,19 @@
 #include <utility>
 
 namespace muster::rendezvous {
+namespace {
+
+/// An agent's proxy listens there.
+SocketAddress loopback(int port) {
+  return resolve("127.0.0.1", port).front();
+}
+
+}  // namespace
 
 class FedStore::Client final : private c10d::Session::Owner, public std::enable_shared_from_this<Client> {
  public:
-  Client(FedStore& owner, std::shared_ptr<Channel> channel, SessionId node)
-      : owner_(owner), node_(node), channel_(std::move(channel)), session_(owner.store_, *this) {}
+  Client(FedStore& owner, std::shared_ptr<Channel> channel, const FedClient& place)
+      : owner_(owner), place_(place), channel_(std::move(channel)), session_(owner.store_, *this) {}
 
   void start() {
     Channel::Handlers handlers;
@@ -33,6 +41,10 @@ class FedStore::Client final : private c10d::Session::Owner, public std::enable_
     }
     account(session_.memory());
   }
+
+  const FedClient& place() const { return place_; }
+
+  const c10d::Session& session() const { return session_; }
 
   void end(const std::string& reason) {
     const auto self = shared_from_this();
@@ -58,7 +70,7 @@ class FedStore::Client final : private c10d::Session::Owner, public std::enable_
     }
     if (channel_) channel_->consumed(size);
     flush();
-    if (channel_ && owner_.under_way(node_) > owner_.max_node_bytes_)
+    if (channel_ && owner_.under_way(place_.node) > owner_.max_node_bytes_)
       end("the clients of this node have more than " + std::to_string(owner_.max_node_bytes_) +
           " bytes of requests and replies under way");
     owner_.flush_woken();
@@ -68,17 +80,17 @@ class FedStore::Client final : private c10d::Session::Owner, public std::enable_
   void account(std::size_t bytes) {
     if (!channel_) bytes = 0;
     if (bytes == counted_) return;
-    const std::size_t of_node = owner_.under_way(node_) - std::exchange(counted_, bytes) + bytes;
+    const std::size_t of_node = owner_.under_way(place_.node) - std::exchange(counted_, bytes) + bytes;
     if (of_node == 0)
-      owner_.under_way_.erase(node_);
+      owner_.under_way_.erase(place_.node);
     else
-      owner_.under_way_[node_] = of_node;
+      owner_.under_way_[place_.node] = of_node;
   }
 
   void output_ready() override { owner_.woken_.push_back(weak_from_this()); }
 
   FedStore& owner_;
-  SessionId node_;
+  FedClient place_;
   std::size_t counted_ = 0;
   std::shared_ptr<Channel> channel_;
   c10d::Session session_;
@@ -89,10 +101,22 @@ std::size_t FedStore::under_way(SessionId node) const {
   return found == under_way_.end() ? 0 : found->second;
 }
 
-void FedStore::feed(std::shared_ptr<Channel> channel, SessionId node) {
-  const auto client = std::make_shared<Client>(*this, std::move(channel), node);
+void FedStore::feed(std::shared_ptr<Channel> channel, const FedClient& place) {
+  const auto client = std::make_shared<Client>(*this, std::move(channel), place);
   clients_.insert(client);
   client->start();
+}
+
+std::vector<StoreWait> FedStore::waits(std::size_t most) const {
+  StoreWaits waits(store_, most);
+  for (const std::shared_ptr<Client>& client : clients_)
+    if (StoreWait* const wait = waits.add(client->session())) {
+      const FedClient& place = client->place();
+      wait->peer = loopback(place.worker_port);
+      wait->local = loopback(place.proxy_port);
+      wait->node = place.node;
+    }
+  return waits.take();
 }
 
 void FedStore::close() {

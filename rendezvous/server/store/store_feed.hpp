@@ -5,6 +5,7 @@
 #include "rendezvous/core/store.hpp"
 #include "rendezvous/protocol/ids.hpp"
 #include "rendezvous/protocol/limits.hpp"
+#include "rendezvous/server/store/store_wait.hpp"
 #include "rendezvous/wire/channel.hpp"
 
 #include <cstddef>
@@ -20,6 +21,14 @@ namespace muster::rendezvous {
 /// the largest size at once.
 inline constexpr std::size_t kMaxFedBytesPerNode = 128 * kMiB;
 
+/// A client of such a store: the session of its node, and the ports, on that node's 127.0.0.1, of the worker
+/// and of the agent that it is connected to; 0: not known.
+struct FedClient {
+  SessionId node = 0;
+  int worker_port = 0;
+  int proxy_port = 0;
+};
+
 /// The store of one round under --store-proxy. Used on one thread, that of the channels.
 class FedStore {
  public:
@@ -31,9 +40,12 @@ class FedStore {
   FedStore(const FedStore&) = delete;
   FedStore& operator=(const FedStore&) = delete;
 
-  /// Serves one client of the node with that session. The clients of a node share one budget for bytes under
+  /// Serves one client. The clients of a node share one budget for bytes under
   /// way; the client that exceeds it is cut.
-  void feed(std::shared_ptr<Channel> channel, SessionId node);
+  void feed(std::shared_ptr<Channel> channel, const FedClient& client);
+
+  /// The clients that wait for a key, at most `most`. Costs nothing while nobody asks.
+  std::vector<StoreWait> waits(std::size_t most) const;
 
   /// The bytes under way of all clients of a node.
   std::size_t under_way(SessionId node) const;

@@ -195,18 +195,32 @@ def interrupted_again(times):
             job.started(2)
             open(go, "w").close()
             wait_until(lambda: bytes_waiting(job.launcher.stdout) > 30000, "a full pipe", pause_s=0)
-        launcher = job.launcher.pid
-        wait_until(lambda: in_mask("SigCgt", launcher, signal.SIGINT), "the launcher's handler", pause_s=0)
-        start = time.monotonic()
-        for _ in range(times):
-            os.kill(launcher, signal.SIGINT)  # one that is pending already does not count twice
-            wait_until(lambda: not in_mask("ShdPnd", launcher, signal.SIGINT), "the signal to be taken", pause_s=0)
-        job.launcher.wait(LIMIT_S)
-        took = time.monotonic() - start
-        finish(job, 130)
-        return took
+        return killed_by_ctrl_c(job, times)
 
     return scenario
+
+
+def killed_by_ctrl_c(job, times):
+    """Seconds that so many Ctrl-C take to end it."""
+    launcher = job.launcher.pid
+    wait_until(lambda: in_mask("SigCgt", launcher, signal.SIGINT), "the launcher's handler", pause_s=0)
+    start = time.monotonic()
+    for _ in range(times):
+        os.kill(launcher, signal.SIGINT)  # one that is pending already does not count twice
+        wait_until(lambda: not in_mask("ShdPnd", launcher, signal.SIGINT), "the signal to be taken", pause_s=0)
+    job.launcher.wait(LIMIT_S)
+    took = time.monotonic() - start
+    finish(job, 130)
+    return took
+
+
+def stopped_both_and_interrupted():
+    """Guardian and agent are both stopped, so that neither lets the other go on; the launcher does, and the second Ctrl-C kills."""
+    job = MarkedJob([WORKER, "stay"], "--shutdown-timeout", "600")
+    job.started(2)
+    for pid in (job.guardian(), job.ours(AGENT)):
+        os.kill(pid, signal.SIGSTOP)
+    return killed_by_ctrl_c(job, 2)
 
 
 def interrupted_anywhere():
@@ -356,6 +370,7 @@ SCENARIOS = {
     "sigint_stubborn": (interrupted_stubborn, promised("ctrl-c", clock=GRACE_S + HELPERS_S, usual=USUAL_S)),
     "sigint_twice": (interrupted_again(2), promised("ctrl-c-twice")),
     "sigint_thrice": (interrupted_again(3), promised("ctrl-c-twice")),
+    "stopped_sigint_twice": (stopped_both_and_interrupted, promised("ctrl-c-twice")),
     "sigterm_anywhere": (interrupted_anywhere, promised("told-to-end")),
     "deadline": (deadline, promised("deadline", clock=TIMEOUT_S)),
     "kill_launcher": (kill_nine("launcher"), promised("launcher-killed", usual=USUAL_S)),

@@ -4,7 +4,7 @@ import json
 import signal
 import time
 
-from multi_node import AGENT, LAUNCHER, MUSTER, Hosts, Job, check, main
+from multi_node import AGENT, LAUNCHER, MUSTER, Hosts, Job, check, kept, main
 
 HOLD = """
 import os, socket, threading
@@ -67,5 +67,20 @@ def a_job_whose_nodes_start_is_looked_at():
         job.end()
 
 
+def the_stacks_of_many_ranks_are_one_line():
+    """64 Python programs on eight hosts, within a second."""
+    with Hosts(8) as hosts:
+        job = Job(hosts, at=",".join(f"{name}:8" for name in hosts.names), worker=["python3", "-c", HOLD]).ready(64)
+        took = []
+        for _ in range(3):
+            begin = time.monotonic()
+            stacks = ask(hosts, "stacks").stdout
+            took.append(time.monotonic() - begin)
+            check(stacks == "ranks 0-63: <string>:7 hold <- <string>:8 <module>\n", stacks)
+        kept("the stacks of 64 ranks on 8 hosts", 1.0, took)
+        job.send(signal.SIGTERM)
+        job.end()
+
+
 if __name__ == "__main__":
-    main(untimed=[a_job_on_three_hosts_is_looked_at, a_job_whose_nodes_start_is_looked_at])
+    main(timed=[the_stacks_of_many_ranks_are_one_line], untimed=[a_job_on_three_hosts_is_looked_at, a_job_whose_nodes_start_is_looked_at])

@@ -8,6 +8,7 @@ import time
 
 from multi_node import AGENT, CLOCK, GUARDIAN, Hosts, Job, check, kept, main, promised
 from processes import wait_until
+from store_programs import WAITS_FOR_KEY
 
 GO = "/tmp/muster-test-go"
 READY = "echo ready $RANK of $WORLD_SIZE in round $TORCHELASTIC_RESTART_COUNT on $(hostname)"
@@ -58,6 +59,10 @@ def hangs():
         report = job.report()
         check((report["hang"]["level"], report["hang"]["text"]) == ("is_hung", report["cause"]), "another verdict in the report", report)
         check([node["ended_by"]["hung"] for node in report["nodes"]] == [True, True], "a node ended for another reason", report)
+        job.nothing_left()
+        # Through the agents' connections the store knows no worker by its address.
+        job = Job(hosts, *flags, "abort", "--store-proxy", worker=["python3", "-c", WAITS_FOR_KEY])
+        job.expect(1, r"all 2 ranks are hung: ranks 0, 1 wait for the store's key 'epcoh' since \d+ s \(.*\), which nobody has set; 'epoch' exists")
         job.nothing_left()
 
 

@@ -77,7 +77,7 @@ struct Linked {
 
   /// Both ends of a link.
   std::pair<std::shared_ptr<Channel>, std::shared_ptr<Channel>> open() {
-    const auto channel = launcher.client->open_channel(ChannelKind::link, "n1");
+    const auto channel = launcher.client->open_channel({ChannelKind::link, "n1"});
     bench.run_until([&] { return !node.channels.empty(); });
     const auto other = node.channels.back();
     node.channels.clear();
@@ -215,7 +215,7 @@ TEST_CASE("a slow reader of a link holds up its sender and nobody else") {
 TEST_CASE("only the launcher opens links, and only to nodes that are there") {
   Linked linked;
   const auto close_reason = [&](NetworkNode& from, ChannelKind kind, const std::string& to) {
-    const auto channel = from.client->open_channel(kind, to);
+    const auto channel = from.client->open_channel({kind, to});
     std::string closed;
     Channel::Handlers handlers;
     handlers.closed = [&closed](const std::string& reason) { closed = reason; };

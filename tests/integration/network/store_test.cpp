@@ -136,7 +136,7 @@ TEST_CASE("connections of a round that is over are cut, and the next one has an 
 TEST_CASE("workers reach the store through their agents, and wake each other") {
   Running job(true);
   const auto open = [&](NetworkNode& node, std::string& received) {
-    auto channel = node.client->open_channel(ChannelKind::store);
+    auto channel = node.client->open_channel({ChannelKind::store});
     Channel::Handlers handlers;
     handlers.data = [&received, weak = std::weak_ptr(channel)](std::string_view bytes) {
       received += bytes;
@@ -178,7 +178,7 @@ TEST_CASE("an agent opens no more channels than workers can need") {
   std::vector<std::shared_ptr<Channel>> channels;
   int refused = 0;
   for (int i = 0; i < 1100; ++i) {
-    channels.push_back(job.n1.client->open_channel(ChannelKind::store));
+    channels.push_back(job.n1.client->open_channel({ChannelKind::store}));
     Channel::Handlers handlers;
     handlers.closed = [&refused](const std::string&) { ++refused; };
     channels.back()->handle(std::move(handlers));

@@ -69,7 +69,7 @@ std::vector<Message> one_of_each() {
           Vouch{5, "10.0.0.2", 40000, "10.0.0.1", 29500},
           Vouched{5, true, ""},
           LauncherState{true, false, Milliseconds(2500)},
-          ChannelOpen{ChannelKind::link, "n1"},
+          ChannelOpen{ChannelKind::link, "n1", 40001, 40002},
           DaemonStatus{"0.5.0", 3'000'000'000, 1, 12},
           JobStatus{"job", 77, true, 2, 3, 1, "over: round 2 ended with success"},
           health,
