@@ -98,6 +98,24 @@ void HealthWatch::ended(int local_rank, bool success) {
     timer_.cancel();
 }
 
+std::optional<rendezvous::RankHealth> HealthWatch::health_of(int local_rank) const {
+  const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                   [local_rank](const Worker& one) { return one.local_rank == local_rank; });
+  if (worker == workers_.end() || worker->has_ended) return std::nullopt;
+  return worker->tracker.health(Clock::now());
+}
+
+std::vector<HangStack> HealthWatch::hang_stacks() const {
+  std::vector<std::pair<int, std::vector<ProcessPicture>>> taken;
+  for (const Worker& worker : workers_)
+    if (!worker.has_ended && !worker.tracker.moves())
+      taken.emplace_back(worker.tracker.health().rank, pictures_.of(worker.local_rank, true, kStackBytesMax));
+  std::vector<RankPicture> pictures;
+  for (const auto& [rank, processes] : taken)
+    for (const ProcessPicture& process : processes) pictures.push_back({rank, &process});
+  return agent::hang_stacks(pictures);
+}
+
 void HealthWatch::key_wait(const rendezvous::KeyWait& wait) {
   if (wait.round != place_.round) return;
   std::vector<pid_t> pids;

@@ -9,6 +9,7 @@
 #include "agent/process/evidence.hpp"
 #include "agent/process/output/worker_output.hpp"
 #include "agent/process/vouch.hpp"
+#include "agent/stacks/core/hang_stacks.hpp"
 #include "agent/stacks/worker_pictures.hpp"
 #include "rendezvous/protocol/message.hpp"
 
@@ -18,6 +19,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,13 @@ class HealthWatch {
   void started(const rendezvous::RoundResult& place, int local_rank, pid_t pid);
   /// The worker has ended, with success or not; it is looked at no more.
   void ended(int local_rank, bool success);
+
+  /// What the rank of a worker does, as of the last look, which is two seconds old at most; nullopt of one
+  /// that has ended, or where nothing is watched.
+  std::optional<rendezvous::RankHealth> health_of(int local_rank) const;
+
+  /// Where the workers are that stand still, by the stacks that were taken at the last look.
+  std::vector<HangStack> hang_stacks() const;
 
   /// The store has told that a connection from this host waits for a key. A worker whose it is and that
   /// stands still is judged anew at once.

@@ -29,4 +29,11 @@ void JobNews::say(std::string text) {
     log_warning(text);
 }
 
+void JobNews::hang(const HangReport& hang) {
+  if (traits_.distant_launcher) return link_.tell(LinkMessage::Kind::hang, 0, to_json(hang));
+  if (!traits_.speaks_for_job) return;
+  log_warning(hang.text);
+  for (const std::string& line : hang_stack_lines(hang.stacks)) log_warning("  " + line);
+}
+
 }  // namespace muster::agent

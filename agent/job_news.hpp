@@ -4,6 +4,7 @@
 #pragma once
 
 #include "agent/coordinator_dial.hpp"
+#include "agent/core/node_report.hpp"
 #include "agent/core/node_traits.hpp"
 #include "agent/node_link.hpp"
 #include "rendezvous/protocol/message.hpp"
@@ -23,6 +24,10 @@ class JobNews {
   void status(const rendezvous::Status& status);
   void restart(const rendezvous::RoundEnd& end);
   void say(std::string text);
+
+  /// A verdict on a hang. A node of a distant launcher passes it on with the stacks of its own ranks, as
+  /// every other node does, and the launcher says it once.
+  void hang(const HangReport& hang);
 
  private:
   const NodeTraits& traits_;

@@ -5,6 +5,7 @@
 #include "agent/core/node_traits.hpp"
 #include "agent/process/evidence.hpp"
 #include "agent/round_runner.hpp"
+#include "rendezvous/core/rank_text.hpp"
 #include "worker_sdk/status/describe_wait.hpp"
 #include "worker_sdk/status/status_writer.hpp"
 
@@ -12,14 +13,27 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace muster::agent {
 namespace {
 
 /// Wrappers, each waiting for the next, that are looked through to find the program.
 constexpr int kWrappersMax = 4;
+
+std::int64_t milliseconds_of(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+std::string cut(std::string text, std::size_t most) {
+  if (text.size() > most) text = text.substr(0, most - 3) + "...";
+  return text;
+}
 
 std::string doing(const NodeLife& life) {
   switch (life.phase()) {
@@ -66,14 +80,28 @@ std::string state_of(const WorkerNow& worker) {
   return worker.pid > 0 ? "ended" : "not started";
 }
 
+/// Adds what the agent has seen of the rank from outside.
+void add_health(WorkerStatus& status, const rendezvous::RankHealth& health) {
+  status.does = deed_text(health, false, health.lasted);
+  status.activity = health.activity;
+  status.wait = health.wait;
+  status.since_ms = health.lasted.count();
+  status.still_ms = health.still.count();
+  status.place = place_text(health.place);
+}
+
 WorkerStatus status_of(const WorkerNow& worker, int local_rank, int world_size) {
   WorkerStatus status;
   status.rank = worker.rank;
   status.local_rank = local_rank;
   status.pid = std::max(worker.pid, 0);
   status.state = state_of(worker);
+  status.gpu = cut(worker.gpu, kStatusGpuMax);
+  if (worker.last_output)
+    status.output_ms = milliseconds_of(std::chrono::steady_clock::now() - *worker.last_output);
   if (worker.slot) status.step = worker.slot->step;
   if (!worker.lives) return status;
+  if (worker.health) add_health(status, *worker.health);
   if (worker.slot) {
     status::RankView view;
     view.rank = worker.rank;
@@ -92,6 +120,17 @@ WorkerStatus status_of(const WorkerNow& worker, int local_rank, int world_size) 
   return status;
 }
 
+/// The rounds so far that another one has followed, and why.
+std::vector<EndedRound> ended_rounds(const NodeVerdict& verdict) {
+  static_assert(kDecisionsKept <= kEndedRoundsMax);
+  std::vector<EndedRound> rounds;
+  for (const RestartDecision& decision : verdict.decisions())
+    if (decision.again)
+      rounds.push_back(
+          {decision.round, cut(decision.cause, kStatusTextMax), cut(decision.decision, kStatusTextMax)});
+  return rounds;
+}
+
 /// What is shown of a process whose stacks could not be looked at.
 ProcessPicture without_stacks(const ProcessStat& process) {
   ProcessPicture picture = read_process_words(process);
@@ -101,25 +140,27 @@ ProcessPicture without_stacks(const ProcessStat& process) {
 
 }  // namespace
 
-NodeStatus NodeInspection::answer(const AgentSpec& spec, const NodeLife& life, const RoundRunner* runner,
-                                  const NodeQuery& query) {
+NodeStatus NodeInspection::answer(const Node& node, const NodeQuery& query) {
   NodeStatus status;
-  status.host = spec.host;
-  if (NodeTraits(spec).networked) status.node = spec.node.name;
+  status.host = node.spec.host;
+  if (NodeTraits(node.spec).networked) status.node = node.spec.node.name;
   status.pid = ::getpid();
-  status.doing = doing(life);
-  if (runner == nullptr) return status;
-  const rendezvous::RoundResult& place = runner->place();
+  status.doing = doing(node.life);
+  status.hang = node.hang.standing(std::chrono::steady_clock::now());
+  status.ended_rounds = ended_rounds(node.verdict);
+  if (node.runner == nullptr) return status;
+  const RoundRunner& runner = *node.runner;
+  const rendezvous::RoundResult& place = runner.place();
   status.round = place.round;
   status.node_rank = place.node_rank;
   status.restarts = place.restarts;
-  for (int local_rank = 0; local_rank < spec.workers; ++local_rank) {
-    const WorkerNow worker = runner->worker_now(local_rank);
+  for (int local_rank = 0; local_rank < node.spec.workers; ++local_rank) {
+    const WorkerNow worker = runner.worker_now(local_rank);
     const bool wanted = query.ranks.empty() ||
                         std::find(query.ranks.begin(), query.ranks.end(), worker.rank) != query.ranks.end();
     if (wanted) status.workers.push_back(status_of(worker, local_rank, place.world_size));
   }
-  if (query.stacks) add_stacks(status.workers, *runner, query.helpers);
+  if (query.stacks) add_stacks(status.workers, runner, query.helpers);
   return status;
 }
 

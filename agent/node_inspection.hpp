@@ -3,8 +3,10 @@
 #pragma once
 
 #include "agent/core/agent_spec.hpp"
+#include "agent/core/last_hang.hpp"
 #include "agent/core/node_life.hpp"
 #include "agent/core/node_status.hpp"
+#include "agent/core/node_verdict.hpp"
 #include "agent/stacks/worker_pictures.hpp"
 
 #include <vector>
@@ -16,10 +18,19 @@ class RoundRunner;
 /// Used from one thread. It stops no process, and sends none a signal.
 class NodeInspection {
  public:
-  /// Returns what the node and its workers do now. `runner`: null before the first round. Where stacks are
-  /// asked for, this thread waits for them, for WorkerPictures::kWhenAsked at most.
-  NodeStatus answer(const AgentSpec& spec, const NodeLife& life, const RoundRunner* runner,
-                    const NodeQuery& query);
+  /// What the node knows of itself and of the job.
+  struct Node {
+    const AgentSpec& spec;
+    const NodeLife& life;
+    const NodeVerdict& verdict;
+    const LastHang& hang;
+    /// Null before the first round.
+    const RoundRunner* runner = nullptr;
+  };
+
+  /// Returns what the node and its workers do now. Where stacks are asked for, this thread waits for them,
+  /// for WorkerPictures::kWhenAsked at most.
+  NodeStatus answer(const Node& node, const NodeQuery& query);
 
  private:
   void add_stacks(std::vector<WorkerStatus>& workers, const RoundRunner& runner, bool helpers);

@@ -8,6 +8,7 @@
 #include "agent/process/link_frames.hpp"
 #include "agent/process/log_directory.hpp"
 #include "agent/process/signal_state.hpp"
+#include "agent/process/stop_file.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/random.hpp"
 #include "rendezvous/base/unique_fd.hpp"
@@ -192,6 +193,7 @@ int run_node_processes(NodeProcesses node) {
     place.coordinator_port = listener.address.port();
     if (node.listening) node.listening({place.coordinator_host, place.coordinator_port});
   }
+  node.stop_folder = new_stop_folder();
   int go_on[2] = {-1, -1};
   if (traits.distant_launcher && ::pipe2(go_on, O_CLOEXEC) != 0) throw_errno("pipe");
 
@@ -232,6 +234,7 @@ int run_node_processes(NodeProcesses node) {
   };
   const int code = run_guardian(options, run_daemon, run_agent, after_start);
   tidy_logs(node.spec);
+  remove_stop_folder(node.stop_folder);  // in place of an agent that was killed
   return code;
 }
 

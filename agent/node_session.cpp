@@ -3,6 +3,7 @@
 
 #include "agent/core/exit_status.hpp"
 #include "agent/core/link_text.hpp"
+#include "agent/core/stop_notice.hpp"
 #include "agent/process/log_directory.hpp"
 #include "agent/process/signal_state.hpp"
 #include "rendezvous/log/log.hpp"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
+#include <vector>
 
 namespace muster::agent {
 
@@ -49,8 +51,10 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
       end_signals_(executor),
       notices_(executor,
                [this](int signal) {
-                 if (runner_) return runner_->pass_notice_on(signal);
-                 log_warning("no worker runs on " + spec_.host + "; nobody got " + signal_name(signal));
+                 if (runner_)
+                   runner_->worker_signals().pass_notice_on(signal);
+                 else
+                   log_warning("no worker runs on " + spec_.host + "; nobody got " + signal_name(signal));
                }),
       dial_(executor, options_, [this] { return life_.before_round(); }),
       news_(traits_, link_, dial_),
@@ -113,6 +117,7 @@ bool NodeSession::prepare() {
     fail(error.what());
     return false;
   }
+  stop_file_.make(options_.node.stop_folder);
   output_.open();
   return true;
 }
@@ -220,7 +225,7 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
     events.standard_input = [this](int local_rank) {
       return output_.standard_input(local_rank, place_.first_rank);
     };
-  runner_.emplace(executor_, spec_, output_.workers(), options_.node.signals, setup_.binding,
+  runner_.emplace(executor_, spec_, output_.workers(), options_.node.signals, setup_.binding, stop_file_,
                   std::move(events));
   life_.run();
   runner_->start(place, place.restarts, inherited);
@@ -228,7 +233,7 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
   if (life_.killed())
     runner_->kill();
   else if (verdict_.round_has_ended())
-    runner_->stop(SIGTERM);
+    runner_->stop(SIGTERM, {stop_reason(verdict_.round_end())});
 }
 
 awaitable<NodeSession::Next> NodeSession::leave(const NodeReport& report) {
@@ -291,12 +296,16 @@ void NodeSession::obey(LinkMessage message) {
       coordinator_known_.set();
       break;
     }
-    case Kind::stop:
-      stop(static_cast<int>(message.number));
+    case Kind::stop: {
+      const int signal = static_cast<int>(message.number);
+      StopOrder order = stop_order_from_json(message.body);
+      if (order.reason.empty()) order.reason = signal_name(signal);
+      stop(signal, order);
       break;
+    }
     case Kind::kill:
       life_.kill();
-      stop(SIGTERM);
+      stop(SIGTERM, {});
       if (runner_) runner_->kill();
       break;
     case Kind::resize:
@@ -306,12 +315,9 @@ void NodeSession::obey(LinkMessage message) {
     case Kind::signal:
       notices_.launcher_got(static_cast<int>(message.number));
       break;
-    case Kind::query: {
-      const NodeQuery query = node_query_from_json(message.body);
-      const NodeStatus status = inspection_.answer(spec_, life_, runner_ ? &*runner_ : nullptr, query);
-      link_.tell(Kind::answer, message.number, to_json_within(status, kNodeStatusMax));
+    case Kind::query:
+      answer(message.number, node_query_from_json(message.body));
       break;
-    }
     default:
       break;
   }
@@ -325,8 +331,23 @@ void NodeSession::watch_signals() {
   });
 }
 
-/// An order to end, from wherever.
-void NodeSession::stop(int signal) {
+/// Answers somebody who looks at the job, or sends its workers a signal.
+void NodeSession::answer(std::int64_t number, const NodeQuery& query) {
+  std::vector<int> got;
+  if (query.signal != 0 && runner_)
+    got = query.notice ? runner_->worker_signals().pass_notice_on(query.signal)
+                       : runner_->worker_signals().signal_ranks(query.signal, query.ranks);
+  const NodeInspection::Node node{spec_, life_, verdict_, hang_, runner_ ? &*runner_ : nullptr};
+  NodeStatus status = inspection_.answer(node, query);
+  for (WorkerStatus& worker : status.workers)
+    worker.signalled = std::find(got.begin(), got.end(), worker.rank) != got.end();
+  link_.tell(LinkMessage::Kind::answer, number, to_json_within(status, kNodeStatusMax));
+}
+
+/// An order to end, from wherever. Its own grace period, if it has one, is also for what waits for other
+/// nodes.
+void NodeSession::stop(int signal, const StopOrder& order) {
+  spec_.shutdown_timeout = order.grace.value_or(spec_.shutdown_timeout);
   coordinator_known_.set();
   verdict_came_.set();
   hang_.end(Clock::now());
@@ -337,7 +358,7 @@ void NodeSession::stop(int signal) {
       coordinator_->close();
       break;
     case StopBy::the_workers:
-      runner_->stop(signal);
+      runner_->stop(signal, order);
       break;
   }
 }
@@ -353,13 +374,13 @@ void NodeSession::told_to_stop(int received) {
     verdict_.told_to_stop(text);
     if (traits_.distant_launcher && life_.in_no_round()) return fail(text + kHowToEndAJob);
   }
-  stop(told.number);
+  stop(told.number, {signal_name(told.number)});
 }
 
 /// Something of ours failed: this node's part ends, and the report says why.
 void NodeSession::fail(const std::string& text) {
   verdict_.fail(text);
-  stop(SIGTERM);
+  stop(SIGTERM, {text});
 }
 
 rendezvous::ClientEvents NodeSession::client_events() {
@@ -370,10 +391,15 @@ rendezvous::ClientEvents NodeSession::client_events() {
     if (left.next == rendezvous::NextStep::wait && life_.phase() == NodeLife::leaving) life_.wait();
   };
   events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
-  events.key_wait = [this](const rendezvous::KeyWait& wait) { runner_ ? runner_->key_wait(wait) : void(); };
+  events.key_wait = [this](const rendezvous::KeyWait& wait) {
+    runner_ ? runner_->health().key_wait(wait) : void();
+  };
   events.notice = [this](const rendezvous::JobNotice& notice) {
-    hang_.notice(notice, Clock::now());
-    news_.say(notice.text);
+    HangReport hang{notice.hang, notice.text};
+    const bool hangs = hang.level != rendezvous::HangLevel::none;
+    if (hangs && runner_) hang.stacks = runner_->health().hang_stacks();
+    hang_.notice(notice, hang.stacks, Clock::now());
+    hangs ? news_.hang(hang) : news_.say(notice.text);
   };
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) { on_lost(reason); };
@@ -399,14 +425,14 @@ void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
   }
   // While join() returns, its place is known but no worker runs: start_workers() asks whether the round has
   // ended.
-  if (runner_ && place_.round == end.round) runner_->stop(stop_signal_of(end));
+  if (runner_ && place_.round == end.round) runner_->stop(stop_signal_of(end), {stop_reason(end)});
 }
 
 void NodeSession::on_job_closed(const rendezvous::JobClosed& closed) {
   verdict_.job_closed(closed, life_.goes_on());
   hang_.end(Clock::now());
   verdict_came_.set();
-  if (runner_ && !life_.has_left()) runner_->stop(SIGTERM);
+  if (runner_ && !life_.has_left()) runner_->stop(SIGTERM, {closed.reason});
 }
 
 void NodeSession::on_lost(const std::string& reason) {

@@ -21,6 +21,7 @@
 #include "agent/node_options.hpp"
 #include "agent/node_output.hpp"
 #include "agent/notice_relay.hpp"
+#include "agent/process/stop_file.hpp"
 #include "agent/process/vouch.hpp"
 #include "agent/round_runner.hpp"
 #include "agent/store_proxy.hpp"
@@ -32,6 +33,8 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/signal_set.hpp>
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -67,7 +70,8 @@ class NodeSession {
   NodeLink::Events link_events();
   void obey(LinkMessage message);
   void watch_signals();
-  void stop(int signal);
+  void stop(int signal, const StopOrder& order);
+  void answer(std::int64_t number, const NodeQuery& query);
   void told_to_stop(int received);
   void fail(const std::string& text);
 
@@ -100,6 +104,7 @@ class NodeSession {
   rendezvous::Event verdict_came_;
   std::optional<rendezvous::CoordinatorClient> coordinator_;
   std::optional<StoreProxy> proxy_;
+  StopFile stop_file_;
   std::optional<RoundRunner> runner_;
   NodeInspection inspection_;
   Voucher voucher_;

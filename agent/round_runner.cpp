@@ -8,6 +8,7 @@
 #include "agent/core/error_file.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/node_traits.hpp"
+#include "agent/core/stop_notice.hpp"
 #include "agent/process/child_process.hpp"
 #include "agent/process/memory_counts.hpp"
 #include "agent/process/worker_binding.hpp"
@@ -15,6 +16,7 @@
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/base/wall_clock.hpp"
 #include "rendezvous/log/log.hpp"
 
 #include <signal.h>
@@ -41,32 +43,45 @@ constexpr std::size_t kPicturesBytesMax = 1 << 20;
 /// Longest time between the signal of a watchdog timer and the end of a worker that counts as its effect.
 constexpr std::chrono::seconds kEndsByWatchdogWithin{5};
 
-bool is_shortage(int error) {
-  return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM;
-}
-
-std::int64_t wall_clock_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 std::optional<ProcessStat> process_below(pid_t worker, int pid) {
   for (const ProcessStat& process : descendants_of(worker))
     if (process.pid == pid) return process;
   return std::nullopt;
 }
 
+/// Sends a signal to the process below a worker, or to the worker where there is none.
+void send(int signal, pid_t worker, const std::optional<ProcessStat>& process) {
+  if (process)
+    signal_process(*process, signal);
+  else
+    ::kill(worker, signal);
+}
+
+std::string signal_words(const ExpiredTimer& timer) {
+  return timer.signal != 0 ? "; it gets " + signal_name(timer.signal) : "; its program wants no signal sent";
+}
+
+std::string no_owner_words(const ExpiredTimer& timer) {
+  return "a watchdog timer of process " + std::to_string(timer.pid) +
+         " expired, which is no process of this node's workers (any more)";
+}
+
+std::string no_watchdog_words(const std::string& why) {
+  return "no watchdog, which TORCHELASTIC_ENABLE_FILE_TIMER=1 asks for: " + why +
+         "; see TORCHELASTIC_TIMER_FILE and TMPDIR";
+}
+
 }  // namespace
 
 RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const AgentSpec& spec,
                          WorkerOutput& output, const SignalState& signals, const BindingPlan& binding,
-                         Events events)
+                         StopFile& stop_file, Events events)
     : executor_(executor),
       spec_(spec),
       output_(output),
       signals_(signals),
       binding_(binding),
+      stop_file_(stop_file),
       events_(std::move(events)),
       group_(spec.workers, spec.shutdown_timeout),
       workers_(static_cast<std::size_t>(spec.workers)),
@@ -92,6 +107,7 @@ EndQueue::Events RoundRunner::end_events() {
 
 void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited) {
   place_ = place;
+  stop_file_.vanish();
   memory_.begin(read_memory_counts());
   watch_children();
   calls_.start();
@@ -124,13 +140,14 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
   try {
     ChildSpec child;
     const std::string status_file = calls_.make(local_rank, place.first_rank + local_rank, place.world_size);
-    child.environment = worker_environment(spec_, place, local_rank, restarts, worker.streams.error_file,
-                                           inherited, status_file, watchdog_ ? watchdog_->path() : "");
+    child.environment =
+        worker_environment(spec_, place, local_rank, restarts, worker.streams.error_file, inherited,
+                           status_file, watchdog_ ? watchdog_->path() : "", stop_file_.path());
     health_.prepare(child.environment);
+    worker.gpu = variable_or(child.environment, "CUDA_VISIBLE_DEVICES", "");
     child.arguments = worker_arguments(spec_, local_rank);
-    const std::string* path = find_variable(child.environment, "PATH");
-    child.program =
-        find_program(child.arguments.front(), path != nullptr ? *path : "/usr/local/bin:/usr/bin:/bin");
+    const std::string path = variable_or(child.environment, "PATH", "/usr/local/bin:/usr/bin:/bin");
+    child.program = find_program(child.arguments.front(), path);
     if (child.program.empty()) throw std::system_error(ENOENT, std::generic_category());
     child.stdin_fd = worker.streams.stdin_fd;
     child.stdout_fd = worker.streams.stdout_fd;
@@ -147,13 +164,8 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     output_.started(local_rank);
     watch(local_rank);
   } catch (const std::system_error& error) {
-    if (is_shortage(error.code().value()))
-      return start_failed(local_rank, kExitLauncherFailure,
-                          "cannot start a process: " + error.code().message() +
-                              "; raise the limits of open files (ulimit -n) and processes (ulimit -u), or "
-                              "start fewer workers");
-    start_failed(local_rank, start_error_exit_code(error.code().value()),
-                 "cannot execute '" + spec_.command.front() + "'" + on_host + ": " + error.code().message());
+    const NotStarted why = why_not_started(error, spec_.command.front(), on_host);
+    start_failed(local_rank, why.exit_code, why.text);
   } catch (const std::exception& error) {
     start_failed(local_rank, 126, error.what());
   }
@@ -247,15 +259,12 @@ bool RoundRunner::alive(int local_rank) const {
   return workers_[static_cast<std::size_t>(local_rank)].pidfd != nullptr;
 }
 
-bool RoundRunner::is_living_worker(pid_t pid) const {
-  return std::any_of(workers_.begin(), workers_.end(),
-                     [pid](const Worker& worker) { return worker.pidfd && worker.pid == pid; });
-}
-
 /// Reaps adopted processes. Workers are left to on_exit(), which keeps their order; it calls this again.
 Orphans RoundRunner::reap_orphans() {
-  return agent::reap_orphans([this](pid_t pid) { return is_living_worker(pid); },
-                             [this](pid_t pid, bool by_itself) { stop_.reaped(pid, by_itself); });
+  const auto lives = [this](pid_t pid) {
+    return std::ranges::any_of(workers_, [pid](const Worker& one) { return one.pidfd && one.pid == pid; });
+  };
+  return agent::reap_orphans(lives, [this](pid_t pid, bool by_itself) { stop_.reaped(pid, by_itself); });
 }
 
 void RoundRunner::look_for_end() {
@@ -276,8 +285,7 @@ void RoundRunner::watch_timers(const Environment& inherited) {
                                            [this](const ExpiredTimer& timer) { timer_expired(timer); });
     log_info("timers of the watchdog are taken at " + watchdog_->path());
   } catch (const std::exception& error) {
-    watchdog_error_ = std::string("no watchdog, which TORCHELASTIC_ENABLE_FILE_TIMER=1 asks for: ") +
-                      error.what() + "; see TORCHELASTIC_TIMER_FILE and TMPDIR";
+    watchdog_error_ = no_watchdog_words(error.what());
   }
 }
 
@@ -292,26 +300,22 @@ void RoundRunner::timer_expired(const ExpiredTimer& timer) {
     const auto process = itself ? std::nullopt : process_below(worker.pid, timer.pid);
     if (!itself && !process) continue;
     const std::string text = describe(timer, place_.first_rank + local_rank, itself);
-    log_warning(text + (timer.signal != 0 ? "; it gets " + signal_name(timer.signal)
-                                          : "; its program wants no signal sent"));
+    log_warning(text + signal_words(timer));
     if (timer.signal == 0) return;
     pictures_.take({{local_rank, worker.pid, true}}, WorkerPictures::kBeforeKillAtOnce);
     worker.watchdog = text;
     worker.watchdog_at = std::chrono::steady_clock::now();
-    if (itself)
-      ::kill(worker.pid, timer.signal);
-    else
-      signal_process(*process, timer.signal);
+    send(timer.signal, worker.pid, process);
     return;
   }
-  log_info("a watchdog timer of process " + std::to_string(timer.pid) +
-           " expired, which is no process of this node's workers (any more)");
+  log_info(no_owner_words(timer));
 }
 
-void RoundRunner::stop(int signal) {
+void RoundRunner::stop(int signal, const StopOrder& order) {
   ends_.judge();
+  if (!order.reason.empty()) stop_reason_ = order.reason;
   calls_.take_picture(-1);
-  apply(group_.stop(signal, Clock::now()));
+  apply(group_.stop(signal, Clock::now(), order.grace));
 }
 
 void RoundRunner::kill() {
@@ -333,9 +337,14 @@ void RoundRunner::resize() const {
 }
 
 void RoundRunner::apply(const GroupActions& actions) {
-  if (actions.signal_workers != 0) output_.name_ranks();
-  if (actions.signal_workers != 0) stop_.signal(actions.signal_workers, *group_.kill_at());
-  if (actions.end_leftovers) end_leftovers();
+  if (actions.signal_workers != 0) {
+    output_.name_ranks();
+    // Programs that poll know before any signal could end them.
+    stop_file_.appear(stop_notice(stop_reason_, first_failure_, spec_.shutdown_timeout));
+    stop_.signal(actions.signal_workers, *group_.kill_at());
+  }
+  // Usually no process is left, which is known without reading /proc; look_for_end() follows.
+  if (actions.end_leftovers && reap_orphans().children_left) stop_.end_leftovers();
   if (actions.kill_workers) look_before_kill(WorkerPictures::kBeforeKill);
   if (actions.kill_workers && !stop_.kill_workers()) return apply(group_.no_worker_killed(Clock::now()));
   if (actions.kill_all) {
@@ -362,16 +371,11 @@ void RoundRunner::apply(const GroupActions& actions) {
   }
 }
 
-void RoundRunner::end_leftovers() {
-  // Usually no process is left, which is known without reading /proc; look_for_end() follows.
-  if (reap_orphans().children_left) stop_.end_leftovers();
-}
-
 std::vector<WorkerStop::Worker> RoundRunner::living() const {
   std::vector<WorkerStop::Worker> found;
-  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
-    if (const pid_t pid = workers_[static_cast<std::size_t>(local_rank)].pid; alive(local_rank) && pid > 1)
-      found.push_back({place_.first_rank + local_rank, pid});
+  int rank = place_.first_rank - 1;
+  for (const Worker& worker : workers_)
+    if (++rank; worker.pidfd && worker.pid > 1) found.push_back({rank, worker.pid});
   return found;
 }
 
@@ -418,8 +422,15 @@ std::vector<WorkerReport> RoundRunner::reports() const {
 }
 
 WorkerNow RoundRunner::worker_now(int local_rank) const {
-  const pid_t pid = workers_[static_cast<std::size_t>(local_rank)].pid;
-  WorkerNow now{place_.first_rank + local_rank, pid, alive(local_rank), {}, calls_.status_of(local_rank)};
+  const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
+  WorkerNow now{place_.first_rank + local_rank,
+                worker.pid,
+                alive(local_rank),
+                {},
+                calls_.status_of(local_rank),
+                health_.health_of(local_rank),
+                output_.last_output(local_rank),
+                worker.gpu};
   if (group_.ended(local_rank)) now.status = group_.status(local_rank);
   return now;
 }

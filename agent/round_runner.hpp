@@ -4,6 +4,7 @@
 
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/binding.hpp"
+#include "agent/core/link_text.hpp"
 #include "agent/core/memory_end.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/worker_environment.hpp"
@@ -14,6 +15,7 @@
 #include "agent/process/output/worker_output.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
+#include "agent/process/stop_file.hpp"
 #include "agent/process/watchdog.hpp"
 #include "agent/process/worker_stop.hpp"
 #include "agent/round_words.hpp"
@@ -25,8 +27,10 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,24 +55,24 @@ class RoundRunner {
     std::function<int(int local_rank)> standard_input;
   };
 
-  /// `spec`, `output` and `binding`, the CPUs of each worker, outlive the runner.
+  /// `spec`, `output`, `binding`, the CPUs of each worker, and `stop_file` outlive the runner.
   RoundRunner(const boost::asio::any_io_executor& executor, const AgentSpec& spec, WorkerOutput& output,
-              const SignalState& signals, const BindingPlan& binding, Events events);
+              const SignalState& signals, const BindingPlan& binding, StopFile& stop_file, Events events);
 
   /// Starts all workers, in rank order. A worker that cannot be executed fails the round like one that exits.
   void start(const rendezvous::RoundResult& place, int restarts, const Environment& inherited);
 
-  /// Carry out orders from outside, as WorkerGroup describes them.
-  void stop(int signal);
+  /// Carry out orders, as WorkerGroup describes them. The reason is for the stop file; empty: there is none.
+  void stop(int signal, const StopOrder& order);
   void kill();
   /// Tells the process groups of the workers that the terminal has a new size (SIGWINCH).
   void resize() const;
 
-  /// Passes SIGUSR1 or SIGUSR2 on to the processes of each worker that catch it; no worker ends by it.
-  void pass_notice_on(int signal) { stop_.pass_notice_on(signal); }
+  /// Sends its workers signals that are no orders to end: WorkerStop::pass_notice_on() and signal_ranks().
+  WorkerStop& worker_signals() { return stop_; }
 
-  /// The store has told that somebody on this host waits for a key.
-  void key_wait(const rendezvous::KeyWait& wait) { health_.key_wait(wait); }
+  /// What is known of the ranks from outside, and who is told of the store's waits.
+  HealthWatch& health() { return health_; }
 
   /// The following are valid once `over` was called.
   RoundOutcome outcome() const { return group_.outcome(); }
@@ -94,6 +98,7 @@ class RoundRunner {
     pid_t pid = -1;
     std::unique_ptr<boost::asio::posix::stream_descriptor> pidfd;
     WorkerStreams streams;
+    std::string gpu;  ///< as in WorkerNow
     std::int64_t ended_at_ms = 0;
     /// Whether the worker has ended while the program below it may still print.
     bool output_goes_on = false;
@@ -118,7 +123,6 @@ class RoundRunner {
   void judge_memory(int local_rank, const ExitStatus& status);
   void watch_children();
   void apply(const GroupActions& actions);
-  void end_leftovers();
   Orphans reap_orphans();
   void look_for_end();
   void watch_timers(const Environment& inherited);
@@ -126,13 +130,14 @@ class RoundRunner {
   void look_before_kill(std::chrono::milliseconds at_most);
   bool alive(int local_rank) const;
   std::vector<WorkerStop::Worker> living() const;
-  bool is_living_worker(pid_t pid) const;
 
   boost::asio::any_io_executor executor_;
   const AgentSpec& spec_;
   WorkerOutput& output_;
   SignalState signals_;
   const BindingPlan& binding_;
+  StopFile& stop_file_;
+  std::string stop_reason_;  ///< of the last order to end that had one
   Events events_;
   WorkerGroup group_;
   rendezvous::RoundResult place_;

@@ -2,11 +2,14 @@
 #include "agent/round_words.hpp"
 
 #include "agent/core/error_file.hpp"
+#include "agent/process/child_process.hpp"
+#include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
 
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cerrno>
 
 namespace muster::agent {
 
@@ -20,6 +23,17 @@ rendezvous::FailRound failure_of(const rendezvous::RoundResult& place, const std
   failure.text = "rank " + std::to_string(failure.rank) + " on " + host + " failed (" + cause + ")";
   failure.signal = status.kind == ExitStatus::Kind::signaled ? status.value : 0;
   return failure;
+}
+
+NotStarted why_not_started(const std::system_error& error, const std::string& program,
+                           const std::string& on_host) {
+  const int number = error.code().value();
+  if (number == EMFILE || number == ENFILE || number == EAGAIN || number == ENOMEM)
+    return {kExitLauncherFailure, "cannot start a process: " + error.code().message() +
+                                      "; raise the limits of open files (ulimit -n) and processes (ulimit "
+                                      "-u), or start fewer workers"};
+  return {start_error_exit_code(number),
+          "cannot execute '" + program + "'" + on_host + ": " + error.code().message()};
 }
 
 NodeOutcome node_outcome(RoundOutcome outcome) {

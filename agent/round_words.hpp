@@ -11,9 +11,11 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <system_error>
 
 namespace muster::agent {
 
@@ -28,11 +30,28 @@ struct WorkerNow {
   std::optional<ExitStatus> status{};
   /// What its status file shows; nullopt if it does not use the SDK.
   std::optional<status::RankStatus> slot{};
+  /// What its rank does as seen from outside; nullopt if it has ended, or nothing is watched.
+  std::optional<rendezvous::RankHealth> health{};
+  /// When it has printed something last; nullopt: nothing so far, or not through us.
+  std::optional<std::chrono::steady_clock::time_point> last_output{};
+  /// CUDA_VISIBLE_DEVICES as it was started with; empty: not set.
+  std::string gpu{};
 };
 
 /// Returns the failure of a worker as the coordinator is told of it; `error_line` and `stepped` are left.
 rendezvous::FailRound failure_of(const rendezvous::RoundResult& place, const std::string& host,
                                  int local_rank, const ExitStatus& status, const std::string& cause);
+
+/// Why a worker could not be started, and the exit code for that.
+struct NotStarted {
+  int exit_code = 0;
+  std::string text;
+};
+
+/// Tells a program that cannot be executed from a lack of descriptors, processes or memory. `on_host` is ""
+/// or " on n2".
+NotStarted why_not_started(const std::system_error& error, const std::string& program,
+                           const std::string& on_host);
 
 NodeOutcome node_outcome(RoundOutcome outcome);
 

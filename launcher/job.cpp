@@ -10,6 +10,9 @@
 #include "launcher/core/job_spec.hpp"
 #include "launcher/exit_report/exit_report.hpp"
 #include "launcher/exit_report/finish_job.hpp"
+#include "launcher/inspect/core/kill_order.hpp"
+#include "launcher/inspect/end_waiters.hpp"
+#include "launcher/inspect/ended_folder.hpp"
 #include "launcher/inspect/job_inspection.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/peer/peer_node.hpp"
@@ -25,16 +28,21 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -45,6 +53,7 @@ namespace asio = boost::asio;
 using Error = boost::system::error_code;
 
 constexpr int kKillLimitMs = 10'000;
+constexpr std::size_t kNotesMost = 16;
 /// Pause before orphans are reaped again: a child of ours that has ended is reaped by who started it, and
 /// what has ended behind it can be reaped only then.
 constexpr std::chrono::milliseconds kLookAgainAfter{100};
@@ -94,6 +103,18 @@ sigset_t block_signals(const JobSpec& spec) {
   return before;
 }
 
+std::int64_t milliseconds_of(const timeval& time) {
+  return std::int64_t{time.tv_sec} * 1000 + time.tv_usec / 1000;
+}
+
+/// Returns where a file is, seen from anywhere; the text as it is where that cannot be known.
+std::string absolute(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.string();
+}
+
 /// One job from start to report: it tells JobOrders what happens and carries out what JobOrders decides.
 class Job {
  public:
@@ -111,7 +132,9 @@ class Job {
       perform((orders_.*event)());
     });
     watch_deadline();
-    inspection_.emplace(context_.get_executor(), spec_, nodes_);  // every fork of ours is behind us
+    // Every fork of ours is behind us.
+    inspection_.emplace(context_.get_executor(), spec_, nodes_, waiters_, control());
+    if (inspection_->is_seen()) card_ = inspection_->card();
     give_back_code();
     context_.run();
     inspection_.reset();
@@ -139,9 +162,26 @@ class Job {
   void watch_signals() {
     signals_.async_wait([this](const Error& error, int signal) {
       if (error) return;
-      perform(orders_.signalled(signal));
+      const JobActions actions = orders_.signalled(signal);
+      if (actions.kill) log_warning("second Ctrl-C: killing all workers");
+      perform(actions);
       watch_signals();
     });
+  }
+
+  /// What another shell can have done (`muster kill`).
+  JobControl control() {
+    JobControl allowed;
+    allowed.end = [this](const EndRequest& request, const std::string& text) {
+      log_warning(text);
+      perform(orders_.asked(request));
+      return orders_.ends_within();
+    };
+    allowed.tell = [this](const std::string& text, bool noted) {
+      log_warning(text);
+      if (noted && notes_.size() < kNotesMost) notes_.push_back(text);
+    };
+    return allowed;
   }
 
   /// Passes on what a batch system sends before it takes the machine back, which is news for the workers and
@@ -192,7 +232,6 @@ class Job {
   }
 
   void perform(const JobActions& actions) {
-    if (actions.kill) log_warning("second Ctrl-C: killing all workers");
     nodes_.obey(actions);
     if (actions.finish) return finish();
     if (!actions.late_after) return;
@@ -221,7 +260,23 @@ class Job {
       end.cause = JobEnd::Cause::finished;  // an order to end came when every worker had succeeded
     else if (all_told && end.cause == JobEnd::Cause::deadline && failed_before_order(reports))
       end.cause = JobEnd::Cause::finished;  // the deadline passed while the rest of that failure was ended
-    return finish_job(spec_, reports, end);
+    if (end.cause != JobEnd::Cause::finished || !all_succeeded(spec_, reports, end.hosts))
+      end.notes.insert(end.notes.end(), notes_.begin(), notes_.end());
+    const int code = finish_job(spec_, reports, end);
+    if (card_) say_end(code, make_exit_report(spec_, reports, end).cause, end.times);
+    return code;
+  }
+
+  /// Tells those at other shells how the job has ended, and who asks later.
+  void say_end(int code, const std::string& cause, const JobTimes& times) {
+    EndedJob ended{*card_, code, cause, absolute(spec_.report_file), times.ended_at_ms, 0, 0};
+    // The kernel counts processes of this machine only, here those that were reaped: all of them.
+    if (rusage used{}; spec_.nodes.empty() && ::getrusage(RUSAGE_CHILDREN, &used) == 0) {
+      ended.cpu_ms = milliseconds_of(used.ru_utime) + milliseconds_of(used.ru_stime);
+      ended.memory_peak = static_cast<std::uint64_t>(used.ru_maxrss) * 1024;
+    }
+    keep_ended(folder_of_jobs(), ended, times.ended_at_ms);
+    waiters_.tell(to_json(KillEnd{card_->id, code, cause}));
   }
 
   asio::io_context& context_;
@@ -241,6 +296,11 @@ class Job {
   asio::steady_timer late_{context_};
   JobOrders orders_{spec_.agent.shutdown_timeout};
   std::optional<JobInspection> inspection_;
+  /// The job as other shells know it, if they do.
+  std::optional<JobCard> card_;
+  /// Signals that workers got from another shell, for the report.
+  std::vector<std::string> notes_;
+  EndWaiters waiters_;
 };
 
 /// Returns the children that this process had before it became a launcher (`exec muster` in a shell with

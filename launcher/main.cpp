@@ -2,7 +2,9 @@
 #include "agent/process/signal_state.hpp"
 #include "agent/started_node.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/doctor_command.hpp"
 #include "launcher/inspect_command.hpp"
+#include "launcher/kill_command.hpp"
 #include "launcher/rendezvous_command.hpp"
 #include "launcher/resident_memory.hpp"
 #include "launcher/run_command.hpp"
@@ -28,8 +30,11 @@ constexpr const char* kUsage =
     "\n"
     "  run          start the workers of a job, on this machine or many, watch them, end them\n"
     "  ps           list the running jobs of this user on this host\n"
-    "  status       say what a running job and each of its ranks do\n"
+    "  status       say what a running job and each of its ranks do, once or (--watch) again and again\n"
     "  stacks       print where each rank of a running job is in its Python code\n"
+    "  kill         end a running job, or send its ranks a signal\n"
+    "  clean        remove what jobs of this user that have ended have left on this host\n"
+    "  doctor       say whether this host, or others, are fit for jobs, and what to do\n"
     "  rendezvous   run the place where nodes of jobs meet; also a store for torchrun's agents\n"
     "  agent        what 'muster run' starts on other hosts; of no use by hand\n"
     "  --version    print the version\n"
@@ -69,14 +74,17 @@ int dispatch(const std::vector<std::string>& arguments, const agent::SignalState
   const std::string& command = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (command == "run") return run_command(rest, at_start);
+  if (command == "kill") return kill_command(rest);
   if (is_inspect_command(command)) return inspect_command(command, rest);
+  if (command == "doctor") return doctor_command(rest, at_start);
   if (command == "agent") return agent_command(rest, at_start);
   if (command == "rendezvous") return rendezvous_command(rest);
   if (command == "--help" || command == "-h" || command == "help")
     return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
   if (command == "--version") return std::puts("muster " MUSTER_VERSION) < 0 ? 1 : 0;
   throw UsageError("'" + command +
-                   "' is not a command; use run, ps, status, stacks or rendezvous, as in 'muster run " +
+                   "' is not a command; use run, ps, status, stacks, kill, clean, doctor or rendezvous, as "
+                   "in 'muster run " +
                    command + "'");
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/last_hang.hpp"
 
+#include <utility>
+
 namespace muster::agent {
 namespace {
 
@@ -10,7 +12,8 @@ std::int64_t milliseconds_between(rendezvous::TimePoint from, rendezvous::TimePo
 
 }  // namespace
 
-void LastHang::notice(const rendezvous::JobNotice& notice, rendezvous::TimePoint now) {
+void LastHang::notice(const rendezvous::JobNotice& notice, std::vector<HangStack> stacks,
+                      rendezvous::TimePoint now) {
   if (ended_at_) return;
   if (notice.hang == rendezvous::HangLevel::none) {
     moved_at_ = now;
@@ -18,6 +21,7 @@ void LastHang::notice(const rendezvous::JobNotice& notice, rendezvous::TimePoint
   }
   last_.level = notice.hang;
   last_.text = notice.text;
+  last_.stacks = std::move(stacks);
   said_at_ = now;
   moved_at_.reset();
 }
@@ -33,6 +37,11 @@ HangReport LastHang::report(rendezvous::TimePoint now) const {
   report.said_ms = milliseconds_between(said_at_, end);
   if (moved_at_) report.moved_ms = milliseconds_between(*moved_at_, end);
   return report;
+}
+
+StandingHang LastHang::standing(rendezvous::TimePoint now) const {
+  if (last_.level == rendezvous::HangLevel::none || moved_at_ || ended_at_) return {};
+  return {last_.level, last_.text, milliseconds_between(said_at_, now)};
 }
 
 }  // namespace muster::agent

@@ -26,14 +26,15 @@ struct LinkMessage {
 
     // launcher -> agent
     coordinator,  ///< where the coordinator is: the JSON of a LinkEndpoint
-    stop,         ///< end the job in an orderly way; number is the signal for the workers
+    stop,         ///< end the job in an orderly way; number is the signal for the workers; body: a StopOrder
     kill,         ///< end the job without grace
     resize,       ///< the terminal has a new size
     signal,       ///< the launcher got the signal `number`, which ends nothing: for workers that handle it
     query,        ///< question `number` of somebody who looks at the job: the JSON of a NodeQuery
 
     // agent -> launcher
-    log,     ///< a line for the launcher's log
+    log,   ///< a line for the launcher's log
+    hang,  ///< the verdict on a hang that the node was told: the JSON of a HangReport, with its ranks' stacks
     status,  ///< what the node waits for, a text for people; from the launcher: a sign that it lives
     answer,  ///< to the question `number`: the JSON of a NodeStatus
     report,  ///< last but `bye`: body is the JSON of a NodeReport

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
 #include <stdexcept>
 
 namespace muster::agent {
@@ -31,6 +32,30 @@ Value parsed(const std::string& text, const char* what) {
 
 std::string link_greeting(std::string_view version) {
   return "\nmuster-agent " + std::to_string(kLinkProtocol) + " " + std::string(version) + "\n";
+}
+
+std::string to_json(const StopOrder& order) {
+  Json json = Json::object();
+  if (!order.reason.empty()) json["reason"] = order.reason;
+  if (order.grace) json["grace_ms"] = order.grace->count();
+  return dump(json);
+}
+
+StopOrder stop_order_from_json(const std::string& text) {
+  const auto json = parsed<std::map<std::string, Json>>(text, "an order to stop");
+  try {
+    StopOrder order;
+    if (const auto reason = json.find("reason"); reason != json.end()) reason->second.get_to(order.reason);
+    if (const auto grace = json.find("grace_ms"); grace != json.end()) {
+      const auto count = grace->second.get<std::int64_t>();
+      if (count < 0 || count > kGraceMost.count())
+        throw std::invalid_argument("an order to stop: " + std::to_string(count) + " ms are no grace period");
+      order.grace = std::chrono::milliseconds(count);
+    }
+    return order;
+  } catch (const Json::exception& error) {
+    throw std::invalid_argument(std::string("an order to stop: ") + error.what());
+  }
 }
 
 std::string to_json(const NodeHello& hello) {

@@ -2,7 +2,9 @@
 // The bodies of link messages that are more than a number: plain data and their JSON.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +36,21 @@ struct LinkEndpoint {
   int port = 0;
 };
 
+/// The longest grace period that an order may have, about three years.
+inline constexpr std::chrono::milliseconds kGraceMost{100'000'000'000};
+
+/// How workers are told to end, besides by which signal.
+struct StopOrder {
+  /// Why, for them; empty: the name of the signal says it.
+  std::string reason{};
+  /// What they have between the signal and KILL, in place of --shutdown-timeout.
+  std::optional<std::chrono::milliseconds> grace{};
+  bool operator==(const StopOrder&) const = default;
+};
+
 /// What reads JSON throws std::invalid_argument, naming what is wrong.
+std::string to_json(const StopOrder& order);
+StopOrder stop_order_from_json(const std::string& text);
 std::string to_json(const NodeHello& hello);
 NodeHello node_hello_from_json(const std::string& text);
 std::string to_json(const LinkEndpoint& endpoint);

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/node_report.hpp"
 
+#include "agent/core/health_json.hpp"
 #include "agent/stacks/core/stacks_json.hpp"
 #include "rendezvous/base/exit_code.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <stdexcept>
-
-namespace muster::rendezvous {
-
-NLOHMANN_JSON_SERIALIZE_ENUM(HangLevel, {{HangLevel::none, "none"},
-                                         {HangLevel::may_be, "may_be"},
-                                         {HangLevel::is_hung, "is_hung"}})
-
-}  // namespace muster::rendezvous
 
 namespace muster::agent {
 
@@ -41,7 +34,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerReport, rank, local_rank, pid, host, ou
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EndedBy, node, host, rank, exit_code, text, hung)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, again, restarts, delay_ms,
                                    is_cause)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangReport, level, text, said_ms, moved_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangStack, ranks, frames, truncated)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangReport, level, text, said_ms, moved_ms, stacks)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, round, restarts, max_restarts,
                                    decisions, outcome, error, error_is_verdict, workers, calls, hang,
                                    leftovers, notes)
@@ -93,6 +87,22 @@ std::string to_json_within(const NodeReport& report, std::size_t most) {
   shortest.outcome = NodeOutcome::agent_error;
   shortest.error = size + ", even without what its workers said; start fewer workers on it";
   return to_json(shortest);
+}
+
+HangReport hang_report_from_json(const std::string& text) {
+  if (text.size() > kHangReportMax) throw std::invalid_argument("a verdict on a hang: too long");
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("stacks").size() > kHangStacksMax)
+      throw std::invalid_argument("a verdict on a hang: too many stacks");
+    auto hang = json.get<HangReport>();
+    for (const HangStack& stack : hang.stacks)
+      if (stack.ranks.empty() || stack.frames.empty() || stack.frames.size() > kHangFramesMax)
+        throw std::invalid_argument("a verdict on a hang: a stack of no rank, or of too many lines");
+    return hang;
+  } catch (const Json::exception& error) {
+    throw std::invalid_argument(std::string("a verdict on a hang: ") + error.what());
+  }
 }
 
 NodeReport node_report_from_json(const std::string& text) {

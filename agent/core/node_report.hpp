@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/core/exit_status.hpp"
+#include "agent/stacks/core/hang_stacks.hpp"
 #include "agent/stacks/core/process_stacks.hpp"
 #include "rendezvous/protocol/rank_health.hpp"
 
@@ -146,6 +147,9 @@ struct HangReport {
   /// How long before the end it was said, and taken back because a rank moved again; -1: it was not.
   std::int64_t said_ms = 0;
   std::int64_t moved_ms = -1;
+  /// Where the ranks of the node were then, as far as their stacks had been looked at; in the report of a job
+  /// those of all nodes.
+  std::vector<HangStack> stacks{};
 };
 
 /// Most decisions that a node reports, the last ones.
@@ -187,5 +191,11 @@ std::string to_json_within(const NodeReport& report, std::size_t most);
 std::string to_json(const std::vector<RestartDecision>& decisions);
 std::string to_json(const HangReport& hang);
 NodeReport node_report_from_json(const std::string& text);
+
+/// Most bytes of a verdict, in which a node of many workers has all its ranks.
+inline constexpr std::size_t kHangReportMax = std::size_t{1} << 20;
+/// Reads what to_json() has written; throws std::invalid_argument for anything else, and for more stacks, or
+/// lines of one, than hang_stacks() makes.
+HangReport hang_report_from_json(const std::string& text);
 
 }  // namespace muster::agent

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/stacks/core/process_stacks.hpp"
+#include "rendezvous/protocol/rank_health.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -20,6 +21,10 @@ struct NodeQuery {
   bool helpers = false;
   /// The workers that are wanted, by their ranks in the job; none: all.
   std::vector<int> ranks;
+  /// The signal that they get before the answer; 0: none. A notice goes to what of every worker handles it;
+  /// any other signal to what handles it, or else to the worker's own process.
+  int signal = 0;
+  bool notice = false;
 };
 
 struct WorkerStatus {
@@ -34,13 +39,49 @@ struct WorkerStatus {
   std::int64_t cpu_ms = 0;
   std::uint64_t memory = 0;
   std::uint64_t memory_peak = 0;
+  /// What the rank does as its agent sees it from outside, in the words of the verdict on a hang: "moves",
+  /// "waits for all_reduce since 12 s". Empty: it has ended, or nothing is watched (--hang-timeout 0); the
+  /// next five mean nothing then.
+  std::string does;
+  rendezvous::Activity activity = rendezvous::Activity::moves;
+  /// Only with Activity::waits.
+  rendezvous::WaitKind wait = rendezvous::WaitKind::unknown;
+  /// Milliseconds since it does this, and since anything of it has moved.
+  std::int64_t since_ms = 0;
+  std::int64_t still_ms = 0;
+  /// The user's own line: "train.py:41 in load". Empty: it moves, or the line is not known.
+  std::string place;
+  /// Milliseconds since it has printed something; -1: nothing so far, or not through us.
+  std::int64_t output_ms = -1;
+  /// CUDA_VISIBLE_DEVICES as the worker got it; empty: it is not set.
+  std::string gpu;
   /// The step that the program has told (muster_set_step); 0: none.
   std::uint64_t step = 0;
   /// The call of a program that uses the SDK: "in all_reduce #12 (4.0 kB) of group 'world' since 4.2 s".
   /// Empty for others.
   std::string now;
+  /// Whether it got the signal that came with the question.
+  bool signalled = false;
   /// If stacks were asked for: its process, or the Python programs below it where its own is none.
   std::vector<ProcessPicture> processes;
+};
+
+/// A verdict on a hang that has not been taken back.
+struct StandingHang {
+  rendezvous::HangLevel level = rendezvous::HangLevel::none;
+  /// As it was said, with times as of then.
+  std::string text;
+  /// Milliseconds since then.
+  std::int64_t said_ms = 0;
+};
+
+/// A round that another one has followed.
+struct EndedRound {
+  int round = 0;
+  /// Why it ended, and what was decided then: "rank 3 on n1 failed (exit code 1)", "restarting all workers in
+  /// 2 s (restart 2 of 5)".
+  std::string cause;
+  std::string decision;
 };
 
 struct NodeStatus {
@@ -55,8 +96,15 @@ struct NodeStatus {
   int restarts = 0;
   /// "works", "waits for a round", "stops its workers".
   std::string doing;
+  /// What the coordinator has told this node: the verdict that stands, of level none if there is none, and
+  /// why there were restarts, the last kEndedRoundsMax.
+  StandingHang hang;
+  std::vector<EndedRound> ended_rounds;
   std::vector<WorkerStatus> workers;
 };
+
+/// The largest number of a signal (signal(7)).
+inline constexpr int kSignalMost = 64;
 
 /// How long whoever asks waits for the answer of a node.
 inline constexpr std::chrono::seconds kNodeAnswersWithin{3};
@@ -65,9 +113,13 @@ inline constexpr std::chrono::seconds kNodeAnswersWithin{3};
 inline constexpr std::size_t kNodeQueryMax = std::size_t{512} << 10;
 inline constexpr std::size_t kNodeStatusMax = std::size_t{2} << 20;
 inline constexpr std::size_t kNodeStacksMax = kNodeStatusMax / 2;
+inline constexpr std::size_t kEndedRoundsMax = 16;
+/// Most bytes of a text about a round's end, and of CUDA_VISIBLE_DEVICES.
+inline constexpr std::size_t kStatusTextMax = 1000;
+inline constexpr std::size_t kStatusGpuMax = 200;
 
-/// Write as JSON text, and read it. Reading throws std::invalid_argument for anything else, for ranks that no
-/// job has, and for more workers than a node may have.
+/// Write as JSON text, and read it. Reading throws std::invalid_argument for anything else, for ranks and
+/// signals that there are not, and for more workers than a node may have or more rounds than kEndedRoundsMax.
 std::string to_json(const NodeQuery& query);
 NodeQuery node_query_from_json(const std::string& text);
 std::string to_json(const NodeStatus& status);

@@ -2,6 +2,7 @@
 // The status of a node as JSON, alone or as part of a job's. For sources that write or read JSON.
 #pragma once
 
+#include "agent/core/health_json.hpp"
 #include "agent/core/node_status.hpp"
 #include "agent/stacks/core/stacks_json.hpp"
 
@@ -10,10 +11,13 @@
 namespace muster::agent {
 
 // A field that is missing has its default, so that a muster can ask a job of another version.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeQuery, stacks, helpers, ranks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeQuery, stacks, helpers, ranks, signal, notice)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerStatus, rank, local_rank, pid, state, cpu_ms, memory,
-                                                memory_peak, step, now, processes)
+                                                memory_peak, does, activity, wait, since_ms, still_ms, place,
+                                                output_ms, gpu, step, now, signalled, processes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StandingHang, level, text, said_ms)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndedRound, round, cause, decision)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeStatus, host, node, node_rank, pid, round, restarts,
-                                                doing, workers)
+                                                doing, hang, ended_rounds, workers)
 
 }  // namespace muster::agent

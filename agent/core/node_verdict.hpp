@@ -45,11 +45,17 @@ class NodeVerdict {
   /// ordered to end (not `goes_on`) it counts only if no other round was to follow.
   void note_decision(const rendezvous::RoundEnd& end, bool goes_on);
 
+  /// What was decided at the ends of rounds so far.
+  const std::vector<RestartDecision>& decisions() const { return decisions_; }
+
   bool failed() const { return !error_.empty(); }
 
   bool is_closed() const { return closed_.has_value(); }
 
   bool round_has_ended() const { return ended_.has_value(); }
+
+  /// What the coordinator said; valid if round_has_ended().
+  const rendezvous::RoundEnd& round_end() const { return *ended_; }
 
   /// What the coordinator is told when no worker of the round is alive here any more. `failure`: of the first
   /// worker that failed, with an empty text if none did. `stop_signal`: of the first order to end; 0: none.

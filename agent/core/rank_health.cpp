@@ -328,10 +328,14 @@ void RankTracker::end(std::chrono::steady_clock::time_point now) {
 }
 
 RankHealth RankTracker::health() const {
+  return last_ ? health(last_->at) : health_;
+}
+
+RankHealth RankTracker::health(std::chrono::steady_clock::time_point now) const {
   RankHealth health = health_;
   if (!last_) return health;
-  health.still = std::chrono::duration_cast<milliseconds>(last_->at - moved_at_);
-  health.lasted = std::chrono::duration_cast<milliseconds>(last_->at - since_);
+  health.still = std::chrono::duration_cast<milliseconds>(now - moved_at_);
+  health.lasted = std::chrono::duration_cast<milliseconds>(now - since_);
   return health;
 }
 

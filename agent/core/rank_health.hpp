@@ -139,6 +139,9 @@ class RankTracker {
   /// What the rank does, with times up to the last sample.
   rendezvous::RankHealth health() const;
 
+  /// The same with times up to `now`.
+  rendezvous::RankHealth health(std::chrono::steady_clock::time_point now) const;
+
   /// The same if it differs from what this call returned last; a rank that moves is told only after a
   /// standstill that was. A busy rank whose line changes is told at most each 10 s.
   std::optional<rendezvous::RankHealth> news();

@@ -11,6 +11,7 @@ namespace muster::agent {
 namespace {
 
 constexpr const char* kStatusVariable = "MUSTER_STATUS";
+constexpr const char* kStopFileVariable = "MUSTER_STOP_FILE";
 constexpr const char* kTimerFileVariable = "TORCHELASTIC_TIMER_FILE";
 constexpr const char* kDeviceOrderVariable = "CUDA_DEVICE_ORDER";
 
@@ -42,8 +43,11 @@ std::string visible_device(const Environment& environment, int local_rank) {
 
 Environment before_contract(const AgentSpec& spec, const Environment& inherited) {
   Environment environment = inherited;
-  // A status file that we inherited is our own, or a stranger's: no worker of this job may write into it.
-  std::erase_if(environment, [](const auto& entry) { return entry.first == kStatusVariable; });
+  // A status file that we inherited is our own, or a stranger's: no worker of this job may write into it. The
+  // stop file of a job around this one is for this job's launcher.
+  std::erase_if(environment, [](const auto& entry) {
+    return entry.first == kStatusVariable || entry.first == kStopFileVariable;
+  });
   for (const std::string& unwanted : spec.unset_environment)
     std::erase_if(environment, [&unwanted](const auto& entry) { return entry.first == unwanted; });
   for (const auto& [name, value] : spec.environment) set_variable(environment, name, value);
@@ -58,6 +62,11 @@ const std::string* find_variable(const Environment& environment, const std::stri
   return nullptr;
 }
 
+std::string variable_or(const Environment& environment, const std::string& name, const char* otherwise) {
+  const std::string* value = find_variable(environment, name);
+  return value == nullptr ? otherwise : *value;
+}
+
 std::optional<std::string> watchdog_pipe(const AgentSpec& spec, const Environment& inherited) {
   const Environment environment = before_contract(spec, inherited);
   const std::string* enabled = find_variable(environment, "TORCHELASTIC_ENABLE_FILE_TIMER");
@@ -68,7 +77,8 @@ std::optional<std::string> watchdog_pipe(const AgentSpec& spec, const Environmen
 
 Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundResult& place, int local_rank,
                                int restarts, const std::string& error_file, const Environment& inherited,
-                               const std::string& status_file, const std::string& timer_file) {
+                               const std::string& status_file, const std::string& timer_file,
+                               const std::string& stop_file) {
   Environment environment = before_contract(spec, inherited);
   WorkerEnv env;
   env.rank = env.role_rank = place.first_rank + local_rank;
@@ -86,6 +96,7 @@ Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundRes
   env.error_file = error_file;
   for (const auto& [name, value] : to_environment(env)) set_variable(environment, name, value);
   if (!status_file.empty()) environment.emplace_back(kStatusVariable, status_file);
+  if (!stop_file.empty()) set_variable(environment, kStopFileVariable, stop_file);
   if (!timer_file.empty()) set_variable(environment, kTimerFileVariable, timer_file);
   // Workers are bound by the places of GPUs on the bus; CUDA numbers GPUs in that order only where it is told
   // to.

@@ -19,12 +19,13 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 /// variables, then the contract (worker_sdk/env/worker_env.hpp), later ones replacing earlier ones.
 /// `restarts` counts the restarts of the job so far; `status_file` says where the worker's status file is
 /// (MUSTER_STATUS; empty: there is none), `timer_file` where the watchdog's pipe is (TORCHELASTIC_TIMER_FILE;
-/// empty: as inherited). Workers that are bound to processors get CUDA_DEVICE_ORDER=PCI_BUS_ID unless it is
-/// set. Throws std::invalid_argument if --virtual-local-rank finds fewer devices in CUDA_VISIBLE_DEVICES than
-/// workers.
+/// empty: as inherited), `stop_file` what appears when they are to end (MUSTER_STOP_FILE; empty: nothing
+/// can). Workers that are bound to processors get CUDA_DEVICE_ORDER=PCI_BUS_ID unless it is set. Throws
+/// std::invalid_argument if --virtual-local-rank finds fewer devices in CUDA_VISIBLE_DEVICES than workers.
 Environment worker_environment(const AgentSpec& spec, const rendezvous::RoundResult& place, int local_rank,
                                int restarts, const std::string& error_file, const Environment& inherited,
-                               const std::string& status_file = {}, const std::string& timer_file = {});
+                               const std::string& status_file = {}, const std::string& timer_file = {},
+                               const std::string& stop_file = {});
 
 /// Returns the path that the user wishes for the pipe of PyTorch's watchdog (TORCHELASTIC_TIMER_FILE), empty
 /// if any will do; nothing unless workers want that watchdog (TORCHELASTIC_ENABLE_FILE_TIMER=1).
@@ -35,6 +36,9 @@ std::vector<std::string> worker_arguments(const AgentSpec& spec, int local_rank)
 
 /// Returns the value of `name`, or nullptr if it is not set.
 const std::string* find_variable(const Environment& environment, const std::string& name);
+
+/// The same; `otherwise` if it is not set.
+std::string variable_or(const Environment& environment, const std::string& name, const char* otherwise);
 
 /// Replaces `${local_rank}` and `$local_rank` (with no letter, digit or underscore after it) by `local_rank`.
 /// A second dollar sign directly before one of them makes it literal: `$$local_rank` becomes `$local_rank`.

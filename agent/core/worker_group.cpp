@@ -71,12 +71,16 @@ GroupActions WorkerGroup::begin_stop(int signal, TimePoint now) {
   return actions;
 }
 
-GroupActions WorkerGroup::stop(int signal, TimePoint now) {
+GroupActions WorkerGroup::stop(int signal, TimePoint now, std::optional<std::chrono::milliseconds> grace) {
   if (phase_ == Phase::over || phase_ == Phase::killing) return {};
   ordered_ = true;
-  if (phase_ == Phase::running) return begin_stop(signal, now);
-  // A stop has begun already: the workers still get the new signal, but the deadline stays.
+  if (phase_ == Phase::running) {
+    grace_ = grace.value_or(grace_);
+    return begin_stop(signal, now);
+  }
+  // A stop has begun already: the workers still get the new signal, but the deadline stays, or is earlier.
   GroupActions actions;
+  if (grace) kill_at_ = std::min(*kill_at_, now + *grace);
   if (std::find(sent_.begin(), sent_.end(), signal) == sent_.end()) {
     sent_.push_back(signal);
     actions.signal_workers = signal;

@@ -51,9 +51,9 @@ class WorkerGroup {
   GroupActions exited(const std::vector<WorkerEnd>& ends, TimePoint now);
   /// Takes the end of a worker whose program could not be executed; `status` is 126 or 127.
   GroupActions not_started(int local_rank, ExitStatus status, TimePoint now);
-  /// Takes an order to end, with the signal that the workers get. A later order never lengthens the grace
-  /// period.
-  GroupActions stop(int signal, TimePoint now);
+  /// Takes an order to end, with the signal that the workers get, and perhaps a grace period of its own. A
+  /// later order never lengthens the grace period.
+  GroupActions stop(int signal, TimePoint now, std::optional<std::chrono::milliseconds> grace = std::nullopt);
   /// Takes an order to end without grace.
   GroupActions kill_now(TimePoint now);
   /// Takes the news that no process of the round is left.

@@ -39,6 +39,8 @@ struct PciInfo {
 };
 
 using PciFunction = int (*)(Device, PciInfo*);
+using DriverFunction = int (*)(char*, unsigned);
+using CudaFunction = int (*)(int*);
 
 struct Nvml {
   InitFunction init;
@@ -48,6 +50,9 @@ struct Nvml {
   UuidFunction uuid;
   /// The function that gives a PCI address; null in old drivers.
   PciFunction pci;
+  /// The versions of the driver and of its CUDA; null in old drivers.
+  DriverFunction driver;
+  CudaFunction cuda;
 };
 
 GpuInventory failed(const std::string& what) {
@@ -61,6 +66,17 @@ std::string kernel_address(std::string address) {
   const bool valid =
       address.size() >= 12 && address.find_first_not_of("0123456789abcdef:.") == std::string::npos;
   return valid ? address : "";
+}
+
+void add_versions(const Nvml& nvml, GpuInventory& inventory) {
+  std::array<char, 80> driver{};  // NVML's own bound
+  if (nvml.driver != nullptr && nvml.driver(driver.data(), driver.size()) == kNvmlSuccess) {
+    driver.back() = '\0';
+    inventory.driver = driver.data();
+  }
+  int cuda = 0;
+  if (nvml.cuda != nullptr && nvml.cuda(&cuda) == kNvmlSuccess)
+    inventory.cuda = std::to_string(cuda / 1000) + "." + std::to_string(cuda / 10 % 100);
 }
 
 GpuInventory list_devices(const Nvml& nvml) {
@@ -138,12 +154,15 @@ GpuInventory read_gpu_inventory() {
                   symbol<CountFunction>(library.get(), "nvmlDeviceGetCount_v2"),
                   symbol<HandleFunction>(library.get(), "nvmlDeviceGetHandleByIndex_v2"),
                   symbol<UuidFunction>(library.get(), "nvmlDeviceGetUUID"),
-                  symbol<PciFunction>(library.get(), "nvmlDeviceGetPciInfo_v3")};
+                  symbol<PciFunction>(library.get(), "nvmlDeviceGetPciInfo_v3"),
+                  symbol<DriverFunction>(library.get(), "nvmlSystemGetDriverVersion"),
+                  symbol<CudaFunction>(library.get(), "nvmlSystemGetCudaDriverVersion_v2")};
   if (!nvml.init || !nvml.shutdown || !nvml.count || !nvml.handle || !nvml.uuid)
     return failed(std::string(kLibrary) + " lacks a function of NVML");
   if (const int code = nvml.init(); code != kNvmlSuccess)
     return failed("starting NVML failed with error " + std::to_string(code));
   GpuInventory inventory = list_devices(nvml);
+  add_versions(nvml, inventory);
   nvml.shutdown();
   return inventory;
 }

@@ -16,6 +16,10 @@ struct GpuInventory {
   /// The place of each GPU on the PCI bus, as below /sys/bus/pci/devices: "0000:3b:00.0". Empty text where
   /// not known.
   std::vector<std::string> pci_addresses = {};
+  /// The version of the driver, "550.54.15", and of the newest CUDA that it serves, "12.4". Empty text where
+  /// it would not say.
+  std::string driver = {};
+  std::string cuda = {};
 };
 
 /// Loads libnvidia-ml.so.1 (found as every shared library is) and asks it; some milliseconds, so only when

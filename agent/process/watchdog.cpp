@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/watchdog.hpp"
 
+#include "agent/process/temporary_directory.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/log/log.hpp"
@@ -34,11 +35,6 @@ double wall_clock_s() {
 }
 
 constexpr const char* kPipeName = "/timers";
-
-std::string temporary_directory() {
-  const char* temporary = ::getenv("TMPDIR");
-  return temporary != nullptr && *temporary == '/' ? temporary : "/tmp";
-}
 
 /// Returns the beginning of the name of a directory that the agent with this pid makes; more characters make
 /// it unique.

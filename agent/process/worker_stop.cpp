@@ -186,25 +186,46 @@ void WorkerStop::cancel() {
   for (auto* timer : {&timer_, &notice_, &leftovers_notice_}) timer->cancel();
 }
 
-void WorkerStop::pass_notice_on(int signal) {
-  const std::vector<Worker> workers = living_();
-  if (workers.empty())
-    return log_warning("no worker runs on " + host_ + "; nobody got " + signal_name(signal));
+/// Returns the ranks of the workers of which a process got the signal.
+std::vector<int> WorkerStop::deliver(int signal, const std::vector<Worker>& workers, bool to_handlers_only) {
   const std::vector<ProcessStat> stats = stats_of(workers);
   const std::vector<ProcessStat> tree = tree_if_any_waits(stats);
-  std::vector<int> without;
+  std::vector<int> got;
   for (const ProcessStat& stat : stats) {
-    const std::vector<ProcessStat> route =
-        notice_route(stat, signal, tree, read_child_wait, read_signal_sets);
-    for (const ProcessStat& process : route) signal_process(process, signal);
-    if (!route.empty()) continue;
+    std::vector<ProcessStat> route = notice_route(stat, signal, tree, read_child_wait, read_signal_sets);
+    if (route.empty() && !to_handlers_only) route.push_back(stat);
+    bool sent = false;
+    for (const ProcessStat& process : route) sent = signal_process(process, signal) || sent;
+    if (!sent) continue;
     for (const Worker& worker : workers)
-      if (worker.pid == stat.pid) without.push_back(worker.rank);
+      if (worker.pid == stat.pid) got.push_back(worker.rank);
   }
+  return got;
+}
+
+std::vector<int> WorkerStop::pass_notice_on(int signal) {
+  const std::vector<Worker> workers = living_();
+  if (workers.empty()) {
+    log_warning("no worker runs on " + host_ + "; nobody got " + signal_name(signal));
+    return {};
+  }
+  std::vector<int> got = deliver(signal, workers, true);
+  std::vector<int> without;
+  for (const Worker& worker : workers)
+    if (std::find(got.begin(), got.end(), worker.rank) == got.end()) without.push_back(worker.rank);
   const std::vector<int> to_name = unheard_.to_name(signal, without);
   if (!to_name.empty())
     log_warning(named(to_name) + " on " + host_ + (to_name.size() == 1 ? " does" : " do") + " not handle " +
                 signal_name(signal) + " and did not get it");
+  return got;
+}
+
+std::vector<int> WorkerStop::signal_ranks(int signal, const std::vector<int>& ranks) const {
+  std::vector<Worker> chosen = living_();
+  std::erase_if(chosen, [&](const Worker& worker) {
+    return std::find(ranks.begin(), ranks.end(), worker.rank) == ranks.end();
+  });
+  return deliver(signal, chosen, false);
 }
 
 void WorkerStop::reaped(pid_t pid, bool by_itself) {

@@ -56,8 +56,12 @@ class WorkerStop {
   void cancel();
 
   /// Sends a notice that ends nothing (SIGUSR1) to those processes of each worker that catch it, and names
-  /// the workers of which none does, each once for each signal.
-  void pass_notice_on(int signal);
+  /// the workers of which none does, each once for each signal. Returns the ranks of the workers that got it.
+  std::vector<int> pass_notice_on(int signal);
+
+  /// Sends a signal, whatever it does to them, to the workers of these ranks: to those processes of each that
+  /// catch it, as a notice, or else to its own process. Returns the ranks of those that got it.
+  std::vector<int> signal_ranks(int signal, const std::vector<int>& ranks) const;
 
   /// Notes that an adopted process has ended: by itself, or of a signal.
   void reaped(pid_t pid, bool by_itself);
@@ -81,6 +85,7 @@ class WorkerStop {
   void look();
   void send(const std::vector<StopRoute::Delivery>& deliveries);
   void add_leftover(const ProcessStat& process);
+  static std::vector<int> deliver(int signal, const std::vector<Worker>& workers, bool to_handlers_only);
   void say_who_still_runs() const;
   void say_leftovers() const;
 

@@ -124,6 +124,7 @@ struct CliOptions {
   Setting<std::string> logs_specs;
   Setting<std::string> event_log_handler{"null", {}};
   // reports and help
+  Setting<std::string> name;
   Setting<bool> dry_run;
   Setting<std::string> report;
   Setting<std::string> log_level;

@@ -243,6 +243,8 @@ constexpr auto kTable = std::to_array<Flag>({
     {"stdin", 0, "RANK", kOutput, kNoPet, kOwn, "This rank reads our stdin [several hosts: none]",
      number<&O::stdin_rank, 0, kMaxRanks - 1>},
 
+    {"name", 0, "NAME", kDebug, kNoPet, kOwn, "Name of the job for muster ps, status, stacks, kill [none]",
+     parsed<&O::name, parse_job_name>},
     {"dry-run", 0, "", kDebug, kNoPet, kOwn, "Print the validated job as JSON and start nothing",
      on<&O::dry_run>},
     {"report", 0, "FILE", kDebug, kNoPet, kOwn, "Write the exit report as JSON", not_empty<&O::report>},
@@ -281,19 +283,29 @@ std::string completion_script(const GivenText& shell) {
          "_muster() {\n"
          "  local word=${COMP_WORDS[COMP_CWORD]}\n"
          "  if ((COMP_CWORD == 1)); then\n"
-         "    COMPREPLY=($(compgen -W 'run ps status stacks rendezvous --help --version' -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W 'run ps status stacks kill clean doctor rendezvous --help --version' "
+         "-- "
+         "\"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == run && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '" +
          flags +
          "' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == ps ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--help --json' -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W '--all --help --json' -- \"$word\"))\n"
+         "  elif [[ ${COMP_WORDS[1]} == doctor && $word == -* ]]; then\n"
+         "    COMPREPLY=($(compgen -W '--help --host --json --login-timeout --python --remote-muster "
+         "--ssh-accept-new "
+         "--ssh-command --ssh-config --ssh-port --towards' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == status && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--help --json --rank' -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W '--help --json --rank --watch' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == stacks && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '--help --helpers --json --rank' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == @(status|stacks) ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"$(muster ps 2>/dev/null | awk 'NR > 1 {print $1}')\" -- \"$word\"))\n"
+         "  elif [[ ${COMP_WORDS[1]} == kill && $word == -* ]]; then\n"
+         "    COMPREPLY=($(compgen -W '--grace --help --json --now --rank --signal' -- \"$word\"))\n"
+         "  elif [[ ${COMP_WORDS[1]} == @(status|stacks|kill) ]]; then\n"
+         "    COMPREPLY=($(compgen -W \"$(muster ps 2>/dev/null | awk '"
+         "NR == 1 {named = $2 == \"NAME\"} NR > 1 {print $1; if (named && $2 != \"-\") print $2}')\" -- "
+         "\"$word\"))\n"
          "  else\n"
          "    COMPREPLY=($(compgen -f -- \"$word\"))\n"
          "  fi\n"

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cli/inspect_options.hpp"
 
+#include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
 #include <CLI/CLI.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -15,19 +17,37 @@ namespace muster::launcher {
 namespace {
 
 constexpr const char* kPsHelp =
-    "Usage: muster ps [--json]\n\n"
+    "Usage: muster ps [-a] [--json]\n\n"
     "Lists the running jobs of this user whose 'muster run' is on this host.\n\n"
     "  -h, --help          Print this text\n"
+    "  -a, --all           Also those that have ended within the last day, the last hundred\n"
     "  --json              The same as a list of JSON objects\n\n"
     "Exit codes: 0 success; 2 usage.\n";
 constexpr const char* kStatusHelp =
-    "Usage: muster status [JOB] [--rank LIST] [--json]\n\n"
-    "Says what a running job, its nodes and each of its ranks do: CPU time, memory, the step that the "
-    "program\n"
-    "has told, state, and the call of a program that uses the SDK.\n\n"
+    "Usage: muster status [JOB] [--rank LIST] [--watch [SECONDS]] [--json]\n\n"
+    "Says what a running job, its nodes and each of its ranks do: whether the job is hung, CPU time, memory, "
+    "GPU,\n"
+    "the step that the program has told, the time since its last output, and what it does now: moves, "
+    "computes,\n"
+    "or waits for whom or what, since when and in which line. Of a job that has ended within the last day "
+    "it\n"
+    "says how.\n\n"
     "  -h, --help          Print this text\n"
     "  --rank LIST         These ranks only: 0,2,8-11\n"
-    "  --json              The answer as JSON\n\n";
+    "  --watch [SECONDS]   Look again each 2 s (0.1 to 3600) until Ctrl-C or the end of the job. On a "
+    "terminal "
+    "one\n"
+    "                      picture that changes, without colours where NO_COLOR is set; elsewhere one after "
+    "the\n"
+    "                      other, separated by an empty line\n"
+    "  --json              The answer as JSON; with --watch one object a line\n\n";
+constexpr const char* kCleanHelp =
+    "Usage: muster clean\n\n"
+    "Removes the records of jobs of this user that have ended on this host, which 'muster ps -a' lists, and "
+    "the\n"
+    "folders of jobs whose 'muster run' was killed. Running jobs, reports and log files stay.\n\n"
+    "  -h, --help          Print this text\n\n"
+    "Exit codes: 0 success; 2 usage.\n";
 constexpr const char* kStacksHelp =
     "Usage: muster stacks [JOB] [--rank LIST] [--helpers] [--json]\n\n"
     "Prints where each rank of a running job is in its Python code. No process is stopped, and no code runs "
@@ -37,12 +57,7 @@ constexpr const char* kStacksHelp =
     "  --rank LIST         These ranks only: 0,2,8-11\n"
     "  --helpers           Look also at the Python programs that a rank has started, as DataLoader does\n"
     "  --json              The answer as JSON, with every thread\n\n";
-constexpr const char* kJobFooter =
-    "JOB is the id that 'muster ps' shows, the --rdzv-id of the job, or a beginning of its id that no other "
-    "job\n"
-    "has. It may be left out where one job runs. Jobs are seen on the host of their 'muster run', by their "
-    "own\n"
-    "user. With one 'muster run' on each host (--nnodes), each shows its own node.\n\n"
+constexpr const char* kExitCodes =
     "Exit codes: 0 success; 1 no such job; 2 usage; 3 the job does not answer; 125 its answer cannot be "
     "read\n"
     "or printed. A node that does not answer within 3 s is named, and the rest is shown.\n";
@@ -58,7 +73,41 @@ bool add_ranks(std::string_view item, std::set<int>& ranks) {
   return true;
 }
 
+/// Gives each --watch a value, so that a job behind it is not taken for one.
+std::vector<std::string> with_watch_value(const std::vector<std::string>& arguments) {
+  constexpr const char* kUsual = "2";
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    words.push_back(arguments[i]);
+    if (arguments[i] != "--watch") continue;
+    const bool given = i + 1 < arguments.size() && !arguments[i + 1].empty() &&
+                       arguments[i + 1].find_first_not_of("0123456789.") == std::string::npos;
+    words.back() += std::string("=") + (given ? arguments[++i].c_str() : kUsual);
+  }
+  return words;
+}
+
+std::chrono::milliseconds parse_watch(const std::string& text) {
+  constexpr std::chrono::milliseconds kLeast{100};
+  constexpr std::chrono::hours kMost{1};
+  const auto interval = parse_seconds({text, "--watch"}, true);
+  if (interval < kLeast || interval > kMost)
+    throw UsageError("--watch=" + text + " is out of range; give 0.1 to 3600 seconds");
+  return interval;
+}
+
+}  // namespace
+
+const char* const kJobHelp =
+    "JOB is the id that 'muster ps' shows, the --name or the --rdzv-id of the job, or a beginning of its id "
+    "or\n"
+    "--name that no other job has. It may be left out where one job runs. Jobs are seen on the host of "
+    "their\n"
+    "'muster run', by their own user. With one 'muster run' on each host (--nnodes), each is for its own "
+    "node.\n\n";
+
 std::vector<int> parse_ranks(std::string_view text) {
+  if (text.empty()) throw UsageError("--rank has no value; give a list such as 0,2,8-11");
   std::set<int> ranks;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view item = rest.substr(0, rest.find(','));
@@ -70,35 +119,39 @@ std::vector<int> parse_ranks(std::string_view text) {
   return {ranks.begin(), ranks.end()};
 }
 
-}  // namespace
-
 InspectOptions parse_inspect_options(const std::string& command, const std::vector<std::string>& arguments) {
   InspectOptions options;
   CLI::App app("", "muster " + command);
   app.set_help_flag();
   app.add_flag("-h,--help", options.help);
-  app.add_flag("--json", options.json);
+  if (command != "clean") app.add_flag("--json", options.json);
   std::optional<std::string> ranks;
-  if (command != "ps") {
+  if (command == "status" || command == "stacks") {
     app.add_option("JOB", options.job);
     app.add_option("--rank", ranks);
   }
+  if (command == "ps") app.add_flag("-a,--all", options.all);
   if (command == "stacks") app.add_flag("--helpers", options.helpers);
-  std::vector<std::string> stack(arguments.rbegin(), arguments.rend());  // CLI11 takes a stack
+  std::optional<std::string> watch;
+  if (command == "status") app.add_option("--watch", watch);
+  const std::vector<std::string> words = with_watch_value(arguments);
+  std::vector<std::string> stack(words.rbegin(), words.rend());  // CLI11 takes a stack
   try {
     app.parse(std::move(stack));
   } catch (const CLI::ParseError& error) {
     throw UsageError(std::string(error.what()) + "; see 'muster " + command + " --help'");
   }
-  if (options.help || !ranks) return options;
-  if (ranks->empty()) throw UsageError("--rank has no value; give a list such as 0,2,8-11");
+  if (options.help) return options;
+  if (watch) options.watch = parse_watch(*watch);
+  if (!ranks) return options;
   options.ranks = parse_ranks(*ranks);
   return options;
 }
 
 std::string inspect_help(const std::string& command) {
   if (command == "ps") return kPsHelp;
-  return std::string(command == "status" ? kStatusHelp : kStacksHelp) + kJobFooter;
+  if (command == "clean") return kCleanHelp;
+  return std::string(command == "status" ? kStatusHelp : kStacksHelp) + kJobHelp + kExitCodes;
 }
 
 }  // namespace muster::launcher

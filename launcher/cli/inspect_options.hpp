@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the command lines of `muster ps`, `muster status` and `muster stacks`.
+// Reads the command lines of `muster ps`, `muster status`, `muster stacks` and `muster clean`.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::launcher {
@@ -13,7 +16,11 @@ struct InspectOptions {
   std::string job;
   /// --rank, in ascending order; empty: all ranks.
   std::vector<int> ranks;
+  /// --watch: the time between two looks.
+  std::optional<std::chrono::milliseconds> watch{};
   bool helpers = false;
+  /// Of `ps`: those that have ended, too.
+  bool all = false;
   bool json = false;
   bool help = false;
 };
@@ -23,5 +30,11 @@ InspectOptions parse_inspect_options(const std::string& command, const std::vect
 
 /// Returns the text of `muster COMMAND --help`.
 std::string inspect_help(const std::string& command);
+
+/// Reads the value of --rank, "0,2,8-11", into ascending numbers. Throws UsageError.
+std::vector<int> parse_ranks(std::string_view text);
+
+/// What a help says of JOB.
+extern const char* const kJobHelp;
 
 }  // namespace muster::launcher

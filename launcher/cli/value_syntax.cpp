@@ -323,6 +323,20 @@ std::string bare_host(const GivenText& given) {
   return host;
 }
 
+std::string parse_job_name(const GivenText& given) {
+  constexpr std::size_t kMost = 64;
+  const auto is_valid = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  const std::string& text = given.text;
+  if (!text.empty() && text.size() <= kMost && text[0] != '-' &&
+      std::all_of(text.begin(), text.end(), is_valid))
+    return text;
+  throw UsageError(given.quoted() + " is no name of a job; give 1 to " + std::to_string(kMost) +
+                   " letters, digits, '.', '_' and '-', not beginning with '-'");
+}
+
 std::string parse_choice(const GivenText& given, const std::vector<std::string>& words) {
   if (std::find(words.begin(), words.end(), given.text) != words.end()) return given.text;
   throw UsageError(given.quoted() + " is not known; give one of " + joined(words));

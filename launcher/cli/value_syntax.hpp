@@ -65,6 +65,10 @@ Endpoint parse_endpoint(const GivenText& given);
 /// Returns it without brackets, and perhaps empty.
 std::string bare_host(const GivenText& given);
 
+/// Reads a name for a job: at most 64 letters, digits, '.', '_' and '-', the first of them no '-', which
+/// would make it a flag of the commands that take the name.
+std::string parse_job_name(const GivenText& given);
+
 /// Returns the value if it is one of `words`.
 std::string parse_choice(const GivenText& given, const std::vector<std::string>& words);
 

@@ -63,6 +63,9 @@ struct JobEnd {
   /// What the launcher itself has to say: output or files that could not be written.
   std::vector<std::string> notes{};
   JobTimes times{};
+  /// Who had the launcher end the job as that signal does: "'muster kill' (uid 0, process 7)". Empty: it was
+  /// a signal.
+  std::string by{};
 };
 
 }  // namespace muster::launcher

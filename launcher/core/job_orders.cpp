@@ -8,24 +8,29 @@
 
 namespace muster::launcher {
 
-JobActions JobOrders::signalled(int number) {
-  if (number == SIGINT) ++interrupts_;
+JobActions JobOrders::asked(const EndRequest& request) {
+  const bool counted = request.signal == SIGINT && !request.now;
+  if (counted) ++interrupts_;
+  if (request.now) interrupts_ = std::max(interrupts_, 2);
   JobActions actions = hurry();
   if (phase_ == Phase::finished) return actions;
-  if (number != SIGINT || interrupts_ == 1) {
-    if (end_.cause == JobEnd::Cause::finished) {
-      end_.cause = JobEnd::Cause::interrupted;
-      end_.signal = number;
-    }
-    stop(number, actions);
-  } else if (interrupts_ == 2 && phase_ != Phase::cutting) {
+  if (end_.cause == JobEnd::Cause::finished) {
+    end_.cause = JobEnd::Cause::interrupted;
+    end_.signal = request.signal;
+    end_.by = request.by;
+  }
+  if (request.now ? phase_ < Phase::killing : counted && interrupts_ == 2 && phase_ != Phase::cutting) {
     phase_ = Phase::killing;
     actions.kill = true;
     actions.late_after = kKillLateAfter;
-  } else {
+  } else if (counted && interrupts_ > 1) {
     phase_ = Phase::finished;
     actions.cut_all = true;
     actions.finish = true;
+  } else if (!request.now) {
+    if (request.grace) report_late_after_ = *request.grace + kReportLateAfter;
+    stop(request.signal, actions);
+    if (actions.stop_signal != 0) actions.grace = request.grace;
   }
   return actions;
 }
@@ -36,6 +41,7 @@ JobActions JobOrders::deadline_passed() {
   if (phase_ != Phase::running) return actions;
   end_.cause = JobEnd::Cause::deadline;
   stop(SIGTERM, actions);
+  actions.stop_reason = "timeout";
   return actions;
 }
 

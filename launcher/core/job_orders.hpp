@@ -6,7 +6,10 @@
 #include "launcher/core/job_end.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <optional>
+#include <string>
+#include <string_view>
 
 namespace muster::launcher {
 
@@ -18,6 +21,10 @@ struct JobActions {
   bool drop_output = false;
   /// Tell the nodes to end in an orderly way, with this signal for the workers. 0: do not.
   int stop_signal = 0;
+  /// Why, for the workers, where the signal does not say it.
+  std::string_view stop_reason{};
+  /// The grace period of that order, if it has one of its own.
+  std::optional<std::chrono::milliseconds> grace{};
   /// Tell the nodes to end without grace.
   bool kill = false;
   /// End what is left of the nodes without asking them.
@@ -27,6 +34,19 @@ struct JobActions {
   /// Call late() after this time, and not after that of an earlier action.
   std::optional<std::chrono::milliseconds> late_after{};
   bool operator==(const JobActions&) const = default;
+};
+
+/// An order to end the job, by a signal or by somebody at another shell.
+struct EndRequest {
+  /// For the workers, and for the exit code.
+  int signal = SIGTERM;
+  /// End without grace, as a second Ctrl-C does.
+  bool now = false;
+  /// What workers have between the stop signal and KILL, in place of --shutdown-timeout. A stop that has
+  /// begun gets no longer by it.
+  std::optional<std::chrono::milliseconds> grace{};
+  /// Who asks, as JobEnd::by; empty: the signal was sent to the launcher.
+  std::string by{};
 };
 
 /// The first order to end is the cause that is reported. One Ctrl-C asks for an orderly end, a second one for
@@ -45,12 +65,19 @@ class JobOrders {
   /// Time for the clients of nodes that were cut off to end.
   static constexpr std::chrono::milliseconds kCutLateAfter{3000};
 
+  /// Time for what the launcher does when no node is left: the rest of the output, leftovers, the report.
+  static constexpr std::chrono::seconds kLastStepsAtMost{20};
+
   /// `grace` is what workers have between the stop signal and KILL.
   explicit JobOrders(std::chrono::milliseconds grace) : report_late_after_(grace + kReportLateAfter) {}
 
   /// Takes a signal that ends a job, which was sent to the launcher. Only SIGINT is counted: others come
   /// twice by themselves (a closed terminal sends SIGHUP twice).
-  JobActions signalled(int number);
+  JobActions signalled(int number) { return asked({.signal = number}); }
+
+  /// Takes the same from somebody at another shell. However often that asks for an end without grace, the
+  /// launcher does not leave for it before everything has ended.
+  JobActions asked(const EndRequest& request);
   JobActions deadline_passed();
   /// Takes the news that a node has failed, and that the others end because of that, without an order of
   /// ours.
@@ -61,6 +88,11 @@ class JobOrders {
   JobActions nodes_ended();
   /// Takes the news that the time of the last `late_after` has passed.
   JobActions late();
+
+  /// Returns the time within which the whole job, launcher included, has ended after an order.
+  std::chrono::milliseconds ends_within() const {
+    return report_late_after_ + kGuardianLateAfter + kCutLateAfter + kLastStepsAtMost;
+  }
 
   /// Returns the end of the job, with cause and signal of an order to end, if there was one.
   const JobEnd& end() const { return end_; }

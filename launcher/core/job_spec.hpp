@@ -55,6 +55,8 @@ struct JobSpec {
   /// --timeout: time after which the job is ended and the exit code is 124. Zero: none.
   std::chrono::milliseconds deadline{0};
   StdinPolicy stdin_policy = StdinPolicy::inherit;
+  /// --name, by which people find the job; several jobs may have the same one. Empty: none.
+  std::string name;
   /// The program, script or module, as given.
   std::string program;
   /// What stood behind `muster run`, program included, without the values of variables that look like

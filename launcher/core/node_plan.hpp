@@ -64,6 +64,8 @@ struct RemoteOptions {
   std::chrono::milliseconds login_timeout = kLoginTimeout;
   /// The executable on the other hosts; empty: our own path, then PATH.
   std::string remote_muster;
+  /// What muster is told there: a command and its arguments.
+  std::vector<std::string> remote_words{"agent"};
   /// Whether our executable is copied to hosts that have none.
   bool push = false;
   /// The directory in which workers start, absolute: --wdir or our own.

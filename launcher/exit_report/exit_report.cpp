@@ -263,7 +263,12 @@ agent::HangReport hang_of(const std::vector<NodeReport>& nodes) {
   for (const NodeReport& node : nodes)
     if (node.hang.level != rendezvous::HangLevel::none && (last == nullptr || node.round > last->round))
       last = &node;
-  return last == nullptr ? agent::HangReport{} : last->hang;
+  if (last == nullptr) return {};
+  agent::HangReport hang = last->hang;
+  for (const NodeReport& node : nodes)
+    if (&node != last && node.round == last->round) agent::merge_hang_stacks(hang.stacks, node.hang.stacks);
+  if (hang.stacks.size() > agent::kHangStacksMax) hang.stacks.resize(agent::kHangStacksMax);
+  return hang;
 }
 
 /// Returns the decisions about restarts. All nodes of a round were told the same. The first node has the
@@ -356,7 +361,8 @@ ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& 
     case JobEnd::Cause::interrupted:
       report.outcome = JobOutcome::interrupted;
       report.exit_code = kExitSignalBase + end.signal;
-      report.cause = "interrupted by " + agent::signal_name(end.signal);
+      report.cause =
+          "interrupted by " + agent::signal_name(end.signal) + (end.by.empty() ? "" : " from " + end.by);
       break;
     case JobEnd::Cause::deadline:
       report.outcome = JobOutcome::deadline;

@@ -32,8 +32,8 @@ constexpr auto kSecretWords =
 
 /// Variables of one process or one host, although their names begin as those of exported ones do.
 constexpr auto kOwn =
-    std::to_array<std::string_view>({"MUSTER_STATUS", "TORCH_WORKER_SERVER_SOCKET", "CONDA_PROMPT_MODIFIER",
-                                     "PYTHONINSPECT", "PYTHONSTARTUP"});
+    std::to_array<std::string_view>({"MUSTER_STATUS", "MUSTER_STOP_FILE", "TORCH_WORKER_SERVER_SOCKET",
+                                     "CONDA_PROMPT_MODIFIER", "PYTHONINSPECT", "PYTHONSTARTUP"});
 
 bool holds_a_secret(const std::string& name) {
   if (name.ends_with("_KEY") || name == "KEY") return true;

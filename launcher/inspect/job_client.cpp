@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <string_view>
 #include <system_error>
 
@@ -41,13 +42,20 @@ UniqueFd connect_to(const std::string& path) {
   return fd;
 }
 
-void wait_for(int fd, short events, Clock::time_point deadline) {
+/// Until when an answer is waited for.
+struct Limit {
+  Clock::time_point deadline{};
+  int interrupt = -1;
+};
+
+void wait_for(int fd, short events, const Limit& limit) {
   for (;;) {
-    pollfd watched{fd, events, 0};
-    const int ready = ::poll(&watched, 1, poll_time(deadline));
+    pollfd watched[] = {{fd, events, 0}, {limit.interrupt, POLLIN, 0}};
+    const int ready = ::poll(watched, 2, poll_time(limit.deadline));
+    if (ready > 0 && watched[1].revents != 0) throw Interrupted();
     if (ready > 0) return;
     if (ready < 0 && errno != EINTR) fail("poll", errno);
-    if (Clock::now() >= deadline)
+    if (Clock::now() >= limit.deadline)
       throw NoAnswer("its launcher does not answer; it may be stopped (SIGSTOP), or be ending just now");
   }
 }
@@ -56,40 +64,50 @@ bool must_wait(int error) {
   return error == EINTR || error == EAGAIN;
 }
 
-void send_all(int fd, std::string_view bytes, Clock::time_point deadline) {
+void send_all(int fd, std::string_view bytes, const Limit& limit) {
   while (!bytes.empty()) {
-    wait_for(fd, POLLOUT, deadline);
+    wait_for(fd, POLLOUT, limit);
     const ssize_t size = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (size < 0 && !must_wait(errno)) fail("its launcher takes no question", errno);
     bytes.remove_prefix(size > 0 ? static_cast<std::size_t>(size) : 0);
   }
 }
 
-std::string read_line(int fd, Clock::time_point deadline) {
-  std::string line;
+}  // namespace
+
+JobCall::JobCall(const std::string& path, const std::string& question, std::chrono::milliseconds at_most,
+                 int interrupt)
+    : fd_(connect_to(path)), interrupt_(interrupt) {
+  if (!fd_) fail("its launcher cannot be reached", errno);
+  send_all(fd_.get(), question + "\n", {Clock::now() + at_most, interrupt_});
+}
+
+std::string JobCall::line(std::chrono::milliseconds at_most) {
+  const Limit limit{Clock::now() + at_most, interrupt_};
   char buffer[65536];
-  while (line.empty() || line.back() != '\n') {
-    wait_for(fd, POLLIN, deadline);
-    const ssize_t size = ::read(fd, buffer, sizeof buffer);
+  std::size_t end = rest_.find('\n');
+  while (end == std::string::npos) {
+    wait_for(fd_.get(), POLLIN, limit);
+    const ssize_t size = ::read(fd_.get(), buffer, sizeof buffer);
     if (size < 0 && must_wait(errno)) continue;
     if (size < 0) fail("its answer cannot be read", errno);
     if (size == 0)
       throw NoAnswer("its launcher hung up: it ends just now, or has too many questions to answer");
-    line.append(buffer, static_cast<std::size_t>(size));
-    if (line.size() > kAnswerBytesMax) throw NoAnswer("its answer is too long");
+    const std::size_t before = rest_.size();
+    rest_.append(buffer, static_cast<std::size_t>(size));
+    if (rest_.size() > kAnswerBytesMax) throw NoAnswer("its answer is too long");
+    end = rest_.find('\n', before);
   }
-  line.pop_back();
+  std::string line = rest_.substr(0, end);
+  rest_.erase(0, end + 1);
   return line;
 }
 
-}  // namespace
-
-std::string ask_job(const std::string& path, const agent::NodeQuery& query, std::chrono::milliseconds limit) {
-  const auto deadline = Clock::now() + limit;
-  const UniqueFd fd = connect_to(path);
-  if (!fd) fail("its launcher cannot be reached", errno);
-  send_all(fd.get(), agent::to_json(query) + "\n", deadline);
-  return read_line(fd.get(), deadline);
+std::string ask_job(const std::string& path, const agent::NodeQuery& query, std::chrono::milliseconds at_most,
+                    int interrupt) {
+  const auto begin = Clock::now();
+  JobCall call(path, agent::to_json(query), at_most, interrupt);
+  return call.line(at_most - std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin));
 }
 
 bool is_listening(const std::string& path) {

@@ -27,23 +27,6 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-/// Whether the folder of all jobs is a directory of this user that nobody else may enter; else `trouble`.
-bool is_ours_alone(const std::string& path, std::string& trouble) {
-  struct stat status {};
-
-  if (::lstat(path.c_str(), &status) != 0)
-    trouble = path + ": " + reason(errno);
-  else if (!S_ISDIR(status.st_mode))
-    trouble = path + " is no directory; remove it";
-  else if (status.st_uid != ::geteuid())
-    trouble = path + " belongs to user " + std::to_string(status.st_uid) + "; have it removed";
-  else if ((status.st_mode & 077U) != 0)
-    trouble = path + " can be entered by others; run 'chmod 700 " + path + "'";
-  else
-    return true;
-  return false;
-}
-
 bool make_folder(const std::string& path, std::string& trouble) {
   if (::mkdir(path.c_str(), 0700) == 0) return true;
   trouble = path + " cannot be made: " + reason(errno);
@@ -65,6 +48,22 @@ LauncherLife look_at_launcher(const FoundJob& job, const LauncherLook& here) {
 
 std::string folder_of_jobs() {
   return "/tmp/muster-" + std::to_string(::geteuid());
+}
+
+bool is_ours_alone(const std::string& path, std::string& trouble) {
+  struct stat status {};
+
+  if (::lstat(path.c_str(), &status) != 0)
+    trouble = path + ": " + reason(errno);
+  else if (!S_ISDIR(status.st_mode))
+    trouble = path + " is no directory; remove it";
+  else if (status.st_uid != ::geteuid())
+    trouble = path + " belongs to user " + std::to_string(status.st_uid) + "; have it removed";
+  else if ((status.st_mode & 077U) != 0)
+    trouble = path + " can be entered by others; run 'chmod 700 " + path + "'";
+  else
+    return true;
+  return false;
 }
 
 std::optional<JobFolder> JobFolder::make(const std::string& base, const std::string& id,
@@ -94,7 +93,7 @@ bool JobFolder::publish(const JobCard& card) const {
          ::rename(fresh.c_str(), (path_ + "/card").c_str()) == 0;
 }
 
-std::vector<FoundJob> find_jobs(const std::string& base, std::string& trouble) {
+std::vector<FoundJob> find_jobs(const std::string& base, std::string& trouble, std::size_t* removed) {
   namespace fs = std::filesystem;
   std::vector<FoundJob> jobs;
 
@@ -111,7 +110,10 @@ std::vector<FoundJob> find_jobs(const std::string& base, std::string& trouble) {
     try {
       FoundJob job{job_card_from_json(*text), path + "/socket"};
       const LauncherLife life = look_at_launcher(job, here);
-      if (life == LauncherLife::gone) remove_folder(path);
+      if (life == LauncherLife::gone) {
+        remove_folder(path);
+        if (removed != nullptr) ++*removed;
+      }
       // Of one in another pid namespace only its socket tells; what it left is not ours to remove.
       if (life == LauncherLife::there || (life == LauncherLife::unknown && is_listening(job.socket)))
         jobs.push_back(std::move(job));

@@ -5,6 +5,7 @@
 
 #include "launcher/inspect/core/job_card.hpp"
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,10 @@ namespace muster::launcher {
 
 /// Returns "/tmp/muster-UID" for the effective user.
 std::string folder_of_jobs();
+
+/// Whether a folder is a directory of this user that nobody else may enter; else `trouble` says what it is,
+/// and what to do.
+bool is_ours_alone(const std::string& path, std::string& trouble);
 
 /// The folder of a running job, removed with this object, and the folder of all jobs with it if it was the
 /// last one.
@@ -51,8 +56,9 @@ struct FoundJob {
   std::string socket;
 };
 
-/// Returns the jobs in `base`, the oldest first. What launchers that are gone have left there is removed.
-/// `trouble` says why there may be more jobs.
-std::vector<FoundJob> find_jobs(const std::string& base, std::string& trouble);
+/// Returns the jobs in `base`, the oldest first. What launchers that are gone have left there is removed, and
+/// counted in `removed`. `trouble` says why there may be more jobs.
+std::vector<FoundJob> find_jobs(const std::string& base, std::string& trouble,
+                                std::size_t* removed = nullptr);
 
 }  // namespace muster::launcher

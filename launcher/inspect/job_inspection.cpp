@@ -35,6 +35,7 @@ int workers_of(const JobSpec& spec) {
 JobCard card_of(const JobSpec& spec) {
   JobCard card;
   card.id = job_id(spec.program, random_number());
+  card.name = spec.name;
   card.run_id = spec.agent.run_id;
   card.program = spec.program;
   card.arguments = spec.arguments;
@@ -53,16 +54,16 @@ JobCard card_of(const JobSpec& spec) {
 }  // namespace
 
 JobInspection::JobInspection(const boost::asio::any_io_executor& executor, const JobSpec& spec,
-                             JobNodes& nodes)
+                             JobNodes& nodes, EndWaiters& waiters, JobControl control)
     : nodes_(nodes) {
   std::string trouble;
   try {
     card_ = card_of(spec);
+    kill_service_.emplace(card_.id, spec, nodes, waiters, std::move(control));
     folder_ = JobFolder::make(folder_of_jobs(), card_.id, trouble);
     if (folder_) {
-      socket_.emplace(
-          executor, folder_->socket(),
-          [this](const agent::NodeQuery& query, JobSocket::Reply reply) { answer(query, std::move(reply)); });
+      socket_.emplace(executor, folder_->socket(),
+                      [this](const JobSocket::Question& question) { take(question); });
       if (folder_->publish(card_)) return;
       throw_errno(folder_->socket());
     }
@@ -74,8 +75,11 @@ JobInspection::JobInspection(const boost::asio::any_io_executor& executor, const
   log_warning("muster ps and muster status will not show this job: " + trouble);
 }
 
-void JobInspection::answer(const agent::NodeQuery& query, JobSocket::Reply reply) {
-  nodes_.ask(query, [card = card_, begin = begin_, reply = std::move(reply)](NodeAnswers answers) {
+void JobInspection::take(const JobSocket::Question& question) {
+  if (kill_service_->take(question)) return;
+  agent::NodeQuery query = agent::node_query_from_json(question.text);
+  query.signal = 0;  // who looks at a job sends no signal
+  nodes_.ask(query, [card = card_, begin = begin_, reply = question.reply](NodeAnswers answers) {
     JobAnswer answer;
     answer.card = card;
     answer.age_ms = milliseconds(std::chrono::steady_clock::now() - begin);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets other shells find a running job and ask what it does.
+// Lets other shells find a running job, ask what it does, and end it.
 #pragma once
 
 #include "launcher/core/job_spec.hpp"
 #include "launcher/inspect/core/job_card.hpp"
+#include "launcher/inspect/end_waiters.hpp"
 #include "launcher/inspect/job_folder.hpp"
 #include "launcher/inspect/job_socket.hpp"
+#include "launcher/inspect/kill_service.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
@@ -19,15 +21,23 @@ namespace muster::launcher {
 /// be made, a warning says so. Used from the executor's one thread.
 class JobInspection {
  public:
-  /// Call after the last fork, since a child would keep the socket open. `nodes`, which answer, outlive this
-  /// object.
-  JobInspection(const boost::asio::any_io_executor& executor, const JobSpec& spec, JobNodes& nodes);
+  /// Call after the last fork, since a child would keep the socket open. `nodes`, which answer, and `waiters`
+  /// outlive this object.
+  JobInspection(const boost::asio::any_io_executor& executor, const JobSpec& spec, JobNodes& nodes,
+                EndWaiters& waiters, JobControl control);
+
+  /// Returns the card of the job; it is of no use where the folder could not be made.
+  const JobCard& card() const { return card_; }
+
+  /// Whether other shells can find the job.
+  bool is_seen() const { return socket_.has_value(); }
 
  private:
-  void answer(const agent::NodeQuery& query, JobSocket::Reply reply);
+  void take(const JobSocket::Question& question);
 
   JobNodes& nodes_;
   JobCard card_;
+  std::optional<KillService> kill_service_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::optional<JobFolder> folder_;
   std::optional<JobSocket> socket_;

@@ -16,6 +16,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -43,12 +44,12 @@ UniqueFd listen_at(const std::string& path) {
   return fd;
 }
 
-/// Whether the process at the other end is this user's, or root's.
-bool may_ask(Protocol::socket& socket) {
+/// Returns the process at the other end, if it is this user's, or root's.
+std::optional<ucred> who_may_ask(Protocol::socket& socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0;
+  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer.uid == ::geteuid() || peer.uid == 0 ? std::optional(peer) : std::nullopt;
 }
 
 }  // namespace
@@ -56,9 +57,11 @@ bool may_ask(Protocol::socket& socket) {
 // Shared with the operations under way, which do nothing more once the socket has been closed.
 struct JobSocket::State : std::enable_shared_from_this<State> {
   struct Client {
-    explicit Client(Protocol::socket accepted) : socket(std::move(accepted)), limit(socket.get_executor()) {}
+    Client(Protocol::socket accepted, const ucred& other_end)
+        : socket(std::move(accepted)), peer(other_end), limit(socket.get_executor()) {}
 
     Protocol::socket socket;
+    ucred peer;
     asio::steady_timer limit;
     std::string text;
   };
@@ -73,8 +76,8 @@ struct JobSocket::State : std::enable_shared_from_this<State> {
       if (!self->acceptor.is_open()) return;
       if (error) return self->accept_later();
       ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
-      if (self->clients < kClientsMax && may_ask(socket))
-        self->read(std::make_shared<Client>(std::move(socket)));
+      const auto peer = who_may_ask(socket);
+      if (self->clients < kClientsMax && peer) self->read(std::make_shared<Client>(std::move(socket), *peer));
       self->accept();
     });
   }
@@ -101,8 +104,10 @@ struct JobSocket::State : std::enable_shared_from_this<State> {
     client->limit.cancel();
     if (!acceptor.is_open()) return done(client);
     try {
-      ask(agent::node_query_from_json(client->text),
-          [self = shared_from_this(), client](std::string line) { self->write(client, std::move(line)); });
+      const auto self = shared_from_this();
+      ask({client->text, client->peer.uid, client->peer.pid,
+           [self, client](std::string line) { self->write(client, std::move(line)); },
+           [self, client] { return self->release(client); }});
     } catch (const std::invalid_argument&) {
       done(client);  // no muster asks so
     }
@@ -113,6 +118,13 @@ struct JobSocket::State : std::enable_shared_from_this<State> {
     hang_up_later(client);
     asio::async_write(client->socket, asio::buffer(client->text),
                       [self = shared_from_this(), client](const Error&, std::size_t) { self->done(client); });
+  }
+
+  UniqueFd release(const std::shared_ptr<Client>& client) {
+    Error error;
+    UniqueFd fd(client->socket.release(error));
+    --clients;
+    return fd;
   }
 
   static void hang_up_later(const std::shared_ptr<Client>& client) {

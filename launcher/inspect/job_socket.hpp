@@ -3,8 +3,10 @@
 #pragma once
 
 #include "agent/core/node_status.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
+#include <sys/types.h>
 
 #include <chrono>
 #include <functional>
@@ -19,10 +21,24 @@ namespace muster::launcher {
 class JobSocket {
  public:
   using Reply = std::function<void(std::string line)>;
-  using Ask = std::function<void(agent::NodeQuery, Reply)>;
 
-  /// Listens at `path`, which must not exist. `ask` is called for each question, and its reply may come
-  /// later, or never. Throws std::system_error.
+  struct Question {
+    /// One line, of at most agent::kNodeQueryMax bytes.
+    std::string text;
+    /// Who asks, as the kernel says. The process is 0 where it is in a pid namespace that is not seen here.
+    uid_t uid = 0;
+    pid_t pid = 0;
+    /// Answers, and hangs up. It may be called later, or never.
+    Reply reply;
+    /// Hands the connection over in place of an answer: it is no client of this socket any more. Empty if it
+    /// has ended.
+    std::function<UniqueFd()> take_over;
+  };
+
+  using Ask = std::function<void(const Question&)>;
+
+  /// Listens at `path`, which must not exist. `ask` is called for each line that comes; one for which it
+  /// throws std::invalid_argument is no question, and its client is hung up on. Throws std::system_error.
   JobSocket(const boost::asio::any_io_executor& executor, const std::string& path, Ask ask);
   ~JobSocket();
   JobSocket(const JobSocket&) = delete;

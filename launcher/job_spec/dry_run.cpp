@@ -138,6 +138,7 @@ std::string allowance_text(const Allowance& here) {
 std::string to_json(const JobSpec& spec, const Allowance& here) {
   const Json job = {{"schema", "muster.job"},
                     {"version", kSchemaVersion},
+                    {"name", spec.name},
                     {"rdzv_backend", spec.rdzv_backend},
                     {"rdzv_endpoint", spec.rdzv_endpoint},
                     {"standalone", spec.standalone},

@@ -159,6 +159,7 @@ void resolve_output(const CliOptions& options, const System& system, JobSpec& sp
     throw UsageError(options.log_dir.given->quoted() +
                      " means no log files, but --redirects or --tee asks for some; give a directory");
   spec.report_file = options.report.value;
+  spec.name = options.name.value;
   if (!spec.report_file.empty())
     if (const std::string why = system.write_obstacle(spec.report_file); !why.empty())
       throw UsageError(options.report.given->quoted() + " cannot be written (" + why +

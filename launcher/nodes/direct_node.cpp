@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node of this host whose workers have our own standard streams.
 #include "agent/core/exit_status.hpp"
+#include "agent/core/link_text.hpp"
 #include "agent/core/node_traits.hpp"
 #include "agent/launcher_link.hpp"
 #include "agent/process/guardian.hpp"
@@ -14,6 +15,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace muster::launcher {
@@ -57,9 +59,11 @@ class DirectNode : public JobNodes {
 
   /// Orders about output need nothing here, because workers write for themselves.
   void obey(const JobActions& actions) override {
-    if (actions.stop_signal != 0) tell_to_end(LinkMessage::Kind::stop, actions.stop_signal);
+    if (actions.stop_signal != 0)
+      tell_to_end({LinkMessage::Kind::stop, actions.stop_signal,
+                   to_json(agent::StopOrder{std::string(actions.stop_reason), actions.grace})});
     killed_ = killed_ || actions.kill;
-    if (actions.kill) tell_to_end(LinkMessage::Kind::kill, 0);
+    if (actions.kill) tell_to_end({LinkMessage::Kind::kill, 0, {}});
     if (!actions.cut_all) return;
     if (!report_)
       late_text_ = std::string(guardian_gone_ ? "the guardian was lost and the agent did not report"
@@ -119,9 +123,9 @@ class DirectNode : public JobNodes {
   }
 
   /// Tells the agent to end, and lets whichever of our processes is stopped go on, to obey.
-  void tell_to_end(LinkMessage::Kind kind, int number) {
+  void tell_to_end(const LinkMessage& order) {
     told_to_end_ = true;
-    link_->send({kind, number, {}});
+    link_->send(order);
     agent::continue_guardian(guardian_.native_handle());
   }
 

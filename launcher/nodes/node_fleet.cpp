@@ -180,6 +180,9 @@ void NodeFleet::message(std::size_t index, LinkMessage message) {
     case Kind::log:
       if (life.instructed()) log_.line(index, message.body);
       break;
+    case Kind::hang:
+      if (life.instructed()) events_.hang(index, message.body);
+      break;
     case Kind::status:
       if (index == 0 && life.instructed()) say_status(message.body);
       return;
@@ -300,7 +303,7 @@ void NodeFleet::perform(std::size_t index, Action action) {
     case Action::send_coordinator:
       return tell(index, Kind::coordinator, 0, agent::to_json(endpoint_));
     case Action::stop:
-      return tell(index, Kind::stop, stop_signal_);
+      return tell(index, Kind::stop, stop_signal_, agent::to_json(stop_order_));
     case Action::kill:
       return tell(index, Kind::kill, 0);
     case Action::cut:
@@ -385,14 +388,11 @@ void NodeFleet::arm(TimePoint now) {
   });
 }
 
-void NodeFleet::stop(int signal) {
+void NodeFleet::stop(int signal, const agent::StopOrder& order) {
   stop_signal_ = signal;
+  stop_order_ = {order.reason, order.grace ? order.grace : stop_order_.grace};
+  if (order.grace) board_.set_grace(*order.grace);
   obey(board_.stop());
-  advance();
-}
-
-void NodeFleet::kill() {
-  obey(board_.kill());
   advance();
 }
 

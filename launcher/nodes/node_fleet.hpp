@@ -48,6 +48,9 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
     std::function<void(std::size_t node, std::string_view what, std::shared_ptr<rendezvous::Channel>)> opened;
     /// Called with the answer to a question. An exception from it is the node's fault.
     std::function<void(std::size_t node, std::int64_t number, agent::NodeStatus)> answer;
+    /// Called with the verdict on a hang that a node was told, as it stands in the message. Never empty. An
+    /// exception from it is the node's fault.
+    std::function<void(std::size_t node, const std::string& body)> hang;
     /// Called when the coordinator listens.
     std::function<void(const agent::LinkEndpoint&)> listening;
     /// Returns a way to a node that does not lead through its broken connection; null if there is none.
@@ -90,10 +93,16 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   /// Closes every link and ends every client of ours; no callback follows.
   void close();
 
-  /// Ends the job in an orderly way; `signal` is for the workers.
-  void stop(int signal);
+  /// Ends the job in an orderly way; signal and order are for the workers. A grace period of its own is in
+  /// place of --shutdown-timeout from now on.
+  void stop(int signal, const agent::StopOrder& order);
+
   /// Ends the job without grace.
-  void kill();
+  void kill() {
+    obey(board_.kill());
+    advance();
+  }
+
   /// Closes every link and ends every client of ours.
   void cut_all();
 
@@ -184,6 +193,7 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
   TimePoint say_waiting_at_;
   std::optional<TimePoint> say_status_at_;
   int stop_signal_ = SIGTERM;
+  agent::StopOrder stop_order_;
   /// Whether everything is being cut.
   bool in_a_hurry_ = false;
   bool failure_said_ = false;

@@ -5,10 +5,12 @@
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/coordinator_line.hpp"
 #include "launcher/nodes/core/node_spec.hpp"
+#include "launcher/nodes/hang_news.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/nodes/log_gather.hpp"
 #include "launcher/nodes/node_console.hpp"
 #include "launcher/nodes/node_fleet.hpp"
+#include "launcher/nodes/node_log.hpp"
 #include "launcher/nodes/stdin_feed.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
@@ -75,7 +77,8 @@ class StartedNodes : public JobNodes {
   void obey(const JobActions& actions) override {
     if (actions.hurry_output) console_.give_up_without_progress(kNoProgressAtMost);
     if (actions.drop_output) console_.give_up_after(kFlushWhenKilled);
-    if (actions.stop_signal != 0) fleet_->stop(actions.stop_signal);
+    if (actions.stop_signal != 0)
+      fleet_->stop(actions.stop_signal, {std::string(actions.stop_reason), actions.grace});
     if (actions.kill) fleet_->kill();
     if (!actions.cut_all) return;
     if (unreported_.empty()) unreported_ = fleet_->board().unreported();
@@ -117,6 +120,7 @@ class StartedNodes : public JobNodes {
     finishing_ = true;
     stdin_.reset();
     late_line_.cancel();
+    hang_news_.flush();
     life_.cancel();
     line_.reset();
     console_.finish(std::move(done));
@@ -140,6 +144,14 @@ class StartedNodes : public JobNodes {
     };
     events.answer = [this](std::size_t node, std::int64_t number, agent::NodeStatus status) {
       questions_.answered(node, number, std::move(status));
+    };
+    events.hang = [this](std::size_t node, const std::string& body) {
+      agent::HangReport hang = agent::hang_report_from_json(body);
+      const auto& nodes = fleet_->board().nodes();
+      const auto working = std::count_if(nodes.begin(), nodes.end(), [](const RemoteNode& one) {
+        return one.awaits_report() && !one.severed();
+      });
+      if (!finishing_) hang_news_.told(node, std::move(hang), static_cast<std::size_t>(working));
     };
     events.opened = [this](std::size_t node, std::string_view what,
                            std::shared_ptr<rendezvous::Channel> channel) {
@@ -288,6 +300,9 @@ class StartedNodes : public JobNodes {
   /// The number of workers of each node, as far as the node was told.
   std::vector<int> workers_;
   NodeQuestions questions_{executor_};
+  NodeLog hang_log_{spec_};
+  HangNews hang_news_{executor_,
+                      [this](std::size_t node, const std::string& line) { hang_log_.line(node, line); }};
   std::shared_ptr<NodeFleet> fleet_;
   NodeConsole console_;
   std::optional<CoordinatorLine> line_;

@@ -81,6 +81,7 @@ RemoteStart remote_start(const RemoteOptions& options, const std::string& versio
   RemoteProgram program;
   program.path = options.remote_muster;
   program.own_path = own_executable();
+  program.words = options.remote_words;
   if (options.push) {
     try {
       make_image(start, program, version);

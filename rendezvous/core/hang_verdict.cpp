@@ -191,8 +191,7 @@ std::string cause_text(const Views& group, HangLevel level, TimePoint now) {
     return text + (many ? " have ended, the first " : " has ended ") + seconds_text(now - earliest(group)) +
            " ago";
   text += level == HangLevel::may_be ? " may be hung" : many ? " are hung" : " is hung";
-  text += std::string(many ? ": they " : ": it ") + deed_text(one.health, many);
-  text += " since " + seconds_text(now - earliest(group));
+  text += std::string(many ? ": they " : ": it ") + deed_text(one.health, many, now - earliest(group));
   if (one.health.wait == WaitKind::store_key && one.health.activity == Activity::waits)
     text += one.health.nearest.empty() ? ", which nobody has set"
                                        : ", which nobody has set; '" + one.health.nearest + "' exists";
@@ -201,8 +200,8 @@ std::string cause_text(const Views& group, HangLevel level, TimePoint now) {
 
 /// "ranks 0-2, 4-7 wait for all_reduce since 61 s".
 std::string waiting_text(const Views& group, TimePoint now) {
-  return ranks_text(numbers_of(group)) + " " + deed_text(group.front()->health, group.size() > 1) +
-         " since " + seconds_text(now - earliest(group));
+  return ranks_text(numbers_of(group)) + " " +
+         deed_text(group.front()->health, group.size() > 1, now - earliest(group));
 }
 
 /// Groups of ranks that one line describes; the ranks of further ones are only counted.
@@ -237,9 +236,8 @@ std::string difference_text(const Views& ranks) {
 /// waits for all_reduce since 61 s: they are in different collectives".
 std::string tie_text(const Views& ranks, TimePoint now) {
   const auto say = [now](const Views& group) {
-    const RankView& one = *group.front();
-    return described_rank(group) + " " + deed_text(one.health, group.size() > 1) + " since " +
-           seconds_text(now - earliest(group));
+    return described_rank(group) + " " +
+           deed_text(group.front()->health, group.size() > 1, now - earliest(group));
   };
   return ranks_text(numbers_of(ranks)) + " are hung: " + described(grouped(ranks, cause_key), say) + ": " +
          difference_text(ranks);

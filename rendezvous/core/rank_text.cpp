@@ -72,6 +72,12 @@ std::string deed_text(const RankHealth& health, bool many) {
   return (many ? "wait for " : "waits for ") + wait_text(health);
 }
 
+std::string deed_text(const RankHealth& health, bool many, std::chrono::steady_clock::duration lasted) {
+  const std::string text = deed_text(health, many);
+  const bool timeless = health.activity == Activity::moves || health.activity == Activity::ended;
+  return timeless ? text : text + " since " + seconds_text(lasted);
+}
+
 std::string seconds_text(std::chrono::steady_clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }

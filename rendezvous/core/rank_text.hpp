@@ -20,6 +20,10 @@ std::string place_text(const CodePlace& place);
 /// lock".
 std::string deed_text(const RankHealth& health, bool many);
 
+/// The same with how long it has done so: "waits for a lock since 61 s". A rank that moves, or has ended,
+/// does so without a time.
+std::string deed_text(const RankHealth& health, bool many, std::chrono::steady_clock::duration lasted);
+
 /// "61 s".
 std::string seconds_text(std::chrono::steady_clock::duration time);
 

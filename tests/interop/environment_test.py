@@ -15,6 +15,7 @@ OURS_ONLY = {
     "MUSTER_RUN_ID": "tells the worker SDK that `muster run` started it",
     "MUSTER_JOB_MARK": "by which the next job on a host finds what a killed one left there",
     "MUSTER_LOCAL_ADDR": "the address at which other hosts reach a worker, for our SDK",
+    "MUSTER_STOP_FILE": "appears when the workers of this node are told to end",
     "MUSTER_STATUS": "where a program that uses our SDK writes which call it is in; others have no use for it",
 }
 THEIRS_ONLY = {

@@ -155,6 +155,13 @@ muster_rc muster_set_step(muster_world* world, uint64_t step) {
   return guarded(__func__, world, [&] { open<WorldNode>(world).world->set_step(step); });
 }
 
+int muster_should_stop(muster_world* world) {
+  bool told = false;
+  const muster_rc rc = guarded(__func__, world, [&] { told = open<WorldNode>(world).world->should_stop(); });
+  if (rc != MUSTER_OK) return rc;
+  return told ? 1 : 0;
+}
+
 muster_rc muster_barrier_named(muster_world* world, const char* name, int64_t deadline_ms) {
   return with_node<WorldNode>(__func__, world, [&](WorldNode& node) {
     require(name, "the name of the barrier");

@@ -6,6 +6,7 @@
 #include "worker_sdk/store/prefix_store.hpp"
 #include "worker_sdk/world/named_barrier.hpp"
 #include "worker_sdk/world/roll_call.hpp"
+#include "worker_sdk/world/stop_notice.hpp"
 #include "worker_sdk/world/store_access.hpp"
 
 #include <poll.h>
@@ -109,6 +110,8 @@ class JoinedWorld final : public World {
   }
 
   void set_step(std::uint64_t step) override { status_->set_step(step); }
+
+  bool should_stop() override { return stop_notice_.seen(); }
 
   void finalize() override {
     require_own_process();
@@ -265,6 +268,7 @@ class JoinedWorld final : public World {
   /// The number of this node from the launcher; -1: it gave none.
   int launchers_node_ = -1;
   std::shared_ptr<status::Status> status_;
+  StopNotice stop_notice_{StopNotice::path_in_environment()};
   StoreAccess access_;
   std::optional<StoreRequest> deferred_;
   Roll roll_;

@@ -84,6 +84,10 @@ class World {
   virtual void barrier(const std::string& name, std::chrono::milliseconds limit) = 0;
   /// Sets the program's step, for the reports of failures and late ranks. Any thread; takes some nanoseconds.
   virtual void set_step(std::uint64_t step) = 0;
+  /// Whether the launcher has told this node's workers to end (StopNotice): never without one that sets
+  /// MUSTER_STOP_FILE. Local: other ranks may learn of it some steps sooner or later. Any thread; takes some
+  /// tens of nanoseconds.
+  virtual bool should_stop() = 0;
 
   /// Ends the world in order; call it before the destructor, which cannot report an error. Throws Error if
   /// MUSTER_FAULT injects one at finalize. A second call does nothing.

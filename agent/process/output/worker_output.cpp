@@ -253,6 +253,7 @@ void WorkerOutput::name_ranks() {
 void WorkerOutput::deliver(Stream& stream, std::string_view bytes) {
   stream.last_lines.feed(bytes);
   stream.bytes += bytes.size();
+  stream.last_at = std::chrono::steady_clock::now();
   if (stream.log) logs_->append(*stream.log, bytes);
   if (stream.console != nullptr) stream.console->feed(stream.source, bytes);
   if (stream.filter) {

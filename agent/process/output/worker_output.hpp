@@ -119,6 +119,17 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
     return (worker.out ? worker.out->bytes : 0) + (worker.err ? worker.err->bytes : 0);
   }
 
+  /// Returns when something has passed through us last on the worker's stdout or stderr; nullopt if nothing
+  /// has in this round.
+  std::optional<std::chrono::steady_clock::time_point> last_output(int local_rank) const {
+    const auto found = workers_.find(local_rank);
+    if (found == workers_.end()) return std::nullopt;
+    std::optional<std::chrono::steady_clock::time_point> last;
+    for (const auto& stream : {found->second.out, found->second.err})
+      if (stream && stream->bytes > 0 && (!last || *last < stream->last_at)) last = stream->last_at;
+    return last;
+  }
+
   /// Gives the new size of our terminal to the workers' ptys. The caller then sends SIGWINCH to the workers.
   void resize();
 
@@ -137,6 +148,7 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
     std::optional<LogWriter::File> filtered_log;
     LastLines last_lines;
     std::uint64_t bytes = 0;
+    std::chrono::steady_clock::time_point last_at{};
     /// Runs while the stream waits for its log file.
     std::unique_ptr<boost::asio::steady_timer> stall_timer;
     bool stalled = false;

@@ -50,10 +50,6 @@ std::string call_text(std::string_view file, const Frame& frame) {
   return for_terminal(file) + ":" + line + " " + for_terminal(frame.function);
 }
 
-std::string short_call(const Frame& frame) {
-  return call_text(is_library_file(frame.file) ? short_library(frame.file) : base_name(frame.file), frame);
-}
-
 /// Names the callers at these places, and says that there are more.
 std::string callers_text(const std::vector<Frame>& frames, const std::vector<std::size_t>& callers) {
   std::string text;
@@ -139,6 +135,10 @@ std::vector<std::size_t> by_weight(const std::vector<ThreadStack>& threads) {
 bool is_library_file(std::string_view file) {
   if (file.starts_with('<')) return file != "<string>" && file != "<stdin>" && !file.starts_with("<ipython");
   return behind_library_folder(file) != std::string_view::npos;
+}
+
+std::string short_call(const Frame& frame) {
+  return call_text(is_library_file(frame.file) ? short_library(frame.file) : base_name(frame.file), frame);
 }
 
 std::size_t own_frame(const std::vector<Frame>& frames) {

@@ -41,6 +41,9 @@ bool is_library_file(std::string_view file);
 /// Returns the place of the innermost frame of the user's own code; frames.size() if there is none.
 std::size_t own_frame(const std::vector<Frame>& frames);
 
+/// Returns "train.py:41 step": the file without its folders, or as it lies in its package.
+std::string short_call(const Frame& frame);
+
 /// Returns one phrase: the user's own line, what of a library it is in, and the user's lines that led there:
 /// "train.py:41 step (in threading.py:331 Condition.wait) <- train.py:80 main". Empty for no frames.
 std::string describe_calls(const std::vector<Frame>& frames);

@@ -9,8 +9,8 @@
 namespace muster::launcher {
 
 // A field that is missing has its default, so that a muster can read the card of a job of another version.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobCard, id, run_id, program, arguments, version, host, pid,
-                                                start_time, boot, pid_namespace, started_at_ms, nodes,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobCard, id, name, run_id, program, arguments, version, host,
+                                                pid, start_time, boot, pid_namespace, started_at_ms, nodes,
                                                 workers)
 
 std::string to_json(const JobCard& card) {
@@ -57,8 +57,10 @@ std::string job_id(const std::string& program, std::uint64_t random) {
 NamedBy named_by(const JobCard& card, const std::string& text) {
   if (text.empty()) return NamedBy::nothing;
   if (card.id == text) return NamedBy::id;
+  if (card.name == text) return NamedBy::name;
   if (card.run_id == text) return NamedBy::run_id;
-  return card.id.starts_with(text) ? NamedBy::beginning : NamedBy::nothing;
+  const bool begins = card.id.starts_with(text) || card.name.starts_with(text);
+  return begins ? NamedBy::beginning : NamedBy::nothing;
 }
 
 LauncherLife launcher_life(const JobCard& card, const LauncherLook& look) {

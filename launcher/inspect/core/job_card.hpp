@@ -12,6 +12,8 @@ namespace muster::launcher {
 struct JobCard {
   /// The name of the job's folder, unique among the jobs of its user on this host: "train-7f3a9c".
   std::string id;
+  /// --name, which several jobs may share; empty: none.
+  std::string name;
   /// --rdzv-id, which several jobs may share.
   std::string run_id;
   /// The program, script or module as given, and what stood behind `muster run` (without secrets).
@@ -45,9 +47,9 @@ JobCard job_card_from_json(const std::string& text);
 /// its ending, and a part of `random`.
 std::string job_id(const std::string& program, std::uint64_t random);
 
-/// How well a text names a job, the best last: not at all, by the beginning of its id, by its --rdzv-id, by
-/// its id.
-enum class NamedBy { nothing, beginning, run_id, id };
+/// How well a text names a job, the best last: not at all, by the beginning of its id or --name, by its
+/// --rdzv-id, by its --name, by its id.
+enum class NamedBy { nothing, beginning, run_id, name, id };
 NamedBy named_by(const JobCard& card, const std::string& text);
 
 /// What the kernel says here: its present boot, our pid namespace, and the start time of the process that has

@@ -8,8 +8,10 @@
 #include "agent/core/node_status.hpp"
 #include "launcher/inspect/core/job_card.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,17 @@ struct JobAnswer {
   /// Names of those that did not within agent::kNodeAnswersWithin.
   std::vector<std::string> silent;
 };
+
+/// Returns the verdict on a hang that stands: what a node was told last; of level none if there is none.
+agent::StandingHang standing_hang(const JobAnswer& answer);
+
+/// How long all ranks have been idle: each waits, and none for another one, for a key of the store or because
+/// it is stopped. nullopt if that is not so, or not since kIdleAtLeast, or not known of each rank.
+std::optional<std::chrono::milliseconds> idle_since(const JobAnswer& answer);
+inline constexpr std::chrono::seconds kIdleAtLeast{10};
+
+/// Returns why there were restarts, the first one first: of the node that knows most of them.
+std::vector<agent::EndedRound> ended_rounds(const JobAnswer& answer);
 
 /// Write an answer as JSON text, and read it. Reading throws std::invalid_argument.
 std::string to_json(const JobAnswer& answer);

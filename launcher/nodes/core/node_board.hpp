@@ -60,6 +60,10 @@ class NodeBoard {
   void ended(std::size_t node, TimePoint now);
   /// Takes the loss of a node that is gone without a report, and to which no other way leads.
   Orders lost(std::size_t node, HostFailure failure);
+
+  /// From now on workers have this between the stop signal and KILL.
+  void set_grace(rendezvous::Milliseconds grace) { grace_ = grace; }
+
   /// Ends the job because of a signal, a deadline, or a failure of ours.
   Orders stop();
   Orders kill();

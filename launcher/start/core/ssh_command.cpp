@@ -23,11 +23,23 @@ std::string quoted(std::string_view path) {
   return '"' + std::string(path) + '"';
 }
 
-/// Returns the script that runs the agent. The shell's own stderr goes to /dev/null: its word about a signal
+/// Returns the command that runs muster; a plain word needs no quotes.
+std::string muster_command(const RemoteProgram& program) {
+  std::string command = "\"$m\"";
+  for (const std::string& word : program.words) {
+    const bool is_plain_word =
+        std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+    command += " " + (is_plain_word && !word.empty() ? word : quoted(word));
+  }
+  return command;
+}
+
+/// Returns the script that runs it. The shell's own stderr goes to /dev/null: its word about a signal
 /// ("Killed") would be taken for one of the agent.
 std::string run_script(const RemoteProgram& program) {
-  if (!program.shell_stays) return "exec \"$m\" agent";
-  return "exec 3>&2 2>/dev/null; (exec \"$m\" agent 2>&3 3>&-); exit $?";
+  const std::string command = muster_command(program);
+  if (!program.shell_stays) return "exec " + command;
+  return "exec 3>&2 2>/dev/null; (exec " + command + " 2>&3 3>&-); exit $?";
 }
 
 /// The part of the script that ends the copy if it does not grow for 12 to 15 s: when the launcher's host has

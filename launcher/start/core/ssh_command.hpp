@@ -38,6 +38,8 @@ struct RemoteProgram {
   std::string path;
   /// The path of this launcher's own executable on this host.
   std::string own_path;
+  /// What muster is told: a command and its arguments, which can_be_named().
+  std::vector<std::string> words = {"agent"};
   /// Whether the shell stays and makes an exit code of a signal that ends the agent. That is for a client
   /// that tells only codes: ssh ends with 255 for a signal as it does when it has lost its session, and only
   /// the first means that all there is over.
@@ -51,8 +53,8 @@ struct RemoteProgram {
 bool can_be_named(std::string_view path);
 
 /// Returns the command that the remote login shell (any: sh, csh, fish) is told to run. It ends by becoming
-/// `muster agent`, or by running it. Problems are said on stderr in lines that begin with kStartMark. Throws
-/// std::invalid_argument for a path that cannot be named.
+/// muster with its words, or by running it. Problems are said on stderr in lines that begin with kStartMark.
+/// Throws std::invalid_argument for a path or a word that cannot be named.
 std::string remote_command(const RemoteProgram& program);
 
 inline constexpr std::string_view kStartMark = "muster-start: ";

@@ -154,7 +154,7 @@ class Errors(InDirectory):
 class Help(unittest.TestCase):
     def test_each_command_has_help_and_there_is_a_version(self):
         for arguments in (("--help",), ("run", "--help"), ("run", "-h"), ("rendezvous", "--help"), ("ps", "--help"), ("status", "-h"),
-                          ("stacks", "--help")):
+                          ("stacks", "--help"), ("kill", "--help"), ("doctor", "--help")):
             result = muster(*arguments)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("Usage: muster", result.stdout)
@@ -174,8 +174,9 @@ class Help(unittest.TestCase):
     def test_the_bash_completion_completes(self):
         script = 'source <("$1" run --print-completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _muster; ' \
                  'echo "${COMPREPLY[@]}"'
-        for words, completed in (("run --nproc", "--nproc-per-node"), ("sta", "status stacks"), ("ps -", "--help --json"),
-                                 ("status --", "--help --json --rank"), ("stacks job --he", "--help --helpers"), ("status no-such-jo", "")):
+        for words, completed in (("run --nproc", "--nproc-per-node"), ("sta", "status stacks"), ("ps -", "--all --help --json"),
+                                 ("status --", "--help --json --rank --watch"), ("stacks job --he", "--help --helpers"), ("ki", "kill"),
+                                 ("kill job --n", "--now"), ("doctor --t", "--towards"), ("status no-such-jo", "")):
             result = subprocess.run(["bash", "-c", script, "bash", MUSTER, "muster", *words.split()], capture_output=True, text=True,
                                     timeout=30, check=True)
             self.assertEqual(result.stdout.strip(), completed, words)

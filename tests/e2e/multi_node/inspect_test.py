@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job on three hosts as another shell sees it: muster ps, status and stacks answer for all of them."""
 import json
+import re
 import signal
 import time
 
@@ -12,6 +13,19 @@ held = threading.Lock()
 held.acquire()
 def hold():
     print(f"ready {os.environ['RANK']} on {socket.gethostname()}", flush=True)
+    held.acquire()
+hold()
+"""
+
+# One rank of six stops itself.
+HANG = """
+import os, signal, threading
+held = threading.Lock()
+held.acquire()
+def hold():
+    print(f"ready {os.environ['RANK']}", flush=True)
+    if os.environ["RANK"] == "5":
+        os.kill(os.getpid(), signal.SIGSTOP)
     held.acquire()
 hold()
 """
@@ -52,6 +66,27 @@ def a_job_on_three_hosts_is_looked_at():
         check(ask(hosts, "ps").stdout.count("\n") == 1, "the job is still there")
 
 
+def three_hosts_are_examined():
+    """muster doctor over ssh: every host's facts, its way to the others, and a host that is silent."""
+    with Hosts(3) as hosts:
+        asked = ask(hosts, "doctor", "--json", "-H", "n00,n01,n02", check=False)
+        report = json.loads(asked.stdout)
+        check(asked.returncode == (1 if report["problems"] else 0), asked)
+        check([host["facts"]["host"] for host in report["hosts"]] == ["n00", "n01", "n02"], report)
+        ways = [host["facts"]["network"] for host in report["hosts"]]
+        check([way["towards"] for way in ways] == ["n01", ways[0]["address"], ways[0]["address"]], ways)
+        check(all(way["interface"] and way["mtu"] > 0 and not way["error"] for way in ways), ways)
+        check(len({way["address"] for way in ways}) == 3, ways)
+        check(all(host["facts"]["python"]["version"] for host in report["hosts"]), report)
+        check(report["differences"] == [], report["differences"])
+
+        hosts.kill_host("n01")
+        asked = ask(hosts, "doctor", "-H", "n00,n01,n02", "--login-timeout", "4", check=False)
+        check(asked.returncode == 1, asked)
+        check(re.search(r"^n01\n  problem  login +ssh: .*\n +-> \S.*\nn02\n", asked.stdout, re.M), asked.stdout)
+        check(asked.stdout.count("  muster ") == 2, asked.stdout)
+
+
 def a_job_whose_nodes_start_is_looked_at():
     """Before its agent runs a node has nothing to say, and nobody waits for it."""
     with Hosts(2) as hosts:
@@ -65,6 +100,24 @@ def a_job_whose_nodes_start_is_looked_at():
         check("node n01: is being started\n" in asked and "no answer" not in asked, asked)
         job.send(signal.SIGINT)
         job.end()
+
+
+def a_hang_on_three_hosts_is_told_once_with_where_all_ranks_are():
+    with Hosts(3) as hosts:
+        flags = "--hang-timeout", "1", "--shutdown-timeout", "1"
+        job = Job(hosts, *flags, at="n00:2,n01:2,n02:2", worker=["python3", "-c", HANG]).ready(6)
+        told = r"(?m)^muster: warning: n00: rank 5 on n02 \(<string>:8 in hold\) is hung: it is stopped by a signal since \d+ s; .*\n" \
+               r"muster: warning: n00:   ranks 0-4: <string>:9 hold <- <string>:10 <module>\n" \
+               r"muster: warning: n00:   rank 5: <string>:8 hold <- <string>:10 <module>$"
+        job.wait_for(told, name="err")
+        check(len(re.findall("is hung", job.err)) == 1, "it is told again", job.shown())
+        shown = ask(hosts, "status").stdout
+        check(re.search(r"(?m)^rank 5 on n02 \(<string>:8 in hold\) is hung: .*\(said \d+ s ago\)$", shown), shown)
+        check(re.search(r"(?m)^5 +n02 .* is stopped by a signal since \d+ s", shown), shown)
+        check(re.search(r"(?m)^0 +n00 .* waits for a lock or an event since \d+ s \(<string>:9 in hold\)$", shown), shown)
+        job.send(signal.SIGTERM)
+        job.end()
+        job.nothing_left()
 
 
 def the_stacks_of_many_ranks_are_one_line():
@@ -83,4 +136,6 @@ def the_stacks_of_many_ranks_are_one_line():
 
 
 if __name__ == "__main__":
-    main(timed=[the_stacks_of_many_ranks_are_one_line], untimed=[a_job_on_three_hosts_is_looked_at, a_job_whose_nodes_start_is_looked_at])
+    main(timed=[the_stacks_of_many_ranks_are_one_line],
+         untimed=[a_hang_on_three_hosts_is_told_once_with_where_all_ranks_are, a_job_on_three_hosts_is_looked_at,
+                  three_hosts_are_examined, a_job_whose_nodes_start_is_looked_at])

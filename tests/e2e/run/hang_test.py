@@ -110,6 +110,24 @@ class Hangs(unittest.TestCase):
         self.assertRegex(self.first_line(job),
                          r"rank 0 on \S+ \(program.py:7\b.*\) is hung: it waits for the store's key 'epcoh' since \d+ s, "
                          r"which nobody has set; 'epoch' exists$")
+        self.assertEqual(job.stderr.readline(), "muster: warning: agent:   rank 0: program.py:7 <module>\n")
+        job.terminate()
+
+    def test_status_says_who_is_hung_and_since_when(self):
+        name = f"hung-{os.getpid()}"
+        job = self.started("--rdzv-id", name, "--hang-timeout", "2", self.program(WAITS_FOR_KEY))
+        said = self.first_line(job).removeprefix("muster: warning: agent: ").rstrip()
+
+        def status(*flags):
+            return subprocess.run([MUSTER, "status", name, *flags], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+
+        text = status()
+        self.assertRegex(text.splitlines()[1], re.escape(said) + r" \(said \d+ s ago\)$")
+        self.assertRegex(text, r"(?m)^0 .* waits for the store's key 'epcoh' since \d+ s \(program.py:7 in <module>\)$")
+        answer = json.loads(status("--json"))
+        self.assertEqual((answer["hang"]["level"], answer["hang"]["text"]), ("is_hung", said))
+        (worker,) = answer["nodes"][0]["workers"]
+        self.assertEqual((worker["activity"], worker["wait"], worker["place"]), ("waits", "store_key", "program.py:7 in <module>"))
         job.terminate()
 
     def test_a_rank_that_waits_for_a_gpu_counts_as_waiting_where_nccl_says_so(self):
@@ -136,6 +154,8 @@ class Hangs(unittest.TestCase):
         headline = next(i for i, line in enumerate(lines) if line.endswith("interrupted by SIGINT"))
         self.assertTrue(lines[headline + 1].startswith(f"  hang       {said} (said "), lines)
         self.assertEqual((report["hang"]["level"], report["hang"]["text"], report["hang"]["moved_ms"]), ("is_hung", said, -1))
+        (stack,) = report["hang"]["stacks"]
+        self.assertEqual((stack["ranks"], [frame["line"] for frame in stack["frames"]]), ([0], [7]))
 
     def test_the_report_of_timeout_says_it_too(self):
         job = self.started("--hang-timeout", "0.5", "--timeout", "5", self.program(WAITS_FOR_KEY))

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 
 from interop import MUSTER, TRAIN, clean_environment, muster_run, run_tests
@@ -73,6 +74,41 @@ def test_preempted(folder):
     # There is nothing left to train, so a third start only says how it ended.
     third = muster_run(command)
     assert outcome(third) == wanted and "step 1/" not in third.stdout, third.stdout
+
+
+# Runs the program in its arguments, and keeps the stop signal from it: it sleeps beside it instead of waiting for it, ends as it does.
+DEAF_WRAPPER = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda number, frame: None)
+program = subprocess.Popen(sys.argv[1:])
+while program.poll() is None:
+    time.sleep(0.01)
+print(f"the program ended with {program.returncode}", flush=True)
+sys.exit(program.returncode if program.returncode >= 0 else 128 - program.returncode)
+"""
+
+
+def test_only_the_notice_comes(folder):
+    """Below a wrapper that does not pass the signal on, the ranks read MUSTER_STOP_FILE: the same checkpoint, and the same end."""
+    wrapper = folder + "/wrapper.py"
+    with open(wrapper, "w", encoding="ascii") as file:
+        file.write(DEAF_WRAPPER)
+    task = [TRAIN, "--data", "synthetic:2000", "--model", "small-cnn", "--epochs", "90000", "--batch-size", "64", "--log-every", "1",
+            "--checkpoint-dir", folder + "/checkpoints"]
+    with subprocess.Popen([MUSTER, "run", *JOB, "--no-python", sys.executable, wrapper, *task], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, env=clean_environment()) as job:
+        text = ""
+        try:
+            for printed in job.stdout:
+                if "step 1/" in printed:
+                    job.send_signal(signal.SIGTERM)
+                    break
+            text += job.communicate(timeout=120)[0]
+        finally:
+            job.kill()  # nothing, where it has ended
+    assert job.returncode == 143, (job.returncode, text)
+    assert text.count("the program ended with -15") == 2, text
+    assert len(re.findall(r"^told to stop after step \d+, checkpoint \S+$", text, re.MULTILINE)) == 1, text
 
 
 def signalled(folder, *, launcher, times):

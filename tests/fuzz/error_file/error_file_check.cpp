@@ -2,6 +2,7 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/error_file.hpp"
 #include "agent/core/link_message.hpp"
+#include "agent/core/link_text.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/node_status.hpp"
 #include "tests/fuzz/checks.hpp"
@@ -69,12 +70,26 @@ void check_status(const std::string& text) {
           "a status that is too long loses what is long");
 }
 
+void check_hang(const std::string& text) {
+  const std::string once = to_json(hang_report_from_json(text));
+  try {
+    require(to_json(hang_report_from_json(once)) == once, "a verdict survives the way through JSON");
+  } catch (const std::exception&) {
+    require(false, "our own verdict is one");
+  }
+}
+
 void check_link_message(const std::string& payload) {
   const LinkMessage message = decode_link_message(payload);
   require(encode(message) == payload, "a message is taken only as encode() writes it");
+  if (message.kind == LinkMessage::Kind::stop)
+    require(stop_order_from_json(to_json(stop_order_from_json(message.body))).grace ==
+                stop_order_from_json(message.body).grace,
+            "an order to stop survives the way through JSON");
   if (message.kind == LinkMessage::Kind::spec) check_spec(message.body);
   if (message.kind == LinkMessage::Kind::query) check_query(message.body);
   if (message.kind == LinkMessage::Kind::answer) check_status(message.body);
+  if (message.kind == LinkMessage::Kind::hang) check_hang(message.body);
   if (message.kind == LinkMessage::Kind::report) require_report_survives(node_report_from_json(message.body));
 }
 

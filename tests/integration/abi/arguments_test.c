@@ -234,6 +234,8 @@ static void stores_are_checked(void) {
   CHECK_OK(muster_barrier_named(world, "alone", 0));
   CHECK_OK(muster_set_step(world, UINT64_MAX));
   CHECK_FAILS(muster_set_step(NULL, 1), MUSTER_E_ARG, "the world is NULL");
+  CHECK(muster_should_stop(world) == 0);
+  CHECK_FAILS(muster_should_stop(NULL), MUSTER_E_ARG, "the world is NULL");
   CHECK_FAILS(muster_barrier_named(world, NULL, 0), MUSTER_E_ARG, "name of the barrier is NULL");
   CHECK_FAILS(muster_barrier_named(world, "x", -1), MUSTER_E_ARG, "negative");
 }

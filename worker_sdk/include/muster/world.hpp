@@ -37,7 +37,7 @@ struct Options {
 
 /// One world; several may live in one process. The destructor leaves at once, as leave() does, because after
 /// an exception no rank should be waited for. A program that ends in order calls finalize(). One thread at a
-/// time; any thread may call set_step() and abort().
+/// time; any thread may call set_step(), should_stop() and abort().
 class World {
  public:
   /// Joins the job. Throws Error: invalid_argument names the option or variable that is missing or wrong,
@@ -77,6 +77,15 @@ class World {
   /// Tells where the program is, as the number of the training step, for the reports of failures and of late
   /// ranks. Default: 0. Any thread.
   void set_step(std::uint64_t step) { detail::check(muster_set_step(handle_.get(), step)); }
+
+  /// Whether the launcher has told this node's workers to end, with a time of grace. A local answer: the
+  /// ranks agree on it, as by an all_reduce, before they save together. Always false without our launcher.
+  /// Any thread; cheap enough for every step.
+  bool should_stop() const {
+    const int told = muster_should_stop(handle_.get());
+    if (told < 0) detail::raise(told);
+    return told != 0;
+  }
 
   /// Waits until every rank has called it (default: 30 seconds) and leaves. The world cannot be used any
   /// more, also when it throws.

@@ -72,7 +72,7 @@ Run::Run(const RunOptions& options, const data::ImageData& data, World& world, c
   if (stop_ != nullptr || options.time_limit > 0)
     trainer_.votes = [this] {
       return Votes{options_.time_limit > 0 && elapsed().count() >= options_.time_limit,
-                   stop_ != nullptr && stop_->load()};
+                   stop_ != nullptr && (stop_->load() || world_.should_stop())};
     };
   if (!options.profile.empty()) {
     if (speaks()) require_trace_place(options.profile);

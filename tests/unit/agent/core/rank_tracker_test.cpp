@@ -200,3 +200,15 @@ TEST_CASE(
   life.look([](WorkerSample& now) { now.nccl_launched = 13; });
   CHECK_FALSE(life.still);
 }
+
+TEST_CASE("Whoever asks between two looks is told times up to now") {
+  Life life;
+  life.print();
+  for (int i = 0; i < 3; ++i) life.wait();
+  const auto last = life.sample.at;
+  CHECK(life.tracker.health().still == 6s);
+  CHECK(life.tracker.health(last + 1500ms).still == 7500ms);
+  CHECK(life.tracker.health(last + 1500ms).lasted == 7500ms);
+  CHECK(life.tracker.health(last + 1500ms).wait == WaitKind::lock);
+  CHECK(RankTracker(3, 7, 10s).health(last).activity == Activity::moves);
+}

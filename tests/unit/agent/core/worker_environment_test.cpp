@@ -96,6 +96,16 @@ TEST_CASE("A worker is told of its own status file and of no other") {
         "(unset)");
 }
 
+TEST_CASE("A worker is told of its own stop file, and not of that of a job around this one") {
+  const Environment inherited = {{"MUSTER_STOP_FILE", "/outer/stop"}};
+  const auto with = [&](const std::string& stop_file) {
+    return value_of(worker_environment(two_workers(), place(), 0, 0, "", inherited, "", "", stop_file),
+                    "MUSTER_STOP_FILE");
+  };
+  CHECK(with("/inner/stop") == "/inner/stop");
+  CHECK(with("") == "(unset)");
+}
+
 TEST_CASE("The watchdog is wanted as the workers' environment says") {
   AgentSpec spec = two_workers();
   CHECK_FALSE(watchdog_pipe(spec, {{"TORCHELASTIC_TIMER_FILE", "/t"}}));

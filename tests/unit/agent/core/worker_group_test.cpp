@@ -180,3 +180,17 @@ TEST_CASE("An order that comes when all had succeeded changes nothing") {
   group.descendants_gone();
   CHECK(group.outcome() == RoundOutcome::succeeded);
 }
+
+TEST_CASE("A stop may have a grace period of its own, which lengthens no other") {
+  WorkerGroup longer(1, 30s);
+  CHECK(longer.stop(SIGTERM, kStart, 90s).wake_at == kStart + 90s);
+  CHECK(longer.kill_at() == kStart + 90s);
+  CHECK_FALSE(longer.tick(kStart + 89s).kill_workers);
+  // Another one makes it shorter, and then no longer again.
+  CHECK(longer.stop(SIGINT, kStart + 1s, 5s).wake_at == kStart + 6s);
+  CHECK(longer.stop(SIGINT, kStart + 2s, 60s).wake_at == kStart + 6s);
+  CHECK(longer.tick(kStart + 6s).kill_workers);
+  WorkerGroup none(1, 30s);
+  none.stop(SIGTERM, kStart, 0s);
+  CHECK(none.tick(kStart).kill_workers);
+}

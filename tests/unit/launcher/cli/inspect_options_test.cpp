@@ -4,6 +4,10 @@
 #include "catch.hpp"
 #include "launcher/core/launch_error.hpp"
 
+#include <chrono>
+#include <string>
+#include <vector>
+
 using namespace muster::launcher;
 
 TEST_CASE("The commands that look at jobs take a job, ranks and --json") {
@@ -18,8 +22,26 @@ TEST_CASE("The commands that look at jobs take a job, ranks and --json") {
   CHECK(all.helpers);
   CHECK(all.json);
   CHECK(parse_inspect_options("ps", {"--json"}).json);
+  CHECK(parse_inspect_options("ps", {"-a"}).all);
+  CHECK_FALSE(parse_inspect_options("ps", {}).all);
+  CHECK(parse_inspect_options("clean", {"-h"}).help);
   CHECK(parse_inspect_options("ps", {"-h"}).help);
   CHECK(parse_inspect_options("status", {"--rank=65535"}).ranks == std::vector<int>{65535});
+}
+
+TEST_CASE("A status is watched each two seconds, or as often as is said") {
+  using std::chrono::milliseconds;
+  CHECK_FALSE(parse_inspect_options("status", {"train-7f"}).watch);
+  const InspectOptions usual = parse_inspect_options("status", {"--watch", "train-7f", "--json"});
+  CHECK(usual.watch == milliseconds(2000));
+  CHECK(usual.job == "train-7f");
+  CHECK(usual.json);
+  CHECK(parse_inspect_options("status", {"train-7f", "--watch"}).watch == milliseconds(2000));
+  const InspectOptions given = parse_inspect_options("status", {"--watch", "0.5", "train-7f", "--rank", "3"});
+  CHECK(given.watch == milliseconds(500));
+  CHECK(given.job == "train-7f");
+  CHECK(given.ranks == std::vector<int>{3});
+  CHECK(parse_inspect_options("status", {"--watch=10"}).watch == milliseconds(10'000));
 }
 
 TEST_CASE("Wrong arguments of the commands that look at jobs are named") {
@@ -27,7 +49,14 @@ TEST_CASE("Wrong arguments of the commands that look at jobs are named") {
     CHECK_THROWS_AS(parse_inspect_options("status", {std::string("--rank=") + ranks}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("ps", {"train-7f"}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("ps", {"--rank", "0"}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("status", {"--all"}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("clean", {"train-7f"}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("clean", {"--json"}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("status", {"--helpers"}), UsageError);
+  for (const char* interval : {"0", "0.05", "3601", "x", "", "1.2.3", "."})
+    CHECK_THROWS_AS(parse_inspect_options("status", {std::string("--watch=") + interval}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("status", {"--watch", "0"}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("stacks", {"--watch"}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("stacks", {"one", "two"}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("stacks", {"--native"}), UsageError);
 }

@@ -135,6 +135,7 @@ const std::vector<Row>& rows() {
       {"raw-output", "", [](const O& o) { return o.raw_output.value; }},
       {"gather-logs", "/all", [](const O& o) { return o.gather_logs.value == "/all"; }},
       {"stdin", "3", [](const O& o) { return o.stdin_rank.value == 3; }},
+      {"name", "exp_1.a-b", [](const O& o) { return o.name.value == "exp_1.a-b"; }},
       {"dry-run", "", [](const O& o) { return o.dry_run.value; }},
       {"report", "out.json", [](const O& o) { return o.report.value == "out.json"; }},
       {"log-level", "info", [](const O& o) { return o.log_level.value == "info"; }},

@@ -136,6 +136,16 @@ TEST_CASE("Signals by name") {
   }
 }
 
+TEST_CASE("Names of jobs are what a shell and a table take as they are") {
+  CHECK(parse_job_name(given("llama-7b_2.A")) == "llama-7b_2.A");
+  CHECK(parse_job_name(given(std::string(64, '0'))).size() == 64);
+  for (const std::string& bad : {std::string(), std::string(65, 'a'), std::string("a b"), std::string("-a"),
+                                 std::string("a/b"), std::string("a\n"), std::string("\xc3\xa4")}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_job_name, bad));
+  }
+}
+
 TEST_CASE("Rank filters") {
   CHECK(*parse_rank_filter(given("0, 2,11")) == std::set<int>{0, 2, 11});
   CHECK_FALSE(parse_rank_filter(given("")));

@@ -18,8 +18,13 @@ JobEvent caught(int number) {
   return [number](JobOrders& orders) { return orders.signalled(number); };
 }
 
+JobEvent asked(const EndRequest& request) {
+  return [request](JobOrders& orders) { return orders.asked(request); };
+}
+
 const JobEvent kInterrupt = caught(SIGINT);
 const JobEvent kTerminate = caught(SIGTERM);
+const JobEvent kNow = asked({.now = true, .by = "somebody"});
 const JobEvent kDeadline = &JobOrders::deadline_passed;
 const JobEvent kNodeFailed = &JobOrders::node_failed;
 const JobEvent kReported = &JobOrders::reported;
@@ -29,6 +34,10 @@ const JobEvent kLate = &JobOrders::late;
 JobActions stopped_with(int signal) {
   return {.hurry_output = true, .stop_signal = signal, .late_after = 50s};
 }
+
+/// As SIGTERM, but workers are told why.
+const JobActions kTimeout{
+    .hurry_output = true, .stop_signal = SIGTERM, .stop_reason = "timeout", .late_after = 50s};
 
 const JobActions kNothing{};
 const JobActions kOnlyHurry{.hurry_output = true};
@@ -80,7 +89,7 @@ TEST_CASE("A signal asks for an orderly end, and only SIGINT is counted") {
 TEST_CASE("The deadline ends a job that nobody has ended yet") {
   constexpr auto kDeadlinePassed = JobEnd::Cause::deadline;
   check_rows({
-      {"alone", {kDeadline}, stopped_with(SIGTERM), kDeadlinePassed},
+      {"alone", {kDeadline}, kTimeout, kDeadlinePassed},
       {"before a signal", {kDeadline, kInterrupt}, stopped_with(SIGINT), kDeadlinePassed},
       {"after a signal", {kTerminate, kDeadline}, kOnlyHurry, JobEnd::Cause::interrupted, SIGTERM},
       {"after a node's failure", {kNodeFailed, kDeadline}, kOnlyHurry},
@@ -126,4 +135,40 @@ TEST_CASE("Once the nodes have ended only the output is left") {
       {"two", {kEnded, kInterrupt, kInterrupt}, kOnlyDrop},
       {"three", {kEnded, kInterrupt, kInterrupt, kInterrupt}, kOnlyDrop},
   });
+}
+
+TEST_CASE("Another shell ends a job as a signal does, perhaps with a grace period of its own") {
+  constexpr auto kInterrupted = JobEnd::Cause::interrupted;
+  JobActions with_grace = stopped_with(SIGTERM);
+  with_grace.grace = 5s;
+  with_grace.late_after = 25s;
+  const JobEvent in_time = asked({.grace = 5s, .by = "somebody"});
+  check_rows({
+      {"alone", {asked({.by = "somebody"})}, stopped_with(SIGTERM), kInterrupted, SIGTERM},
+      {"another signal", {asked({.signal = SIGHUP})}, stopped_with(SIGHUP), kInterrupted, SIGHUP},
+      {"a grace period", {in_time}, with_grace, kInterrupted, SIGTERM},
+      {"after a signal", {kInterrupt, in_time}, with_grace, kInterrupted, SIGINT},
+      {"twice SIGINT", {asked({.signal = SIGINT}), kInterrupt}, kKill, kInterrupted, SIGINT},
+      {"at once", {kNow}, kKill, kInterrupted, SIGTERM},
+      {"at once, after a stop", {kInterrupt, kNow}, kKill, kInterrupted, SIGINT},
+      {"at once, twice", {kNow, kNow}, kOnlyDrop, kInterrupted, SIGTERM},
+      {"no stop after it", {kNow, in_time}, kOnlyDrop, kInterrupted, SIGTERM},
+      {"Ctrl-C after it", {kNow, kInterrupt}, kLeave, kInterrupted, SIGTERM},
+      {"when it is cut off", {kTerminate, kLate, kNow}, kOnlyDrop, kInterrupted, SIGTERM},
+      {"after the end", {kEnded, kNow}, kOnlyDrop},
+  });
+}
+
+TEST_CASE("Who ended a job is said, and by when it has ended") {
+  JobOrders orders(30s);
+  CHECK(orders.ends_within() > 30s);
+  const auto usual = orders.ends_within();
+  orders.asked({.grace = 90s, .by = "somebody"});
+  CHECK(orders.ends_within() == usual + 60s);
+  orders.asked({.by = "another"});
+  CHECK(orders.end().by == "somebody");
+  JobOrders signalled(30s);
+  signalled.signalled(SIGTERM);
+  signalled.asked({.now = true, .by = "somebody"});
+  CHECK(signalled.end().by.empty());
 }

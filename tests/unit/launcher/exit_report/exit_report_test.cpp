@@ -223,6 +223,10 @@ TEST_CASE("Text of an interrupted job and of one that took too long") {
         "  others     stopped by us: ranks 0, 1\n"
         "  others     succeeded: rank 2\n"
         "  exit code  130\n");
+  JobEnd asked{JobEnd::Cause::interrupted, SIGTERM, ""};
+  asked.by = "'muster kill' (uid 0, process 7)";
+  CHECK(contains(to_text(make_exit_report(job(), {report}, asked)),
+                 "muster: train.py stopped: interrupted by SIGTERM from 'muster kill' (uid 0, process 7)\n"));
   JobSpec spec = job();
   spec.deadline = std::chrono::milliseconds(1500);
   const std::string text = to_text(make_exit_report(spec, {}, {JobEnd::Cause::deadline, 0, ""}));

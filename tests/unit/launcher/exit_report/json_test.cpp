@@ -77,11 +77,36 @@ TEST_CASE("The report as JSON has the verdict on a hang, once for the job") {
       node(NodeOutcome::stopped, {worker(0, WorkerOutcome::stopped_by_us, killed_by(SIGTERM), 1)});
   const JobEnd end{JobEnd::Cause::interrupted, SIGINT, ""};
   CHECK(Json::parse(to_json(make_exit_report(job(), {report}, end))).at("hang").is_null());
-  report.hang = {muster::rendezvous::HangLevel::is_hung, "rank 0 on node7 is hung", 1500, -1};
+  report.hang = {muster::rendezvous::HangLevel::is_hung,
+                 "rank 0 on node7 is hung",
+                 1500,
+                 -1,
+                 {{{0}, {{"train.py", 41, "step"}}, false}}};
   const Json value = Json::parse(to_json(make_exit_report(job(), {report}, end)));
-  CHECK(value.at("hang") ==
-        Json{{"level", "is_hung"}, {"text", "rank 0 on node7 is hung"}, {"said_ms", 1500}, {"moved_ms", -1}});
+  CHECK(
+      value.at("hang") ==
+      Json::parse(R"({"level": "is_hung", "text": "rank 0 on node7 is hung", "said_ms": 1500, "moved_ms": -1,
+                        "stacks": [{"ranks": [0], "truncated": false,
+                                    "frames": [{"file": "train.py", "line": 41, "function": "step"}]}]})"));
   CHECK_FALSE(value.at("nodes")[0].contains("hang"));
+}
+
+TEST_CASE("The report has the stacks of a hang of all nodes of the last round") {
+  std::vector<muster::agent::NodeReport> reports;
+  for (int rank = 0; rank < 3; ++rank) {
+    reports.push_back(
+        node(NodeOutcome::stopped, {worker(rank, WorkerOutcome::stopped_by_us, killed_by(SIGTERM), 1)}));
+    reports.back().round = rank < 2 ? 1 : 0;
+    reports.back().hang = {muster::rendezvous::HangLevel::is_hung,
+                           "rank 0 is hung",
+                           0,
+                           -1,
+                           {{{rank}, {{"train.py", 41, "step"}}, false}}};
+  }
+  const Json value =
+      Json::parse(to_json(make_exit_report(job(), reports, {JobEnd::Cause::interrupted, SIGINT, ""})));
+  CHECK(value.at("hang").at("stacks").size() == 1);
+  CHECK(value.at("hang").at("stacks")[0].at("ranks") == Json{0, 1});
 }
 
 TEST_CASE("Each outcome has its word, and no root cause is null") {

@@ -33,6 +33,7 @@ TEST_CASE("Variables that tell how programs and libraries work are exported, sec
                            "MUSTER_KEY",
                            "MUSTER_PASSWORD",
                            "MUSTER_STATUS",
+                           "MUSTER_STOP_FILE",
                            "TORCHELASTIC_ERROR_FILE",
                            "PET_NNODES",
                            "SLURM_JOB_ID"}) {

@@ -12,6 +12,7 @@ namespace {
 JobCard card_of_train() {
   JobCard card;
   card.id = "train-0123ab";
+  card.name = "llama-7b";
   card.run_id = "nightly";
   card.program = "train.py";
   card.arguments = {"-n", "2", "train.py", "\xff\x1b"};
@@ -31,6 +32,7 @@ TEST_CASE("A card survives the way through JSON, and has a bound") {
   CHECK(to_json(read) == to_json(card));
   CHECK(read.start_time == 977);
   CHECK(read.arguments.size() == 4);
+  CHECK(read.name == "llama-7b");
   JobCard large = card;
   large.arguments.assign(64, std::string(kCardBytesMax / 40, 'x'));
   large.arguments.front() = "first";
@@ -56,11 +58,20 @@ TEST_CASE("The id of a job is made of its program's name") {
   CHECK(job_id(".hidden", 0) == "_hidden-000000");
 }
 
-TEST_CASE("A job is named by its id, its run id, or a beginning of its id") {
+TEST_CASE("A job is named by its id, its name, its run id, or a beginning of its id or name") {
   const JobCard card = card_of_train();
   CHECK(named_by(card, "train-0123ab") == NamedBy::id);
+  CHECK(named_by(card, "llama-7b") == NamedBy::name);
   CHECK(named_by(card, "nightly") == NamedBy::run_id);
   CHECK(named_by(card, "train-0") == NamedBy::beginning);
+  CHECK(named_by(card, "lla") == NamedBy::beginning);
+  JobCard other = card;
+  other.name = "train-0123ab";  // another job's id
+  CHECK(named_by(other, "train-0123ab") == NamedBy::id);
+  other.id = "b-1";
+  CHECK(named_by(other, "train-0123ab") == NamedBy::name);
+  other.name = "";
+  CHECK(named_by(other, "") == NamedBy::nothing);
   CHECK(named_by(card, "") == NamedBy::nothing);
   CHECK(named_by(card, "night") == NamedBy::nothing);
   CHECK(named_by(card, "train-0123abc") == NamedBy::nothing);

@@ -2,6 +2,7 @@
 #include "launcher/inspect/job_socket.hpp"
 
 #include "catch.hpp"
+#include "launcher/inspect/end_waiters.hpp"
 #include "launcher/inspect/job_client.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/folder.hpp"
@@ -29,16 +30,16 @@ namespace {
 /// A socket whose questions are kept, and answered when the test says so.
 struct Served {
   explicit Served(const std::string& socket) : path(socket) {
-    desk.emplace(context.get_executor(), path, [this](const agent::NodeQuery& query, JobSocket::Reply reply) {
-      queries.push_back(query);
-      replies.push_back(std::move(reply));
+    desk.emplace(context.get_executor(), path, [this](const JobSocket::Question& question) {
+      queries.push_back(agent::node_query_from_json(question.text));
+      questions.push_back(question);
     });
   }
 
   std::string path;
   boost::asio::io_context context{1};
   std::vector<agent::NodeQuery> queries;
-  std::vector<JobSocket::Reply> replies;
+  std::vector<JobSocket::Question> questions;
   std::optional<JobSocket> desk;
 };
 
@@ -70,13 +71,55 @@ TEST_CASE("A question reaches the job, and its answer whoever asked") {
   query.stacks = true;
   query.ranks = {3};
   auto answer = std::async(std::launch::async, [&] { return ask_job(served.path, query, 20s); });
-  test::run_until(served.context, [&] { return served.replies.size() == 1; });
+  test::run_until(served.context, [&] { return served.questions.size() == 1; });
   CHECK(served.queries[0].stacks);
   CHECK(served.queries[0].ranks == std::vector<int>{3});
   const std::string large(std::size_t{3} << 20, 'x');  // more than a socket takes at once
-  served.replies[0](large);
+  served.questions[0].reply(large);
   test::run_until(served.context, [&] { return answer.wait_for(0s) == std::future_status::ready; });
   CHECK(answer.get() == large);
+}
+
+TEST_CASE("Who asks is known, and a connection that is handed over is no client any more") {
+  const test::Folder folder;
+  Served served(folder / "socket");
+  std::optional<JobCall> call;
+  call.emplace(served.path, "{}", 20s);
+  test::run_until(served.context, [&] { return served.questions.size() == 1; });
+  CHECK(served.questions[0].uid == ::geteuid());
+  CHECK(served.questions[0].pid == ::getpid());
+  EndWaiters waiters;
+  waiters.add(served.questions[0].take_over(), "first");
+  CHECK(call->line(20s) == "first");
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < JobSocket::kClientsMax; ++i) clients.push_back(client_of(served.path, "{}\n"));
+  test::run_until(served.context, [&] { return served.questions.size() == clients.size() + 1; });
+  served.desk.reset();
+  CHECK_THROWS_AS(call->line(50ms), NoAnswer);
+  waiters.tell("last");
+  CHECK(call->line(20s) == "last");
+  CHECK_THROWS_AS(call->line(20s), NoAnswer);
+  CHECK(waiters.empty());
+}
+
+TEST_CASE("As many wait for the end as may, and who has hung up waits no more") {
+  const test::Folder folder;
+  EndWaiters waiters;
+  std::vector<UniqueFd> ends;
+  const auto wait = [&] {
+    int pair[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    waiters.add(UniqueFd(pair[0]), "first");
+    ends.emplace_back(pair[1]);
+    char bytes[6];
+    return ::recv(ends.back().get(), bytes, sizeof bytes, 0) == sizeof bytes;
+  };
+  for (std::size_t i = 0; i < EndWaiters::kMost; ++i) CHECK(wait());
+  CHECK_FALSE(wait());
+  CHECK(hung_up(ends.back().get()));
+  ends.erase(ends.begin());
+  CHECK(wait());
+  waiters.add(UniqueFd(), "first");  // one that has gone before it could wait
 }
 
 TEST_CASE("Whoever asks too much, nonsense, or too many at a time is hung up on") {
@@ -94,7 +137,7 @@ TEST_CASE("Whoever asks too much, nonsense, or too many at a time is hung up on"
   const UniqueFd more = client_of(served.path, "{}\n");
   test::run_until(served.context, [&] { return hung_up(more.get()); });
   CHECK(served.queries.size() == clients.size());
-  served.replies[0]("answer");
+  served.questions[0].reply("answer");
   test::run_until(served.context, [&] {
     char bytes[7];
     return ::recv(clients[0].get(), bytes, sizeof bytes, 0) == sizeof bytes;
@@ -126,7 +169,7 @@ TEST_CASE("After the end of a job nothing is asked and nothing answers") {
   const UniqueFd waits = client_of(served.path, "{}\n");
   test::run_until(served.context, [&] { return served.queries.size() == 1; });
   served.desk.reset();
-  served.replies[0]("late");  // nobody is harmed
+  served.questions[0].reply("late");  // nobody is harmed
   served.context.restart();
   served.context.run_for(50ms);
   CHECK_FALSE(is_listening(served.path));
@@ -145,4 +188,16 @@ TEST_CASE("A launcher that does not answer is given up in time, and a path that 
   CHECK_THROWS_AS(ask_job(folder.path() + "/" + std::string(200, 'x'), {}, 1s), NoAnswer);
   boost::asio::io_context context{1};
   CHECK_THROWS_AS(JobSocket(context.get_executor(), served.path, nullptr), std::system_error);
+}
+
+TEST_CASE("A question is given up as soon as the descriptor is readable that interrupts it") {
+  const test::Folder folder;
+  Served served(folder / "socket");  // its loop does not turn
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const UniqueFd reader(ends[0]);
+  const UniqueFd writer(ends[1]);
+  CHECK_THROWS_AS(ask_job(served.path, {}, 100ms, reader.get()), NoAnswer);
+  REQUIRE(::write(writer.get(), "x", 1) == 1);
+  CHECK_THROWS_AS(ask_job(served.path, {}, 1h, reader.get()), Interrupted);
 }

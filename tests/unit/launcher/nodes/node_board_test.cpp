@@ -217,6 +217,9 @@ TEST_CASE("The board says which nodes are waited for, and why") {
 TEST_CASE("What leads to a node is late when workers, agent and guardian have had their time") {
   NodeBoard board = started(2, 2);
   CHECK(board.end_limit(0) == seconds(50));
+  NodeBoard patient = board;
+  patient.set_grace(seconds(90));
+  CHECK(patient.end_limit(0) == seconds(110));
   greet(board, 1);
   greet(board, 0);
   CHECK(board.end_limit(0) == seconds(50));

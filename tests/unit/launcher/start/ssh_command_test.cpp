@@ -89,6 +89,16 @@ TEST_CASE("The remote command is constant but for the path, which every shell re
   CHECK(given.find("command -v") == std::string::npos);
 }
 
+TEST_CASE("Muster can be told something else than to be an agent, in words that every shell reads alike") {
+  RemoteProgram program;
+  program.own_path = "/opt/muster";
+  program.words = {"doctor", "--json", "--python", "/my venv/bin/python3"};
+  CHECK(remote_command(program).ends_with(
+      "exec \"$m\" doctor \"--json\" \"--python\" \"/my venv/bin/python3\"'"));
+  program.words = {"doctor", "$(reboot)"};
+  CHECK_THROWS_AS(remote_command(program), std::invalid_argument);
+}
+
 TEST_CASE("The shell that runs an agent for ssh makes an exit code of a signal, and says nothing of it") {
   const muster::test::Folder folder;
   RemoteProgram program;

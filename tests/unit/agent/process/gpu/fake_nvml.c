@@ -17,6 +17,8 @@ struct pci_info {
 };
 
 int nvmlDeviceGetPciInfo_v3(void* device, struct pci_info* info);
+int nvmlSystemGetDriverVersion(char* version, unsigned size);
+int nvmlSystemGetCudaDriverVersion_v2(int* version);
 
 static int number_of(const char* variable) {
   const char* text = getenv(variable);
@@ -48,5 +50,15 @@ int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
 
 int nvmlDeviceGetPciInfo_v3(void* device, struct pci_info* info) {
   snprintf(info->address, sizeof info->address, "0000FFFF:%02X:00.0", (unsigned)(uintptr_t)device + 0x3a);
+  return 0;
+}
+
+int nvmlSystemGetDriverVersion(char* version, unsigned size) {
+  snprintf(version, size, "550.54.15");
+  return 0;
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  *version = 12040;
   return 0;
 }

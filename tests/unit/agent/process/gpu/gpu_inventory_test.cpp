@@ -66,6 +66,8 @@ TEST_CASE("The GPUs are those that NVML lists") {
   CHECK(inventory.error.empty());
   CHECK(inventory.uuids == std::vector<std::string>{"GPU-00-fake", "GPU-01-fake", "GPU-02-fake"});
   CHECK(inventory.pci_addresses == std::vector<std::string>{"ffff:3b:00.0", "ffff:3c:00.0", "ffff:3d:00.0"});
+  CHECK(inventory.driver == "550.54.15");
+  CHECK(inventory.cuda == "12.4");
   setenv("MUSTER_FAKE_NVML_ERROR", "9", 1);
   CHECK(read_gpu_inventory().error.find("NVML failed with error 9; check") != std::string::npos);
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file by whose appearance programs learn that they are to end (MUSTER_STOP_FILE).
+#pragma once
+
+#include <string>
+
+namespace muster::agent {
+
+/// Returns a name that nobody can guess for the folder of a node, in TMPDIR or /tmp. Guardian and agent are
+/// both told it, so that whichever lives longer removes the folder. Throws as random_number() does.
+std::string new_stop_folder();
+
+/// Removes the folder and the file in it. Nothing happens where they are gone.
+void remove_stop_folder(const std::string& folder);
+
+/// One node's file, in a folder of its own that goes with this object. One thread.
+class StopFile {
+ public:
+  StopFile() = default;
+  ~StopFile();
+  StopFile(const StopFile&) = delete;
+  StopFile& operator=(const StopFile&) = delete;
+
+  /// Makes the folder, which is not there yet, for this user alone. Where that cannot be done the log says
+  /// why (level info), path() stays empty, and no file ever appears. Called once.
+  void make(const std::string& folder);
+
+  /// The value of MUSTER_STOP_FILE; empty: there can be no file.
+  const std::string& path() const { return path_; }
+
+  /// Makes the file appear with this text at once; nothing happens if it is there, or the text is empty. On a
+  /// full disk the file is empty: that it is there is what counts.
+  void appear(const std::string& text);
+
+  /// Removes the file for the next round.
+  void vanish();
+
+ private:
+  std::string folder_;
+  std::string path_;
+  bool there_ = false;
+};
+
+}  // namespace muster::agent

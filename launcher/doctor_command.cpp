@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/doctor_command.hpp"
+
+#include "agent/process/child_process.hpp"
+#include "launcher/cli/doctor_options.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "launcher/doctor/ask_hosts.hpp"
+#include "launcher/doctor/core/doctor_json.hpp"
+#include "launcher/doctor/core/doctor_text.hpp"
+#include "launcher/doctor/read_host.hpp"
+#include "launcher/hosts/host_list.hpp"
+#include "launcher/job_spec/real_system.hpp"
+#include "launcher/standard_output.hpp"
+
+#include <cstddef>
+#include <utility>
+
+namespace muster::launcher {
+namespace {
+
+constexpr int kExitProblem = 1;
+
+std::vector<NodePlan> planned_nodes(const std::string& list) {
+  const std::vector<Host> hosts = parse_host_list({list, "--host"});
+  const std::vector<std::string> names = node_names(hosts);
+  const RealSystem system;
+  std::vector<NodePlan> nodes;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    NodePlan node;
+    node.name = names[i];
+    node.user = hosts[i].user;
+    node.ssh_target = hosts[i].name;
+    node.ssh_port = hosts[i].port;
+    node.local = system.is_this_machine(node.ssh_target);
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+/// Returns the path of the interpreter that `muster run` would start here: workers elsewhere get our PATH, a
+/// login there does not. Empty if there is none, and nobody named one.
+std::string interpreter_here(const std::string& asked) {
+  const RealSystem system;
+  const std::string named = asked.empty() ? system.variable("PYTHON_EXEC").value_or("") : asked;
+  const std::string path = agent::find_program(
+      named.empty() ? "python3" : named, system.variable("PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
+  return path.empty() ? named : path;
+}
+
+}  // namespace
+
+int doctor_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
+  const DoctorOptions options = parse_doctor_options(arguments);
+  if (options.help) return print(doctor_help());
+  HostQuestion question{options.python, options.towards, MUSTER_VERSION};
+  DoctorReport report;
+  if (options.hosts.empty()) {
+    HostFacts facts = read_host(question, at_start);
+    report.hosts.push_back({facts.host, std::move(facts), {}});
+  } else {
+    question.python = interpreter_here(options.python);
+    report.hosts = ask_hosts(planned_nodes(options.hosts), options.remote, question, at_start);
+  }
+  for (HostReport& host : report.hosts)
+    if (host.facts) host.findings = judge(*host.facts);
+  report.differences = compare(report.hosts);
+  print(options.json ? to_json(report) : doctor_text(report));
+  return report.count(Verdict::problem) > 0 ? kExitProblem : kExitSuccess;
+}
+
+}  // namespace muster::launcher

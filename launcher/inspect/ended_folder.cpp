@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/inspect/ended_folder.hpp"
+
+#include "launcher/inspect/job_folder.hpp"
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/unique_fd.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace muster::launcher {
+namespace {
+
+/// Files that are looked at; more than that nobody of ours makes.
+constexpr std::size_t kFilesMost = 4096;
+
+struct File {
+  std::string path;
+  std::int64_t written_at_ms = 0;
+};
+
+std::string folder_below(const std::string& base) {
+  return base + "/ended";
+}
+
+/// Whether both folders are this user's alone.
+bool is_usable(const std::string& base) {
+  std::string trouble;
+  return is_ours_alone(base, trouble) && is_ours_alone(folder_below(base), trouble);
+}
+
+/// Returns the files of the records, the oldest first.
+std::vector<File> files_below(const std::string& base) {
+  namespace fs = std::filesystem;
+  std::vector<File> files;
+  if (!is_usable(base)) return files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder_below(base), error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (files.size() == kFilesMost) break;
+    const std::string path = entry->path();
+
+    struct stat status {};
+
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    files.push_back({path, status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1'000'000});
+  }
+  std::sort(files.begin(), files.end(), [](const File& one, const File& other) {
+    return std::pair(one.written_at_ms, one.path) < std::pair(other.written_at_ms, other.path);
+  });
+  return files;
+}
+
+bool write_new(const std::string& path, const std::string& text) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  return file && write_all(file.get(), text);
+}
+
+}  // namespace
+
+void keep_ended(const std::string& base, const EndedJob& job, std::int64_t now_ms) {
+  ::mkdir(base.c_str(), 0700);
+  ::mkdir(folder_below(base).c_str(), 0700);
+  if (!is_usable(base)) return;
+  const std::string path = folder_below(base) + "/" + job.card.id;
+  const std::string fresh = path + ".new";
+  if (!write_new(fresh, to_json(job)) || ::rename(fresh.c_str(), path.c_str()) != 0) ::unlink(fresh.c_str());
+  const std::vector<File> files = files_below(base);
+  for (std::size_t i = 0; i < files.size(); ++i)
+    if (i + kEndedMost < files.size() || is_over(files[i].written_at_ms, now_ms))
+      ::unlink(files[i].path.c_str());
+}
+
+std::vector<EndedJob> find_ended(const std::string& base, std::int64_t now_ms) {
+  std::vector<EndedJob> jobs;
+  for (const File& file : files_below(base)) {
+    const auto text = read_file(file.path, kEndedBytesMax, O_NOFOLLOW | O_NONBLOCK);
+    if (!text || is_over(file.written_at_ms, now_ms)) continue;
+    try {
+      jobs.push_back(ended_job_from_json(*text));
+    } catch (const std::invalid_argument&) {
+      continue;  // of another version, or half written by one that was killed
+    }
+  }
+  std::stable_sort(jobs.begin(), jobs.end(), [](const EndedJob& one, const EndedJob& other) {
+    return one.ended_at_ms < other.ended_at_ms;
+  });
+  return jobs;
+}
+
+std::size_t remove_ended(const std::string& base) {
+  std::size_t removed = 0;
+  for (const File& file : files_below(base)) removed += ::unlink(file.path.c_str()) == 0 ? 1U : 0U;
+  ::rmdir(folder_below(base).c_str());
+  ::rmdir(base.c_str());  // if nothing is left in it
+  return removed;
+}
+
+}  // namespace muster::launcher
