@@ -38,8 +38,10 @@ ChosenJob choose_job(const std::string& text) {
   const std::vector<FoundJob> jobs = running_jobs();
   NamedBy best = NamedBy::nothing;
   for (const FoundJob& job : jobs) best = std::max(best, named_by(job.card, text));
-  if (best == NamedBy::nothing && !text.empty())
-    if (auto ended = ended_job_named(find_ended(folder_of_jobs(), wall_clock_ms()), text))
+  // By a beginning a running job is meant only if none that has ended has the whole name.
+  if (best <= NamedBy::beginning && !text.empty())
+    if (auto ended = ended_job_named(find_ended(folder_of_jobs(), wall_clock_ms()), text);
+        ended && named_by(ended->card, text) > best)
       return {std::nullopt, std::move(ended)};
   if (jobs.empty())
     throw LaunchError(kExitNoSuchJob, (text.empty() ? "no job" : "no job '" + text + "': none") +

@@ -30,7 +30,7 @@ struct ChosenJob {
 };
 
 /// Returns the one job that `text` names best; without a text the only one that runs. One that has ended is
-/// chosen where none that runs is named so. Throws LaunchError and UsageError, which name the others.
+/// chosen where none that runs is named as well. Throws LaunchError and UsageError, which name the others.
 ChosenJob choose_job(const std::string& text);
 
 /// Does the same for a job that runs; throws LaunchError where it has ended.

@@ -76,11 +76,13 @@ GroupActions WorkerGroup::stop(int signal, TimePoint now, std::optional<std::chr
   ordered_ = true;
   if (phase_ == Phase::running) {
     grace_ = grace.value_or(grace_);
+    own_grace_ = grace.has_value();
     return begin_stop(signal, now);
   }
   // A stop has begun already: the workers still get the new signal, but the deadline stays, or is earlier.
+  // Where the end of the round came before the order that caused it, the order's grace period counts.
   GroupActions actions;
-  if (grace) kill_at_ = std::min(*kill_at_, now + *grace);
+  if (grace) kill_at_ = std::exchange(own_grace_, true) ? std::min(*kill_at_, now + *grace) : now + *grace;
   if (std::find(sent_.begin(), sent_.end(), signal) == sent_.end()) {
     sent_.push_back(signal);
     actions.signal_workers = signal;

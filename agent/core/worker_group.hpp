@@ -51,8 +51,8 @@ class WorkerGroup {
   GroupActions exited(const std::vector<WorkerEnd>& ends, TimePoint now);
   /// Takes the end of a worker whose program could not be executed; `status` is 126 or 127.
   GroupActions not_started(int local_rank, ExitStatus status, TimePoint now);
-  /// Takes an order to end, with the signal that the workers get, and perhaps a grace period of its own. A
-  /// later order never lengthens the grace period.
+  /// Takes an order to end, with the signal that the workers get, and perhaps a grace period of its own, of
+  /// which the first counts; a later one never lengthens it.
   GroupActions stop(int signal, TimePoint now, std::optional<std::chrono::milliseconds> grace = std::nullopt);
   /// Takes an order to end without grace.
   GroupActions kill_now(TimePoint now);
@@ -124,6 +124,8 @@ class WorkerGroup {
 
   std::vector<Slot> slots_;
   std::chrono::milliseconds grace_;
+  /// Whether an order has set it.
+  bool own_grace_ = false;
   Phase phase_ = Phase::running;
   int arrivals_ = 0;
   /// The stop signals that were sent, the first one first.

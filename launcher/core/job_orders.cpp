@@ -28,9 +28,10 @@ JobActions JobOrders::asked(const EndRequest& request) {
     actions.cut_all = true;
     actions.finish = true;
   } else if (!request.now) {
-    if (request.grace) report_late_after_ = *request.grace + kReportLateAfter;
+    if (request.grace) grace_ = phase_ == Phase::running ? *request.grace : std::min(grace_, *request.grace);
+    report_late_after_ = grace_ + kReportLateAfter;
     stop(request.signal, actions);
-    if (actions.stop_signal != 0) actions.grace = request.grace;
+    if (actions.stop_signal != 0 && request.grace) actions.grace = grace_;
   }
   return actions;
 }

@@ -69,7 +69,8 @@ class JobOrders {
   static constexpr std::chrono::seconds kLastStepsAtMost{20};
 
   /// `grace` is what workers have between the stop signal and KILL.
-  explicit JobOrders(std::chrono::milliseconds grace) : report_late_after_(grace + kReportLateAfter) {}
+  explicit JobOrders(std::chrono::milliseconds grace)
+      : grace_(grace), report_late_after_(grace + kReportLateAfter) {}
 
   /// Takes a signal that ends a job, which was sent to the launcher. Only SIGINT is counted: others come
   /// twice by themselves (a closed terminal sends SIGHUP twice).
@@ -105,6 +106,7 @@ class JobOrders {
   /// by themselves.
   void stop(int signal, JobActions& actions);
 
+  std::chrono::milliseconds grace_;
   std::chrono::milliseconds report_late_after_;
   Phase phase_ = Phase::running;
   int interrupts_ = 0;

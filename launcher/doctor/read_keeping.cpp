@@ -50,7 +50,8 @@ std::vector<std::string> old_folders(const std::string& base, const std::vector<
     const std::string path = entry->path();
     const bool runs = std::any_of(jobs.begin(), jobs.end(),
                                   [&path](const FoundJob& job) { return job.socket == path + "/socket"; });
-    if (!runs && is_old(path, now) && is_of_a_job(path)) old.push_back(path);
+    if (!runs && entry->path().filename() != "ended" && is_old(path, now) && is_of_a_job(path))
+      old.push_back(path);
     if (old.size() == kOldFoldersMax) break;
   }
   std::sort(old.begin(), old.end());

@@ -20,6 +20,8 @@ namespace {
 
 /// Files that are looked at; more than that nobody of ours makes.
 constexpr std::size_t kFilesMost = 4096;
+/// So many more than kEndedMost may lie there: a job that ends looks only at their number as a rule.
+constexpr std::size_t kEndedMore = 32;
 
 struct File {
   std::string path;
@@ -58,6 +60,17 @@ std::vector<File> files_below(const std::string& base) {
   return files;
 }
 
+/// Whether there are more files than may lie there, without a look at any of them.
+bool is_full(const std::string& base) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::size_t count = 0;
+  for (fs::directory_iterator entry(folder_below(base), error), end;
+       !error && entry != end && count <= kEndedMost + kEndedMore; entry.increment(error))
+    ++count;
+  return count > kEndedMost + kEndedMore;
+}
+
 bool write_new(const std::string& path, const std::string& text) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   return file && write_all(file.get(), text);
@@ -72,6 +85,7 @@ void keep_ended(const std::string& base, const EndedJob& job, std::int64_t now_m
   const std::string path = folder_below(base) + "/" + job.card.id;
   const std::string fresh = path + ".new";
   if (!write_new(fresh, to_json(job)) || ::rename(fresh.c_str(), path.c_str()) != 0) ::unlink(fresh.c_str());
+  if (!is_full(base)) return;
   const std::vector<File> files = files_below(base);
   for (std::size_t i = 0; i < files.size(); ++i)
     if (i + kEndedMost < files.size() || is_over(files[i].written_at_ms, now_ms))
@@ -92,6 +106,7 @@ std::vector<EndedJob> find_ended(const std::string& base, std::int64_t now_ms) {
   std::stable_sort(jobs.begin(), jobs.end(), [](const EndedJob& one, const EndedJob& other) {
     return one.ended_at_ms < other.ended_at_ms;
   });
+  if (jobs.size() > kEndedMost) jobs.erase(jobs.begin(), jobs.end() - kEndedMost);
   return jobs;
 }
 

@@ -11,12 +11,13 @@
 
 namespace muster::launcher {
 
-/// Keeps a record below `base`, the folder of all jobs, and drops those that are too old or too many. What
-/// cannot be kept is not: a job has ended all the same. `now_ms`: milliseconds since 1970.
+/// Keeps a record below `base`, the folder of all jobs, and drops those that are too old or too many when
+/// there are some more than kEndedMost. What cannot be kept is not: a job has ended all the same. `now_ms`:
+/// milliseconds since 1970.
 void keep_ended(const std::string& base, const EndedJob& job, std::int64_t now_ms);
 
-/// Returns the records below `base`, the oldest end first. Those that are too old, and files that are no
-/// records, are left out.
+/// Returns the last kEndedMost records below `base`, the oldest end first. Those that are too old, and files
+/// that are no records, are left out.
 std::vector<EndedJob> find_ended(const std::string& base, std::int64_t now_ms);
 
 /// Removes all of them; returns how many there were.

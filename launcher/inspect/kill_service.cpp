@@ -27,6 +27,7 @@ KillService::KillService(std::string job, const JobSpec& spec, JobNodes& nodes, 
                          JobControl control)
     : job_(std::move(job)),
       notices_(spec.forwarded_signals),
+      grace_(spec.agent.shutdown_timeout),
       nodes_(nodes),
       waiters_(waiters),
       control_(std::move(control)) {
@@ -37,7 +38,7 @@ bool KillService::take(const JobSocket::Question& question) {
   const auto order = kill_order_in(question.text);
   if (!order) return false;
   const std::string by = kill_author(*order, question.uid, question.pid);
-  const KillPlan plan = plan_kill(*order, ends_, notices_, by);
+  const KillPlan plan = plan_kill(*order, ends_, notices_, grace_, by);
   const std::string text = plan_text(*order, plan, by);
   switch (plan.kind) {
     case KillPlan::Kind::refuse: {

@@ -41,6 +41,7 @@ class KillService {
   std::string job_;
   std::vector<int> ends_;
   std::vector<int> notices_;
+  std::chrono::milliseconds grace_;
   JobNodes& nodes_;
   EndWaiters& waiters_;
   JobControl control_;

@@ -48,7 +48,7 @@ std::string to_json(const DoctorReport& report) {
                  {"problems", report.count(Verdict::problem)},
                  {"notes", report.count(Verdict::note)}};
   for (const HostReport& host : report.hosts) object["hosts"].push_back(of_host(host));
-  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return object.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 HostFacts facts_from_json(const std::string& printed) {

@@ -203,8 +203,14 @@ std::vector<Finding> judge(const HostFacts& facts) {
   return findings;
 }
 
+namespace {
+
+/// Hosts that a difference names at most.
+constexpr std::size_t kHostsNamed = 8;
+
+}  // namespace
+
 std::vector<Finding> compare(const std::vector<HostReport>& hosts) {
-  constexpr std::size_t kNamesMax = 8;
   std::vector<Finding> differences;
   for (const Common& common : kCommon) {
     std::map<std::string, std::vector<std::string>> named;
@@ -215,7 +221,7 @@ std::vector<Finding> compare(const std::vector<HostReport>& hosts) {
     }
     if (named.size() < 2) continue;
     const auto text = [](const auto& entry) {
-      return (entry.first.empty() ? "none" : entry.first) + " on " + joined(entry.second, ", ", kNamesMax);
+      return (entry.first.empty() ? "none" : entry.first) + " on " + joined(entry.second, ", ", kHostsNamed);
     };
     differences.push_back({common.what, common.verdict, joined_by(named, text, "; "), common.advice});
   }

@@ -13,7 +13,7 @@ namespace {
 /// Takes the next number from the front of a version; 0 at its end.
 long next_number(std::string_view& version) {
   const std::size_t dot = std::min(version.find('.'), version.size());
-  const long number = static_cast<long>(leading_number(version.substr(0, dot)).value_or(0));
+  const long number = leading_number(version.substr(0, dot)).value_or(0);
   version.remove_prefix(std::min(dot + 1, version.size()));
   return number;
 }

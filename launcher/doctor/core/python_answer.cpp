@@ -6,7 +6,9 @@
 namespace muster::launcher {
 
 const char* const kPythonQuestion = R"(
-import json, sys
+import sys
+sys.path[:] = [place for place in sys.path if place]  # not from the current folder, as a script does not
+import json
 said = {"executable": sys.executable or "", "version": "%d.%d.%d" % sys.version_info[:3]}
 try:
     import importlib.util, os, runpy

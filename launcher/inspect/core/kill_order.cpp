@@ -73,6 +73,10 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks, kRangesMax);
 }
 
+std::string seconds_text(milliseconds time) {
+  return std::to_string(time / std::chrono::seconds(1)) + " s";
+}
+
 KillPlan refused(const std::string& why) {
   KillPlan plan;
   plan.refusal = why;
@@ -146,8 +150,12 @@ KillEnd kill_end_from_json(const std::string& text) {
 }
 
 KillPlan plan_kill(const KillOrder& order, const std::vector<int>& ends, const std::vector<int>& notices,
-                   const std::string& by) {
+                   std::chrono::milliseconds own_grace, const std::string& by) {
   KillPlan plan;
+  if (order.grace && *order.grace > own_grace + kGraceMore)
+    return refused("a grace period of " + seconds_text(*order.grace) + " is too long for it: at most " +
+                   seconds_text(own_grace + kGraceMore) + ", " + seconds_text(kGraceMore) +
+                   " more than its --shutdown-timeout");
   if (!order.ranks.empty()) {
     if (order.now || order.grace) return refused("an order for ranks has no grace period of the job");
     plan.kind = KillPlan::Kind::ranks;

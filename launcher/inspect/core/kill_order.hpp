@@ -74,9 +74,13 @@ struct KillPlan {
 };
 
 /// Decides it. `ends` are the signals that end the job when its launcher gets them, `notices` those that are
-/// passed on. SIGTERM always ends it, and SIGKILL does so without grace. `by` is as in EndRequest.
+/// passed on. SIGTERM always ends it, and SIGKILL does so without grace. `own_grace` is the job's
+/// --shutdown-timeout: an order may have kGraceMore more, since the guardians keep to it with some seconds to
+/// spare. `by` is as in EndRequest.
 KillPlan plan_kill(const KillOrder& order, const std::vector<int>& ends, const std::vector<int>& notices,
-                   const std::string& by);
+                   std::chrono::milliseconds own_grace, const std::string& by);
+
+inline constexpr std::chrono::seconds kGraceMore{30};
 
 /// Returns who gives an order, as the kernel knows them: "'muster kill' (uid 0, process 7)".
 std::string kill_author(const KillOrder& order, unsigned uid, int pid);

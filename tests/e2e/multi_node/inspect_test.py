@@ -107,8 +107,8 @@ def a_hang_on_three_hosts_is_told_once_with_where_all_ranks_are():
         flags = "--hang-timeout", "1", "--shutdown-timeout", "1"
         job = Job(hosts, *flags, at="n00:2,n01:2,n02:2", worker=["python3", "-c", HANG]).ready(6)
         told = r"(?m)^muster: warning: n00: rank 5 on n02 \(<string>:8 in hold\) is hung: it is stopped by a signal since \d+ s; .*\n" \
-               r"muster: warning: n00:   ranks 0-4: <string>:9 hold <- <string>:10 <module>\n" \
-               r"muster: warning: n00:   rank 5: <string>:8 hold <- <string>:10 <module>$"
+               r"(muster: warning: n0\d:   ranks? [0-4, -]+: <string>:9 hold <- <string>:10 <module>\n)+" \
+               r"muster: warning: n0\d:   rank 5: <string>:8 hold <- <string>:10 <module>$"
         job.wait_for(told, name="err")
         check(len(re.findall("is hung", job.err)) == 1, "it is told again", job.shown())
         shown = ask(hosts, "status").stdout

@@ -63,7 +63,7 @@ def a_grace_is_for_the_nodes_that_have_ended_too():
     slow = HOLD.replace("signal.SIG_IGN", "lambda number, frame: (time.sleep(3 * int(os.environ['RANK'])), say('saved'), os._exit(0))")
     with Hosts(2) as hosts:
         job = Job(hosts, "--shutdown-timeout", "0.5", worker=["python3", "-c", slow]).ready(2)
-        kill(hosts, "--grace", "60")
+        kill(hosts, "--grace", "30")
         job.expect_clean(143, "saved 0", "saved 1")
 
 

@@ -191,7 +191,7 @@ class Kill(unittest.TestCase):
 
     def test_a_launcher_that_is_killed_meanwhile_is_said(self):
         job, name = self.trainer("--shutdown-timeout", "1", saves_for=600)
-        asked = subprocess.Popen([MUSTER, "kill", name, "--grace", "300"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        asked = subprocess.Popen([MUSTER, "kill", name, "--grace", "31"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2):
             self.assertRegex(job.stdout.readline(), "^[01] SIGTERM$")
         job.kill()

@@ -108,7 +108,7 @@ class StopFile(unittest.TestCase):
                     os.unlink(os.path.join(self.folder, name))
 
     def test_the_timeout(self):
-        process = self.start("--nproc-per-node", "1", "--timeout", "3")
+        process = self.start("--nproc-per-node", "1", "--timeout", "10")
         self.ends(process, 124)
         self.assertEqual(self.told("0.0"), {"reason": "timeout", "grace_s": 10.0})
 

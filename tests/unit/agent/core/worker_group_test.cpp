@@ -190,6 +190,10 @@ TEST_CASE("A stop may have a grace period of its own, which lengthens no other")
   CHECK(longer.stop(SIGINT, kStart + 1s, 5s).wake_at == kStart + 6s);
   CHECK(longer.stop(SIGINT, kStart + 2s, 60s).wake_at == kStart + 6s);
   CHECK(longer.tick(kStart + 6s).kill_workers);
+  // The end of the round may come before the order that has caused it.
+  WorkerGroup overtaken(1, 1s);
+  overtaken.stop(SIGTERM, kStart);
+  CHECK(overtaken.stop(SIGTERM, kStart + 500ms, 20s).wake_at == kStart + 20'500ms);
   WorkerGroup none(1, 30s);
   none.stop(SIGTERM, kStart, 0s);
   CHECK(none.tick(kStart).kill_workers);

@@ -165,7 +165,9 @@ TEST_CASE("Who ended a job is said, and by when it has ended") {
   const auto usual = orders.ends_within();
   orders.asked({.grace = 90s, .by = "somebody"});
   CHECK(orders.ends_within() == usual + 60s);
-  orders.asked({.by = "another"});
+  // A stop that has begun gets no longer.
+  CHECK(orders.asked({.grace = 600s, .by = "another"}).grace == 90s);
+  CHECK(orders.ends_within() == usual + 60s);
   CHECK(orders.end().by == "somebody");
   JobOrders signalled(30s);
   signalled.signalled(SIGTERM);

@@ -15,7 +15,7 @@ const std::vector<int> kEnds{SIGHUP, SIGINT, SIGTERM};
 const std::vector<int> kNotices{SIGUSR1, SIGUSR2};
 
 KillPlan plan_of(const KillOrder& order) {
-  return plan_kill(order, kEnds, kNotices, "somebody");
+  return plan_kill(order, kEnds, kNotices, 10s, "somebody");
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ TEST_CASE("What a job does about an order") {
   CHECK(plan_of({SIGKILL, {1}, {}, false}).kind == Kind::ranks);
   CHECK(plan_of({SIGSTOP, {1}, {}, false}).kind == Kind::ranks);
   // SIGTERM ends every job.
-  CHECK(plan_kill({}, {SIGUSR1}, {}, "").kind == Kind::end);
-  CHECK(plan_kill({SIGUSR1, {}, {}, false}, {SIGUSR1}, {}, "").kind == Kind::end);
+  CHECK(plan_kill({}, {SIGUSR1}, {}, 10s, "").kind == Kind::end);
+  CHECK(plan_kill({SIGUSR1, {}, {}, false}, {SIGUSR1}, {}, 10s, "").kind == Kind::end);
 }
 
 TEST_CASE("What a job does not understand it refuses, and says what it knows") {
@@ -79,8 +79,12 @@ TEST_CASE("What a job does not understand it refuses, and says what it knows") {
   CHECK(quit.refusal ==
         "SIGQUIT says nothing to it: it ends at SIGHUP, SIGINT, SIGTERM, and passes on SIGUSR1, SIGUSR2; "
         "with --rank LIST any signal is sent to ranks");
-  CHECK(plan_kill({SIGUSR1, {}, {}, false}, kEnds, {}, "").refusal.find("passes on") == std::string::npos);
+  CHECK(plan_kill({SIGUSR1, {}, {}, false}, kEnds, {}, 10s, "").refusal.find("passes on") ==
+        std::string::npos);
   CHECK(plan_of({SIGUSR1, {}, 1s, false}).kind == KillPlan::Kind::refuse);
+  CHECK(plan_of({SIGTERM, {}, 40s, false}).kind == KillPlan::Kind::end);
+  CHECK(plan_of({SIGTERM, {}, 40'001ms, false}).refusal.find("at most 40 s, 30 s more than") !=
+        std::string::npos);
   CHECK(plan_of({SIGTERM, {0}, 1s, false}).kind == KillPlan::Kind::refuse);
   CHECK(plan_of({SIGTERM, {0}, {}, true}).kind == KillPlan::Kind::refuse);
 }
