@@ -97,7 +97,10 @@ class Inspect(unittest.TestCase):
         job.communicate(timeout=LIMIT_S)
 
     def card(self, job):
-        cards = [card for card in json.loads(muster("ps", "--json").stdout) if card["pid"] == job.pid]
+        """Of the job, whose workers may be ready before its launcher can be seen."""
+        deadline = time.monotonic() + LIMIT_S
+        while not (cards := [card for card in json.loads(muster("ps", "--json").stdout) if card["pid"] == job.pid]):
+            self.assertLess(time.monotonic(), deadline, "the job is never seen")
         self.assertEqual(len(cards), 1)
         return cards[0]
 
@@ -411,10 +414,11 @@ class Inspect(unittest.TestCase):
     def test_wrong_names_and_flags(self):
         job = self.start()
         other = self.start()
+        ids = [self.card(one)["id"] for one in (job, other)]
         both = muster("status", "looked_at-")
         self.assertEqual(both.returncode, 2, both.stderr)
-        self.assertIn(self.card(job)["id"], both.stderr)
-        self.assertIn(self.card(other)["id"], both.stderr)
+        for one in ids:
+            self.assertIn(one, both.stderr)
         unknown = muster("stacks", "no-such-job")
         self.assertEqual(unknown.returncode, 1, unknown.stderr)
         self.assertIn("no job 'no-such-job'", unknown.stderr)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
@@ -56,6 +57,10 @@ class Kill(unittest.TestCase):
         self.addCleanup(self.end, job)
         for _ in range(workers):
             self.assertIn("ready", job.stdout.readline())
+        # Workers may be ready before their launcher can be seen.
+        deadline = time.monotonic() + LIMIT_S
+        while all(card["pid"] != job.pid for card in json.loads(muster("ps", "--json").stdout)):
+            self.assertLess(time.monotonic(), deadline, "the job is never seen")
         return job, name
 
     def trainer(self, *flags, first="SIGTERM SIGUSR1", others="SIGTERM SIGUSR1", saves_for=0, workers=2):
