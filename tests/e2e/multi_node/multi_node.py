@@ -26,6 +26,7 @@ STUBBORN = ["bash", "-c", f"trap '' TERM INT HUP; {READY}; while true; do sleep 
 
 # Files of tests, the cache that PyTorch keeps, and what a launcher that was killed leaves until somebody looks for jobs.
 PROGRAMS_OWN = re.compile(r"/muster-test|/tmp/torchinductor_|/tmp/muster-\d+/")
+STOP_FILE = re.compile(r"/muster_stop_[0-9a-f]{16}/stop(\.new)?$")
 
 
 class Job:
@@ -135,12 +136,12 @@ class Job:
 
     def nothing_left(self, timeout=PATIENCE_S, directories=False):
         """No process on any host, and no file in /tmp or /dev/shm but those of tests. With `directories`, empty ones may be
-        left, as by a guardian and an agent who were both killed."""
+        left, as by a guardian and an agent who were both killed, and their stop file."""
         left = self.hosts.leftovers(timeout=timeout)
         check(not left, f"left behind: {left}", self.shown())
         for host in self.hosts.hosts.values():
             if host.pid is not None:
-                files = [f for f in self.hosts.files(host.name) if not PROGRAMS_OWN.search(f) and not (directories and f.endswith("/"))]
+                files = [f for f in self.hosts.files(host.name) if not PROGRAMS_OWN.search(f) and not (directories and (f.endswith("/") or STOP_FILE.search(f)))]
                 check(not files, f"files left on {host.name}: {files}", self.shown())
 
 
