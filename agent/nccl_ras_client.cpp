@@ -159,7 +159,7 @@ void NcclRasClient::prepare(Environment& environment) {
 
 void NcclRasClient::ask() {
   const auto now = Clock::now();
-  if (address_.empty() || question_ || now - asked_at_ < ask_each_) return;
+  if (address_.empty() || question_ || (asked_at_ && now - *asked_at_ < ask_each_)) return;
   asked_at_ = now;
   if (hosts_.empty()) hosts_ = addresses_of_this_host();
   const auto endpoint = endpoint_of(address_);

@@ -60,7 +60,7 @@ class NcclRasClient {
   /// "HOST:PORT" where the workers' NCCL listens; empty: nobody is asked.
   std::string address_;
   std::shared_ptr<Question> question_;
-  std::chrono::steady_clock::time_point asked_at_{};
+  std::optional<std::chrono::steady_clock::time_point> asked_at_{};
 
   /// An answer, and when it was asked for.
   struct Answer {
