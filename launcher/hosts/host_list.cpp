@@ -267,35 +267,37 @@ ListedHosts parse_hosts(const SourceLine& line, Span span) {
 }
 
 void HostCollector::add(const SourceLine& line, std::size_t at, const ListedHosts& listed) {
+  listed_ += listed.names.size();
+  if (listed_ > kMaxListed)
+    throw line.wrong(
+        at, "more than " + std::to_string(kMaxListed) + " entries; list each host once, with all its slots");
   Host host = listed.host;
+  host.place = line.place(at);
   for (const std::string& name : listed.names) {
     host.name = name;
     add_one(line, at, host);
   }
 }
 
-void HostCollector::add_one(const SourceLine& line, std::size_t at, Host host) {
-  if (++listed_ > kMaxListed)
-    throw line.wrong(
-        at, "more than " + std::to_string(kMaxListed) + " entries; list each host once, with all its slots");
-  host.place = line.place(at);
-  const auto [before, is_new] = seen_.emplace(std::pair(lower_case(host.name), host.port), hosts_.size());
+void HostCollector::add_one(const SourceLine& line, std::size_t at, const Host& host) {
+  const auto [before, is_new] = seen_.try_emplace({lower_case(host.name), host.port}, hosts_.size());
   if (is_new) {
     if (hosts_.size() >= kMaxHosts)
       throw line.wrong(at, "more than " + std::to_string(kMaxHosts) + " hosts; list fewer");
-    hosts_.push_back(std::move(host));
+    hosts_.push_back(host);
     times_.push_back(1);
     return;
   }
   const Host& first = hosts_[before->second];
-  const std::string again = "host " + quote(host.name) + " is listed twice, first at " + first.place;
+  // A list may have a million entries, so that the sentence is made for a wrong one only.
+  const auto wrong = [&](const std::string& why) {
+    return line.wrong(at, "host " + quote(host.name) + " is listed twice, first at " + first.place + why);
+  };
   if (is_counted(first) || is_counted(host))
-    throw line.wrong(at, again + "; list it once, with all its slots, or each time without a number");
-  if (first.user != host.user)
-    throw line.wrong(at, again + ", with another user; give it the same one, or list it once");
+    throw wrong("; list it once, with all its slots, or each time without a number");
+  if (first.user != host.user) throw wrong(", with another user; give it the same one, or list it once");
   if (++times_[before->second] > kMaxSlots)
-    throw line.wrong(at,
-                     again + ", and more than " + std::to_string(kMaxSlots) + " times; list it less often");
+    throw wrong(", and more than " + std::to_string(kMaxSlots) + " times; list it less often");
 }
 
 std::vector<Host> HostCollector::take() {

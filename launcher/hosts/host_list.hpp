@@ -68,7 +68,7 @@ class HostCollector {
   std::vector<Host> take();
 
  private:
-  void add_one(const SourceLine& line, std::size_t at, Host host);
+  void add_one(const SourceLine& line, std::size_t at, const Host& host);
 
   std::vector<Host> hosts_;
   /// How often each host was listed.
