@@ -31,8 +31,6 @@ struct NodeProcesses {
   std::shared_ptr<const rendezvous::Secret> job_secret;
   /// The key that a distant launcher gave this node; made of job_secret otherwise.
   std::shared_ptr<const rendezvous::Secret> key;
-  /// The folder of the file that tells workers to end (StopFile). run_node_processes() chooses it.
-  std::string stop_folder;
   /// The signals and limits that workers start with.
   SignalState signals;
   /// Called on the coordinator's node, before anything is forked, with the place where it listens. May be

@@ -132,11 +132,12 @@ void write_notice(const NodeProcesses& node, LinkMessage::Notice kind, const std
   }
 }
 
-/// Ends and names what an earlier job left on this host when all who knew of it were killed. Our other
-/// processes start meanwhile.
+/// Ends and names the processes that an earlier job left on this host when all who knew of it were killed,
+/// and removes its files. Our other processes start meanwhile.
 void say_orphans() {
   const std::string names = list_processes(end_orphans());
   if (!names.empty()) log_warning("ended processes that a job before this one had left: " + names);
+  remove_left_stop_folders();
 }
 
 /// Overwrites every key but `keep` of which this process has a copy, even those that others may still refer
@@ -193,7 +194,6 @@ int run_node_processes(NodeProcesses node) {
     place.coordinator_port = listener.address.port();
     if (node.listening) node.listening({place.coordinator_host, place.coordinator_port});
   }
-  node.stop_folder = new_stop_folder();
   int go_on[2] = {-1, -1};
   if (traits.distant_launcher && ::pipe2(go_on, O_CLOEXEC) != 0) throw_errno("pipe");
 
@@ -234,7 +234,6 @@ int run_node_processes(NodeProcesses node) {
   };
   const int code = run_guardian(options, run_daemon, run_agent, after_start);
   tidy_logs(node.spec);
-  remove_stop_folder(node.stop_folder);  // in place of an agent that was killed
   return code;
 }
 

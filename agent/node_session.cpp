@@ -117,7 +117,7 @@ bool NodeSession::prepare() {
     fail(error.what());
     return false;
   }
-  stop_file_.make(options_.node.stop_folder);
+  stop_file_.make(new_stop_folder());
   output_.open();
   return true;
 }

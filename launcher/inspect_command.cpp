@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/inspect_command.hpp"
 
+#include "agent/process/stop_file.hpp"
 #include "launcher/cli/inspect_options.hpp"
 #include "launcher/inspect/core/job_text.hpp"
 #include "launcher/inspect/ended_folder.hpp"
@@ -43,10 +44,11 @@ int clean() {
   std::size_t folders = 0;
   find_jobs(folder_of_jobs(), trouble, &folders);
   if (!trouble.empty()) log_warning("not all could be looked at: " + trouble);
+  folders += agent::remove_left_stop_folders();
   const std::size_t records = remove_ended(folder_of_jobs());
   return print("removed " + std::to_string(records) + (records == 1 ? " record" : " records") +
                " of jobs that have ended, and " + std::to_string(folders) +
-               (folders == 1 ? " folder" : " folders") + " of jobs whose launcher was killed\n");
+               (folders == 1 ? " folder" : " folders") + " of jobs whose processes were killed\n");
 }
 
 int ask(const InspectOptions& options, bool stacks) {

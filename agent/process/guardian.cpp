@@ -10,6 +10,7 @@
 #include "agent/process/memory_counts.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
+#include "agent/process/stop_file.hpp"
 #include "agent/process/watchdog.hpp"
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/exit_code.hpp"
@@ -50,6 +51,11 @@ constexpr std::chrono::milliseconds kLifelineLateAfter{5000};
 /// gets this long to go on as well.
 constexpr std::chrono::milliseconds kOversleptBy{1000};
 constexpr int kKillLimitMs = 10'000;
+/// How long an agent may take to end after its SIGKILL: the kernel can hold a process for ever, as one that
+/// waits for a device or a file server. Then the guardian ends without it.
+constexpr std::chrono::milliseconds kHeldAtMost{kKillLimitMs};
+/// And then to kill what is below it, which cannot all be reaped.
+constexpr int kHeldTreeLimitMs = 1000;
 
 ExitStatus status_from(int wait_status) {
   if (WIFSIGNALED(wait_status))
@@ -69,6 +75,8 @@ struct Forked {
   bool stopped = false;
   bool killed_while_stopped = false;
   std::optional<Clock::time_point> stop_ends_at{};
+  /// When it got its first SIGKILL.
+  std::optional<Clock::time_point> killed_at{};
 };
 
 class Guardian {
@@ -156,6 +164,7 @@ class Guardian {
     if (watched[1].revents != 0) (void)read_signals();
     if (watched[0].revents != 0) reap_agent();
     if (!agent_status_) kill_in_time();
+    if (!agent_status_) give_up_held_agent();
   }
 
   /// Gives the agent the workers' grace period and a little more to end, but none to an agent that is
@@ -170,18 +179,36 @@ class Guardian {
     kill_if_it_stays_stopped(store_, now);
     kill_if_it_stays_stopped(agent_, now);
     if (!kill_agent_at_ || now < *kill_agent_at_) return;
-    ::kill(agent_.pid, SIGKILL);  // the agent's workers end with it
+    // The agent's workers end with it, unless the kernel holds it: then they are ended without it.
+    if (agent_.killed_at) kill_descendants({store_.pid});
+    kill(agent_, now);
     agent_.killed_while_stopped = agent_.stopped;
-    kill_agent_at_ = now + std::chrono::seconds(1);
   }
 
-  static void kill_if_it_stays_stopped(Forked& ours, Clock::time_point now) {
+  void kill_if_it_stays_stopped(Forked& ours, Clock::time_point now) {
     if (!ours.stop_ends_at) return;
     if (now >= *ours.stop_ends_at + kOversleptBy) ours.stop_ends_at = now + kOversleptBy;
     if (now < *ours.stop_ends_at) return;
     ours.stop_ends_at.reset();
     ours.killed_while_stopped = true;
+    kill(ours, now);
+  }
+
+  void kill(Forked& ours, Clock::time_point now) {
     ::kill(ours.pid, SIGKILL);
+    if (!ours.killed_at) ours.killed_at = now;
+    if (&ours == &agent_) kill_agent_at_ = now + std::chrono::seconds(1);
+  }
+
+  /// Goes on without an agent that has not ended long after its SIGKILL.
+  void give_up_held_agent() {
+    if (!agent_.killed_at || Clock::now() < *agent_.killed_at + kHeldAtMost) return;
+    agent_held_ = true;
+    agent_status_ = ExitStatus{ExitStatus::Kind::signaled, stop_signal(SIGKILL).number, false};
+    const std::string limit = std::to_string(kHeldAtMost.count() / 1000);
+    options_.notice(LinkMessage::agent_lost, "the kernel has held it for " + limit +
+                                                 " s after SIGKILL; see /proc/" + std::to_string(agent_.pid) +
+                                                 "/stack");
   }
 
   /// Reads that the launcher lives: from then on the agent watches it by another way than the one that the
@@ -200,7 +227,8 @@ class Guardian {
 
   std::optional<Clock::time_point> next_kill() const {
     std::optional<Clock::time_point> next;
-    for (const auto& at : {kill_agent_at_, agent_.stop_ends_at, store_.stop_ends_at})
+    const auto held_until = agent_.killed_at ? std::optional(*agent_.killed_at + kHeldAtMost) : std::nullopt;
+    for (const auto& at : {kill_agent_at_, agent_.stop_ends_at, store_.stop_ends_at, held_until})
       if (at && (!next || *at < *next)) next = at;
     return next;
   }
@@ -285,8 +313,11 @@ class Guardian {
       ::kill(store_.pid, SIGKILL);
       ::waitpid(store_.pid, nullptr, 0);
     }
-    end_all_descendants({}, kKillLimitMs);
-    if (agent_status_->kind == ExitStatus::Kind::signaled) remove_watchdog_of(agent_.pid);
+    end_all_descendants({}, agent_held_ ? kHeldTreeLimitMs : kKillLimitMs);
+    if (agent_status_->kind == ExitStatus::Kind::signaled) {
+      remove_watchdog_of(agent_.pid);
+      remove_left_stop_folders();
+    }
     return agent_status_->exit_code();
   }
 
@@ -317,6 +348,8 @@ class Guardian {
   MemorySnapshot memory_before_;
   std::optional<ExitStatus> agent_status_;
   std::optional<Clock::time_point> kill_agent_at_;
+  /// Whether the agent was given up, although it still is there.
+  bool agent_held_ = false;
   bool launcher_lost_ = false;
   bool lifeline_lost_ = false;
 };

@@ -2,16 +2,19 @@
 // The file by whose appearance programs learn that they are to end (MUSTER_STOP_FILE).
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace muster::agent {
 
-/// Returns a name that nobody can guess for the folder of a node, in TMPDIR or /tmp. Guardian and agent are
-/// both told it, so that whichever lives longer removes the folder. Throws as random_number() does.
+/// Returns a name for the folder of this process, an agent, in TMPDIR or /tmp: nobody can guess it, and it
+/// tells others on this host whether the process still lives. Throws as random_number() does.
 std::string new_stop_folder();
 
-/// Removes the folder and the file in it. Nothing happens where they are gone.
-void remove_stop_folder(const std::string& folder);
+/// Removes the folders of agents of this user that were killed, as far as they are in TMPDIR or /tmp and of
+/// this boot and PID namespace: of others nothing is known. Returns how many those were. Reads the names in
+/// that directory.
+std::size_t remove_left_stop_folders();
 
 /// One node's file, in a folder of its own that goes with this object. One thread.
 class StopFile {
@@ -23,7 +26,7 @@ class StopFile {
 
   /// Makes the folder, which is not there yet, for this user alone. Where that cannot be done the log says
   /// why (level info), path() stays empty, and no file ever appears. Called once.
-  void make(const std::string& folder);
+  void make(std::string folder);
 
   /// The value of MUSTER_STOP_FILE; empty: there can be no file.
   const std::string& path() const { return path_; }

@@ -6,6 +6,7 @@
 #include "agent/launcher_link.hpp"
 #include "agent/process/guardian.hpp"
 #include "agent/process/link_frames.hpp"
+#include "agent/process/stop_file.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "rendezvous/log/log.hpp"
@@ -102,7 +103,10 @@ class DirectNode : public JobNodes {
     // After an order to kill it does not matter whether the agent was still there to report.
     if (!killed_) end.error = own_failure(end);
     std::vector<NodeReport> reports;
-    if (report_) reports.push_back(std::move(*report_));
+    if (report_)
+      reports.push_back(std::move(*report_));
+    else
+      agent::remove_left_stop_folders();
     return reports;
   }
 

@@ -26,7 +26,7 @@ STUBBORN = ["bash", "-c", f"trap '' TERM INT HUP; {READY}; while true; do sleep 
 
 # Files of tests, the cache that PyTorch keeps, and what a launcher that was killed leaves until somebody looks for jobs.
 PROGRAMS_OWN = re.compile(r"/muster-test|/tmp/torchinductor_|/tmp/muster-\d+/")
-STOP_FILE = re.compile(r"/muster_stop_[0-9a-f]{16}/stop(\.new)?$")
+STOP_FILE = re.compile(r"/muster_stop_[0-9a-f]{8}-[0-9]+-[0-9.]+-[0-9a-f]{16}/stop(\.new)?$")
 
 
 class Job:

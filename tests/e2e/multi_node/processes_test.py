@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from multi_node import AGENT, CLOCK, GUARDIAN, STORE, STUBBORN, Hosts, Job, check, kept, main, promise, promised
+from multi_node import AGENT, CLOCK, GUARDIAN, MUSTER, STORE, STUBBORN, Hosts, Job, check, kept, main, promise, promised
 from processes import interrupt_until_it_ends, wait_until
 
 TWO_EACH = "n00:2,n01:2"
@@ -149,7 +149,8 @@ def guardian_and_agent_killed_and_the_job_goes_on():
 
 
 def what_a_killed_pair_left():
-    """Neither could end what a worker had left, for each died before the other's end was seen: the next job on that host does."""
+    """Neither could end what a worker had left, nor remove the folder of the stop file, for each died before the other's end was seen:
+    the next job on that host does, and `muster clean` the folder."""
     with Hosts(2) as hosts:
         job = Job(hosts, worker=["bash", "-c", "setsid sleep 1000 & echo ready $RANK; exec sleep 1000"]).ready(2)
         job.hit("n01", GUARDIAN, signal.SIGSTOP)
@@ -157,8 +158,22 @@ def what_a_killed_pair_left():
         job.hit("n01", GUARDIAN)
         job.expect(125, "n01")
         wait_until(lambda: [process["comm"] for process in hosts.processes("n01")] == ["sleep"], "the end of all but one")
+        check(len(stop_folders(hosts, "n01")) == 1, f"not one folder of a stop file: {stop_folders(hosts, 'n01')}")
         job = Job(hosts, at="n01", worker=["true"])
         job.expect_clean(0, directories=True)
+        check(not stop_folders(hosts, "n01"), f"left after the next job: {stop_folders(hosts, 'n01')}")
+
+        job = Job(hosts).ready(2)
+        kill_guardian_and_agent(job)
+        job.expect(125, "n01")
+        check(len(stop_folders(hosts, "n01")) == 1, f"not one folder of a stop file: {stop_folders(hosts, 'n01')}")
+        said = hosts.run("n01", [MUSTER, "clean"]).stdout
+        check("and 1 folder of jobs" in said, said)
+        check(not stop_folders(hosts, "n01"), f"left after clean: {stop_folders(hosts, 'n01')}")
+
+
+def stop_folders(hosts, name):
+    return sorted({path.split("/")[2] for path in hosts.files(name) if path.startswith("/tmp/muster_stop_")})
 
 
 def store_killed():

@@ -311,12 +311,12 @@ class Inspect(unittest.TestCase):
         if ran.returncode == 99 or "unshare" in ran.stderr:
             self.skipTest("no mount namespaces here")
         said = ran.stdout.splitlines()
-        self.assertEqual(said[0], "removed 1 record of jobs that have ended, and 1 folder of jobs whose launcher was killed", ran)
+        self.assertEqual(said[0], "removed 1 record of jobs that have ended, and 1 folder of jobs whose processes were killed", ran)
         self.assertIn('"pid":', said[2])
         self.assertNotIn('"ended"', ran.stdout)
-        self.assertEqual(said[4], "removed 0 records of jobs that have ended, and 0 folders of jobs whose launcher was killed", ran)
+        self.assertEqual(said[4], "removed 0 records of jobs that have ended, and 0 folders of jobs whose processes were killed", ran)
         self.assertIn("ended: exit code 143", said[5])
-        self.assertEqual(said[6:], ["1", "removed 1 record of jobs that have ended, and 0 folders of jobs whose launcher was killed"],
+        self.assertEqual(said[6:], ["1", "removed 1 record of jobs that have ended, and 0 folders of jobs whose processes were killed"],
                          ran)
 
     def test_what_a_killed_launcher_left_is_removed(self):

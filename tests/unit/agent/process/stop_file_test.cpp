@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/stop_file.hpp"
 
+#include "agent/process/temporary_directory.hpp"
 #include "catch.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/process_stat.hpp"
 #include "tests/support/folder.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstddef>
+#include <cstdlib>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 using namespace muster;
 using namespace muster::agent;
@@ -75,14 +82,36 @@ TEST_CASE("Nothing is written through what a worker has put in the way") {
   CHECK_FALSE(fs::exists(file.path()));
 }
 
-TEST_CASE("Whoever is left of guardian and agent removes the folder") {
+TEST_CASE("The folders of processes that have ended are removed, and no others") {
   const test::Folder top;
-  fs::create_directory(top / "node");
-  top.write("node/stop", "");
-  top.write("node/stop.new", "");
-  remove_stop_folder(top / "node");
-  CHECK_FALSE(fs::exists(top / "node"));
-  remove_stop_folder(top / "node");
-  remove_stop_folder("");
+  const std::string before = temporary_directory();
+  setenv("TMPDIR", top.path().c_str(), 1);
+  const std::string own = fs::path(new_stop_folder()).filename();
+  const std::string here = own.substr(0, own.rfind('-', own.rfind('-') - 1) + 1);  // boot and namespace
+  const std::string started = std::to_string(start_time_of(::getpid()));
+  const std::string another_start =
+      std::to_string(::getpid()) + "." + std::to_string(start_time_of(::getpid()) + 1);
+  const std::string living = std::to_string(::getpid()) + "." + started;
+  const std::string random = "-0123456789abcdef";
+  const std::vector<std::string> kept = {own,
+                                         here + living + random,
+                                         here + "words" + random,
+                                         "muster_stop_another0-1-" + another_start + random,
+                                         "muster_stop_0123456789abcdef",
+                                         "somebody_elses"};
+  for (const std::string& name : kept) fs::create_directory(top / name);
+  fs::create_directory(top / "target");
+  fs::create_symlink(top / "target", top / (here + another_start + "-link"));
+  const std::string left = here + another_start + random;
+  fs::create_directory(top / left);
+  top.write(left + "/stop", "");
+  top.write(left + "/stop.new", "");
+
+  const std::size_t removed = remove_left_stop_folders();
+  setenv("TMPDIR", before.c_str(), 1);
+  CHECK(removed == 1);
+  CHECK_FALSE(fs::exists(top / left));
+  for (const std::string& name : kept) CHECK(fs::exists(top / name));
+  CHECK(fs::exists(top / "target"));
   CHECK(new_stop_folder() != new_stop_folder());
 }

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""An agent that the kernel holds, so that not even SIGKILL ends it: its guardian ends the workers and itself all the same."""
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+from interop import MUSTER, clean_environment
+from processes import children, lives, wait_until
+
+# Tasks of a frozen group of cgroup v1 take no signal until they are let go on; those of v2 can be killed.
+FREEZER = "/sys/fs/cgroup/freezer"
+LIMIT_S = 40
+
+
+def write(path, text):
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+class HeldAgent(unittest.TestCase):
+    def setUp(self):
+        self.group = f"{FREEZER}/muster-held-{os.getpid()}"
+        try:
+            os.mkdir(self.group)
+        except OSError as error:
+            self.skipTest(f"no group of the freezer of cgroup v1 can be made: {error}")
+        self.addCleanup(os.rmdir, self.group)
+
+    def let_go(self, agent):
+        write(self.group + "/freezer.state", "THAWED")
+        wait_until(lambda: not lives(agent), "the end of the agent", LIMIT_S)
+
+    def test_its_guardian_goes_on_without_it(self):
+        process = subprocess.Popen([MUSTER, "run", "--shutdown-timeout", "0.5", "--no-python", sys.executable, "-c",
+                                    "import sys, time; sys.stdout.write('ready\\n'); sys.stdout.flush(); time.sleep(1000)"],
+                                   env=clean_environment(), stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait, LIMIT_S)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        guardian, = children(process.pid, "muster:guardian")
+        agent, = children(guardian, "muster:agent")
+        worker, = children(agent)
+        write(self.group + "/cgroup.procs", str(agent))
+        write(self.group + "/freezer.state", "FROZEN")
+        self.addCleanup(self.let_go, agent)
+        process.send_signal(signal.SIGKILL)
+        wait_until(lambda: not lives(worker), "the end of the worker", LIMIT_S)
+        wait_until(lambda: not lives(guardian), "the end of the guardian", LIMIT_S)
+        self.assertTrue(lives(agent))
+
+
+if __name__ == "__main__":
+    unittest.main()
