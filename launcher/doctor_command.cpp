@@ -8,6 +8,7 @@
 #include "launcher/doctor/core/doctor_json.hpp"
 #include "launcher/doctor/core/doctor_text.hpp"
 #include "launcher/doctor/read_host.hpp"
+#include "launcher/doctor/try_all_reduce.hpp"
 #include "launcher/hosts/host_list.hpp"
 #include "launcher/job_spec/real_system.hpp"
 #include "launcher/standard_output.hpp"
@@ -59,7 +60,11 @@ int doctor_command(const std::vector<std::string>& arguments, const agent::Signa
     report.hosts.push_back({facts.host, std::move(facts), {}});
   } else {
     question.python = interpreter_here(options.python);
-    report.hosts = ask_hosts(planned_nodes(options.hosts), options.remote, question, at_start);
+    const std::vector<NodePlan> nodes = planned_nodes(options.hosts);
+    report.hosts = ask_hosts(nodes, options.remote, question, at_start);
+    if (!options.no_all_reduce && nodes.size() > 1)
+      report.tried.push_back(try_all_reduce(nodes, report.hosts, options.run_flags,
+                                            options.remote.login_timeout, question.python, at_start));
   }
   for (HostReport& host : report.hosts)
     if (host.facts) host.findings = judge(*host.facts);

@@ -15,14 +15,17 @@ namespace {
 constexpr int kMaxPort = 65'535;
 
 constexpr const char* kDoctorHelp =
-    "Usage: muster doctor [-H HOSTS] [--json]\n\n"
+    "Usage: muster doctor [-H HOSTS] [--no-all-reduce] [--json]\n\n"
     "Says whether this host, or each of HOSTS, is fit for jobs: muster, Python, torch, GPUs, NCCL, the "
     "network\n"
     "interface, room in /dev/shm and /tmp, limits of the user and of control groups, and what earlier jobs "
     "have\n"
-    "left; what differs between the hosts; and what to do about it. Nothing is changed.\n\n"
+    "left; what differs between the hosts, and whether an all_reduce across them ends; and what to do about "
+    "it.\n"
+    "Nothing is changed.\n\n"
     "  -h, --help              Print this text\n"
     "  -H, --host HOSTS        These hosts, listed as for 'muster run': n0,n[1-3],ada@n4:2222\n"
+    "  --no-all-reduce         Do not try an all_reduce across HOSTS, which takes some seconds\n"
     "  --json                  The facts and the findings as JSON\n"
     "  --python PROGRAM        The interpreter to look at [PYTHON_EXEC, else python3]\n"
     "  --towards HOST          The network interface on the way to this host [another of HOSTS, else any]\n"
@@ -50,6 +53,7 @@ DoctorOptions parse_doctor_options(const std::vector<std::string>& arguments) {
   CLI::App app("", "muster doctor");
   app.set_help_flag();
   app.add_flag("-h,--help", options.help);
+  app.add_flag("--no-all-reduce", options.no_all_reduce);
   app.add_flag("--json", options.json);
   app.add_option("-H,--host", hosts);
   app.add_option("--python", python);
@@ -75,6 +79,15 @@ DoctorOptions parse_doctor_options(const std::vector<std::string>& arguments) {
   if (command) options.remote.ssh_command = parse_words({*command, "--ssh-command"});
   if (port) options.remote.ssh_port = parse_whole_number({*port, "--ssh-port"}, 1, kMaxPort);
   if (timeout) options.remote.login_timeout = parse_seconds({*timeout, "--login-timeout"}, true);
+  const auto run_too = [&options](const char* flag, const std::optional<std::string>& value) {
+    if (value) options.run_flags.insert(options.run_flags.end(), {flag, *value});
+  };
+  run_too("--remote-muster", remote_muster);
+  run_too("--ssh-command", command);
+  run_too("--ssh-config", config);
+  run_too("--ssh-port", port);
+  run_too("--login-timeout", timeout);
+  if (options.remote.accept_new_host_keys) options.run_flags.push_back("--ssh-accept-new");
   return options;
 }
 

@@ -15,10 +15,13 @@ struct DoctorOptions {
   std::string hosts;
   std::string python;
   std::string towards;
+  bool no_all_reduce = false;
   bool json = false;
   bool help = false;
   /// How the hosts are reached, as `muster run` has it.
   RemoteOptions remote;
+  /// The flags among these by which `muster run` reaches them likewise.
+  std::vector<std::string> run_flags;
 };
 
 /// Throws UsageError. If `help` is set, only that field means anything.

@@ -45,6 +45,7 @@ std::string to_json(const DoctorReport& report) {
                  {"version", 1},
                  {"hosts", Json::array()},
                  {"differences", report.differences},
+                 {"tried", report.tried},
                  {"problems", report.count(Verdict::problem)},
                  {"notes", report.count(Verdict::note)}};
   for (const HostReport& host : report.hosts) object["hosts"].push_back(of_host(host));

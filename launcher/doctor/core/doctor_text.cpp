@@ -49,7 +49,8 @@ std::string doctor_text(const DoctorReport& report) {
   std::string text;
   for (const HostReport& host : report.hosts)
     text += for_terminal(host.name) + "\n" + lines_of(host.findings);
-  if (!report.differences.empty()) text += "between the hosts\n" + lines_of(report.differences);
+  if (const std::string between = lines_of(report.differences) + lines_of(report.tried); !between.empty())
+    text += "between the hosts\n" + between;
   return text + counted(static_cast<int>(report.hosts.size()), "host") + ": " +
          counted(report.count(Verdict::problem), "problem") + ", " +
          counted(report.count(Verdict::note), "note") + "\n";

@@ -180,6 +180,7 @@ const Common kCommon[] = {
 int DoctorReport::count(Verdict verdict) const {
   const auto has = [verdict](const Finding& finding) { return finding.verdict == verdict; };
   auto found = std::count_if(differences.begin(), differences.end(), has);
+  found += std::count_if(tried.begin(), tried.end(), has);
   for (const HostReport& host : hosts)
     found += std::count_if(host.findings.begin(), host.findings.end(), has);
   return static_cast<int>(found);

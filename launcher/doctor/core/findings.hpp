@@ -34,6 +34,8 @@ struct HostReport {
 struct DoctorReport {
   std::vector<HostReport> hosts;
   std::vector<Finding> differences;
+  /// What several hosts were made to do together.
+  std::vector<Finding> tried;
 
   int count(Verdict verdict) const;
 };

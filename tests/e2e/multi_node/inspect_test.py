@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job on three hosts as another shell sees it: muster ps, status and stacks answer for all of them."""
 import json
+import os
 import re
 import signal
 import time
 
+from interop import TORCH_PYTHON
 from multi_node import AGENT, LAUNCHER, MUSTER, Hosts, Job, check, kept, main
 
+PYTHON = TORCH_PYTHON if os.path.exists(TORCH_PYTHON) else "python3"
 HOLD = """
 import os, socket, threading
 held = threading.Lock()
@@ -69,7 +72,7 @@ def a_job_on_three_hosts_is_looked_at():
 def three_hosts_are_examined():
     """muster doctor over ssh: every host's facts, its way to the others, and a host that is silent."""
     with Hosts(3) as hosts:
-        asked = ask(hosts, "doctor", "--json", "-H", "n00,n01,n02", check=False)
+        asked = ask(hosts, "doctor", "--json", "-H", "n00,n01,n02", "--python", PYTHON, check=False)
         report = json.loads(asked.stdout)
         check(asked.returncode == (1 if report["problems"] else 0), asked)
         check([host["facts"]["host"] for host in report["hosts"]] == ["n00", "n01", "n02"], report)
@@ -79,6 +82,9 @@ def three_hosts_are_examined():
         check(len({way["address"] for way in ways}) == 3, ways)
         check(all(host["facts"]["python"]["version"] for host in report["hosts"]), report)
         check(report["differences"] == [], report["differences"])
+        tried, = report["tried"]
+        if PYTHON == TORCH_PYTHON:
+            check(re.fullmatch(r"1 MiB on 3 hosts with gloo in \d+\.\d ms", tried["found"]) and tried["verdict"] == "ok", asked)
 
         hosts.kill_host("n01")
         asked = ask(hosts, "doctor", "-H", "n00,n01,n02", "--login-timeout", "4", check=False)

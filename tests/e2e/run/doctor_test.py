@@ -100,6 +100,7 @@ class Doctor(unittest.TestCase):
         self.assertIn("sshd", self.finding(refused, "login")["advice"])
         self.assertEqual(self.finding(early, "login")["found"], "it printed no report")
         self.assertEqual(report["differences"], [])
+        self.assertEqual([(one["what"], one["found"]) for one in report["tried"]], [("all_reduce", "not tried: refused3 was not reached")])
         text = doctor("-H", "ok1,refused3", *flags)
         self.assertEqual(text.returncode, 1, text.stderr)
         self.assertIn("refused3\n  problem  login", text.stdout)
@@ -111,7 +112,7 @@ class Doctor(unittest.TestCase):
             file.write(f'#!/bin/sh\nNAME=$1 exec "{FAKE_SSH}" "$@"\n')
         os.chmod(ssh, 0o755)
         python = self.interpreter('echo "{\\"version\\": \\"3.11.2\\", \\"torch\\": \\"2.4 of $NAME\\"}"\n')
-        report = self.report("-H", "ok1,ok2", "--ssh-command", ssh, "--towards", "192.0.2.1", "--python", python)
+        report = self.report("-H", "ok1,ok2", "--ssh-command", ssh, "--towards", "192.0.2.1", "--python", python, "--no-all-reduce")
         difference, = [one for one in report["differences"] if one["what"] == "torch"]
         self.assertEqual((difference["verdict"], difference["found"]), ("problem", "2.4 of ok1 on ok1; 2.4 of ok2 on ok2"))
 

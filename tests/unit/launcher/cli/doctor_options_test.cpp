@@ -10,10 +10,17 @@ TEST_CASE("The flags of muster doctor") {
   const DoctorOptions none = parse_doctor_options({});
   CHECK(none.hosts.empty());
   CHECK_FALSE(none.json);
+  CHECK_FALSE(none.no_all_reduce);
+  CHECK(none.run_flags.empty());
   CHECK(none.remote.ssh_command == std::vector<std::string>{"ssh"});
-  const DoctorOptions all = parse_doctor_options(
-      {"-H", "n[0-1]", "--json", "--python", "/p", "--towards=n1", "--remote-muster", "/m", "--ssh-command",
-       "ssh -v", "--ssh-config", "c", "--ssh-port", "2222", "--ssh-accept-new", "--login-timeout", "1.5"});
+  const DoctorOptions all =
+      parse_doctor_options({"-H", "n[0-1]", "--json", "--python", "/p", "--towards=n1", "--remote-muster",
+                            "/m", "--ssh-command", "ssh -v", "--ssh-config", "c", "--ssh-port", "2222",
+                            "--ssh-accept-new", "--login-timeout", "1.5", "--no-all-reduce"});
+  CHECK(all.no_all_reduce);
+  CHECK(all.run_flags == std::vector<std::string>{"--remote-muster", "/m", "--ssh-command", "ssh -v",
+                                                  "--ssh-config", "c", "--ssh-port", "2222",
+                                                  "--login-timeout", "1.5", "--ssh-accept-new"});
   CHECK(all.hosts == "n[0-1]");
   CHECK(all.json);
   CHECK(all.python == "/p");
@@ -36,9 +43,9 @@ TEST_CASE("Wrong arguments of muster doctor are named") {
 
 TEST_CASE("The help of muster doctor names every flag and the exit codes") {
   const std::string help = doctor_help();
-  for (const char* word :
-       {"--host", "--json", "--python", "--towards", "--remote-muster", "--ssh-command", "--ssh-config",
-        "--ssh-port", "--ssh-accept-new", "--login-timeout", "Exit codes: 0 no problem; 1"}) {
+  for (const char* word : {"--host", "--json", "--python", "--towards", "--remote-muster", "--ssh-command",
+                           "--ssh-config", "--ssh-port", "--ssh-accept-new", "--login-timeout",
+                           "--no-all-reduce", "Exit codes: 0 no problem; 1"}) {
     CAPTURE(word);
     CHECK(help.find(word) != std::string::npos);
   }
