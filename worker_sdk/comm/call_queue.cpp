@@ -115,7 +115,7 @@ std::shared_ptr<Work> CallQueue::push(std::vector<Operation> batch) {
 
 void CallQueue::drain() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return items_.empty(); });
+  changed_.wait(lock, [this] { return items_.empty() && !finishing_; });
 }
 
 bool CallQueue::is_idle() {
@@ -140,10 +140,12 @@ void CallQueue::work_off() {
     // A waiting thread may destroy the group at once, so the call must have left the queue before.
     lock.lock();
     items_.pop_front();
+    finishing_ = true;
     lock.unlock();
-    changed_.notify_all();
     item->finish(error);
     lock.lock();
+    finishing_ = false;
+    changed_.notify_all();
   }
 }
 

@@ -38,6 +38,8 @@ class CallQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Item>> items_;  ///< the first one is running
+  /// Whether a call has left the queue and its Work does not say so yet.
+  bool finishing_ = false;
   bool stop_ = false;
   std::thread thread_;
 };
