@@ -202,7 +202,8 @@ class Kill(unittest.TestCase):
         job.kill()
         out, err = asked.communicate(timeout=LIMIT_S)
         self.assertEqual((asked.returncode, out), (3, ""), err)
-        self.assertIn("its launcher went without a word", err)
+        # The order may have done its work before its answer has left.
+        self.assertRegex(err, "its launcher (went without a word|hung up)")
 
     def test_several_wait_for_the_same_end(self):
         job, name = self.trainer(saves_for=1)

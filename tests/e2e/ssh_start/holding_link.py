@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes from a node, through a pipe of one page: once "going" was in it nothing more, until $FAKE_SSH_STATE/goes_on is there.
+"""What comes from a node, through a pipe of four pages: once "going" was in it nothing more, until $FAKE_SSH_STATE/goes_on is there.
 $FAKE_SSH_STATE/holds says that it holds what comes, and .../full that there is no room for more."""
 import fcntl
 import os
@@ -9,16 +9,16 @@ import time
 
 STATE = os.environ["FAKE_SSH_STATE"]
 LIMIT_S = 60
-# A writer waits where a piece of it (4,000 bytes at most) has no room.
-FULL = 2000
+# More than the events that come before a report: what is there is the beginning of the report, whose rest has no room.
+FULL = 10_000
 
 
 def waiting():
     return struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0\0\0\0"))[0]
 
 
-fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 4096)
-while data := os.read(0, 4096):
+fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 16384)
+while data := os.read(0, 16384):
     os.write(1, data)
     if b"going" in data:
         open(f"{STATE}/holds", "w").close()

@@ -189,6 +189,12 @@ class HostsThatAreNotNeeded(unittest.TestCase):
         self.assertEqual(job.out.split(), ["[1]:", "8"])
 
 
+def signals_waiting(pid):
+    """Whether a signal has come to a process that it has not taken yet."""
+    masks = [line.split()[1] for line in processes.read(pid, "status").splitlines() if line.startswith(("SigPnd:", "ShdPnd:"))]
+    return any(int(mask, 16) for mask in masks)
+
+
 class Links(unittest.TestCase):
     def test_the_guardian_does_not_break_into_what_its_agent_says(self):
         """The agent is in the middle of a report that the link cannot hold when its guardian has something to say."""
@@ -200,11 +206,16 @@ class Links(unittest.TestCase):
             wait_until(lambda: os.path.exists(f"{job.state.name}/full"), "a report that is more than there is room for")
             with open(f"{folder}/agent", encoding="ascii") as file:
                 agent = int(file.read())
+            # The agent has let its guardian go on, which does the same with the agent.
+            guardian = int(processes.read(agent, "stat").rpartition(")")[2].split()[1])
+            wait_until(lambda: processes.state(guardian) == "S" and not signals_waiting(guardian), "a guardian at rest")
             os.kill(agent, signal.SIGSTOP)
             time.sleep(0.2)
             open(f"{job.state.name}/goes_on", "w").close()
+            said = []
             while "was stopped (SIGSTOP)" not in (line := job.process.stderr.readline()):
-                self.assertNotEqual(line, "", "the job has ended")
+                said.append(line)
+                self.assertNotEqual(line, "", f"the job has ended: {said}")
             os.kill(agent, signal.SIGCONT)
             self.assertEqual(job.finish().code, 3, job.err)
             with open(job.report, encoding="utf-8") as file:
