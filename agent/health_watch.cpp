@@ -155,10 +155,13 @@ void HealthWatch::look() {
   }
   // Whoever waits for a GPU looks as if it computed, and so does whoever launches one collective after
   // another.
-  const bool stands = std::any_of(workers_.begin(), workers_.end(), [this](const Worker& worker) {
+  if (suspects()) nccl_.ask();
+}
+
+bool HealthWatch::suspects() const {
+  return std::any_of(workers_.begin(), workers_.end(), [this](const Worker& worker) {
     return !worker.has_ended && worker.tracker.health().still >= tell_after(timeout_);
   });
-  if (stands) nccl_.ask();
 }
 
 void HealthWatch::look_into(Worker& worker, pid_t program) {

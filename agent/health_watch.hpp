@@ -47,6 +47,9 @@ class HealthWatch {
   /// that has ended, or where nothing is watched.
   std::optional<rendezvous::RankHealth> health_of(int local_rank) const;
 
+  /// Whether a worker has stood still for so long that a hang is suspected.
+  bool suspects() const;
+
   /// Where the workers are that stand still, by the stacks that were taken at the last look.
   std::vector<HangStack> hang_stacks() const;
 

@@ -17,8 +17,17 @@ void JobNews::status(const rendezvous::Status& status) {
     link_.tell(LinkMessage::Kind::status, 0, status.text);
 }
 
-void JobNews::restart(const rendezvous::RoundEnd& end) {
-  say("round " + std::to_string(end.round) + " ended: " + end.text + "; " + end.decision);
+void JobNews::round_ended(const rendezvous::RoundEnd& end, bool again) {
+  events_.ended(end, again);
+  if (again) say("round " + std::to_string(end.round) + " ended: " + end.text + "; " + end.decision);
+}
+
+void JobNews::notice(const rendezvous::JobNotice& notice, std::vector<HangStack> stacks) {
+  events_.notice(notice);
+  if (notice.hang == rendezvous::HangLevel::none) return say(notice.text);
+  HangReport report{notice.hang, notice.text};
+  report.stacks = std::move(stacks);
+  hang(report);
 }
 
 void JobNews::say(std::string text) {

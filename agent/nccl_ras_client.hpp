@@ -22,6 +22,9 @@ namespace muster::agent {
 /// Used from the executor's one thread.
 class NcclRasClient {
  public:
+  /// Whether NVIDIA's driver is loaded on this host.
+  static bool has_nvidia_driver();
+
   /// `ask_each`: the time between two questions. `has_gpus`: whether NCCL can run here at all, without which
   /// no port is chosen.
   NcclRasClient(const boost::asio::any_io_executor& executor, std::chrono::milliseconds ask_each,
@@ -48,9 +51,6 @@ class NcclRasClient {
   struct Question;
 
   void answered(const Question& question);
-
-  /// Whether NVIDIA's driver is loaded on this host.
-  static bool has_nvidia_driver();
 
   boost::asio::any_io_executor executor_;
   std::chrono::milliseconds ask_each_;

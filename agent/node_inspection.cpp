@@ -88,6 +88,7 @@ void add_health(WorkerStatus& status, const rendezvous::RankHealth& health) {
   status.since_ms = health.lasted.count();
   status.still_ms = health.still.count();
   status.place = place_text(health.place);
+  status.held_in = health.held_in;
 }
 
 WorkerStatus status_of(const WorkerNow& worker, int local_rank, int world_size) {
@@ -146,7 +147,7 @@ NodeStatus NodeInspection::answer(const Node& node, const NodeQuery& query) {
   if (NodeTraits(node.spec).networked) status.node = node.spec.node.name;
   status.pid = ::getpid();
   status.doing = doing(node.life);
-  status.hang = node.hang.standing(std::chrono::steady_clock::now());
+  node.health.describe(status);
   status.ended_rounds = ended_rounds(node.verdict);
   if (node.runner == nullptr) return status;
   const RoundRunner& runner = *node.runner;

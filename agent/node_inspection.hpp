@@ -3,10 +3,10 @@
 #pragma once
 
 #include "agent/core/agent_spec.hpp"
-#include "agent/core/last_hang.hpp"
 #include "agent/core/node_life.hpp"
 #include "agent/core/node_status.hpp"
 #include "agent/core/node_verdict.hpp"
+#include "agent/job_health.hpp"
 #include "agent/stacks/worker_pictures.hpp"
 
 #include <vector>
@@ -23,7 +23,7 @@ class NodeInspection {
     const AgentSpec& spec;
     const NodeLife& life;
     const NodeVerdict& verdict;
-    const LastHang& hang;
+    const JobHealth& health;
     /// Null before the first round.
     const RoundRunner* runner = nullptr;
   };

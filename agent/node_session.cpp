@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
-#include <vector>
 
 namespace muster::agent {
 
@@ -51,13 +50,15 @@ NodeSession::NodeSession(const asio::any_io_executor& executor, const NodeAgentO
       end_signals_(executor),
       notices_(executor,
                [this](int signal) {
-                 if (runner_)
-                   runner_->worker_signals().pass_notice_on(signal);
-                 else
-                   log_warning("no worker runs on " + spec_.host + "; nobody got " + signal_name(signal));
+                 if (runner_) return void(runner_->worker_signals().pass_notice_on(signal));
+                 log_warning("no worker runs on " + spec_.host + "; nobody got " + signal_name(signal));
                }),
       dial_(executor, options_, [this] { return life_.before_round(); }),
-      news_(traits_, link_, dial_),
+      news_(executor, traits_, link_, dial_),
+      health_(
+          executor, spec_, news_,
+          {[this] { return runner_ ? &*runner_ : nullptr; },
+           [this](const rendezvous::HostNews& news) { coordinator_ ? coordinator_->tell(news) : void(); }}),
       coordinator_known_(executor),
       round_over_(executor),
       verdict_came_(executor) {}
@@ -85,6 +86,7 @@ awaitable<void> NodeSession::run() {
   guardian_.let_go_on();
   end_signals_.cancel();
   notices_.cancel();
+  news_.events().cancel();
   link_.close();
 }
 
@@ -97,7 +99,7 @@ awaitable<NodeReport> NodeSession::run_job() {
   if (again) again = co_await connect();
   while (again && life_.goes_on()) again = co_await run_round(report) == Next::join;
   life_.report();
-  report.hang = hang_.report(Clock::now());
+  health_.describe(report);
   verdict_.settle(report, life_.goes_on(), runner_ && runner_->outcome() == RoundOutcome::succeeded);
   if (output_.is_open()) {
     co_await output_.finish(life_.killed());
@@ -118,6 +120,7 @@ bool NodeSession::prepare() {
     return false;
   }
   stop_file_.make(new_stop_folder());
+  health_.start(setup_.inherited);
   output_.open();
   return true;
 }
@@ -153,7 +156,7 @@ awaitable<bool> NodeSession::connect() {
 /// One round, from joining to leaving; `report` describes it.
 awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
   verdict_.begin_round();
-  hang_.begin_round();
+  health_.begin_round();
   const auto place = co_await join();
   if (!place) {
     // Stopped between rounds: what failed in the round before was about to be made good, and is no root
@@ -171,6 +174,7 @@ awaitable<NodeSession::Next> NodeSession::run_round(NodeReport& report) {
   if (const std::string text = runner_->unkillable(); !text.empty())
     fail("these processes" + traits_.on_host + " survived SIGKILL (uninterruptible sleep?): " + text);
   runner_->describe_round(report);
+  co_await health_.add_flight_records(report);
   co_return co_await leave(report);
 }
 
@@ -213,14 +217,18 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
     place.store_host = "127.0.0.1";
     place.store_port = proxy_->port();
   }
+  health_.prepare(inherited, place);
   round_over_.reset();
   RoundRunner::Events events;
   events.over = [this] { round_over_.set(); };
   events.failed = [this](const rendezvous::FailRound& failure) {
-    hang_.end(Clock::now());
+    health_.end();
+    news_.events().failed(failure);
     coordinator_->tell(failure);
   };
-  events.health = [this](const rendezvous::RankHealth& health) { coordinator_->tell(health); };
+  events.rank_news = [this](const rendezvous::Message& news) { coordinator_->tell(news); };
+  if (spec_.tell_worker_ends)
+    events.worker_ended = [this](const NodeEvent& event) { news_.events().tell(event); };
   if (spec_.stdin_rank >= 0)
     events.standard_input = [this](int local_rank) {
       return output_.standard_input(local_rank, place_.first_rank);
@@ -228,8 +236,10 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
   runner_.emplace(executor_, spec_, output_.workers(), options_.node.signals, setup_.binding, stop_file_,
                   std::move(events));
   life_.run();
+  news_.events().begins(place, *runner_, spec_.workers);
   runner_->start(place, place.restarts, inherited);
   output_.started();
+  health_.tell_host();
   if (life_.killed())
     runner_->kill();
   else if (verdict_.round_has_ended())
@@ -253,9 +263,9 @@ awaitable<NodeSession::Next> NodeSession::leave(const NodeReport& report) {
   if (left.next == rendezvous::NextStep::wait) co_return co_await await_verdict();
   const rendezvous::RoundEnd end = verdict_.end_of_round(left, failure);
   verdict_.note_decision(end, life_.goes_on());
-  if (left.next == rendezvous::NextStep::end || !life_.goes_on()) co_return Next::end;
-  news_.restart(end);
-  co_return Next::join;
+  const bool again = left.next != rendezvous::NextStep::end && life_.goes_on();
+  news_.round_ended(end, again);
+  co_return again ? Next::join : Next::end;
 }
 
 /// All is well here, others still work.
@@ -337,7 +347,7 @@ void NodeSession::answer(std::int64_t number, const NodeQuery& query) {
   if (query.signal != 0 && runner_)
     got = query.notice ? runner_->worker_signals().pass_notice_on(query.signal)
                        : runner_->worker_signals().signal_ranks(query.signal, query.ranks);
-  const NodeInspection::Node node{spec_, life_, verdict_, hang_, runner_ ? &*runner_ : nullptr};
+  const NodeInspection::Node node{spec_, life_, verdict_, health_, runner_ ? &*runner_ : nullptr};
   NodeStatus status = inspection_.answer(node, query);
   for (WorkerStatus& worker : status.workers)
     worker.signalled = std::find(got.begin(), got.end(), worker.rank) != got.end();
@@ -350,7 +360,7 @@ void NodeSession::stop(int signal, const StopOrder& order) {
   spec_.shutdown_timeout = order.grace.value_or(spec_.shutdown_timeout);
   coordinator_known_.set();
   verdict_came_.set();
-  hang_.end(Clock::now());
+  health_.end();
   switch (life_.stop(signal)) {
     case StopBy::nothing:
       break;
@@ -391,16 +401,9 @@ rendezvous::ClientEvents NodeSession::client_events() {
     if (left.next == rendezvous::NextStep::wait && life_.phase() == NodeLife::leaving) life_.wait();
   };
   events.round_ended = [this](const rendezvous::RoundEnd& end) { on_round_ended(end); };
-  events.key_wait = [this](const rendezvous::KeyWait& wait) {
-    runner_ ? runner_->health().key_wait(wait) : void();
-  };
-  events.notice = [this](const rendezvous::JobNotice& notice) {
-    HangReport hang{notice.hang, notice.text};
-    const bool hangs = hang.level != rendezvous::HangLevel::none;
-    if (hangs && runner_) hang.stacks = runner_->health().hang_stacks();
-    hang_.notice(notice, hang.stacks, Clock::now());
-    hangs ? news_.hang(hang) : news_.say(notice.text);
-  };
+  events.key_wait = [this](const rendezvous::KeyWait& wait) { health_.key_wait(wait); };
+  events.notice = [this](const rendezvous::JobNotice& notice) { health_.notice(notice); };
+  events.slow_ranks = [this](const rendezvous::SlowRanks& slow) { health_.slow_ranks(slow); };
   events.job_closed = [this](const rendezvous::JobClosed& closed) { on_job_closed(closed); };
   events.lost = [this](const std::string& reason) { on_lost(reason); };
   events.vouch = [this](const rendezvous::Vouch& question) { coordinator_->tell(voucher_.answer(question)); };
@@ -413,14 +416,14 @@ rendezvous::ClientEvents NodeSession::client_events() {
 
 void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
   verdict_.round_ended(end, life_.goes_on());
-  hang_.end(Clock::now());
+  health_.end();
   if (life_.has_left()) {
     verdict_.note_decision(end, life_.goes_on());
-    if (end.again && life_.phase() == NodeLife::waiting) {
-      life_.recall();
-      news_.restart(end);
-      verdict_came_.set();
-    }
+    if (life_.phase() != NodeLife::waiting) return;
+    news_.round_ended(end, end.again);
+    if (!end.again) return;
+    life_.recall();
+    verdict_came_.set();
     return;
   }
   // While join() returns, its place is known but no worker runs: start_workers() asks whether the round has
@@ -430,7 +433,7 @@ void NodeSession::on_round_ended(const rendezvous::RoundEnd& end) {
 
 void NodeSession::on_job_closed(const rendezvous::JobClosed& closed) {
   verdict_.job_closed(closed, life_.goes_on());
-  hang_.end(Clock::now());
+  health_.end();
   verdict_came_.set();
   if (runner_ && !life_.has_left()) runner_->stop(SIGTERM, {closed.reason});
 }

@@ -9,12 +9,12 @@
 #pragma once
 
 #include "agent/coordinator_dial.hpp"
-#include "agent/core/last_hang.hpp"
 #include "agent/core/node_life.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/node_traits.hpp"
 #include "agent/core/node_verdict.hpp"
 #include "agent/guardian_watch.hpp"
+#include "agent/job_health.hpp"
 #include "agent/job_news.hpp"
 #include "agent/node_inspection.hpp"
 #include "agent/node_link.hpp"
@@ -88,7 +88,6 @@ class NodeSession {
   WorkerSetup setup_;
   NodeLife life_;
   NodeVerdict verdict_;
-  LastHang hang_;
   NodeLink link_;
   NodeOutput output_;
   GuardianWatch guardian_;
@@ -96,6 +95,7 @@ class NodeSession {
   NoticeRelay notices_;
   CoordinatorDial dial_;
   JobNews news_;
+  JobHealth health_;
   /// The launcher has said where the coordinator is, or the node is to end.
   rendezvous::Event coordinator_known_;
   rendezvous::Event round_over_;

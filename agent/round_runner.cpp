@@ -90,7 +90,7 @@ RoundRunner::RoundRunner(const boost::asio::any_io_executor& executor, const Age
       ends_(executor, spec.limits.max_nodes <= 1, end_events()),
       children_(executor, SIGCHLD),
       calls_(executor, spec.workers, spec.report_after, [this] { return group_.running(); }),
-      health_(executor, spec.limits.hang_timeout, output, calls_, events_.health),
+      health_(executor, spec.limits.hang_timeout, output, calls_, events_.rank_news),
       stop_(executor, spec.host, spec.stop_groups, [this] { return living(); }) {}
 
 EndQueue::Events RoundRunner::end_events() {
@@ -110,7 +110,7 @@ void RoundRunner::start(const rendezvous::RoundResult& place, int restarts, cons
   stop_file_.vanish();
   memory_.begin(read_memory_counts());
   watch_children();
-  calls_.start();
+  calls_.start(place.round, events_.rank_news);
   watch_timers(inherited);
   for (int local_rank = 0; local_rank < spec_.workers; ++local_rank) {
     if (group_.running()) {
@@ -237,6 +237,8 @@ void RoundRunner::judge_end(const WorkerEnd& end) {
     const std::string& why = worker.watchdog.empty() ? worker.memory.why : worker.watchdog;
     tell_failure(local_rank, status, describe(status) + (why.empty() ? "" : ": " + why));
   }
+  if (events_.worker_ended)
+    events_.worker_ended(end_event(place_, end, worker.pid, worker.output_goes_on, worker.memory.why));
 }
 
 void RoundRunner::judge_memory(int local_rank, const ExitStatus& status) {
@@ -423,15 +425,12 @@ std::vector<WorkerReport> RoundRunner::reports() const {
 
 WorkerNow RoundRunner::worker_now(int local_rank) const {
   const Worker& worker = workers_[static_cast<std::size_t>(local_rank)];
-  WorkerNow now{place_.first_rank + local_rank,
-                worker.pid,
-                alive(local_rank),
-                {},
-                calls_.status_of(local_rank),
-                health_.health_of(local_rank),
-                output_.last_output(local_rank),
-                worker.gpu};
+  WorkerNow now{place_.first_rank + local_rank, worker.pid, alive(local_rank)};
   if (group_.ended(local_rank)) now.status = group_.status(local_rank);
+  now.slot = calls_.status_of(local_rank);
+  now.health = health_.health_of(local_rank);
+  now.last_output = output_.last_output(local_rank);
+  now.gpu = worker.gpu;
   return now;
 }
 

@@ -6,6 +6,7 @@
 #include "agent/core/binding.hpp"
 #include "agent/core/link_text.hpp"
 #include "agent/core/memory_end.hpp"
+#include "agent/core/node_event.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/worker_environment.hpp"
 #include "agent/core/worker_group.hpp"
@@ -45,11 +46,12 @@ class RoundRunner {
   struct Events {
     /// Called once, when no process of the round is left.
     std::function<void()> over;
-    /// Called with the first failure of the round on this node ("rank 3 on n1 failed (exit code 1)"), before
-    /// anything is stopped for it, and long before the node's report. May be empty.
+    /// Called with the first failure of the round here, before anything is stopped for it. May be empty.
     std::function<void(const rendezvous::FailRound&)> failed;
-    /// Called with what a rank does, when it stands still and when that changes. May be empty.
-    std::function<void(const rendezvous::RankHealth&)> health;
+    /// Called with each RankHealth and RankPace that is worth telling the coordinator. May be empty.
+    std::function<void(const rendezvous::Message&)> rank_news;
+    /// Called with the end of each worker that had been started. May be empty.
+    std::function<void(const NodeEvent&)> worker_ended;
     /// Returns the stdin of this local rank, or -1 for the usual one. May be empty; may throw as
     /// WorkerOutput::open does.
     std::function<int(int local_rank)> standard_input;

@@ -25,6 +25,21 @@ rendezvous::FailRound failure_of(const rendezvous::RoundResult& place, const std
   return failure;
 }
 
+NodeEvent end_event(const rendezvous::RoundResult& place, const WorkerEnd& end, pid_t pid, bool stopped,
+                    const std::string& memory) {
+  NodeEvent event;
+  event.kind = NodeEvent::Kind::worker_end;
+  event.round = place.round;
+  event.rank = place.first_rank + end.local_rank;
+  event.pid = pid;
+  event.exit_code = end.status.exit_code();
+  event.signal = end.status.kind == ExitStatus::Kind::signaled ? end.status.value : 0;
+  event.stopped = stopped;
+  event.memory = !memory.empty();
+  event.text = describe(end.status) + (memory.empty() ? "" : ": " + memory);
+  return event;
+}
+
 NotStarted why_not_started(const std::system_error& error, const std::string& program,
                            const std::string& on_host) {
   const int number = error.code().value();

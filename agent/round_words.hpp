@@ -3,7 +3,9 @@
 // of their present state to whoever asks.
 #pragma once
 
+#include "agent/core/end_order.hpp"
 #include "agent/core/exit_status.hpp"
+#include "agent/core/node_event.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/worker_group.hpp"
 #include "rendezvous/protocol/message.hpp"
@@ -41,6 +43,11 @@ struct WorkerNow {
 /// Returns the failure of a worker as the coordinator is told of it; `error_line` and `stepped` are left.
 rendezvous::FailRound failure_of(const rendezvous::RoundResult& place, const std::string& host,
                                  int local_rank, const ExitStatus& status, const std::string& cause);
+
+/// Returns the end of a worker as the launcher is told of it. `stopped`: it had been told to stop; `memory`:
+/// what memory had to do with its end, or "".
+NodeEvent end_event(const rendezvous::RoundResult& place, const WorkerEnd& end, pid_t pid, bool stopped,
+                    const std::string& memory);
 
 /// Why a worker could not be started, and the exit code for that.
 struct NotStarted {

@@ -9,34 +9,16 @@
 #include "launcher/doctor/core/doctor_text.hpp"
 #include "launcher/doctor/read_host.hpp"
 #include "launcher/doctor/try_all_reduce.hpp"
-#include "launcher/hosts/host_list.hpp"
+#include "launcher/job_spec/listed_hosts.hpp"
 #include "launcher/job_spec/real_system.hpp"
 #include "launcher/standard_output.hpp"
 
-#include <cstddef>
 #include <utility>
 
 namespace muster::launcher {
 namespace {
 
 constexpr int kExitProblem = 1;
-
-std::vector<NodePlan> planned_nodes(const std::string& list) {
-  const std::vector<Host> hosts = parse_host_list({list, "--host"});
-  const std::vector<std::string> names = node_names(hosts);
-  const RealSystem system;
-  std::vector<NodePlan> nodes;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    NodePlan node;
-    node.name = names[i];
-    node.user = hosts[i].user;
-    node.ssh_target = hosts[i].name;
-    node.ssh_port = hosts[i].port;
-    node.local = system.is_this_machine(node.ssh_target);
-    nodes.push_back(std::move(node));
-  }
-  return nodes;
-}
 
 /// Returns the path of the interpreter that `muster run` would start here: workers elsewhere get our PATH, a
 /// login there does not. Empty if there is none, and nobody named one.
@@ -60,7 +42,7 @@ int doctor_command(const std::vector<std::string>& arguments, const agent::Signa
     report.hosts.push_back({facts.host, std::move(facts), {}});
   } else {
     question.python = interpreter_here(options.python);
-    const std::vector<NodePlan> nodes = planned_nodes(options.hosts);
+    const std::vector<NodePlan> nodes = listed_hosts(options.hosts);
     report.hosts = ask_hosts(nodes, options.remote, question, at_start);
     if (!options.no_all_reduce && nodes.size() > 1)
       report.tried.push_back(try_all_reduce(nodes, report.hosts, options.run_flags,

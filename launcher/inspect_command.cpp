@@ -3,22 +3,41 @@
 
 #include "agent/process/stop_file.hpp"
 #include "launcher/cli/inspect_options.hpp"
+#include "launcher/console/console_folder.hpp"
+#include "launcher/inspect/ask_jobs.hpp"
+#include "launcher/inspect/core/host_jobs.hpp"
 #include "launcher/inspect/core/job_text.hpp"
 #include "launcher/inspect/ended_folder.hpp"
 #include "launcher/inspect/job_client.hpp"
 #include "launcher/job_choice.hpp"
+#include "launcher/job_spec/listed_hosts.hpp"
 #include "launcher/standard_output.hpp"
 #include "launcher/watch_command.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/base/wall_clock.hpp"
 #include "rendezvous/log/log.hpp"
+#include "rendezvous/log/terminal_text.hpp"
 
 #include <cstddef>
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
 namespace muster::launcher {
 namespace {
+
+int ps_of_hosts(const InspectOptions& options, const agent::SignalState& signals) {
+  const std::vector<HostJobs> hosts =
+      ask_jobs(listed_hosts(options.hosts), options.remote, options.all, MUSTER_VERSION, signals);
+  print(options.json ? host_jobs_json(hosts) : host_jobs_text(hosts));
+  int code = kExitSuccess;
+  for (const HostJobs& host : hosts) {
+    if (host.trouble.empty()) continue;
+    std::fprintf(stderr, "muster: error: %s\n", for_terminal(host.trouble).c_str());
+    code = kExitNotRunning;
+  }
+  return code;
+}
 
 int ps(const InspectOptions& options) {
   std::vector<JobCard> cards;
@@ -46,9 +65,14 @@ int clean() {
   if (!trouble.empty()) log_warning("not all could be looked at: " + trouble);
   folders += agent::remove_left_stop_folders();
   const std::size_t records = remove_ended(folder_of_jobs());
+  const std::size_t consoles = remove_old_consoles(folder_of_consoles(), wall_clock_ms());
   return print("removed " + std::to_string(records) + (records == 1 ? " record" : " records") +
                " of jobs that have ended, and " + std::to_string(folders) +
-               (folders == 1 ? " folder" : " folders") + " of jobs whose processes were killed\n");
+               (folders == 1 ? " folder" : " folders") + " of jobs whose processes were killed" +
+               (consoles == 0   ? ""
+                : consoles == 1 ? ", and 1 console of a detached job"
+                                : ", and " + std::to_string(consoles) + " consoles of detached jobs") +
+               "\n");
 }
 
 int ask(const InspectOptions& options, bool stacks) {
@@ -79,10 +103,12 @@ bool is_inspect_command(const std::string& command) {
   return command == "ps" || command == "status" || command == "stacks" || command == "clean";
 }
 
-int inspect_command(const std::string& command, const std::vector<std::string>& arguments) {
+int inspect_command(const std::string& command, const std::vector<std::string>& arguments,
+                    const agent::SignalState& at_start) {
   const InspectOptions options = parse_inspect_options(command, arguments);
   if (options.help) return print(inspect_help(command));
   if (command == "clean") return clean();
+  if (!options.hosts.empty()) return ps_of_hosts(options, at_start);
   return command == "ps" ? ps(options) : ask(options, command == "stacks");
 }
 

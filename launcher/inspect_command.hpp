@@ -2,6 +2,8 @@
 // The commands that look at jobs of this user on this host, and remove what ended ones have left.
 #pragma once
 
+#include "agent/process/signal_state.hpp"
+
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@ bool is_inspect_command(const std::string& command);
 
 /// Runs `muster ps`, `muster status`, `muster stacks` or `muster clean` with the arguments behind it. Returns
 /// the exit code; throws UsageError and LaunchError.
-int inspect_command(const std::string& command, const std::vector<std::string>& arguments);
+int inspect_command(const std::string& command, const std::vector<std::string>& arguments,
+                    const agent::SignalState& at_start);
 
 }  // namespace muster::launcher

@@ -10,10 +10,13 @@
 #include "launcher/core/job_spec.hpp"
 #include "launcher/exit_report/exit_report.hpp"
 #include "launcher/exit_report/finish_job.hpp"
+#include "launcher/exit_report/json.hpp"
+#include "launcher/history/job_history.hpp"
 #include "launcher/inspect/core/kill_order.hpp"
 #include "launcher/inspect/end_waiters.hpp"
 #include "launcher/inspect/ended_folder.hpp"
 #include "launcher/inspect/job_inspection.hpp"
+#include "launcher/metrics/metrics_export.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/peer/peer_node.hpp"
 #include "launcher/resident_memory.hpp"
@@ -37,6 +40,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -120,12 +124,18 @@ class Job {
  public:
   Job(asio::io_context& context, const JobSpec& spec, JobNodes& nodes, const std::vector<pid_t>& not_ours,
       const StopWatch& watch)
-      : context_(context), spec_(spec), nodes_(nodes), not_ours_(not_ours), watch_(watch) {}
+      : context_(context),
+        spec_(spec),
+        nodes_(nodes),
+        not_ours_(not_ours),
+        watch_(watch),
+        history_(spec.event_file) {}
 
   /// `unblocked` is the mask of signals with which the job runs.
   int run(const agent::SignalState& at_start, const sigset_t& unblocked) {
     catch_signals(at_start);  // before there is a client that a signal would leave behind
     ::pthread_sigmask(SIG_SETMASK, &unblocked, nullptr);
+    watch_nodes();
     nodes_.start([this](JobNodes::Event event) {
       // The workers have ended: the folder goes while our own processes do, and not after them.
       if (event == &JobOrders::reported) inspection_.reset();
@@ -133,8 +143,10 @@ class Job {
     });
     watch_deadline();
     // Every fork of ours is behind us.
-    inspection_.emplace(context_.get_executor(), spec_, nodes_, waiters_, control());
+    inspection_.emplace(context_.get_executor(), spec_, nodes_, waiters_, control(),
+                        [this] { return history_.shares(); });
     if (inspection_->is_seen()) card_ = inspection_->card();
+    begin_history(inspection_->card());
     give_back_code();
     context_.run();
     inspection_.reset();
@@ -145,6 +157,28 @@ class Job {
   }
 
  private:
+  void watch_nodes() {
+    JobNodes::Watcher watcher;
+    watcher.event = [this](const std::string& node, const auto& event) { history_.told(node, event); };
+    watcher.lost = [this](const std::string& node, const std::string& cause, bool spared) {
+      history_.node_lost(node, cause, spared);
+    };
+    watcher.back = [this](const std::string& node) { history_.node_back(node); };
+    nodes_.watch(std::move(watcher));
+  }
+
+  void begin_history(const JobCard& card) {
+    history_.begins({card.id, card.name}, {card.run_id, card.program, card.arguments, card.version, card.host,
+                                           card.pid, card.nodes});
+    if (spec_.metrics_textfile.empty() && !spec_.metrics_listen.given()) return;
+    metrics_.emplace(context_.get_executor(),
+                     MetricsExport::Options{spec_.metrics_listen, spec_.metrics_textfile}, card, history_,
+                     [this](std::function<void(JobAnswer)> done) {
+                       if (inspection_) inspection_->look({}, std::move(done));
+                       return inspection_.has_value();
+                     });
+  }
+
   void catch_signals(const agent::SignalState& at_start) {
     for (const HandledSignal& handled : spec_.signals)
       if (!at_start.ignored(handled.number)) signals_.add(handled.number);
@@ -164,6 +198,7 @@ class Job {
       if (error) return;
       const JobActions actions = orders_.signalled(signal);
       if (actions.kill) log_warning("second Ctrl-C: killing all workers");
+      history_.stopped("signal", agent::signal_name(signal), actions.kill);
       perform(actions);
       watch_signals();
     });
@@ -174,7 +209,9 @@ class Job {
     JobControl allowed;
     allowed.end = [this](const EndRequest& request, const std::string& text) {
       log_warning(text);
-      perform(orders_.asked(request));
+      const JobActions actions = orders_.asked(request);
+      history_.stopped(request.by, agent::signal_name(request.signal), actions.kill);
+      perform(actions);
       return orders_.ends_within();
     };
     allowed.tell = [this](const std::string& text, bool noted) {
@@ -227,7 +264,9 @@ class Job {
     if (spec_.deadline.count() == 0) return;
     deadline_.expires_after(spec_.deadline);
     deadline_.async_wait([this](const Error& error) {
-      if (!error) perform(orders_.deadline_passed());
+      if (error) return;
+      history_.stopped("timeout", "", false);
+      perform(orders_.deadline_passed());
     });
   }
 
@@ -252,6 +291,7 @@ class Job {
   int verdict() {
     JobEnd end = orders_.end();
     end.times = watch_.read();
+    end.times.shares = history_.shares();
     const std::vector<agent::NodeReport> reports = nodes_.conclude(end);
     const bool all_told = reports.size() + end.hosts.size() >= spec_.nodes.size();
     if (!end.error.empty())
@@ -262,9 +302,20 @@ class Job {
       end.cause = JobEnd::Cause::finished;  // the deadline passed while the rest of that failure was ended
     if (end.cause != JobEnd::Cause::finished || !all_succeeded(spec_, reports, end.hosts))
       end.notes.insert(end.notes.end(), notes_.begin(), notes_.end());
+    end_history(reports, end);
     const int code = finish_job(spec_, reports, end);
     if (card_) say_end(code, make_exit_report(spec_, reports, end).cause, end.times);
     return code;
+  }
+
+  /// Writes the end to the files of the job; what they did not take is a note of its report.
+  void end_history(const std::vector<agent::NodeReport>& reports, JobEnd& end) {
+    if (spec_.event_file.empty() && !metrics_) return;
+    const ExitReport report = make_exit_report(spec_, reports, end);
+    std::string lost[] = {history_.ends({report.exit_code, word_for(report.outcome), report.cause}),
+                          metrics_ ? metrics_->finish() : ""};
+    for (std::string& text : lost)
+      if (!text.empty()) end.notes.push_back(std::move(text));
   }
 
   /// Tells those at other shells how the job has ended, and who asks later.
@@ -301,6 +352,8 @@ class Job {
   /// Signals that workers got from another shell, for the report.
   std::vector<std::string> notes_;
   EndWaiters waiters_;
+  JobHistory history_;
+  std::optional<MetricsExport> metrics_;
 };
 
 /// Returns the children that this process had before it became a launcher (`exec muster` in a shell with

@@ -69,6 +69,14 @@ FoundJob running_job(const std::string& text) {
                                          ended.card.id + "' says how");
 }
 
+bool still_runs(const JobCard& card) {
+  std::string trouble;
+  const std::vector<FoundJob> jobs = find_jobs(folder_of_jobs(), trouble);
+  return std::any_of(jobs.begin(), jobs.end(), [&card](const FoundJob& job) {
+    return job.card.id == card.id && job.card.pid == card.pid && job.card.start_time == card.start_time;
+  });
+}
+
 void check_ranks(const std::vector<int>& ranks, const JobAnswer& answer) {
   std::set<int> missing(ranks.begin(), ranks.end());
   for (const agent::NodeStatus& node : answer.nodes)

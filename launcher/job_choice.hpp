@@ -36,6 +36,9 @@ ChosenJob choose_job(const std::string& text);
 /// Does the same for a job that runs; throws LaunchError where it has ended.
 FoundJob running_job(const std::string& text);
 
+/// Whether the job of this card still runs here.
+bool still_runs(const JobCard& card);
+
 /// Throws UsageError for ranks that were asked for and that no node has. Those of a node that is silent may
 /// be there.
 void check_ranks(const std::vector<int>& ranks, const JobAnswer& answer);

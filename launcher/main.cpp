@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/signal_state.hpp"
 #include "agent/started_node.hpp"
+#include "launcher/attach_command.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/doctor_command.hpp"
+#include "launcher/error_report.hpp"
 #include "launcher/inspect_command.hpp"
 #include "launcher/kill_command.hpp"
+#include "launcher/logs_command.hpp"
 #include "launcher/rendezvous_command.hpp"
 #include "launcher/resident_memory.hpp"
 #include "launcher/run_command.hpp"
-#include "rendezvous/log/terminal_text.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +18,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,11 @@ constexpr const char* kUsage =
     "Usage: muster COMMAND [flags]\n"
     "\n"
     "  run          start the workers of a job, on this machine or many, watch them, end them\n"
-    "  ps           list the running jobs of this user on this host\n"
+    "  ps           list the running jobs of this user, on this host or others\n"
     "  status       say what a running job and each of its ranks do, once or (--watch) again and again\n"
     "  stacks       print where each rank of a running job is in its Python code\n"
+    "  logs         show what a job has printed; with -f on and on\n"
+    "  attach       follow a detached job, and end it by Ctrl-C\n"
     "  kill         end a running job, or send its ranks a signal\n"
     "  clean        remove what jobs of this user that have ended have left on this host\n"
     "  doctor       say whether this host, or others, are fit for jobs, and what to do\n"
@@ -75,7 +78,9 @@ int dispatch(const std::vector<std::string>& arguments, const agent::SignalState
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (command == "run") return run_command(rest, at_start);
   if (command == "kill") return kill_command(rest);
-  if (is_inspect_command(command)) return inspect_command(command, rest);
+  if (command == "logs") return logs_command(rest);
+  if (command == "attach") return attach_command(rest);
+  if (is_inspect_command(command)) return inspect_command(command, rest, at_start);
   if (command == "doctor") return doctor_command(rest, at_start);
   if (command == "agent") return agent_command(rest, at_start);
   if (command == "rendezvous") return rendezvous_command(rest);
@@ -83,14 +88,9 @@ int dispatch(const std::vector<std::string>& arguments, const agent::SignalState
     return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
   if (command == "--version") return std::puts("muster " MUSTER_VERSION) < 0 ? 1 : 0;
   throw UsageError("'" + command +
-                   "' is not a command; use run, ps, status, stacks, kill, clean, doctor or rendezvous, as "
-                   "in 'muster run " +
+                   "' is not a command; use run, ps, status, stacks, logs, attach, kill, clean, doctor or "
+                   "rendezvous, as in 'muster run " +
                    command + "'");
-}
-
-int report(const std::string& text, int exit_code) {
-  std::fprintf(stderr, "muster: error: %s\n", muster::for_terminal(text).c_str());
-  return exit_code;
 }
 
 /// Opens what is closed of 0, 1 and 2: the next descriptor of ours would get its number, and what is written
@@ -107,14 +107,6 @@ int main(int argc, char** argv) {
   give_back_relocations();
   const auto at_start = agent::SignalState::capture();
   ::signal(SIGXFSZ, SIG_IGN);  // what we print may go to a file that has reached a limit
-  try {
-    return dispatch(std::vector<std::string>(argv + 1, argv + argc), at_start);
-  } catch (const LaunchError& error) {
-    const int code = report(error.what(), error.exit_code());
-    for (const std::string& line : error.excerpt()) std::fprintf(stderr, "  %s\n", line.c_str());
-    return code;
-  } catch (const std::exception& error) {
-    return report(std::string("internal failure: ") + error.what() + "; please report it",
-                  muster::kExitLauncherFailure);
-  }
+  return with_errors_reported(
+      [&] { return dispatch(std::vector<std::string>(argv + 1, argv + argc), at_start); });
 }

@@ -6,6 +6,7 @@
 #include "launcher/cli/flag_table.hpp"
 #include "launcher/cli/parse_options.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/detached_run.hpp"
 #include "launcher/hosts/exported_environment.hpp"
 #include "launcher/job.hpp"
 #include "launcher/job_spec/dry_run.hpp"
@@ -101,13 +102,18 @@ int run_command(const std::vector<std::string>& arguments, const agent::SignalSt
   if (const std::string trouble = agent::proc_trouble(); !trouble.empty())
     throw LaunchError(kExitLauncherFailure, trouble);
   JobSpec spec = std::move(job.spec);
-  spec.agent.output.log_dir = make_log_directory(spec.agent.output);
   spec.version = MUSTER_VERSION;
   spec.program = options.program.front();
   spec.arguments = shown_arguments(arguments, options.program.size());
   if (const std::string text = ignored_signals_text(spec, at_start); !text.empty())
     std::fprintf(stderr, "muster: note: %s\n", text.c_str());
-  return run_job(spec, at_start);
+  const auto run = [](JobSpec resolved, const agent::SignalState& signals) {
+    resolved.agent.output.log_dir = make_log_directory(resolved.agent.output);
+    return run_job(resolved, signals);
+  };
+  if (!options.detach.value) return run(std::move(spec), at_start);
+  const std::string& log_dir = options.log_dir.value;
+  return run_detached(std::move(spec), log_dir == "/dev/null" ? "" : log_dir, at_start, run);
 }
 
 }  // namespace muster::launcher

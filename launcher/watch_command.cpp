@@ -5,25 +5,20 @@
 #include "launcher/inspect/core/job_text.hpp"
 #include "launcher/inspect/job_client.hpp"
 #include "launcher/inspect/terminal_screen.hpp"
+#include "launcher/job_choice.hpp"
+#include "launcher/signal_queue.hpp"
 #include "launcher/standard_output.hpp"
 #include "rendezvous/base/deadline.hpp"
-#include "rendezvous/base/posix.hpp"
-#include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
-#include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstddef>
 #include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,56 +26,6 @@ namespace muster::launcher {
 namespace {
 
 using TimePoint = std::chrono::steady_clock::time_point;
-
-/// The signals of a watch, as something to be read.
-class WatchSignals {
- public:
-  /// From now on they do nothing else. `on_screen`: those that concern the terminal, too.
-  explicit WatchSignals(bool on_screen) {
-    sigset_t set;
-    ::sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&set, signal);
-    if (on_screen)
-      for (const int signal : {SIGWINCH, SIGTSTP}) ::sigaddset(&set, signal);
-    if (::sigprocmask(SIG_BLOCK, &set, nullptr) != 0) throw_errno("sigprocmask");
-    fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!fd_) throw_errno("signalfd");
-  }
-
-  int fd() const { return fd_.get(); }
-
-  /// Returns the next signal; 0 if none has come until then.
-  int wait(TimePoint until) {
-    for (;;) {
-      signalfd_siginfo info{};
-      if (::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
-        return static_cast<int>(info.ssi_signo);
-      if (steady_now() >= until) return 0;
-      pollfd watched{fd_.get(), POLLIN, 0};
-      if (::poll(&watched, 1, poll_time(until)) < 0 && errno != EINTR) throw_errno("poll");
-    }
-  }
-
- private:
-  UniqueFd fd_;
-};
-
-/// Writes to stdout what a program may read. Throws Interrupted if that takes no more when a signal comes,
-/// and LaunchError if it never will.
-void write_out(std::string_view text, int interrupt) {
-  while (!text.empty()) {
-    pollfd watched[] = {{STDOUT_FILENO, POLLOUT, 0}, {interrupt, POLLIN, 0}};
-    if (::poll(watched, 2, -1) < 0 && errno != EINTR) throw_errno("poll");
-    if (watched[0].revents == 0 && watched[1].revents != 0) throw Interrupted();
-    if (watched[0].revents == 0) continue;
-    // A pipe that is ready takes so many bytes, and does not hold us up.
-    const ssize_t size = ::write(STDOUT_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
-    if (size < 0 && errno != EINTR && errno != EAGAIN)
-      throw LaunchError(kExitLauncherFailure,
-                        "stdout cannot be written; check the disk or the program that reads it");
-    text.remove_prefix(size > 0 ? static_cast<std::size_t>(size) : 0);
-  }
-}
 
 /// Shows one answer after the other, in one of three ways. Each call may throw as write_out() does.
 class Shown {
@@ -169,15 +114,6 @@ class Pictures : public Shown {
   std::string trouble_;
 };
 
-/// Whether the job of this card still runs here.
-bool is_there(const JobCard& card) {
-  std::string trouble;
-  const std::vector<FoundJob> jobs = find_jobs(folder_of_jobs(), trouble);
-  return std::any_of(jobs.begin(), jobs.end(), [&card](const FoundJob& job) {
-    return job.card.id == card.id && job.card.pid == card.pid && job.card.start_time == card.start_time;
-  });
-}
-
 /// Does what a signal asks for. Returns whether the watch is over.
 bool obey(int signal, Shown& shown) {
   if (signal == SIGWINCH) {
@@ -197,7 +133,10 @@ bool obey(int signal, Shown& shown) {
 int watch_job(const FoundJob& job, const agent::NodeQuery& query, const InspectOptions& options,
               const std::string& line) {
   const bool on_screen = !options.json && can_show_pictures();
-  WatchSignals signals(on_screen);
+  std::vector<int> watched{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+  // Those that concern the terminal, too.
+  if (on_screen) watched.insert(watched.end(), {SIGWINCH, SIGTSTP});
+  SignalQueue signals(watched);
   std::unique_ptr<Shown> shown;
   if (on_screen)
     shown = std::make_unique<Pictures>(job.card.id);
@@ -212,7 +151,7 @@ int watch_job(const FoundJob& job, const agent::NodeQuery& query, const InspectO
       }
       shown->answer(first ? line : ask_job(job.socket, query, kAnswerAtMost, signals.fd()));
     } catch (const NoAnswer& error) {
-      over = !is_there(job.card);
+      over = !still_runs(job.card);
       if (over) continue;
       shown->trouble(error.what());
     } catch (const Interrupted&) {

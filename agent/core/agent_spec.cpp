@@ -37,6 +37,7 @@ void fields(Output& output, const Visit& visit) {
   visit.bytes("stderr_filters", output.stderr_filters);
   visit("rank_prefix", output.rank_prefix);
   visit("raw_output", output.raw_output);
+  visit("framed", output.framed);
   visit("gather_logs", output.gather_logs);
 }
 
@@ -102,6 +103,7 @@ void fields(Spec& spec, const Visit& visit) {
   visit("last_call_timeout_ms", spec.limits.last_call_timeout);
   visit("hang_timeout_ms", spec.limits.hang_timeout);
   visit("on_hang", spec.limits.on_hang);
+  visit("tell_worker_ends", spec.tell_worker_ends);
   visit("report_after_ms", spec.report_after);
   visit("store", spec.store);
   visit("node", spec.node);

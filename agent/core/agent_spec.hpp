@@ -65,6 +65,9 @@ struct OutputSpec {
   bool rank_prefix = false;
   /// --raw-output: nothing that workers print is escaped on a terminal.
   bool raw_output = false;
+  /// Whether each line for the console says its round and rank, in the form of output/console_frame.hpp: it
+  /// goes to the console process of a detached job, and no worker has our own streams.
+  bool framed = false;
   /// --gather-logs: send the log files to the launcher at the end.
   bool gather_logs = false;
 };
@@ -162,6 +165,8 @@ struct AgentSpec {
   /// --stop-target group: the stop signal goes to a worker's whole process group, as torchrun sends it, and
   /// not to its own process (core/signal_route.hpp).
   bool stop_groups = false;
+  /// Whether the launcher wants to learn the end of each worker at once (core/node_event.hpp).
+  bool tell_worker_ends = false;
   /// Time after which a call that some ranks still wait in is reported (MUSTER_REPORT_AFTER; 0: never).
   /// Empty: as the program says, which is 15 s by default.
   std::optional<std::chrono::milliseconds> report_after;

@@ -22,6 +22,7 @@ void LastHang::notice(const rendezvous::JobNotice& notice, std::vector<HangStack
   last_.level = notice.hang;
   last_.text = notice.text;
   last_.stacks = std::move(stacks);
+  culprits_ = notice.culprits;
   said_at_ = now;
   moved_at_.reset();
 }
@@ -41,7 +42,7 @@ HangReport LastHang::report(rendezvous::TimePoint now) const {
 
 StandingHang LastHang::standing(rendezvous::TimePoint now) const {
   if (last_.level == rendezvous::HangLevel::none || moved_at_ || ended_at_) return {};
-  return {last_.level, last_.text, milliseconds_between(said_at_, now)};
+  return {last_.level, last_.text, milliseconds_between(said_at_, now), culprits_};
 }
 
 }  // namespace muster::agent

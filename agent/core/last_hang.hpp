@@ -38,6 +38,7 @@ class LastHang {
 
  private:
   HangReport last_;
+  std::vector<int> culprits_;
   rendezvous::TimePoint said_at_{};
   std::optional<rendezvous::TimePoint> moved_at_;
   std::optional<rendezvous::TimePoint> ended_at_;

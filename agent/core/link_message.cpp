@@ -10,9 +10,9 @@ namespace muster::agent {
 namespace {
 
 // The words on the wire, indexed by Kind.
-constexpr std::array<std::string_view, 17> kWords{
-    "hello",  "key",   "spec", "listening", "notice", "coordinator", "stop",   "kill", "resize",
-    "signal", "query", "log",  "hang",      "status", "answer",      "report", "bye"};
+constexpr std::array<std::string_view, 18> kWords{
+    "hello",  "key",   "spec", "listening", "notice", "coordinator", "stop",   "kill",   "resize",
+    "signal", "query", "log",  "hang",      "event",  "status",      "answer", "report", "bye"};
 static_assert(kWords.back() == "bye" &&
               kWords.size() == static_cast<std::size_t>(LinkMessage::Kind::bye) + 1);
 

@@ -35,6 +35,8 @@ struct LinkMessage {
     // agent -> launcher
     log,   ///< a line for the launcher's log
     hang,  ///< the verdict on a hang that the node was told: the JSON of a HangReport, with its ranks' stacks
+    event,   ///< what happened to the round or a worker: the JSON of a NodeEvent, for who keeps the job's
+             ///< course
     status,  ///< what the node waits for, a text for people; from the launcher: a sign that it lives
     answer,  ///< to the question `number`: the JSON of a NodeStatus
     report,  ///< last but `bye`: body is the JSON of a NodeReport

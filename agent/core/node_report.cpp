@@ -2,6 +2,7 @@
 #include "agent/core/node_report.hpp"
 
 #include "agent/core/health_json.hpp"
+#include "agent/core/host_causes_json.hpp"
 #include "agent/stacks/core/stacks_json.hpp"
 #include "rendezvous/base/exit_code.hpp"
 
@@ -36,9 +37,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, agai
                                    is_cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangStack, ranks, frames, truncated)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangReport, level, text, said_ms, moved_ms, stacks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightCall, sequence, name, inputs, outputs, types, state)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightGroup, name, id, ranks, last, calls)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightRank, rank, groups)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, round, restarts, max_restarts,
-                                   decisions, outcome, error, error_is_verdict, workers, calls, hang,
-                                   leftovers, notes)
+                                   decisions, outcome, error, error_is_verdict, workers, calls, hang, slow,
+                                   host_causes, flight_records, leftovers, notes)
 
 bool answered_by_own_code(const WorkerReport& worker) {
   const ExitStatus& status = worker.status;
@@ -72,6 +76,7 @@ std::string to_json_within(const NodeReport& report, std::size_t most) {
   const std::string size = "the report of " + report.host + " has " + std::to_string(text.size()) +
                            " bytes, and " + std::to_string(most) + " are the most";
   NodeReport shorter = report;
+  shorter.flight_records.clear();
   for (WorkerReport& worker : shorter.workers) {
     worker.last_lines.clear();
     worker.error = {};

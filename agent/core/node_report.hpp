@@ -3,6 +3,8 @@
 #pragma once
 
 #include "agent/core/exit_status.hpp"
+#include "agent/core/flight_record.hpp"
+#include "agent/core/host_causes.hpp"
 #include "agent/stacks/core/hang_stacks.hpp"
 #include "agent/stacks/core/process_stacks.hpp"
 #include "rendezvous/protocol/rank_health.hpp"
@@ -177,6 +179,12 @@ struct NodeReport {
   std::vector<std::string> calls;
   /// The verdict on the whole job, the same for each node of the last round.
   HangReport hang;
+  /// Which ranks were slow when the round ended, the same for each node; empty: none.
+  std::string slow;
+  /// What was wrong on this host when the round began to end.
+  std::vector<HostCause> host_causes;
+  /// What NCCL's flight recorder had noted of the node's ranks, of a round that was no success.
+  std::vector<FlightRank> flight_records;
   /// Processes that workers had left running and that we ended, as "pid name" texts.
   std::vector<std::string> leftovers;
   /// Things the user should know: truncated logs, dropped output.

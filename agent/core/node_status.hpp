@@ -2,6 +2,7 @@
 // What an agent says of its node and workers while the job runs, when somebody asks. Pure.
 #pragma once
 
+#include "agent/core/host_causes.hpp"
 #include "agent/stacks/core/process_stacks.hpp"
 #include "rendezvous/protocol/rank_health.hpp"
 
@@ -51,6 +52,8 @@ struct WorkerStatus {
   std::int64_t still_ms = 0;
   /// The user's own line: "train.py:41 in load". Empty: it moves, or the line is not known.
   std::string place;
+  /// The kernel function in which no signal reaches it; empty: signals do.
+  std::string held_in;
   /// Milliseconds since it has printed something; -1: nothing so far, or not through us.
   std::int64_t output_ms = -1;
   /// CUDA_VISIBLE_DEVICES as the worker got it; empty: it is not set.
@@ -73,6 +76,8 @@ struct StandingHang {
   std::string text;
   /// Milliseconds since then.
   std::int64_t said_ms = 0;
+  /// The ranks that it names as the cause, in order, at most rendezvous::kMaxCulprits; none: all agree.
+  std::vector<int> culprits{};
 };
 
 /// A round that another one has followed.
@@ -99,6 +104,10 @@ struct NodeStatus {
   /// What the coordinator has told this node: the verdict that stands, of level none if there is none, and
   /// why there were restarts, the last kEndedRoundsMax.
   StandingHang hang;
+  /// Which ranks are slow, as the coordinator said it last; empty: none.
+  std::string slow;
+  /// What is wrong on this host.
+  std::vector<HostCause> host_causes;
   std::vector<EndedRound> ended_rounds;
   std::vector<WorkerStatus> workers;
 };

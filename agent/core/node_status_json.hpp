@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/core/health_json.hpp"
+#include "agent/core/host_causes_json.hpp"
 #include "agent/core/node_status.hpp"
 #include "agent/stacks/core/stacks_json.hpp"
 
@@ -14,10 +15,10 @@ namespace muster::agent {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeQuery, stacks, helpers, ranks, signal, notice)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerStatus, rank, local_rank, pid, state, cpu_ms, memory,
                                                 memory_peak, does, activity, wait, since_ms, still_ms, place,
-                                                output_ms, gpu, step, now, signalled, processes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StandingHang, level, text, said_ms)
+                                                held_in, output_ms, gpu, step, now, signalled, processes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(StandingHang, level, text, said_ms, culprits)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(EndedRound, round, cause, decision)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeStatus, host, node, node_rank, pid, round, restarts,
-                                                doing, hang, ended_rounds, workers)
+                                                doing, hang, slow, host_causes, ended_rounds, workers)
 
 }  // namespace muster::agent

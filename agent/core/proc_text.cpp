@@ -94,6 +94,15 @@ std::optional<WaitingCall> parse_waiting_call(std::string_view text) {
   return call;
 }
 
+std::string kernel_function(std::string_view wait_channel, std::string_view stack) {
+  if (const std::string_view word = next_word(wait_channel); !word.empty() && word != "0")
+    return std::string(word);
+  // A line is "[<0>] nfs_wait_bit_killable+0x12/0x30".
+  next_word(stack);
+  const std::string_view function = next_word(stack);
+  return std::string(function.substr(0, function.find('+')));
+}
+
 std::vector<int> parse_children(std::string_view text, std::size_t most) {
   std::vector<int> children;
   while (children.size() < most) {

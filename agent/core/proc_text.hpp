@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -60,6 +61,10 @@ struct WaitingCall {
 
 /// nullopt if the thread runs, or waits outside of system calls.
 std::optional<WaitingCall> parse_waiting_call(std::string_view text);
+
+/// The kernel function in which a thread waits, from the text of /proc/PID/wchan; where that tells nothing
+/// (empty or "0"), the innermost function of /proc/PID/stack. Empty: neither tells.
+std::string kernel_function(std::string_view wait_channel, std::string_view stack);
 
 /// The process numbers in /proc/PID/task/TID/children, at most `most`.
 std::vector<int> parse_children(std::string_view text, std::size_t most);

@@ -275,6 +275,7 @@ RankTracker::RankTracker(int rank, rendezvous::RoundNumber round, milliseconds t
 
 bool RankTracker::add(WorkerSample sample) {
   before_ = std::exchange(last_, std::move(sample));
+  hold();
   if (before_ && between(*before_, *last_) <= gap_ && !has_moved(*before_, *last_)) {
     if (!first_still_) first_still_ = last_;
     return true;
@@ -289,9 +290,32 @@ bool RankTracker::add(WorkerSample sample) {
   return false;
 }
 
+void RankTracker::hold() {
+  if (last_->state != 'D') {
+    held_since_.reset();
+    held_in_.clear();
+  } else if (!held_since_) {
+    held_since_ = last_->at;
+  }
+}
+
+/// Whatever it wanted to do otherwise, it waits for what the kernel waits for.
+void RankTracker::add_held(RankHealth& now) {
+  if (!held_since_ || last_->at - *held_since_ < kHeldAfter || now.activity != Activity::waits) return;
+  if (held_in_.empty())
+    held_in_ = last_->wait_channel.empty() ? "an unknown function" : clean(last_->wait_channel);
+  RankHealth held;
+  held.activity = Activity::waits;
+  held.wait = WaitKind::file;
+  held.place = now.place;
+  held.held_in = held_in_;
+  now = std::move(held);
+}
+
 void RankTracker::judge(const StackSummary& stack) {
   if (!first_still_) return;
   RankHealth now = judge_still(*first_still_, *before_, *last_, stack);
+  add_held(now);
   now.rank = health_.rank;
   now.round = health_.round;
   // What began with the standstill has lasted as long as that, as far as anybody can tell. That it is for a
@@ -312,6 +336,8 @@ void RankTracker::judge(const StackSummary& stack) {
 void RankTracker::change_process() {
   last_.reset();
   first_still_.reset();
+  held_since_.reset();
+  held_in_.clear();
 }
 
 void RankTracker::end(std::chrono::steady_clock::time_point now) {

@@ -115,6 +115,10 @@ class RankTracker {
   RankTracker(int rank, rendezvous::RoundNumber round, std::chrono::milliseconds tell_after,
               std::chrono::milliseconds gap = kNoGap);
 
+  /// A rank whose main thread has been in a sleep that no signal ends (state D) for so long is held by the
+  /// kernel; a disk that answers does so sooner.
+  static constexpr std::chrono::seconds kHeldAfter{5};
+
   static constexpr std::chrono::milliseconds kNoGap = std::chrono::hours(24 * 365);
 
   /// Takes the next sample. Returns whether the worker stands still, so that its stack is worth reading.
@@ -147,6 +151,8 @@ class RankTracker {
   std::optional<rendezvous::RankHealth> news();
 
  private:
+  void hold();
+  void add_held(rendezvous::RankHealth& now);
   bool worth_telling(const rendezvous::RankHealth& now) const;
 
   std::chrono::milliseconds tell_after_;
@@ -159,6 +165,9 @@ class RankTracker {
   std::chrono::steady_clock::time_point moved_at_{};
   std::chrono::steady_clock::time_point since_{};
   rendezvous::RankHealth health_;
+  /// Since when no signal reaches it, as far as the samples tell, and the function that was found then.
+  std::optional<std::chrono::steady_clock::time_point> held_since_;
+  std::string held_in_;
   std::optional<rendezvous::RankHealth> told_;
   std::chrono::steady_clock::time_point told_at_{};
 };

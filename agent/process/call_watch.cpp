@@ -38,6 +38,7 @@ std::string CallWatch::make(int local_rank, int rank, int world_size) {
   Worker& worker = workers_.at(static_cast<std::size_t>(local_rank));
   worker.rank = rank;
   worker.world_size = world_size;
+  worker.pace = PaceMeter(round_, rank);
   try {
     worker.file = status::StatusFile::create();
   } catch (const Error&) {
@@ -51,23 +52,40 @@ void CallWatch::started(int local_rank, pid_t pid) {
   workers_.at(static_cast<std::size_t>(local_rank)).pid = pid;
 }
 
-void CallWatch::start() {
+void CallWatch::start(rendezvous::RoundNumber round, std::function<void(const rendezvous::RankPace&)> pace) {
+  pace_ = std::move(pace);
+  round_ = round;
+  wait();
+}
+
+void CallWatch::wait() {
   timer_.expires_after(kLookInterval);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
     look();
-    start();
+    wait();
   });
 }
 
 void CallWatch::look() {
   if (!running_() || !in_use()) return;
   std::vector<status::RankView> ranks = read();
+  tell_paces(ranks);
   const std::uint64_t now = status::monotonic_ns();
   const std::vector<status::Wait> waits = waits_.due(ranks, now);
   if (waits.empty()) return;
   look_at_processes(ranks);
   for (const status::Wait& wait : waits) log_warning(status::describe(wait, ranks, now));
+}
+
+void CallWatch::tell_paces(const std::vector<status::RankView>& ranks) {
+  if (!pace_ || looks_++ % seconds_between_paces(ranks.front().world_size) != 0) return;
+  for (const status::RankView& view : ranks) {
+    const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                     [&view](const Worker& one) { return one.rank == view.rank; });
+    if (worker == workers_.end()) continue;
+    if (const auto pace = worker->pace.add(view.status)) pace_(*pace);
+  }
 }
 
 /// Whether any worker has taken its file. Costs a few loads.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "agent/core/call_report.hpp"
+#include "agent/core/rank_pace.hpp"
 #include "worker_sdk/status/diagnosis.hpp"
 #include "worker_sdk/status/status_file.hpp"
 
@@ -12,6 +13,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -33,8 +35,9 @@ class CallWatch {
   void started(int local_rank, pid_t pid);
 
   /// Looks at intervals until cancel(). The workers only note their calls where the agent can read them, so
-  /// that a call costs them nanoseconds.
-  void start();
+  /// that a call costs them nanoseconds. `pace` gets how fast the ranks make their steps in this round; it
+  /// may be empty.
+  void start(rendezvous::RoundNumber round = 0, std::function<void(const rendezvous::RankPace&)> pace = {});
 
   void cancel() { timer_.cancel(); }
 
@@ -54,14 +57,20 @@ class CallWatch {
     int rank = 0;
     int world_size = 1;
     pid_t pid = 0;
+    PaceMeter pace{};
   };
 
+  void wait();
   void look();
+  void tell_paces(const std::vector<status::RankView>& ranks);
   bool in_use() const;
   std::vector<status::RankView> read() const;
 
   std::vector<Worker> workers_;
   std::function<bool()> running_;
+  std::function<void(const rendezvous::RankPace&)> pace_;
+  rendezvous::RoundNumber round_ = 0;
+  std::int64_t looks_ = 0;
   boost::asio::steady_timer timer_;
   WaitReporter waits_;
   bool pictured_ = false;

@@ -147,6 +147,9 @@ std::optional<WorkerSample> WorkerEvidence::read(std::chrono::steady_clock::time
 
 void WorkerEvidence::look_closer(WorkerSample& sample) {
   sample.wait_channel = read(wait_channel_);
+  if (sample.state == 'D')
+    sample.wait_channel = kernel_function(sample.wait_channel,
+                                          read_file(folder_of(pid_) + "stack", kFileBytesMax).value_or(""));
   if (const auto call = parse_waiting_call(read(call_))) {
     sample.call = kind_of(*call);
     if (sample.call == SystemCall::read) sample.descriptor = kind_of_descriptor(pid_, call->arguments[0]);

@@ -1,31 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/gpu_inventory.hpp"
 
+#include "agent/process/nvml.hpp"
+
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>
-#include <memory>
 #include <set>
 
 namespace muster::agent {
 namespace {
 
-constexpr const char* kLibrary = "libnvidia-ml.so.1";
-constexpr int kNvmlSuccess = 0;
-
-using Device = void*;
-using InitFunction = int (*)();
-using CountFunction = int (*)(unsigned*);
-using HandleFunction = int (*)(unsigned, Device*);
+using nvml::CountFunction;
+using nvml::Device;
+using nvml::HandleFunction;
+using nvml::InitFunction;
+using nvml::symbol;
 using UuidFunction = int (*)(Device, char*, unsigned);
-
-template <typename Function>
-Function symbol(void* library, const char* name) {
-  return reinterpret_cast<Function>(dlsym(library, name));
-}
 
 /// The layout of NVML's nvmlPciInfo_t.
 struct PciInfo {
@@ -70,30 +64,30 @@ std::string kernel_address(std::string address) {
 
 void add_versions(const Nvml& nvml, GpuInventory& inventory) {
   std::array<char, 80> driver{};  // NVML's own bound
-  if (nvml.driver != nullptr && nvml.driver(driver.data(), driver.size()) == kNvmlSuccess) {
+  if (nvml.driver != nullptr && nvml.driver(driver.data(), driver.size()) == nvml::kSuccess) {
     driver.back() = '\0';
     inventory.driver = driver.data();
   }
   int cuda = 0;
-  if (nvml.cuda != nullptr && nvml.cuda(&cuda) == kNvmlSuccess)
+  if (nvml.cuda != nullptr && nvml.cuda(&cuda) == nvml::kSuccess)
     inventory.cuda = std::to_string(cuda / 1000) + "." + std::to_string(cuda / 10 % 100);
 }
 
 GpuInventory list_devices(const Nvml& nvml) {
   unsigned count = 0;
-  if (const int code = nvml.count(&count); code != kNvmlSuccess)
+  if (const int code = nvml.count(&count); code != nvml::kSuccess)
     return failed("counting GPUs failed with NVML error " + std::to_string(code));
   GpuInventory inventory;
   for (unsigned i = 0; i < count; ++i) {
     Device device = nullptr;
     std::array<char, 96> uuid{};  // NVML's own bound
-    if (nvml.handle(i, &device) != kNvmlSuccess ||
-        nvml.uuid(device, uuid.data(), uuid.size()) != kNvmlSuccess)
+    if (nvml.handle(i, &device) != nvml::kSuccess ||
+        nvml.uuid(device, uuid.data(), uuid.size()) != nvml::kSuccess)
       uuid[0] = '\0';
     uuid.back() = '\0';
     inventory.uuids.emplace_back(uuid.data());
     PciInfo info{};
-    const bool known = device != nullptr && nvml.pci != nullptr && nvml.pci(device, &info) == kNvmlSuccess;
+    const bool known = device != nullptr && nvml.pci != nullptr && nvml.pci(device, &info) == nvml::kSuccess;
     info.address.back() = '\0';
     inventory.pci_addresses.push_back(known ? kernel_address(info.address.data()) : "");
   }
@@ -144,22 +138,23 @@ int mig_count(std::string_view list) {
 }  // namespace
 
 GpuInventory read_gpu_inventory() {
-  const std::unique_ptr<void, int (*)(void*)> library(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL), dlclose);
+  const nvml::Library library = nvml::load();
   if (!library) {
     const char* reason = dlerror();
-    return failed(std::string("NVML cannot be loaded (") + (reason != nullptr ? reason : kLibrary) + ")");
+    return failed(std::string("NVML cannot be loaded (") + (reason != nullptr ? reason : nvml::kLibrary) +
+                  ")");
   }
-  const Nvml nvml{symbol<InitFunction>(library.get(), "nvmlInit_v2"),
-                  symbol<InitFunction>(library.get(), "nvmlShutdown"),
-                  symbol<CountFunction>(library.get(), "nvmlDeviceGetCount_v2"),
-                  symbol<HandleFunction>(library.get(), "nvmlDeviceGetHandleByIndex_v2"),
-                  symbol<UuidFunction>(library.get(), "nvmlDeviceGetUUID"),
-                  symbol<PciFunction>(library.get(), "nvmlDeviceGetPciInfo_v3"),
-                  symbol<DriverFunction>(library.get(), "nvmlSystemGetDriverVersion"),
-                  symbol<CudaFunction>(library.get(), "nvmlSystemGetCudaDriverVersion_v2")};
+  const Nvml nvml{symbol<InitFunction>(library, "nvmlInit_v2"),
+                  symbol<InitFunction>(library, "nvmlShutdown"),
+                  symbol<CountFunction>(library, "nvmlDeviceGetCount_v2"),
+                  symbol<HandleFunction>(library, "nvmlDeviceGetHandleByIndex_v2"),
+                  symbol<UuidFunction>(library, "nvmlDeviceGetUUID"),
+                  symbol<PciFunction>(library, "nvmlDeviceGetPciInfo_v3"),
+                  symbol<DriverFunction>(library, "nvmlSystemGetDriverVersion"),
+                  symbol<CudaFunction>(library, "nvmlSystemGetCudaDriverVersion_v2")};
   if (!nvml.init || !nvml.shutdown || !nvml.count || !nvml.handle || !nvml.uuid)
-    return failed(std::string(kLibrary) + " lacks a function of NVML");
-  if (const int code = nvml.init(); code != kNvmlSuccess)
+    return failed(std::string(nvml::kLibrary) + " lacks a function of NVML");
+  if (const int code = nvml.init(); code != nvml::kSuccess)
     return failed("starting NVML failed with error " + std::to_string(code));
   GpuInventory inventory = list_devices(nvml);
   add_versions(nvml, inventory);

@@ -23,6 +23,9 @@ class SignalState {
   /// Forgets that a signal was ignored: workers get its default disposition.
   void unignore(int signal) { sigdelset(&ignored_, signal); }
 
+  /// Has workers start with a signal ignored.
+  void ignore(int signal) { sigaddset(&ignored_, signal); }
+
   /// Restores signals and limits: every signal gets its default except those that were ignored.
   /// Async-signal-safe, because it is called between fork and exec.
   void restore() const;

@@ -5,6 +5,7 @@
 
 #include "agent/core/agent_spec.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "launcher/core/listen_place.hpp"
 #include "launcher/core/node_plan.hpp"
 
 #include <chrono>
@@ -125,8 +126,12 @@ struct CliOptions {
   Setting<std::string> event_log_handler{"null", {}};
   // reports and help
   Setting<std::string> name;
+  Setting<bool> detach;
   Setting<bool> dry_run;
   Setting<std::string> report;
+  Setting<std::string> event_file;
+  Setting<ListenPlace> metrics_listen;
+  Setting<std::string> metrics_textfile;
   Setting<std::string> log_level;
   Setting<std::string> print_completion;
   bool help = false;

@@ -243,11 +243,20 @@ constexpr auto kTable = std::to_array<Flag>({
     {"stdin", 0, "RANK", kOutput, kNoPet, kOwn, "This rank reads our stdin [several hosts: none]",
      number<&O::stdin_rank, 0, kMaxRanks - 1>},
 
-    {"name", 0, "NAME", kDebug, kNoPet, kOwn, "Name of the job for muster ps, status, stacks, kill [none]",
+    {"name", 0, "NAME", kDebug, kNoPet, kOwn, "Name of the job for muster ps, status, logs, kill ... [none]",
      parsed<&O::name, parse_job_name>},
+    {"detach", 0, "", kDebug, kNoPet, kOwn,
+     "Return when the workers run; the job goes on without a terminal (muster attach)", on<&O::detach>},
     {"dry-run", 0, "", kDebug, kNoPet, kOwn, "Print the validated job as JSON and start nothing",
      on<&O::dry_run>},
     {"report", 0, "FILE", kDebug, kNoPet, kOwn, "Write the exit report as JSON", not_empty<&O::report>},
+    {"event-file", 0, "FILE", kDebug, kNoPet, kOwn, "Append what happens to the job, a line of JSON each",
+     not_empty<&O::event_file>},
+    {"metrics-listen", 0, "PLACE", kDebug, kNoPet, kOwn,
+     "Serve metrics at 127.0.0.1:PORT, [::1]:PORT or unix:PATH [nowhere]",
+     parsed<&O::metrics_listen, parse_listen_place>},
+    {"metrics-textfile", 0, "FILE", kDebug, kNoPet, kOwn, "Write them to a file each 10 s [none]",
+     not_empty<&O::metrics_textfile>},
     {"log-level", 0, "LEVEL", kDebug, kNoPet, kOwn,
      "debug, info, warning or error, of our own messages [warning]", log_level},
     {"print-completion", 0, "SHELL", kDebug, kNoPet, kTorchrun, "Print a completion script; bash only",
@@ -283,15 +292,17 @@ std::string completion_script(const GivenText& shell) {
          "_muster() {\n"
          "  local word=${COMP_WORDS[COMP_CWORD]}\n"
          "  if ((COMP_CWORD == 1)); then\n"
-         "    COMPREPLY=($(compgen -W 'run ps status stacks kill clean doctor rendezvous --help --version' "
-         "-- "
+         "    COMPREPLY=($(compgen -W 'run ps status stacks logs attach kill clean doctor rendezvous --help "
+         "--version' -- "
          "\"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == run && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '" +
          flags +
          "' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == ps ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--all --help --json' -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W '--all --help --host --json --login-timeout --remote-muster "
+         "--ssh-accept-new "
+         "--ssh-command --ssh-config --ssh-port' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == doctor && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '--help --host --json --login-timeout --no-all-reduce --python "
          "--remote-muster "
@@ -301,9 +312,14 @@ std::string completion_script(const GivenText& shell) {
          "    COMPREPLY=($(compgen -W '--help --json --rank --watch' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == stacks && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '--help --helpers --json --rank' -- \"$word\"))\n"
+         "  elif [[ ${COMP_WORDS[1]} == logs && $word == -* ]]; then\n"
+         "    COMPREPLY=($(compgen -W '--follow --help --json --rank --round --since --timestamps' -- "
+         "\"$word\"))\n"
+         "  elif [[ ${COMP_WORDS[1]} == attach && $word == -* ]]; then\n"
+         "    COMPREPLY=($(compgen -W '--help --lines --rank' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == kill && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '--grace --help --json --now --rank --signal' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == @(status|stacks|kill) ]]; then\n"
+         "  elif [[ ${COMP_WORDS[1]} == @(status|stacks|logs|attach|kill) ]]; then\n"
          "    COMPREPLY=($(compgen -W \"$(muster ps 2>/dev/null | awk '"
          "NR == 1 {named = $2 == \"NAME\"} NR > 1 {print $1; if (named && $2 != \"-\") print $2}')\" -- "
          "\"$word\"))\n"

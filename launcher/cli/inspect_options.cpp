@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cli/inspect_options.hpp"
 
+#include "launcher/cli/remote_flags.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/text.hpp"
@@ -17,12 +18,14 @@ namespace muster::launcher {
 namespace {
 
 constexpr const char* kPsHelp =
-    "Usage: muster ps [-a] [--json]\n\n"
-    "Lists the running jobs of this user whose 'muster run' is on this host.\n\n"
-    "  -h, --help          Print this text\n"
-    "  -a, --all           Also those that have ended within the last day, the last hundred\n"
-    "  --json              The same as a list of JSON objects\n\n"
-    "Exit codes: 0 success; 2 usage.\n";
+    "Usage: muster ps [-a] [-H HOSTS] [--json]\n\n"
+    "Lists the running jobs of this user whose 'muster run' is on this host, or on one of HOSTS.\n\n"
+    "  -h, --help              Print this text\n"
+    "  -a, --all               Also those that have ended within the last day, the last hundred\n"
+    "  -H, --host HOSTS        Of these hosts, listed as for 'muster run': n0,n[1-3],ada@n4:2222\n"
+    "  --json                  The same as a list of JSON objects\n";
+constexpr const char* kPsExitCodes =
+    "\nExit codes: 0 success; 2 usage; 3 a host did not answer: it is named, and the rest is shown.\n";
 constexpr const char* kStatusHelp =
     "Usage: muster status [JOB] [--rank LIST] [--watch [SECONDS]] [--json]\n\n"
     "Says what a running job, its nodes and each of its ranks do: whether the job is hung, CPU time, memory, "
@@ -45,7 +48,9 @@ constexpr const char* kCleanHelp =
     "Usage: muster clean\n\n"
     "Removes the records of jobs of this user that have ended on this host, which 'muster ps -a' lists, and "
     "the\n"
-    "folders of jobs whose 'muster run' was killed. Running jobs, reports and log files stay.\n\n"
+    "folders of jobs whose 'muster run' was killed, and consoles of detached jobs that ended more than a day "
+    "ago.\n"
+    "Running jobs, reports and log files stay.\n\n"
     "  -h, --help          Print this text\n\n"
     "Exit codes: 0 success; 2 usage.\n";
 constexpr const char* kStacksHelp =
@@ -130,7 +135,13 @@ InspectOptions parse_inspect_options(const std::string& command, const std::vect
     app.add_option("JOB", options.job);
     app.add_option("--rank", ranks);
   }
-  if (command == "ps") app.add_flag("-a,--all", options.all);
+  std::optional<std::string> hosts;
+  RemoteFlags remote;
+  if (command == "ps") {
+    app.add_flag("-a,--all", options.all);
+    app.add_option("-H,--host", hosts);
+    remote.add_to(app);
+  }
   if (command == "stacks") app.add_flag("--helpers", options.helpers);
   std::optional<std::string> watch;
   if (command == "status") app.add_option("--watch", watch);
@@ -142,6 +153,8 @@ InspectOptions parse_inspect_options(const std::string& command, const std::vect
     throw UsageError(std::string(error.what()) + "; see 'muster " + command + " --help'");
   }
   if (options.help) return options;
+  options.hosts = given_text(command, "--host", hosts);
+  options.remote = remote.options(command);
   if (watch) options.watch = parse_watch(*watch);
   if (!ranks) return options;
   options.ranks = parse_ranks(*ranks);
@@ -149,7 +162,7 @@ InspectOptions parse_inspect_options(const std::string& command, const std::vect
 }
 
 std::string inspect_help(const std::string& command) {
-  if (command == "ps") return kPsHelp;
+  if (command == "ps") return std::string(kPsHelp) + kRemoteFlagsHelp + kPsExitCodes;
   if (command == "clean") return kCleanHelp;
   return std::string(command == "status" ? kStatusHelp : kStacksHelp) + kJobHelp + kExitCodes;
 }

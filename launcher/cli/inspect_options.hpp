@@ -2,6 +2,8 @@
 // Reads the command lines of `muster ps`, `muster status`, `muster stacks` and `muster clean`.
 #pragma once
 
+#include "launcher/core/node_plan.hpp"
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -21,6 +23,9 @@ struct InspectOptions {
   bool helpers = false;
   /// Of `ps`: those that have ended, too.
   bool all = false;
+  /// Of `ps`: -H, the hosts that are asked, and how they are reached; empty: this one.
+  std::string hosts;
+  RemoteOptions remote{};
   bool json = false;
   bool help = false;
 };

@@ -337,6 +337,27 @@ std::string parse_job_name(const GivenText& given) {
                    " letters, digits, '.', '_' and '-', not beginning with '-'");
 }
 
+ListenPlace parse_listen_place(const GivenText& given) {
+  constexpr std::string_view kUnix = "unix:";
+  constexpr std::size_t kPathMost = 107;  // sockaddr_un
+  ListenPlace place;
+  if (given.text.starts_with(kUnix)) {
+    place.path = given.text.substr(kUnix.size());
+    if (place.path.empty() || place.path.size() > kPathMost || place.path.find('\0') != std::string::npos)
+      throw UsageError(given.quoted() + " has no usable path; give one of 1 to " + std::to_string(kPathMost) +
+                       " bytes");
+    return place;
+  }
+  const auto address = parse_host_port(given.text);
+  if (!address || (address->host != "127.0.0.1" && address->host != "::1"))
+    throw UsageError(given.quoted() +
+                     " is no place that only this host reaches; give 127.0.0.1:PORT, [::1]:PORT or unix:PATH "
+                     "(port 0: a free one)");
+  place.host = address->host;
+  place.port = address->port;
+  return place;
+}
+
 std::string parse_choice(const GivenText& given, const std::vector<std::string>& words) {
   if (std::find(words.begin(), words.end(), given.text) != words.end()) return given.text;
   throw UsageError(given.quoted() + " is not known; give one of " + joined(words));

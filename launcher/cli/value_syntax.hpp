@@ -69,6 +69,9 @@ std::string bare_host(const GivenText& given);
 /// would make it a flag of the commands that take the name.
 std::string parse_job_name(const GivenText& given);
 
+/// Reads "127.0.0.1:PORT", "[::1]:PORT" or "unix:PATH": places that only this host reaches.
+ListenPlace parse_listen_place(const GivenText& given);
+
 /// Returns the value if it is one of `words`.
 std::string parse_choice(const GivenText& given, const std::vector<std::string>& words);
 

@@ -2,7 +2,10 @@
 // What the launcher knows about the end of a job besides the reports of its nodes.
 #pragma once
 
+#include "launcher/core/time_shares.hpp"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +46,8 @@ struct JobTimes {
   std::int64_t ended_at_ms = 0;
   /// How long the job took, by a clock that nobody sets.
   std::int64_t duration_ms = 0;
+  /// What that time went into; nullopt: no round could begin.
+  std::optional<TimeShares> shares{};
 };
 
 /// Why the job came to its end, as the launcher saw it.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/core/agent_spec.hpp"
+#include "launcher/core/listen_place.hpp"
 #include "launcher/core/node_plan.hpp"
 
 #include <chrono>
@@ -57,6 +58,10 @@ struct JobSpec {
   StdinPolicy stdin_policy = StdinPolicy::inherit;
   /// --name, by which people find the job; several jobs may have the same one. Empty: none.
   std::string name;
+  /// The id of a detached job, by which people find it, and the folder of its console. Empty: it is not
+  /// detached, and the launcher draws its id.
+  std::string id;
+  std::string console;
   /// The program, script or module, as given.
   std::string program;
   /// What stood behind `muster run`, program included, without the values of variables that look like
@@ -66,6 +71,11 @@ struct JobSpec {
   std::string version;
   /// --report: where the exit report goes as JSON. Empty: nowhere.
   std::string report_file;
+  /// --event-file: where the events of the job go, a line of JSON each. Empty: nowhere.
+  std::string event_file;
+  /// --metrics-listen and --metrics-textfile: where its metrics are served and written.
+  ListenPlace metrics_listen;
+  std::string metrics_textfile;
   /// The launcher's own TORCHELASTIC_ERROR_FILE: the root cause's error file is copied there. Empty: nowhere.
   std::string error_file_copy;
 };

@@ -4,7 +4,7 @@
 #include "agent/process/child_process.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/doctor/core/python_answer.hpp"
-#include "launcher/doctor/program_run.hpp"
+#include "launcher/start/program_run.hpp"
 #include "launcher/start/started_process.hpp"
 
 #include <unistd.h>

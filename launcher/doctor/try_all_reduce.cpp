@@ -3,7 +3,7 @@
 
 #include "launcher/core/launch_error.hpp"
 #include "launcher/doctor/core/all_reduce_check.hpp"
-#include "launcher/doctor/program_run.hpp"
+#include "launcher/start/program_run.hpp"
 #include "launcher/start/started_process.hpp"
 
 #include <utility>

@@ -94,13 +94,30 @@ std::string advice_for(const WorkerReport& root) {
   return "what it printed is above; --tee 3 --log-dir DIR would keep the output of each worker in files";
 }
 
+/// What to do against a cause on the host of the worker that failed; empty if none was told there, or its end
+/// is explained without it.
+std::string advice_for_host(const NodeReport& node, const WorkerReport& root) {
+  if (root.outcome == WorkerOutcome::not_started || root.cpu_limit_s > 0 || !root.watchdog.empty() ||
+      !root.memory.empty())
+    return "";
+  for (const agent::HostCause& cause : node.host_causes) {
+    if (cause.kind == agent::HostCauseKind::gpu_error)
+      return cause.text + " on " + node.host + ": see 'dmesg' there (NVRM: Xid), and leave that GPU out";
+    if (cause.kind == agent::HostCauseKind::full_disk)
+      return cause.text + " on " + node.host + ": make room there if the program writes to it";
+  }
+  return "";
+}
+
 void judge_worker_failure(ExitReport& report) {
   const WorkerReport& root = *report.root();
   const std::string who = "rank " + std::to_string(root.rank) + " on " + root.host + ": ";
   report.outcome = JobOutcome::failed;
   report.exit_code = root.status.exit_code();
   report.cause = who + describe(root);
-  report.advice = advice_for(root);
+  const NodeReport& node = report.nodes[static_cast<std::size_t>(report.root_node)];
+  const std::string of_host = advice_for_host(node, root);
+  report.advice = of_host.empty() ? advice_for(root) : of_host;
   if (root.outcome != WorkerOutcome::not_started) return;
   report.cause = who + "could not be started: " + root.start_error;
   if (report.exit_code != kExitNotFound) report.exit_code = kExitNotExecutable;
@@ -271,6 +288,25 @@ agent::HangReport hang_of(const std::vector<NodeReport>& nodes) {
   return hang;
 }
 
+/// Returns which ranks were slow, as all nodes of the last round were told.
+std::string slow_of(const std::vector<NodeReport>& nodes) {
+  const NodeReport* last = nullptr;
+  for (const NodeReport& node : nodes)
+    if (last == nullptr || node.round > last->round || (node.round == last->round && last->slow.empty()))
+      last = &node;
+  return last == nullptr ? std::string() : last->slow;
+}
+
+/// Returns where the ranks of the last round do not match, by the flight records of all its nodes.
+std::vector<std::string> flights_of(const std::vector<NodeReport>& nodes) {
+  int last = -1;
+  for (const NodeReport& node : nodes) last = std::max(last, node.round);
+  std::vector<agent::FlightRank> ranks;
+  for (const NodeReport& node : nodes)
+    if (node.round == last) ranks.insert(ranks.end(), node.flight_records.begin(), node.flight_records.end());
+  return agent::match_flight_records(ranks);
+}
+
 /// Returns the decisions about restarts. All nodes of a round were told the same. The first node has the
 /// coordinator: its word goes before that of the others, which count where it did not report.
 std::vector<agent::RestartDecision> decisions_of(const JobSpec& spec, const std::vector<NodeReport>& nodes) {
@@ -375,6 +411,8 @@ ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& 
       break;
   }
   if (report.outcome != JobOutcome::succeeded) report.hang = hang_of(reports);
+  report.slow = slow_of(reports);
+  report.flight_record = flights_of(reports);
   if (report.outcome == JobOutcome::deadline && !report.hang.text.empty())
     report.advice = "see why the job stood still, or give a longer --timeout";
   return report;

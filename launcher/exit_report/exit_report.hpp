@@ -41,6 +41,10 @@ struct ExitReport {
   /// The verdict on a hang that held when the job began to end, or shortly before; of a job that failed or
   /// was ended.
   agent::HangReport hang;
+  /// Which ranks were slow when the last round ended; empty: none.
+  std::string slow;
+  /// In which collectives the ranks of the last round do not match, by NCCL's flight recorder.
+  std::vector<std::string> flight_record;
   /// The log directory; empty when there are no log files.
   std::string log_dir;
   /// Hosts on which no agent could be started, or whose agent was lost; as JobEnd has them.

@@ -40,17 +40,21 @@ std::string write_directly(const std::string& path, const std::string& text) {
   return failure;
 }
 
-/// Returns the mode of a new file. The umask can only be read by setting it, which is safe because the
-/// launcher has one thread.
+}  // namespace
+
 mode_t default_mode() {
+  // The umask can only be read by setting it. Other threads of the launcher give their files modes of their
+  // own.
   const mode_t mask = umask(0);
   umask(mask);
   return 0666 & ~mask;
 }
 
-}  // namespace
-
 std::string write_file(const std::string& path, const std::string& text) {
+  return write_file(path, text, default_mode());
+}
+
+std::string write_file(const std::string& path, const std::string& text, mode_t mode) {
   const OutputPlace place = find_output(path);
   if (!place.obstacle.empty()) return place.obstacle;
   if (!place.is_file) return write_directly(path, text);
@@ -58,7 +62,7 @@ std::string write_file(const std::string& path, const std::string& text) {
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return words(errno);
   std::string failure = write_all(fd, text) ? "" : words(errno);
-  if (fchmod(fd, default_mode()) != 0 && failure.empty()) failure = words(errno);
+  if (fchmod(fd, mode) != 0 && failure.empty()) failure = words(errno);
   if (close(fd) != 0 && failure.empty()) failure = words(errno);
   if (failure.empty() && rename(temporary.c_str(), place.path.c_str()) != 0) failure = words(errno);
   if (!failure.empty()) unlink(temporary.c_str());

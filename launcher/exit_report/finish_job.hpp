@@ -5,6 +5,8 @@
 #include "agent/core/node_report.hpp"
 #include "launcher/core/job_end.hpp"
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,12 @@ int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& report
 /// A terminal, a pipe or a file that a process has open (/dev/stdout) is written straight. Returns the cause
 /// of a failure in words, or empty text.
 std::string write_file(const std::string& path, const std::string& text);
+/// The same with this mode for the new file; any thread.
+std::string write_file(const std::string& path, const std::string& text, mode_t mode);
+
+/// Returns the mode that the umask leaves to a new file. Call it where no other thread makes files by the
+/// umask.
+mode_t default_mode();
 
 /// Returns why write_file(path) would fail now, in words; empty if it would not. A file beside it is made and
 /// removed, because permissions do not say all: /proc takes no files from anybody.

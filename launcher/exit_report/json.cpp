@@ -2,6 +2,7 @@
 #include "launcher/exit_report/json.hpp"
 
 #include "agent/core/error_file.hpp"
+#include "launcher/core/time_shares_json.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kSchemaVersion = 1;
+
+std::string dump(const Json& value, int indent) {
+  return value.dump(indent, ' ', true, Json::error_handler_t::replace);
+}
+
+}  // namespace
 
 const char* word_for(JobOutcome outcome) {
   switch (outcome) {
@@ -28,12 +35,6 @@ const char* word_for(JobOutcome outcome) {
   return "launcher_error";
 }
 
-std::string dump(const Json& value, int indent) {
-  return value.dump(indent, ' ', true, Json::error_handler_t::replace);
-}
-
-}  // namespace
-
 std::string to_json(const ExitReport& report) {
   Json nodes = Json::array();
   for (const agent::NodeReport& node : report.nodes) {
@@ -41,6 +42,8 @@ std::string to_json(const ExitReport& report) {
     // What all nodes were told stands in the report once.
     nodes.back().erase("decisions");
     nodes.back().erase("hang");
+    nodes.back().erase("slow");
+    nodes.back().erase("flight_records");
   }
   Json root = nullptr;
   if (report.root() != nullptr)
@@ -64,11 +67,14 @@ std::string to_json(const ExitReport& report) {
                       {"started_at_ms", report.times.started_at_ms},
                       {"ended_at_ms", report.times.ended_at_ms},
                       {"duration_ms", report.times.duration_ms},
+                      {"time", report.times.shares ? json_of<Json>(*report.times.shares) : Json(nullptr)},
                       {"outcome", word_for(report.outcome)},
                       {"exit_code", report.exit_code},
                       {"cause", report.cause},
                       {"advice", report.advice},
                       {"hang", hang},
+                      {"slow", report.slow},
+                      {"flight_record", report.flight_record},
                       {"log_dir", report.log_dir},
                       {"root_cause", root},
                       {"hosts", hosts},

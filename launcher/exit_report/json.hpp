@@ -10,6 +10,9 @@
 
 namespace muster::launcher {
 
+/// Returns the outcome in one word: "succeeded".
+const char* word_for(JobOutcome outcome);
+
 /// Returns the report for programs (--report): indented JSON, schema "muster.report" (docs/report.md).
 std::string to_json(const ExitReport& report);
 

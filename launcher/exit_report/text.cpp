@@ -99,6 +99,16 @@ void describe_hang(Page& page, const ExitReport& report) {
   page.line("hang", for_terminal(text + ")"));
 }
 
+/// Says what was wrong on the hosts when the job began to end, which ranks were slow, and what NCCL's flight
+/// recorder tells.
+void describe_causes(Page& page, const ExitReport& report) {
+  for (const NodeReport& node : report.nodes)
+    for (const agent::HostCause& cause : node.host_causes)
+      page.line("host", for_terminal(node.host + ": " + full_text(cause)));
+  if (!report.slow.empty()) page.line("slow", for_terminal(report.slow));
+  for (const std::string& line : report.flight_record) page.line("NCCL", for_terminal(line));
+}
+
 /// Says which rank waited for which, and what the ranks that were waited for did last. Only programs that use
 /// the SDK have this.
 void describe_calls(Page& page, const ExitReport& report) {
@@ -291,6 +301,7 @@ std::string to_text(const ExitReport& report) {
   if (report.outcome == JobOutcome::succeeded) return notes_of_success(report);
   Page page(headline(report));
   describe_hang(page, report);
+  describe_causes(page, report);
   if (report.root() != nullptr) describe_root(page, report);
   describe_calls(page, report);
   describe_other_failures(page, report);

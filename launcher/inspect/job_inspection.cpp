@@ -32,9 +32,11 @@ int workers_of(const JobSpec& spec) {
   return sum;
 }
 
+}  // namespace
+
 JobCard card_of(const JobSpec& spec) {
   JobCard card;
-  card.id = job_id(spec.program, random_number());
+  card.id = spec.id.empty() ? job_id(spec.program, random_number()) : spec.id;
   card.name = spec.name;
   card.run_id = spec.agent.run_id;
   card.program = spec.program;
@@ -48,14 +50,16 @@ JobCard card_of(const JobSpec& spec) {
   card.started_at_ms = milliseconds(std::chrono::system_clock::now().time_since_epoch());
   card.nodes = spec.nodes.empty() ? 1 : static_cast<int>(spec.nodes.size());
   card.workers = workers_of(spec);
+  card.console = spec.console;
+  const agent::OutputSpec& output = spec.agent.output;
+  if (output.redirects.any() || output.tee.any()) card.logs = output.log_dir;
   return card;
 }
 
-}  // namespace
-
 JobInspection::JobInspection(const boost::asio::any_io_executor& executor, const JobSpec& spec,
-                             JobNodes& nodes, EndWaiters& waiters, JobControl control)
-    : nodes_(nodes) {
+                             JobNodes& nodes, EndWaiters& waiters, JobControl control,
+                             std::function<TimeShares()> shares)
+    : nodes_(nodes), shares_(std::move(shares)) {
   std::string trouble;
   try {
     card_ = card_of(spec);
@@ -79,14 +83,20 @@ void JobInspection::take(const JobSocket::Question& question) {
   if (kill_service_->take(question)) return;
   agent::NodeQuery query = agent::node_query_from_json(question.text);
   query.signal = 0;  // who looks at a job sends no signal
-  nodes_.ask(query, [card = card_, begin = begin_, reply = question.reply](NodeAnswers answers) {
-    JobAnswer answer;
-    answer.card = card;
-    answer.age_ms = milliseconds(std::chrono::steady_clock::now() - begin);
-    answer.nodes = std::move(answers.given);
-    answer.silent = std::move(answers.silent);
-    reply(to_json(answer));
-  });
+  look(query, [reply = question.reply](const JobAnswer& answer) { reply(to_json(answer)); });
+}
+
+void JobInspection::look(const agent::NodeQuery& query, std::function<void(JobAnswer)> done) const {
+  nodes_.ask(query,
+             [card = card_, begin = begin_, shares = shares_, tell = std::move(done)](NodeAnswers answers) {
+               JobAnswer answer;
+               answer.card = card;
+               answer.age_ms = milliseconds(std::chrono::steady_clock::now() - begin);
+               answer.shares = shares();
+               answer.nodes = std::move(answers.given);
+               answer.silent = std::move(answers.silent);
+               tell(std::move(answer));
+             });
 }
 
 }  // namespace muster::launcher

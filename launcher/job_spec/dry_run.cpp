@@ -103,6 +103,13 @@ std::string range_text(int first, int count) {
   return std::to_string(first) + (count > 1 ? "-" + std::to_string(first + count - 1) : "");
 }
 
+std::string text_of(const ListenPlace& place) {
+  if (!place.path.empty()) return "unix:" + place.path;
+  if (place.host.empty()) return "";
+  const bool v6 = place.host.find(':') != std::string::npos;
+  return (v6 ? "[" + place.host + "]:" : place.host + ":") + std::to_string(place.port);
+}
+
 }  // namespace
 
 std::string placement_table(const JobSpec& spec) {
@@ -154,6 +161,9 @@ std::string to_json(const JobSpec& spec, const Allowance& here) {
                     {"deadline_ms", spec.deadline.count()},
                     {"stdin", spec.stdin_policy == StdinPolicy::inherit ? "inherit" : "null"},
                     {"report_file", spec.report_file},
+                    {"event_file", spec.event_file},
+                    {"metrics_listen", text_of(spec.metrics_listen)},
+                    {"metrics_textfile", spec.metrics_textfile},
                     {"error_file_copy", spec.error_file_copy},
                     {"agent", Json::parse(agent::to_json(spec.agent))}};
   return job.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

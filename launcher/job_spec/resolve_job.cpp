@@ -24,8 +24,9 @@ void refuse_unavailable(const CliOptions& options) {
   refuse(options.logs_specs.given,
          "names a Python plug-in, which muster cannot load; use --log-dir, --redirects and --tee");
   if (options.event_log_handler.value != "null")
-    refuse(options.event_log_handler.given,
-           "is not available: only 'null' is; use --report FILE for a record of the job");
+    refuse(
+        options.event_log_handler.given,
+        "is not available: only 'null' is; use --event-file FILE or --report FILE for a record of the job");
 }
 
 /// Checks that CUDA_VISIBLE_DEVICES has an entry for each worker, which --virtual-local-rank gives it.
@@ -37,6 +38,14 @@ void check_virtual_ranks(const CliOptions& options, const System& system, int wo
     throw UsageError(options.virtual_local_rank.given->source + ": CUDA_VISIBLE_DEVICES=" + *visible +
                      " has " + std::to_string(entries) + " entries for " + std::to_string(workers) +
                      " workers; list more GPUs or start fewer workers");
+}
+
+/// Refuses a file that cannot be written.
+void check_file(const Setting<std::string>& file, const System& system) {
+  if (file.value.empty()) return;
+  if (const std::string why = system.write_obstacle(file.value); !why.empty())
+    throw UsageError(file.given->quoted() + " cannot be written (" + why +
+                     "); give a file in a directory that can");
 }
 
 /// Whether one of the nodes has several workers, as far as we know.
@@ -136,6 +145,13 @@ void check_local_ranks(const CliOptions& options, const JobSpec& spec) {
     for (const int rank : *options.local_ranks_filter.value) check(options.local_ranks_filter.given, rank);
 }
 
+/// Refuses what a job without a terminal cannot have.
+void check_detached(const CliOptions& options) {
+  if (options.detach.value && options.stdin_rank.given)
+    throw UsageError(options.detach.given->source + " and " + options.stdin_rank.given->quoted() +
+                     " contradict each other: a detached job has no stdin; let the program read a file");
+}
+
 void resolve_output(const CliOptions& options, const System& system, JobSpec& spec) {
   agent::OutputSpec& output = spec.agent.output;
   output.redirects = options.redirects.value;
@@ -145,9 +161,11 @@ void resolve_output(const CliOptions& options, const System& system, JobSpec& sp
     output.line_prefix_template = system.variable("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE").value_or("");
   output.console_ranks = options.local_ranks_filter.value;
   check_local_ranks(options, spec);
+  check_detached(options);
   output.stdout_filters = options.duplicate_stdout_filters.value;
   output.stderr_filters = options.duplicate_stderr_filters.value;
   output.raw_output = options.raw_output.value;
+  output.framed = options.detach.value;
   output.rank_prefix = spec.nodes.size() > 1;
   spec.gather_logs = options.gather_logs.value;
   output.gather_logs = !spec.gather_logs.empty();
@@ -160,10 +178,15 @@ void resolve_output(const CliOptions& options, const System& system, JobSpec& sp
                      " means no log files, but --redirects or --tee asks for some; give a directory");
   spec.report_file = options.report.value;
   spec.name = options.name.value;
-  if (!spec.report_file.empty())
-    if (const std::string why = system.write_obstacle(spec.report_file); !why.empty())
-      throw UsageError(options.report.given->quoted() + " cannot be written (" + why +
-                       "); give a file in a directory that can");
+  check_file(options.report, system);
+  spec.event_file = options.event_file.value;
+  check_file(options.event_file, system);
+  spec.metrics_textfile = options.metrics_textfile.value;
+  check_file(options.metrics_textfile, system);
+  spec.metrics_listen = options.metrics_listen.value;
+  // Metrics count the workers that were ended for want of memory.
+  spec.agent.tell_worker_ends =
+      !spec.event_file.empty() || !spec.metrics_textfile.empty() || spec.metrics_listen.given();
   spec.error_file_copy = system.variable("TORCHELASTIC_ERROR_FILE").value_or("");
 }
 

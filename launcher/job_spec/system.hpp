@@ -53,7 +53,8 @@ class System {
   virtual FileKind file_kind(const std::string& path) const = 0;
   /// Returns the interpreter that the file's first line names (#!), empty if there is none.
   virtual std::string shebang(const std::string& path) const = 0;
-  /// Returns why --report cannot be written to this path, in words; empty if it can.
+  /// Returns why an output file as that of --report cannot be written to this path, in words; empty if it
+  /// can.
   virtual std::string write_obstacle(const std::string& path) const = 0;
   virtual StdinPolicy stdin_policy() const = 0;
 

@@ -46,6 +46,8 @@ class DirectNode : public JobNodes {
       if (message.kind == LinkMessage::Kind::report) take_report(message.body);
       if (message.kind == LinkMessage::Kind::answer)
         questions_.answered(0, message.number, agent::node_status_from_json(message.body));
+      if (message.kind == LinkMessage::Kind::event && watcher_.event)
+        watcher_.event(host_, agent::node_event_from_json(message.body));
     };
     link_events.closed = [this](const std::string&) {
       link_lost_ = true;

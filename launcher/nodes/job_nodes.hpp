@@ -2,6 +2,7 @@
 // The nodes of a job as the launcher's Job sees them, and the two kinds there are.
 #pragma once
 
+#include "agent/core/node_event.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/node_status.hpp"
 #include "launcher/core/job_orders.hpp"
@@ -16,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::launcher {
@@ -29,7 +31,19 @@ class JobNodes {
   /// the guardian ends; ::nodes_ended.
   using Event = JobActions (JobOrders::*)();
 
+  /// Who keeps the course of the job; all are given, or none. `node`: its name in the job, or its host's.
+  struct Watcher {
+    std::function<void(const std::string& node, const agent::NodeEvent&)> event;
+    /// A node could not be started, or is lost; `spared`: the job goes on without it.
+    std::function<void(const std::string& node, const std::string& cause, bool spared)> lost;
+    /// The connection to a node had ended, and another way leads there.
+    std::function<void(const std::string& node)> back;
+  };
+
   virtual ~JobNodes() = default;
+
+  /// Call it before start().
+  void watch(Watcher watcher) { watcher_ = std::move(watcher); }
 
   /// Starts the nodes; call it before anything else. `tell` is not called inside a call of this class.
   virtual void start(std::function<void(Event)> tell) = 0;
@@ -51,6 +65,9 @@ class JobNodes {
 
   /// Adds to `end` what the ends of the nodes tell, and returns the reports in the order in which they came.
   virtual std::vector<agent::NodeReport> conclude(JobEnd& end) = 0;
+
+ protected:
+  Watcher watcher_;
 };
 
 /// Makes the only node that this launcher has. Its workers have our own standard streams. `forked` is its

@@ -53,14 +53,15 @@ struct NodeConsole::State : std::enable_shared_from_this<State> {
     wake_stream.assign(copy);
     // If our stdout and stderr are one, what a node prints on both keeps its order.
     const bool one = agent::same_file(streams.out, streams.err);
-    out = make_console(executor, streams.out, one ? "stdout and stderr" : "stdout", streams.raw);
-    if (!one) err = make_console(executor, streams.err, "stderr", streams.raw);
+    out = make_console(executor, streams.out, one ? "stdout and stderr" : "stdout", streams);
+    if (!one) err = make_console(executor, streams.err, "stderr", streams);
   }
 
   std::unique_ptr<Console> make_console(const asio::any_io_executor& executor, int fd, const char* name,
-                                        bool raw) {
+                                        const Streams& streams) {
     return std::make_unique<Console>(executor, std::make_unique<agent::ConsoleWriter>(fd, name, wake_up),
-                                     agent::is_terminal(fd), raw);
+                                     agent::is_terminal(fd), streams.raw,
+                                     streams.framed ? Console::Lines::whole : Console::Lines::shown);
   }
 
   void watch() {

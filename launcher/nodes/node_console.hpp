@@ -25,6 +25,8 @@ class NodeConsole {
     int err = 2;
     /// --raw-output: whether a terminal gets what comes, unfiltered.
     bool raw = false;
+    /// Whether what comes are frames of a detached job, which stay whole.
+    bool framed = false;
   };
 
   NodeConsole(const boost::asio::any_io_executor& executor, std::size_t nodes, Streams streams);

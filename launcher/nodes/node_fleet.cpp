@@ -181,7 +181,8 @@ void NodeFleet::message(std::size_t index, LinkMessage message) {
       if (life.instructed()) log_.line(index, message.body);
       break;
     case Kind::hang:
-      if (life.instructed()) events_.hang(index, message.body);
+    case Kind::event:
+      if (life.instructed()) events_.told(index, message);
       break;
     case Kind::status:
       if (index == 0 && life.instructed()) say_status(message.body);
@@ -279,6 +280,7 @@ void NodeFleet::seek_way(std::size_t index) {
               self.board_.node(index).take(RemoteNode::Event::carried);
               log_warning(self.job_.nodes[index].name +
                           ": the connection to it was lost; going on through the coordinator");
+              self.events_.back(index);
             }));
 }
 

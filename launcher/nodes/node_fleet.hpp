@@ -48,9 +48,11 @@ class NodeFleet : public std::enable_shared_from_this<NodeFleet> {
     std::function<void(std::size_t node, std::string_view what, std::shared_ptr<rendezvous::Channel>)> opened;
     /// Called with the answer to a question. An exception from it is the node's fault.
     std::function<void(std::size_t node, std::int64_t number, agent::NodeStatus)> answer;
-    /// Called with the verdict on a hang that a node was told, as it stands in the message. Never empty. An
-    /// exception from it is the node's fault.
-    std::function<void(std::size_t node, const std::string& body)> hang;
+    /// Called with the verdict on a hang that a node was told, and with an event that it tells, as they stand
+    /// in the message. Never empty. An exception from it is the node's fault.
+    std::function<void(std::size_t node, const agent::LinkMessage&)> told;
+    /// Called when the broken connection to a node goes on over relay(). Never empty.
+    std::function<void(std::size_t node)> back;
     /// Called when the coordinator listens.
     std::function<void(const agent::LinkEndpoint&)> listening;
     /// Returns a way to a node that does not lead through its broken connection; null if there is none.

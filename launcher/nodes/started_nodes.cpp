@@ -59,7 +59,8 @@ class StartedNodes : public JobNodes {
         fleet_(std::make_shared<NodeFleet>(
             executor, spec, starter, std::move(local), version,
             [this](std::size_t node, const auto& hellos) { return instruct(node, hellos); }, fleet_events())),
-        console_(executor, spec.nodes.size(), NodeConsole::Streams{1, 2, spec.agent.output.raw_output}) {
+        console_(executor, spec.nodes.size(),
+                 NodeConsole::Streams{1, 2, spec.agent.output.raw_output, spec.agent.output.framed}) {
     rendezvous::guard_process(rendezvous::ProcessFiles::closed);
   }
 
@@ -145,8 +146,15 @@ class StartedNodes : public JobNodes {
     events.answer = [this](std::size_t node, std::int64_t number, agent::NodeStatus status) {
       questions_.answered(node, number, std::move(status));
     };
-    events.hang = [this](std::size_t node, const std::string& body) {
-      agent::HangReport hang = agent::hang_report_from_json(body);
+    events.back = [this](std::size_t node) {
+      if (watcher_.back) watcher_.back(spec_.nodes[node].name);
+    };
+    events.told = [this](std::size_t node, const agent::LinkMessage& message) {
+      if (message.kind == agent::LinkMessage::Kind::event) {
+        if (watcher_.event) watcher_.event(spec_.nodes[node].name, agent::node_event_from_json(message.body));
+        return;
+      }
+      agent::HangReport hang = agent::hang_report_from_json(message.body);
       const auto& nodes = fleet_->board().nodes();
       const auto working = std::count_if(nodes.begin(), nodes.end(), [](const RemoteNode& one) {
         return one.awaits_report() && !one.severed();
@@ -175,7 +183,10 @@ class StartedNodes : public JobNodes {
         ended_.push_back(gone);
     };
     events.waiting = [this](const std::string& text) { say_waiting(text); };
-    events.without = [this](std::size_t node) { lost_for_stdin(node); };
+    events.without = [this](std::size_t node) {
+      tell_lost(spec_.nodes[node].name);
+      lost_for_stdin(node);
+    };
     events.failed = [this] { tell_(&JobOrders::node_failed); };
     events.over = [this] { tell_(&JobOrders::nodes_ended); };
     return events;
@@ -276,6 +287,13 @@ class StartedNodes : public JobNodes {
     workers_[node] = 0;
     if (!stdin_ || std::exchange(stdin_to_, stdin_node()) == stdin_node()) return;
     stdin_->feed(stdin_to_ < workers_.size() ? fleet_->open_stdin(stdin_to_) : nullptr);
+  }
+
+  /// The board has just noted it, unless the job was ending.
+  void tell_lost(const std::string& name) {
+    const auto& failures = fleet_->board().failures();
+    if (watcher_.lost && !failures.empty() && failures.back().node == name)
+      watcher_.lost(name, lost_text(failures.back()), failures.back().spared);
   }
 
   void say_waiting(const std::string& text) {

@@ -22,22 +22,6 @@ bool is_listed(const std::string& list, const std::string& wanted) {
   return false;
 }
 
-/// Decodes \040 and the like, as which /proc writes spaces and other special characters of a path.
-std::string unescaped(const std::string& text) {
-  const auto is_octal = [](char c) { return c >= '0' && c <= '7'; };
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size() && is_octal(text[i + 1]) && is_octal(text[i + 2]) &&
-        is_octal(text[i + 3])) {
-      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
-      i += 3;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
 /// A tree of groups that is mounted.
 struct Mount {
   /// The group that is seen at the mount point: "/", or the group of the container.
@@ -63,8 +47,8 @@ std::optional<Mount> mount_of(const std::string& mounts, const std::string& cont
     Mount mount;
     place >> id >> id >> id >> mount.top >> mount.point;
     what >> type >> source >> options;
-    mount.top = unescaped(mount.top);
-    mount.point = unescaped(mount.point);
+    mount.top = octal_unescaped(mount.top);
+    mount.point = octal_unescaped(mount.point);
     mount.unified = type == "cgroup2";
     if (type == "cgroup" && is_listed(options, controller)) return mount;
     if (mount.unified && !found) found = mount;

@@ -65,6 +65,9 @@ std::optional<Number> parse_number(std::string_view text, int base = 10) {
 /// without digits or out of range.
 std::optional<std::int64_t> leading_number(std::string_view text);
 
+/// Decodes \040 and the like, as which /proc writes blanks and other special characters of a path.
+std::string octal_unescaped(const std::string& text);
+
 /// The tasks of each node as Slurm writes them: "2(x3),1" is 2, 2, 2, 1. nullopt for a text that Slurm does
 /// not write, or for more than 2^20 nodes or tasks of a node.
 std::optional<std::vector<int>> parse_task_counts(std::string_view text);

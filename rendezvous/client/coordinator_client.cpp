@@ -79,6 +79,7 @@ class CoordinatorClient::Impl : public std::enable_shared_from_this<Impl> {
   void on(const RoundEnd& end);
   void on(const KeyWait& wait);
   void on(const JobNotice& notice);
+  void on(const SlowRanks& slow);
   void on(const JobClosed& closed);
   void on(const Vouch& vouch);
   void on(const LauncherState& state);
@@ -126,7 +127,7 @@ asio::awaitable<Message> CoordinatorClient::Impl::perform(std::shared_ptr<Impl> 
   call.error.reset();
   call.waiting = true;
   call.timer.expires_at(deadline);
-  if (request) self->session_->send(std::move(*request));
+  if (request) self->session_->send(*request);
   co_await call.timer.async_wait(kAsTuple);
   call.waiting = false;
   if (call.answer) co_return std::move(*call.answer);
@@ -195,6 +196,10 @@ void CoordinatorClient::Impl::on(const KeyWait& wait) {
 
 void CoordinatorClient::Impl::on(const JobNotice& notice) {
   if (events_.notice) events_.notice(notice);
+}
+
+void CoordinatorClient::Impl::on(const SlowRanks& slow) {
+  if (events_.slow_ranks) events_.slow_ranks(slow);
 }
 
 void CoordinatorClient::Impl::on(const JobClosed& closed) {
@@ -299,8 +304,8 @@ asio::awaitable<LauncherState> CoordinatorClient::launcher_state(TimePoint deadl
   return Impl::ask<LauncherState>(impl_, impl_->launcher_call(), LauncherState(), deadline);
 }
 
-void CoordinatorClient::tell(Message message) {
-  impl_->session().send(std::move(message));
+void CoordinatorClient::tell(const Message& message) {
+  impl_->session().send(message);
 }
 
 std::shared_ptr<Channel> CoordinatorClient::open_channel(const ChannelOpen& what) {

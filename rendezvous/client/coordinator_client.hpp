@@ -51,6 +51,7 @@ struct ClientEvents {
   std::function<void(const KeyWait&)> key_wait;
   /// A line about the round that people are to read.
   std::function<void(const JobNotice&)> notice;
+  std::function<void(const SlowRanks&)> slow_ranks;
   /// The coordinator closed the job.
   std::function<void(const JobClosed&)> job_closed;
   /// The coordinator is gone or unusable, and no call can succeed any more. At most once, and not after
@@ -97,8 +98,9 @@ class CoordinatorClient {
   boost::asio::awaitable<Left> leave_round(LeaveRound request, TimePoint deadline);
 
   /// Tells what has no answer, and does not wait: a FailRound, so that the other nodes stop their workers at
-  /// once, a RankHealth, a NodeState, or a Vouched (the answer to ClientEvents::vouch).
-  void tell(Message message);
+  /// once, a RankHealth, a RankPace, a HostNews, a NodeState, or a Vouched (the answer to
+  /// ClientEvents::vouch).
+  void tell(const Message& message);
 
   /// Asks whether the launcher has a session with the coordinator.
   boost::asio::awaitable<LauncherState> launcher_state(TimePoint deadline);

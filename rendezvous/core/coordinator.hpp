@@ -8,6 +8,7 @@
 #include "rendezvous/core/restart_policy.hpp"
 #include "rendezvous/core/round.hpp"
 #include "rendezvous/core/running_round.hpp"
+#include "rendezvous/core/straggler_watch.hpp"
 #include "rendezvous/protocol/message.hpp"
 
 #include <map>
@@ -168,6 +169,8 @@ class Coordinator {
   void node_ended(const NodeState& state, TimePoint now);
   void handle(Member& member, const LauncherState& request, TimePoint now);
   void handle(Member& member, const RankHealth& health, TimePoint now);
+  void handle(Member& member, const RankPace& pace, TimePoint now);
+  void handle(Member& member, const HostNews& news, TimePoint now);
 
   // These messages are for the shell; here their arrival only shows that the peer lives.
   void handle(Member&, const Vouched&, TimePoint) {}
@@ -223,6 +226,7 @@ class Coordinator {
   std::optional<RunningRound> active_;
   /// What the ranks of that round do.
   HangWatch hang_watch_;
+  StragglerWatch straggler_watch_;
   std::optional<JobClosed> job_over_;
   /// The causes that a verdict names if the job ends because no other round comes.
   std::optional<JobClosed> last_failure_;

@@ -218,6 +218,17 @@ void Coordinator::handle(Member& member, const RankHealth& health, TimePoint now
   hang_watch_.tell(health, host_of(member), now);
 }
 
+void Coordinator::handle(Member& member, const RankPace& pace, TimePoint now) {
+  if (!takes_part(member.name, pace.round) || !active_->running() || !active_->has(member.name, pace.rank))
+    return;
+  straggler_watch_.tell(pace, host_of(member), now);
+}
+
+void Coordinator::handle(Member& member, const HostNews& news, TimePoint now) {
+  if (takes_part(member.name, news.round) && active_->running())
+    hang_watch_.tell_host(host_of(member), news.text, now);
+}
+
 template <typename Unexpected>
 void Coordinator::handle(Member& member, const Unexpected& message, TimePoint) {
   const std::string type(type_name(Message(message)));

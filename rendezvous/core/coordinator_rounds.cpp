@@ -28,6 +28,7 @@ Effects Coordinator::on_store_opened(RoundNumber round, const Endpoint& endpoint
     // place.
     forming_.remember_order(active_->present());
     hang_watch_.begin(active_->world_size());
+    straggler_watch_.begin(active_->world_size());
     for (const RoundResult& result : active_->begin(endpoint, restart_policy_.restarts(), now))
       send(active_->seats()[static_cast<std::size_t>(result.node_rank)].node, result);
   }
@@ -99,6 +100,7 @@ void Coordinator::end_round(RoundEnd end, TimePoint now, EndedRound ended) {
   last_failure_ = JobClosed{cause_text(end), false, end.exit_code, end.node, end.host, end.rank};
   active_->end(end);
   hang_watch_.end();
+  straggler_watch_.begin(0);
   if (end.cause == RoundEndCause::node_lost || end.cause == RoundEndCause::node_left) gone_[end.host] = now;
   for (const NodeName& node : active_->present())
     if (node != end.node) send(node, end);
@@ -289,13 +291,20 @@ void Coordinator::tell_status(TimePoint now) {
   next_status_ = now + std::chrono::seconds(1);
 }
 
-/// Tells the nodes of the round when its ranks have stood still for too long, and when they move again.
+/// Tells the nodes of the round when its ranks have stood still for too long, and when they move again; and
+/// which ranks the others wait for again and again.
 void Coordinator::watch_ranks(TimePoint now) {
   if (!active_ || !active_->running()) return;
+  if (auto slow = straggler_watch_.news(now)) {
+    slow->round = active_->number();
+    for (const NodeName& node : active_->present()) send(node, *slow);
+  }
   if (hang_watch_.ask_store(now)) effects_.emplace_back(effect::AskStore{active_->number()});
   const auto text = hang_watch_.look(now);
   if (!text) return;
-  const JobNotice notice{active_->number(), *text, hang_watch_.verdict().level};
+  const HangVerdict& verdict = hang_watch_.verdict();
+  JobNotice notice{active_->number(), *text, verdict.level, verdict.culprits, hang_watch_.still_for(now)};
+  if (notice.culprits.size() > kMaxCulprits) notice.culprits.resize(kMaxCulprits);
   for (const NodeName& node : active_->present()) send(node, notice);
   end_hung_round(now);
 }

@@ -19,8 +19,32 @@ void HangWatch::begin(int world_size) {
   said_at_.reset();
   asked_at_.reset();
   key_told_ = key_said_ = false;
+  hosts_.clear();
+  host_told_ = host_said_ = false;
   moved_.reset();
   changed_ = false;
+}
+
+void HangWatch::tell_host(const std::string& host, const std::string& text, TimePoint now) {
+  if (text.empty())
+    hosts_.erase(host);
+  else
+    hosts_[host] = text;
+  host_told_ = !hosts_.empty();
+  if (!all_stand_still()) return;
+  told_at_ = now;
+  changed_ = true;
+}
+
+/// "; on n1 the file system of /scratch is full".
+std::string HangWatch::hosts_text() const {
+  constexpr std::size_t kHostsInText = 3;
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& [host, news] : hosts_)
+    if (++count <= kHostsInText) text += "; on " + host + " " + news;
+  if (count > kHostsInText) text += "; the like on " + std::to_string(count - kHostsInText) + " more hosts";
+  return text;
 }
 
 void HangWatch::tell(const RankHealth& health, const std::string& host, TimePoint now) {
@@ -59,7 +83,7 @@ std::optional<TimePoint> HangWatch::next_look() const {
   if (moved_) return TimePoint{};
   if (!changed_ || !all_stand_still()) return std::nullopt;
   TimePoint due = last_moved_ + timeout_;
-  const bool explains = key_told_ && !key_said_;
+  const bool explains = (key_told_ && !key_said_) || (host_told_ && !host_said_);
   if (said_at_ && !explains) due = std::max(due, *said_at_ + kHangSaidEach);
   if (said_.empty() && asked_at_) due = std::max(due, *asked_at_ + kStoreAnswersWithin);
   // What one look has found out of several ranks comes in several messages.
@@ -79,6 +103,11 @@ bool HangWatch::ask_store(TimePoint now) {
   return true;
 }
 
+Milliseconds HangWatch::still_for(TimePoint now) const {
+  if (verdict_.level == HangLevel::none || last_moved_ == TimePoint::min()) return Milliseconds(0);
+  return std::chrono::duration_cast<Milliseconds>(now - last_moved_);
+}
+
 std::optional<std::string> HangWatch::look(TimePoint now) {
   if (moved_) {
     const RankView& rank = ranks_[static_cast<std::size_t>(*moved_)];
@@ -88,6 +117,7 @@ std::optional<std::string> HangWatch::look(TimePoint now) {
     said_.clear();
     said_at_.reset();
     key_told_ = key_said_ = false;
+    host_said_ = false;
     verdict_ = {};
     return text;
   }
@@ -104,7 +134,12 @@ std::optional<std::string> HangWatch::look(TimePoint now) {
   key_said_ = std::any_of(ranks_.begin(), ranks_.end(),
                           [](const RankView& rank) { return !rank.health.key.empty(); });
   verdict_ = judge_hang(ranks_, timeout_, now);
-  if (verdict_.level == HangLevel::none || verdict_.matter == said_) return std::nullopt;
+  if (verdict_.level == HangLevel::none) return std::nullopt;
+  const std::string hosts = hosts_text();
+  host_said_ = !hosts.empty();
+  verdict_.text += hosts;
+  verdict_.matter += hosts;
+  if (verdict_.matter == said_) return std::nullopt;
   said_ = verdict_.matter;
   said_at_ = now;
   return verdict_.text;

@@ -4,6 +4,7 @@
 
 #include "rendezvous/core/hang_verdict.hpp"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,6 +49,10 @@ class HangWatch {
   /// `count` ranks from `first` on have ended with success.
   void ended(int first, int count, const std::string& host, TimePoint now);
 
+  /// Takes what is wrong on a host that is no fault of the program; empty: nothing (any more). Each verdict
+  /// says it.
+  void tell_host(const std::string& host, const std::string& text, TimePoint now);
+
   /// When look() may have something to say; none: not before another tell().
   std::optional<TimePoint> next_look() const;
 
@@ -60,17 +65,25 @@ class HangWatch {
 
   /// What is to be said now: a hang, another cause than the one said before, or that the job moves again. A
   /// hang waits for news that belong together and for the store's answers, and another cause for
-  /// kHangSaidEach, except for the first key that a rank is found to wait for: that explains what was said.
+  /// kHangSaidEach, except for the first key that a rank is found to wait for, and the first thing that is
+  /// wrong on a host: these explain what was said.
   std::optional<std::string> look(TimePoint now);
 
   /// The verdict of the last look().
   const HangVerdict& verdict() const { return verdict_; }
 
+  /// How long no rank has moved; 0 without a verdict.
+  Milliseconds still_for(TimePoint now) const;
+
  private:
+  std::string hosts_text() const;
+
   bool all_stand_still() const { return timeout_.count() > 0 && !ranks_.empty() && still_ == ranks_.size(); }
 
   Milliseconds timeout_;
   std::vector<RankView> ranks_;
+  /// What is wrong on hosts.
+  std::map<std::string, std::string> hosts_;
   /// Ranks that do not move, and the time when the last of all ranks moved.
   std::size_t still_ = 0;
   TimePoint last_moved_ = TimePoint::min();
@@ -84,6 +97,9 @@ class HangWatch {
   /// about one.
   bool key_told_ = false;
   bool key_said_ = false;
+  /// The same of what is wrong on a host.
+  bool host_told_ = false;
+  bool host_said_ = false;
   /// The rank that has moved after a hang was said.
   std::optional<int> moved_;
   bool changed_ = false;

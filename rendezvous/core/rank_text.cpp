@@ -64,6 +64,8 @@ std::string deed_text(const RankHealth& health, bool many) {
   if (health.activity == Activity::ended) return many ? "have ended" : "has ended";
   if (health.activity == Activity::busy)
     return many ? "compute, and nothing else of them moves" : "computes, and nothing else of it moves";
+  if (!health.held_in.empty())
+    return (many ? "are held by the kernel in " : "is held by the kernel in ") + health.held_in;
   if (health.wait == WaitKind::stopped) return many ? "are stopped by a signal" : "is stopped by a signal";
   if (health.wait == WaitKind::sleep) {
     const std::string how = health.stirs ? " again and again" : "";

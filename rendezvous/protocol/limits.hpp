@@ -47,8 +47,12 @@ inline constexpr int kMaxExitCode = 255;
 inline constexpr int kMaxSignal = 127;
 /// Bytes of the line by which a worker's failure is recognised; the sender cuts longer lines.
 inline constexpr std::size_t kMaxErrorLineBytes = 512;
+/// Ranks that the verdict on a hang names as its cause; further ones are left out.
+inline constexpr std::size_t kMaxCulprits = 1024;
 /// Bytes of each text that says where a rank stands and what it waits for; the sender cuts longer ones.
 inline constexpr std::size_t kMaxHealthTextBytes = 256;
+/// Bytes of the text in which a node says what outside of the program may be the cause of a standstill.
+inline constexpr std::size_t kMaxHostNewsBytes = 1000;
 /// The highest line of a program that is believed.
 inline constexpr int kMaxLine = 1 << 30;
 /// The time for which no rank may move before the job counts as hung (--hang-timeout): longer than the steps,

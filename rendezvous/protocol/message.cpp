@@ -27,6 +27,12 @@ std::string our_versions() {
 
 }  // namespace
 
+std::string name_of(RoundEndCause cause) {
+  for (const auto& [value, word] : kCauses)
+    if (value == cause) return word;
+  return "";
+}
+
 bool is_numbered(const Message& message) {
   return !std::holds_alternative<Hello>(message) && !std::holds_alternative<HelloOk>(message) &&
          !std::holds_alternative<Heartbeat>(message);

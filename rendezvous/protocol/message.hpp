@@ -181,6 +181,9 @@ enum class RoundEndCause {
   hung,           ///< the ranks stand still for good (--on-hang restart, abort); of no node in particular
 };
 
+/// Returns the cause in one word, as messages have it: "node_failed".
+std::string name_of(RoundEndCause cause);
+
 /// Told to every node of a round: stop your workers, then leave_round. Also told to a node that waits after
 /// its success: with `again` it joins once more (it has left already); otherwise JobClosed follows.
 struct RoundEnd {
@@ -345,7 +348,42 @@ struct JobNotice {
   std::string text{};
   /// The verdict that the text says; none: the one before is taken back.
   HangLevel hang = HangLevel::none;
+  /// The ranks that are its cause, in order, at most kMaxCulprits; none: all agree, or there is no verdict.
+  std::vector<int> culprits{};
+  /// How long no rank had moved when this was said.
+  Milliseconds still{0};
   bool operator==(const JobNotice&) const = default;
+};
+
+/// Tells how fast a rank made its last steps, as it told them (muster_set_step). No answer.
+struct RankPace {
+  RoundNumber round = 0;
+  int rank = 0;
+  /// The number of steps since the last message of that rank, at least 1.
+  int steps = 1;
+  /// The mean time of those steps, and the part of it in which the rank was in no call with other ranks, in
+  /// microseconds.
+  std::uint64_t step_us = 0;
+  std::uint64_t own_us = 0;
+  bool operator==(const RankPace&) const = default;
+};
+
+/// Tells what is wrong on a node's host that is no fault of the program: "the file system /scratch is full".
+/// Empty: nothing (any more). No answer.
+struct HostNews {
+  RoundNumber round = 0;
+  std::string text{};
+  bool operator==(const HostNews&) const = default;
+};
+
+/// A line about ranks that are slower than the others, told to every node of the round. It says nothing about
+/// a hang, and takes no verdict back.
+struct SlowRanks {
+  RoundNumber round = 0;
+  std::string text{};
+  /// Whether there are such ranks; false: the line before is taken back.
+  bool slow = false;
+  bool operator==(const SlowRanks&) const = default;
 };
 
 struct ErrorReply {
@@ -356,9 +394,10 @@ struct ErrorReply {
   bool operator==(const ErrorReply&) const = default;
 };
 
-using Message = std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd,
-                             Heartbeat, JobClosed, ErrorReply, NodeState, Vouch, Vouched, LauncherState,
-                             ChannelOpen, DaemonStatus, JobStatus, RankHealth, KeyWait, JobNotice>;
+using Message =
+    std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd, Heartbeat,
+                 JobClosed, ErrorReply, NodeState, Vouch, Vouched, LauncherState, ChannelOpen, DaemonStatus,
+                 JobStatus, RankHealth, KeyWait, JobNotice, RankPace, HostNews, SlowRanks>;
 
 /// Whether a message is counted in its session and sent again after a resumption.
 bool is_numbered(const Message& message);

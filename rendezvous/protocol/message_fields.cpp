@@ -27,31 +27,6 @@ constexpr Words<HangAction, 3> kHangActions{{{HangAction::report, kHangActionNam
                                              {HangAction::restart, kHangActionNames[1]},
                                              {HangAction::abort, kHangActionNames[2]}}};
 
-constexpr Words<RoundEndCause, 5> kCauses{{{RoundEndCause::node_failed, "node_failed"},
-                                           {RoundEndCause::node_left, "node_left"},
-                                           {RoundEndCause::node_lost, "node_lost"},
-                                           {RoundEndCause::nodes_waiting, "nodes_waiting"},
-                                           {RoundEndCause::hung, "hung"}}};
-
-constexpr Words<Activity, 4> kActivities{{{Activity::moves, "moves"},
-                                          {Activity::busy, "busy"},
-                                          {Activity::waits, "waits"},
-                                          {Activity::ended, "ended"}}};
-
-constexpr Words<WaitKind, 10> kWaits{{{WaitKind::unknown, "unknown"},
-                                      {WaitKind::communication, "communication"},
-                                      {WaitKind::store_key, "store_key"},
-                                      {WaitKind::lock, "lock"},
-                                      {WaitKind::sleep, "sleep"},
-                                      {WaitKind::terminal, "terminal"},
-                                      {WaitKind::events, "events"},
-                                      {WaitKind::file, "file"},
-                                      {WaitKind::helpers, "helpers"},
-                                      {WaitKind::stopped, "stopped"}}};
-
-constexpr Words<HangLevel, 3> kHangLevels{
-    {{HangLevel::none, "none"}, {HangLevel::may_be, "may_be"}, {HangLevel::is_hung, "is_hung"}}};
-
 /// The type of a message to which FieldReader writes, or which FieldWriter reads.
 template <typename F, typename Type>
 using M = typename std::remove_const_t<F>::template Of<Type>;
@@ -260,8 +235,8 @@ template <typename F>
 void list(F& f, M<F, RankHealth>& m) {
   f.integer("round", m.round, 0, kMaxInt);
   f.integer("rank", m.rank, 0, kMaxWorldSize);
-  f.word("activity", m.activity, kActivities);
-  f.word("wait", m.wait, kWaits, Need::optional);
+  f.word("activity", m.activity, kActivityWords);
+  f.word("wait", m.wait, kWaitWords, Need::optional);
   f.flag("stirs", m.stirs);
   f.text("file", m.place.file, Need::optional, kMaxHealthTextBytes);
   f.integer("line", m.place.line, 0, kMaxLine, Need::optional);
@@ -271,6 +246,7 @@ void list(F& f, M<F, RankHealth>& m) {
   f.counter("sequence", m.sequence, Need::optional);
   f.text("key", m.key, Need::optional, kMaxHealthTextBytes);
   f.text("nearest", m.nearest, Need::optional, kMaxHealthTextBytes);
+  f.text("held_in", m.held_in, Need::optional, kMaxHealthTextBytes);
   f.duration("still_ms", m.still);
   f.duration("lasted_ms", m.lasted);
 }
@@ -290,7 +266,31 @@ template <typename F>
 void list(F& f, M<F, JobNotice>& m) {
   f.integer("round", m.round, 0, kMaxInt);
   f.text("text", m.text);
-  f.word("hang", m.hang, kHangLevels, Need::optional);
+  f.word("hang", m.hang, kHangLevelWords, Need::optional);
+  f.integers("culprits", m.culprits, 0, kMaxWorldSize, kMaxCulprits);
+  f.duration("still_ms", m.still);
+}
+
+template <typename F>
+void list(F& f, M<F, RankPace>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.integer("rank", m.rank, 0, kMaxWorldSize);
+  f.integer("steps", m.steps, 1, kMaxInt);
+  f.counter("step_us", m.step_us);
+  f.counter("own_us", m.own_us);
+}
+
+template <typename F>
+void list(F& f, M<F, HostNews>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.text("text", m.text, Need::required, kMaxHostNewsBytes);
+}
+
+template <typename F>
+void list(F& f, M<F, SlowRanks>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.text("text", m.text);
+  f.flag("slow", m.slow);
 }
 
 template <typename Type>
@@ -327,7 +327,10 @@ constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", read<
                                                                  {"job_status", read<JobStatus>},
                                                                  {"rank_health", read<RankHealth>},
                                                                  {"key_wait", read<KeyWait>},
-                                                                 {"job_notice", read<JobNotice>}}};
+                                                                 {"job_notice", read<JobNotice>},
+                                                                 {"rank_pace", read<RankPace>},
+                                                                 {"host_news", read<HostNews>},
+                                                                 {"slow_ranks", read<SlowRanks>}}};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "rendezvous/protocol/errc.hpp"
+#include "rendezvous/protocol/health_words.hpp"
 #include "rendezvous/protocol/limits.hpp"
 #include "rendezvous/protocol/message.hpp"
 
@@ -24,9 +25,11 @@ using Json = nlohmann::json;
 
 inline constexpr int kMaxInt = std::numeric_limits<int>::max();
 
-/// The names on the wire of an enum's values.
-template <typename Value, std::size_t size>
-using Words = std::array<std::pair<Value, const char*>, size>;
+inline constexpr Words<RoundEndCause, 5> kCauses{{{RoundEndCause::node_failed, "node_failed"},
+                                                  {RoundEndCause::node_left, "node_left"},
+                                                  {RoundEndCause::node_lost, "node_lost"},
+                                                  {RoundEndCause::nodes_waiting, "nodes_waiting"},
+                                                  {RoundEndCause::hung, "hung"}}};
 
 /// Whether a message without a field is refused, or gets the field's default.
 enum class Need { required, optional };
@@ -51,6 +54,21 @@ class FieldReader {
                             : value->get<std::int64_t>() >= low && value->get<std::int64_t>() <= high;
     if (!inside) complain(name, "is outside " + std::to_string(low) + ".." + std::to_string(high));
     into = value->get<int>();
+  }
+
+  /// Reads a list of whole numbers, which may be absent.
+  void integers(const char* name, std::vector<int>& into, int low, int high, std::size_t most) const {
+    const Json* value = find(name, Need::optional);
+    if (value == nullptr) return;
+    if (!value->is_array() || value->size() > most)
+      complain(name, "is not a list of at most " + std::to_string(most) + " numbers");
+    for (const Json& entry : *value) {
+      const bool inside =
+          entry.is_number_integer() && entry.get<std::int64_t>() >= low && entry.get<std::int64_t>() <= high;
+      if (!inside)
+        complain(name, "has what is no whole number in " + std::to_string(low) + ".." + std::to_string(high));
+      into.push_back(entry.get<int>());
+    }
   }
 
   void duration(const char* name, Milliseconds& into) const {
@@ -179,6 +197,11 @@ class FieldWriter {
   using Of = const Type;
 
   void integer(const char* name, int value, int /*low*/, int /*high*/, Need = {}) { object_[name] = value; }
+
+  void integers(const char* name, const std::vector<int>& value, int /*low*/, int /*high*/,
+                std::size_t /*most*/) {
+    object_[name] = value;
+  }
 
   /// Times are cut at what the reader takes, 24 days.
   void duration(const char* name, Milliseconds value) {

@@ -71,6 +71,9 @@ struct RankHealth {
   /// The key of the store for which it waits, and the nearest one that the store has; empty: none is near.
   std::string key{};
   std::string nearest{};
+  /// Only with WaitKind::file: the kernel function in which the rank has slept for a while so that no signal
+  /// reaches it. Usually a disk or a file server does not answer. Empty: signals reach it.
+  std::string held_in{};
   /// The time since anything of the rank has moved, and since it does what this says.
   Milliseconds still{0};
   Milliseconds lasted{0};

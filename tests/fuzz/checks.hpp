@@ -46,6 +46,9 @@ bool check_hosts_input(std::string_view input);
 /// series of credentials, good, bad and slow.
 bool check_login_input(std::string_view input);
 
+/// A dump of NCCL's flight recorder, which is a pickle.
+bool check_pickle_input(std::string_view input);
+
 /// What one rank reads of another: B what it posts on the board of NCCL's calls, S a status page, N a note
 /// that MPI carries, E the endpoint that MPI carries.
 bool check_ranks_input(std::string_view input);

@@ -25,6 +25,7 @@ const Corpus kCorpora[] = {
     {"frame/corpus", check_frame_input, 20, true},
     {"hosts/corpus", check_hosts_input, 20, false},
     {"login/corpus", check_login_input, 10, true},
+    {"pickle/corpus", check_pickle_input, 10, true},
     {"ranks/corpus", check_ranks_input, 10, true},
     {"stacks/corpus", check_stacks_input, 10, true},
     {"terminal/corpus", check_terminal_input, 8, false},

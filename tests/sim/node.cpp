@@ -239,6 +239,7 @@ void Node::work() {
     } else {
       if (timeline_.chance(20)) tell_health();
       if (timeline_.chance(20)) stand_still();
+      if (timeline_.chance(20)) tell_pace();
       work();
     }
   });
@@ -253,6 +254,13 @@ void Node::tell_health() {
   health.wait = timeline_.chance(50) ? WaitKind::communication : WaitKind::lock;
   health.still = health.lasted = Milliseconds(timeline_.random(0, 90'000));
   send(health);
+}
+
+/// How fast the ranks of the node are, and what is wrong on its host.
+void Node::tell_pace() {
+  for (int rank = 0; rank < workers_; ++rank)
+    send(RankPace{round_, first_rank_ + rank, 1, 200'000, timeline_.chance(20) ? 200'000U : 80'000U});
+  send(HostNews{round_, timeline_.chance(50) ? "a file system is full" : ""});
 }
 
 /// Tells of all ranks of the node that they have stood still for long enough to be hung, if the others have.

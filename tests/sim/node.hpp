@@ -62,6 +62,7 @@ class Node {
   void work();
   void tell_health();
   void stand_still();
+  void tell_pace();
   void stop_workers(RoundOutcome outcome);
   void end_life(std::int64_t stop_ms, bool come_back);
 

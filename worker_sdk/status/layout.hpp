@@ -31,8 +31,8 @@ enum class ProcessPhase : std::uint8_t { unclaimed, active, finished };
 /// The state of a group. joining: the group is being made. failed: its last call ended with an error.
 enum class GroupState : std::uint8_t { none, joining, idle, in_call, failed };
 
-/// The owner of a file. The fields are set once when a process takes the file, except for `owner`, `step` and
-/// `next_ticket`.
+/// The owner of a file. The fields are set once when a process takes the file, except for `owner`,
+/// `next_ticket`, `calls_ns` and those of the step. A writer that does not know a field leaves it 0.
 struct Identity {
   Word magic;
   Word version;
@@ -40,9 +40,13 @@ struct Identity {
   Word start_time;  ///< start time of that process, in clock ticks since boot
   Word place;       ///< rank in the low half, number of ranks in the high half
   Word round;
-  Word step;         ///< step of the program, as it told
-  Word next_ticket;  ///< number of calls recorded so far
-  std::array<Word, 24> reserved;
+  Word step;           ///< step of the program, as it told
+  Word next_ticket;    ///< number of calls recorded so far
+  Word step_version;   ///< version of the step and the two fields below
+  Word step_ns;        ///< when the program told the step; 0: it has told none
+  Word step_calls_ns;  ///< calls_ns at that time, with the part of a call that was under way
+  Word calls_ns;       ///< time so far during which the process was in any call
+  std::array<Word, 20> reserved;
 };
 
 /// One group of the process. One thread writes it at a time.

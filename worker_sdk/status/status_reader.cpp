@@ -74,6 +74,18 @@ GroupStatus group_from(const GroupRecord& record) {
   return group;
 }
 
+/// Reads the step with what belongs to it. One that is being written all the time has no times.
+void read_step(const Identity& identity, RankStatus& status) {
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const std::uint64_t before = identity.step_version.load(kAcquire);
+    status.step = identity.step.load(kAcquire);
+    status.step_ns = identity.step_ns.load(kAcquire);
+    status.step_calls_ns = identity.step_calls_ns.load(kAcquire);
+    if (before % 2 == 0 && identity.step_version.load(kRelaxed) == before) return;
+  }
+  status.step_ns = status.step_calls_ns = 0;
+}
+
 }  // namespace
 
 bool is_claimed(const Page& page) {
@@ -92,7 +104,7 @@ RankStatus read_status(const Page& page) {
   status.rank = bounded(low_of(place));
   status.size = bounded(high_of(place));
   status.round = bounded(low_of(identity.round.load(kAcquire)));
-  status.step = identity.step.load(kAcquire);
+  read_step(identity, status);
   for (const GroupRecord& record : page.groups)
     if (GroupStatus group = group_from(record); group.name_hash != 0 && group.state != GroupState::none)
       status.groups.push_back(std::move(group));

@@ -49,6 +49,10 @@ struct RankStatus {
   int size = 0;
   int round = 0;
   std::uint64_t step = 0;
+  /// When the program told that step, and the time during which it had been in any call until then; step_ns
+  /// is 0 if it has told none, or its SDK does not tell this.
+  std::uint64_t step_ns = 0;
+  std::uint64_t step_calls_ns = 0;
   std::vector<GroupStatus> groups;
 };
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 namespace muster::status {
 namespace {
@@ -39,7 +40,7 @@ std::uint64_t number_of(ErrorCode code) {
 }
 
 /// The number of elements below which a call may take less time than reading the clock twice.
-constexpr std::uint64_t kQuickCount = 16 * 1024;
+constexpr std::uint64_t kQuickCount = std::uint64_t{16} * 1024;
 
 /// The time to record for a call; for a quick one that of the last tick of the clock, at most a few
 /// milliseconds back, at a fifth of the cost.
@@ -99,13 +100,33 @@ void reserve(Page& page, const Writer& writer) {
   page.identity.place.store(place_of(writer), kRelease);
 }
 
+void CallClock::begin(std::uint64_t now) {
+  if (open_.fetch_add(1, std::memory_order_acq_rel) == 0) since_.store(now, kRelease);
+}
+
+void CallClock::end(std::uint64_t now) {
+  // Read before this call is taken off: as long as it counts, nobody else begins at 0 and changes the time.
+  const std::uint64_t since = since_.load(std::memory_order_acquire);
+  if (open_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  // The times of quick calls are those of the last tick of the clock.
+  if (now > since) total_.fetch_add(now - since, kRelaxed);
+}
+
+std::uint64_t CallClock::total(std::uint64_t now) const {
+  const std::uint64_t total = total_.load(kRelaxed);
+  if (open_.load(std::memory_order_acquire) == 0) return total;
+  const std::uint64_t since = since_.load(std::memory_order_acquire);
+  return now > since ? total + (now - since) : total;
+}
+
 GroupWriter::GroupWriter(Page& page, GroupRecord* record, std::uint64_t name_hash,
-                         std::chrono::milliseconds report_after)
+                         std::chrono::milliseconds report_after, CallClock& clock)
     : page_(page),
       record_(record),
       name_hash_(name_hash),
       report_after_(static_cast<std::uint64_t>(std::clamp<std::int64_t>(report_after.count(), 0, UINT32_MAX))
-                    << 32) {
+                    << 32),
+      clock_(clock) {
   open_.reserve(16);
   // A record that was left in the middle of a write becomes readable again with the next write.
   if (record_ != nullptr) version_ = (record_->version.load(kRelaxed) + 1) / 2 * 2;
@@ -143,6 +164,7 @@ void GroupWriter::write_call(const Call& call, std::uint64_t now) {
 void GroupWriter::entering(const Call& call) {
   const std::uint64_t now = time_for(call);
   remember(call, now);
+  if (!std::exchange(in_call_, true)) clock_.begin(now);
   if (record_ == nullptr) return;
   begin_write();
   write_call(call, now);
@@ -157,6 +179,7 @@ void GroupWriter::completed(const Call& call) {
   if (last) {
     open_.clear();
     next_open_ = 0;
+    stop_clock(now);
   }
   if (record_ == nullptr) return;
   begin_write();
@@ -171,11 +194,16 @@ void GroupWriter::failed(const Call* call, ErrorCode code) {
     finish(open_[next_open_], CallState::failed, number_of(code), now);
   open_.clear();
   next_open_ = 0;
+  stop_clock(now);
   if (record_ == nullptr) return;
   begin_write();
   if (call != nullptr && call->sequence != record_->sequence.load(kRelaxed)) write_call(*call, now);
   write_state(GroupState::failed, number_of(code), now);
   end_write();
+}
+
+void GroupWriter::stop_clock(std::uint64_t now) {
+  if (std::exchange(in_call_, false)) clock_.end(now);
 }
 
 void GroupWriter::remember(const Call& call, std::uint64_t now) {
@@ -214,7 +242,9 @@ std::unique_ptr<StatusWriter> StatusWriter::claim(StatusFile file, const Writer&
   identity.start_time.store(look_at(static_cast<std::int32_t>(pid)).start_time, kRelaxed);
   identity.place.store(place_of(writer), kRelaxed);
   identity.round.store(static_cast<std::uint64_t>(writer.round), kRelaxed);
-  identity.step.store(0, kRelaxed);
+  for (Word* word : {&identity.step, &identity.step_version, &identity.step_ns, &identity.step_calls_ns,
+                     &identity.calls_ns})
+    word->store(0, kRelaxed);
   for (GroupRecord& record : file.page().groups) record.name_hash.store(0, kRelaxed);
   identity.owner.store(pack(pid, static_cast<std::uint32_t>(ProcessPhase::active)), kRelease);
   return std::unique_ptr<StatusWriter>(new StatusWriter(std::move(file)));
@@ -231,7 +261,7 @@ std::unique_ptr<GroupWriter> StatusWriter::open_group(std::string_view name, int
   Page& page = file_.page();
   const std::uint64_t hash = hash_of(name);
   GroupRecord* const record = place_for(page, hash);
-  auto group = std::make_unique<GroupWriter>(page, record, hash, report_after);
+  auto group = std::make_unique<GroupWriter>(page, record, hash, report_after, clock_);
   if (record == nullptr) return group;
   const std::uint64_t now = monotonic_ns();
   group->begin_write();
@@ -252,6 +282,7 @@ std::unique_ptr<GroupWriter> StatusWriter::open_group(std::string_view name, int
 
 void StatusWriter::close_group(GroupWriter& group) {
   const std::lock_guard lock(mutex_);
+  group.stop_clock(monotonic_ns());
   if (group.record_ == nullptr) return;
   group.begin_write();
   group.record_->state.store(group.record_->state.load(kRelaxed) | kGone, kRelease);
@@ -260,7 +291,15 @@ void StatusWriter::close_group(GroupWriter& group) {
 }
 
 void StatusWriter::set_step(std::uint64_t step) {
-  file_.page().identity.step.store(step, kRelaxed);
+  const std::lock_guard lock(mutex_);
+  Identity& identity = file_.page().identity;
+  const std::uint64_t now = monotonic_ns();
+  const std::uint64_t version = identity.step_version.load(kRelaxed) / 2 * 2;
+  identity.step_version.store(version + 1, kRelaxed);
+  identity.step.store(step, kRelease);
+  identity.step_ns.store(now, kRelease);
+  identity.step_calls_ns.store(clock_.total(now), kRelease);
+  identity.step_version.store(version + 2, kRelease);
 }
 
 }  // namespace muster::status

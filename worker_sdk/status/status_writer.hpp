@@ -35,14 +35,34 @@ struct Writer {
 /// calls this before any other process sees the file.
 void reserve(Page& page, const Writer& writer);
 
+/// Adds up the time during which a process is in any call. Any thread; tens of nanoseconds.
+class CallClock {
+ public:
+  /// `page` outlives this object; the sum is in it.
+  explicit CallClock(Page& page) : total_(page.identity.calls_ns) {}
+
+  /// A group's call has begun, or its last one has ended, at `now`.
+  void begin(std::uint64_t now);
+  void end(std::uint64_t now);
+
+  /// The sum at `now`, calls that are under way included.
+  std::uint64_t total(std::uint64_t now) const;
+
+ private:
+  Word& total_;
+  /// The groups that are in a call, and when the first of them began its own.
+  Word open_{0};
+  Word since_{0};
+};
+
 class StatusWriter;
 
 /// Writes the record of one group. One thread at a time; entering() and completed() take tens of nanoseconds.
 class GroupWriter {
  public:
-  /// `record` may be null: then only the ring is written. `page` and `record` outlive this object.
+  /// `record` may be null: then only the ring is written. `page`, `record` and `clock` outlive this object.
   GroupWriter(Page& page, GroupRecord* record, std::uint64_t name_hash,
-              std::chrono::milliseconds report_after);
+              std::chrono::milliseconds report_after, CallClock& clock);
 
   void joined();
   void entering(const Call& call);
@@ -60,6 +80,7 @@ class GroupWriter {
   void write_call(const Call& call, std::uint64_t now);
   void remember(const Call& call, std::uint64_t now);
   void finish(std::uint64_t ticket, CallState state, std::uint64_t code, std::uint64_t now);
+  void stop_clock(std::uint64_t now);
 
   Page& page_;
   GroupRecord* record_;
@@ -68,6 +89,8 @@ class GroupWriter {
   std::uint64_t version_ = 0;
   std::vector<std::uint64_t> open_;  ///< tickets of the calls that have not finished, in order
   std::size_t next_open_ = 0;
+  CallClock& clock_;
+  bool in_call_ = false;
 };
 
 /// The writing side of a file that this process has taken. Any thread.
@@ -89,9 +112,10 @@ class StatusWriter {
   const StatusFile& file() const { return file_; }
 
  private:
-  explicit StatusWriter(StatusFile file) : file_(std::move(file)) {}
+  explicit StatusWriter(StatusFile file) : file_(std::move(file)), clock_(file_.page()) {}
 
   StatusFile file_;
+  CallClock clock_;
   std::mutex mutex_;
 };
 

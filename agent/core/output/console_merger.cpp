@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/core/output/console_merger.hpp"
 
+#include "agent/core/output/console_frame.hpp"
 #include "rendezvous/base/invariant.hpp"
 
 #include <algorithm>
@@ -46,6 +47,13 @@ void ConsoleMerger::feed(Source source, std::string_view bytes, TimePoint now, s
   SourceState& state = found->second;
   const auto newline = bytes.rfind('\n');
   const std::size_t whole = newline == std::string_view::npos ? 0 : newline + 1;
+  if (options_.framed && whole > 0 && !state.held.empty()) {
+    // One line is one frame.
+    state.held.append(bytes.substr(0, whole));
+    show_held(state, source, out);
+    if (whole < bytes.size()) hold(state, source, bytes.substr(whole), now, out);
+    return;
+  }
   if (owner_ == source) {
     if (whole == 0) {
       emit(state, bytes, out);
@@ -70,7 +78,7 @@ void ConsoleMerger::hold(SourceState& state, Source source, std::string_view byt
 }
 
 void ConsoleMerger::show_held(SourceState& state, Source source, std::string& out) {
-  take_cursor(source, out);
+  if (!options_.framed) take_cursor(source, out);
   emit(state, state.held, out);
   state.held.clear();
   if (state.held.capacity() > kOverwrittenTextKept) state.held.shrink_to_fit();
@@ -131,6 +139,7 @@ void ConsoleMerger::end(std::string& out) {
 
 void ConsoleMerger::emit(SourceState& state, std::string_view bytes, std::string& out) {
   if (bytes.empty()) return;
+  if (options_.framed) return emit_framed(state, bytes, out);
   if (state.skip_newline) {
     state.skip_newline = false;
     if (bytes.front() == '\n') bytes.remove_prefix(1);
@@ -141,6 +150,18 @@ void ConsoleMerger::emit(SourceState& state, std::string_view bytes, std::string
     out.append(bytes);
   else
     emit_prefixed(state, bytes, out);
+}
+
+void ConsoleMerger::emit_framed(const SourceState& state, std::string_view bytes, std::string& out) {
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.find('\n'), std::min(bytes.size(), kFrameTextMax));
+    const bool ends = size < bytes.size() && bytes[size] == '\n';
+    out += state.prefix;
+    out += ends ? kFrameEndsLine : kFrameGoesOn;
+    out.append(bytes.substr(0, size));
+    out += '\n';
+    bytes.remove_prefix(size + (ends ? 1 : 0));
+  }
 }
 
 void ConsoleMerger::emit_prefixed(SourceState& state, std::string_view bytes, std::string& out) {

@@ -30,6 +30,9 @@ class ConsoleMerger {
     /// could not be shown in time are dropped once they exceed 4 KiB, since the terminal would overwrite them
     /// anyway.
     bool terminal = false;
+    /// Whether each line, or piece of one, is a whole frame (console_frame.hpp): the prefix of a source is
+    /// then the beginning of its frames, and no source ever owns the cursor.
+    bool framed = false;
   };
 
   explicit ConsoleMerger(Options options);
@@ -70,6 +73,7 @@ class ConsoleMerger {
   void show_held(SourceState& state, Source source, std::string& out);
   void take_cursor(Source source, std::string& out);
   void emit(SourceState& state, std::string_view bytes, std::string& out);
+  static void emit_framed(const SourceState& state, std::string_view bytes, std::string& out);
   static void emit_prefixed(SourceState& state, std::string_view bytes, std::string& out);
 
   Options options_;

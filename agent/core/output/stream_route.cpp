@@ -13,9 +13,9 @@ StreamRoute route_of(const OutputSpec& spec, StreamBits stream, int local_rank, 
   route.to_file = redirected || (files && route.teed);
   route.to_console = shown && (!redirected || route.teed);
   route.plain = route.to_console && !route.to_file && !route.teed;
-  route.prefixed = route.to_console && (route.teed || spec.rank_prefix);
-  route.inherit = route.plain && only_worker && !spec.rank_prefix && console_here;
-  route.pty = route.plain && !route.inherit && console_here && terminal;
+  route.prefixed = route.to_console && (route.teed || spec.rank_prefix || spec.framed);
+  route.inherit = route.plain && only_worker && !spec.rank_prefix && !spec.framed && console_here;
+  route.pty = route.plain && !route.inherit && console_here && terminal && !spec.framed;
   return route;
 }
 

@@ -8,18 +8,23 @@ namespace muster::agent {
 
 namespace {
 
-ConsoleMerger::Options options_for(bool terminal) {
+/// Longer than any frame is under way while its node lives.
+constexpr std::chrono::hours kHeldForWhole{24 * 365};
+
+ConsoleMerger::Options options_for(bool terminal, Console::Lines lines) {
   ConsoleMerger::Options options;
   options.terminal = terminal;
+  options.framed = lines == Console::Lines::framed;
+  if (lines == Console::Lines::whole) options.hold = kHeldForWhole;
   return options;
 }
 
 }  // namespace
 
 Console::Console(const boost::asio::any_io_executor& executor, std::unique_ptr<ConsoleSink> sink,
-                 bool terminal, bool raw)
+                 bool terminal, bool raw, Lines lines)
     : filtered_(terminal && !raw),
-      merger_(options_for(terminal)),
+      merger_(options_for(terminal, lines)),
       sink_(std::move(sink)),
       hold_timer_(executor) {}
 

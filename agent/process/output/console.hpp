@@ -22,10 +22,17 @@ class Console {
  public:
   using Source = ConsoleMerger::Source;
 
+  /// How lines go into the sink.
+  enum class Lines {
+    shown,   ///< for people: an unfinished one after a moment
+    framed,  ///< each as a frame (core/output/console_frame.hpp), whose beginning is the prefix of its source
+    whole,   ///< whole ones only, as frames of other nodes come
+  };
+
   /// `terminal` says that what goes into the sink ends on a terminal, so that each source goes through a
   /// TerminalFilter, unless `raw` (--raw-output).
   Console(const boost::asio::any_io_executor& executor, std::unique_ptr<ConsoleSink> sink, bool terminal,
-          bool raw);
+          bool raw, Lines lines = Lines::shown);
 
   /// `more_comes` says whether bytes of this source wait for room here. An unfinished line is not shown then,
   /// however old it is, since its end is among those bytes.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/output/worker_output.hpp"
 
+#include "agent/core/output/console_frame.hpp"
 #include "agent/core/output/line_prefix.hpp"
 #include "agent/process/output/console_writer.hpp"
 #include "rendezvous/base/deadline.hpp"
@@ -93,6 +94,7 @@ WorkerStreams WorkerOutput::open(int round, int local_rank, int rank) {
   const bool short_prefix = spec_.rank_prefix && spec_.line_prefix_template.empty();
   const std::string prefix = line_prefix(short_prefix ? "[${rank}]: " : spec_.line_prefix_template,
                                          PrefixFields{names_.role, names_.host, local_rank, rank});
+  frame_prefix_ = frame_prefix(round, rank);
   Worker worker;
   worker.rank = rank;
   worker.nameless = err.plain && !err.prefixed;
@@ -148,7 +150,8 @@ Console& WorkerOutput::console_for(StreamBits stream) {
     auto sink = ours_.remote ? ours_.remote(is_err ? 2 : 1, wake_up_)
                              : std::make_unique<ConsoleWriter>(fd, name, wake_up_);
     console = std::make_unique<Console>(executor_, std::move(sink), !ours_.remote && is_terminal(fd),
-                                        spec_.raw_output);
+                                        spec_.raw_output,
+                                        spec_.framed ? Console::Lines::framed : Console::Lines::shown);
   }
   return *console;
 }
@@ -168,7 +171,8 @@ std::shared_ptr<WorkerOutput::Stream> WorkerOutput::open_stream(StreamBits bit, 
       const auto self = waiting.lock();
       return self && self->pump && self->pump->is_paused();
     };
-    stream->source = stream->console->add(route.prefixed ? prefix : std::string(), more_comes);
+    const std::string& shown = spec_.framed ? frame_prefix_ : prefix;
+    stream->source = stream->console->add(route.prefixed ? shown : std::string(), more_comes);
   }
   if (route.to_file) {
     if (!logs_) logs_ = std::make_unique<LogWriter>(names_.host, wake_up_);

@@ -229,6 +229,8 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
 
   int round_ = -1;
   std::string attempt_dir_;
+  /// Of the worker whose streams are being opened.
+  std::string frame_prefix_;
   std::optional<LogWriter::File> filtered_out_;
   std::optional<LogWriter::File> filtered_err_;
   std::map<int, Worker> workers_;

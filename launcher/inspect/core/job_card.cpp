@@ -11,7 +11,7 @@ namespace muster::launcher {
 // A field that is missing has its default, so that a muster can read the card of a job of another version.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobCard, id, name, run_id, program, arguments, version, host,
                                                 pid, start_time, boot, pid_namespace, started_at_ms, nodes,
-                                                workers)
+                                                workers, console, logs)
 
 std::string to_json(const JobCard& card) {
   const auto text_of = [](const JobCard& one) {

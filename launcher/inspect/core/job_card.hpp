@@ -33,6 +33,10 @@ struct JobCard {
   /// Number of nodes of this launcher, and of their workers (0: each node counts its own).
   int nodes = 1;
   int workers = 0;
+  /// The folder of the console of a detached job; empty: it is not detached.
+  std::string console;
+  /// The log directory of a job of which streams go to files there; empty: none do.
+  std::string logs;
 };
 
 /// Most bytes of a card.

@@ -2,6 +2,7 @@
 #include "launcher/inspect/core/job_query.hpp"
 
 #include "agent/core/node_status_json.hpp"
+#include "launcher/core/time_shares_json.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -32,6 +33,12 @@ agent::StandingHang standing_hang(const JobAnswer& answer) {
   return last == nullptr ? agent::StandingHang{} : *last;
 }
 
+std::string slow_ranks(const JobAnswer& answer) {
+  const auto told = std::find_if(answer.nodes.begin(), answer.nodes.end(),
+                                 [](const agent::NodeStatus& node) { return !node.slow.empty(); });
+  return told == answer.nodes.end() ? std::string() : told->slow;
+}
+
 std::optional<std::chrono::milliseconds> idle_since(const JobAnswer& answer) {
   if (!answer.silent.empty()) return std::nullopt;
   std::optional<std::int64_t> shortest;
@@ -52,13 +59,16 @@ std::vector<agent::EndedRound> ended_rounds(const JobAnswer& answer) {
 }
 
 std::string to_json(const JobAnswer& answer) {
-  const nlohmann::json json{{"schema", "muster.job"},
-                            {"version", kSchemaVersion},
-                            {"job", nlohmann::json::parse(to_json(answer.card))},
-                            {"age_ms", answer.age_ms},
-                            {"hang", standing_hang(answer)},
-                            {"nodes", answer.nodes},
-                            {"no_answer_from", answer.silent}};
+  const nlohmann::json json{
+      {"schema", "muster.job"},
+      {"version", kSchemaVersion},
+      {"job", nlohmann::json::parse(to_json(answer.card))},
+      {"age_ms", answer.age_ms},
+      {"time", answer.shares ? json_of<nlohmann::json>(*answer.shares) : nlohmann::json(nullptr)},
+      {"hang", standing_hang(answer)},
+      {"slow", slow_ranks(answer)},
+      {"nodes", answer.nodes},
+      {"no_answer_from", answer.silent}};
   return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
@@ -69,6 +79,8 @@ JobAnswer job_answer_from_json(const std::string& text) {
     JobAnswer answer;
     answer.card = job_card_from_json(json.at("job").dump());
     json.at("age_ms").get_to(answer.age_ms);
+    if (const auto time = json.find("time"); time != json.end() && !time->is_null())
+      answer.shares = shares_from(*time);
     json.at("nodes").get_to(answer.nodes);
     json.at("no_answer_from").get_to(answer.silent);
     return answer;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "agent/core/node_status.hpp"
+#include "launcher/core/time_shares.hpp"
 #include "launcher/inspect/core/job_card.hpp"
 
 #include <chrono>
@@ -24,6 +25,8 @@ struct JobAnswer {
   JobCard card;
   /// Milliseconds that the job has lasted.
   std::int64_t age_ms = 0;
+  /// What that time went into; nullopt: the launcher is of a version that does not say so.
+  std::optional<TimeShares> shares{};
   /// The nodes that answered, in the order of the job's.
   std::vector<agent::NodeStatus> nodes;
   /// Names of those that did not within agent::kNodeAnswersWithin.
@@ -32,6 +35,9 @@ struct JobAnswer {
 
 /// Returns the verdict on a hang that stands: what a node was told last; of level none if there is none.
 agent::StandingHang standing_hang(const JobAnswer& answer);
+
+/// Returns which ranks are slow, as the coordinator has told all nodes; empty: none.
+std::string slow_ranks(const JobAnswer& answer);
 
 /// How long all ranks have been idle: each waits, and none for another one, for a key of the store or because
 /// it is stopped. nullopt if that is not so, or not since kIdleAtLeast, or not known of each rank.

@@ -7,6 +7,7 @@
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
@@ -37,10 +38,6 @@ std::vector<std::string> table_lines(const std::vector<Row>& rows) {
     lines.push_back(std::move(line));
   }
   return lines;
-}
-
-std::string table(const std::vector<Row>& rows) {
-  return joined(table_lines(rows), "\n") + "\n";
 }
 
 std::string counted(std::size_t count, const std::string& one) {
@@ -87,14 +84,15 @@ std::string node_text(const agent::NodeStatus& node) {
 }
 
 bool is_held_up(const agent::WorkerStatus& worker) {
-  return worker.wait == rendezvous::WaitKind::stopped || worker.state.starts_with("stopped") ||
-         worker.state.starts_with("in the kernel");
+  return !worker.held_in.empty() || worker.wait == rendezvous::WaitKind::stopped ||
+         worker.state.starts_with("stopped") || worker.state.starts_with("in the kernel");
 }
 
 /// What a rank does, in the words of the verdict on a hang where its agent knows; a program of the SDK says
 /// more of a rank that moves.
 std::string now_text(const agent::WorkerStatus& worker) {
-  if (worker.state != "running" && worker.wait != rendezvous::WaitKind::stopped) return or_dash(worker.state);
+  const bool told = worker.wait == rendezvous::WaitKind::stopped || !worker.held_in.empty();
+  if (worker.state != "running" && !told) return or_dash(worker.state);
   if (!worker.does.empty() && worker.activity != rendezvous::Activity::moves)
     return for_terminal(worker.does + (worker.place.empty() ? "" : " (" + worker.place + ")"));
   if (!worker.now.empty()) return for_terminal(worker.now);
@@ -192,10 +190,44 @@ ScreenLine verdict_line(const JobAnswer& answer) {
   return {};
 }
 
+/// "useful: at least 71 % of 12 min 5 s; detection 1 min 2 s, recomputed at most 2 min 8 s"; what took less
+/// than a second is left out. No text where nothing is known yet.
+std::string time_text(const JobAnswer& answer) {
+  if (!answer.shares || answer.shares->total().count() <= 0) return "";
+  const TimeShares& shares = *answer.shares;
+  // Rounded down: 100 % says that nothing was lost.
+  const auto percent = shares.useful.count() * 100 / shares.total().count();
+  std::string text = std::string("useful: ") + (shares.at_most ? "at least " : "") + std::to_string(percent) +
+                     " % of " + duration_text(shares.total().count());
+  std::vector<std::string> lost;
+  const auto add = [&lost](const char* name, std::chrono::milliseconds time) {
+    if (time >= std::chrono::seconds(1)) lost.push_back(name + duration_text(time.count()));
+  };
+  add("start ", shares.start);
+  add("detection ", shares.detect);
+  add("restart ", shares.restart);
+  add(shares.at_most ? "recomputed at most " : "recomputed ", shares.recompute);
+  add("end ", shares.end);
+  return text + (lost.empty() ? "" : "; " + joined(lost, ", "));
+}
+
+/// What is wrong on the hosts, and which ranks are slow, as far as their nodes tell.
+Picture cause_lines(const JobAnswer& answer) {
+  Picture lines;
+  for (const Node& node : answer.nodes)
+    for (const agent::HostCause& cause : node.host_causes)
+      lines.push_back({for_terminal("on " + node.host + " " + full_text(cause)), Tone::warning});
+  if (const std::string slow = slow_ranks(answer); !slow.empty())
+    lines.push_back({for_terminal(slow), Tone::warning});
+  return lines;
+}
+
 /// A status in its parts; ranks begin with the names of their columns.
 struct StatusParts {
   ScreenLine job;
   ScreenLine verdict;
+  ScreenLine time;
+  Picture causes;
   Picture rounds;
   Picture nodes;
   ScreenLine silent;
@@ -215,6 +247,7 @@ StatusParts parts_of(const JobAnswer& answer) {
                    counted(answer.nodes.size() + answer.silent.size(), "node") + ", " +
                    counted(ranks_of(answer), "rank");
   parts.verdict = verdict_line(answer);
+  parts.causes = cause_lines(answer);
   const std::vector<agent::EndedRound> rounds = ended_rounds(answer);
   const std::size_t earlier = rounds.size() > kRoundsShown ? rounds.size() - kRoundsShown : 0;
   if (earlier > 0) parts.rounds.push_back({"... " + counted(earlier, "earlier restart")});
@@ -222,6 +255,7 @@ StatusParts parts_of(const JobAnswer& answer) {
     parts.rounds.push_back({"round " + std::to_string(rounds[i].round) +
                             " ended: " + for_terminal(rounds[i].cause + "; " + rounds[i].decision)});
   for (const Node& node : answer.nodes) parts.nodes.push_back({node_text(node)});
+  parts.time = {time_text(answer), Tone::plain};
   parts.silent = {silent_text(answer), Tone::warning};
   parts.ranks = rank_lines(answer);
   return parts;
@@ -264,6 +298,10 @@ std::string table_of(const std::vector<JobRow>& jobs, bool with_state) {
 }
 
 }  // namespace
+
+std::string table(const std::vector<Row>& rows) {
+  return joined(table_lines(rows), "\n") + "\n";
+}
 
 std::string duration_text(std::int64_t milliseconds) {
   constexpr std::int64_t kMinute = 60;
@@ -316,7 +354,8 @@ std::string status_text(const JobAnswer& answer) {
   const auto add = [&text](const ScreenLine& line) { text += line.text.empty() ? "" : line.text + "\n"; };
   add(parts.job);
   add(parts.verdict);
-  for (const Picture& lines : {parts.rounds, parts.nodes, Picture{parts.silent}, parts.ranks})
+  add(parts.time);
+  for (const Picture& lines : {parts.causes, parts.rounds, parts.nodes, Picture{parts.silent}, parts.ranks})
     for (const ScreenLine& line : lines) add(line);
   return text;
 }
@@ -330,6 +369,8 @@ Picture status_picture(const JobAnswer& answer, ScreenSize size) {
   Picture picture{parts.job};
   for (std::string& line : wrapped(parts.verdict.text, columns, kVerdictLines))
     picture.push_back({std::move(line), parts.verdict.tone});
+  if (!parts.time.text.empty()) picture.push_back(parts.time);
+  if (!parts.causes.empty()) add_some(picture, parts.causes, std::max<std::size_t>(rows / 4, 2), "cause");
   picture.insert(picture.end(), parts.rounds.begin(), parts.rounds.end());
   add_some(picture, parts.nodes, std::max<std::size_t>(rows / 4, 2), "node");
   if (!parts.silent.text.empty()) picture.push_back(parts.silent);

@@ -35,6 +35,9 @@ Picture status_picture(const JobAnswer& answer, ScreenSize size);
 /// threads before others.
 std::string stacks_text(const JobAnswer& answer);
 
+/// Lines up the cells of rows; the last cell of each row is as long as it is.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
 /// Returns "4 s", "12 min 5 s", "3 h 10 min", "2 d 4 h".
 std::string duration_text(std::int64_t milliseconds);
 

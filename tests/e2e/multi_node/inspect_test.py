@@ -6,6 +6,8 @@ import re
 import signal
 import time
 
+import open_metrics
+from event_file import events_of, kinds_of
 from interop import TORCH_PYTHON
 from multi_node import AGENT, LAUNCHER, MUSTER, Hosts, Job, check, kept, main
 
@@ -126,6 +128,102 @@ def a_hang_on_three_hosts_is_told_once_with_where_all_ranks_are():
         job.nothing_left()
 
 
+# Rank 3 of six fails once; then rank 5 stops itself.
+ONCE = """
+import os, signal, sys, threading
+held = threading.Lock()
+held.acquire()
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    if os.environ["RANK"] == "3":
+        sys.exit(3)
+    held.acquire()
+sys.stdout.write(f"ready {os.environ['RANK']}\\n")
+sys.stdout.flush()
+if os.environ["RANK"] == "5":
+    os.kill(os.getpid(), signal.SIGSTOP)
+held.acquire()
+"""
+SCRAPE = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect(sys.argv[1])
+    s.sendall(b"GET /metrics HTTP/1.0\\r\\n\\r\\n")
+    sys.stdout.write(s.makefile("rb").read().decode().partition("\\r\\n\\r\\n")[2])
+"""
+
+
+def the_course_and_the_metrics_of_a_job_on_three_hosts_are_told():
+    mark = os.urandom(4).hex()
+    file, place = f"/tmp/muster-test-events-{mark}", f"/tmp/muster-test-metrics-{mark}"
+    with Hosts(3) as hosts:
+        flags = ["--max-restarts", "1", "--hang-timeout", "1", "--shutdown-timeout", "1", "--event-file", file,
+                 "--metrics-listen", f"unix:{place}"]
+        job = Job(hosts, *flags, at="n00:2,n01:2,n02:2", worker=["python3", "-c", ONCE]).ready(6)
+        # By then each node knows the verdict.
+        job.wait_for("is hung", name="err")
+        families = open_metrics.parse(hosts.run(LAUNCHER, ["python3", "-c", SCRAPE, place]).stdout)
+        check(families["muster_job_state"][{"state": "hung"}] == 1, families["muster_job_state"].samples)
+        check(families["muster_restarts"][{"cause": "node_failed"}] == 1, families["muster_restarts"].samples)
+        hung = {(dict(key)["node"], dict(key)["rank"]): value for key, value in families["muster_rank_hung"].samples.items()}
+        check(hung == {(f"n0{rank // 2}", str(rank)): float(rank == 5) for rank in range(6)}, hung)
+        heard = families["muster_node_last_heard_seconds"].samples
+        check(sorted(dict(key)["node"] for key in heard) == ["n00", "n01", "n02"], heard)
+        job.send(signal.SIGTERM)
+        job.end()
+        events = events_of(hosts.read(LAUNCHER, file))
+        begins = ["round_begin", "node_begin", "node_begin", "node_begin"]
+        check(kinds_of(events, "worker_end", "hang") == ["job_start", *begins, "failure", "restart", *begins, "stop", "job_end"], events)
+        nodes = {(event["node"], event["node_rank"], event["first_rank"]) for event in events if event["kind"] == "node_begin"}
+        check(nodes == {("n00", 0, 0), ("n01", 1, 2), ("n02", 2, 4)}, nodes)
+        check(all(event["culprits"] == [5] for event in events if event["kind"] == "hang"), events)
+        check(job.report()["time"]["detect_ms"] >= 1000, job.report()["time"])
+        job.nothing_left()
+
+
+def the_jobs_of_other_hosts_are_listed():
+    with Hosts(3) as hosts:
+        job = Job(hosts, "--nnodes", "1", "--name", "night", on="n01").ready(1)
+        while not json.loads(ask(hosts, "ps", "--json", on="n01").stdout):
+            check(job.process.poll() is None, "the job has ended", job.shown())
+        listed = ask(hosts, "ps", "-H", "n00,n01")
+        check(re.fullmatch(r"HOST +JOB .*\nn01 +\S+ +night +running +\S+Z +1 +1 +muster run .*\n", listed.stdout), listed)
+        hosts.kill_host("n02")
+        asked = ask(hosts, "ps", "-H", "n01,n02", "--json", "--login-timeout", "4", check=False)
+        one, other = json.loads(asked.stdout)
+        check(asked.returncode == 3 and re.search(r"(?m)^muster: error: n02 did not answer: ssh: ", asked.stderr), asked)
+        check([card["name"] for card in one["jobs"]] == ["night"] and other["error"].startswith("n02 did not answer"), asked)
+        job.send(signal.SIGTERM)
+        job.end()
+
+
+def a_detached_job_on_three_hosts_keeps_what_its_ranks_print():
+    with Hosts(3) as hosts:
+        state = f"/tmp/muster-test-state-{os.urandom(4).hex()}"
+
+        def say(*words, code=0):
+            asked = hosts.run(LAUNCHER, [MUSTER, *words], check=False, env={"XDG_STATE_HOME": state})
+            check(asked.returncode == code, asked)
+            return asked.stdout
+
+        job = say("run", "--detach", "-H", "n00:2,n01:2,n02:2", "--login-timeout", "60", "--no-python", "python3", "-c", HOLD).strip()
+        answer = json.loads(say("status", "--json"))
+        check(len([worker for node in answer["nodes"] for worker in node["workers"] if worker["pid"]]) == 6, answer)
+        deadline = time.monotonic() + 30
+        while say("logs", job).count("ready") < 6:
+            check(time.monotonic() < deadline, "not all ranks are ready", say("logs", job))
+        lines = [json.loads(line) for line in say("logs", job, "--json").splitlines()]
+        ready = sorted((line["rank"], line["round"], line["text"]) for line in lines if line["rank"] is not None)
+        check(ready == [(rank, 0, f"ready {rank} on n0{rank // 2}") for rank in range(6)], lines)
+        check(say("logs", "--rank", "3") == "[3]: ready 3 on n01\n", "one rank")
+        say("kill", job)
+        deadline = time.monotonic() + 30
+        while not (last := say("logs", job, "--json").splitlines()[-1]).startswith('{"exit_code"'):
+            check(time.monotonic() < deadline, "the console has no end", last)
+        check(json.loads(last)["exit_code"] == 143, last)
+        for host in [LAUNCHER, *hosts.names]:
+            check(not [p for p in hosts.processes(host) if p["comm"].startswith("muster")], host, hosts.processes(host))
+
+
 def the_stacks_of_many_ranks_are_one_line():
     """64 Python programs on eight hosts, within a second."""
     with Hosts(8) as hosts:
@@ -143,5 +241,7 @@ def the_stacks_of_many_ranks_are_one_line():
 
 if __name__ == "__main__":
     main(timed=[the_stacks_of_many_ranks_are_one_line],
-         untimed=[a_hang_on_three_hosts_is_told_once_with_where_all_ranks_are, a_job_on_three_hosts_is_looked_at,
+         untimed=[the_course_and_the_metrics_of_a_job_on_three_hosts_are_told, the_jobs_of_other_hosts_are_listed,
+                  a_detached_job_on_three_hosts_keeps_what_its_ranks_print,
+                  a_hang_on_three_hosts_is_told_once_with_where_all_ranks_are, a_job_on_three_hosts_is_looked_at,
                   three_hosts_are_examined, a_job_whose_nodes_start_is_looked_at])

@@ -3,6 +3,7 @@
 #include "agent/core/error_file.hpp"
 #include "agent/core/link_message.hpp"
 #include "agent/core/link_text.hpp"
+#include "agent/core/node_event.hpp"
 #include "agent/core/node_report.hpp"
 #include "agent/core/node_status.hpp"
 #include "tests/fuzz/checks.hpp"
@@ -70,6 +71,15 @@ void check_status(const std::string& text) {
           "a status that is too long loses what is long");
 }
 
+void check_event(const std::string& text) {
+  const std::string once = to_json(node_event_from_json(text));
+  try {
+    require(to_json(node_event_from_json(once)) == once, "an event survives the way through JSON");
+  } catch (const std::exception&) {
+    require(false, "our own event is one");
+  }
+}
+
 void check_hang(const std::string& text) {
   const std::string once = to_json(hang_report_from_json(text));
   try {
@@ -89,6 +99,7 @@ void check_link_message(const std::string& payload) {
   if (message.kind == LinkMessage::Kind::spec) check_spec(message.body);
   if (message.kind == LinkMessage::Kind::query) check_query(message.body);
   if (message.kind == LinkMessage::Kind::answer) check_status(message.body);
+  if (message.kind == LinkMessage::Kind::event) check_event(message.body);
   if (message.kind == LinkMessage::Kind::hang) check_hang(message.body);
   if (message.kind == LinkMessage::Kind::report) require_report_survives(node_report_from_json(message.body));
 }

@@ -39,6 +39,9 @@ TEST_CASE("A spec survives the way through JSON") {
   std::string unknown = to_json(spec);
   unknown.replace(unknown.find("\"progress\""), 10, "\"whenever\"");
   CHECK_THROWS_AS(agent_spec_from_json(unknown), std::invalid_argument);
+  CHECK_FALSE(read.tell_worker_ends);
+  spec.tell_worker_ends = true;
+  CHECK(agent_spec_from_json(to_json(spec)).tell_worker_ends);
   CHECK_FALSE(read.report_after);
   spec.report_after = std::chrono::milliseconds(1500);
   CHECK(agent_spec_from_json(to_json(spec)).report_after == spec.report_after);
@@ -98,12 +101,16 @@ TEST_CASE("A report survives the way through JSON") {
                               "restarting all workers in 1 s (restart 2 of 5)", true, 2, 1000});
   report.leftovers = {"12 sleep"};
   report.hang = {muster::rendezvous::HangLevel::may_be, "rank 1 may be hung", 1500, 20};
+  report.slow = "rank 1 on n1 is slow";
+  report.host_causes = {{HostCauseKind::gpu_error, "GPU 3 had Xid 79", "2 s ago"}};
   const NodeReport read = node_report_from_json(to_json(report));
   CHECK(read.outcome == NodeOutcome::failed);
   REQUIRE(read.workers.size() == 1);
   CHECK(read.workers[0].status == worker.status);
   CHECK(read.hang.level == report.hang.level);
   CHECK(read.hang.text == report.hang.text);
+  CHECK(read.slow == report.slow);
+  CHECK(read.host_causes == report.host_causes);
   CHECK((read.hang.said_ms == 1500 && read.hang.moved_ms == 20));
   CHECK(read.workers[0].cpu_limit_s == 7200);
   CHECK(read.workers[0].stop_signal == SIGHUP);

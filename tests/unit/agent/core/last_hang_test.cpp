@@ -12,7 +12,7 @@ using muster::rendezvous::TimePoint;
 namespace {
 
 const TimePoint kSaidAt(1000s);
-const JobNotice kHung{0, "rank 1 is hung", HangLevel::is_hung};
+const JobNotice kHung{0, "rank 1 is hung", HangLevel::is_hung, {1}};
 const JobNotice kMoves{0, "rank 1 moves again", HangLevel::none};
 
 }  // namespace
@@ -56,6 +56,7 @@ TEST_CASE("A verdict stands until it is taken back, or the round begins to end")
   CHECK(standing.level == HangLevel::is_hung);
   CHECK(standing.text == "rank 1 is hung");
   CHECK(standing.said_ms == 40'000);
+  CHECK(standing.culprits == std::vector<int>{1});
   hang.notice(kMoves, {}, kSaidAt + 41s);
   CHECK(hang.standing(kSaidAt + 42s).text.empty());
   hang.notice(kHung, {}, kSaidAt + 60s);

@@ -38,7 +38,7 @@ NodeStatus status_of_two() {
   picture.stacks.threads.push_back({9, true, true, false, false, {{"train.py", 41, "step"}}});
   worker.processes.push_back(picture);
   status.workers = {worker, worker};
-  status.hang = {HangLevel::is_hung, "rank 7 is hung", 40'000};
+  status.hang = {HangLevel::is_hung, "rank 7 is hung", 40'000, {7}};
   status.ended_rounds = {{2, "rank 3 on n1 failed (exit code 1)", "restarting all workers"}};
   return status;
 }
@@ -58,6 +58,7 @@ TEST_CASE("A node's status survives the way through JSON") {
   CHECK(read.workers[1].wait == WaitKind::communication);
   CHECK(read.workers[1].output_ms == 7000);
   CHECK(read.hang.level == HangLevel::is_hung);
+  CHECK(read.hang.culprits == std::vector<int>{7});
   CHECK(read.ended_rounds.at(0).cause == status.ended_rounds[0].cause);
   CHECK(read.workers[1].processes.at(0).stacks.threads.at(0).frames.at(0) == Frame{"train.py", 41, "step"});
 }

@@ -64,3 +64,12 @@ TEST_CASE("Children are listed up to a bound") {
   CHECK(parse_children("12 x 56", 8) == std::vector<int>{12});
   CHECK(parse_children("-4", 8).empty());
 }
+
+TEST_CASE("The kernel function is that of the wait channel, or the innermost of the stack") {
+  CHECK(kernel_function("nfs_wait_bit_killable", "") == "nfs_wait_bit_killable");
+  const std::string stack = "[<0>] folio_wait_bit_common+0x12/0x30\n[<0>] nfs_file_read+0x1/0x2\n";
+  CHECK(kernel_function("0", stack) == "folio_wait_bit_common");
+  CHECK(kernel_function("", stack) == "folio_wait_bit_common");
+  CHECK(kernel_function("0\n", "").empty());
+  CHECK(kernel_function("", "[<0>]").empty());
+}

@@ -212,3 +212,35 @@ TEST_CASE("Whoever asks between two looks is told times up to now") {
   CHECK(life.tracker.health(last + 1500ms).wait == WaitKind::lock);
   CHECK(RankTracker(3, 7, 10s).health(last).activity == Activity::moves);
 }
+
+TEST_CASE("A worker that no signal reaches for 5 s is held by the kernel, whatever it wanted to do") {
+  Life life;
+  life.print();
+  const auto hold = [&life](const char* function) {
+    return life.look([function](WorkerSample& now) {
+      now.state = 'D';
+      now.wait_channel = function;
+      now.operation = "all_reduce";
+    });
+  };
+  hold("nfs_wait_bit_killable");
+  hold("nfs_wait_bit_killable");
+  CHECK(life.tracker.health().held_in.empty());
+  CHECK(life.tracker.health().wait == WaitKind::communication);
+  hold("nfs_wait_bit_killable");
+  hold("nfs_wait_bit_killable");
+  const RankHealth held = life.tracker.health();
+  CHECK(held.held_in == "nfs_wait_bit_killable");
+  CHECK(held.wait == WaitKind::file);
+  CHECK_FALSE(held.in_communication());
+  CHECK(held.place == kAt41);
+  CHECK(held.operation.empty());
+  const auto told = hold("rpc_wait_bit_killable");
+  REQUIRE(told);
+  CHECK(told->held_in == "nfs_wait_bit_killable");  // the first function stays, so that it is told once
+  CHECK_FALSE(hold("rpc_wait_bit_killable"));
+  life.look([](WorkerSample& now) { now.state = 'S'; });
+  CHECK(life.tracker.health().held_in.empty());
+  for (int i = 0; i < 4; ++i) hold("");
+  CHECK(life.tracker.health().held_in == "an unknown function");
+}

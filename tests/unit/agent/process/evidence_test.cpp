@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -225,4 +226,28 @@ TEST_CASE("A process that has ended is not taken for another one") {
   CHECK_FALSE(evidence.read(Clock::now()));
   WorkerEvidence nobody(worker.pid());
   CHECK_FALSE(nobody.read(Clock::now()));
+}
+
+TEST_CASE("A worker that no signal reaches shows the kernel function that holds it") {
+  // A parent waits so for a child that it has made with CLONE_VFORK, until that ends or starts a program.
+  Worker worker([](char letter) {
+    if (letter != 'v' || ::fork() != 0) return;
+    ::setpgid(0, 0);
+    constexpr long kFlags = CLONE_VFORK | SIGCHLD;
+    if (::syscall(SYS_clone, kFlags, nullptr, nullptr, nullptr, nullptr) == 0)
+      for (;;) ::pause();
+    ::_exit(0);
+  });
+  worker.tell('v');
+  const auto children = read_file("/proc/" + std::to_string(worker.pid()) + "/task/" +
+                                  std::to_string(worker.pid()) + "/children");
+  REQUIRE(children);
+  const pid_t held = std::stoi(*children);
+  WorkerEvidence evidence(held);
+  const WorkerSample sample = read_until(
+      evidence, [](const WorkerSample& now) { return now.state == 'D' && !now.wait_channel.empty(); });
+  CHECK(sample.state == 'D');
+  // Some kernels show neither the function nor the stack.
+  CHECK(sample.wait_channel != "0");
+  ::kill(-held, SIGKILL);
 }

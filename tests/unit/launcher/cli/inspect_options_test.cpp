@@ -29,6 +29,19 @@ TEST_CASE("The commands that look at jobs take a job, ranks and --json") {
   CHECK(parse_inspect_options("status", {"--rank=65535"}).ranks == std::vector<int>{65535});
 }
 
+TEST_CASE("The jobs of other hosts are asked for as doctor asks them") {
+  const InspectOptions options = parse_inspect_options(
+      "ps", {"-H", "n0,ada@n1:2222", "--login-timeout", "2.5", "--ssh-port", "22", "-a"});
+  CHECK(options.hosts == "n0,ada@n1:2222");
+  CHECK(options.remote.login_timeout == std::chrono::milliseconds(2500));
+  CHECK(options.remote.ssh_port == 22);
+  CHECK(options.all);
+  CHECK(parse_inspect_options("ps", {}).hosts.empty());
+  CHECK_THROWS_AS(parse_inspect_options("ps", {"--host="}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("ps", {"--ssh-port", "x"}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("status", {"-H", "n0"}), UsageError);
+}
+
 TEST_CASE("A status is watched each two seconds, or as often as is said") {
   using std::chrono::milliseconds;
   CHECK_FALSE(parse_inspect_options("status", {"train-7f"}).watch);

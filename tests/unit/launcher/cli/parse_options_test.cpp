@@ -136,7 +136,14 @@ const std::vector<Row>& rows() {
       {"gather-logs", "/all", [](const O& o) { return o.gather_logs.value == "/all"; }},
       {"stdin", "3", [](const O& o) { return o.stdin_rank.value == 3; }},
       {"name", "exp_1.a-b", [](const O& o) { return o.name.value == "exp_1.a-b"; }},
+      {"detach", "", [](const O& o) { return o.detach.value; }},
       {"dry-run", "", [](const O& o) { return o.dry_run.value; }},
+      {"event-file", "e.jsonl", [](const O& o) { return o.event_file.value == "e.jsonl"; }},
+      {"metrics-listen", "[::1]:0",
+       [](const O& o) {
+         return o.metrics_listen.value == ListenPlace{"::1", 0, ""};
+       }},
+      {"metrics-textfile", "m.prom", [](const O& o) { return o.metrics_textfile.value == "m.prom"; }},
       {"report", "out.json", [](const O& o) { return o.report.value == "out.json"; }},
       {"log-level", "info", [](const O& o) { return o.log_level.value == "info"; }},
       {"print-completion", "bash", [](const O& o) { return o.print_completion.value == "bash"; }},

@@ -146,6 +146,20 @@ TEST_CASE("Names of jobs are what a shell and a table take as they are") {
   }
 }
 
+TEST_CASE("Metrics are served where only this host reaches them") {
+  CHECK(parse_listen_place(given("127.0.0.1:0")) == ListenPlace{"127.0.0.1", 0, ""});
+  CHECK(parse_listen_place(given("[::1]:9100")) == ListenPlace{"::1", 9100, ""});
+  CHECK(parse_listen_place(given("unix:/run/m.sock")) == ListenPlace{"", 0, "/run/m.sock"});
+  for (const std::string& bad :
+       {std::string("0.0.0.0:9100"), std::string("[::]:9100"), std::string("localhost:9100"),
+        std::string("10.0.0.1:1"), std::string("127.0.0.2:1"), std::string(":9100"), std::string("9100"),
+        std::string("127.0.0.1"), std::string("127.0.0.1:65536"), std::string("::1:9100"),
+        std::string("unix:"), "unix:" + std::string(108, 'a')}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse_listen_place, bad));
+  }
+}
+
 TEST_CASE("Rank filters") {
   CHECK(*parse_rank_filter(given("0, 2,11")) == std::set<int>{0, 2, 11});
   CHECK_FALSE(parse_rank_filter(given("")));

@@ -302,3 +302,28 @@ TEST_CASE("A worker that a watchdog timer ended is named with the timer, and not
   CHECK(contains(to_json(report), "\"watchdog\": \"the watchdog timer 'epoch' of rank 1"));
   CHECK_FALSE(contains(to_text(report), "out-of-memory"));
 }
+
+TEST_CASE("A failure on a host where something is wrong says so, and what to do about that") {
+  using muster::agent::HostCauseKind;
+  NodeReport failed = failed_with(killed_by(SIGBUS));
+  failed.host_causes = {
+      {HostCauseKind::throttled, "processes are throttled", "in 41 % of the time"},
+      {HostCauseKind::full_disk, "the file system /dev/shm is full", "0 B of 64 MiB are free"}};
+  failed.slow = "rank 0 on node7 is slow";
+  const ExitReport report = make_exit_report(job(), {failed}, {});
+  CHECK_THAT(to_text(report),
+             Contains("killed by SIGBUS\n"
+                      "  host       node7: processes are throttled (in 41 % of the time)\n"
+                      "  host       node7: the file system /dev/shm is full (0 B of 64 MiB are free)\n"
+                      "  slow       rank 0 on node7 is slow\n"));
+  CHECK(report.advice ==
+        "the file system /dev/shm is full on node7: make room there if the program writes to it");
+  CHECK_THAT(to_json(report), Contains("\"slow\": \"rank 0 on node7 is slow\""));
+  CHECK_THAT(to_json(report), Contains("\"kind\": \"full_disk\""));
+  failed.host_causes = {{HostCauseKind::gpu_error, "GPU 3 had Xid 79", "1 s ago"}};
+  CHECK_THAT(make_exit_report(job(), {failed}, {}).advice,
+             Contains("GPU 3 had Xid 79 on node7: see 'dmesg'"));
+  // What explains the end of a worker by itself stays the advice.
+  failed.workers[1].cpu_limit_s = 60;
+  CHECK_THAT(make_exit_report(job(), {failed}, {}).advice, Contains("of CPU time"));
+}

@@ -113,8 +113,29 @@ TEST_CASE("The verdict that was said last stands at the top, and why there were 
                   "... 2 earlier restarts\n"
                   "round 2 ended: rank 3\\x1b failed; restarting all workers\n") != std::string::npos);
   CHECK(text.find("\nround 4 ended: ") != std::string::npos);
-  CHECK(to_json(answer).find("\"hang\":{\"level\":\"is_hung\"") != std::string::npos);
+  CHECK(to_json(answer).find("\"hang\":{\"culprits\":[],\"level\":\"is_hung\"") != std::string::npos);
   CHECK(status_picture(answer, {})[1].tone == Tone::alarm);
+}
+
+TEST_CASE("The useful share of a job's time is told with what the rest went into") {
+  using std::chrono::milliseconds;
+  JobAnswer answer = answer_of_two_nodes();
+  answer.shares = TimeShares{milliseconds(518'999),
+                             milliseconds(999),
+                             milliseconds(62'000),
+                             milliseconds(0),
+                             milliseconds(128'000),
+                             milliseconds(0),
+                             true};
+  const std::string line =
+      "useful: at least 73 % of 11 min 49 s; detection 1 min 2 s, recomputed at most 2 min 8 s";
+  CHECK(status_text(answer).find(" 2 ranks\n" + line + "\nnode n00") != std::string::npos);
+  CHECK(status_picture(answer, {})[1].text.starts_with("useful: at least 73 %"));
+  CHECK(job_answer_from_json(to_json(answer)).shares == answer.shares);
+  answer.shares = TimeShares{};
+  CHECK(status_text(answer).find("useful") == std::string::npos);
+  answer.shares->useful = milliseconds(7000);
+  CHECK(status_text(answer).find("\nuseful: 100 % of 7 s\n") != std::string::npos);
 }
 
 TEST_CASE("A job is idle if all its ranks wait, and none for another") {
@@ -255,4 +276,36 @@ TEST_CASE("An answer survives the way through JSON; what is none is refused") {
   CHECK_THROWS_AS(job_answer_from_json(later), std::invalid_argument);
   for (const char* wrong : {"", "{}", "[]", "{\"version\":1}", "{"})
     CHECK_THROWS_AS(job_answer_from_json(wrong), std::invalid_argument);
+}
+
+TEST_CASE("What is wrong on a host, and which ranks are slow, stand below the verdict") {
+  JobAnswer answer = answer_of_two_nodes();
+  answer.nodes[0].hang = {HangLevel::may_be, "rank 1 may be hung", 5000};
+  answer.nodes[1].host_causes = {
+      {agent::HostCauseKind::full_disk, "the file system /scratch\x1b is full", "0 B of 10 GiB are free"}};
+  for (agent::NodeStatus& node : answer.nodes) node.slow = "rank 1 on n01 is slow";
+  CHECK(status_text(answer).find("rank 1 may be hung (said 5 s ago)\n"
+                                 "on n01 the file system /scratch\\x1b is full (0 B of 10 GiB are free)\n"
+                                 "rank 1 on n01 is slow\n"
+                                 "node n00: ") != std::string::npos);
+  const std::string json = to_json(answer);
+  CHECK(json.find("\"slow\":\"rank 1 on n01 is slow\"") != std::string::npos);
+  CHECK(json.find("\"kind\":\"full_disk\"") != std::string::npos);
+  CHECK(job_answer_from_json(json).nodes[1].host_causes == answer.nodes[1].host_causes);
+  const Picture picture = status_picture(answer, {});
+  CHECK(picture[1].tone == Tone::warning);
+  CHECK(picture[2].text == "on n01 the file system /scratch\\x1b is full (0 B of 10 GiB are free)");
+}
+
+TEST_CASE("A rank that is held by the kernel is shown with the function that holds it") {
+  JobAnswer answer = answer_of_two_nodes();
+  agent::WorkerStatus& worker = answer.nodes[1].workers[0];
+  worker.state = "in the kernel, where no signal reaches it";
+  waits(worker, WaitKind::file, "is held by the kernel in nfs_wait_bit_killable since 61 s");
+  CHECK(status_text(answer).find("MiB  in the kernel, where no signal reaches it\n") != std::string::npos);
+  worker.held_in = "nfs_wait_bit_killable";
+  CHECK(status_text(answer).find(
+            "MiB  is held by the kernel in nfs_wait_bit_killable since 61 s (train.py:41 in main)\n") !=
+        std::string::npos);
+  CHECK(status_picture(answer, {}).back().tone == Tone::alarm);
 }

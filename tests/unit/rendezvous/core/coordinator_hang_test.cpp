@@ -51,6 +51,7 @@ TEST_CASE("Every node of a round is told which rank hangs, when its time has com
   REQUIRE(desk.sent<JobNotice>(1));
   CHECK_THAT(desk.sent<JobNotice>(1)->text, Contains("rank 3 on host is hung"));
   CHECK(desk.sent<JobNotice>(1)->hang == HangLevel::is_hung);
+  CHECK(desk.sent<JobNotice>(1)->culprits == std::vector<int>{3});
   CHECK(desk.sent<JobNotice>(2) == desk.sent<JobNotice>(1));
   desk.pass(600s);
   CHECK_FALSE(desk.sent<JobNotice>(1));
@@ -60,6 +61,7 @@ TEST_CASE("Every node of a round is told which rank hangs, when its time has com
   REQUIRE(desk.sent<JobNotice>(1));
   CHECK(desk.sent<JobNotice>(1)->text == "rank 3 on host moves again");
   CHECK(desk.sent<JobNotice>(1)->hang == HangLevel::none);
+  CHECK(desk.sent<JobNotice>(1)->culprits.empty());
 }
 
 TEST_CASE("Nobody speaks for the ranks of another node, of another round, or as the launcher") {
@@ -144,4 +146,58 @@ TEST_CASE("A job that may be hung goes on, whatever --on-hang says") {
     CHECK(desk.count<effect::EndJob>() == 0);
     CHECK_FALSE(desk.sent<RoundEnd>(1));
   }
+}
+
+TEST_CASE("Every node of a round is told which rank is slow, and that it is no more") {
+  Desk desk(of_two_nodes(), 2);
+  const auto look = [&desk](int slow_ms) {
+    desk.now += 2s;
+    std::optional<SlowRanks> told;
+    for (int rank = 0; rank < 4; ++rank) {
+      const auto own = static_cast<std::uint64_t>(rank == 3 ? slow_ms : 80) * 1000;
+      desk.send(rank < 2 ? 1 : 2, RankPace{0, rank, 10, 200'000, own});
+      if (desk.sent<SlowRanks>(1)) {
+        told = desk.sent<SlowRanks>(1);
+        CHECK(desk.sent<SlowRanks>(2) == told);
+      }
+    }
+    return told;
+  };
+  for (int i = 0; i < 7; ++i) CHECK_FALSE(look(165));
+  const auto slow = look(165);
+  REQUIRE(slow);
+  CHECK(slow->slow);
+  CHECK_THAT(slow->text, Contains("rank 3 on host is slow: 165 ms"));
+  std::optional<SlowRanks> taken_back;
+  for (int i = 0; i < 10 && !taken_back; ++i) taken_back = look(80);
+  REQUIRE(taken_back);
+  CHECK_FALSE(taken_back->slow);
+}
+
+TEST_CASE("Nobody tells the pace of another node's ranks, and slow ranks take no verdict back") {
+  Hanging desk;
+  for (int i = 0; i < 20; ++i)
+    for (int rank = 0; rank < 4; ++rank)
+      desk.send(1, RankPace{0, rank, 1, 200'000, rank == 3 ? 200'000U : 1U});
+  CHECK_FALSE(desk.sent<SlowRanks>(1));
+  desk.pass(20s);
+  desk.pass(29s);
+  desk.pass(1s);
+  REQUIRE(desk.sent<JobNotice>(1));
+  for (int i = 0; i < 20; ++i)
+    for (int rank = 0; rank < 4; ++rank) {
+      desk.send(rank < 2 ? 1 : 2, RankPace{0, rank, 1, 200'000, rank == 3 ? 200'000U : 1U});
+      CHECK_FALSE(desk.sent<JobNotice>(1));
+    }
+}
+
+TEST_CASE("A verdict names what is wrong on a node's host, as the node of this round has told it") {
+  Hanging desk;
+  desk.send(2, HostNews{0, "the file system /scratch is full"});
+  desk.send(1, HostNews{3, "told of another round"});
+  desk.pass(20s);
+  desk.pass(29s);
+  desk.pass(1s);
+  REQUIRE(desk.sent<JobNotice>(1));
+  CHECK_THAT(desk.sent<JobNotice>(1)->text, EndsWith("; on host the file system /scratch is full"));
 }

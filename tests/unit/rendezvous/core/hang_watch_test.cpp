@@ -233,3 +233,38 @@ TEST_CASE("A time-out of 0 watches nothing") {
   watch.tell(health, "n1", TimePoint(10s));
   CHECK_FALSE(watch.next_look());
 }
+
+TEST_CASE("What is wrong on a host is part of the verdict, and said with the first line that can have it") {
+  Two two;
+  two.watch.tell_host("n1", "the file system /scratch is full", two.now);
+  two.wait(0, WaitKind::communication);
+  two.wait(1, WaitKind::lock);
+  CHECK_THAT(two.after(50s), EndsWith("since 60 s; on n1 the file system /scratch is full"));
+  CHECK_THAT(two.watch.verdict().text, EndsWith("on n1 the file system /scratch is full"));
+  CHECK(two.after(600s).empty());
+  two.watch.tell_host("n1", "", two.now);
+  CHECK_THAT(two.after(1s), EndsWith("since 661 s"));
+}
+
+TEST_CASE("What is found out of a host after a hang was said is told without the minute's wait") {
+  Two two;
+  two.hang();
+  two.now += 5s;
+  two.watch.tell_host("n1", "GPU 3 had Xid 79", two.now);
+  CHECK_THAT(two.after(1s), EndsWith("; on n1 GPU 3 had Xid 79"));
+  for (const char* host : {"n2", "n3", "n4", "n5"}) two.watch.tell_host(host, "x", two.now);
+  CHECK(two.after(1s).empty());
+  CHECK_THAT(two.after(60s), EndsWith("; on n2 x; on n3 x; the like on 2 more hosts"));
+  two.move(1);
+  CHECK_THAT(two.after(0s), Contains("moves again"));
+  two.watch.begin(2);
+  two.hang();
+  CHECK(two.watch.verdict().text.find("Xid") == std::string::npos);
+}
+
+TEST_CASE("What is wrong on a host is no hang by itself") {
+  Two two;
+  two.watch.tell_host("n1", "the file system /scratch is full", two.now);
+  two.wait(0, WaitKind::communication);
+  CHECK(two.after(600s).empty());
+}

@@ -23,3 +23,12 @@ TEST_CASE("What a rank does is told with its time, but for a rank that moves or 
   health.wait = WaitKind::stopped;
   CHECK(deed_text(health, false, 5s) == "is stopped by a signal since 5 s");
 }
+
+TEST_CASE("Who is held by the kernel is said to be, with the function") {
+  RankHealth health;
+  health.activity = Activity::waits;
+  health.wait = WaitKind::file;
+  health.held_in = "nfs_wait_bit_killable";
+  CHECK(deed_text(health, false) == "is held by the kernel in nfs_wait_bit_killable");
+  CHECK(deed_text(health, true) == "are held by the kernel in nfs_wait_bit_killable");
+}

@@ -46,6 +46,7 @@ std::vector<Message> one_of_each() {
   health.sequence = 12;
   health.key = "epcoh";
   health.nearest = "epoch";
+  health.held_in = "nfs_wait_bit_killable";
   health.still = Milliseconds(61'000);
   health.lasted = Milliseconds(60'000);
   Join join{"host", "10.0.0.2", 8, 3};
@@ -74,7 +75,10 @@ std::vector<Message> one_of_each() {
           JobStatus{"job", 77, true, 2, 3, 1, "over: round 2 ended with success"},
           health,
           KeyWait{2, "10.0.0.2", 40000, "10.0.0.1", 29500, "epcoh", "epoch"},
-          JobNotice{2, "rank 3 on n1 is hung", HangLevel::is_hung}};
+          JobNotice{2, "rank 3 on n1 is hung", HangLevel::is_hung, {3}, Milliseconds(61'000)},
+          RankPace{2, 3, 10, 120'000, 80'000},
+          HostNews{2, "the file system /scratch is full"},
+          SlowRanks{2, "rank 3 on n1 is slow", true}};
 }
 
 std::string complaint(const std::string& text, Errc code = Errc::mend) {
@@ -268,4 +272,13 @@ TEST_CASE("Error codes have names in both directions") {
                           Errc::deadline, Errc::environment})
     CHECK(errc_from(to_string(code)) == code);
   CHECK_FALSE(errc_from("oops").has_value());
+}
+
+TEST_CASE("A pace is of at least one step, and what is told of a host is bounded") {
+  CHECK(contains(complaint(R"({"type":"rank_pace","round":0,"rank":0,"steps":0,"step_us":1,"own_us":1})"),
+                 "'steps' is outside"));
+  CHECK(contains(complaint(R"({"type":"rank_pace","round":0,"rank":0,"steps":1,"step_us":-1,"own_us":1})"),
+                 "'step_us' is not a whole number"));
+  const auto read = std::get<HostNews>(message_from_json(to_json(HostNews{0, std::string(50'000, 'x')})));
+  CHECK(read.text.size() == kMaxHostNewsBytes);
 }

@@ -254,3 +254,63 @@ TEST_CASE("the state of a process is told apart") {
   ::waitpid(child, nullptr, 0);
   CHECK(look_at(child).state == ProcessState::gone);
 }
+
+TEST_CASE("the time in calls is that in which any group is in one") {
+  const StatusFile file = StatusFile::create();
+  auto writer = StatusWriter::claim(second_view(file), {0, 1, 0});
+  CallClock clock(writer->file().page());
+  clock.begin(1000);
+  clock.begin(1200);
+  CHECK(clock.total(1500) == 500);
+  clock.end(1600);
+  CHECK(clock.total(1700) == 700);
+  clock.end(2000);
+  CHECK(clock.total(9000) == 1000);
+  clock.begin(9000);
+  CHECK(clock.total(8000) == 1000);
+  clock.end(8000);  // the last tick of the clock was before the exact time of the beginning
+  CHECK(clock.total(9000) == 1000);
+}
+
+TEST_CASE("a step has the time when it was told, and the time in calls until then") {
+  const StatusFile file = StatusFile::create();
+  auto writer = StatusWriter::claim(second_view(file), {0, 1, 0});
+  CHECK(read_status(file.page()).step_ns == 0);
+  constexpr std::uint64_t kTimedExactly = 1 << 20;
+  auto group = writer->open_group("world", 0, 1);
+  group->joined();
+  const std::uint64_t before = monotonic_ns();
+  writer->set_step(1);
+  const RankStatus first = read_status(file.page());
+  CHECK(first.step == 1);
+  CHECK((first.step_ns >= before && first.step_ns <= monotonic_ns()));
+  CHECK(first.step_calls_ns == 0);
+  const auto wait = [] {
+    const std::uint64_t until = monotonic_ns() + 2'000'000;
+    while (monotonic_ns() < until) {
+    }
+  };
+  group->entering(all_reduce(1, kTimedExactly));
+  wait();
+  writer->set_step(2);  // in the middle of a call
+  const RankStatus second = read_status(file.page());
+  CHECK(second.step_calls_ns >= 2'000'000);
+  CHECK(second.step_calls_ns <= second.step_ns - first.step_ns);
+  group->completed(all_reduce(1, kTimedExactly));
+  wait();
+  writer->set_step(3);
+  const RankStatus third = read_status(file.page());
+  CHECK(third.step_calls_ns >= second.step_calls_ns);
+  CHECK(third.step_ns - second.step_ns >= 2'000'000 + (third.step_calls_ns - second.step_calls_ns));
+  // A call that fails, and a group that ends in one, are in no call any more.
+  group->entering(all_reduce(2, kTimedExactly));
+  group->failed(nullptr, ErrorCode::deadline);
+  auto other = writer->open_group("other", 0, 1);
+  other->entering(all_reduce(1, kTimedExactly));
+  writer->close_group(*other);
+  writer->set_step(4);
+  const std::uint64_t calls = read_status(file.page()).step_calls_ns;
+  wait();
+  writer->set_step(5);
+  CHECK(read_status(file.page()).step_calls_ns == calls);
+}

@@ -97,8 +97,9 @@ MUSTER_API muster_rc muster_leave(muster_world* world);
 MUSTER_API muster_rc muster_abort(muster_world* world, const char* reason);
 
 /* Tells where the program is: `step`, a number of yours, as that of the training step, stands in the reports
- * of failures and of ranks that others wait for. 0 until it is told. Costs less than a microsecond; any
- * thread. */
+ * of failures and of ranks that others wait for. 0 until it is told. A rank whose steps take longer than
+ * those of the others, the calls left out, is named by 'muster run': tell a step when it is done, once. Costs
+ * less than a microsecond; any thread. */
 MUSTER_API muster_rc muster_set_step(muster_world* world, uint64_t step);
 
 /* Whether the launcher has told this node's workers to end, with a time of grace: 1 from then on, as before

@@ -42,6 +42,16 @@ TEST_CASE("an only worker inherits a plain stream, unless the console is elsewhe
   CHECK(out(spec, true).prefixed);
 }
 
+TEST_CASE("nobody has our own streams where each line is to say its rank") {
+  OutputSpec spec;
+  spec.framed = true;
+  for (const bool only_worker : {true, false}) {
+    const StreamRoute route = out(spec, only_worker);
+    CHECK((route.to_console && route.plain && route.prefixed));
+    CHECK_FALSE((route.inherit || route.pty));
+  }
+}
+
 TEST_CASE("a redirected stream goes to a file only, a teed one to both, with a prefix") {
   OutputSpec spec = with_files();
   spec.redirects.by_rank[1] = kStreamOut;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/program_run.hpp"
+#include "launcher/start/program_run.hpp"
 
 #include "rendezvous/base/posix.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/doctor/program_run.hpp"
+#include "launcher/start/program_run.hpp"
 
 #include "agent/process/signal_state.hpp"
 #include "catch.hpp"

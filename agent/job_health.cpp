@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/job_health.hpp"
+
+#include "agent/round_runner.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace muster::agent {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Looks at the host within the time-out of a hang, so that the verdict can name a cause there.
+constexpr int kLooksPerTimeout = 6;
+constexpr std::chrono::milliseconds kHostLookAtLeast{500};
+
+std::chrono::milliseconds host_interval(std::chrono::milliseconds hang_timeout) {
+  if (hang_timeout.count() <= 0) return HostWatch::kLookEach;
+  return std::clamp<std::chrono::milliseconds>(hang_timeout / kLooksPerTimeout, kHostLookAtLeast,
+                                               HostWatch::kLookEach);
+}
+
+}  // namespace
+
+JobHealth::JobHealth(const boost::asio::any_io_executor& executor, const AgentSpec& spec, JobNews& news,
+                     Events events)
+    : spec_(spec),
+      news_(news),
+      events_(std::move(events)),
+      host_(executor, host_events()),
+      flight_dumps_(executor) {}
+
+HostWatch::Events JobHealth::host_events() {
+  HostWatch::Events events;
+  events.workers = [this] { return workers(); };
+  events.suspects = [this] {
+    RoundRunner* const runner = events_.runner();
+    return runner != nullptr && runner->health().suspects();
+  };
+  events.changed = [this] { tell_host(); };
+  return events;
+}
+
+std::vector<pid_t> JobHealth::workers() const {
+  std::vector<pid_t> pids;
+  const RoundRunner* const runner = events_.runner();
+  for (int local_rank = 0; runner != nullptr && local_rank < spec_.workers; ++local_rank)
+    if (const WorkerNow worker = runner->worker_now(local_rank); worker.lives) pids.push_back(worker.pid);
+  return pids;
+}
+
+void JobHealth::start(const Environment& inherited) {
+  std::optional<std::string> gpus;
+  if (const std::string* visible = find_variable(inherited, "CUDA_VISIBLE_DEVICES")) gpus = *visible;
+  std::vector<std::string> folders;
+  if (!spec_.output.log_dir.empty()) folders.push_back(spec_.output.log_dir);
+  if (const std::string* given = find_variable(spec_.environment, "TMPDIR")) folders.push_back(*given);
+  host_.start(host_interval(spec_.limits.hang_timeout), std::move(folders), gpus);
+}
+
+void JobHealth::begin_round() {
+  hang_.begin_round();
+  slow_.clear();
+  at_end_.reset();
+}
+
+void JobHealth::prepare(Environment& environment, const rendezvous::RoundResult& place) {
+  told_.clear();
+  std::vector<int> ranks;
+  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
+    ranks.push_back(place.first_rank + local_rank);
+  flight_dumps_.prepare(environment, spec_, place.round, ranks);
+}
+
+boost::asio::awaitable<void> JobHealth::add_flight_records(NodeReport& report) {
+  report.flight_records.clear();
+  if (report.outcome != NodeOutcome::succeeded) report.flight_records = co_await flight_dumps_.read();
+}
+
+void JobHealth::tell_host() {
+  const RoundRunner* const runner = events_.runner();
+  std::string text = causes_text(host_.causes());
+  if (runner == nullptr || at_end_ || text == told_) return;
+  told_ = text;
+  events_.tell({runner->place().round, std::move(text)});
+}
+
+void JobHealth::end() {
+  hang_.end(Clock::now());
+  if (at_end_) return;
+  host_.look_at_disks();
+  at_end_ = host_.causes();
+}
+
+void JobHealth::key_wait(const rendezvous::KeyWait& wait) {
+  if (RoundRunner* const runner = events_.runner()) runner->health().key_wait(wait);
+}
+
+void JobHealth::notice(const rendezvous::JobNotice& notice) {
+  RoundRunner* const runner = events_.runner();
+  std::vector<HangStack> stacks;
+  if (notice.hang != rendezvous::HangLevel::none && runner != nullptr)
+    stacks = runner->health().hang_stacks();
+  hang_.notice(notice, stacks, Clock::now());
+  news_.notice(notice, std::move(stacks));
+}
+
+void JobHealth::slow_ranks(const rendezvous::SlowRanks& slow) {
+  slow_ = slow.slow ? slow.text : std::string();
+  news_.say(slow.text);
+}
+
+void JobHealth::describe(NodeReport& report) const {
+  report.hang = hang_.report(Clock::now());
+  report.slow = slow_;
+  report.host_causes = at_end_.value_or(std::vector<HostCause>{});
+}
+
+void JobHealth::describe(NodeStatus& status) const {
+  status.hang = hang_.standing(Clock::now());
+  if (at_end_) return;
+  status.slow = slow_;
+  status.host_causes = host_.causes();
+}
+
+}  // namespace muster::agent

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/error_report.hpp"
+
+#include "launcher/core/launch_error.hpp"
+#include "rendezvous/log/terminal_text.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+namespace muster::launcher {
+namespace {
+
+int report(const std::string& text, int exit_code) {
+  std::fprintf(stderr, "muster: error: %s\n", for_terminal(text).c_str());
+  return exit_code;
+}
+
+}  // namespace
+
+int with_errors_reported(const std::function<int()>& command) {
+  try {
+    return command();
+  } catch (const LaunchError& error) {
+    const int code = report(error.what(), error.exit_code());
+    for (const std::string& line : error.excerpt()) std::fprintf(stderr, "  %s\n", line.c_str());
+    return code;
+  } catch (const std::exception& error) {
+    return report(std::string("internal failure: ") + error.what() + "; please report it",
+                  kExitLauncherFailure);
+  }
+}
+
+}  // namespace muster::launcher

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the course of a running job with the time of day, and writes its events (--event-file).
+#pragma once
+
+#include "agent/core/node_event.hpp"
+#include "launcher/files/writer_thread.hpp"
+#include "launcher/history/core/job_course.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace muster::launcher {
+
+/// One thread; the file has one of its own, from begins() on. Without a file there is none.
+class JobHistory {
+ public:
+  /// How long the end of the job waits for the file.
+  static constexpr std::chrono::seconds kFileAtMost{1};
+  /// Lines that may wait for it.
+  static constexpr std::size_t kLinesMost = 1024;
+
+  /// The job begins. `file`: --event-file; empty: none.
+  explicit JobHistory(std::string file) : file_(std::move(file)) {}
+
+  /// Call once after the last fork, before any event.
+  void begins(EventOrigin origin, const JobBeginning& beginning);
+
+  /// As in JobCourse.
+  void told(const std::string& node, const agent::NodeEvent& event);
+  void node_lost(const std::string& node, const std::string& cause, bool spared);
+  void node_back(const std::string& node);
+  void stopped(const std::string& by, const std::string& signal, bool kill);
+
+  /// The job has ended. Returns what is to be said of lines that were lost; empty if none was.
+  std::string ends(const JobEnding& ending);
+
+  const JobCourse& course() const { return course_; }
+
+  /// What the time went into, up to now; settled() as in Goodput.
+  TimeShares shares() const { return course_.goodput().shares(std::chrono::steady_clock::now()); }
+
+  TimeShares settled() const { return course_.goodput().settled(std::chrono::steady_clock::now()); }
+
+ private:
+  void write(const JobCourse::Events& events);
+
+  std::string file_;
+  JobCourse course_{std::chrono::steady_clock::now()};
+  EventOrigin origin_;
+  std::unique_ptr<WriterThread> writer_;
+};
+
+}  // namespace muster::launcher

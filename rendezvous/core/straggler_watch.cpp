@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/core/straggler_watch.hpp"
+
+#include "rendezvous/base/text.hpp"
+#include "rendezvous/core/rank_text.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <utility>
+
+namespace muster::rendezvous {
+namespace {
+
+/// The time for which a median is used again: of many ranks it is not made anew with each message.
+constexpr Milliseconds kMedianHolds{1000};
+/// Ranks that one line describes; further ones are only named.
+constexpr std::size_t kRanksInText = 4;
+
+std::string milliseconds_text(std::uint64_t us) {
+  return std::to_string((us + 500) / 1000) + " ms";
+}
+
+/// "1.9 times"; of a median of nothing no part is told.
+std::string times_text(std::uint64_t us, std::uint64_t median_us) {
+  if (median_us == 0) return "";
+  const std::uint64_t tenths = (us * 10 + median_us / 2) / median_us;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " times ";
+}
+
+}  // namespace
+
+void StragglerWatch::begin(int world_size) {
+  *this = {};
+  world_size_ = world_size;
+}
+
+int StragglerWatch::slow_looks(const Rank& rank) {
+  return std::popcount(rank.looks);
+}
+
+/// The lower one of the two in the middle, so that of two ranks the faster one is the measure.
+std::uint64_t StragglerWatch::median(TimePoint now) {
+  if (median_at_ && now - *median_at_ < kMedianHolds && median_of_ == ranks_.size()) return median_us_;
+  std::vector<std::uint64_t> times;
+  times.reserve(ranks_.size());
+  for (const auto& [number, rank] : ranks_) times.push_back(rank.own_us);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  median_us_ = *middle;
+  median_at_ = now;
+  median_of_ = ranks_.size();
+  return median_us_;
+}
+
+void StragglerWatch::tell(const RankPace& pace, const std::string& host, TimePoint now) {
+  if (pace.rank < 0 || pace.rank >= world_size_) return;
+  Rank& rank = ranks_[pace.rank];
+  rank.host = host;
+  // Bounded, so that no product below is too large for its type.
+  rank.own_us = std::min<std::uint64_t>(pace.own_us, std::uint64_t{1} << 50U);
+  if (world_size_ < 2 || ranks_.size() * 2 <= static_cast<std::size_t>(world_size_)) return;
+  const std::uint64_t of_all = median(now);
+  const bool slow = rank.own_us * 100 >= of_all * kSlowPercent && rank.own_us >= of_all + kSlowAtLeastUs;
+  rank.looks = (rank.looks << 1U | (slow ? 1U : 0U)) & ((1U << kLooksKept) - 1U);
+  rank.looks_count = std::min(rank.looks_count + 1, kLooksKept);
+  if (slow) {
+    rank.slow_us = rank.own_us;
+    rank.median_us = of_all;
+  }
+  const int count = slow_looks(rank);
+  const bool is_slow = rank.is_slow ? count > kFastAgainLooks : count >= kSlowLooks;
+  if (is_slow == rank.is_slow) return;
+  rank.is_slow = is_slow;
+  if (is_slow)
+    slow_.insert(std::lower_bound(slow_.begin(), slow_.end(), pace.rank), pace.rank);
+  else
+    std::erase(slow_, pace.rank);
+}
+
+/// "rank 2 on n1 is slow: 165 ms of its own a step, 1.9 times the median (85 ms), in 9 of the last 10 looks".
+std::string StragglerWatch::slow_text() const {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(slow_.size(), kRanksInText); ++i) {
+    const Rank& rank = ranks_.at(slow_[i]);
+    text += (i == 0 ? "" : "; ") + ranks_text({slow_[i]}) + (rank.host.empty() ? "" : " on " + rank.host) +
+            " is slow: " + milliseconds_text(rank.slow_us) + " of its own a step, " +
+            times_text(rank.slow_us, rank.median_us) + "the median of all ranks (" +
+            milliseconds_text(rank.median_us) + "), in " + std::to_string(slow_looks(rank)) +
+            " of the last " + std::to_string(rank.looks_count) + " looks";
+  }
+  if (slow_.size() > kRanksInText)
+    text +=
+        "; so are " + ranks_text({slow_.begin() + static_cast<std::ptrdiff_t>(kRanksInText), slow_.end()});
+  return text + "; the other ranks wait for " + (slow_.size() == 1 ? "it" : "them");
+}
+
+std::optional<SlowRanks> StragglerWatch::news(TimePoint now) {
+  if (slow_ == said_) return std::nullopt;
+  SlowRanks news;
+  if (slow_.empty()) {
+    news.text = ranks_text(said_) + (said_.size() == 1 ? " is" : " are") + " as fast as the others again";
+  } else {
+    if (said_at_ && now - *said_at_ < kSlowSaidEach) return std::nullopt;
+    news.slow = true;
+    news.text = slow_text();
+    said_at_ = now;
+  }
+  said_ = slow_;
+  return news;
+}
+
+}  // namespace muster::rendezvous

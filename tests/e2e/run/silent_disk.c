@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the disk of a console silent, where this is preloaded: a write to one of its files never returns.
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int is_of_a_console(int fd) {
+  char link[64];
+  char path[PATH_MAX];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t size = readlink(link, path, sizeof path - 1);
+  if (size < 4) return 0;
+  path[size] = '\0';
+  return strstr(path, "/console.") != NULL && strcmp(path + size - 4, ".log") == 0;
+}
+
+ssize_t write(int fd, const void* bytes, size_t size) {
+  ssize_t (*next)(int, const void*, size_t) = NULL;
+  *(void**)&next = dlsym(RTLD_NEXT, "write");
+  while (is_of_a_console(fd)) pause();
+  return next(fd, bytes, size);
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/flight_dumps.hpp"
+
+#include "catch.hpp"
+#include "tests/support/folder.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <sys/stat.h>
+#include <utime.h>
+
+#include <chrono>
+#include <exception>
+#include <string>
+
+using namespace muster;
+using namespace muster::agent;
+using namespace std::chrono_literals;
+using namespace std::string_literals;
+
+namespace {
+
+/// pickle.dumps({"version": "2.4", "entries": [], "pg_config": {"0": {"ranks": "[0]"}}}, 2), without its memo
+const std::string kDump =
+    "\x80\x02}(X\x07\x00\x00\x00versionX\x03\x00\x00\x00"
+    "2.4X\x07\x00\x00\x00"
+    "entries]X\x09\x00\x00\x00pg_config}X\x01\x00\x00\x00"
+    "0}X\x05\x00\x00\x00ranksX\x03\x00\x00\x00[0]ssu."s;
+
+std::vector<FlightRank> read(FlightDumps& dumps, boost::asio::io_context& context) {
+  std::vector<FlightRank> records;
+  const auto run = [&dumps, &records]() -> boost::asio::awaitable<void> { records = co_await dumps.read(); };
+  boost::asio::co_spawn(context, run, [](const std::exception_ptr& error) {
+    if (error) std::rethrow_exception(error);
+  });
+  context.restart();
+  context.run();
+  return records;
+}
+
+std::string variable(const Environment& environment, const char* name) {
+  const std::string* value = find_variable(environment, name);
+  return value == nullptr ? "(unset)" : *value;
+}
+
+}  // namespace
+
+TEST_CASE("Flight records go into the log directory where NCCL can run and the user has said nothing") {
+  boost::asio::io_context context;
+  AgentSpec spec;
+  Environment environment;
+  FlightDumps without_gpus(context.get_executor(), false);
+  spec.output.log_dir = "/logs";
+  without_gpus.prepare(environment, spec, 2, {3});
+  CHECK(environment.empty());
+  FlightDumps dumps(context.get_executor(), true);
+  spec.output.log_dir.clear();
+  dumps.prepare(environment, spec, 2, {3});
+  CHECK(environment.empty());
+  spec.output.log_dir = "/logs";
+  dumps.prepare(environment, spec, 2, {3});
+  CHECK(variable(environment, "TORCH_FR_DUMP_TEMP_FILE") == "/logs/flight_record_round2_rank");
+  CHECK(environment.size() == 1);
+  for (const char* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}) {
+    Environment of_user{{name, "/mine"}};
+    dumps.prepare(of_user, spec, 2, {3});
+    CHECK(of_user == Environment{{name, "/mine"}});
+    Environment inherited;
+    AgentSpec exported = spec;
+    exported.environment = {{name, "/mine"}};
+    dumps.prepare(inherited, exported, 2, {3});
+    CHECK(inherited.empty());
+  }
+}
+
+TEST_CASE("What the workers of this round have written is read, and nothing else") {
+  const test::Folder folder;
+  boost::asio::io_context context;
+  AgentSpec spec;
+  spec.output.log_dir = folder.path();
+  Environment environment;
+  FlightDumps dumps(context.get_executor(), true);
+  CHECK(read(dumps, context).empty());
+  dumps.prepare(environment, spec, 1, {4, 5, 6, 7});
+  CHECK(read(dumps, context).empty());
+  folder.write("flight_record_round1_rank4", kDump);
+  folder.write("flight_record_round1_rank5", "no pickle");
+  const std::string old = folder.write("flight_record_round1_rank6", kDump);
+  const utimbuf long_ago{1'000'000'000, 1'000'000'000};
+  REQUIRE(::utime(old.c_str(), &long_ago) == 0);
+  // Nobody writes to it: whoever opened it would wait for ever.
+  REQUIRE(::mkfifo((folder / "flight_record_round1_rank7").c_str(), 0600) == 0);
+  const auto records = read(dumps, context);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].rank == 4);
+  REQUIRE(records[0].groups.size() == 1);
+  CHECK(records[0].groups[0].ranks == std::vector<int>{0});
+}
