@@ -90,9 +90,10 @@ class StopFile(unittest.TestCase):
         self.assertEqual(text.count("\n"), 1)
         return json.loads(text)
 
-    def ends(self, process, code):
-        _, err = process.communicate(timeout=LIMIT_S)
-        self.assertEqual(process.returncode, code, err)
+    def ends(self, *processes, code):
+        for process in processes:
+            _, err = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, code, err)
         self.assertEqual([name for name in os.listdir(self.temporary) if name.startswith("muster_stop_")], [])
 
     def test_a_signal(self):
@@ -101,7 +102,7 @@ class StopFile(unittest.TestCase):
                 process = self.start("--nproc-per-node", "2")
                 self.ready("0.0", "1.0")
                 process.send_signal(number)
-                self.ends(process, 128 + number)
+                self.ends(process, code=128 + number)
                 for rank in ("0.0", "1.0"):
                     self.assertEqual(self.told(rank), {"reason": number.name, "grace_s": 10.0})
                 for name in os.listdir(self.folder):
@@ -109,12 +110,12 @@ class StopFile(unittest.TestCase):
 
     def test_the_timeout(self):
         process = self.start("--nproc-per-node", "1", "--timeout", "10")
-        self.ends(process, 124)
+        self.ends(process, code=124)
         self.assertEqual(self.told("0.0"), {"reason": "timeout", "grace_s": 10.0})
 
     def test_a_failure_and_a_round_after_it(self):
         process = self.start("--nproc-per-node", "2", "--max-restarts", "1", failing=("1", "0"))
-        self.ends(process, 0)
+        self.ends(process, code=0)
         self.assertEqual(self.told("0.0"), {"reason": "failure of rank 1", "grace_s": 10.0})
         # The second round has begun without the file.
         for name in ("0.1", "1.1"):
@@ -124,8 +125,7 @@ class StopFile(unittest.TestCase):
         flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}",
                  "--rdzv-id", "stop-file", "--insecure-no-secret"]
         nodes = [self.start(*flags, failing=("1", "0")) for _ in range(2)]
-        for node in nodes:
-            self.ends(node, 5)
+        self.ends(*nodes, code=5)
         self.assertEqual(self.told("0.0"), {"reason": "failure of rank 1", "grace_s": 10.0})
 
     def test_the_agent_is_killed(self):
@@ -134,7 +134,7 @@ class StopFile(unittest.TestCase):
         guardian, = children(process.pid, "muster:guardian")
         agent, = children(guardian, "muster:agent")
         os.kill(agent, signal.SIGKILL)
-        self.ends(process, 125)
+        self.ends(process, code=125)
         self.assertIsNone(self.seen("0.0.told"))
 
     def test_no_temporary_directory(self):
