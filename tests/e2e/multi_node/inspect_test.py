@@ -17,7 +17,7 @@ import os, socket, threading
 held = threading.Lock()
 held.acquire()
 def hold():
-    print(f"ready {os.environ['RANK']} on {socket.gethostname()}", flush=True)
+    os.write(1, f"ready {os.environ['RANK']} on {socket.gethostname()}\\n".encode())  # by one write, that nobody takes apart
     held.acquire()
 hold()
 """
@@ -28,7 +28,7 @@ import os, signal, threading
 held = threading.Lock()
 held.acquire()
 def hold():
-    print(f"ready {os.environ['RANK']}", flush=True)
+    os.write(1, f"ready {os.environ['RANK']}\\n".encode())
     if os.environ["RANK"] == "5":
         os.kill(os.getpid(), signal.SIGSTOP)
     held.acquire()
