@@ -19,7 +19,8 @@ import tempfile
 YARDSTICK = "test_main.cpp"
 # Measured: 68 (2 cores, GCC 12), before the public networks, models in shards and replicas came with some twenty files and a library.
 # What is added must be taken away elsewhere, or the figure changed with a reason.
-MOST_TIMES = 82
+# 81 then; detached jobs, events, metrics, causes of hosts and flight records add some sixty files of 190 units, not measured yet.
+MOST_TIMES = 92
 
 
 def children_seconds():
