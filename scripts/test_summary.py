@@ -11,9 +11,9 @@ tests/support/promise.py wrote).
 
 Prints what was promised and measured, the seconds of each room, skipped, unsteady and failed tests and, last, "N passed, N failed, N
 skipped". Exits 1 if a test failed, if one of TREE.json has no result (unless --partial), or if a room's tests took more than its
-seconds in SECONDS.json (and more than 30 s), or all of them more than its "in all", scaled by how slow the promises found the machine:
-then the room says what it freed elsewhere, or its tests become quicker. The seconds of the rooms add up to "in all" at most, which a new
-capability raises by its own new rooms alone.
+seconds in SECONDS.json and a half again (and more than 30 s), or all of them more than its "in all", scaled by how slow the promises
+found the machine: then the room says what it freed elsewhere, or its tests become quicker. A room between its seconds and that is named
+alone. The seconds of the rooms add up to "in all" at most, which a new capability raises by its own new rooms alone.
 """
 import argparse
 import glob
@@ -35,6 +35,8 @@ REPORT = re.compile(r"(ERROR|WARNING): (\w+Sanitizer|libFuzzer)|runtime error:")
 
 # The tests of a small room wait for the processor as long as their neighbours of that moment let them: their seconds say nothing.
 SMALL_ROOM_S = 30
+# What runs beside a room differs from run to run, and its tests take longer for that: only beyond this share of its seconds it is the room.
+ROOM_SLACK = 1.5
 # In the table of seconds: what all rooms together may take.
 IN_ALL = "in all"
 
@@ -115,20 +117,21 @@ def print_promises(promises):
 
 
 def check_rooms(cases, rooms, table, factor):
-    """Prints each room's seconds; those that took too many, as texts."""
+    """Prints each room's seconds. Texts: what took too many; what took more than its seconds and is named alone."""
     seconds, budget = {}, {room: may for room, may in table.items() if room != IN_ALL}
     in_all = table.get(IN_ALL, sum(budget.values()))
     for key, case in cases.items():
         seconds[rooms.get(key, "no room")] = seconds.get(rooms.get(key, "no room"), 0.0) + float(case.get("time") or 0)
     print(f"Seconds of each room's tests, and what it may take (this machine: {factor:.2f} times as slow as the one of the table):")
-    over = []
+    over, slow = [], []
     for room, took in sorted(seconds.items(), key=lambda item: -item[1]):
         may = budget.get(room)
         print(f"  {took:7.1f} of {'?' if may is None else may:>4}  {room}")
         if may is None:
             over.append(f"{room} is not in the table of seconds")
         elif took > max(may, SMALL_ROOM_S) * factor:
-            over.append(f"{room} took {took:.0f} s and may take {max(may, SMALL_ROOM_S) * factor:.0f}: make its tests quicker, or say what you freed elsewhere")
+            told = over if took > max(may, SMALL_ROOM_S) * factor * ROOM_SLACK else slow
+            told.append(f"{room} took {took:.0f} s and may take {max(may, SMALL_ROOM_S) * factor:.0f}: make its tests quicker, or say what you freed elsewhere")
     total = sum(seconds.values())
     print(f"  {total:7.1f} of {in_all:4}  in all, side by side")
     if total > max(in_all, SMALL_ROOM_S) * factor:
@@ -136,7 +139,7 @@ def check_rooms(cases, rooms, table, factor):
     if sum(budget.values()) > in_all:
         over.append(f"the seconds of the rooms add up to {sum(budget.values())}, more than \"{IN_ALL}\", {in_all}: take them from another "
                     "room, or raise that by what rooms that are new need")
-    return over
+    return over, slow
 
 
 def judge(first, again, timeouts):
@@ -165,15 +168,16 @@ def main():
     arguments = parser.parse_args()
     first, again = read_cases(arguments.folder)
     factor = print_promises(read_promises(arguments.folder))
-    over, (rooms, timeouts) = [], read_tests(arguments.folder)
+    over, slow, (rooms, timeouts) = [], [], read_tests(arguments.folder)
     if arguments.rooms:
         with open(arguments.rooms, encoding="utf-8") as file:
-            over = check_rooms(first, rooms, json.load(file), factor)
+            over, slow = check_rooms(first, rooms, json.load(file), factor)
     passed, unsteady, failures, skipped, parts = judge(first, again, timeouts)
     if not arguments.partial:
         failures += [f"{tree}: {test}: it was not run" for tree, test in sorted(rooms.keys() - first.keys())]
     for title, names in (("Skipped", skipped), ("Skipped in part", parts),
                          ("Unsteady: late, then in time alone; each is a defect to look into", unsteady),
+                         ("Rooms that took longer than their seconds, which fails the run only beyond a half again", slow),
                          ("Rooms that took too long", over), ("Failed", failures)):
         if names:
             print(f"{title}:")

@@ -128,9 +128,14 @@ class Summary(unittest.TestCase):
 
     def test_a_room_that_takes_too_long_fails_the_run(self):
         self.assertEqual(self.summary("passed", "part", seconds={"unit/a": 70}).returncode, 0)
-        late = self.summary("passed", "part", seconds={"unit/a": 50})
+        late = self.summary("passed", "part", seconds={"unit/a": 39})
         self.assertEqual(late.returncode, 1)
-        self.assertIn("unit/a took 60 s and may take 50", late.stdout)
+        self.assertIn("Rooms that took too long:\n  unit/a took 60 s and may take 39", late.stdout)
+
+    def test_a_room_that_takes_little_longer_is_named_alone(self):
+        slow = self.summary("passed", "part", seconds={"in all": 70, "unit/a": 41})
+        self.assertEqual(slow.returncode, 0)
+        self.assertIn("beyond a half again:\n  unit/a took 60 s and may take 41", slow.stdout)
 
     def test_a_small_room_may_take_half_a_minute(self):
         self.assertEqual(self.summary("part", seconds={"unit/a": 5}).returncode, 0)
