@@ -196,7 +196,7 @@ class BuildCost(unittest.TestCase):
         cheap = self.check(all_units)
         self.assertEqual(cheap.returncode, 0, cheap.stdout + cheap.stderr)
         self.assertIn("2 units took", cheap.stdout)
-        dear = self.check(all_units, loops=400)
+        dear = self.check(all_units, loops=900)
         self.assertEqual(dear.returncode, 1, dear.stdout + dear.stderr)
 
     def test_a_build_that_did_not_compile_all_is_not_measured(self):
