@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from processes import children
@@ -195,20 +196,27 @@ class Signals(unittest.TestCase):
             if shell == own_code:
                 self.assertIn(f"(exit code 5 after our {number.name})", err)
 
+    def failed_with_a_helper_left(self, code, *flags):
+        """A job whose rank 1 fails when rank 0 is ready; what rank 1 has left takes its grace, in which the deadline passes."""
+        with tempfile.TemporaryDirectory() as folder:
+            zero, helper = os.path.join(folder, "zero"), os.path.join(folder, "helper")
+            begin = time.monotonic()
+            process = self.started("--timeout", "2", "--shutdown-timeout", "3", *flags,
+                                   shell=f"if [ $RANK = 0 ]; then echo ready; : >{zero}; exec sleep 1000; fi; "
+                                         f"until [ -e {zero} ]; do sleep 0.01; done; echo ready; "
+                                         f"(trap '' TERM; : >{helper}; exec sleep 1000) & until [ -e {helper} ]; do sleep 0.01; done; "
+                                         f"exit {code}")
+            _, err = process.communicate(timeout=LIMIT_S)
+        self.assertGreater(time.monotonic() - begin, 2, "the deadline did not pass while the helper had its grace")
+        self.assertEqual(process.returncode, code, err)
+        return err
+
     def test_a_deadline_that_passes_after_a_failure_changes_no_exit_code(self):
-        """What the worker has left takes its grace."""
-        process = self.started("--timeout", "1", "--shutdown-timeout", "2",
-                               shell="echo ready; [ $RANK = 1 ] || exec sleep 1000; (trap '' TERM; exec sleep 1000) & exit 7")
-        _, err = process.communicate(timeout=LIMIT_S)
-        self.assertEqual(process.returncode, 7, err)
-        self.assertIn("rank 1 on", err)
+        self.assertIn("rank 1 on", self.failed_with_a_helper_left(7))
 
     def test_a_deadline_that_passes_after_a_failure_without_a_restart_changes_no_exit_code(self):
         """Restarts are left, but no restart makes a program that is not found appear."""
-        process = self.started("--timeout", "1", "--shutdown-timeout", "2", "--max-restarts", "3",
-                               shell="echo ready; [ $RANK = 1 ] || exec sleep 1000; (trap '' TERM; exec sleep 1000) & exit 127")
-        _, err = process.communicate(timeout=LIMIT_S)
-        self.assertEqual(process.returncode, 127, err)
+        self.failed_with_a_helper_left(127, "--max-restarts", "3")
 
     def test_a_signal_that_was_ignored_at_our_start_stays_ignored(self):
         process = self.started(shell="echo ready; sleep 0.4; echo done",
