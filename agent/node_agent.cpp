@@ -4,10 +4,12 @@
 #include "agent/node_session.hpp"
 #include "agent/process/process_tree.hpp"
 #include "agent/process/signal_state.hpp"
+#include "rendezvous/base/resident_memory.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <sys/prctl.h>
 
 #include <exception>
@@ -21,6 +23,10 @@ int run_node_agent(const NodeAgentOptions& options) {
   become_subreaper();
   boost::asio::io_context context(1);
   NodeSession session(context.get_executor(), options);
+  boost::asio::steady_timer started(context, kStartTakes);
+  started.async_wait([](const boost::system::error_code& error) {
+    if (!error) give_back_code();
+  });
   std::exception_ptr failure;
   boost::asio::co_spawn(context, session.run(), [&](std::exception_ptr error) {
     failure = error;

@@ -367,7 +367,7 @@ void RoundRunner::apply(const GroupActions& actions) {
     calls_.cancel();
     children_.cancel();
     watchdog_.reset();
-    memory_note_ = memory_.note(read_memory_counts());
+    memory_note_ = may_have_killed_since(memory_.before()) ? memory_.note(read_memory_counts()) : "";
     if (!memory_note_.empty()) log_warning(memory_note_ + NodeTraits(spec_).on_host);
     events_.over();
   }

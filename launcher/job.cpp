@@ -19,11 +19,11 @@
 #include "launcher/metrics/metrics_export.hpp"
 #include "launcher/nodes/job_nodes.hpp"
 #include "launcher/peer/peer_node.hpp"
-#include "launcher/resident_memory.hpp"
 #include "launcher/start/core/ssh_command.hpp"
 #include "launcher/start/local_node.hpp"
 #include "launcher/start/node_starter.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/resident_memory.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/server/descriptor_limit.hpp"
 
@@ -147,7 +147,7 @@ class Job {
                         [this] { return history_.shares(); });
     if (inspection_->is_seen()) card_ = inspection_->card();
     begin_history(inspection_->card());
-    give_back_code();
+    watch_start();
     context_.run();
     inspection_.reset();
     const int code = verdict();
@@ -260,6 +260,13 @@ class Job {
     });
   }
 
+  void watch_start() {
+    started_.expires_after(kStartTakes);
+    started_.async_wait([](const Error& error) {
+      if (!error) give_back_code();
+    });
+  }
+
   void watch_deadline() {
     if (spec_.deadline.count() == 0) return;
     deadline_.expires_after(spec_.deadline);
@@ -343,6 +350,7 @@ class Job {
   asio::steady_timer look_again_{context_};
   /// Notices that the user was told of.
   std::set<int> said_;
+  asio::steady_timer started_{context_};
   asio::steady_timer deadline_{context_};
   asio::steady_timer late_{context_};
   JobOrders orders_{spec_.agent.shutdown_timeout};

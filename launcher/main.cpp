@@ -9,8 +9,8 @@
 #include "launcher/kill_command.hpp"
 #include "launcher/logs_command.hpp"
 #include "launcher/rendezvous_command.hpp"
-#include "launcher/resident_memory.hpp"
 #include "launcher/run_command.hpp"
+#include "rendezvous/base/resident_memory.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -104,7 +104,7 @@ void open_standard_descriptors() {
 
 int main(int argc, char** argv) {
   open_standard_descriptors();
-  give_back_relocations();
+  muster::give_back_relocations();
   const auto at_start = agent::SignalState::capture();
   ::signal(SIGXFSZ, SIG_IGN);  // what we print may go to a file that has reached a limit
   return with_errors_reported(

@@ -87,6 +87,8 @@ class RoundMemory {
   /// Keeps what the kernel had counted before the first worker is started.
   void begin(MemorySnapshot before) { before_ = std::move(before); }
 
+  const MemorySnapshot& before() const { return before_; }
+
   /// Judges the end of a worker that has failed, and not because we ended it. `said` are its last words, in
   /// which a program tells that a process of its own was killed; `alone` says that the node has no other
   /// worker whose process that could have been.

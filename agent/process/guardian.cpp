@@ -15,6 +15,7 @@
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/resident_memory.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <fcntl.h>
@@ -89,6 +90,7 @@ class Guardian {
     start(store_main, agent_main);
     after_start();
     memory_before_ = read_memory_counts();
+    give_back_code();
     while (!agent_status_) wait_once();
     return end();
   }

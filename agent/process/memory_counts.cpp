@@ -62,12 +62,19 @@ MemoryCounts counts_of(const Cgroup& group) {
   return counts;
 }
 
+std::optional<std::uint64_t> host_kills(const std::string& root) {
+  return cgroup_number(Cgroup{"/", root + "/proc", true}, "vmstat", "oom_kill");
+}
+
 }  // namespace
+
+bool may_have_killed_since(const MemorySnapshot& before, const std::string& root) {
+  return !before.counts_host_kills || host_kills(root) != before.host_kills;
+}
 
 MemorySnapshot read_memory_counts(const std::string& root) {
   MemorySnapshot snapshot;
-  const Cgroup host{"/", root + "/proc", true};
-  if (const auto kills = cgroup_number(host, "vmstat", "oom_kill")) {
+  if (const auto kills = host_kills(root)) {
     snapshot.host_kills = *kills;
     snapshot.counts_host_kills = true;
   }

@@ -13,4 +13,9 @@ namespace muster::agent {
 /// put before every path; a test gives a tree of its own.
 MemorySnapshot read_memory_counts(const std::string& root = "");
 
+/// Whether the kernel can have ended a process for memory since a snapshot: false only where its count of the
+/// whole host, which includes those of all control groups, is still the same. One file is read. `root` as
+/// above.
+bool may_have_killed_since(const MemorySnapshot& before, const std::string& root = "");
+
 }  // namespace muster::agent

@@ -12,12 +12,12 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -27,7 +27,7 @@ namespace muster::launcher {
 namespace {
 
 std::string words(int error) {
-  return strerrordesc_np(error);
+  return std::strerror(error);
 }
 
 /// Writes after what is there. A pipe that nobody reads is an error at once.

@@ -5,10 +5,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace muster::launcher {
@@ -18,7 +18,7 @@ namespace {
 constexpr int kPollMs = 50;
 
 std::string words(int error) {
-  return strerrordesc_np(error);
+  return std::strerror(error);
 }
 
 }  // namespace

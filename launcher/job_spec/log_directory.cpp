@@ -4,11 +4,11 @@
 #include "launcher/core/launch_error.hpp"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 namespace muster::launcher {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::size_t kMaxIdLength = 64;
 
 LaunchError cannot_make(const std::string& path, bool temporary, int error) {
   return LaunchError(kExitLauncherFailure,
-                     "the log directory '" + path + "' cannot be made (" + strerrordesc_np(error) + "); " +
+                     "the log directory '" + path + "' cannot be made (" + std::strerror(error) + "); " +
                          (temporary ? "set TMPDIR or give --log-dir with" : "give --log-dir with") +
                          " a directory that can be written, or /dev/null for no log files");
 }

@@ -194,7 +194,7 @@ bool RealSystem::is_this_machine(const std::string& host) const {
 std::optional<std::string> RealSystem::file_text(const std::string& path, std::size_t limit,
                                                  std::string& reason) const {
   auto text = read_file(path, limit + 1);
-  if (!text) reason = strerrordesc_np(errno);
+  if (!text) reason = std::strerror(errno);
   return text;
 }
 

@@ -2,11 +2,11 @@
 #include "rendezvous/base/output_file.hpp"
 
 #include <linux/magic.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -28,13 +28,13 @@ bool is_in_proc(const fs::path& link) {
 }
 
 OutputPlace refused(const std::string& path, int error) {
-  return {path, true, strerrordesc_np(error)};
+  return {path, true, std::strerror(error)};
 }
 
 }  // namespace
 
 std::string output_obstacle(mode_t type) {
-  if (S_ISDIR(type)) return strerrordesc_np(EISDIR);
+  if (S_ISDIR(type)) return std::strerror(EISDIR);
   if (S_ISBLK(type)) return "Is a block device";
   if (S_ISSOCK(type)) return "Is a socket";
   return "";

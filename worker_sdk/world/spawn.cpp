@@ -4,6 +4,7 @@
 #include "muster/error.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
+#include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "worker_sdk/env/variable_reader.hpp"
 #include "worker_sdk/world/spawn_keeper.hpp"
@@ -66,7 +67,7 @@ void reap(pid_t pid) {
 }
 
 std::string signal_text(int signal) {
-  const char* name = ::sigabbrev_np(signal);
+  const char* name = signal_abbreviation(signal);
   return "signal " + std::to_string(signal) + (name == nullptr ? "" : " (SIG" + std::string(name) + ")");
 }
 

@@ -2,7 +2,10 @@
 // The life of a daemon's process, whether it serves one job or hosts several. Includes Asio.
 #pragma once
 
+#include "rendezvous/base/resident_memory.hpp"
+
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
 
@@ -12,7 +15,12 @@ namespace muster::rendezvous {
 class Daemon {
  public:
   void run() {
+    boost::asio::steady_timer started(context_, kStartTakes);
+    started.async_wait([](const boost::system::error_code& error) {
+      if (!error) give_back_code();
+    });
     while (!is_over() && !context_.stopped()) context_.run_one();
+    started.cancel();
     stop();
     context_.restart();
     context_.run_for(kFarewell);

@@ -90,6 +90,40 @@ def seconds_to_stop(command):
     return stopped, time.perf_counter() - begin
 
 
+def step_ms(command, muster=None):
+    """A step of train_steps.py; with `muster` its stacks are asked for ten times a second meanwhile."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+        asked = 0
+        while muster and job.poll() is None:
+            asked += subprocess.run([muster, "stacks", "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL, check=False).returncode == 0
+            time.sleep(0.1)
+        out = job.communicate()[0]
+    if job.returncode != 0 or muster and not asked:
+        raise RuntimeError(f"{' '.join(command)}: exit code {job.returncode}, {asked} answers")
+    return float(out)
+
+
+def print_steps(torch_python, muster, torchrun):
+    steps = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_steps.py")
+    ours = [muster, "run", "--nproc-per-node", "2"]
+    env = ["env", f"PYTHON_EXEC={torch_python}"]
+    variants = {"`torchrun`": lambda: step_ms([torchrun, "--nproc-per-node", "2", steps]),
+                "`muster run --hang-timeout 0`: nobody looks at stacks": lambda: step_ms([*env, *ours, "--hang-timeout", "0", steps]),
+                "`muster run`": lambda: step_ms([*env, *ours, steps]),
+                "`muster run`, and `muster stacks` ten times a second": lambda: step_ms([*env, *ours, steps], muster)}
+    took = {name: [] for name in variants}
+    for _ in range(5):
+        for name, measure in variants.items():
+            took[name].append(measure())
+    print("\n### A step of a training by DistributedDataParallel on Gloo, two ranks (`train_steps.py`)\n")
+    print("| launcher | median of the runs' median step (min to max) | this / `torchrun` |\n|---|---|---|")
+    base = statistics.median(took["`torchrun`"])
+    for name, values in took.items():
+        middle = statistics.median(values)
+        print(f"| {name} | {middle:.3f} ms ({min(values):.3f} to {max(values):.3f}) | {middle / base:.3f} |")
+
+
 def milliseconds(values):
     return f"{statistics.median(values) * 1000:.1f} ms ({min(values) * 1000:.1f} to {max(values) * 1000:.1f})"
 
@@ -129,8 +163,8 @@ def main():
 
     print("\n### Memory of the launcher's own processes while two workers run (sum of PSS)\n")
     print("| launcher | processes | MiB |\n|---|---|---|")
-    memory, count = resident([*muster, "sleep", "1000"])
-    print(f"| `muster run` | {count} | {verdict(memory, 5)} |")
+    memories, counts = zip(*(resident([*muster, "sleep", "1000"]) for _ in range(5)))
+    print(f"| `muster run`, median of 5 jobs | {max(counts)} | {verdict(statistics.median(memories), 5)} |")
     for name, command in (("mpirun", mpirun), ("torchrun", torchrun)):
         if command:
             memory, count = resident([*command, "sleep", "1000"])
@@ -143,6 +177,8 @@ def main():
             stopped, ended = zip(*(seconds_to_stop([*command, "sleep", "1000"]) for _ in range(rounds)))
             goal = f", goal <= 50 ms: {'met' if statistics.median(stopped) <= 0.05 else '**missed**'}" if command is muster else ""
             print(f"| `{name}` | {milliseconds(stopped)}{goal} | {milliseconds(ended)} |")
+    if torchrun:
+        print_steps(arguments.torch_python, muster[0], torchrun_path)
     return 0
 
 

@@ -83,9 +83,9 @@ if rank == "0":
         pipe.close()
     signal.pause()
 with open(sys.argv[1] + rank) as pipe:
-    pid = int(pipe.read())
+    pid = pipe.read()  # nothing, if another rank has killed it before it could write
 try:
-    os.kill(pid, 9)
+    os.kill(int(pid or os.getpid()), 9 if pid else 0)
 except ProcessLookupError:
     pass  # another rank has killed it, and it was reaped
 os._exit(3)

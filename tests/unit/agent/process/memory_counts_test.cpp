@@ -26,7 +26,13 @@ class Tree {
     root_.write(groups_ + group + "/" + file, text);
   }
 
+  void write_host(const std::string& vmstat) const { root_.write("proc/vmstat", vmstat); }
+
   MemorySnapshot read() const { return read_memory_counts(root_.path()); }
+
+  bool may_have_killed_since(const MemorySnapshot& before) const {
+    return muster::agent::may_have_killed_since(before, root_.path());
+  }
 
  private:
   muster::test::Folder root_;
@@ -67,6 +73,17 @@ TEST_CASE("The highest group of version 2 counts nothing, so the host's number s
   tree.write("/other.slice", "memory.events", "oom 5\noom_kill 3\n");
   CHECK(shown(tree.read()) == "? /:0/0/0");
   CHECK(tree.read().host_kills == 40);
+}
+
+TEST_CASE("The host's number tells whether there is anything to look for") {
+  const Tree tree("0::/\n", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "sys/fs/cgroup");
+  const MemorySnapshot before = tree.read();
+  CHECK_FALSE(tree.may_have_killed_since(before));
+  tree.write_host("nr_free_pages 10\noom_kill 41\n");
+  CHECK(tree.may_have_killed_since(before));
+  tree.write_host("nr_free_pages 10\n");
+  CHECK(tree.may_have_killed_since(before));
+  CHECK(tree.may_have_killed_since(tree.read()));
 }
 
 TEST_CASE("What the control groups of version 1 count of memory") {

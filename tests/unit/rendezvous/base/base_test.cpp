@@ -5,11 +5,13 @@
 #include "rendezvous/base/invariant.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
+#include "rendezvous/base/signal_name.hpp"
 #include "rendezvous/base/text.hpp"
 #include "tests/support/pipe.hpp"
 
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +37,19 @@ TEST_CASE("HOST:PORT in all its forms") {
     INFO(text);
     CHECK_FALSE(split_host_port(text).has_value());
   }
+}
+
+TEST_CASE("Every signal but the real-time ones has a name") {
+  CHECK(std::string(signal_abbreviation(SIGTERM)) == "TERM");
+  CHECK(std::string(signal_abbreviation(SIGPWR)) == "PWR");
+  for (int signal = 1; signal < __SIGRTMIN; ++signal) {
+    INFO(signal);
+    const char* theirs = sigabbrev_np(signal);
+    REQUIRE(theirs != nullptr);
+    REQUIRE(signal_abbreviation(signal) != nullptr);
+    CHECK(std::string(signal_abbreviation(signal)) == theirs);
+  }
+  for (const int signal : {-1, 0, __SIGRTMIN, SIGRTMAX, 1000}) CHECK(signal_abbreviation(signal) == nullptr);
 }
 
 TEST_CASE("A number is all of its text") {

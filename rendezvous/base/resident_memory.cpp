@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/resident_memory.hpp"
+#include "rendezvous/base/resident_memory.hpp"
 
 #include <link.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace muster::launcher {
+namespace muster {
 namespace {
 
 /// Gives back those read-only parts of our executable that `wanted` chooses.
@@ -37,4 +37,4 @@ void give_back_code() {
   give_back([](const ElfW(Phdr) & part) { return part.p_offset != 0; });
 }
 
-}  // namespace muster::launcher
+}  // namespace muster
