@@ -10,7 +10,7 @@ ConsoleText::Options options_for(const JobCard& card, const ConsoleView::Form& f
   ConsoleText::Options options;
   options.ranks = card.workers != 1;
   options.times = form.times;
-  options.terminal = ::isatty(STDOUT_FILENO) == 1;
+  options.terminal = ::isatty(form.to) == 1;
   return options;
 }
 

@@ -22,12 +22,14 @@ inline constexpr std::chrono::milliseconds kLookAtJobEvery{1000};
 /// The console process writes what it still has after the job, and may wait for a disk.
 inline constexpr std::chrono::seconds kConsoleOutlivesJob{12};
 
-/// Collects the text for stdout. Used from one thread.
+/// Collects the text for a descriptor, stdout unless Form says another one. Used from one thread.
 class ConsoleView {
  public:
   struct Form {
     bool json = false;
     bool times = false;
+    /// The descriptor to which the text goes: workers must not steer a terminal.
+    int to = 1;
   };
 
   ConsoleView(const JobCard& card, RecordFilter filter, Form form);

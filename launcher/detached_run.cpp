@@ -8,6 +8,7 @@
 #include "launcher/core/launch_error.hpp"
 #include "launcher/doctor/read_keeping.hpp"
 #include "launcher/error_report.hpp"
+#include "launcher/files/ends_within.hpp"
 #include "launcher/inspect/core/job_query.hpp"
 #include "launcher/inspect/ended_folder.hpp"
 #include "launcher/inspect/job_client.hpp"
@@ -42,6 +43,10 @@ namespace {
 using TimePoint = std::chrono::steady_clock::time_point;
 
 constexpr std::chrono::milliseconds kLookAtStartEvery{20};
+/// Workers that live for so long are said to run; a program that fails at its first line ends before.
+constexpr std::chrono::milliseconds kRunsAtLeast{200};
+/// For a look at the folders of consoles, which may be on a disk of another machine.
+constexpr std::chrono::seconds kFoldersWithin{3};
 constexpr std::chrono::seconds kAnswerWithin{2};
 /// Until a launcher that lives can be found by other shells.
 constexpr std::chrono::seconds kSeenAtMost{30};
@@ -78,8 +83,31 @@ std::string absolute_path(const std::string& path) {
   return whole;
 }
 
+/// Makes the folder of a console, writes into it, and removes it.
+void try_folder(const std::string& base, const std::string& id, bool base_is_ours) {
+  const NewConsoleFolder folder(base, id, base_is_ours);
+  try {
+    write_console_card(folder.path(), {});
+  } catch (const LaunchError&) {
+    folder.remove();
+    throw;
+  }
+  folder.remove();
+}
+
+/// Sees whether the file system of the console answers, and removes old consoles there. The kernel may hold
+/// who looks for as long as a file server does not answer: that is not to be us. Throws LaunchError.
+void prepare_folder(const std::string& base, const std::string& id, bool base_is_ours) {
+  if (!ends_within(kFoldersWithin, [&] { try_folder(base, id, base_is_ours); }))
+    throw LaunchError(kExitLauncherFailure, "the console of the job cannot be kept in " + base +
+                                                ": its file system has not answered for " +
+                                                std::to_string(kFoldersWithin.count()) +
+                                                " s; give --log-dir with a directory in another one");
+  if (base_is_ours) ends_within(kFoldersWithin, [&] { remove_old_consoles(base, wall_clock_ms()); });
+}
+
 /// The body of the process that runs the job; does not return.
-[[noreturn]] void be_the_launcher(const JobSpec& spec, agent::SignalState signals, const RunJob& run) {
+[[noreturn]] void be_the_launcher(JobSpec spec, agent::SignalState signals, const RunJob& run) {
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
   signals.ignore(SIGHUP);
@@ -88,6 +116,7 @@ std::string absolute_path(const std::string& path) {
   const int code = with_errors_reported([&] {
     write_console_card(spec.console, card_of(spec));
     console.emplace(spec.console, spec.agent.shutdown_timeout + kOutlivesMore);
+    spec.console_process = console->pidfd();
     return run(spec, signals);
   });
   std::fflush(nullptr);
@@ -95,16 +124,19 @@ std::string absolute_path(const std::string& path) {
   ::_exit(code);
 }
 
-/// Whether every worker of every node that is in the job has been started.
+/// Whether every worker of every node that is in the job has been started, none has failed, and not all have
+/// ended: what has failed or ended so early is about to start again, or to end the job.
 bool workers_run(const JobAnswer& answer) {
   bool any = false;
   for (const agent::NodeStatus& node : answer.nodes) {
     // One without an agent is about to have one, or is lost.
     if (node.pid == 0 && node.doing != "is being started") continue;
     if (node.pid == 0 || node.workers.empty()) return false;
-    for (const agent::WorkerStatus& worker : node.workers)
-      if (worker.pid == 0) return false;
-    any = true;
+    for (const agent::WorkerStatus& worker : node.workers) {
+      const bool ended = worker.state.starts_with("ended");
+      if (worker.pid == 0 || (ended && worker.state != "ended (exit code 0)")) return false;
+      any = any || !ended;
+    }
   }
   return any && answer.silent.empty();
 }
@@ -129,7 +161,8 @@ class DetachedStart {
         if (signal == SIGHUP) return std::nullopt;  // the session ends, and the job is not to
         ::kill(launcher_, signal);
       }
-      if (look()) return std::nullopt;
+      if (!look()) did_not_run_at_ = steady_now();
+      if (steady_now() >= did_not_run_at_ + kRunsAtLeast) return std::nullopt;
       if (!was_seen_ && steady_now() > seen_by_) {
         log_warning("the job runs as process " + std::to_string(launcher_) +
                     ", and nobody finds it; its console says why: " + spec_.console);
@@ -175,6 +208,7 @@ class DetachedStart {
   SignalQueue& signals_;
   TimePoint seen_by_ = steady_now() + kSeenAtMost;
   TimePoint ready_by_;
+  TimePoint did_not_run_at_ = steady_now();
   bool was_seen_ = false;
   bool was_killed_ = false;
 };
@@ -184,7 +218,7 @@ void show_what_was_said(const JobSpec& spec, bool ours_only) {
   try {
     ConsoleFollower follower(spec.console);
     follower.go_to_last(kLinesOfFailure);
-    ConsoleView view(card_of(spec), {}, {});
+    ConsoleView view(card_of(spec), {}, {false, false, STDERR_FILENO});
     std::vector<ConsoleRecord> records;
     while (follower.read(records)) {
     }
@@ -244,8 +278,8 @@ int run_detached(JobSpec spec, const std::string& log_dir, const agent::SignalSt
                       "--log-dir");
   check_folder_of_jobs();
   warn_of_sessions();
-  remove_old_consoles(folder_of_consoles(), wall_clock_ms());
   spec.id = job_id(spec.program, random_number());
+  prepare_folder(base, spec.id, log_dir.empty());
   const NewConsoleFolder folder(base, spec.id, log_dir.empty());
   spec.console = folder.path();
   sigset_t before;

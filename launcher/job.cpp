@@ -6,6 +6,7 @@
 
 #include "agent/core/exit_status.hpp"
 #include "agent/process/process_tree.hpp"
+#include "launcher/console/console_process.hpp"
 #include "launcher/core/job_orders.hpp"
 #include "launcher/core/job_spec.hpp"
 #include "launcher/exit_report/exit_report.hpp"
@@ -123,13 +124,14 @@ std::string absolute(const std::string& path) {
 class Job {
  public:
   Job(asio::io_context& context, const JobSpec& spec, JobNodes& nodes, const std::vector<pid_t>& not_ours,
-      const StopWatch& watch)
+      const StopWatch& watch, MetricsSocket metrics)
       : context_(context),
         spec_(spec),
         nodes_(nodes),
         not_ours_(not_ours),
         watch_(watch),
-        history_(spec.event_file) {}
+        history_(spec.event_file),
+        metrics_socket_(std::move(metrics)) {}
 
   /// `unblocked` is the mask of signals with which the job runs.
   int run(const agent::SignalState& at_start, const sigset_t& unblocked) {
@@ -147,7 +149,10 @@ class Job {
                         [this] { return history_.shares(); });
     if (inspection_->is_seen()) card_ = inspection_->card();
     begin_history(inspection_->card());
-    watch_start();
+    started_.expires_after(kStartTakes);
+    started_.async_wait([](const Error& error) {
+      if (!error) give_back_code();
+    });
     context_.run();
     inspection_.reset();
     const int code = verdict();
@@ -170,10 +175,10 @@ class Job {
   void begin_history(const JobCard& card) {
     history_.begins({card.id, card.name}, {card.run_id, card.program, card.arguments, card.version, card.host,
                                            card.pid, card.nodes});
-    if (spec_.metrics_textfile.empty() && !spec_.metrics_listen.given()) return;
+    if (spec_.metrics_textfile.empty() && metrics_socket_.fd() < 0) return;
     metrics_.emplace(context_.get_executor(),
-                     MetricsExport::Options{spec_.metrics_listen, spec_.metrics_textfile}, card, history_,
-                     [this](std::function<void(JobAnswer)> done) {
+                     MetricsExport::Options{std::move(metrics_socket_), spec_.metrics_textfile}, card,
+                     history_, [this](std::function<void(JobAnswer)> done) {
                        if (inspection_) inspection_->look({}, std::move(done));
                        return inspection_.has_value();
                      });
@@ -191,6 +196,7 @@ class Job {
     children_.add(SIGCHLD);
     watch_children();
     reap_orphans();  // children that ended before the watch began
+    keep_console_going();
   }
 
   void watch_signals() {
@@ -248,8 +254,17 @@ class Job {
     children_.async_wait([this](const Error& error, int) {
       if (error) return;
       reap_orphans();
+      keep_console_going();
       watch_children();
     });
+  }
+
+  /// Whoever prints would wait for a console process that somebody has stopped, we ourselves, too.
+  void keep_console_going() {
+    if (spec_.console_process < 0 || !continue_console(spec_.console_process)) return;
+    if (!std::exchange(console_was_stopped_, true))
+      log_warning(
+          "the console process was stopped by a signal; it goes on, or what prints would wait for it");
   }
 
   void reap_orphans() {
@@ -257,13 +272,6 @@ class Job {
     look_again_.expires_after(kLookAgainAfter);
     look_again_.async_wait([this](const Error& error) {
       if (!error) reap_orphans();
-    });
-  }
-
-  void watch_start() {
-    started_.expires_after(kStartTakes);
-    started_.async_wait([](const Error& error) {
-      if (!error) give_back_code();
     });
   }
 
@@ -348,6 +356,7 @@ class Job {
   asio::signal_set window_{context_};
   asio::signal_set children_{context_};
   asio::steady_timer look_again_{context_};
+  bool console_was_stopped_ = false;
   /// Notices that the user was told of.
   std::set<int> said_;
   asio::steady_timer started_{context_};
@@ -361,6 +370,8 @@ class Job {
   std::vector<std::string> notes_;
   EndWaiters waiters_;
   JobHistory history_;
+  /// Until the metrics are served.
+  MetricsSocket metrics_socket_;
   std::optional<MetricsExport> metrics_;
 };
 
@@ -383,13 +394,14 @@ std::unique_ptr<NodeStarter> starter_of(const JobSpec& spec, const agent::Signal
 }
 
 /// Forks the nodes of this host and returns them by their places. In a job without JobSpec::nodes that is
-/// `own`, whose key the launcher does not keep. Call before there is an event loop.
+/// `own`, whose key the launcher does not keep. `not_theirs` is a descriptor that is the launcher's alone;
+/// -1: none. Call before there is an event loop.
 std::map<std::size_t, StartedProcess> fork_nodes(const JobSpec& spec, agent::NodeProcesses own,
-                                                 const agent::SignalState& signals) {
+                                                 const agent::SignalState& signals, int not_theirs) {
   std::map<std::size_t, StartedProcess> forked;
   own.version = MUSTER_VERSION;
   own.signals = signals;
-  if (spec.nodes.empty()) forked.emplace(0, fork_direct_node(std::move(own)));
+  if (spec.nodes.empty()) forked.emplace(0, fork_direct_node(std::move(own), not_theirs));
   for (std::size_t i = 0; i < spec.nodes.size(); ++i)
     if (spec.nodes[i].local) forked.emplace(i, fork_local_node(MUSTER_VERSION, signals));
   return forked;
@@ -397,7 +409,7 @@ std::map<std::size_t, StartedProcess> fork_nodes(const JobSpec& spec, agent::Nod
 
 }  // namespace
 
-int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
+int run_job(const JobSpec& spec, const agent::SignalState& at_start, MetricsSocket metrics) {
   const StopWatch watch;
   auto signals = at_start;
   for (const HandledSignal& handled : spec.signals)
@@ -416,13 +428,13 @@ int run_job(const JobSpec& spec, const agent::SignalState& at_start) {
     if (starter) rendezvous::raise_descriptor_limit();
     // Workers of a node that was forked may run, and be seen to, before our handlers stand.
     const sigset_t unblocked = block_signals(spec);
-    auto forked = fork_nodes(spec, std::move(node), signals);
+    auto forked = fork_nodes(spec, std::move(node), signals, metrics.fd());
     asio::io_context context{1};
     const auto executor = context.get_executor();
     const auto nodes = starter
                            ? make_started_nodes(executor, spec, *starter, std::move(forked), MUSTER_VERSION)
                            : make_direct_node(executor, spec, std::move(forked.at(0)));
-    return Job(context, spec, *nodes, not_ours, watch).run(signals, unblocked);
+    return Job(context, spec, *nodes, not_ours, watch, std::move(metrics)).run(signals, unblocked);
   } catch (const std::exception& error) {
     end_descendants(spec, not_ours);
     JobEnd end;

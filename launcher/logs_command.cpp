@@ -18,12 +18,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <ctime>
 #include <optional>
 #include <utility>
 
 namespace muster::launcher {
 namespace {
+
+/// Between two looks at log files that grow, and at whether their job is there.
+constexpr std::chrono::milliseconds kLookAtLogsEvery{200};
 
 /// Returns the card of the job that `text` names among those of which only their console is left, as when
 /// their launcher was killed or their record removed.
@@ -71,7 +75,23 @@ void show(ConsoleView& view) {
   view.text().clear();
 }
 
-/// Shows the files of a job that is not detached.
+/// Shows the log files of a job that is not detached.
+void show_log_files(const JobCard& card, const LogsOptions& options, LogFiles& files) {
+  ConsoleView view(card, {}, {options.json, false});
+  for (;;) {
+    // What it has written before it ended is there afterwards.
+    const bool goes_on = options.follow && still_runs(card);
+    files.read([&view](const std::vector<ConsoleRecord>& records) {
+      view.add(records);
+      show(view);
+    });
+    if (!goes_on) break;
+    ::poll(nullptr, 0, static_cast<int>(kLookAtLogsEvery.count()));
+  }
+  view.finish();
+  show(view);
+}
+
 int show_files(const JobCard& card, const LogsOptions& options) {
   const std::string job = "job " + card.id + " is not detached";
   if (card.logs.empty())
@@ -81,20 +101,16 @@ int show_files(const JobCard& card, const LogsOptions& options) {
   if (card.nodes != 1)
     throw LaunchError(kExitNotRunning, job + "; each host has its log files below " + card.logs +
                                            "; --gather-logs DIR brings them here at the end");
-  if (options.follow || options.json || options.timestamps || !options.since.empty())
-    throw UsageError(job +
-                     ": its log files hold no times, so that --follow, --since, --timestamps and --json "
-                     "do not go; they are in " +
+  if (options.timestamps)
+    throw UsageError(job + ": its log files hold no times, so that --timestamps does not go; they are in " +
                      card.logs);
-  const RecordFilter filter = filter_of(options);
-  ConsoleView view(card, filter, {});
-  const bool found = read_log_files(card.logs, filter, [&](const std::vector<ConsoleRecord>& records) {
-    view.add(records);
-    show(view);
-  });
-  view.finish();
-  show(view);
-  if (!found)
+  LogFiles files(card.logs, filter_of(options));
+  if (!options.since.empty())
+    std::fprintf(stderr,
+                 "muster: note: log files hold no times: those that were written since then are shown "
+                 "whole\n");
+  show_log_files(card, options, files);
+  if (!files.found())
     throw LaunchError(kExitNotRunning, job + "; no such log file is left in " + card.logs +
                                            ", which is removed after success unless --log-dir is given");
   return kExitSuccess;

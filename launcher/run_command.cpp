@@ -13,6 +13,7 @@
 #include "launcher/job_spec/log_directory.hpp"
 #include "launcher/job_spec/real_system.hpp"
 #include "launcher/job_spec/resolve_job.hpp"
+#include "launcher/metrics/metrics_socket.hpp"
 #include "launcher/standard_output.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/log/log.hpp"
@@ -25,6 +26,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::launcher {
@@ -108,8 +110,9 @@ int run_command(const std::vector<std::string>& arguments, const agent::SignalSt
   if (const std::string text = ignored_signals_text(spec, at_start); !text.empty())
     std::fprintf(stderr, "muster: note: %s\n", text.c_str());
   const auto run = [](JobSpec resolved, const agent::SignalState& signals) {
+    MetricsSocket metrics(resolved.metrics_listen);  // a place that is taken leaves no directory behind
     resolved.agent.output.log_dir = make_log_directory(resolved.agent.output);
-    return run_job(resolved, signals);
+    return run_job(resolved, signals, std::move(metrics));
   };
   if (!options.detach.value) return run(std::move(spec), at_start);
   const std::string& log_dir = options.log_dir.value;

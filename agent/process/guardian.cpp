@@ -311,16 +311,24 @@ class Guardian {
   /// no child is left.
   int end() {
     if (store_.pid > 0 && options_.store_may_outlive.count() > 0) outlast_store();
-    if (store_.pid > 0) {
-      ::kill(store_.pid, SIGKILL);
-      ::waitpid(store_.pid, nullptr, 0);
-    }
-    end_all_descendants({}, agent_held_ ? kHeldTreeLimitMs : kKillLimitMs);
+    const bool store_held = store_.pid > 0 && !kill_store();
+    end_all_descendants({}, agent_held_ || store_held ? kHeldTreeLimitMs : kKillLimitMs);
     if (agent_status_->kind == ExitStatus::Kind::signaled) {
       remove_watchdog_of(agent_.pid);
       remove_left_stop_folders();
     }
     return agent_status_->exit_code();
+  }
+
+  /// False: the kernel holds it, as it can hold an agent.
+  bool kill_store() const {
+    const UniqueFd store = open_pidfd(store_.pid);
+    ::kill(store_.pid, SIGKILL);
+    const auto until = Clock::now() + kHeldAtMost;
+    pollfd watched{store.get(), POLLIN, 0};
+    while (store && ::poll(&watched, 1, poll_time(until)) < 0 && errno == EINTR) {
+    }
+    return ::waitpid(store_.pid, nullptr, WNOHANG) == store_.pid;
   }
 
   /// Kills the workers of a lost agent at once, but lets the store process live for a while: the other nodes

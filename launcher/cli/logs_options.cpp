@@ -17,13 +17,13 @@ constexpr const char* kLogsHelp =
     "or has\n"
     "ended within the last day. Of another job of one host it shows the log files that --tee or --redirects "
     "has\n"
-    "written.\n\n"
+    "written; they hold no times: of them --since leaves out those that were not written since.\n\n"
     "  -h, --help          Print this text\n"
     "  -f, --follow        Show what comes, until the job ends\n"
     "  --rank LIST         What these ranks have printed, and nothing of ours: 0,2,8-11\n"
     "  --round N           What was printed in this round, the first one is 0\n"
     "  --since TIME        Not what is older: 90s, 10m, 2h, 1d ago, or 2026-11-28T14:05 (Z: in UTC)\n"
-    "  --timestamps        The time in UTC before each line\n"
+    "  --timestamps        The time in UTC before each line; not of log files\n"
     "  --json              One JSON object a line\n\n";
 constexpr const char* kLogsCodes =
     "Exit codes: 0 success; 1 no such job; 2 usage; 3 nothing of the job's output is kept here, or the "

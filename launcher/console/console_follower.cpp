@@ -60,6 +60,10 @@ ConsoleFollower::ConsoleFollower(const std::string& folder) : folder_path_(folde
 
 void ConsoleFollower::go_to_last(std::size_t records) {
   std::vector<std::uint64_t> all = numbers();
+  if (records == 0) {
+    if (!all.empty() && open_file(all.back())) ::lseek(file_.get(), 0, SEEK_END);
+    return;
+  }
   for (auto number = all.rbegin(); number != all.rend() && records > 0; ++number) {
     if (!open_file(*number)) return;
     ::lseek(file_.get(), begin_of_last(file_.get(), records), SEEK_SET);

@@ -27,6 +27,13 @@
 namespace muster::launcher {
 namespace {
 
+/// P_PIDFD of waitid(), which older headers lack.
+constexpr long kPidfd = 3;
+
+void send_continue(int pidfd) {
+  (void)::syscall(SYS_pidfd_send_signal, pidfd, SIGCONT, nullptr, 0);
+}
+
 /// Closes what was inherited from the launcher, and from whoever has started that.
 void close_all_but(const ConsoleDescriptors& kept) {
   const std::set<int> numbers{kept.out.get(), kept.err.get(), kept.folder.get(), kept.launcher.get()};
@@ -42,6 +49,8 @@ void close_all_but(const ConsoleDescriptors& kept) {
 
 [[noreturn]] void be_the_console(ConsoleDescriptors descriptors, std::chrono::milliseconds outlives) {
   ::prctl(PR_SET_NAME, "muster:console");
+  // While the launcher lives it lets a stopped one go on (continue_console); its end does so, too.
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   // It ends with what it reads. A signal for the whole job is for the workers.
   agent::ignore_signals_of_others();
   for (const int number : agent::kStopSignals) ::signal(number, SIG_IGN);
@@ -88,12 +97,21 @@ ConsoleProcess::ConsoleProcess(const std::string& folder, std::chrono::milliseco
 
 void ConsoleProcess::finish(int exit_code) {
   // One that somebody has stopped would take nothing, and stay.
-  (void)::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGCONT, nullptr, 0);
+  send_continue(pidfd_.get());
   std::fflush(nullptr);
   (void)write_all(STDERR_FILENO, end_frame(exit_code));
   use_null_device(true);
   pollfd watched{pidfd_.get(), POLLIN, 0};
   ::poll(&watched, 1, static_cast<int>(kEndAtMost.count()));
+}
+
+bool continue_console(int pidfd) {
+  siginfo_t info{};
+  // Without WEXITED one that has ended is left to whoever reaps it.
+  if (::syscall(SYS_waitid, kPidfd, pidfd, &info, WSTOPPED | WNOHANG, nullptr) != 0 || info.si_pid == 0)
+    return false;
+  send_continue(pidfd);
+  return true;
 }
 
 void use_null_device(bool all) {

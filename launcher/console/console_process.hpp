@@ -22,11 +22,18 @@ class ConsoleProcess {
   /// longer than kEndAtMost, for the disk may be silent.
   void finish(int exit_code);
 
+  /// Returns its pidfd.
+  int pidfd() const { return pidfd_.get(); }
+
   static constexpr std::chrono::milliseconds kEndAtMost{1000};
 
  private:
   UniqueFd pidfd_;
 };
+
+/// Lets a console process that somebody has stopped (SIGSTOP) go on; returns whether it was. `pidfd` is that
+/// of a child of ours.
+bool continue_console(int pidfd);
 
 /// Makes stdin the null device, and with `all` stdout and stderr, too.
 void use_null_device(bool all);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
@@ -20,9 +21,11 @@ namespace muster::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-using Take = std::function<void(const std::vector<ConsoleRecord>&)>;
 
 constexpr std::size_t kLogPieceBytes = std::size_t{64} << 10;
+/// Files that stay open between two looks, so that what is written before they are removed is still read.
+/// More than that are opened each time.
+constexpr std::size_t kOpenMost = 512;
 
 /// Returns the folders whose names are a number behind `before`, by that number.
 std::map<int, std::string> numbered_folders(const std::string& folder, std::string_view before) {
@@ -51,40 +54,71 @@ std::vector<ConsoleRecord> records_of(std::string_view piece, const ConsoleRecor
   return records;
 }
 
-bool read_one(const std::string& path, const ConsoleRecord& pattern, const Take& take) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-
-  struct stat status {};
-
-  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
-  std::string piece(kLogPieceBytes, '\0');
-  for (;;) {
-    const ssize_t size = ::read(file.get(), piece.data(), piece.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return true;
-    take(records_of({piece.data(), static_cast<std::size_t>(size)}, pattern));
-  }
+/// Opens a regular file, and nothing else.
+UniqueFd open_log(const std::string& path, struct stat& status) {
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  return file;
 }
 
 }  // namespace
 
-bool read_log_files(const std::string& log_dir, const RecordFilter& filter, const Take& take) {
-  using Stream = ConsoleRecord::Stream;
-  bool found = false;
-  for (const auto& [round, of_round] : numbered_folders(log_dir, "attempt_"))
+LogFiles::LogFiles(std::string log_dir, RecordFilter filter)
+    : log_dir_(std::move(log_dir)), filter_(std::move(filter)) {}
+
+void LogFiles::read(const Take& take) {
+  look_for_files();
+  for (auto& [key, file] : files_) {
+    read_one(key, file, take);
+    if (files_.size() > kOpenMost) file.fd.reset();
+  }
+  std::erase_if(files_, [this](const auto& entry) { return std::get<0>(entry.first) < newest_round_; });
+}
+
+void LogFiles::look_for_files() {
+  const int oldest = newest_round_;
+  for (const auto& [round, of_round] : numbered_folders(log_dir_, "attempt_")) {
+    if (round < oldest) continue;
+    newest_round_ = std::max(newest_round_, round);
     for (const auto& [rank, of_rank] : numbered_folders(of_round, "")) {
-      ConsoleRecord pattern;
-      pattern.round = round;
-      pattern.rank = rank;
-      if (!filter.wants(pattern)) continue;
-      for (const Stream stream : {Stream::out, Stream::err}) {
-        pattern.stream = stream;
-        const bool is_there =
-            read_one(of_rank + (stream == Stream::out ? "/stdout.log" : "/stderr.log"), pattern, take);
-        found = found || is_there;
-      }
+      add({round, rank, Stream::out}, of_rank + "/stdout.log");
+      add({round, rank, Stream::err}, of_rank + "/stderr.log");
     }
-  return found;
+  }
+}
+
+void LogFiles::add(const Key& key, std::string path) {
+  ConsoleRecord pattern;
+  std::tie(pattern.round, pattern.rank, pattern.stream) = key;
+  const RecordFilter at_any_time{filter_.ranks, filter_.round, {}};
+  if (files_.contains(key) || !at_any_time.wants(pattern)) return;
+
+  struct stat status {};
+
+  UniqueFd fd = open_log(path, status);
+  if (!fd) return;
+  found_ = true;
+  const std::int64_t written_at_ms =
+      std::int64_t{status.st_mtim.tv_sec} * 1000 + status.st_mtim.tv_nsec / 1'000'000;
+  const bool is_older = filter_.since_ms && written_at_ms < *filter_.since_ms;
+  files_.emplace(key, File{std::move(path), std::move(fd), is_older ? std::int64_t{status.st_size} : 0});
+}
+
+void LogFiles::read_one(const Key& key, File& file, const Take& take) {
+  struct stat status {};
+
+  if (!file.fd) file.fd = open_log(file.path, status);
+  if (!file.fd) return;
+  ConsoleRecord pattern;
+  std::tie(pattern.round, pattern.rank, pattern.stream) = key;
+  std::string piece(kLogPieceBytes, '\0');
+  for (;;) {
+    const ssize_t size = ::pread(file.fd.get(), piece.data(), piece.size(), file.at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return;
+    file.at += size;
+    take(records_of({piece.data(), static_cast<std::size_t>(size)}, pattern));
+  }
 }
 
 }  // namespace muster::launcher

@@ -45,8 +45,8 @@ bool RecordWriter::has_file(std::size_t more) {
   const std::string name = console_file_name(next);
   UniqueFd file(
       ::openat(folder_, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
-  // The present file grows where there is no room for another one.
-  if (!file) return static_cast<bool>(file_);
+  // The present file grows where there is no room for another one, as in a folder that was removed.
+  if (!file) return file_ && may_grow(size_, more);
   file_ = std::move(file);
   number_ = next;
   size_ = 0;

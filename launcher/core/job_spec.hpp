@@ -62,6 +62,8 @@ struct JobSpec {
   /// detached, and the launcher draws its id.
   std::string id;
   std::string console;
+  /// A pidfd of the process that keeps it, borrowed; -1: there is none.
+  int console_process = -1;
   /// The program, script or module, as given.
   std::string program;
   /// What stood behind `muster run`, program included, without the values of variables that look like

@@ -6,14 +6,12 @@
 #include "launcher/metrics/core/job_metrics.hpp"
 #include "launcher/metrics/metrics_listener.hpp"
 #include "rendezvous/base/wall_clock.hpp"
-#include "rendezvous/log/log.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
 #include <cstdio>
 #include <map>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -99,15 +97,10 @@ MetricsExport::MetricsExport(const boost::asio::any_io_executor& executor, Optio
     state.file = std::make_unique<WriterThread>(write, 1, WriterThread::Full::drop_oldest);
     state.write_each();
   }
-  if (!state.options.listen.given()) return;
-  try {
-    state.listener.emplace(executor, state.options.listen,
-                           [&state](MetricsListener::Reply reply) { state.ask(std::move(reply)); });
-    std::fprintf(stderr, "muster: note: metrics are served at %s\n", state.listener->where().c_str());
-  } catch (const std::system_error& error) {
-    log_warning(std::string("no metrics are served (--metrics-listen): ") + error.what() +
-                "; give a place that is free");
-  }
+  if (state.options.listen.fd() < 0) return;
+  std::fprintf(stderr, "muster: note: metrics are served at %s\n", state.options.listen.where().c_str());
+  state.listener.emplace(executor, std::move(state.options.listen),
+                         [&state](MetricsListener::Reply reply) { state.ask(std::move(reply)); });
 }
 
 MetricsExport::~MetricsExport() {

@@ -2,10 +2,10 @@
 // Serves and writes the metrics of a running job (--metrics-listen, --metrics-textfile).
 #pragma once
 
-#include "launcher/core/listen_place.hpp"
 #include "launcher/history/job_history.hpp"
 #include "launcher/inspect/core/job_card.hpp"
 #include "launcher/inspect/core/job_query.hpp"
+#include "launcher/metrics/metrics_socket.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -28,13 +28,14 @@ class MetricsExport {
   static constexpr std::chrono::seconds kFileAtMost{1};
 
   struct Options {
-    ListenPlace listen;
+    /// Where they are served; none: nowhere.
+    MetricsSocket listen;
     /// Empty: none.
     std::string textfile;
   };
 
-  /// Begins. Call after the last fork, since a child would keep the listener open. Where it cannot listen, a
-  /// warning says so, and the job goes on. `history` outlives this object.
+  /// Begins, and says on stderr where they are served. Call after the last fork. `history` outlives this
+  /// object.
   MetricsExport(const boost::asio::any_io_executor& executor, Options options, const JobCard& card,
                 const JobHistory& history, Look look);
   ~MetricsExport();

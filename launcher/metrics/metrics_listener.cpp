@@ -2,23 +2,18 @@
 #include "launcher/metrics/metrics_listener.hpp"
 
 #include "launcher/metrics/core/http_request.hpp"
-#include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/net/address.hpp"
 #include "rendezvous/server/admission.hpp"
 #include "rendezvous/server/socket_table.hpp"
 
-#include <arpa/inet.h>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,70 +28,8 @@ using Error = boost::system::error_code;
 using Protocol = asio::generic::stream_protocol;
 using rendezvous::SocketAddress;
 
-constexpr int kWaitingMax = 16;
 /// Before the next client is taken where one could not be, as without free descriptors.
 constexpr std::chrono::seconds kAcceptAgainAfter{1};
-
-sockaddr_un address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) throw_errno("unix:" + path, ENAMETOOLONG);
-  path.copy(address.sun_path, path.size());
-  return address;
-}
-
-UniqueFd new_socket(int family) {
-  return UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-}
-
-/// Removes the socket of a launcher that was killed. Nothing else is removed.
-void remove_left_socket(const std::string& path, const sockaddr_un& address) {
-  struct stat status {};
-
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode) || status.st_uid != ::geteuid())
-    return;
-  const UniqueFd probe = new_socket(AF_UNIX);
-  const bool refused =
-      probe && ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
-      errno == ECONNREFUSED;
-  if (refused) ::unlink(path.c_str());
-}
-
-/// Nobody else may connect between bind() and chmod(): a socket without listen() refuses everybody.
-UniqueFd listen_at(const std::string& path) {
-  const sockaddr_un address = address_of(path);
-  remove_left_socket(path, address);
-  UniqueFd fd = new_socket(AF_UNIX);
-  if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    throw_errno("unix:" + path);
-  if (::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), kWaitingMax) != 0) {
-    const int error = errno;
-    ::unlink(path.c_str());
-    throw_errno("unix:" + path, error);
-  }
-  return fd;
-}
-
-UniqueFd listen_at(const std::string& host, int port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_addr = in6addr_loopback;
-  six.sin6_port = htons(static_cast<std::uint16_t>(port));
-  sockaddr_in four{};
-  four.sin_family = AF_INET;
-  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  four.sin_port = six.sin6_port;
-  UniqueFd fd = new_socket(v6 ? AF_INET6 : AF_INET);
-  const int on = 1;
-  if (fd) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const auto* const address =
-      v6 ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);
-  const auto size = static_cast<socklen_t>(v6 ? sizeof six : sizeof four);
-  if (!fd || ::bind(fd.get(), address, size) != 0 || ::listen(fd.get(), kWaitingMax) != 0)
-    throw_errno(host + " port " + std::to_string(port));
-  return fd;
-}
 
 bool is_welcome_at_unix(int fd) {
   ucred peer{};
@@ -133,11 +66,10 @@ struct MetricsListener::State : std::enable_shared_from_this<State> {
 
   using ClientPtr = std::shared_ptr<Client>;
 
-  State(const asio::any_io_executor& given_executor, const ListenPlace& given_place, Ask question)
+  State(const asio::any_io_executor& given_executor, MetricsSocket given_socket, Ask question)
       : executor(given_executor),
-        place(given_place),
-        listener(executor,
-                 (place.path.empty() ? listen_at(place.host, place.port) : listen_at(place.path)).release()),
+        socket(std::move(given_socket)),
+        listener(executor, socket.release().release()),
         again(executor),
         ask(std::move(question)) {}
 
@@ -152,7 +84,7 @@ struct MetricsListener::State : std::enable_shared_from_this<State> {
     UniqueFd fd(::accept4(listener.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
       return accept_later();
-    const bool over_tcp = place.path.empty();
+    const bool over_tcp = !socket.is_unix();
     if (fd && clients < kClientsMax &&
         (over_tcp ? is_welcome_at_tcp(fd.get(), table) : is_welcome_at_unix(fd.get()))) {
       const int family = over_tcp ? rendezvous::local_end(fd.get()).family() : AF_UNIX;
@@ -184,7 +116,7 @@ struct MetricsListener::State : std::enable_shared_from_this<State> {
   }
 
   void take(const ClientPtr& client) {
-    const int status = http_status(client->text, place.path.empty());
+    const int status = http_status(client->text, !socket.is_unix());
     if (!ask) return done(client);
     if (status != 200) return write(client, http_response(status, ""));
     ask([self = shared_from_this(), client](const std::string& text) {
@@ -206,7 +138,7 @@ struct MetricsListener::State : std::enable_shared_from_this<State> {
   }
 
   asio::any_io_executor executor;
-  ListenPlace place;
+  MetricsSocket socket;
   asio::posix::stream_descriptor listener;
   asio::steady_timer again;
   Ask ask;
@@ -214,8 +146,8 @@ struct MetricsListener::State : std::enable_shared_from_this<State> {
   int clients = 0;
 };
 
-MetricsListener::MetricsListener(const asio::any_io_executor& executor, const ListenPlace& place, Ask ask)
-    : state_(std::make_shared<State>(executor, place, std::move(ask))) {
+MetricsListener::MetricsListener(const asio::any_io_executor& executor, MetricsSocket socket, Ask ask)
+    : state_(std::make_shared<State>(executor, std::move(socket), std::move(ask))) {
   state_->wait();
 }
 
@@ -224,12 +156,7 @@ MetricsListener::~MetricsListener() {
   state_->listener.close(ignored);
   state_->again.cancel();
   state_->ask = nullptr;
-  if (!state_->place.path.empty()) ::unlink(state_->place.path.c_str());
-}
-
-std::string MetricsListener::where() const {
-  if (!state_->place.path.empty()) return "unix:" + state_->place.path;
-  return "http://" + rendezvous::local_end(state_->listener.native_handle()).text() + "/metrics";
+  state_->socket.remove();
 }
 
 }  // namespace muster::launcher

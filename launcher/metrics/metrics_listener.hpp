@@ -3,7 +3,7 @@
 // /metrics`.
 #pragma once
 
-#include "launcher/core/listen_place.hpp"
+#include "launcher/metrics/metrics_socket.hpp"
 
 #include <boost/asio/any_io_executor.hpp>
 
@@ -26,16 +26,12 @@ class MetricsListener {
   static constexpr std::chrono::seconds kClientAtMost{10};
   static constexpr int kClientsMax = 4;
 
-  /// Listens. A Unix socket that nobody listens at any more is replaced. Throws std::system_error that names
-  /// the place.
-  MetricsListener(const boost::asio::any_io_executor& executor, const ListenPlace& place, Ask ask);
+  /// Serves at `socket`, which is one. Throws std::system_error.
+  MetricsListener(const boost::asio::any_io_executor& executor, MetricsSocket socket, Ask ask);
   /// Hangs up on who listens, and removes the Unix socket.
   ~MetricsListener();
   MetricsListener(const MetricsListener&) = delete;
   MetricsListener& operator=(const MetricsListener&) = delete;
-
-  /// Returns "http://127.0.0.1:41234/metrics", or "unix:PATH".
-  std::string where() const;
 
  private:
   struct State;

@@ -31,6 +31,10 @@ void take_end(const NodeStarter& starter, std::size_t host, const ProgramEnd& en
   try {
     questions.take(host, end.out);
   } catch (const std::invalid_argument& error) {
+    if (end.out.size() >= kProgramOutputMax)
+      return questions.fail(host,
+                            {"its answer has more than " + std::to_string(kProgramOutputMax / 1024) + " KiB",
+                             "ask for less, or on that host itself", false});
     // An earlier muster, which does not know the command, ends as for any wrong usage.
     const bool ran = !end.timed_out && end.signal == 0 && end.exit_code <= kExitUsage;
     questions.fail(host, ran ? StartFailure{error.what(), "install this version of muster there", false}

@@ -51,7 +51,7 @@ void tell_error(int notice_fd, const std::string& error) {
 
 }  // namespace
 
-StartedProcess fork_direct_node(agent::NodeProcesses node) {
+StartedProcess fork_direct_node(agent::NodeProcesses node, int not_its) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
   StartedProcess started;
@@ -63,7 +63,8 @@ StartedProcess fork_direct_node(agent::NodeProcesses node) {
   if (!our_pidfd) throw_errno(kNoPidfd);
   node.launcher_pidfd = our_pidfd.get();
   node.notice_fd = notices.get();
-  return fork_guardian(std::move(started), [&node](int link) {
+  return fork_guardian(std::move(started), [&node, not_its](int link) {
+    if (not_its >= 0) ::close(not_its);
     node.link_in = node.link_out = link;
     const int notice_fd = node.notice_fd;
     try {

@@ -31,6 +31,10 @@ bool begins_next_file(std::uint64_t size, std::size_t more) {
   return size > 0 && size + more > kConsoleFileBytes;
 }
 
+bool may_grow(std::uint64_t size, std::size_t more) {
+  return size + more <= kConsoleFileBytes * kConsoleFilesKept;
+}
+
 std::optional<std::uint64_t> dropped_file(std::uint64_t number) {
   if (number <= kConsoleFilesKept) return std::nullopt;
   return number - kConsoleFilesKept;

@@ -23,6 +23,10 @@ std::optional<std::uint64_t> console_file_number(std::string_view name);
 /// Whether `more` bytes belong into the next file, where the present one has `size`.
 bool begins_next_file(std::uint64_t size, std::size_t more);
 
+/// Whether a file may grow by `more` bytes where no next one can be made: no further than all files that are
+/// kept.
+bool may_grow(std::uint64_t size, std::size_t more);
+
 /// Returns the file that goes when `number` begins; nullopt: none does.
 std::optional<std::uint64_t> dropped_file(std::uint64_t number);
 

@@ -116,7 +116,8 @@ std::int64_t lines_in(std::string_view records) {
 }
 
 std::string to_json(const ConsoleRecord& record) {
-  nlohmann::json json{{"time_ms", record.time_ms}, {"stream", name_of(record.stream)}};
+  nlohmann::json json{{"time_ms", nullptr}, {"stream", name_of(record.stream)}};
+  if (record.time_ms != 0) json["time_ms"] = record.time_ms;
   const auto number_of = [](const auto& number) {
     return number ? nlohmann::json(*number) : nlohmann::json(nullptr);
   };

@@ -20,6 +20,7 @@ namespace muster::launcher {
 struct ConsoleRecord {
   enum class Stream { out, err, lost, end };
 
+  /// 0: not known, as of a line in a log file.
   std::int64_t time_ms = 0;
   Stream stream = Stream::out;
   /// -1: it is a message of ours.
@@ -45,7 +46,8 @@ std::optional<ConsoleRecord> parse_record(std::string_view line);
 std::int64_t lines_in(std::string_view records);
 
 /// Writes a record as one line of JSON, newline included: {"time_ms": ..., "round": ..., "rank": ...,
-/// "stream": "out", "ends_line": true, "text": "..."}. Bytes that are not UTF-8 are U+FFFD there.
+/// "stream": "out", "ends_line": true, "text": "..."}; a time that is not known is null. Bytes that are not
+/// UTF-8 are U+FFFD there.
 std::string to_json(const ConsoleRecord& record);
 
 }  // namespace muster::launcher

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/console/core/console_text.hpp"
 
-#include "launcher/console/core/record_filter.hpp"
+#include "launcher/core/utc_text.hpp"
 
 namespace muster::launcher {
 

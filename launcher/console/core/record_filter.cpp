@@ -8,7 +8,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <tuple>
 
 namespace muster::launcher {
@@ -122,19 +121,6 @@ std::optional<std::int64_t> parse_since(std::string_view text, std::int64_t now_
                                         std::int64_t zone_offset_s) {
   if (const auto ago = parse_ago(text)) return now_ms - *ago;
   return parse_iso(text, zone_offset_s);
-}
-
-std::string utc_text(std::int64_t time_ms) {
-  const std::chrono::sys_time<milliseconds> time{milliseconds(time_ms)};
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss<milliseconds> clock(time - day);
-  char text[96];
-  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),
-                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
-                static_cast<int>(clock.seconds().count()), static_cast<int>(clock.subseconds().count()));
-  return text;
 }
 
 }  // namespace muster::launcher

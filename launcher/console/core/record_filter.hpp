@@ -30,7 +30,4 @@ struct RecordFilter {
 std::optional<std::int64_t> parse_since(std::string_view text, std::int64_t now_ms,
                                         std::int64_t zone_offset_s);
 
-/// Returns "2026-11-28T14:05:30.250Z".
-std::string utc_text(std::int64_t time_ms);
-
 }  // namespace muster::launcher

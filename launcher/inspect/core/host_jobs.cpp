@@ -38,8 +38,8 @@ std::vector<std::string> row_of(const std::string& host, const JobCard& card, co
 }  // namespace
 
 void read_jobs(const std::string& text, HostJobs& into) {
-  // A noisy shell may have printed before it.
-  const std::size_t begin = text.starts_with('[') ? 0 : text.find("\n[") + 1;  // npos + 1 is 0
+  // A noisy shell may have printed before it, and no later line of the list begins so.
+  const std::size_t begin = text.rfind("\n[") + 1;  // npos + 1 is 0
   try {
     for (const auto& item : nlohmann::json::parse(text.substr(begin)).get<std::vector<nlohmann::json>>()) {
       if (item.contains("ended"))

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 
@@ -14,7 +15,7 @@ import processes
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Ours that do not execute another program keep the names that they give themselves.
-GUARDIAN, AGENT, STORE = "muster:guardian", "muster:agent", "muster:store"
+GUARDIAN, AGENT, STORE, CONSOLE = "muster:guardian", "muster:agent", "muster:store", "muster:console"
 
 
 class MarkedJob:
@@ -102,3 +103,29 @@ class MarkedJob:
             if time.monotonic() - start > within:
                 raise AssertionError("left after %.2f s: %s" % (within, self.kill()))
         return time.monotonic() - start
+
+
+class DetachedJob(MarkedJob):
+    """One of `muster run --detach`, which is `launcher` here; the launcher that goes on without a terminal is `runs()`."""
+
+    def __init__(self, worker, *flags):
+        self.folder = tempfile.TemporaryDirectory()
+        super().__init__(worker, "--detach", *flags, environment={"XDG_STATE_HOME": self.folder.name})
+
+    def runs(self):
+        """The launcher without a terminal, or None."""
+        # What tries the folder before it is a child, too, and has none of its own.
+        found = [pid for pid in processes.children(self.launcher.pid) if processes.children(pid, CONSOLE)]
+        return next(iter(found), None)
+
+    def console(self):
+        """(pid of the launcher without a terminal, pid of its console process), or None."""
+        detached = self.runs()
+        console = detached and next(iter(processes.children(detached, CONSOLE)), None)
+        return (detached, console) if console else None
+
+    def status(self, name):
+        """What is known of it when it has ended."""
+        environment = {variable: value for variable, value in os.environ.items() if variable != "MUSTER_TEST_MARK"}
+        return subprocess.run([MUSTER, "status", name], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=20, check=False).stdout

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 from interop import check
-from job_processes import AGENT, GUARDIAN, HERE, STORE, MarkedJob
+from job_processes import AGENT, GUARDIAN, HERE, STORE, DetachedJob, MarkedJob
 from processes import bytes_waiting, wait_until
 from promise import PATIENCE_S, promise, promised
 
@@ -316,6 +316,39 @@ def kill_nine(*victims, stubborn=False):
     return scenario
 
 
+def kill_nine_of_detached(*victims):
+    """Kills the launcher of a detached job, its console process, or both, at a random instant from the fork of the latter on. A job
+    that has lost its console process alone goes on, and ends by one signal with one code."""
+
+    def scenario():
+        job = DetachedJob([WORKER, "stay"], *GRACE)
+        launcher, console = wait_until(job.console, "the console process", LIMIT_S, pause_s=0)
+        time.sleep(random.choice((0, 0, random.uniform(0, 0.005), random.uniform(0, 0.06))))
+        pids = [launcher if victim == "launcher" else console for victim in victims]
+        random.shuffle(pids)
+        for pid in pids:
+            kill_if_there(pid)
+        start = time.monotonic()
+        if "launcher" in victims:
+            job.assert_nothing_left(LIMIT_S)
+            took = time.monotonic() - start
+            code, out, err = job.end(LIMIT_S)
+            # It is a start for whoever has seen the workers run.
+            check(code in (0, 125), "exit code %d\n%s\n%s" % (code, out, err))
+            return took
+        code, out, err = job.end(LIMIT_S)
+        check(code == 0, "exit code %d\n%s\n%s" % (code, out, err))
+        name = out.strip()
+        start = time.monotonic()
+        os.kill(launcher, signal.SIGTERM)
+        job.assert_nothing_left(LIMIT_S)
+        took = time.monotonic() - start
+        check("with exit code 143" in job.status(name), job.status(name))
+        return took
+
+    return scenario
+
+
 def kill_store():
     job = MarkedJob([WORKER, "stay"], *GRACE)
     job.started(2)
@@ -383,6 +416,9 @@ SCENARIOS = {
     "kill_launcher_guardian": (kill_nine("launcher", "guardian"), promised("two-killed", usual=USUAL_S)),
     "kill_launcher_agent": (kill_nine("launcher", "agent"), promised("two-killed", usual=USUAL_S)),
     "kill_guardian_agent": (kill_nine("guardian", "agent"), promised("two-killed", usual=USUAL_S)),
+    "kill_console": (kill_nine_of_detached("console"), promised("told-to-end")),
+    "kill_detached_launcher": (kill_nine_of_detached("launcher"), promised("launcher-killed", usual=USUAL_S)),
+    "kill_launcher_console": (kill_nine_of_detached("launcher", "console"), promised("two-killed", usual=USUAL_S)),
 }
 
 

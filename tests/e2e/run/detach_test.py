@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import stat
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from processes import children, lives, marked, name_of, wait_until
+from processes import children, lives, marked, name_of, state, wait_until
 from terminal import Terminal
 
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
@@ -253,6 +254,75 @@ class Detach(unittest.TestCase):
         self.assertEqual(os.path.getsize(os.path.join(self.folder_of(job), "console.1.log")), 0)
         os.kill(console, signal.SIGKILL)  # it would wait for the disk for some seconds
 
+    @unittest.skipUnless("MUSTER_SILENT_DISK" in os.environ, "needs the library that makes a disk silent")
+    def test_a_folder_on_a_disk_that_does_not_answer_refuses_the_job(self):
+        self.environment["LD_PRELOAD"] = os.environ["MUSTER_SILENT_DISK"]
+        held = os.path.join(self.folder.name, "held")
+        os.mkdir(held)
+        self.environment["XDG_STATE_HOME"] = held
+        ran = self.muster("run", "--detach", "--no-python", "true", code=125)
+        self.assertIn(f"cannot be kept in {held}/muster: its file system has not answered for 3 s; give --log-dir", ran.stderr)
+        self.assertEqual((os.listdir(held), marked(self.mark)), ([], []))
+        logs = os.path.join(self.folder.name, "logs")
+        self.muster("run", "--detach", "--log-dir", logs, "--no-python", "true")  # which asks nothing of the other one
+        self.assertEqual(os.listdir(held), [])
+
+    def stop(self, pid):
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: state(pid) == "T", "that the process has got the signal")
+
+    def test_a_console_process_that_is_stopped_goes_on(self):
+        count = 100_000  # lines, more than pipes and queues hold
+        program = ("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+                   f"for i in range({count}): sys.stdout.write(f'{{i}}\\n')")
+        job = self.detach(workers=1, command=[sys.executable, "-c", program, self.go])
+        (console,) = children(self.card(job)["pid"], "muster:console")
+        os.kill(console, signal.SIGSTOP)
+        with open(self.go, "w", encoding="utf-8"):
+            pass
+        self.until_recorded(job)
+        self.assertEqual(self.until_ended(job)["exit_code"], 0)
+        self.assertEqual(self.muster("logs", job, "--rank", "0").stdout, "".join(f"{i}\n" for i in range(count)))
+        self.assertIn("muster: warning: the console process was stopped by a signal", self.muster("logs", job).stdout)
+
+    def test_a_stopped_console_process_ends_with_its_job_when_the_launcher_is_killed(self):
+        job = self.detach("--shutdown-timeout", "1")
+        launcher = self.card(job)["pid"]
+        (console,) = children(launcher, "muster:console")
+        self.stop(launcher)  # or it would let it go on
+        self.stop(console)
+        os.kill(launcher, signal.SIGKILL)
+        wait_until(lambda: marked(self.mark) == [], "the end of every process", LIMIT_S)
+        self.assertIsNone(self.until_ended(job)["exit_code"])
+
+    def test_a_program_that_ends_at_once_is_told_with_its_code(self):
+        for _ in range(3):
+            ran = self.muster("run", "--detach", "--nproc-per-node", "2", "--no-python", "sh", "-c", "echo no luck >&2; exit 3", code=3)
+            self.assertEqual(ran.stdout, "")
+            self.assertIn("no luck", ran.stderr)
+            self.assertIn("has ended already, with exit code 3", ran.stderr)
+        # Its last round decides, whichever ranks have ended before.
+        program = "[ $RANK = 0 ] && exit 0; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 4; while [ ! -e $0 ]; do sleep 0.01; done"
+        job = self.detach("--max-restarts", "2", command=["sh", "-c", program, self.go])
+        (node,) = json.loads(self.muster("status", job, "--json").stdout)["nodes"]
+        self.assertEqual(node["restarts"], 2)
+
+    def test_workers_do_not_steer_the_terminal_on_which_their_failure_is_told(self):
+        master, terminal = os.openpty()
+        self.addCleanup(os.close, master)
+        ran = subprocess.run([MUSTER, "run", "--detach", "--no-python", "sh", "-c", r"printf 'bad\033]0;title\007luck\n'; exit 3"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=terminal, timeout=LIMIT_S, env=self.environment, check=False)
+        os.close(terminal)
+        self.assertEqual(ran.returncode, 3)
+        said = b""
+        while select.select([master], [], [], 0)[0]:
+            try:
+                said += os.read(master, 65536)
+            except OSError:  # all was read
+                break
+        self.assertIn(b"luck", said)
+        self.assertNotIn(b"\x1b]", said)
+
     def test_no_line_of_a_flood_is_lost(self):
         count = 300_000
         job = self.detach(workers=1, command=[sys.executable, "-c", f"for i in range({count}): print(i)"])
@@ -278,11 +348,34 @@ class Detach(unittest.TestCase):
                     "echo out $RANK; echo err $RANK >&2")
         self.assertEqual(self.muster("logs", name).stdout, "[0]: out 0\n[0]: err 0\n[1]: out 1\n[1]: err 1\n")
         self.assertEqual(self.muster("logs", name, "--rank", "1").stdout, "[1]: out 1\n[1]: err 1\n")
-        self.assertIn(logs, self.muster("logs", name, "-f", code=2).stderr)
+        self.assertEqual(self.muster("logs", name, "-f", "--since", "10m").stdout, "[0]: out 0\n[0]: err 0\n[1]: out 1\n[1]: err 1\n")
+        self.assertEqual(self.muster("logs", name, "--since", "2100-01-01").stdout, "")
+        self.assertEqual(json.loads(self.muster("logs", name, "--json", "--rank", "1").stdout.splitlines()[1]),
+                         {"time_ms": None, "round": 0, "rank": 1, "stream": "err", "ends_line": True, "text": "err 1"})
+        self.assertIn(logs, self.muster("logs", name, "--timestamps", code=2).stderr)
         self.muster("run", "--name", name + "-none", "--no-python", "true")
         self.assertIn("--detach", self.muster("logs", name + "-none", code=3).stderr)
         self.muster("logs", "no-such-job", code=1)
         self.muster("logs", "--since", "yesterday", name + "-none", code=3)
+
+    def test_the_files_of_another_job_are_followed_to_its_end(self):
+        """Also where they are in a folder that goes with the job."""
+        name = f"follow-{os.getpid()}"
+        job = subprocess.Popen([MUSTER, "run", "--name", name, "--tee", "1", "--nproc-per-node", "2", "--no-python", sys.executable, "-c",
+                                PROGRAM, self.go], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               env=self.environment)
+        self.addCleanup(lambda: (job.kill(), job.communicate()))
+        wait_until(lambda: subprocess.run([MUSTER, "logs", name], capture_output=True, text=True, check=False, timeout=LIMIT_S,
+                                          env=self.environment).stdout.count("unfinished") == 2, "what both ranks print", LIMIT_S)
+        following = self.follow("logs", "-f", name)
+        self.assertEqual(following.stdout.readline(), "[0]: ready 0\n")
+        with open(self.go, "w", encoding="utf-8"):
+            pass
+        job.communicate(timeout=LIMIT_S)
+        out, err = following.communicate(timeout=LIMIT_S)
+        self.assertEqual((following.returncode, err, job.returncode), (0, "", 0))
+        for rank in range(2):
+            self.assertEqual(out.count(f" and finished {rank}\n"), 1, out)
 
     def test_a_reader_that_is_gone_is_an_error(self):
         job = self.detach()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An agent that the kernel holds, so that not even SIGKILL ends it: its guardian ends the workers and itself all the same."""
+"""An agent or a store process that the kernel holds, so that not even SIGKILL ends it: its guardian ends the workers and itself all the
+same."""
 import os
 import signal
 import subprocess
@@ -29,11 +30,12 @@ class HeldAgent(unittest.TestCase):
             self.skipTest(f"no group of the freezer of cgroup v1 can be made: {error}")
         self.addCleanup(os.rmdir, self.group)
 
-    def let_go(self, agent):
+    def let_go(self, held):
         write(self.group + "/freezer.state", "THAWED")
-        wait_until(lambda: not lives(agent), "the end of the agent", LIMIT_S)
+        wait_until(lambda: not lives(held), "the end of the process that was held", LIMIT_S)
 
-    def test_its_guardian_goes_on_without_it(self):
+    def job_with_a_held(self, name):
+        """Starts a job, and has the kernel hold its process of that name; returns launcher, guardian, worker, and that one."""
         process = subprocess.Popen([MUSTER, "run", "--shutdown-timeout", "0.5", "--no-python", sys.executable, "-c",
                                     "import sys, time; sys.stdout.write('ready\\n'); sys.stdout.flush(); time.sleep(1000)"],
                                    env=clean_environment(), stdout=subprocess.PIPE)
@@ -42,15 +44,27 @@ class HeldAgent(unittest.TestCase):
         self.addCleanup(process.kill)
         self.assertEqual(process.stdout.readline(), b"ready\n")
         guardian, = children(process.pid, "muster:guardian")
+        held, = children(guardian, name)
         agent, = children(guardian, "muster:agent")
         worker, = children(agent)
-        write(self.group + "/cgroup.procs", str(agent))
+        write(self.group + "/cgroup.procs", str(held))
         write(self.group + "/freezer.state", "FROZEN")
-        self.addCleanup(self.let_go, agent)
+        self.addCleanup(self.let_go, held)
+        return process, guardian, worker, held
+
+    def test_its_guardian_goes_on_without_the_agent(self):
+        process, guardian, worker, agent = self.job_with_a_held("muster:agent")
         process.send_signal(signal.SIGKILL)
         wait_until(lambda: not lives(worker), "the end of the worker", LIMIT_S)
         wait_until(lambda: not lives(guardian), "the end of the guardian", LIMIT_S)
         self.assertTrue(lives(agent))
+
+    def test_its_guardian_goes_on_without_the_store(self):
+        process, guardian, worker, store = self.job_with_a_held("muster:store")
+        process.send_signal(signal.SIGKILL)
+        wait_until(lambda: not lives(worker), "the end of the worker", LIMIT_S)
+        wait_until(lambda: not lives(guardian), "the end of the guardian", LIMIT_S)
+        self.assertTrue(lives(store))
 
 
 if __name__ == "__main__":

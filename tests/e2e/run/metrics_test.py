@@ -14,6 +14,7 @@ import time
 import unittest
 
 import open_metrics
+import processes
 
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
 LIMIT_S = 30
@@ -173,13 +174,34 @@ class Metrics(unittest.TestCase):
             self.assertEqual(ended.returncode, 2, ended.stderr)
             self.assertIn("--metrics-listen=", ended.stderr)
 
-    def test_a_place_that_is_taken_is_said_and_the_job_goes_on(self):
+    def test_a_place_that_cannot_be_had_refuses_the_job_before_anything_of_it_starts(self):
+        state = os.path.join(self.folder, "state")
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            place = f"127.0.0.1:{taken.getsockname()[1]}"
-            ended = subprocess.run([MUSTER, "run", "--metrics-listen", place, "--no-python", "true"], stdin=subprocess.DEVNULL,
-                                   capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        self.assertEqual(ended.returncode, 0, ended.stderr)
-        self.assertIn("no metrics are served (--metrics-listen): 127.0.0.1 port", ended.stderr)
+            for place in (f"127.0.0.1:{taken.getsockname()[1]}", f"unix:{self.folder}/absent/m.sock"):
+                for detached in ((), ("--detach",)):
+                    ran = os.path.join(self.folder, "ran")
+                    logs = os.path.join(self.folder, "logs")
+                    ended = subprocess.run([MUSTER, "run", *detached, "--metrics-listen", place, "--log-dir", logs, "--redirects", "3", "--no-python",
+                                            "touch", ran], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
+                                           env=dict(os.environ, XDG_STATE_HOME=state), check=False)
+                    self.assertEqual(ended.returncode, 2, ended.stderr)
+                    self.assertIn("muster: error: --metrics-listen: no metrics can be served at ", ended.stderr)
+                    self.assertEqual(os.listdir(self.folder), ["holds.py"])
+
+    def test_no_other_process_of_the_job_holds_the_listener(self):
+        """One that outlives the launcher would take connections that nobody answers."""
+        job = self.start("--metrics-listen", "127.0.0.1:0")
+        port = int(re.search(r":(\d+)/metrics", job.stderr.readline())[1])
+        with open("/proc/net/tcp", encoding="ascii") as table:
+            inode, = (fields[9] for fields in map(str.split, table) if fields[1].endswith(f":{port:04X}") and fields[3] == "0A")
+        holders = []
+        for pid in processes.tree(job.pid):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                try:
+                    holders += [processes.name_of(pid)] * (os.readlink(f"/proc/{pid}/fd/{descriptor}") == f"socket:[{inode}]")
+                except FileNotFoundError:
+                    pass
+        self.assertEqual(holders, ["muster"])
 
     def test_a_job_without_these_flags_has_no_thread_for_them(self):
         job = self.start()

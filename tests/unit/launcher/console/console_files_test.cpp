@@ -124,6 +124,7 @@ TEST_CASE("The last lines are found, also where they lie in two files") {
   CHECK(last(2) == Ticks{2, 3});
   CHECK(last(3) == Ticks{1, 2, 3});
   CHECK(last(9) == Ticks{1, 2, 3});
+  CHECK(last(0).empty());
   REQUIRE(writer.write(std::string(kConsoleFileBytes - 100, '\n')) == 0);
   REQUIRE(writer.write(line_at(4)) == 0);
   REQUIRE(writer.write(line_at(5, 300) + line_at(6)) == 0);
@@ -150,6 +151,21 @@ TEST_CASE(
   REQUIRE(writer.write(line_at(6)) == 0);
   ConsoleFollower follower(folder.path());
   CHECK(times_read(follower) == Ticks{1, 2, 3, 6});
+}
+
+TEST_CASE("A file that no other one can follow has a bound, too") {
+  const Folder folder;
+  const auto fd = open_folder(folder);
+  RecordWriter writer(fd.get());
+  REQUIRE(writer.write(line_at(1)) == 0);
+  // In a folder that somebody has removed no file can be made.
+  std::filesystem::remove_all(folder.path());
+  const std::string piece = line_at(2, kConsoleFileBytes / 8);
+  std::int64_t lost = 0;
+  int written = 0;
+  for (; lost == 0 && written < 64; ++written) lost = writer.write(piece);
+  CHECK(lost == 1);
+  CHECK(written <= 17);
 }
 
 TEST_CASE("Only a folder that is this user's alone is read, and no link in it") {

@@ -80,7 +80,7 @@ TEST_CASE("A record is one JSON object a line, whatever its bytes") {
   ConsoleRecord end;
   end.stream = Stream::end;
   CHECK(to_json(end) ==
-        "{\"exit_code\":null,\"rank\":null,\"round\":null,\"stream\":\"end\",\"time_ms\":0}\n");
+        "{\"exit_code\":null,\"rank\":null,\"round\":null,\"stream\":\"end\",\"time_ms\":null}\n");
   end.stream = Stream::lost;
   end.number = 3;
   CHECK(to_json(end).find("\"lines\":3") != std::string::npos);

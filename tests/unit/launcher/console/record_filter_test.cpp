@@ -2,6 +2,7 @@
 #include "launcher/console/core/record_filter.hpp"
 
 #include "catch.hpp"
+#include "launcher/core/utc_text.hpp"
 
 #include <string>
 

@@ -29,7 +29,8 @@ TEST_CASE("What ps prints on a host is read, whatever its shell has printed befo
   ended.card = card_of("old-1");
   ended.exit_code = 3;
   const std::string list = "[\n" + to_json(card_of("new-1")) + ",\n" + to_json(ended) + "\n]\n";
-  for (const std::string& noise : {std::string(), std::string("Welcome [to] n1\n")}) {
+  for (const std::string& noise :
+       {std::string(), std::string("Welcome [to] n1\n"), std::string("[n1] hello\n[INFO] no mail\n")}) {
     HostJobs jobs{"n1"};
     read_jobs(noise + list, jobs);
     REQUIRE(jobs.running.size() == 1);
