@@ -5,6 +5,7 @@
 #include "agent/core/node_traits.hpp"
 #include "agent/process/evidence.hpp"
 #include "agent/round_runner.hpp"
+#include "agent/stacks/core/native_text.hpp"
 #include "rendezvous/core/rank_text.hpp"
 #include "worker_sdk/status/describe_wait.hpp"
 #include "worker_sdk/status/status_writer.hpp"
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -141,7 +143,18 @@ ProcessPicture without_stacks(const ProcessStat& process) {
 
 }  // namespace
 
-NodeStatus NodeInspection::answer(const Node& node, const NodeQuery& query) {
+void NodeInspection::answer(const Node& node, const NodeQuery& query, const std::vector<int>& signalled,
+                            std::function<void(const NodeStatus&)> done) {
+  Asked asked{status(node, query), std::move(done)};
+  for (WorkerStatus& worker : asked.status.workers)
+    worker.signalled = std::find(signalled.begin(), signalled.end(), worker.rank) != signalled.end();
+  if (query.stacks && query.native)
+    look_at_native(std::move(asked));
+  else
+    asked.done(asked.status);
+}
+
+NodeStatus NodeInspection::status(const Node& node, const NodeQuery& query) {
   NodeStatus status;
   status.host = node.spec.host;
   if (NodeTraits(node.spec).networked) status.node = node.spec.node.name;
@@ -161,15 +174,16 @@ NodeStatus NodeInspection::answer(const Node& node, const NodeQuery& query) {
                         std::find(query.ranks.begin(), query.ranks.end(), worker.rank) != query.ranks.end();
     if (wanted) status.workers.push_back(status_of(worker, local_rank, place.world_size));
   }
-  if (query.stacks) add_stacks(status.workers, runner, query.helpers);
+  if (query.stacks) add_stacks(status.workers, runner, query);
   return status;
 }
 
-void NodeInspection::add_stacks(std::vector<WorkerStatus>& workers, const RoundRunner& runner, bool helpers) {
+void NodeInspection::add_stacks(std::vector<WorkerStatus>& workers, const RoundRunner& runner,
+                                const NodeQuery& query) {
   std::vector<WorkerPictures::Worker> wanted;
   for (const WorkerStatus& worker : workers)
     if (runner.worker_now(worker.local_rank).lives)
-      wanted.push_back({worker.local_rank, worker.pid, true, helpers});
+      wanted.push_back({worker.local_rank, worker.pid, true, query.helpers, query.native});
   pictures_.forget();
   pictures_.take(wanted, WorkerPictures::kWhenAsked);
   const std::size_t share = share_of(kNodeStacksMax, workers.size());
@@ -179,6 +193,43 @@ void NodeInspection::add_stacks(std::vector<WorkerStatus>& workers, const RoundR
     if (const auto process = read_process_stat(worker.pid))
       worker.processes.push_back(without_stacks(*process));
   }
+}
+
+/// Begins to read the machine code of the processes that are shown.
+void NodeInspection::look_at_native(Asked asked) {
+  std::vector<NativeLook::Process> processes;
+  for (const WorkerStatus& worker : asked.status.workers)
+    for (const ProcessPicture& picture : worker.processes)
+      processes.push_back({picture.stacks.pid, start_time_of(picture.stacks.pid)});
+  const bool begun =
+      !native_asked_ && native_.begin(std::move(processes), std::chrono::steady_clock::now() + kNativeAtMost);
+  if (begun) {
+    native_asked_ = true;
+    return wait_for_native(std::make_shared<Asked>(std::move(asked)));
+  }
+  for (WorkerStatus& worker : asked.status.workers)
+    for (ProcessPicture& picture : worker.processes)
+      picture.native.emplace().error =
+          "an earlier look with --native has not ended; ask again in some seconds";
+  asked.done(asked.status);
+}
+
+void NodeInspection::wait_for_native(std::shared_ptr<Asked> asked) {
+  if (!native_.is_over()) {
+    constexpr std::chrono::milliseconds kBetweenLooks{5};
+    look_again_.expires_after(kBetweenLooks);
+    look_again_.async_wait([this, asked](const boost::system::error_code& error) {
+      if (!error) wait_for_native(asked);
+    });
+    return;
+  }
+  native_asked_ = false;
+  std::map<pid_t, NativeStacks> found = native_.found();
+  const std::size_t share = kNodeNativeMax / std::max<std::size_t>(asked->status.workers.size(), 1);
+  for (WorkerStatus& worker : asked->status.workers)
+    for (ProcessPicture& picture : worker.processes)
+      picture.native = within(std::move(found[picture.stacks.pid]), share / worker.processes.size());
+  asked->done(asked->status);
 }
 
 }  // namespace muster::agent

@@ -348,10 +348,9 @@ void NodeSession::answer(std::int64_t number, const NodeQuery& query) {
     got = query.notice ? runner_->worker_signals().pass_notice_on(query.signal)
                        : runner_->worker_signals().signal_ranks(query.signal, query.ranks);
   const NodeInspection::Node node{spec_, life_, verdict_, health_, runner_ ? &*runner_ : nullptr};
-  NodeStatus status = inspection_.answer(node, query);
-  for (WorkerStatus& worker : status.workers)
-    worker.signalled = std::find(got.begin(), got.end(), worker.rank) != got.end();
-  link_.tell(LinkMessage::Kind::answer, number, to_json_within(status, kNodeStatusMax));
+  inspection_.answer(node, query, got, [this, number](const NodeStatus& status) {
+    link_.tell(LinkMessage::Kind::answer, number, to_json_within(status, kNodeStatusMax));
+  });
 }
 
 /// An order to end, from wherever. Its own grace period, if it has one, is also for what waits for other

@@ -106,7 +106,7 @@ class NodeSession {
   std::optional<StoreProxy> proxy_;
   StopFile stop_file_;
   std::optional<RoundRunner> runner_;
-  NodeInspection inspection_;
+  NodeInspection inspection_{executor_};
   Voucher voucher_;
   rendezvous::RoundResult place_;
   bool coordinator_lost_ = false;

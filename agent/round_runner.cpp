@@ -275,7 +275,7 @@ void RoundRunner::look_for_end() {
   if (group_.ended_count() < spec_.workers) return stop_.look_soon();
   if (!reaped.children_left)
     apply(group_.descendants_gone());
-  else if (reaped.any)
+  else if (reaped.any || reaped.met_kept)
     stop_.look_soon();
 }
 

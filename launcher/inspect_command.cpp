@@ -82,6 +82,7 @@ int ask(const InspectOptions& options, bool stacks) {
   agent::NodeQuery query;
   query.stacks = stacks;
   query.helpers = options.helpers;
+  query.native = options.native;
   query.ranks = options.ranks;
   try {
     const std::string line = ask_job(job.socket, query, kAnswerAtMost);

@@ -20,6 +20,8 @@ struct NodeQuery {
   bool stacks = false;
   /// Whether those of the Python programs below the workers are wanted, too.
   bool helpers = false;
+  /// Whether the stacks of machine code are wanted beside them; each thread is stopped for a moment then.
+  bool native = false;
   /// The workers that are wanted, by their ranks in the job; none: all.
   std::vector<int> ranks;
   /// The signal that they get before the answer; 0: none. A notice goes to what of every worker handles it;
@@ -122,6 +124,7 @@ inline constexpr std::chrono::seconds kNodeAnswersWithin{3};
 inline constexpr std::size_t kNodeQueryMax = std::size_t{512} << 10;
 inline constexpr std::size_t kNodeStatusMax = std::size_t{2} << 20;
 inline constexpr std::size_t kNodeStacksMax = kNodeStatusMax / 2;
+inline constexpr std::size_t kNodeNativeMax = kNodeStatusMax / 4;
 inline constexpr std::size_t kEndedRoundsMax = 16;
 /// Most bytes of a text about a round's end, and of CUDA_VISIBLE_DEVICES.
 inline constexpr std::size_t kStatusTextMax = 1000;

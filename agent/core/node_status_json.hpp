@@ -12,7 +12,7 @@
 namespace muster::agent {
 
 // A field that is missing has its default, so that a muster can ask a job of another version.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeQuery, stacks, helpers, ranks, signal, notice)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NodeQuery, stacks, helpers, native, ranks, signal, notice)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(WorkerStatus, rank, local_rank, pid, state, cpu_ms, memory,
                                                 memory_peak, does, activity, wait, since_ms, still_ms, place,
                                                 held_in, output_ms, gpu, step, now, signalled, processes)

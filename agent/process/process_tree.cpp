@@ -77,6 +77,10 @@ std::vector<ProcessStat> kill_descendants(const std::vector<pid_t>& except) {
   return stopped;
 }
 
+bool tells_end(const siginfo_t& info) {
+  return info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+}
+
 bool reap_children(const std::vector<pid_t>& keep) {
   const auto kept = [&keep](pid_t pid) { return std::find(keep.begin(), keep.end(), pid) != keep.end(); };
   if (keep.empty()) {
@@ -88,7 +92,9 @@ bool reap_children(const std::vector<pid_t>& keep) {
   bool any_left = false;
   for (const ProcessStat& process : all_processes()) {
     if (process.parent != ::getpid() || kept(process.pid)) continue;
-    if (::waitpid(process.pid, nullptr, WNOHANG) == 0) any_left = true;
+    siginfo_t info{};
+    const bool is_child = ::waitid(P_PID, static_cast<id_t>(process.pid), &info, WEXITED | WNOHANG) == 0;
+    if (is_child && !tells_end(info)) any_left = true;
   }
   return any_left;
 }
@@ -104,7 +110,7 @@ Orphans reap_orphans(const std::function<bool(pid_t)>& kept,
       return orphans;
     }
     if (info.si_pid == 0) return orphans;
-    orphans.met_kept = kept(info.si_pid);
+    orphans.met_kept = !tells_end(info) || kept(info.si_pid);
     if (orphans.met_kept) return orphans;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
     if (reaped) reaped(info.si_pid, info.si_code == CLD_EXITED);

@@ -4,6 +4,7 @@
 
 #include "rendezvous/base/process_stat.hpp"
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -36,13 +37,17 @@ std::vector<ProcessStat> kill_descendants(const std::vector<pid_t>& except = {})
 /// `keep`.
 bool reap_children(const std::vector<pid_t>& keep = {});
 
+/// Whether what waitid() has told is the end of a process, and no stop of one whose stacks are being read:
+/// each wait of a process is told of the stops by ptrace of its threads.
+bool tells_end(const siginfo_t& info);
+
 struct Orphans {
   /// Whether some children were reaped.
   bool any = false;
   /// Whether a child is left, ended or not.
   bool children_left = true;
-  /// Whether a child that has ended was left to who waits for its exit code; others may have ended behind it,
-  /// so look again soon.
+  /// Whether a child that has ended was left to who waits for its exit code, or one is stopped while its
+  /// stacks are read; others may have ended behind it, so look again soon.
   bool met_kept = false;
 };
 

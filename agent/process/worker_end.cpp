@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/worker_end.hpp"
 
+#include "agent/process/process_tree.hpp"
 #include "rendezvous/base/posix.hpp"
 
 #include <signal.h>
@@ -48,7 +49,7 @@ std::optional<WorkerEnd> reap_worker(int local_rank, int pidfd) {
   siginfo_t info{};
   rusage used{};
   // The library's waitid() does not ask what the process has used.
-  if (::syscall(SYS_waitid, P_PIDFD, pidfd, &info, WEXITED | WNOHANG, &used) != 0 || info.si_pid == 0)
+  if (::syscall(SYS_waitid, P_PIDFD, pidfd, &info, WEXITED | WNOHANG, &used) != 0 || !tells_end(info))
     return std::nullopt;
   const ExitStatus status = status_from(info);
   return WorkerEnd{local_rank, status, cpu_limit_s(status, used)};

@@ -93,14 +93,15 @@ struct WorkerPictures::Look {
     // To look at every process of the machine takes milliseconds, so it is done once, and only if needed.
     if (all.empty()) all = all_processes();
     std::vector<ProcessPicture> found;
-    if (alone && alone->stacks.error != kNoPython) found.push_back(*alone);
+    const bool all_programs = worker.helpers && worker.any_program;
+    if (alone && (all_programs || alone->stacks.error != kNoPython)) found.push_back(*alone);
     std::size_t tried = 0;
     for (const ProcessStat& process : processes_below(all, ::getpid(), worker.pid)) {
       if (Clock::now() >= deadline || found.size() >= kProcessesShown || ++tried > kProcessesTried) break;
       ProcessPicture picture = picture_of(process);
       const bool is_python = picture.stacks.error != kNoPython;
       if (!alone) alone = picture;
-      if (is_python) found.push_back(std::move(picture));
+      if (is_python || all_programs) found.push_back(std::move(picture));
     }
     if (found.empty() && alone) found.push_back(std::move(*alone));
     if (!found.empty()) show(worker, std::move(found));

@@ -29,6 +29,8 @@ class WorkerPictures {
     bool living = false;
     /// Whether the programs below it are wanted even if its own process is a Python program.
     bool helpers = false;
+    /// Whether with these those are wanted, too, that are no Python programs.
+    bool any_program = false;
   };
 
   /// Looks at the workers that have no picture yet, those that live first, for `all_at_most` together. Where

@@ -311,7 +311,7 @@ std::string completion_script(const GivenText& shell) {
          "  elif [[ ${COMP_WORDS[1]} == status && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '--help --json --rank --watch' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == stacks && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--help --helpers --json --rank' -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W '--help --helpers --json --native --rank' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == logs && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '--follow --help --json --rank --round --since --timestamps' -- "
          "\"$word\"))\n"

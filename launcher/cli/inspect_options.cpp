@@ -54,13 +54,20 @@ constexpr const char* kCleanHelp =
     "  -h, --help          Print this text\n\n"
     "Exit codes: 0 success; 2 usage.\n";
 constexpr const char* kStacksHelp =
-    "Usage: muster stacks [JOB] [--rank LIST] [--helpers] [--json]\n\n"
-    "Prints where each rank of a running job is in its Python code. No process is stopped, and no code runs "
-    "in\n"
-    "one. Ranks in the same calls are one entry.\n\n"
+    "Usage: muster stacks [JOB] [--rank LIST] [--helpers] [--native] [--json]\n\n"
+    "Prints where each rank of a running job is in its Python code. No process is stopped, but with "
+    "--native, "
+    "and\n"
+    "no code runs in one. Ranks in the same calls are one entry.\n\n"
     "  -h, --help          Print this text\n"
     "  --rank LIST         These ranks only: 0,2,8-11\n"
     "  --helpers           Look also at the Python programs that a rank has started, as DataLoader does\n"
+    "  --native            Print the stacks of machine code, too, of every thread, and with --helpers of any "
+    "program\n"
+    "                      that a rank has started. Stops each thread while its registers and stack are "
+    "copied,\n"
+    "                      usually for less than a millisecond; needs elfutils (package libdw1) where the "
+    "rank runs\n"
     "  --json              The answer as JSON, with every thread\n\n";
 constexpr const char* kExitCodes =
     "Exit codes: 0 success; 1 no such job; 2 usage; 3 the job does not answer; 125 its answer cannot be "
@@ -142,7 +149,10 @@ InspectOptions parse_inspect_options(const std::string& command, const std::vect
     app.add_option("-H,--host", hosts);
     remote.add_to(app);
   }
-  if (command == "stacks") app.add_flag("--helpers", options.helpers);
+  if (command == "stacks") {
+    app.add_flag("--helpers", options.helpers);
+    app.add_flag("--native", options.native);
+  }
   std::optional<std::string> watch;
   if (command == "status") app.add_option("--watch", watch);
   const std::vector<std::string> words = with_watch_value(arguments);

@@ -21,6 +21,8 @@ struct InspectOptions {
   /// --watch: the time between two looks.
   std::optional<std::chrono::milliseconds> watch{};
   bool helpers = false;
+  /// Of `stacks`: --native, the stacks of machine code, too.
+  bool native = false;
   /// Of `ps`: those that have ended, too.
   bool all = false;
   /// Of `ps`: -H, the hosts that are asked, and how they are reached; empty: this one.

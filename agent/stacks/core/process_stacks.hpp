@@ -2,6 +2,8 @@
 // The Python stacks of a process, as they were read from outside. Value types.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,43 @@ struct ProcessStacks {
   std::string library{};
 };
 
+/// One call of machine code. Names are safe to print.
+struct NativeFrame {
+  /// Demangled; empty: no symbol is known.
+  std::string function;
+  /// The source file and the line, where the module holds them; empty and 0: it does not.
+  std::string file;
+  int line = 0;
+  /// The file that holds the code, without its folders: "libc.so.6"; empty: none does.
+  std::string module;
+  /// Bytes behind the beginning of the module in memory; the address itself where there is none.
+  std::uint64_t offset = 0;
+
+  bool operator==(const NativeFrame&) const = default;
+};
+
+struct NativeThread {
+  int tid = 0;
+  /// As the kernel has it: "python3", "pt_autograd_0".
+  std::string name;
+  /// Whether further frames are left out, those of the outermost callers.
+  bool truncated = false;
+  /// Why there are no frames; empty: there are.
+  std::string error;
+  /// The innermost call first.
+  std::vector<NativeFrame> frames;
+};
+
+/// The stacks of a process's machine code. Each thread was stopped while its registers and stack were copied.
+struct NativeStacks {
+  /// The main thread first.
+  std::vector<NativeThread> threads;
+  /// Why there are none, or not all of them; empty: all is there.
+  std::string error;
+  /// The longest time for which a thread was stopped, in microseconds.
+  std::int64_t longest_stop_us = 0;
+};
+
 /// One process just before it was killed.
 struct ProcessPicture {
   /// The name that the kernel shows: "python3".
@@ -56,6 +95,8 @@ struct ProcessPicture {
   /// What the main thread does for the kernel: "sleeping in the system call futex (futex_wait_queue)".
   std::string state;
   ProcessStacks stacks;
+  /// nullopt: nobody has asked for it.
+  std::optional<NativeStacks> native{};
 };
 
 /// The error of a process in which no interpreter was found.

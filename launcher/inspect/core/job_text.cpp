@@ -3,6 +3,7 @@
 
 #include "agent/core/memory_end.hpp"
 #include "agent/stacks/core/folded_stacks.hpp"
+#include "agent/stacks/core/native_text.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
@@ -393,6 +394,8 @@ std::string stacks_text(const JobAnswer& answer) {
   std::string text = silent_text(answer);
   if (!text.empty()) text += "\n";
   for (const std::string& line : agent::stack_lines(pictures, kLinesMax)) text += for_terminal(line) + "\n";
+  constexpr std::size_t kNativeStacksMax = 64;
+  for (const std::string& line : agent::native_lines(pictures, kNativeStacksMax)) text += line + "\n";
   if (pictures.empty()) text += "no worker runs that could be looked at\n";
   return text;
 }

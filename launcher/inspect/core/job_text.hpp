@@ -32,7 +32,7 @@ std::string status_text(const JobAnswer& answer);
 Picture status_picture(const JobAnswer& answer, ScreenSize size);
 
 /// Returns where the ranks are in their Python code: equal stacks once, the user's own line first, main
-/// threads before others.
+/// threads before others; then, if it was asked for, in their machine code.
 std::string stacks_text(const JobAnswer& answer);
 
 /// Lines up the cells of rows; the last cell of each row is as long as it is.

@@ -175,7 +175,7 @@ class Help(unittest.TestCase):
         script = 'source <("$1" run --print-completion bash); shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _muster; ' \
                  'echo "${COMPREPLY[@]}"'
         for words, completed in (("run --nproc", "--nproc-per-node"), ("sta", "status stacks"), ("ps --a", "--all"), ("logs --f", "--follow"), ("att", "attach"),
-                                 ("status --", "--help --json --rank --watch"), ("stacks job --he", "--help --helpers"), ("ki", "kill"),
+                                 ("status --", "--help --json --rank --watch"), ("stacks job --he", "--help --helpers"), ("stacks job --n", "--native"), ("ki", "kill"),
                                  ("kill job --n", "--now"), ("doctor --t", "--towards"), ("status no-such-jo", "")):
             result = subprocess.run(["bash", "-c", script, "bash", MUSTER, "muster", *words.split()], capture_output=True, text=True,
                                     timeout=30, check=True)

@@ -59,6 +59,13 @@ def a_job_on_three_hosts_is_looked_at():
         check(stacks == "ranks 0-5: <string>:7 hold <- <string>:8 <module>\n", stacks)
         some = ask(hosts, "stacks", "--rank", "1,4-5").stdout
         check(some.startswith("ranks 1, 4, 5: "), some)
+        native = ask(hosts, "stacks", "--native").stdout
+        check("--native stops each thread" in native, native)
+        if "libdw1" not in native:
+            check(len(re.findall(r"(?m)^ranks 0-5, main thread \(python3\), machine code:$", native)) == 1, native)
+            check(re.search(r"(?m)^  #\d+ +\S+ \(libc\S*\+0x", native), native)
+        again = ask(hosts, "stacks").stdout
+        check(again == stacks, again)
 
         (agent,) = job.pids("n01", AGENT)
         hosts.signal("n01", agent, signal.SIGSTOP)

@@ -83,12 +83,14 @@ TEST_CASE("A status that is too long goes without stacks, then without workers, 
 TEST_CASE("A question is read as it was written, and from another version with defaults") {
   NodeQuery query;
   query.stacks = true;
+  query.native = true;
   query.ranks = {0, 11};
   query.signal = 10;
   query.notice = true;
   const NodeQuery read = node_query_from_json(to_json(query));
   CHECK(read.stacks);
   CHECK_FALSE(read.helpers);
+  CHECK(read.native);
   CHECK(read.ranks == query.ranks);
   CHECK(read.signal == 10);
   CHECK(read.notice);

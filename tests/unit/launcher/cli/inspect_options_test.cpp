@@ -16,10 +16,11 @@ TEST_CASE("The commands that look at jobs take a job, ranks and --json") {
   CHECK(none.ranks.empty());
   CHECK_FALSE(none.json);
   const InspectOptions all =
-      parse_inspect_options("stacks", {"--rank", "8-10,0,9", "train-7f", "--helpers", "--json"});
+      parse_inspect_options("stacks", {"--rank", "8-10,0,9", "train-7f", "--helpers", "--native", "--json"});
   CHECK(all.job == "train-7f");
   CHECK(all.ranks == std::vector<int>{0, 8, 9, 10});
   CHECK(all.helpers);
+  CHECK(all.native);
   CHECK(all.json);
   CHECK(parse_inspect_options("ps", {"--json"}).json);
   CHECK(parse_inspect_options("ps", {"-a"}).all);
@@ -66,6 +67,7 @@ TEST_CASE("Wrong arguments of the commands that look at jobs are named") {
   CHECK_THROWS_AS(parse_inspect_options("clean", {"train-7f"}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("clean", {"--json"}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("status", {"--helpers"}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("status", {"--native"}), UsageError);
   for (const char* interval : {"0", "0.05", "3601", "x", "", "1.2.3", "."})
     CHECK_THROWS_AS(parse_inspect_options("status", {std::string("--watch=") + interval}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("status", {"--watch", "0"}), UsageError);

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacks of the machine code of real processes, which go on.
+#include "agent/stacks/native_reader.hpp"
+
+#include "agent/process/process_tree.hpp"
+#include "agent/stacks/libdw.hpp"
+#include "agent/stacks/native_look.hpp"
+#include "agent/stacks/thread_stop.hpp"
+#include "catch.hpp"
+#include "rendezvous/base/posix.hpp"
+#include "rendezvous/base/process_stat.hpp"
+#include "tests/integration/stacks/program.hpp"
+#include "tests/support/skip.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+using namespace muster::agent;
+using muster::agent::test::ask_until;
+using namespace std::chrono_literals;
+
+namespace muster::agent::test {
+
+void computes_for_ever(std::atomic<unsigned>& steps);
+void sleeps_for_ever();
+
+// With names that a stack shows, and not in an anonymous namespace, whose names the linker may leave out.
+[[gnu::noinline]] void computes_for_ever(std::atomic<unsigned>& steps) {
+  for (;;) ++steps;
+}
+
+[[gnu::noinline]] void sleeps_for_ever() {
+  for (;;) ::pause();
+}
+
+}  // namespace muster::agent::test
+
+namespace {
+
+/// A child of ours that runs code of this program until it is killed.
+class ForkedChild {
+ public:
+  explicit ForkedChild(const std::function<void()>& work) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::signal(SIGTERM, SIG_DFL);  // Catch2 has taken it
+    work();
+    ::_exit(0);
+  }
+
+  ~ForkedChild() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  ForkedChild(const ForkedChild&) = delete;
+  ForkedChild& operator=(const ForkedChild&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+bool no_libdw() {
+  std::string error;
+  if (load_libdw(error) != nullptr) return false;
+  CHECK(error.find("libdw1") != std::string::npos);
+  muster::test::skip(error);
+  return true;
+}
+
+NativeStacks read(pid_t pid, std::uint64_t started) {
+  NativeStacks last;
+  read_native_stacks(pid, started, StackDeadline::clock::now() + 2s,
+                     [&last](const NativeStacks& stacks) { last = stacks; });
+  return last;
+}
+
+NativeStacks read(pid_t pid) {
+  return read(pid, muster::start_time_of(pid));
+}
+
+const NativeFrame* frame_with(const NativeThread& thread, std::string_view function) {
+  const auto found = std::find_if(thread.frames.begin(), thread.frames.end(), [function](const auto& frame) {
+    return frame.function.find(function) != std::string::npos;
+  });
+  return found == thread.frames.end() ? nullptr : &*found;
+}
+
+bool has(const NativeStacks& stacks, std::string_view function) {
+  return std::any_of(stacks.threads.begin(), stacks.threads.end(),
+                     [function](const auto& thread) { return frame_with(thread, function) != nullptr; });
+}
+
+char state_of(pid_t pid) {
+  return muster::read_process_stat(pid).value_or(muster::ProcessStat{}).state;
+}
+
+void two_threads() {
+  std::thread([] {
+    ::pthread_setname_np(::pthread_self(), "sleeper\033[1m");
+    test::sleeps_for_ever();
+  }).detach();
+  std::atomic<unsigned> steps{0};
+  test::computes_for_ever(steps);
+}
+
+}  // namespace
+
+TEST_CASE("A thread in a loop and a sleeping one are named with their functions, and go on") {
+  if (no_libdw()) return;
+  const ForkedChild child(two_threads);
+  const NativeStacks stacks = ask_until(
+      [&] { return read(child.pid()); },
+      [](const NativeStacks& now) { return has(now, "computes_for_ever") && has(now, "sleeps_for_ever"); });
+  INFO(stacks.error);
+  REQUIRE(stacks.threads.size() == 2);
+  CHECK(stacks.threads[0].tid == child.pid());
+  const NativeFrame* const computes = frame_with(stacks.threads[0], "computes_for_ever");
+  REQUIRE(computes != nullptr);
+  CHECK(computes->function.starts_with("muster::agent::test::computes_for_ever"));
+  CHECK_FALSE(computes->module.empty());
+  CHECK_FALSE(computes->file.empty());
+  CHECK(computes->line > 0);
+  CHECK(frame_with(stacks.threads[0], "main") != nullptr);
+  CHECK(stacks.threads[1].name == "sleeper\\x1b[1m");
+  CHECK(frame_with(stacks.threads[1], "sleeps_for_ever") != nullptr);
+  CHECK(stacks.longest_stop_us > 0);
+  WARN("longest stop of a thread: " << stacks.longest_stop_us << " us");
+  CHECK(state_of(child.pid()) == 'R');
+}
+
+TEST_CASE("A process that was stopped stays so, and gets the signal that came meanwhile") {
+  if (no_libdw()) return;
+  const ForkedChild child([] { test::sleeps_for_ever(); });
+  ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 'S'; });
+  ::kill(child.pid(), SIGSTOP);
+  ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 'T'; });
+  CHECK(has(read(child.pid()), "sleeps_for_ever"));
+  CHECK(ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 'T'; }) == 'T');
+  ::kill(child.pid(), SIGTERM);
+  ::kill(child.pid(), SIGCONT);
+  siginfo_t info{};
+  REQUIRE(::waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT) == 0);
+  CHECK(info.si_status == SIGTERM);
+}
+
+TEST_CASE("Waits for the ends of children take no stop for an end, and none is lost") {
+  const ForkedChild child([] { test::sleeps_for_ever(); });
+  bool looked = false;
+  Orphans orphans;
+  const ThreadStop stop = stop_thread(child.pid(), 2000ms, [&](const ThreadRegisters&) {
+    looked = true;
+    orphans = reap_orphans([](pid_t) { return false; });
+  });
+  CHECK(looked);
+  CHECK(stop.read);
+  CHECK_FALSE(orphans.any);
+  CHECK(orphans.children_left);
+  ::kill(child.pid(), SIGKILL);
+  siginfo_t info{};
+  REQUIRE(::waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT) == 0);
+  CHECK(info.si_status == SIGKILL);
+}
+
+TEST_CASE("A process that ends while it is read keeps its exit code for who waits for it") {
+  const ForkedChild child([] { test::sleeps_for_ever(); });
+  stop_thread(child.pid(), 2000ms, [&](const ThreadRegisters&) { ::kill(child.pid(), SIGKILL); });
+  siginfo_t info{};
+  REQUIRE(::waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT) == 0);
+  CHECK(info.si_code == CLD_KILLED);
+}
+
+TEST_CASE("A thread goes on in time, however long the reading takes") {
+  const ForkedChild child([] { test::sleeps_for_ever(); });
+  const ThreadStop stop = stop_thread(child.pid(), 20ms, [&](const ThreadRegisters&) {
+    CHECK(ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 'S'; }) == 'S');
+  });
+  CHECK_FALSE(stop.read);
+  CHECK(stop.stopped >= 20ms);
+}
+
+TEST_CASE("When the process that holds a thread is killed, the thread goes on") {
+  const ForkedChild child([] { test::sleeps_for_ever(); });
+  const ForkedChild holder(
+      [&] { stop_thread(child.pid(), 60'000ms, [](const ThreadRegisters&) { test::sleeps_for_ever(); }); });
+  const char held = ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 't'; });
+  if (held != 't') return muster::test::skip("this kernel lets nobody hold a sibling (Yama)");
+  ::kill(holder.pid(), SIGKILL);
+  CHECK(ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 'S'; }) == 'S');
+}
+
+TEST_CASE("What cannot be read has a reason, and a reused number is left alone") {
+  if (no_libdw()) return;
+  const ForkedChild child([] { test::sleeps_for_ever(); });
+  CHECK(read(child.pid(), 1).error == "it has ended");
+  CHECK(read(child.pid(), 0).error == "it has ended");
+  const ForkedChild other(
+      [&] { stop_thread(child.pid(), 60'000ms, [](const ThreadRegisters&) { test::sleeps_for_ever(); }); });
+  if (ask_until([&] { return state_of(child.pid()); }, [](char state) { return state == 't'; }) == 't')
+    CHECK(read(child.pid()).error == "a debugger holds it already");
+}
+
+TEST_CASE("A look at several processes does not wait, and one is enough") {
+  if (no_libdw()) return;
+  const ForkedChild first([] { test::sleeps_for_ever(); });
+  const ForkedChild second([] { test::sleeps_for_ever(); });
+  NativeLook look;
+  CHECK(look.is_over());
+  const auto deadline = StackDeadline::clock::now() + 20s;
+  REQUIRE(look.begin({{first.pid(), muster::start_time_of(first.pid())},
+                      {second.pid(), muster::start_time_of(second.pid())}},
+                     deadline));
+  ask_until([&] { return look.is_over(); }, [](bool over) { return over; });
+  for (const auto& [pid, stacks] : look.found()) {
+    INFO(stacks.error);
+    CHECK(has(stacks, "sleeps_for_ever"));
+  }
+  CHECK(look.found().size() == 2);
+  NativeLook late;
+  REQUIRE(late.begin({{first.pid(), 1}}, StackDeadline::clock::now()));
+  CHECK(late.is_over());
+  CHECK(late.found().at(first.pid()).error == "there was no time for it");
+}
