@@ -73,7 +73,7 @@ TEST_CASE("Wrong arguments of the commands that look at jobs are named") {
   CHECK_THROWS_AS(parse_inspect_options("status", {"--watch", "0"}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("stacks", {"--watch"}), UsageError);
   CHECK_THROWS_AS(parse_inspect_options("stacks", {"one", "two"}), UsageError);
-  CHECK_THROWS_AS(parse_inspect_options("stacks", {"--native"}), UsageError);
+  CHECK_THROWS_AS(parse_inspect_options("ps", {"--native"}), UsageError);
 }
 
 TEST_CASE("Each command that looks at jobs has a help that names its flags and exit codes") {
