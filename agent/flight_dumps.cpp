@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/flight_dumps.hpp"
 
+#include "agent/process/flight_question.hpp"
 #include "agent/process/output/helper_thread.hpp"
 #include "rendezvous/base/posix.hpp"
 
@@ -43,7 +44,7 @@ struct FlightDumps::State : HelperState {
 };
 
 void FlightDumps::prepare(Environment& environment, const AgentSpec& spec, rendezvous::RoundNumber round,
-                          const std::vector<int>& ranks) {
+                          const std::vector<int>& ranks, const std::string& folder) {
   files_.clear();
   began_ = std::chrono::system_clock::now();
   const std::string* set = nullptr;
@@ -57,6 +58,10 @@ void FlightDumps::prepare(Environment& environment, const AgentSpec& spec, rende
     environment.emplace_back(kVariable, stem);
   }
   if (stem.empty()) return;
+  const bool is_set = find_variable(spec.environment, kFlightPipeVariable) != nullptr ||
+                      find_variable(environment, kFlightPipeVariable) != nullptr;
+  if (has_gpus_ && !is_set && !folder.empty() && spec.limits.hang_timeout.count() > 0)
+    environment.emplace_back(kFlightPipeVariable, folder + "/flight_round" + std::to_string(round) + "_rank");
   for (const int rank : ranks) files_.push_back({rank, stem + std::to_string(rank)});
 }
 

@@ -31,9 +31,11 @@ class FlightDumps {
       : executor_(std::move(executor)), has_gpus_(has_gpus) {}
 
   /// A round's workers, of these ranks, are about to start with this environment: adds to it where their
-  /// flight recorders write, which is the log directory, unless there is none, or the user has set that.
+  /// flight recorders write, which is the log directory, unless there is none, or the user has set that; and
+  /// the pipe in `folder` by which they can be asked to, unless there is no folder, no file, or hangs are not
+  /// watched for.
   void prepare(Environment& environment, const AgentSpec& spec, rendezvous::RoundNumber round,
-               const std::vector<int>& ranks);
+               const std::vector<int>& ranks, const std::string& folder);
 
   /// Reads what the workers have written, on a thread of its own, which is left to itself after kReadWithin.
   /// Files that are older than the round, or cannot be read as flight records, are left out.

@@ -65,16 +65,23 @@ StackSummary summary_of(const ProcessStacks& stacks) {
 
 HealthWatch::HealthWatch(const boost::asio::any_io_executor& executor, milliseconds timeout,
                          const WorkerOutput& output, const CallWatch& calls,
-                         std::function<void(const rendezvous::RankHealth&)> tell)
+                         std::function<void(const rendezvous::Message&)> tell)
     : timeout_(timeout),
       output_(output),
       calls_(calls),
       tell_(std::move(tell)),
       timer_(executor),
-      nccl_(executor, nccl_interval(timeout)) {}
+      nccl_(executor, nccl_interval(timeout)),
+      flights_(executor, nccl_interval(timeout), [this](const rendezvous::FlightRank& record) {
+        tell_(rendezvous::RankFlight{place_.round, record});
+      }) {}
 
-void HealthWatch::prepare(Environment& environment) {
-  if (timeout_.count() > 0 && tell_) nccl_.prepare(environment);
+void HealthWatch::prepare(Environment& environment, const std::string& folder,
+                          const rendezvous::RoundResult& place, int local_rank) {
+  FlightWatch::forget_outer_job(environment);
+  if (timeout_.count() <= 0 || !tell_) return;
+  nccl_.prepare(environment);
+  flights_.prepare(environment, folder, place.round, place.first_rank + local_rank);
 }
 
 void HealthWatch::started(const rendezvous::RoundResult& place, int local_rank, pid_t pid) {
@@ -145,6 +152,7 @@ void HealthWatch::wait() {
 
 void HealthWatch::look() {
   std::vector<WorkerPictures::Worker> still;
+  flights_.keep_sockets();
   for (Worker& worker : workers_)
     if (!worker.has_ended && look_at(worker)) still.push_back({worker.local_rank, worker.program, true});
   pictures_.forget();
@@ -155,7 +163,19 @@ void HealthWatch::look() {
   }
   // Whoever waits for a GPU looks as if it computed, and so does whoever launches one collective after
   // another.
-  if (suspects()) nccl_.ask();
+  if (suspects()) {
+    nccl_.ask();
+    ask_flights();
+  }
+}
+
+/// Asks the flight recorders of those workers that have been told to stand still.
+void HealthWatch::ask_flights() {
+  std::vector<FlightWatch::Asked> asked;
+  for (const Worker& worker : workers_)
+    if (!worker.has_ended && !worker.tracker.moves() && worker.tracker.health().still >= tell_after(timeout_))
+      asked.push_back({rank_of(worker), {worker.pid, worker.program}});
+  flights_.ask(asked);
 }
 
 bool HealthWatch::suspects() const {
@@ -194,8 +214,10 @@ bool HealthWatch::look_at(Worker& worker) {
   if (const auto slot = calls_.status_of(worker.local_rank)) add_slot(*sample, *slot);
   sample->nccl_launched = nccl_.launched_by(worker.program);
   if (!sample->nccl_launched) sample->nccl_launched = nccl_.launched_by(worker.pid);
+  sample->flight_changes = flights_.changes(rank_of(worker));
   const auto now = sample->at;
   if (!worker.tracker.add(std::move(*sample)) || now - worker.key_told_at > kKeyHolds) worker.key.clear();
+  if (worker.tracker.moves()) flights_.forget(rank_of(worker));
   return !worker.tracker.moves();
 }
 

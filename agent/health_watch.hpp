@@ -4,6 +4,7 @@
 #pragma once
 
 #include "agent/core/rank_health.hpp"
+#include "agent/flight_watch.hpp"
 #include "agent/nccl_ras_client.hpp"
 #include "agent/process/call_watch.hpp"
 #include "agent/process/evidence.hpp"
@@ -29,14 +30,16 @@ namespace muster::agent {
 class HealthWatch {
  public:
   /// `timeout`: the time after which a standstill counts as a hang (--hang-timeout); 0: nothing is watched,
-  /// nor if `tell` is empty, which gets what is worth knowing. `output` and `calls` know what /proc does not
-  /// tell; they outlive the watch.
+  /// nor if `tell` is empty, which gets what is worth knowing (RankHealth, RankFlight). `output` and `calls`
+  /// know what /proc does not tell; they outlive the watch.
   HealthWatch(const boost::asio::any_io_executor& executor, std::chrono::milliseconds timeout,
               const WorkerOutput& output, const CallWatch& calls,
-              std::function<void(const rendezvous::RankHealth&)> tell);
+              std::function<void(const rendezvous::Message&)> tell);
 
-  /// Adds to the environment of a worker that is about to start what lets NCCL tell of itself.
-  void prepare(Environment& environment);
+  /// Adds to the environment of a worker that is about to start what lets NCCL, and PyTorch's flight
+  /// recorder, tell of themselves. `folder`: where sockets can be, for this user alone; empty: nowhere.
+  void prepare(Environment& environment, const std::string& folder, const rendezvous::RoundResult& place,
+               int local_rank);
 
   /// A worker of the round has started. From the first on the workers are looked at, until all have ended.
   void started(const rendezvous::RoundResult& place, int local_rank, pid_t pid);
@@ -52,6 +55,9 @@ class HealthWatch {
 
   /// Where the workers are that stand still, by the stacks that were taken at the last look.
   std::vector<HangStack> hang_stacks() const;
+
+  /// What the flight recorders of workers that stand still have noted, as far as they have told.
+  std::vector<rendezvous::FlightRank> flight_records() const { return flights_.records(); }
 
   /// The store has told that a connection from this host waits for a key. A worker whose it is and that
   /// stands still is judged anew at once.
@@ -78,13 +84,17 @@ class HealthWatch {
   bool look_at(Worker& worker);
   void judge(Worker& worker);
   void add_nccl(Worker& worker) const;
+  void ask_flights();
+
+  int rank_of(const Worker& worker) const { return place_.first_rank + worker.local_rank; }
+
   static void follow(Worker& worker);
   static void look_into(Worker& worker, pid_t program);
 
   std::chrono::milliseconds timeout_;
   const WorkerOutput& output_;
   const CallWatch& calls_;
-  std::function<void(const rendezvous::RankHealth&)> tell_;
+  std::function<void(const rendezvous::Message&)> tell_;
   boost::asio::steady_timer timer_;
   rendezvous::RoundResult place_;
   std::vector<Worker> workers_;
@@ -92,6 +102,7 @@ class HealthWatch {
   /// Where the workers that stand still are in their Python code.
   WorkerPictures pictures_;
   NcclRasClient nccl_;
+  FlightWatch flights_;
 };
 
 }  // namespace muster::agent

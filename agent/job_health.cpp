@@ -63,20 +63,28 @@ void JobHealth::start(const Environment& inherited) {
 void JobHealth::begin_round() {
   hang_.begin_round();
   slow_.clear();
+  flights_at_end_.clear();
   at_end_.reset();
 }
 
-void JobHealth::prepare(Environment& environment, const rendezvous::RoundResult& place) {
+void JobHealth::prepare(Environment& environment, const rendezvous::RoundResult& place,
+                        const std::string& folder) {
   told_.clear();
   std::vector<int> ranks;
   for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
     ranks.push_back(place.first_rank + local_rank);
-  flight_dumps_.prepare(environment, spec_, place.round, ranks);
+  flight_dumps_.prepare(environment, spec_, place.round, ranks, folder);
 }
 
 boost::asio::awaitable<void> JobHealth::add_flight_records(NodeReport& report) {
   report.flight_records.clear();
-  if (report.outcome != NodeOutcome::succeeded) report.flight_records = co_await flight_dumps_.read();
+  if (report.outcome == NodeOutcome::succeeded) co_return;
+  report.flight_records = co_await flight_dumps_.read();
+  if (hang_.report(Clock::now()).level == rendezvous::HangLevel::none) co_return;
+  for (const FlightRank& told : flights_at_end_)
+    if (std::none_of(report.flight_records.begin(), report.flight_records.end(),
+                     [&told](const FlightRank& written) { return written.rank == told.rank; }))
+      report.flight_records.push_back(told);
 }
 
 void JobHealth::tell_host() {
@@ -92,6 +100,7 @@ void JobHealth::end() {
   if (at_end_) return;
   host_.look_at_disks();
   at_end_ = host_.causes();
+  if (RoundRunner* const runner = events_.runner()) flights_at_end_ = runner->health().flight_records();
 }
 
 void JobHealth::key_wait(const rendezvous::KeyWait& wait) {

@@ -46,8 +46,8 @@ class JobHealth {
   void begin_round();
 
   /// The round's workers are about to start with this environment, to which is added where NCCL's flight
-  /// recorder writes.
-  void prepare(Environment& environment, const rendezvous::RoundResult& place);
+  /// recorder writes, and its pipe in `folder` (empty: none).
+  void prepare(Environment& environment, const rendezvous::RoundResult& place, const std::string& folder);
 
   /// Tells the coordinator what is wrong on this host, if that is news to it. Call it when the round's
   /// workers have been started, too.
@@ -57,7 +57,8 @@ class JobHealth {
   /// report.
   void end();
 
-  /// Adds what NCCL's flight recorder has written, if the round was no success. Waits for that for
+  /// Adds what NCCL's flight recorder has written, if the round was no success, and of ranks without a file
+  /// what their recorders had told when the round began to end, if it hung. Waits for the files for
   /// FlightDumps::kReadWithin at most.
   boost::asio::awaitable<void> add_flight_records(NodeReport& report);
 
@@ -84,6 +85,8 @@ class JobHealth {
   FlightDumps flight_dumps_;
   /// What the coordinator was told in this round.
   std::string told_;
+  /// What flight recorders had told when the round began to end.
+  std::vector<FlightRank> flights_at_end_;
   /// The causes when the round began to end.
   std::optional<std::vector<HostCause>> at_end_;
 };

@@ -217,7 +217,7 @@ void NodeSession::start_workers(rendezvous::RoundResult place) {
     place.store_host = "127.0.0.1";
     place.store_port = proxy_->port();
   }
-  health_.prepare(inherited, place);
+  health_.prepare(inherited, place, stop_file_.folder());
   round_over_.reset();
   RoundRunner::Events events;
   events.over = [this] { round_over_.set(); };

@@ -143,7 +143,7 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     child.environment =
         worker_environment(spec_, place, local_rank, restarts, worker.streams.error_file, inherited,
                            status_file, watchdog_ ? watchdog_->path() : "", stop_file_.path());
-    health_.prepare(child.environment);
+    health_.prepare(child.environment, stop_file_.folder(), place, local_rank);
     worker.gpu = variable_or(child.environment, "CUDA_VISIBLE_DEVICES", "");
     child.arguments = worker_arguments(spec_, local_rank);
     const std::string path = variable_or(child.environment, "PATH", "/usr/local/bin:/usr/bin:/bin");

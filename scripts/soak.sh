@@ -14,6 +14,7 @@ For MINUTES (30 if none are given), each stage with its share of them:
   leftovers  every way in which a job can end, many times
   losses     every process of ours killed, stopped and cut off, in every phase of a job, on hosts made of namespaces
   hosts      jobs on three hosts made of namespaces, a random process of which gets a random signal at a random moment
+  metrics    a job that Debian's Prometheus scrapes
   hangs      PyTorch programs that hang, on more ranks and on three hosts; these and slow ones with the default of --hang-timeout
   faults     every fault in every phase, on every backend
   contract   what all backends must do, on every backend
@@ -230,6 +231,8 @@ stage_hosts() {
     "$python" tests/soak/random_faults.py --seed "$seed" --seconds "$1"
 }
 
+stage_metrics() { whole "prometheus_test.py" 400 "$python" tests/soak/prometheus_test.py; }
+
 # Each of its runs takes some minutes; the last one begins in time.
 stage_hangs() {
   local variant variants words whole_pass=false
@@ -351,10 +354,11 @@ if [ ${#fallen[@]} -eq 0 ]; then
   stage losses $((budget * 12 / 100))
   stage hosts $((budget * 8 / 100))
   stage hangs $((budget * 6 / 100))
+  stage metrics $((budget / 100))
   stage faults $((budget * 11 / 100))
   stage contract $((budget * 7 / 100))
   stage recipe $((budget * 7 / 100))
-  stage fuzz $((budget * 12 / 100))
+  stage fuzz $((budget * 11 / 100))
   rest=$((end - SECONDS))
   stage plain $((rest > budget * 10 / 100 ? rest : budget * 10 / 100))
 fi

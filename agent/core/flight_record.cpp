@@ -3,23 +3,75 @@
 
 #include "agent/core/pickle_reader.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/protocol/limits.hpp"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <map>
-#include <optional>
-#include <set>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace muster::agent {
 namespace {
 
-using Value = Pickle::Value;
+using Json = nlohmann::json;
 
 constexpr std::size_t kNameBytes = 80;
 constexpr std::size_t kSizesBytes = 120;
 constexpr int kSizesDepth = 3;
-constexpr std::size_t kRangesInText = 8;
+/// The group of all ranks, as PyTorch calls it itself, and for people.
+constexpr const char* kDefaultGroup = "0";
+constexpr const char* kDefaultDescription = "default_pg";
+/// Values after which it is asked whether reading goes on.
+constexpr std::size_t kValuesBetweenAsks = 256;
+
+/// A parsed JSON text, to be looked at as a Pickle is.
+class JsonRecord {
+ public:
+  using Value = const Json*;
+
+  explicit JsonRecord(const Json& root) : root_(&root) {}
+
+  Value root() const { return root_; }
+
+  Pickle::Kind kind(Value value) const {
+    if (value == nullptr) return Pickle::Kind::none;
+    if (value->is_number_integer()) return Pickle::Kind::integer;
+    if (value->is_string()) return Pickle::Kind::text;
+    return value->is_array() ? Pickle::Kind::list : Pickle::Kind::none;
+  }
+
+  std::int64_t integer(Value value, std::int64_t otherwise = 0) const {
+    if (value != nullptr && value->is_boolean()) return value->get<bool>() ? 1 : 0;
+    return kind(value) == Pickle::Kind::integer ? value->get<std::int64_t>() : otherwise;
+  }
+
+  std::string_view text(Value value) const {
+    return kind(value) == Pickle::Kind::text ? std::string_view(value->get_ref<const std::string&>())
+                                             : std::string_view();
+  }
+
+  std::vector<Value> items(Value value) const {
+    std::vector<Value> items;
+    if (kind(value) == Pickle::Kind::list)
+      for (const Json& item : *value) items.push_back(&item);
+    return items;
+  }
+
+  Value at(Value dict, const char* key) const {
+    if (dict == nullptr || !dict->is_object()) return nullptr;
+    const auto found = dict->find(key);
+    return found == dict->end() ? nullptr : &*found;
+  }
+
+ private:
+  Value root_;
+};
 
 std::string cut(std::string_view text, std::size_t most) {
   std::string kept(text.substr(0, most));
@@ -29,41 +81,49 @@ std::string cut(std::string_view text, std::size_t most) {
 }
 
 /// Writes lists of numbers and texts as Python prints them.
-void write(const Pickle& pickle, Value value, int depth, std::string& text) {
+template <typename Record>
+void write(const Record& record, typename Record::Value value, int depth, std::string& text) {
   if (text.size() > kSizesBytes) return;
-  if (pickle.kind(value) == Pickle::Kind::integer) {
-    text += std::to_string(pickle.integer(value));
-  } else if (pickle.kind(value) == Pickle::Kind::text) {
-    text += pickle.text(value);
-  } else if (pickle.kind(value) == Pickle::Kind::list && depth > 0) {
+  if (record.kind(value) == Pickle::Kind::integer) {
+    text += std::to_string(record.integer(value));
+  } else if (record.kind(value) == Pickle::Kind::text) {
+    text += record.text(value);
+  } else if (record.kind(value) == Pickle::Kind::list && depth > 0) {
     text += "[";
-    for (std::size_t i = 0; i < pickle.items(value).size() && text.size() <= kSizesBytes; ++i) {
+    const auto& items = record.items(value);
+    for (std::size_t i = 0; i < items.size() && text.size() <= kSizesBytes; ++i) {
       if (i > 0) text += ", ";
-      write(pickle, pickle.items(value)[i], depth - 1, text);
+      write(record, items[i], depth - 1, text);
     }
     text += "]";
   }
 }
 
-std::string list_text(const Pickle& pickle, Value value) {
+template <typename Record>
+std::string list_text(const Record& record, typename Record::Value value) {
   std::string text;
-  write(pickle, value, kSizesDepth, text);
+  write(record, value, kSizesDepth, text);
   return cut(text, kSizesBytes);
 }
 
 /// The members in "[0, 1, 2]", as a text or as a list of numbers; none if it is neither, or too long.
-std::vector<int> members_of(const Pickle& pickle, Value value) {
+template <typename Record>
+std::vector<int> members_of(const Record& record, typename Record::Value value) {
+  using rendezvous::kFlightMembersMax;
   std::vector<int> ranks;
-  if (pickle.items(value).size() <= kFlightMembersMax)
-    for (const Value item : pickle.items(value)) ranks.push_back(static_cast<int>(pickle.integer(item, -1)));
-  std::string_view text = pickle.text(value);
+  const auto& items = record.items(value);
+  if (items.size() <= kFlightMembersMax)
+    for (const auto item : items) ranks.push_back(static_cast<int>(record.integer(item, -1)));
+  std::string_view text = record.text(value);
   while (!text.empty() && ranks.size() <= kFlightMembersMax) {
     const std::size_t begin = std::min(text.find_first_of("0123456789"), text.size());
     const std::size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());
     if (const auto rank = parse_number<int>(text.substr(begin, end - begin))) ranks.push_back(*rank);
     text.remove_prefix(end);
   }
-  if (ranks.size() > kFlightMembersMax) ranks.clear();
+  const bool believed = std::all_of(ranks.begin(), ranks.end(),
+                                    [](int rank) { return rank >= 0 && rank < rendezvous::kMaxWorldSize; });
+  if (ranks.size() > kFlightMembersMax || !believed) ranks.clear();
   std::sort(ranks.begin(), ranks.end());
   return ranks;
 }
@@ -76,6 +136,7 @@ std::string call_name(std::string_view name) {
 
 /// The collectives of one group, the first that is not complete first.
 struct Calls {
+  std::string description{};
   std::uint64_t last = 0;
   std::map<std::uint64_t, FlightCall> open{};
 
@@ -83,172 +144,116 @@ struct Calls {
     last = std::max(last, call.sequence);
     if (call.state == "completed") return;
     open.emplace(call.sequence, std::move(call));
-    if (open.size() > kFlightCallsMax) open.erase(std::prev(open.end()));
+    if (open.size() > rendezvous::kFlightCallsMax) open.erase(std::prev(open.end()));
   }
 };
 
-std::map<std::string, Calls, std::less<>> calls_of(const Pickle& pickle, const std::function<bool()>& go_on) {
-  constexpr std::size_t kAskEach = 256;
+/// "completed", "started", "scheduled". Gloo's recorder knows no times, and says of a collective only that it
+/// is retired; one of NCCL that is retired and not complete has timed out.
+template <typename Record>
+std::string state_of(const Record& record, typename Record::Value entry, std::string_view name) {
+  const bool retired = record.integer(record.at(entry, "retired")) != 0;
+  if (retired && name.starts_with("gloo:")) return "completed";
+  return cut(record.text(record.at(entry, "state")), kNameBytes);
+}
+
+template <typename Record>
+std::map<std::string, Calls, std::less<>> calls_of(const Record& record, const std::function<bool()>& go_on) {
   std::size_t count = 0;
   std::map<std::string, Calls, std::less<>> groups;
-  for (const Value entry : pickle.items(pickle.at(pickle.root(), "entries"))) {
-    if (++count % kAskEach == 0 && go_on && !go_on())
+  for (const auto entry : record.items(record.at(record.root(), "entries"))) {
+    if (++count % kValuesBetweenAsks == 0 && go_on && !go_on())
       throw std::invalid_argument("a flight record: reading it takes too long");
-    const std::vector<Value>& group = pickle.items(pickle.at(entry, "process_group"));
-    const std::int64_t sequence = pickle.integer(pickle.at(entry, "collective_seq_id"), -1);
-    if (group.empty() || sequence < 0 || pickle.integer(pickle.at(entry, "is_p2p")) != 0) continue;
+    const auto& group = record.items(record.at(entry, "process_group"));
+    const std::int64_t sequence = record.integer(record.at(entry, "collective_seq_id"), -1);
+    if (group.empty() || sequence < 0 || record.integer(record.at(entry, "is_p2p")) != 0) continue;
+    const std::string_view profiling_name = record.text(record.at(entry, "profiling_name"));
     FlightCall call;
     call.sequence = static_cast<std::uint64_t>(sequence);
-    call.name = call_name(pickle.text(pickle.at(entry, "profiling_name")));
-    call.inputs = list_text(pickle, pickle.at(entry, "input_sizes"));
-    call.outputs = list_text(pickle, pickle.at(entry, "output_sizes"));
-    call.types = list_text(pickle, pickle.at(entry, "input_dtypes"));
-    call.state = cut(pickle.text(pickle.at(entry, "state")), kNameBytes);
-    const std::string name = cut(pickle.text(group.front()), kNameBytes);
-    if (groups.size() < kFlightGroupsMax || groups.count(name) > 0) groups[name].add(std::move(call));
+    call.name = call_name(profiling_name);
+    call.inputs = list_text(record, record.at(entry, "input_sizes"));
+    call.outputs = list_text(record, record.at(entry, "output_sizes"));
+    call.types = list_text(record, record.at(entry, "input_dtypes"));
+    call.state = state_of(record, entry, profiling_name);
+    const std::string name = cut(record.text(group.front()), kNameBytes);
+    if (groups.size() >= rendezvous::kFlightGroupsMax && groups.count(name) == 0) continue;
+    Calls& calls = groups[name];
+    calls.add(std::move(call));
+    calls.description = group.size() > 1 ? cut(record.text(group[1]), kNameBytes) : "";
   }
   return groups;
 }
 
-/// One group as all of its ranks know it that have told.
-struct Meeting {
-  std::string name{};
-  std::vector<int> members{};
-  std::vector<std::pair<int, const FlightGroup*>> known{};
-
-  const FlightCall* call_of(const FlightGroup& group, std::uint64_t sequence) const {
-    const auto found = std::find_if(group.calls.begin(), group.calls.end(),
-                                    [=](const FlightCall& call) { return call.sequence == sequence; });
-    return found == group.calls.end() ? nullptr : &*found;
-  }
-};
-
-std::string ranks_of(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks, kRangesInText);
+template <typename Record>
+void check_version(const Record& record) {
+  if (!record.text(record.at(record.root(), "version")).starts_with("2."))
+    throw std::invalid_argument("a flight record of an unknown version");
 }
 
-/// Whether ranks may have buffers of different sizes in a call.
-bool sizes_may_differ(const std::string& name, bool of_inputs) {
-  if (name == "all_to_all" || name == "all_to_all_single") return true;
-  return name == (of_inputs ? "scatter" : "gather");
+/// The group of these calls, without its members.
+FlightGroup group_of(const std::string& name, const std::string& description, const Calls& calls) {
+  FlightGroup group;
+  group.name = description.empty() || description == "undefined" ? name : description;
+  group.id = name;
+  group.last = calls.last;
+  for (const auto& [sequence, call] : calls.open) group.calls.push_back(call);
+  return group;
 }
 
-/// What of a call has to be the same on all ranks, the most telling first.
-struct Aspect {
-  const char* what = "";
-  std::string (*of)(const FlightCall&) = nullptr;
-};
-
-constexpr Aspect kAspects[] = {
-    {"", [](const FlightCall& call) { return call.name; }},
-    {"input sizes ",
-     [](const FlightCall& call) { return sizes_may_differ(call.name, true) ? std::string() : call.inputs; }},
-    {"output sizes ",
-     [](const FlightCall& call) {
-       return sizes_may_differ(call.name, false) ? std::string() : call.outputs;
-     }},
-    {"types ",
-     [](const FlightCall& call) {
-       return call.name == "scatter" || call.name == "broadcast" ? std::string() : call.types;
-     }},
-    {"state ", [](const FlightCall& call) { return call.state; }},
-};
-
-/// "rank 3 has input sizes [[4]], ranks 0-2 have [[8]]"; nullopt if all have the same.
-std::optional<std::string> difference(const Meeting& meeting, std::uint64_t sequence, const Aspect& aspect) {
-  std::map<std::string, std::vector<int>> values;
-  for (const auto& [rank, group] : meeting.known)
-    if (const FlightCall* call = meeting.call_of(*group, sequence)) values[aspect.of(*call)].push_back(rank);
-  if (values.size() < 2) return std::nullopt;
-  std::vector<std::pair<std::string, std::vector<int>>> parts(values.begin(), values.end());
-  // The few are the ones to look at.
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  return joined_by(
-      parts,
-      [&aspect](const auto& part) {
-        const std::string verb = part.second.size() == 1 ? " has " : " have ";
-        return ranks_of(part.second) + verb + aspect.what + (part.first.empty() ? "none" : part.first);
-      },
-      ", ", 4);
-}
-
-std::string name_in(const Meeting& meeting, std::uint64_t sequence) {
-  for (const auto& [rank, group] : meeting.known)
-    if (const FlightCall* call = meeting.call_of(*group, sequence)) return call->name;
-  return "call";
-}
-
-/// What is said of one group; empty if its ranks match.
-std::string judge(const Meeting& meeting) {
-  // The first collective that a rank has begun and not completed.
-  std::optional<std::uint64_t> first;
-  for (const auto& [rank, group] : meeting.known)
-    if (!group->calls.empty())
-      first = std::min(first.value_or(group->calls.front().sequence), group->calls.front().sequence);
-  if (!first) return "";
-  std::vector<int> absent;
-  std::vector<int> waiting;
-  std::set<int> told;
-  for (const auto& [rank, group] : meeting.known) {
-    told.insert(rank);
-    if (group->last < *first) absent.push_back(rank);
-    if (meeting.call_of(*group, *first) != nullptr) waiting.push_back(rank);
-  }
-  std::vector<int> untold;
-  for (const int member : meeting.members)
-    if (told.count(member) == 0) untold.push_back(member);
-  const std::string call =
-      name_in(meeting, *first) + " " + std::to_string(*first) + " of group " + meeting.name;
-  const std::string wait = ranks_of(waiting) + (waiting.size() == 1 ? " waits" : " wait");
-  if (!absent.empty()) return ranks_of(absent) + " never entered " + call + "; " + wait + " in it";
-  for (const Aspect& aspect : kAspects)
-    if (const auto differ = difference(meeting, *first, aspect)) return call + ": " + *differ;
-  if (untold.empty()) return "";
-  return wait + " in " + call + "; there is no flight record of " + ranks_of(untold);
+/// Whether the record has all collectives since the process has begun, and not only the last ones.
+bool is_from_the_beginning(const JsonRecord& record) {
+  const auto entries = record.items(record.at(record.root(), "entries"));
+  return entries.empty() || record.integer(record.at(entries.front(), "record_id"), -1) == 0;
 }
 
 }  // namespace
 
 FlightRank read_flight_record(std::string_view bytes, int rank, const std::function<bool()>& go_on) {
-  const Pickle pickle(bytes, PickleLimits{}, go_on);
-  if (!pickle.text(pickle.at(pickle.root(), "version")).starts_with("2."))
-    throw std::invalid_argument("a flight record of an unknown version");
-  const auto calls = calls_of(pickle, go_on);
-  const Value configuration = pickle.at(pickle.root(), "pg_config");
-  const std::vector<Value>& groups = pickle.pairs(configuration);
-  FlightRank record;
-  record.rank = rank;
-  for (std::size_t i = 0; i + 1 < groups.size() && record.groups.size() < kFlightGroupsMax; i += 2) {
-    FlightGroup group;
-    const std::string own_name = cut(pickle.text(groups[i]), kNameBytes);
-    const std::string description = cut(pickle.text(pickle.at(groups[i + 1], "desc")), kNameBytes);
-    group.name = description.empty() || description == "undefined" ? own_name : description;
-    group.ranks = members_of(pickle, pickle.at(groups[i + 1], "ranks"));
-    group.id = own_name;
-    if (const auto found = calls.find(own_name); found != calls.end()) {
-      group.last = found->second.last;
-      for (const auto& [sequence, call] : found->second.open) group.calls.push_back(call);
-    }
-    if (!group.ranks.empty()) record.groups.push_back(std::move(group));
+  const Pickle record(bytes, PickleLimits{}, go_on);
+  check_version(record);
+  const auto calls = calls_of(record, go_on);
+  FlightRank found;
+  found.rank = rank;
+  const std::vector<Pickle::Value>& groups = record.pairs(record.at(record.root(), "pg_config"));
+  for (std::size_t i = 0; i + 1 < groups.size() && found.groups.size() < rendezvous::kFlightGroupsMax;
+       i += 2) {
+    const std::string name = cut(record.text(groups[i]), kNameBytes);
+    const auto of_group = calls.find(name);
+    FlightGroup group = group_of(name, cut(record.text(record.at(groups[i + 1], "desc")), kNameBytes),
+                                 of_group == calls.end() ? Calls{} : of_group->second);
+    group.ranks = members_of(record, record.at(groups[i + 1], "ranks"));
+    if (!group.ranks.empty()) found.groups.push_back(std::move(group));
   }
-  return record;
+  return found;
 }
 
-std::vector<std::string> match_flight_records(const std::vector<FlightRank>& ranks) {
-  std::map<std::pair<std::string, std::vector<int>>, Meeting> meetings;
-  for (const FlightRank& rank : ranks)
-    for (const FlightGroup& group : rank.groups) {
-      Meeting& meeting = meetings[{group.id, group.ranks}];
-      meeting.name = group.name;
-      meeting.members = group.ranks;
-      meeting.known.emplace_back(rank.rank, &group);
+FlightRank read_flight_json(std::string_view text, int rank, const std::function<bool()>& go_on) {
+  std::size_t values = 0;
+  const Json::parser_callback_t bound = [&values, &go_on](int depth, Json::parse_event_t, Json&) {
+    if (++values > kFlightJsonValues || depth > kFlightJsonDepth)
+      throw std::invalid_argument("a flight record with too many or too deeply nested values");
+    if (values % kValuesBetweenAsks == 0 && go_on && !go_on())
+      throw std::invalid_argument("a flight record: reading it takes too long");
+    return true;
+  };
+  try {
+    const Json root = Json::parse(text, bound);
+    const JsonRecord record(root);
+    check_version(record);
+    FlightRank found;
+    found.rank = rank;
+    bool in_default = false;
+    for (const auto& [name, calls] : calls_of(record, go_on)) {
+      found.groups.push_back(group_of(name, calls.description, calls));
+      in_default |= name == kDefaultGroup;
     }
-  std::vector<std::string> lines;
-  for (const auto& [key, meeting] : meetings)
-    if (std::string line = judge(meeting); !line.empty() && lines.size() < kFlightLinesMax)
-      lines.push_back(std::move(line));
-  return lines;
+    if (!in_default && is_from_the_beginning(record) && found.groups.size() < rendezvous::kFlightGroupsMax)
+      found.groups.push_back(group_of(kDefaultGroup, kDefaultDescription, Calls{}));
+    for (FlightGroup& group : found.groups) group.id = "gloo " + group.id;
+    return found;
+  } catch (const Json::exception& error) {
+    throw std::invalid_argument(std::string("a flight record that is not JSON: ") + error.what());
+  }
 }
 
 }  // namespace muster::agent

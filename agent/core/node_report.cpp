@@ -10,6 +10,14 @@
 
 #include <stdexcept>
 
+namespace muster::rendezvous {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightCall, sequence, name, inputs, outputs, types, state)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightGroup, name, id, ranks, last, calls)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightRank, rank, groups)
+
+}  // namespace muster::rendezvous
+
 namespace muster::agent {
 
 using Json = nlohmann::json;
@@ -37,9 +45,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartDecision, round, cause, decision, agai
                                    is_cause)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangStack, ranks, frames, truncated)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HangReport, level, text, said_ms, moved_ms, stacks)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightCall, sequence, name, inputs, outputs, types, state)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightGroup, name, id, ranks, last, calls)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightRank, rank, groups)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, host, node, ended_by, node_rank, round, restarts, max_restarts,
                                    decisions, outcome, error, error_is_verdict, workers, calls, hang, slow,
                                    host_causes, flight_records, leftovers, notes)

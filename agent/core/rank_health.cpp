@@ -203,7 +203,7 @@ bool has_moved(const WorkerSample& before, const WorkerSample& now) {
   const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
   return now.output_bytes != before.output_bytes || now.slot_calls != before.slot_calls ||
          now.slot_step != before.slot_step || has_launched(before, now) ||
-         now.disk_bytes > before.disk_bytes ||
+         now.flight_changes != before.flight_changes || now.disk_bytes > before.disk_bytes ||
          growth(before.bytes_written, now.bytes_written) > kIdleBytesWritten ||
          growth(before.bytes_read, now.bytes_read) * 1000 > kIdleBytesReadPerSecond * ms ||
          uses(growth(before.helpers_cpu, now.helpers_cpu), time, kHelpersMovePercent);

@@ -89,6 +89,9 @@ struct WorkerSample {
   std::string nccl_communicator{};
   std::uint64_t nccl_sequence = 0;
 
+  /// How often its flight recorder has told something else than before while it stood still.
+  std::uint64_t flight_changes = 0;
+
   /// The key of the store for which it waits, if the store has told, and the nearest one that is there.
   std::string store_key{};
   std::string nearest_key{};

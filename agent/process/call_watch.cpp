@@ -70,21 +70,21 @@ void CallWatch::wait() {
 void CallWatch::look() {
   if (!running_() || !in_use()) return;
   std::vector<status::RankView> ranks = read();
-  tell_paces(ranks);
   const std::uint64_t now = status::monotonic_ns();
+  tell_paces(ranks, now);
   const std::vector<status::Wait> waits = waits_.due(ranks, now);
   if (waits.empty()) return;
   look_at_processes(ranks);
   for (const status::Wait& wait : waits) log_warning(status::describe(wait, ranks, now));
 }
 
-void CallWatch::tell_paces(const std::vector<status::RankView>& ranks) {
+void CallWatch::tell_paces(const std::vector<status::RankView>& ranks, std::uint64_t now_ns) {
   if (!pace_ || looks_++ % seconds_between_paces(ranks.front().world_size) != 0) return;
   for (const status::RankView& view : ranks) {
     const auto worker = std::find_if(workers_.begin(), workers_.end(),
                                      [&view](const Worker& one) { return one.rank == view.rank; });
     if (worker == workers_.end()) continue;
-    if (const auto pace = worker->pace.add(view.status)) pace_(*pace);
+    if (const auto pace = worker->pace.add(view.status, now_ns)) pace_(*pace);
   }
 }
 

@@ -62,7 +62,7 @@ class CallWatch {
 
   void wait();
   void look();
-  void tell_paces(const std::vector<status::RankView>& ranks);
+  void tell_paces(const std::vector<status::RankView>& ranks, std::uint64_t now_ns);
   bool in_use() const;
   std::vector<status::RankView> read() const;
 

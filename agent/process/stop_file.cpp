@@ -37,8 +37,12 @@ std::string own_prefix() {
   return kFolderPrefix + boot_id().substr(0, kBootDigits) + "-" + std::to_string(own_pid_namespace()) + "-";
 }
 
+/// With what programs have made there: the sockets and pipes of their flight recorders.
 void remove_stop_folder(const std::string& folder) {
-  for (const char* name : {kStopName, kFreshStopName}) ::unlink((folder + name).c_str());
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    ::unlink(entry->path().c_str());
   ::rmdir(folder.c_str());
 }
 

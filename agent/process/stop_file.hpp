@@ -31,6 +31,9 @@ class StopFile {
   /// The value of MUSTER_STOP_FILE; empty: there can be no file.
   const std::string& path() const { return path_; }
 
+  /// The folder, which may hold other things of a job that end with it: sockets and pipes; empty as path().
+  const std::string& folder() const { return folder_; }
+
   /// Makes the file appear with this text at once; nothing happens if it is there, or the text is empty. On a
   /// full disk the file is empty: that it is there is what counts.
   void appear(const std::string& text);

@@ -3,6 +3,7 @@
 
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/core/flight_match.hpp"
 
 #include <signal.h>
 
@@ -304,7 +305,7 @@ std::vector<std::string> flights_of(const std::vector<NodeReport>& nodes) {
   std::vector<agent::FlightRank> ranks;
   for (const NodeReport& node : nodes)
     if (node.round == last) ranks.insert(ranks.end(), node.flight_records.begin(), node.flight_records.end());
-  return agent::match_flight_records(ranks);
+  return rendezvous::match_flight_records(ranks);
 }
 
 /// Returns the decisions about restarts. All nodes of a round were told the same. The first node has the

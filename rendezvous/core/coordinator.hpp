@@ -171,6 +171,7 @@ class Coordinator {
   void handle(Member& member, const RankHealth& health, TimePoint now);
   void handle(Member& member, const RankPace& pace, TimePoint now);
   void handle(Member& member, const HostNews& news, TimePoint now);
+  void handle(Member& member, const RankFlight& flight, TimePoint now);
 
   // These messages are for the shell; here their arrival only shows that the peer lives.
   void handle(Member&, const Vouched&, TimePoint) {}

@@ -229,6 +229,12 @@ void Coordinator::handle(Member& member, const HostNews& news, TimePoint now) {
     hang_watch_.tell_host(host_of(member), news.text, now);
 }
 
+void Coordinator::handle(Member& member, const RankFlight& flight, TimePoint now) {
+  if (takes_part(member.name, flight.round) && active_->running() &&
+      active_->has(member.name, flight.record.rank))
+    hang_watch_.tell_flight(flight.record, now);
+}
+
 template <typename Unexpected>
 void Coordinator::handle(Member& member, const Unexpected& message, TimePoint) {
   const std::string type(type_name(Message(message)));

@@ -288,22 +288,71 @@ void tell(HangVerdict& verdict, const Views& cause, const Views& rest, TimePoint
     verdict.matter += rank_list(numbers_of(group)) + waiting_key(*group.front()) + '\n';
 }
 
+/// The ranks that are odd in the first collective in which ranks do not match by their flight records; empty:
+/// none stands out there.
+Views odd_in_flight(const Views& ranks, const std::vector<FlightMismatch>& flights) {
+  for (const FlightMismatch& mismatch : flights) {
+    const std::set<int> odd(mismatch.odd.begin(), mismatch.odd.end());
+    Views found = only(ranks, [&odd](const RankView* rank) { return odd.count(rank->health.rank) > 0; });
+    if (!found.empty() && found.size() < ranks.size()) return found;
+  }
+  return {};
+}
+
+/// The ranks that wait for others in a collective by their flight records, although nothing else shows it.
+std::set<int> waiting_in_flight(const Views& ranks, const std::vector<FlightMismatch>& flights) {
+  std::set<int> in_call;
+  for (const FlightMismatch& mismatch : flights)
+    if (!mismatch.odd.empty()) in_call.insert(mismatch.waiting.begin(), mismatch.waiting.end());
+  std::set<int> found;
+  for (const RankView* rank : ranks) {
+    const RankHealth& health = rank->health;
+    const bool shows_nothing = health.activity == Activity::busy ||
+                               (health.activity == Activity::waits && health.wait == WaitKind::unknown);
+    if (shows_nothing && in_call.count(health.rank) > 0) found.insert(health.rank);
+  }
+  return found;
+}
+
+/// The cause of a standstill of all these ranks; nullopt: none of them waits for others, so they are idle.
+/// Empty: all of them wait for each other, and agree.
+std::optional<Views> cause_of(const Views& all, const std::vector<FlightMismatch>& flights) {
+  Views cause = only(all, is_stopped);
+  if (!cause.empty()) return cause;
+  const std::set<int> in_flight = waiting_in_flight(all, flights);
+  const auto waits = [&in_flight](const RankView* rank) {
+    return rank->health.in_communication() || in_flight.count(rank->health.rank) > 0;
+  };
+  const Views waiting = only(all, waits);
+  if (waiting.empty()) return std::nullopt;
+  cause = only(all, [&waits](const RankView* rank) { return !waits(rank); });
+  if (cause.empty()) cause = odd_in_flight(waiting, flights);
+  return cause.empty() ? odd_waiters(waiting) : cause;
+}
+
+/// Sentences of flight records that follow a verdict.
+constexpr std::size_t kFlightsInText = 2;
+
+std::string flights_text(const std::vector<FlightMismatch>& flights) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(flights.size(), kFlightsInText); ++i)
+    text += (i == 0 ? "; by the flight recorder " : "; ") + flights[i].text;
+  return text;
+}
+
 }  // namespace
 
-HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout, TimePoint now) {
+HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout, TimePoint now,
+                       const std::vector<FlightMismatch>& flights) {
   Views all;
   for (const RankView& rank : ranks) {
     if (rank.health.activity == Activity::moves || now - rank.moved_at < timeout) return {};
     all.push_back(&rank);
   }
   if (timeout.count() <= 0) return {};
-  Views cause = only(all, is_stopped);
-  if (cause.empty()) {
-    const Views waiting = only(all, [](const RankView* rank) { return rank->health.in_communication(); });
-    if (waiting.empty()) return {};
-    cause = only(all, [](const RankView* rank) { return !rank->health.in_communication(); });
-    if (cause.empty()) cause = odd_waiters(waiting);
-  }
+  const auto found = cause_of(all, flights);
+  if (!found) return {};
+  const Views& cause = *found;
   HangVerdict verdict;
   const bool at_work = std::any_of(ranks.begin(), ranks.end(), [](const RankView& rank) {
     return rank.health.activity == Activity::busy;
@@ -317,6 +366,9 @@ HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout,
   std::sort(verdict.culprits.begin(), verdict.culprits.end());
   const std::set<const RankView*> named(cause.begin(), cause.end());
   tell(verdict, cause, only(all, [&named](const RankView* rank) { return named.count(rank) == 0; }), now);
+  const std::string in_flight = flights_text(flights);
+  verdict.text += in_flight;
+  verdict.matter += in_flight;
   return verdict;
 }
 

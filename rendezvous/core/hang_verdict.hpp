@@ -2,6 +2,7 @@
 // Judges over all ranks of a job whether it hangs, and which rank is the cause. Pure.
 #pragma once
 
+#include "rendezvous/core/flight_match.hpp"
 #include "rendezvous/protocol/rank_health.hpp"
 
 #include <string>
@@ -38,9 +39,13 @@ struct HangVerdict {
 /// without any, the few that wait for something else than the majority, or for a member of a smaller group,
 /// which then is who stands in another line than the rest; without a majority, those in an
 /// earlier call of the same group, or whose messages do not match, or that wait for a key; else all of them.
+/// `flights`, where flight recorders tell in which collective the ranks do not match: of ranks that all wait
+/// for others the cause are those that are odd there, and a rank that computes, or of which nothing shows,
+/// waits if it is in that collective, as with NCCL. Their texts follow the verdict's.
 /// The job is hung if nobody computes and the cause waits for other ranks (if all agree, without CPU time),
 /// for a lock, in one sleep, for helpers of which one is locked, or is stopped. In all other cases, a poll
 /// among them, it may be: with NCCL a rank that waits for another computes.
-HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout, TimePoint now);
+HangVerdict judge_hang(const std::vector<RankView>& ranks, Milliseconds timeout, TimePoint now,
+                       const std::vector<FlightMismatch>& flights = {});
 
 }  // namespace muster::rendezvous

@@ -21,6 +21,8 @@ void HangWatch::begin(int world_size) {
   key_told_ = key_said_ = false;
   hosts_.clear();
   host_told_ = host_said_ = false;
+  flights_.clear();
+  flight_told_ = flight_said_ = false;
   moved_.reset();
   changed_ = false;
 }
@@ -34,6 +36,27 @@ void HangWatch::tell_host(const std::string& host, const std::string& text, Time
   if (!all_stand_still()) return;
   told_at_ = now;
   changed_ = true;
+}
+
+void HangWatch::tell_flight(const FlightRank& record, TimePoint now) {
+  if (record.rank < 0 || static_cast<std::size_t>(record.rank) >= ranks_.size()) return;
+  // What a rank had noted that moves or has ended meanwhile is over.
+  const Activity activity = ranks_[static_cast<std::size_t>(record.rank)].health.activity;
+  if (activity == Activity::moves || activity == Activity::ended) return;
+  flights_[record.rank] = record;
+  flight_told_ = true;
+  if (!all_stand_still()) return;
+  told_at_ = now;
+  changed_ = true;
+}
+
+/// In which collectives the ranks do not match, as far as their flight records tell.
+std::vector<FlightMismatch> HangWatch::mismatches() const {
+  std::vector<FlightRank> records;
+  for (const auto& [rank, record] : flights_) records.push_back(record);
+  std::vector<FlightMismatch> found = find_flight_mismatches(records);
+  std::erase_if(found, [](const FlightMismatch& mismatch) { return mismatch.unknown; });
+  return found;
 }
 
 /// "; on n1 the file system of /scratch is full".
@@ -57,6 +80,7 @@ void HangWatch::tell(const RankHealth& health, const std::string& host, TimePoin
   // An end is a movement, too.
   const bool ends = health.activity == Activity::ended && rank.health.activity != Activity::ended;
   if (stood && (!stands || ends) && !said_.empty()) moved_ = health.rank;
+  if (health.activity == Activity::moves || health.activity == Activity::ended) flights_.erase(health.rank);
   key_told_ = key_told_ || !health.key.empty();
   rank.health = health;
   rank.host = host;
@@ -79,12 +103,16 @@ void HangWatch::ended(int first, int count, const std::string& host, TimePoint n
   }
 }
 
+/// Whether something was told that explains what was said.
+bool HangWatch::explains() const {
+  return (key_told_ && !key_said_) || (host_told_ && !host_said_) || (flight_told_ && !flight_said_);
+}
+
 std::optional<TimePoint> HangWatch::next_look() const {
   if (moved_) return TimePoint{};
   if (!changed_ || !all_stand_still()) return std::nullopt;
   TimePoint due = last_moved_ + timeout_;
-  const bool explains = (key_told_ && !key_said_) || (host_told_ && !host_said_);
-  if (said_at_ && !explains) due = std::max(due, *said_at_ + kHangSaidEach);
+  if (said_at_ && !explains()) due = std::max(due, *said_at_ + kHangSaidEach);
   if (said_.empty() && asked_at_) due = std::max(due, *asked_at_ + kStoreAnswersWithin);
   // What one look has found out of several ranks comes in several messages.
   return std::max(due, std::min(told_at_ + kNewsBelongTogether, last_moved_ + timeout_ + kNewsWaitedFor));
@@ -117,7 +145,7 @@ std::optional<std::string> HangWatch::look(TimePoint now) {
     said_.clear();
     said_at_.reset();
     key_told_ = key_said_ = false;
-    host_said_ = false;
+    host_said_ = flight_said_ = false;
     verdict_ = {};
     return text;
   }
@@ -130,10 +158,12 @@ std::optional<std::string> HangWatch::look(TimePoint now) {
     return std::nullopt;
   }
   changed_ = false;
-  key_told_ = false;
+  key_told_ = flight_told_ = false;
   key_said_ = std::any_of(ranks_.begin(), ranks_.end(),
                           [](const RankView& rank) { return !rank.health.key.empty(); });
-  verdict_ = judge_hang(ranks_, timeout_, now);
+  const std::vector<FlightMismatch> flights = mismatches();
+  flight_said_ = !flights.empty();
+  verdict_ = judge_hang(ranks_, timeout_, now, flights);
   if (verdict_.level == HangLevel::none) return std::nullopt;
   const std::string hosts = hosts_text();
   host_said_ = !hosts.empty();

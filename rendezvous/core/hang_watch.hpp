@@ -53,6 +53,9 @@ class HangWatch {
   /// says it.
   void tell_host(const std::string& host, const std::string& text, TimePoint now);
 
+  /// Takes what the flight recorder of a rank that stands still has noted; it holds until the rank moves.
+  void tell_flight(const FlightRank& record, TimePoint now);
+
   /// When look() may have something to say; none: not before another tell().
   std::optional<TimePoint> next_look() const;
 
@@ -65,8 +68,8 @@ class HangWatch {
 
   /// What is to be said now: a hang, another cause than the one said before, or that the job moves again. A
   /// hang waits for news that belong together and for the store's answers, and another cause for
-  /// kHangSaidEach, except for the first key that a rank is found to wait for, and the first thing that is
-  /// wrong on a host: these explain what was said.
+  /// kHangSaidEach, except for the first key that a rank is found to wait for, the first flight record in
+  /// which ranks do not match, and the first thing that is wrong on a host: these explain what was said.
   std::optional<std::string> look(TimePoint now);
 
   /// The verdict of the last look().
@@ -77,6 +80,8 @@ class HangWatch {
 
  private:
   std::string hosts_text() const;
+  bool explains() const;
+  std::vector<FlightMismatch> mismatches() const;
 
   bool all_stand_still() const { return timeout_.count() > 0 && !ranks_.empty() && still_ == ranks_.size(); }
 
@@ -84,6 +89,8 @@ class HangWatch {
   std::vector<RankView> ranks_;
   /// What is wrong on hosts.
   std::map<std::string, std::string> hosts_;
+  /// What flight recorders have noted of ranks that stand still.
+  std::map<int, FlightRank> flights_;
   /// Ranks that do not move, and the time when the last of all ranks moved.
   std::size_t still_ = 0;
   TimePoint last_moved_ = TimePoint::min();
@@ -100,6 +107,9 @@ class HangWatch {
   /// The same of what is wrong on a host.
   bool host_told_ = false;
   bool host_said_ = false;
+  /// The same of flight records.
+  bool flight_told_ = false;
+  bool flight_said_ = false;
   /// The rank that has moved after a hang was said.
   std::optional<int> moved_;
   bool changed_ = false;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "rendezvous/protocol/errc.hpp"
+#include "rendezvous/protocol/flight_record.hpp"
 #include "rendezvous/protocol/job_limits.hpp"
 #include "rendezvous/protocol/rank_health.hpp"
 
@@ -355,7 +356,8 @@ struct JobNotice {
   bool operator==(const JobNotice&) const = default;
 };
 
-/// Tells how fast a rank made its last steps, as it told them (muster_set_step). No answer.
+/// Tells how fast a rank made its last steps, as it told them (muster_set_step), or its last calls with other
+/// ranks, if its program tells no steps. No answer.
 struct RankPace {
   RoundNumber round = 0;
   int rank = 0;
@@ -365,6 +367,8 @@ struct RankPace {
   /// microseconds.
   std::uint64_t step_us = 0;
   std::uint64_t own_us = 0;
+  /// Whether all this is about calls instead of steps.
+  bool by_calls = false;
   bool operator==(const RankPace&) const = default;
 };
 
@@ -386,6 +390,14 @@ struct SlowRanks {
   bool operator==(const SlowRanks&) const = default;
 };
 
+/// Tells what PyTorch's flight recorder has noted of a rank that stands still, when that is known, and when
+/// it is something else than before. No answer.
+struct RankFlight {
+  RoundNumber round = 0;
+  FlightRank record{};
+  bool operator==(const RankFlight&) const = default;
+};
+
 struct ErrorReply {
   Errc code = Errc::mend;
   /// The type of the request that this answers ("join"); empty when it answers none.
@@ -397,7 +409,7 @@ struct ErrorReply {
 using Message =
     std::variant<Hello, HelloOk, Join, Status, RoundResult, FailRound, LeaveRound, Left, RoundEnd, Heartbeat,
                  JobClosed, ErrorReply, NodeState, Vouch, Vouched, LauncherState, ChannelOpen, DaemonStatus,
-                 JobStatus, RankHealth, KeyWait, JobNotice, RankPace, HostNews, SlowRanks>;
+                 JobStatus, RankHealth, KeyWait, JobNotice, RankPace, HostNews, SlowRanks, RankFlight>;
 
 /// Whether a message is counted in its session and sent again after a resumption.
 bool is_numbered(const Message& message);

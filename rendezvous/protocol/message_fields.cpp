@@ -278,6 +278,7 @@ void list(F& f, M<F, RankPace>& m) {
   f.integer("steps", m.steps, 1, kMaxInt);
   f.counter("step_us", m.step_us);
   f.counter("own_us", m.own_us);
+  f.flag("by_calls", m.by_calls);
 }
 
 template <typename F>
@@ -291,6 +292,26 @@ void list(F& f, M<F, SlowRanks>& m) {
   f.integer("round", m.round, 0, kMaxInt);
   f.text("text", m.text);
   f.flag("slow", m.slow);
+}
+
+template <typename F>
+void list(F& f, M<F, RankFlight>& m) {
+  f.integer("round", m.round, 0, kMaxInt);
+  f.integer("rank", m.record.rank, 0, kMaxWorldSize);
+  f.objects("groups", m.record.groups, kFlightGroupsMax, [](auto& g, auto& group) {
+    g.text("name", group.name, Need::required, kMaxHealthTextBytes);
+    g.text("id", group.id, Need::required, kMaxHealthTextBytes);
+    g.integers("ranks", group.ranks, 0, kMaxWorldSize, kFlightMembersMax);
+    g.counter("last", group.last);
+    g.objects("calls", group.calls, kFlightCallsMax, [](auto& c, auto& call) {
+      c.counter("sequence", call.sequence);
+      c.text("name", call.name, Need::required, kMaxHealthTextBytes);
+      c.text("inputs", call.inputs, Need::required, kMaxHealthTextBytes);
+      c.text("outputs", call.outputs, Need::required, kMaxHealthTextBytes);
+      c.text("types", call.types, Need::required, kMaxHealthTextBytes);
+      c.text("state", call.state, Need::required, kMaxHealthTextBytes);
+    });
+  });
 }
 
 template <typename Type>
@@ -330,7 +351,8 @@ constexpr std::array<Kind, std::variant_size_v<Message>> kKinds{{{"hello", read<
                                                                  {"job_notice", read<JobNotice>},
                                                                  {"rank_pace", read<RankPace>},
                                                                  {"host_news", read<HostNews>},
-                                                                 {"slow_ranks", read<SlowRanks>}}};
+                                                                 {"slow_ranks", read<SlowRanks>},
+                                                                 {"rank_flight", read<RankFlight>}}};
 
 }  // namespace
 

@@ -101,6 +101,20 @@ class FieldReader {
     list(fields, into.emplace());
   }
 
+  /// Reads a list of values with fields of their own, which may be absent.
+  template <typename Type, typename List>
+  void objects(const char* name, std::vector<Type>& into, std::size_t most, const List& list) const {
+    const Json* value = find(name, Need::optional);
+    if (value == nullptr) return;
+    if (!value->is_array() || value->size() > most)
+      complain(name, "is not a list of at most " + std::to_string(most) + " objects");
+    for (const Json& entry : *value) {
+      if (!entry.is_object()) complain(name, "has what is no object");
+      const FieldReader fields(entry, type_ + "." + name);
+      list(fields, into.emplace_back());
+    }
+  }
+
   /// Reads a text for people. Up to three times `most` bytes are read, because a sender cuts at `most` and
   /// then each byte that is not UTF-8 is replaced by three.
   void text(const char* name, std::string& into, Need need = Need::required,
@@ -242,6 +256,17 @@ class FieldWriter {
     FieldWriter fields;
     list(fields, *value);
     object_[name] = fields.take();
+  }
+
+  template <typename Type, typename List>
+  void objects(const char* name, const std::vector<Type>& values, std::size_t /*most*/, const List& list) {
+    Json all = Json::array();
+    for (const Type& value : values) {
+      FieldWriter fields;
+      list(fields, value);
+      all.push_back(fields.take());
+    }
+    object_[name] = std::move(all);
   }
 
   Json take() { return std::move(object_); }

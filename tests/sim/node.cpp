@@ -261,6 +261,11 @@ void Node::tell_pace() {
   for (int rank = 0; rank < workers_; ++rank)
     send(RankPace{round_, first_rank_ + rank, 1, 200'000, timeline_.chance(20) ? 200'000U : 80'000U});
   send(HostNews{round_, timeline_.chance(50) ? "a file system is full" : ""});
+  const auto last = static_cast<std::uint64_t>(timeline_.random(1, 3));
+  FlightGroup group{"default_pg", "0", {0, 1, 2}, last, {}};
+  if (timeline_.chance(50))
+    group.calls.push_back({last, "all_reduce", "[[4]]", "[[4]]", "[Float]", "started"});
+  send(RankFlight{round_, {first_rank_, {group}}});
 }
 
 /// Tells of all ranks of the node that they have stood still for long enough to be hung, if the others have.

@@ -108,6 +108,8 @@ RankStatus read_status(const Page& page) {
   for (const GroupRecord& record : page.groups)
     if (GroupStatus group = group_from(record); group.name_hash != 0 && group.state != GroupState::none)
       status.groups.push_back(std::move(group));
+  status.calls = identity.next_ticket.load(kAcquire);
+  status.calls_ns = identity.calls_ns.load(kAcquire);
   return status;
 }
 

@@ -53,6 +53,10 @@ struct RankStatus {
   /// is 0 if it has told none, or its SDK does not tell this.
   std::uint64_t step_ns = 0;
   std::uint64_t step_calls_ns = 0;
+  /// The number of calls that were begun so far, and the time during which the process had been in any call
+  /// until the last one ended.
+  std::uint64_t calls = 0;
+  std::uint64_t calls_ns = 0;
   std::vector<GroupStatus> groups;
 };
 

@@ -16,10 +16,12 @@ WORKER = sys.argv.pop()
 LIMIT_S = 90
 SLOW = r"rank 2 on \S+ is slow: (\d+) ms of its own a step, (\d+\.\d) times the median of all ranks \((\d+) ms\), in (\d+) of the last (\d+) looks"
 
+LAST = r"rank 2 on \S+ comes last to its collectives: (\d+) ms after the median of all ranks, which have \d+ ms between two of them, in \d+ of the last \d+ looks"
+
 
 class Stragglers(unittest.TestCase):
-    def started(self, folder, *flags):
-        job = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "4", *flags, WORKER, os.path.join(folder, "fast")],
+    def started(self, folder, *flags, arguments=()):
+        job = subprocess.Popen([MUSTER, "run", "--nproc-per-node", "4", *flags, WORKER, os.path.join(folder, "fast"), *arguments],
                                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         self.addCleanup(job.stderr.close)
         self.addCleanup(job.wait, LIMIT_S)
@@ -61,6 +63,20 @@ class Stragglers(unittest.TestCase):
             self.assertNotIn("\n  slow ", rest)
             with open(report, encoding="utf-8") as file:
                 self.assertEqual(json.load(file)["slow"], "")
+
+    def test_of_a_program_that_tells_no_steps_the_last_arriver_is_named_and_taken_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.started(folder, arguments=["untold"])
+            line = self.line_with(job, "comes last")
+            found = re.search("^muster: warning: agent: (" + LAST + "; the other ranks wait for it)$", line.rstrip())
+            self.assertTrue(found, line)
+            # 80 ms; a busy machine makes all of them slower.
+            self.assertGreaterEqual(int(found[2]), 50, line)
+            with open(os.path.join(folder, "fast"), "w", encoding="ascii"):
+                pass
+            self.assertEqual(self.line_with(job, "as fast as"), "muster: warning: agent: rank 2 is as fast as the others again\n")
+            job.send_signal(signal.SIGINT)
+            self.assertEqual(job.wait(LIMIT_S), 130)
 
     def test_the_report_of_a_job_that_was_slow_to_its_end_says_so(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -73,8 +73,9 @@ TEST_CASE("The key for which a worker waits is told as soon as the store has tol
   const auto output = std::make_shared<WorkerOutput>(context.get_executor(), OutputSpec{}, OutputNames{}, 1);
   CallWatch calls(context.get_executor(), 1, 0ms, [] { return true; });
   std::vector<RankHealth> told;
-  HealthWatch watch(context.get_executor(), 300ms, *output, calls,
-                    [&told](const RankHealth& health) { told.push_back(health); });
+  HealthWatch watch(context.get_executor(), 300ms, *output, calls, [&told](const rendezvous::Message& news) {
+    if (const auto* health = std::get_if<RankHealth>(&news)) told.push_back(*health);
+  });
   rendezvous::RoundResult place;
   place.round = 4;
   place.first_rank = 6;

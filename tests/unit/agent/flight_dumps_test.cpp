@@ -51,26 +51,53 @@ TEST_CASE("Flight records go into the log directory where NCCL can run and the u
   Environment environment;
   FlightDumps without_gpus(context.get_executor(), false);
   spec.output.log_dir = "/logs";
-  without_gpus.prepare(environment, spec, 2, {3});
+  without_gpus.prepare(environment, spec, 2, {3}, "");
   CHECK(environment.empty());
   FlightDumps dumps(context.get_executor(), true);
   spec.output.log_dir.clear();
-  dumps.prepare(environment, spec, 2, {3});
+  dumps.prepare(environment, spec, 2, {3}, "");
   CHECK(environment.empty());
   spec.output.log_dir = "/logs";
-  dumps.prepare(environment, spec, 2, {3});
+  dumps.prepare(environment, spec, 2, {3}, "");
   CHECK(variable(environment, "TORCH_FR_DUMP_TEMP_FILE") == "/logs/flight_record_round2_rank");
   CHECK(environment.size() == 1);
   for (const char* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}) {
     Environment of_user{{name, "/mine"}};
-    dumps.prepare(of_user, spec, 2, {3});
+    dumps.prepare(of_user, spec, 2, {3}, "");
     CHECK(of_user == Environment{{name, "/mine"}});
     Environment inherited;
     AgentSpec exported = spec;
     exported.environment = {{name, "/mine"}};
-    dumps.prepare(inherited, exported, 2, {3});
+    dumps.prepare(inherited, exported, 2, {3}, "");
     CHECK(inherited.empty());
   }
+}
+
+TEST_CASE("The pipe by which recorders are asked is set where there is a file, and hangs are watched for") {
+  boost::asio::io_context context;
+  FlightDumps dumps(context.get_executor(), true);
+  AgentSpec spec;
+  const auto pipe_of = [&](Environment environment, bool has_gpus = true) {
+    FlightDumps used(context.get_executor(), has_gpus);
+    used.prepare(environment, spec, 2, {3}, "/job");
+    return variable(environment, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
+  };
+  spec.limits.hang_timeout = 60s;
+  CHECK(pipe_of({}) == "(unset)");
+  spec.output.log_dir = "/logs";
+  CHECK(pipe_of({}) == "/job/flight_round2_rank");
+  CHECK(pipe_of({}, false) == "(unset)");
+  CHECK(pipe_of({{"TORCH_FR_DUMP_TEMP_FILE", "/mine"}}) == "/job/flight_round2_rank");
+  CHECK(pipe_of({{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "/pipe"}}) == "/pipe");
+  spec.environment = {{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "/exported"}};
+  CHECK(pipe_of({}) == "(unset)");
+  spec.environment.clear();
+  spec.limits.hang_timeout = 0ms;
+  CHECK(pipe_of({}) == "(unset)");
+  Environment without_folder;
+  spec.limits.hang_timeout = 60s;
+  dumps.prepare(without_folder, spec, 2, {3}, "");
+  CHECK(variable(without_folder, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE") == "(unset)");
 }
 
 TEST_CASE("What the workers of this round have written is read, and nothing else") {
@@ -81,7 +108,7 @@ TEST_CASE("What the workers of this round have written is read, and nothing else
   Environment environment;
   FlightDumps dumps(context.get_executor(), true);
   CHECK(read(dumps, context).empty());
-  dumps.prepare(environment, spec, 1, {4, 5, 6, 7});
+  dumps.prepare(environment, spec, 1, {4, 5, 6, 7}, "");
   CHECK(read(dumps, context).empty());
   folder.write("flight_record_round1_rank4", kDump);
   folder.write("flight_record_round1_rank5", "no pickle");

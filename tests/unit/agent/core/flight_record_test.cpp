@@ -1,83 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dumps themselves are compared with PyTorch's own analyzer in tests/interop/flight.
+// Dumps of NCCL's recorder are compared with PyTorch's own analyzer in tests/interop/flight.
 #include "agent/core/flight_record.hpp"
 
 #include "catch.hpp"
 
 #include <stdexcept>
+#include <string>
 
 using namespace muster::agent;
+using namespace std::string_literals;
 
 namespace {
 
-FlightCall call(std::uint64_t sequence, const std::string& name = "all_reduce",
-                const std::string& state = "started", const std::string& sizes = "[[4, 8]]",
-                const std::string& types = "[Float]") {
-  return {sequence, name, sizes, sizes, types, state};
+/// An entry as PyTorch 2.15 writes it.
+std::string entry(int sequence, const std::string& name, const std::string& more) {
+  return R"({"record_id":0,"pg_id":0,"process_group":["0","default_pg"],"collective_seq_id":)" +
+         std::to_string(sequence) + R"(,"p2p_seq_id":0,"op_id":1,"profiling_name":")" + name +
+         R"(","input_sizes":[[4,8]],"input_dtypes":["Float"],"output_sizes":[[4,8]],"output_dtypes":["Float"],)" +
+         R"("state":"scheduled","timeout_ms":600000,"is_p2p":false,)" + more + "}";
 }
 
-/// What a rank of four knows of its group, whose last call is that of `calls`.
-FlightRank rank_with(int rank, std::uint64_t last, std::vector<FlightCall> calls) {
-  return {rank, {{"default_pg", "0", {0, 1, 2, 3}, last, std::move(calls)}}};
+std::string record(const std::string& entries) {
+  return R"({"version":"2.10","pg_config":{"0":{"name":"0","desc":"default_pg","ranks":"[0, 1]"}},)"
+         R"("pg_status":{},"entries":[)" +
+         entries + "]}";
 }
-
-std::vector<std::string> matched(const FlightRank& rank3, const FlightCall& of_others) {
-  std::vector<FlightRank> ranks;
-  for (int rank = 0; rank < 3; ++rank) ranks.push_back(rank_with(rank, of_others.sequence, {of_others}));
-  ranks.push_back(rank3);
-  return match_flight_records(ranks);
-}
-
-using Lines = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("A rank that never came to a collective is named") {
-  CHECK(matched(rank_with(3, 40, {}), call(41)) ==
-        Lines{"rank 3 never entered all_reduce 41 of group default_pg; ranks 0-2 wait in it"});
-  CHECK(matched(rank_with(3, 0, {}), call(41)) ==
-        Lines{"rank 3 never entered all_reduce 41 of group default_pg; ranks 0-2 wait in it"});
+TEST_CASE("The answer of a control plane is read: what Gloo has retired is complete") {
+  const FlightRank read = read_flight_json(record(entry(1, "gloo:all_reduce", R"("retired":true)") + "," +
+                                                  entry(2, "gloo:broadcast", R"("retired":false)")),
+                                           1, {});
+  CHECK(read == FlightRank{1,
+                           {{"default_pg",
+                             "gloo 0",
+                             {},
+                             2,
+                             {{2, "broadcast", "[[4, 8]]", "[[4, 8]]", "[Float]", "scheduled"}}}}});
+  // Of NCCL that is one that has timed out.
+  const FlightRank late = read_flight_json(record(entry(1, "nccl:all_reduce", R"("retired":true)")), 1, {});
+  REQUIRE(late.groups.size() == 1);
+  CHECK(late.groups[0].calls.size() == 1);
 }
 
-TEST_CASE("A rank whose call differs is named with the difference that tells most") {
-  CHECK(matched(rank_with(3, 41, {call(41, "broadcast", "started", "[[1]]")}), call(41)) ==
-        Lines{"all_reduce 41 of group default_pg: rank 3 has broadcast, ranks 0-2 have all_reduce"});
-  CHECK(matched(rank_with(3, 41, {call(41, "all_reduce", "started", "[[1]]")}), call(41)) ==
-        Lines{"all_reduce 41 of group default_pg: rank 3 has input sizes [[1]], ranks 0-2 have input sizes "
-              "[[4, 8]]"});
-  CHECK(matched(rank_with(3, 41, {call(41, "all_reduce", "started", "[[4, 8]]", "[Half]")}), call(41)) ==
-        Lines{"all_reduce 41 of group default_pg: rank 3 has types [Half], ranks 0-2 have types [Float]"});
-  CHECK(matched(rank_with(3, 41, {call(41, "all_reduce", "scheduled")}), call(41)) ==
-        Lines{"all_reduce 41 of group default_pg: rank 3 has state scheduled, ranks 0-2 have state started"});
-  CHECK(matched(rank_with(3, 41, {call(41, "all_to_all", "started", "[[1]]")}), call(41, "all_to_all"))
-            .empty());
+TEST_CASE("A rank that has made no collective is known to be in none, unless its ring is full") {
+  const FlightGroup none{"default_pg", "gloo 0", {}, 0, {}};
+  // The configuration is that of the group that was made last, without its name.
+  CHECK(read_flight_json(R"({"version":"2.10","pg_config":{"":{"name":"","desc":"","ranks":"[0]"}}})", 0,
+                         {}) == FlightRank{0, {none}});
+  const std::string of_pair =
+      R"({"process_group":["1","pair"],"collective_seq_id":7,"profiling_name":"gloo:barrier","retired":true,"record_id":)";
+  CHECK(read_flight_json(record(of_pair + "0}"), 2, {}) ==
+        FlightRank{2, {{"pair", "gloo 1", {}, 7, {}}, none}});
+  CHECK(read_flight_json(record(of_pair + "9}"), 2, {}) == FlightRank{2, {{"pair", "gloo 1", {}, 7, {}}}});
 }
 
-TEST_CASE("Nothing is said where all match, nor of a rank that is further") {
-  CHECK(matched(rank_with(3, 41, {call(41)}), call(41)).empty());
-  CHECK(matched(rank_with(3, 43, {call(43)}), call(43)).empty());
-  CHECK(match_flight_records({}).empty());
-  std::vector<FlightRank> done;
-  for (int rank = 0; rank < 4; ++rank) done.push_back(rank_with(rank, 41, {}));
-  CHECK(match_flight_records(done).empty());
-}
-
-TEST_CASE("Of ranks without a record it is only said that there is none") {
-  CHECK(
-      match_flight_records({rank_with(0, 41, {call(41)}), rank_with(1, 41, {call(41)})}) ==
-      Lines{"ranks 0, 1 wait in all_reduce 41 of group default_pg; there is no flight record of ranks 2, 3"});
-}
-
-TEST_CASE("Groups are the same by name and members, and each is judged by itself") {
-  FlightRank one{0, {{"tp", "1", {0, 1}, 7, {call(7)}}, {"dp", "2", {0, 2}, 9, {call(9, "all_gather")}}}};
-  FlightRank other{1, {{"tp", "1", {0, 1}, 6, {}}, {"dp", "2", {1, 3}, 5, {}}}};
-  FlightRank third{2, {{"dp", "2", {0, 2}, 9, {call(9, "all_gather")}}}};
-  CHECK(match_flight_records({one, other, third}) ==
-        Lines{"rank 1 never entered all_reduce 7 of group tp; rank 0 waits in it"});
+TEST_CASE("Members that no job has make no group") {
+  // As in flight_dumps_test.cpp, with the ranks "[99999999]".
+  const std::string dump =
+      "\x80\x02}(X\x07\x00\x00\x00versionX\x03\x00\x00\x00"
+      "2.4X\x09\x00\x00\x00pg_config}X\x01\x00\x00\x00"
+      "0}X\x05\x00\x00\x00ranksX\x0a\x00\x00\x00[99999999]ssu."s;
+  CHECK(read_flight_record(dump, 0, {}).groups.empty());
 }
 
 TEST_CASE("A dump of another version, or none at all, is refused") {
   CHECK_THROWS_AS(read_flight_record("", 0, {}), std::invalid_argument);
   CHECK_THROWS_AS(read_flight_record("}.", 0, {}), std::invalid_argument);
   CHECK_THROWS_AS(read_flight_record("N.", 0, {}), std::invalid_argument);
+  for (const char* text : {"", "{}", "[]", "1", R"({"version":"3.0"})", R"({"version":2})", "{\"version\""})
+    CHECK_THROWS_AS(read_flight_json(text, 0, {}), std::invalid_argument);
+}
+
+TEST_CASE("JSON of too many or too deeply nested values is refused, and so is what takes too long") {
+  CHECK_THROWS_AS(read_flight_json(std::string(100, '[') + std::string(100, ']'), 0, {}),
+                  std::invalid_argument);
+  std::string many = R"({"version":"2.10","entries":[0)";
+  for (std::size_t i = 0; i < kFlightJsonValues; ++i) many += ",0";
+  CHECK_THROWS_AS(read_flight_json(many + "]}", 0, {}), std::invalid_argument);
+  std::string some = R"({"version":"2.10","entries":[0)";
+  for (int i = 0; i < 1000; ++i) some += ",0";
+  CHECK_NOTHROW(read_flight_json(some + "]}", 0, [] { return true; }));
+  CHECK_THROWS_AS(read_flight_json(some + "]}", 0, [] { return false; }), std::invalid_argument);
 }

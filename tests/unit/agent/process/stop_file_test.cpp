@@ -31,6 +31,22 @@ unsigned permissions_of(const std::string& path) {
 
 }  // namespace
 
+TEST_CASE("The folder goes with all that programs have made in it") {
+  const test::Folder top;
+  const std::string folder = top / "node";
+  {
+    StopFile file;
+    CHECK(file.folder().empty());
+    file.make(folder);
+    REQUIRE(file.folder() == folder);
+    REQUIRE(::mkfifo((folder + "/flight_round0_rank0.pipe").c_str(), 0600) == 0);
+    test::write_file(folder + "/control_0_0.open", "");
+    REQUIRE(::symlink(top.path().c_str(), (folder + "/link").c_str()) == 0);
+  }
+  CHECK_FALSE(fs::exists(folder));
+  CHECK(fs::exists(top.path()));
+}
+
 TEST_CASE("The stop file appears whole, in a folder for this user alone, and goes with it") {
   const test::Folder top;
   const std::string folder = top / "node";

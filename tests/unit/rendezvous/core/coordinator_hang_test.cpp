@@ -201,3 +201,27 @@ TEST_CASE("A verdict names what is wrong on a node's host, as the node of this r
   REQUIRE(desk.sent<JobNotice>(1));
   CHECK_THAT(desk.sent<JobNotice>(1)->text, EndsWith("; on host the file system /scratch is full"));
 }
+
+TEST_CASE("Nodes tell what flight recorders have noted of their own ranks, and of no others") {
+  Hanging desk(of_two_nodes(), WaitKind::communication);
+  const auto recorded = [](int rank, std::uint64_t last, bool done) {
+    FlightGroup group{"default_pg", "0", {0, 1, 2, 3}, last, {}};
+    if (!done) group.calls.push_back({last, "all_reduce", "[[4]]", "[[4]]", "[Float]", "scheduled"});
+    return RankFlight{0, {rank, {group}}};
+  };
+  for (const int rank : {0, 1}) desk.send(1, recorded(rank, 41, false));
+  desk.send(2, recorded(2, 41, false));
+  desk.send(2, recorded(3, 40, true));
+  desk.send(1, recorded(2, 40, true));
+  RankFlight of_another_round = recorded(2, 40, true);
+  of_another_round.round = 3;
+  desk.send(2, of_another_round);
+  desk.pass(20s);
+  desk.pass(29s);
+  desk.pass(1s);
+  REQUIRE(desk.sent<JobNotice>(1));
+  CHECK(desk.sent<JobNotice>(1)->culprits == std::vector<int>{3});
+  CHECK_THAT(desk.sent<JobNotice>(1)->text,
+             EndsWith("; by the flight recorder rank 3 never entered all_reduce 41 of group default_pg; "
+                      "ranks 0-2 wait in it"));
+}

@@ -329,3 +329,59 @@ TEST_CASE("A job of thousands of ranks has one short line") {
   CHECK(verdict.text.size() < 1000);
   CHECK_THAT(verdict.text, Contains("4996 more ranks stand elsewhere"));
 }
+
+namespace {
+
+/// The ranks of four that are odd, and those that wait, in all_reduce 41.
+FlightMismatch in_flight(std::vector<int> odd, std::vector<int> waiting) {
+  return {"rank 2 never entered all_reduce 41 of group dp; ranks 0, 1, 3 wait in it", std::move(odd),
+          std::move(waiting)};
+}
+
+HangVerdict with_flight(std::vector<RankView> ranks, const FlightMismatch& mismatch) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i].health.rank = static_cast<int>(i);
+  return judge_hang(ranks, 60s, kNow, {mismatch});
+}
+
+}  // namespace
+
+TEST_CASE("Of ranks that all wait, flight records tell which one the others wait for") {
+  // Same call, same line: nothing else tells them apart.
+  const RankView waits = in_collective();
+  const HangVerdict verdict = with_flight({waits, waits, waits, waits}, in_flight({2}, {0, 1, 3}));
+  CHECK(verdict.level == HangLevel::is_hung);
+  CHECK(verdict.culprits == std::vector<int>{2});
+  CHECK(verdict.text ==
+        "rank 2 (train.py:50 in main) is hung: it waits for all_reduce since 61 s; ranks 0, 1, 3 wait for "
+        "all_reduce since 61 s; by the flight recorder rank 2 never entered all_reduce 41 of group dp; ranks "
+        "0, 1, 3 wait in it");
+  CHECK(verdict.matter != with_flight({waits, waits, waits, waits}, in_flight({3}, {0, 1, 2})).matter);
+  // They go before the ranks that wait elsewhere than most.
+  CHECK(with_flight({waits, waits, waits, in_collective("barrier", 60)}, in_flight({2}, {0, 1})).culprits ==
+        std::vector<int>{2});
+  // Where none stands out, what the ranks do decides.
+  CHECK(with_flight({waits, waits, waits, in_collective("barrier", 60)}, in_flight({}, {0, 1})).culprits ==
+        std::vector<int>{3});
+  CHECK(with_flight({waits, waits}, in_flight({0, 1}, {})).culprits.empty());
+}
+
+TEST_CASE("A rank that is in no call stays the cause, whatever flight records tell") {
+  const RankView waits = in_collective();
+  CHECK(with_flight({waits, waits, waits, rank_in(WaitKind::lock)}, in_flight({2}, {0, 1})).culprits ==
+        std::vector<int>{3});
+  CHECK(with_flight({waits, waits, waits, rank_in(WaitKind::stopped)}, in_flight({2}, {0, 1})).culprits ==
+        std::vector<int>{3});
+}
+
+TEST_CASE("A rank that seems to compute waits if it is in the collective by its flight record") {
+  const std::vector<RankView> spin(4, busy());
+  CHECK(verdict_of(spin).level == HangLevel::none);
+  const HangVerdict verdict = with_flight(spin, in_flight({2}, {0, 1, 3}));
+  CHECK(verdict.level == HangLevel::may_be);
+  CHECK(verdict.culprits == std::vector<int>{2});
+  // Of ranks that all seem to wait in it the odd one is the cause.
+  CHECK(with_flight(spin, in_flight({2}, {0, 1, 2, 3})).culprits == std::vector<int>{2});
+  // A lock of its own is no wait for others.
+  const RankView locked = rank_in(WaitKind::lock);
+  CHECK(with_flight({locked, locked, locked, locked}, in_flight({2}, {0, 1, 3})).level == HangLevel::none);
+}

@@ -268,3 +268,52 @@ TEST_CASE("What is wrong on a host is no hang by itself") {
   two.wait(0, WaitKind::communication);
   CHECK(two.after(600s).empty());
 }
+
+namespace {
+
+/// What the recorder of a rank of two has noted, whose last collective is not complete unless it is `done`.
+FlightRank recorded(int rank, std::uint64_t last, bool done = false) {
+  FlightGroup group{"default_pg", "0", {0, 1}, last, {}};
+  if (!done) group.calls.push_back({last, "all_reduce", "[[4]]", "[[4]]", "[Float]", "scheduled"});
+  return {rank, {group}};
+}
+
+}  // namespace
+
+TEST_CASE("Flight records of ranks that stand still name the cause, and explain what was said") {
+  Two two;
+  two.wait(0, WaitKind::communication);
+  two.wait(1, WaitKind::communication);
+  CHECK_THAT(two.after(50s), Contains("all 2 ranks are hung"));
+  two.watch.tell_flight(recorded(0, 41), two.now);
+  two.watch.tell_flight(recorded(1, 40, true), two.now);
+  CHECK_THAT(two.after(1s), Contains("rank 1 on n1 is hung") && Contains("never entered all_reduce 41"));
+  CHECK(two.watch.verdict().culprits == std::vector<int>{1});
+  // Another one comes no sooner than any other cause.
+  two.watch.tell_flight(recorded(1, 39, true), two.now);
+  CHECK(two.after(1s).empty());
+}
+
+TEST_CASE("What a rank had noted that moves, has ended, or is of another round is not believed") {
+  Two two;
+  two.watch.tell_flight(recorded(0, 41), two.now);
+  two.watch.tell_flight(recorded(7, 41), two.now);
+  two.watch.tell_flight(recorded(-1, 41), two.now);
+  two.wait(0, WaitKind::communication);
+  two.wait(1, WaitKind::communication);
+  two.watch.tell_flight(recorded(0, 41), two.now);
+  two.watch.tell_flight(recorded(1, 40, true), two.now);
+  two.move(1);
+  two.wait(1, WaitKind::communication);
+  // Of rank 1 nothing is known any more, so that nobody is missing for certain.
+  const std::string text = two.after(60s);
+  CHECK_THAT(text, Contains("all 2 ranks are hung"));
+  CHECK_FALSE(contains(text, "flight recorder"));
+  two.watch.begin(2);
+  two.now += 1s;
+  two.wait(0, WaitKind::communication);
+  two.wait(1, WaitKind::communication);
+  const std::string next = two.after(50s);
+  CHECK_THAT(next, Contains("all 2 ranks are hung"));
+  CHECK_FALSE(contains(next, "flight recorder"));
+}

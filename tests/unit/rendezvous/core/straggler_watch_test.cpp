@@ -3,7 +3,9 @@
 
 #include "catch.hpp"
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 using namespace muster::rendezvous;
 using namespace std::chrono_literals;
@@ -133,4 +135,68 @@ TEST_CASE("Whatever a node tells, no time is too long") {
   const auto news = four.watch.news(four.now);
   REQUIRE(news);
   CHECK_THAT(news->text, Contains("rank 3 is slow: "));
+}
+
+namespace {
+
+/// Four ranks whose programs tell no steps, with ten calls a step of 200 ms, and so much of their own in it.
+struct FourWithCalls : Four {
+  std::string look_at_calls(const std::vector<int>& own_ms) {
+    now += 2s;
+    for (int rank = 0; rank < 4; ++rank) {
+      RankPace pace;
+      pace.rank = rank;
+      pace.by_calls = true;
+      pace.steps = 10;
+      pace.step_us = 20'000;
+      pace.own_us = static_cast<std::uint64_t>(own_ms[static_cast<std::size_t>(rank)]) * 100;
+      watch.tell(pace, rank < 2 ? "n0" : "n1", now);
+    }
+    const auto news = watch.news(now);
+    return news ? (news->slow ? "! " : "- ") + news->text : "";
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Of a program that tells no steps the rank is named that comes last to its collectives") {
+  FourWithCalls four;
+  for (int i = 0; i < 7; ++i) CHECK(four.look_at_calls({80, 80, 165, 80}).empty());
+  CHECK(four.look_at_calls({80, 80, 165, 80}) ==
+        "! rank 2 on n1 comes last to its collectives: 9 ms after the median of all ranks, which have 8 ms "
+        "between two of them, in 8 of the last 8 looks; the other ranks wait for it");
+  for (int i = 0; i < 5; ++i) CHECK(four.look_at_calls({80, 80, 80, 80}).empty());
+  CHECK(four.look_at_calls({80, 80, 80, 80}) == "- rank 2 is as fast as the others again");
+}
+
+TEST_CASE("Nobody comes last by little, now and then, or where all are as fast, with noise") {
+  FourWithCalls by_little;
+  for (int i = 0; i < 40; ++i) CHECK(by_little.look_at_calls({150, 150, 190, 150}).empty());
+  FourWithCalls of_little;
+  for (int i = 0; i < 40; ++i) CHECK(of_little.look_at_calls({2, 2, 20, 2}).empty());
+  FourWithCalls in_turn;
+  for (int i = 0; i < 40; ++i) {
+    std::vector<int> own(4, 80);
+    own[static_cast<std::size_t>(i % 4)] = 165;
+    CHECK(in_turn.look_at_calls(own).empty());
+  }
+  FourWithCalls noise;
+  std::uint32_t random = 1;
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<int> own;
+    for (int rank = 0; rank < 4; ++rank) {
+      random = random * 1664525U + 1013904223U;
+      own.push_back(80 + static_cast<int>(random >> 26U));
+    }
+    CHECK(noise.look_at_calls(own).empty());
+  }
+}
+
+TEST_CASE("Once a rank has told steps, calls say nothing") {
+  FourWithCalls four;
+  for (int i = 0; i < 7; ++i) four.look_at_calls({80, 80, 165, 80});
+  for (int i = 0; i < 20; ++i) {
+    CHECK(four.look(80).empty());
+    CHECK(four.look_at_calls({80, 80, 165, 80}).empty());
+  }
 }

@@ -76,9 +76,17 @@ std::vector<Message> one_of_each() {
           health,
           KeyWait{2, "10.0.0.2", 40000, "10.0.0.1", 29500, "epcoh", "epoch"},
           JobNotice{2, "rank 3 on n1 is hung", HangLevel::is_hung, {3}, Milliseconds(61'000)},
-          RankPace{2, 3, 10, 120'000, 80'000},
+          RankPace{2, 3, 10, 120'000, 80'000, true},
           HostNews{2, "the file system /scratch is full"},
-          SlowRanks{2, "rank 3 on n1 is slow", true}};
+          SlowRanks{2, "rank 3 on n1 is slow", true},
+          RankFlight{2,
+                     {3,
+                      {{"default_pg",
+                        "0",
+                        {0, 3},
+                        41,
+                        {{41, "all_reduce", "[[4, 8]]", "[[4, 8]]", "[Float]", "started"}}},
+                       {"empty", "1", {}, 0, {}}}}}};
 }
 
 std::string complaint(const std::string& text, Errc code = Errc::mend) {
@@ -281,4 +289,25 @@ TEST_CASE("A pace is of at least one step, and what is told of a host is bounded
                  "'step_us' is not a whole number"));
   const auto read = std::get<HostNews>(message_from_json(to_json(HostNews{0, std::string(50'000, 'x')})));
   CHECK(read.text.size() == kMaxHostNewsBytes);
+}
+
+TEST_CASE("A flight record has bounds on its groups, calls and members") {
+  const std::string begin = R"({"type":"rank_flight","round":0,"rank":1,"groups":)";
+  const std::string group = R"({"name":"g","id":"0","ranks":[0],"last":1,"calls":[]})";
+  const auto many = [](const std::string& one, std::size_t count) {
+    std::string all = "[" + one;
+    for (std::size_t i = 1; i < count; ++i) all += "," + one;
+    return all + "]";
+  };
+  CHECK(std::get<RankFlight>(message_from_json(begin + many(group, kFlightGroupsMax) + "}"))
+            .record.groups.size() == kFlightGroupsMax);
+  CHECK(contains(complaint(begin + many(group, kFlightGroupsMax + 1) + "}"),
+                 "field 'groups' is not a list of at"));
+  CHECK(contains(complaint(begin + "[1]}"), "field 'groups' has what is no object"));
+  CHECK(contains(complaint(begin + R"([{"name":"g","id":"0","last":1,"ranks":)" +
+                           many("0", kFlightMembersMax + 1) + "}]}"),
+                 "'rank_flight.groups': field 'ranks' is not a list of at most"));
+  CHECK(contains(complaint(begin + R"([{"name":"g","id":"0","last":-1}]})"), "field 'last'"));
+  CHECK(contains(complaint(begin + R"([{"name":"g","id":"0","last":1,"calls":[{"sequence":1}]}]})"),
+                 "'rank_flight.groups.calls': field 'name' is missing"));
 }
