@@ -15,6 +15,7 @@ For MINUTES (30 if none are given), each stage with its share of them:
   losses     every process of ours killed, stopped and cut off, in every phase of a job, on hosts made of namespaces
   hosts      jobs on three hosts made of namespaces, a random process of which gets a random signal at a random moment
   metrics    a job that Debian's Prometheus scrapes
+  yama       whose stacks may be read under each scope of Yama, in a virtual machine with Debian's kernel
   hangs      PyTorch programs that hang, on more ranks and on three hosts; these and slow ones with the default of --hang-timeout
   faults     every fault in every phase, on every backend
   contract   what all backends must do, on every backend
@@ -232,6 +233,7 @@ stage_hosts() {
 }
 
 stage_metrics() { whole "prometheus_test.py" 400 "$python" tests/soak/prometheus_test.py; }
+stage_yama() { whole "yama_test.py" 700 "$python" tests/soak/yama_test.py; }
 
 # Each of its runs takes some minutes; the last one begins in time.
 stage_hangs() {
@@ -355,6 +357,7 @@ if [ ${#fallen[@]} -eq 0 ]; then
   stage hosts $((budget * 8 / 100))
   stage hangs $((budget * 6 / 100))
   stage metrics $((budget / 100))
+  stage yama $((budget / 100))
   stage faults $((budget * 11 / 100))
   stage contract $((budget * 7 / 100))
   stage recipe $((budget * 7 / 100))
