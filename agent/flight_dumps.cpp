@@ -12,6 +12,7 @@
 #include <ctime>
 #include <memory>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace muster::agent {
@@ -86,11 +87,17 @@ boost::asio::awaitable<std::vector<FlightRank>> FlightDumps::read() {
   const auto state = std::make_shared<State>();
   state->files = files_;
   state->began = std::chrono::system_clock::to_time_t(began_);
-  std::thread thread = start_helper_thread("muster:flights", [state] {
-    read_files(*state);
-    const std::scoped_lock lock(state->mutex);
-    state->ended = true;
-  });
+  std::thread thread;
+  try {
+    thread = start_helper_thread("muster:flights", [state] {
+      read_files(*state);
+      const std::scoped_lock lock(state->mutex);
+      state->ended = true;
+    });
+  } catch (const std::system_error&) {
+    // No thread is to be had: nothing is known then.
+  }
+  if (!thread.joinable()) co_return std::vector<FlightRank>();
   const auto deadline = std::chrono::steady_clock::now() + kReadWithin;
   boost::asio::steady_timer timer(executor_);
   while (!helper_ended(thread, *state) && std::chrono::steady_clock::now() < deadline) {

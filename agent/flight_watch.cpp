@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace muster::agent {
@@ -111,20 +112,24 @@ void FlightWatch::ask(const std::vector<Asked>& ranks) {
   }
   if (question->sources.empty()) return;
   asked_at_ = now;
+  try {
+    thread_ = start_helper_thread("muster:flights", [question] {
+      std::vector<FlightAnswer> answers;
+      try {
+        answers = ask_flight_recorders(question->sources, [&question] { return question->goes_on(); });
+      } catch (const std::exception&) {
+        // Out of memory: nothing is known then.
+        answers.clear();
+      }
+      const std::scoped_lock lock(question->mutex);
+      question->answers = std::move(answers);
+      question->ended = true;
+      question->changed.notify_all();
+    });
+  } catch (const std::system_error&) {
+    return;  // no thread is to be had; the next time may be better
+  }
   question_ = question;
-  thread_ = start_helper_thread("muster:flights", [question] {
-    std::vector<FlightAnswer> answers;
-    try {
-      answers = ask_flight_recorders(question->sources, [&question] { return question->goes_on(); });
-    } catch (const std::exception&) {
-      // Out of memory: nothing is known then.
-      answers.clear();
-    }
-    const std::scoped_lock lock(question->mutex);
-    question->answers = std::move(answers);
-    question->ended = true;
-    question->changed.notify_all();
-  });
   wait_for_answer();
 }
 

@@ -69,6 +69,7 @@ StatusCounters parse_status_counters(std::string_view text) {
   counters.memory_peak = number_behind(text, "VmHWM:") * kKiB;
   counters.voluntary_switches = number_behind(text, "voluntary_ctxt_switches:");
   counters.involuntary_switches = number_behind(text, "nonvoluntary_ctxt_switches:");
+  counters.tracer = number_behind(text, "TracerPid:");
   return counters;
 }
 

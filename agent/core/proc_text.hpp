@@ -36,6 +36,8 @@ struct StatusCounters {
   /// Times at which the main thread gave its CPU away: because it waited, and because it had to.
   std::uint64_t voluntary_switches = 0;
   std::uint64_t involuntary_switches = 0;
+  /// The thread that traces the process; 0: none.
+  std::uint64_t tracer = 0;
 };
 
 StatusCounters parse_status_counters(std::string_view text);

@@ -111,9 +111,15 @@ Child start_child(const ChildSpec& spec) {
   CStrings arguments(spec.arguments);
   CStrings environment(joined(spec.environment));
   std::error_code error;
+  const ChildSetup setup(spec, arguments.data(), environment.data());
+#ifdef MUSTER_SANITIZED_THREADS
+  // Under that sanitizer vfork() is a fork, and an error of exec would stay in the child's copy of the
+  // memory.
+  bp::child child(bp::exe = spec.program, setup, error);
+#else
   // Without a copy of this process's page tables, which would take longer than all else here.
-  bp::child child(bp::exe = spec.program, ChildSetup(spec, arguments.data(), environment.data()),
-                  bp::posix::use_vfork, error);
+  bp::child child(bp::exe = spec.program, setup, bp::posix::use_vfork, error);
+#endif
   // Boost says nothing when its own pipe() fails, and a child without a pid comes back: kill(-1) would end
   // every process of the user.
   if (!error && child.id() <= 0) error = std::error_code(EMFILE, std::generic_category());

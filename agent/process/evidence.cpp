@@ -101,6 +101,12 @@ DescriptorKind kind_of_descriptor(pid_t pid, std::uint64_t descriptor) {
                                                                        : DescriptorKind::other;
 }
 
+/// Whether a thread of ours holds the process, for a look at its machine code, or nobody does any more: a
+/// debugger holds it for longer.
+bool is_held_for_a_look(std::uint64_t tracer) {
+  return tracer == 0 || ::access(("/proc/self/task/" + std::to_string(tracer)).c_str(), F_OK) == 0;
+}
+
 }  // namespace
 
 WorkerEvidence::WorkerEvidence(pid_t pid) : pid_(pid), buffer_(kFileBytesMax, '\0') {
@@ -128,6 +134,8 @@ std::optional<WorkerSample> WorkerEvidence::read(std::chrono::steady_clock::time
   sample.state = stat->state;
   sample.cpu = ms_of(stat->own_ticks);
   const StatusCounters status = parse_status_counters(read(status_));
+  if (sample.state == 't' && is_held_for_a_look(status.tracer)) sample.state = state_before_;
+  state_before_ = sample.state;
   sample.voluntary_switches = status.voluntary_switches;
   sample.memory = status.memory;
   sample.memory_peak = status.memory_peak;

@@ -70,6 +70,8 @@ class WorkerEvidence {
   std::uint64_t helper_ticks_ = 0;
   std::vector<Helper> helpers_;
   unsigned readings_ = 0;
+  /// The state at the last reading.
+  char state_before_ = 'S';
 };
 
 }  // namespace muster::agent

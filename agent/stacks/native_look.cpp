@@ -4,6 +4,9 @@
 #include "agent/stacks/native_reader.hpp"
 #include "rendezvous/base/quiet_thread.hpp"
 
+#include <malloc.h>
+
+#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -23,9 +26,13 @@ struct NativeLook::Look {
 
   void run() {
     try {
-      for (const Process& process : processes) {
-        if (StackDeadline::clock::now() >= deadline) break;
-        read_native_stacks(process.pid, process.started, deadline, [this, &process](NativeStacks stacks) {
+      for (std::size_t i = 0; i < processes.size(); ++i) {
+        const Process& process = processes[i];
+        const auto now = StackDeadline::clock::now();
+        if (now >= deadline) break;
+        // Each of those that are left gets the same part of the time, so that a large first one leaves some.
+        const auto part = (deadline - now) / static_cast<int>(processes.size() - i);
+        read_native_stacks(process.pid, process.started, now + part, [this, &process](NativeStacks stacks) {
           const std::lock_guard lock(mutex);
           found[process.pid] = std::move(stacks);
         });
@@ -33,6 +40,7 @@ struct NativeLook::Look {
     } catch (const std::exception&) {
       // Without memory for it, what was found out stands.
     }
+    ::malloc_trim(0);  // sections of large files were copied
     const std::lock_guard lock(mutex);
     done = true;
   }

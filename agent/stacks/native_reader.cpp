@@ -131,7 +131,8 @@ std::vector<ThreadCopy> copy_threads(pid_t pid, std::uint64_t started, const std
     copy.name.resize(std::min(copy.name.size(), copy.name.find('\n')));
     bool same = true;
     const ThreadStop stop = stop_thread(tid, kThreadStopMax, [&](const ThreadRegisters& registers) {
-      same = start_time_of(pid) == started;
+      same = start_time_of(pid) == started &&
+             ::access(file_of(pid, "task/" + std::to_string(tid)).c_str(), F_OK) == 0;
       if (!same) return;
       copy.registers = registers;
       copy.stack = copy_stack(pid, registers.stack_pointer, mappings, bytes_left);
@@ -151,7 +152,7 @@ void fold_errors(NativeStacks& stacks) {
   if (first.empty() || !std::all_of(stacks.threads.begin(), stacks.threads.end(),
                                     [&first](const NativeThread& thread) { return thread.error == first; }))
     return;
-  stacks.error = first;
+  stacks.error = first + (stacks.error.empty() ? "" : "; " + stacks.error);
   stacks.threads.clear();
 }
 

@@ -92,26 +92,31 @@ struct NativeUnwinder::Session {
 
 thread_local const NativeUnwinder::Session* NativeUnwinder::Session::present = nullptr;
 
+/// Of a larger file nothing is read: its sections would be copied into this process.
+constexpr off_t kFileBytesMax = off_t{1} << 30;
+
 /// Opens a mapped file, also one in another mount namespace or one that was removed; only plain files, and no
 /// symbolic link, which would lead into our own namespace.
 UniqueFd NativeUnwinder::Session::open_file(std::string_view path) const {
-  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   constexpr std::string_view kDeleted = " (deleted)";
   const std::string process = "/proc/" + std::to_string(pid);
-  UniqueFd file;
+  UniqueFd place;
   if (!path.ends_with(kDeleted)) {
-    file.reset(::open((process + "/root" + std::string(path)).c_str(), kFlags | O_NOFOLLOW));
-  } else if (const std::size_t at = maps.find(path); at != std::string::npos) {
+    place.reset(::open((process + "/root" + std::string(path)).c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW));
+  } else if (const std::size_t at = maps.find(" " + std::string(path) + "\n"); at != std::string::npos) {
     const std::size_t line = maps.rfind('\n', at);
     const std::size_t begin = line == std::string::npos ? 0 : line + 1;
     const std::string range = maps.substr(begin, maps.find(' ', begin) - begin);
-    file.reset(::open((process + "/map_files/" + range).c_str(), kFlags));
+    place.reset(::open((process + "/map_files/" + range).c_str(), O_PATH | O_CLOEXEC));
   }
 
   struct stat status {};
 
-  if (file && (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))) file.reset();
-  return file;
+  // To open a device may do something, so nothing is opened before it is known to be a plain file.
+  if (!place || ::fstat(place.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  if (status.st_size > kFileBytesMax) return {};
+  return UniqueFd(::open(("/proc/self/fd/" + std::to_string(place.get())).c_str(),
+                         O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 }
 
 int NativeUnwinder::Session::find_elf(DwflModule*, void**, const char* name, std::uint64_t, char** file_name,

@@ -34,7 +34,8 @@ struct ThreadStop {
 /// Whether the registers of this processor are known.
 bool can_read_registers();
 
-/// Stops the thread (PTRACE_SEIZE and PTRACE_INTERRUPT: it gets no signal, and none of its own is lost),
+/// Stops the thread (PTRACE_SEIZE and PTRACE_INTERRUPT: it gets no signal, and none of its own is lost; a
+/// call such as epoll_wait() may return EINTR),
 /// calls `read` on the calling thread, and lets it go on. It is stopped for `at_most`, whatever `read` waits
 /// for: a thread of ours that does nothing else holds it, lets it go on at that time, and the kernel does so
 /// if that thread ends. A thread that somebody had stopped before stays so. `read` is not called if the

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace muster::rendezvous {
@@ -44,6 +45,8 @@ struct Aspect {
   std::string (*of)(const FlightCall&) = nullptr;
 };
 
+constexpr const char* kStateWords = "state ";
+
 constexpr Aspect kAspects[] = {
     {"", [](const FlightCall& call) { return call.name; }},
     {"input sizes ",
@@ -56,7 +59,7 @@ constexpr Aspect kAspects[] = {
      [](const FlightCall& call) {
        return call.name == "scatter" || call.name == "broadcast" ? std::string() : call.types;
      }},
-    {"state ", [](const FlightCall& call) { return call.state; }},
+    {kStateWords, [](const FlightCall& call) { return call.state; }},
 };
 
 /// "rank 3 has input sizes [[4]], ranks 0-2 have [[8]]", and the few that differ from the rest, if there are
@@ -79,6 +82,11 @@ std::optional<FlightMismatch> difference(const Meeting& meeting, std::uint64_t s
         return ranks_of(part.second) + verb + aspect.what + (part.first.empty() ? "none" : part.first);
       },
       ", ", 4);
+  if (std::string_view(aspect.what) == kStateWords) {
+    // Those whose stream has not reached the call, and not those that wait in it.
+    if (const auto held_up = values.find("scheduled"); held_up != values.end()) found.odd = held_up->second;
+    return found;
+  }
   std::size_t others = 0;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) others += parts[i].second.size();
   if (others >= parts.back().second.size()) return found;

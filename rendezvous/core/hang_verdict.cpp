@@ -288,14 +288,26 @@ void tell(HangVerdict& verdict, const Views& cause, const Views& rest, TimePoint
     verdict.matter += rank_list(numbers_of(group)) + waiting_key(*group.front()) + '\n';
 }
 
+/// The ranks that are odd in a collective and wait in no other one, by the mismatches of flight records.
+std::set<int> odd_and_free(const FlightMismatch& mismatch, const std::vector<FlightMismatch>& flights) {
+  std::set<int> odd(mismatch.odd.begin(), mismatch.odd.end());
+  for (const FlightMismatch& other : flights)
+    if (&other != &mismatch && !other.odd.empty())
+      for (const int rank : other.waiting) odd.erase(rank);
+  return odd;
+}
+
 /// The ranks that are odd in the first collective in which ranks do not match by their flight records; empty:
-/// none stands out there.
+/// none stands out there. Who is missing in one group because it waits in another comes after those for whom
+/// it waits.
 Views odd_in_flight(const Views& ranks, const std::vector<FlightMismatch>& flights) {
-  for (const FlightMismatch& mismatch : flights) {
-    const std::set<int> odd(mismatch.odd.begin(), mismatch.odd.end());
-    Views found = only(ranks, [&odd](const RankView* rank) { return odd.count(rank->health.rank) > 0; });
-    if (!found.empty() && found.size() < ranks.size()) return found;
-  }
+  for (const bool waiters_too : {false, true})
+    for (const FlightMismatch& mismatch : flights) {
+      const std::set<int> odd = waiters_too ? std::set<int>(mismatch.odd.begin(), mismatch.odd.end())
+                                            : odd_and_free(mismatch, flights);
+      Views found = only(ranks, [&odd](const RankView* rank) { return odd.count(rank->health.rank) > 0; });
+      if (!found.empty() && found.size() < ranks.size()) return found;
+    }
   return {};
 }
 

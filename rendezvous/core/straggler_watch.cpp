@@ -80,9 +80,18 @@ bool StragglerWatch::is_slow_now(const RankPace& pace, Rank& rank, TimePoint now
 void StragglerWatch::tell(const RankPace& pace, const std::string& host, TimePoint now) {
   if (pace.rank < 0 || pace.rank >= world_size_ || (pace.by_calls && !by_calls_)) return;
   if (!pace.by_calls && by_calls_) {
-    // What is known of calls cannot be compared with steps.
-    begin(world_size_);
-    by_calls_ = false;
+    Rank& told = tell_steps_[pace.rank];
+    told.host = host;
+    told.own_us = bounded(pace.own_us);
+    if (tell_steps_.size() * 2 <= static_cast<std::size_t>(world_size_)) return;
+    // What is known of calls cannot be compared with steps; what was said is taken back in its time.
+    StragglerWatch by_steps;
+    by_steps.begin(world_size_);
+    by_steps.by_calls_ = false;
+    by_steps.ranks_ = std::move(tell_steps_);
+    by_steps.said_ = std::move(said_);
+    by_steps.said_at_ = said_at_;
+    *this = std::move(by_steps);
   }
   Rank& rank = ranks_[pace.rank];
   rank.host = host;

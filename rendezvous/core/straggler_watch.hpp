@@ -39,8 +39,8 @@ class StragglerWatch {
   void begin(int world_size);
 
   /// A look at one rank: what its node has told of its last steps or calls. A rank that the round does not
-  /// have is ignored, calls are once a rank has told steps, and nothing is judged until more than half of the
-  /// ranks have told their pace.
+  /// have is ignored. Calls are compared until more than half of the ranks have told steps, then steps;
+  /// nothing is judged until more than half of the ranks have told of what is compared.
   void tell(const RankPace& pace, const std::string& host, TimePoint now);
 
   /// What is to be said now, if anything: which ranks are slow, by how much and how often, when others are
@@ -72,6 +72,8 @@ class StragglerWatch {
   std::map<int, Rank> ranks_;
   int world_size_ = 0;
   bool by_calls_ = true;
+  /// While calls are compared: the ranks that have told steps, and their last ones.
+  std::map<int, Rank> tell_steps_;
   std::uint64_t median_us_ = 0;
   std::optional<TimePoint> median_at_;
   std::size_t median_of_ = 0;

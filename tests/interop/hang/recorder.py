@@ -44,7 +44,7 @@ def record():
 threading.Thread(target=record, daemon=True).start()
 # As one that waits for a GPU it takes a good part of a core.
 while True:
-    end = time.monotonic() + 0.02
-    while time.monotonic() < end:
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
         pass
-    time.sleep(0.03)
+    time.sleep(0.005)

@@ -25,12 +25,13 @@ TEST_CASE("CPU time and start come from the stat of a process whatever it is cal
 
 TEST_CASE("Memory and switches come from the status of a process") {
   const StatusCounters counters = parse_status_counters(
-      "Name:\tVmRSS: 9 kB\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\n"
+      "Name:\tVmRSS: 9 kB\nTracerPid:\t17\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\n"
       "voluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t7\n");
   CHECK(counters.memory == 100U << 20);
   CHECK(counters.memory_peak == 200U << 20);
   CHECK(counters.voluntary_switches == 150);
   CHECK(counters.involuntary_switches == 7);
+  CHECK(counters.tracer == 17);
   CHECK(parse_status_counters("").memory == 0);
   CHECK(parse_status_counters("VmRSS: many kB").memory == 0);
   CHECK(parse_status_counters("VmRSS:").memory == 0);

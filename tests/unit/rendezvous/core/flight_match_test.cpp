@@ -54,6 +54,14 @@ TEST_CASE("A rank whose call differs is named with the difference that tells mos
             .empty());
 }
 
+TEST_CASE("Not the rank that waits in a call is odd, but those whose stream has not reached it") {
+  const auto found = find_flight_mismatches({rank_with(0, 41, {call(41)}),
+                                             rank_with(1, 41, {call(41, "all_reduce", "scheduled")}),
+                                             rank_with(2, 41, {call(41, "all_reduce", "scheduled")})});
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].odd == std::vector<int>{1, 2});
+}
+
 TEST_CASE("Nothing is said where all match, nor of a rank that is further") {
   CHECK(matched(rank_with(3, 41, {call(41)}), call(41)).empty());
   CHECK(matched(rank_with(3, 43, {call(43)}), call(43)).empty());

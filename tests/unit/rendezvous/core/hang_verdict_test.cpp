@@ -365,6 +365,18 @@ TEST_CASE("Of ranks that all wait, flight records tell which one the others wait
   CHECK(with_flight({waits, waits}, in_flight({0, 1}, {})).culprits.empty());
 }
 
+TEST_CASE("Who is missing in one group because it waits in another is not the cause") {
+  std::vector<RankView> ranks(3, in_collective());
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i].health.rank = static_cast<int>(i);
+  const FlightMismatch first{"rank 1 never entered all_reduce 5 of group 0", {1}, {0}};
+  const FlightMismatch root{"rank 2 never entered all_gather 7 of group 1", {2}, {1}};
+  CHECK(judge_hang(ranks, 60s, kNow, {first, root}).culprits == std::vector<int>{2});
+  CHECK(judge_hang(ranks, 60s, kNow, {first}).culprits == std::vector<int>{1});
+  // In a circle the first is named.
+  const FlightMismatch circle{"rank 0 never entered all_gather 7 of group 1", {0}, {1}};
+  CHECK(judge_hang(ranks, 60s, kNow, {first, circle}).culprits == std::vector<int>{1});
+}
+
 TEST_CASE("A rank that is in no call stays the cause, whatever flight records tell") {
   const RankView waits = in_collective();
   CHECK(with_flight({waits, waits, waits, rank_in(WaitKind::lock)}, in_flight({2}, {0, 1})).culprits ==

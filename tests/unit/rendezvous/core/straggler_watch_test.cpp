@@ -192,7 +192,24 @@ TEST_CASE("Nobody comes last by little, now and then, or where all are as fast, 
   }
 }
 
-TEST_CASE("Once a rank has told steps, calls say nothing") {
+TEST_CASE(
+    "One rank that tells steps does not silence the calls of the others, and what was said is taken back") {
+  FourWithCalls four;
+  RankPace steps;
+  steps.rank = 0;
+  steps.own_us = 80'000;
+  four.watch.tell(steps, "n0", four.now);
+  std::string said;
+  for (int i = 0; i < 10; ++i) said += four.look_at_calls({80, 80, 165, 80});
+  CHECK_THAT(said, Contains("rank 2 on n1 comes last"));
+  for (int rank = 1; rank < 3; ++rank) {
+    steps.rank = rank;
+    four.watch.tell(steps, "n0", four.now);
+  }
+  CHECK(four.look(80) == "- rank 2 is as fast as the others again");
+}
+
+TEST_CASE("Once most ranks have told steps, calls say nothing") {
   FourWithCalls four;
   for (int i = 0; i < 7; ++i) four.look_at_calls({80, 80, 165, 80});
   for (int i = 0; i < 20; ++i) {
