@@ -155,13 +155,12 @@ bool NativeUnwinder::Session::read_memory(Dwfl*, std::uint64_t address, std::uin
 bool NativeUnwinder::Session::set_registers(DwflThread* thread, void* argument) {
   const Session& session = *static_cast<Session*>(argument);
   const ThreadRegisters& registers = session.copy->registers;
-  if (!session.libdw.dwfl_thread_state_registers(thread, 0, static_cast<unsigned>(registers.count),
-                                                 registers.values.data()))
-    return false;
+  const bool taken = session.libdw.dwfl_thread_state_registers(
+      thread, 0, static_cast<unsigned>(registers.count), registers.values.data());
 #if defined(__aarch64__)
-  session.libdw.dwfl_thread_state_register_pc(thread, registers.program_counter);
+  if (taken) session.libdw.dwfl_thread_state_register_pc(thread, registers.program_counter);
 #endif
-  return true;
+  return taken;
 }
 
 int NativeUnwinder::Session::take_frame(DwflFrame* frame, void* argument) {
