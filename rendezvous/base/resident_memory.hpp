@@ -13,6 +13,7 @@ void give_back_relocations();
 
 /// The time from the beginning of a process of ours until it gives back its code: what it does only at its
 /// start is done by then, and a job that ends sooner does not pay for pages that come back for its end.
+/// The guardian does not wait for it: it has nothing to do from its start to the end.
 inline constexpr std::chrono::milliseconds kStartTakes{200};
 
 /// Gives back the code and the constants that were used so far. Call it where most of them, as the reading of
