@@ -10,6 +10,7 @@
 #include "launcher/logs_command.hpp"
 #include "launcher/rendezvous_command.hpp"
 #include "launcher/run_command.hpp"
+#include "launcher/shim_command.hpp"
 #include "rendezvous/base/resident_memory.hpp"
 
 #include <fcntl.h>
@@ -39,6 +40,7 @@ constexpr const char* kUsage =
     "  clean        remove what jobs of this user that have ended have left on this host\n"
     "  doctor       say whether this host, or others, are fit for jobs, and what to do\n"
     "  rendezvous   run the place where nodes of jobs meet; also a store for torchrun's agents\n"
+    "  install-shim make a torchrun that is 'muster run', for scripts that call it by that name\n"
     "  agent        what 'muster run' starts on other hosts; of no use by hand\n"
     "  --version    print the version\n"
     "  --help       print this text; all but agent have their own --help\n"
@@ -84,6 +86,7 @@ int dispatch(const std::vector<std::string>& arguments, const agent::SignalState
   if (command == "doctor") return doctor_command(rest, at_start);
   if (command == "agent") return agent_command(rest, at_start);
   if (command == "rendezvous") return rendezvous_command(rest);
+  if (command == "install-shim") return install_shim_command(rest);
   if (command == "--help" || command == "-h" || command == "help")
     return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
   if (command == "--version") return std::puts("muster " MUSTER_VERSION) < 0 ? 1 : 0;
@@ -107,6 +110,8 @@ int main(int argc, char** argv) {
   muster::give_back_relocations();
   const auto at_start = agent::SignalState::capture();
   ::signal(SIGXFSZ, SIG_IGN);  // what we print may go to a file that has reached a limit
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool is_run = called_as_torchrun(argv[0]);
   return with_errors_reported(
-      [&] { return dispatch(std::vector<std::string>(argv + 1, argv + argc), at_start); });
+      [&] { return is_run ? run_command(arguments, at_start) : dispatch(arguments, at_start); });
 }

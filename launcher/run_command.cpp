@@ -20,12 +20,15 @@
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -66,6 +69,21 @@ std::vector<std::string> shown_arguments(std::vector<std::string> arguments, std
   return arguments;
 }
 
+/// Lets the kernel send us SIGTERM when the thread that has started us ends.
+void end_with_parent(const CliOptions& options) {
+  const auto& given = options.end_with.given;
+  if (!given) return;
+  if (options.detach.value)
+    throw UsageError(given->quoted() + " ends the job with our parent, and --detach lets it go on; drop one");
+  if (::prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
+    throw LaunchError(kExitLauncherFailure,
+                      given->quoted() + " cannot be had: " + std::generic_category().message(errno));
+  // It may have ended before we asked.
+  if (::getppid() == options.end_with.value) return;
+  throw UsageError(given->quoted() + ": our parent is process " + std::to_string(::getppid()) +
+                   "; give the process that starts muster run, and that still runs");
+}
+
 /// Makes the log directory. Where it would hold error files alone, which nobody asked for, a failure does not
 /// end the job.
 std::string make_log_directory(const agent::OutputSpec& output) {
@@ -90,6 +108,7 @@ int run_command(const std::vector<std::string>& arguments, const agent::SignalSt
   if (options.help) return print(run_help());
   if (options.print_completion.given) return print(completion_script(*options.print_completion.given));
   set_level(options, system);
+  end_with_parent(options);
   ResolvedJob job = resolve_job(options, system);
   for (const std::string& detail : job.details) log_info(detail);
   for (const std::string& notice : job.notices)

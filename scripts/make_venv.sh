@@ -4,9 +4,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# More for the tests, which each skip without it: what reads the event files and the weights that we write, draws metrics, and wraps
-# programs.
-extras=(tensorboard safetensors matplotlib uv)
+# More for the tests, which each skip without it: what reads the event files and the weights that we write, draws metrics, wraps
+# programs, and sends functions to other processes.
+extras=(tensorboard safetensors matplotlib uv cloudpickle)
 install_extras() {
   local extra
   # One by one: a machine for which one has no wheel gets the others.

@@ -105,6 +105,8 @@ struct CliOptions {
   Setting<std::chrono::milliseconds> monitor_interval{std::chrono::milliseconds(100), {}};
   Setting<std::chrono::milliseconds> shutdown_timeout{agent::kShutdownTimeout, {}};
   Setting<std::chrono::milliseconds> timeout;
+  /// The process that the job ends with; 0: none.
+  Setting<int> end_with{0, {}};
   Setting<std::vector<int>> signals_to_handle;
   /// Who of a worker gets the stop signal: "process" or "group".
   Setting<std::string> stop_target{"process", {}};

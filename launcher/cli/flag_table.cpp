@@ -15,6 +15,8 @@ constexpr bool kOwn = true;
 constexpr bool kTorchrun = false;
 constexpr bool kList = true;
 constexpr int kMaxRestarts = 1 << 30;
+/// PID_MAX_LIMIT of Linux.
+constexpr int kMaxPid = 1 << 22;
 constexpr int kMaxRanks = 1 << 20;
 
 constexpr std::string_view kPlacement = "Workers";
@@ -209,6 +211,8 @@ constexpr auto kTable = std::to_array<Flag>({
      "What is done with a job that is hung: report, restart or abort [report]", on_hang},
     {"timeout", 0, "SECONDS", kRestart, kNoPet, kOwn, "End the job after this time, exit code 124 [none]",
      seconds<&O::timeout, true>},
+    {"end-with", 0, "PID", kRestart, kNoPet, kOwn, "End the job when this process, our parent, ends [none]",
+     number<&O::end_with, 1, kMaxPid>},
     {"signals-to-handle", 0, "NAME,...", kRestart, kPet, kTorchrun,
      "Signals that stop the job in order [SIGTERM,SIGINT,SIGHUP,SIGQUIT]",
      parsed<&O::signals_to_handle, parse_signals>},

@@ -151,6 +151,29 @@ class Errors(InDirectory):
         self.assertEqual(muster("rendezvous", "--listen", "nonsense").returncode, 2)
 
 
+    def test_under_the_name_of_torchrun_it_is_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shim = os.path.join(folder, "new", "torchrun")
+            for _ in range(2):  # the second time it is there
+                self.assertIn(shim, muster("install-shim", os.path.dirname(shim)).stdout)
+            ran = subprocess.run([shim, "--nproc-per-node", "2", "--no-python", "sh", "-c", "echo $WORLD_SIZE"], capture_output=True, text=True,
+                                 timeout=30, check=False)
+            self.assertEqual((ran.returncode, ran.stdout), (0, "2\n2\n"), ran.stderr)
+            os.remove(shim)
+            os.symlink("/bin/true", shim)
+            refused = muster("install-shim", os.path.dirname(shim))
+            self.assertEqual((refused.returncode, os.readlink(shim)), (125, "/bin/true"))
+            self.assertIn("is there already and is not ours", refused.stderr)
+        self.assertEqual(muster("install-shim").returncode, 2)
+
+    def test_it_ends_with_its_parent_only(self):
+        for pid, code in ((os.getpid(), 0), (1, 2)):
+            ran = muster("run", "--end-with", str(pid), "--no-python", "true")
+            self.assertEqual(ran.returncode, code, ran.stderr)
+        self.assertIn(f"our parent is process {os.getpid()}", ran.stderr)
+        self.assertEqual(muster("run", "--detach", "--end-with", str(os.getpid()), "--no-python", "true").returncode, 2)
+
+
 class Help(unittest.TestCase):
     def test_each_command_has_help_and_there_is_a_version(self):
         for arguments in (("--help",), ("run", "--help"), ("run", "-h"), ("rendezvous", "--help"), ("ps", "--help"), ("status", "-h"),

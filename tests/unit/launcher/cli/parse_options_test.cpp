@@ -92,6 +92,7 @@ const std::vector<Row>& rows() {
       {"on-hang", "abort",
        [](const O& o) { return o.on_hang.value == muster::rendezvous::HangAction::abort; }},
       {"timeout", "60", [](const O& o) { return o.timeout.value.count() == 60000; }},
+      {"end-with", "12", [](const O& o) { return o.end_with.value == 12; }},
       {"signals-to-handle", "SIGUSR1", [](const O& o) { return o.signals_to_handle.value.size() == 1; }},
       {"forward-signals", "USR2",
        [](const O& o) { return o.forward_signals.value == std::vector<int>{SIGUSR2}; }},

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the program `muster` is, and what its command line says for values of Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from typing import Union
+
+FlagValue = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[object], Mapping[str, object]]
+
+
+def find_program() -> str:
+    """Returns the path of `muster`: that in MUSTER_PROGRAM, else the one installed with this Python, else that of PATH."""
+    named = os.environ.get("MUSTER_PROGRAM")
+    if named:
+        return named
+    beside = [os.path.join(folder, "muster") for folder in (sysconfig.get_path("scripts"), os.path.dirname(sys.executable))]
+    for path in beside:
+        if os.access(path, os.X_OK):
+            return path
+    found = shutil.which("muster")
+    if found is None:
+        raise FileNotFoundError(f"the program 'muster' is neither at {beside[0]} nor in PATH; install it there (pip install muster-launch) "
+                                "or name it by the environment variable MUSTER_PROGRAM")
+    return found
+
+
+def flags_of(options: Mapping[str, FlagValue]) -> list[str]:
+    """Returns the flags of `muster run` for the options: `max_restarts=3` is `--max-restarts=3`, True a flag without a value, None and
+    False no flag, a sequence its values with commas, a mapping NAME=VALUE with commas."""
+    flags = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            flags.append(flag)
+        else:
+            flags.append(f"{flag}={_text_of(value)}")
+    return flags
+
+
+def _text_of(value: FlagValue) -> str:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={one}" for key, one in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(str(one) for one in value)
+    return str(value)
