@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A PyTorch script with data loader workers saves, however it is told to stop.
 
-usage: preemption_test.py [REPEATS]    each way so often; 1 if not said, and a soak says 20
+usage: preemption_test.py [REPEATS] [WAY]    each way, or one, so often; 1 if not said, and a soak says 20
 """
 
 import os
@@ -56,7 +56,7 @@ def run_once(way):
 def main():
     need_torch()
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    for way in WAYS:
+    for way in sys.argv[2:] or WAYS:
         for _ in range(repeats):
             run_once(way)
         print(f"{way}: {repeats} of {repeats} saved")

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
+LOADERS = 4
 folder = sys.argv[1]
 stop = False
 
@@ -32,10 +33,11 @@ def main():
     dist.init_process_group("gloo")
     step = 0
     try:
-        for batch in DataLoader(Numbers(), batch_size=4, num_workers=4):
+        for batch in DataLoader(Numbers(), batch_size=4, num_workers=LOADERS):
             dist.all_reduce(batch)
             step += 1
-            if step == 3:
+            # Each loader worker has told a batch: one that begins when its trainer has ended takes its new parent for it, and stays.
+            if step == LOADERS + 1:
                 open(os.path.join(folder, f"ready{rank}"), "w").close()
                 if rank == 1 and os.path.exists(os.path.join(folder, "fail")):
                     os._exit(9)
