@@ -3,6 +3,7 @@
 
 #include "launcher/core/launch_error.hpp"
 #include "launcher/standard_output.hpp"
+#include "launcher/start/own_program.hpp"
 
 #include <filesystem>
 #include <string_view>
@@ -36,7 +37,7 @@ int install_shim_command(const std::vector<std::string>& arguments) {
   if (arguments.size() != 1 || arguments.front().empty() || arguments.front().front() == '-')
     throw UsageError("'muster install-shim' takes one directory; see 'muster install-shim --help'");
   const fs::path link = fs::path(arguments.front()) / kShim;
-  const fs::path program = fs::read_symlink("/proc/self/exe");
+  const fs::path program = own_executable();
   std::error_code error;
   fs::create_directories(link.parent_path(), error);
   const fs::file_status there = fs::symlink_status(link, error);

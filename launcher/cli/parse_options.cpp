@@ -19,7 +19,8 @@ constexpr std::size_t kHelpColumn = 38;
 constexpr const char* kRunFooter =
     "Flags are those of torchrun 2.15: --a-b and --a_b, unique prefixes, PET_A_B variables as defaults\n"
     "(switches: 1 or 0), ${local_rank} in the program's arguments. An executable that is not *.py runs\n"
-    "directly, anything else through ${PYTHON_EXEC:-python3} -u.\n\n"
+    "directly, anything else through PYTHON_EXEC, else python3 of\n"
+    "the virtual environment that muster is in, else of PATH.\n\n"
     "Exit codes: 0 success; a failed worker's own code, or 128 + its signal; 2 usage; 124 --timeout;\n"
     "125 launcher failure; 126 not executable; 127 not found; 130, 143 interrupted.\n\n"
     "Examples:\n"

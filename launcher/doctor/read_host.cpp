@@ -6,6 +6,7 @@
 #include "launcher/doctor/read_network.hpp"
 #include "launcher/doctor/read_python.hpp"
 #include "launcher/inspect/job_folder.hpp"
+#include "launcher/start/own_program.hpp"
 #include "rendezvous/base/allowance.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/text.hpp"
@@ -76,7 +77,8 @@ int ptrace_scope() {
 
 PythonFacts python_facts(const HostQuestion& question, const agent::SignalState& signals) {
   const std::string chosen = question.python.empty() ? variable("PYTHON_EXEC") : question.python;
-  return read_python(chosen.empty() ? "python3" : chosen, !chosen.empty(), signals);
+  const std::string own = environment_python();
+  return read_python(!chosen.empty() ? chosen : own.empty() ? "python3" : own, !chosen.empty(), signals);
 }
 
 }  // namespace

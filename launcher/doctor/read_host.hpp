@@ -10,7 +10,7 @@
 namespace muster::launcher {
 
 struct HostQuestion {
-  /// The interpreter; empty: PYTHON_EXEC, else python3.
+  /// The interpreter; empty: PYTHON_EXEC, else that of our virtual environment, else python3.
   std::string python;
   /// The host on the way to which the network interface is looked for; empty: by the default route.
   std::string towards;

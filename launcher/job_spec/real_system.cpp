@@ -4,6 +4,7 @@
 #include "agent/process/gpu_inventory.hpp"
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/hosts/host_list.hpp"
+#include "launcher/start/own_program.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/random.hpp"
 
@@ -206,6 +207,10 @@ FileKind RealSystem::file_kind(const std::string& path) const {
   // faccessat with AT_EACCESS: root may read everything but execute only what has an x bit.
   if (faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0) return FileKind::executable;
   return faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) == 0 ? FileKind::readable : FileKind::unreadable;
+}
+
+std::string RealSystem::environment_python() const {
+  return launcher::environment_python();
 }
 
 std::string RealSystem::shebang(const std::string& path) const {

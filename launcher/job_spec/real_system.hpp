@@ -26,6 +26,7 @@ class RealSystem : public System {
   std::optional<std::string> file_text(const std::string& path, std::size_t limit,
                                        std::string& reason) const override;
   FileKind file_kind(const std::string& path) const override;
+  std::string environment_python() const override;
   std::string shebang(const std::string& path) const override;
   std::string write_obstacle(const std::string& path) const override;
   StdinPolicy stdin_policy() const override;

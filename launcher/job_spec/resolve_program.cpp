@@ -37,12 +37,14 @@ ProgramCommand with_arguments(std::vector<std::string> command, const std::vecto
 
 class Resolver {
  public:
-  Resolver(const System& system, const std::string& directory, bool runs_here)
-      : system_(system), directory_(directory), runs_here_(runs_here) {}
+  /// `as_here`: hosts have what we are installed with at the same place.
+  Resolver(const System& system, const std::string& directory, bool runs_here, bool as_here)
+      : system_(system), directory_(directory), runs_here_(runs_here), as_here_(as_here) {}
 
   std::string interpreter() const {
     const auto chosen = system_.variable("PYTHON_EXEC");
-    const std::string python = chosen && !chosen->empty() ? *chosen : "python3";
+    const std::string own = as_here_ ? system_.environment_python() : std::string();
+    const std::string python = chosen && !chosen->empty() ? *chosen : own.empty() ? "python3" : own;
     check_command(python, chosen ? "correct the variable PYTHON_EXEC"
                                  : "install Python, or name an interpreter by the variable PYTHON_EXEC");
     return python;
@@ -130,6 +132,7 @@ class Resolver {
   const System& system_;
   const std::string& directory_;
   bool runs_here_;
+  bool as_here_;
 };
 
 }  // namespace
@@ -141,7 +144,8 @@ ProgramCommand resolve_program(const CliOptions& options, const System& system, 
     throw UsageError(
         "no program given; write it after the flags, as in 'muster run --nproc-per-node 2 train.py'");
   const std::string& name = program.front();
-  const Resolver resolver(system, directory, runs_here);
+  const bool as_here = runs_here || !(options.remote_muster.given || options.push.value);
+  const Resolver resolver(system, directory, runs_here, as_here);
   if (options.run_path.value) {
     resolver.check_script(name);
     return with_arguments({resolver.interpreter(), "-u", "-c", kRunPath, name}, program);

@@ -21,9 +21,11 @@ struct ProgramCommand {
 ///  - --run-path: the interpreter with runpy.run_path; -m: the interpreter with -m; --no-python: the command
 ///  itself;
 ///  - else an executable file that is not *.py, or such a command of PATH: itself;
-///  - anything else that exists: ${PYTHON_EXEC:-python3} -u FILE.
-/// Throws LaunchError: 2 without a program, 127 if the program, its interpreter or its #! interpreter does
-/// not exist, 126 if the program cannot be executed or read.
+///  - anything else that exists: the interpreter with -u FILE.
+/// The interpreter is PYTHON_EXEC, else that of the virtual environment in which muster is installed (unless
+/// it lies elsewhere on hosts, as --remote-muster and --push say), else python3. Throws LaunchError: 2
+/// without a program, 127 if the program, its interpreter or its #! interpreter does not exist, 126 if the
+/// program cannot be executed or read.
 ///
 /// `directory` is where the program is looked for and will run (empty: here). Unless it `runs_here`, on this
 /// machine too, what is missing here is taken to exist on the hosts, and its name alone decides: *.py is

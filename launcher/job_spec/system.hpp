@@ -51,6 +51,8 @@ class System {
   virtual std::optional<std::string> file_text(const std::string& path, std::size_t limit,
                                                std::string& reason) const = 0;
   virtual FileKind file_kind(const std::string& path) const = 0;
+  /// Returns python3 of the virtual environment in which muster is installed; empty if it is in none.
+  virtual std::string environment_python() const = 0;
   /// Returns the interpreter that the file's first line names (#!), empty if there is none.
   virtual std::string shebang(const std::string& path) const = 0;
   /// Returns why an output file as that of --report cannot be written to this path, in words; empty if it

@@ -3,6 +3,7 @@
 
 #include "launcher/core/launch_error.hpp"
 #include "launcher/start/core/ssh_command.hpp"
+#include "launcher/start/own_program.hpp"
 #include "rendezvous/base/fnv1a.hpp"
 #include "rendezvous/base/posix.hpp"
 
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <stdexcept>
 
@@ -63,15 +63,6 @@ void make_image(RemoteStart& start, RemoteProgram& program, const std::string& v
   start.push_file = "/proc/self/fd/" + std::to_string(start.image.get());
   program.push_bytes = image.size();
   program.push_name = "muster-" + version + "-" + mark_of(image);
-}
-
-/// Returns the path of our executable; empty if it cannot be told.
-std::string own_executable() {
-  char path[PATH_MAX];
-  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof path);
-  return size > 0 && size < static_cast<ssize_t>(sizeof path)
-             ? std::string(path, static_cast<std::size_t>(size))
-             : std::string();
 }
 
 }  // namespace

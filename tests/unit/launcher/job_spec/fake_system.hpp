@@ -19,6 +19,7 @@ class FakeSystem : public System {
                                            {"/bin/true", FileKind::executable},
                                            {"train.py", FileKind::readable}};
   std::map<std::string, std::string> shebangs;
+  std::string own_python;
   std::map<std::string, std::string> texts;
   std::string directory = "/here";
   GpuCount gpus{0, "NVML cannot be loaded"};
@@ -70,6 +71,8 @@ class FakeSystem : public System {
     const auto found = files.find(path);
     return found == files.end() ? FileKind::missing : found->second;
   }
+
+  std::string environment_python() const override { return own_python; }
 
   std::string shebang(const std::string& path) const override {
     const auto found = shebangs.find(path);

@@ -30,9 +30,10 @@ FakeSystem machine() {
   return system;
 }
 
-ProgramCommand resolve(const Arguments& arguments, const FakeSystem& system = machine()) {
+ProgramCommand resolve(const Arguments& arguments, const FakeSystem& system = machine(),
+                       bool runs_here = true) {
   return resolve_program(parse_run_options(arguments, [](const std::string&) { return std::nullopt; }),
-                         system, "", true);
+                         system, "", runs_here);
 }
 
 /// Exit code and message of the refusal.
@@ -82,6 +83,20 @@ TEST_CASE("run-path goes through runpy and beats --no-python") {
   CHECK(program.command[3].find("runpy.run_path") != std::string::npos);
   CHECK(program.command[4] == "train.py");
   CHECK(program.first_script_argument == 5);
+}
+
+TEST_CASE("Python is that of the virtual environment of muster") {
+  FakeSystem system = machine();
+  system.own_python = "/venv/bin/python3";
+  system.files["/venv/bin/python3"] = FileKind::executable;
+  CHECK(resolve({"train.py"}, system).command.front() == "/venv/bin/python3");
+  CHECK(resolve({"-H", "n0,n1", "train.py"}, system, false).command.front() == "/venv/bin/python3");
+  CHECK(resolve({"-H", "n0,n1", "--push", "train.py"}, system, false).command.front() == "python3");
+  CHECK(
+      resolve({"-H", "n0,n1", "--remote-muster", "/opt/muster", "train.py"}, system, false).command.front() ==
+      "python3");
+  system.variables["PYTHON_EXEC"] = "/opt/python";
+  CHECK(resolve({"train.py"}, system).command.front() == "/opt/python");
 }
 
 TEST_CASE("PYTHON_EXEC replaces the interpreter") {

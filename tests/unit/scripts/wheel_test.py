@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/package/wheel.py writes a wheel that installers take, the same bytes each time."""
+import base64
+import csv
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+from interop import ROOT
+
+SCRIPT = os.path.join(ROOT, "scripts", "package", "wheel.py")
+sys.path.insert(0, os.path.dirname(SCRIPT))
+import wheel
+
+
+class Wheel(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.version = wheel.version_of(ROOT)
+        self.put("stage/bin/muster", "program")
+        self.put("stage/include/muster/muster.h", "header")
+        self.put(f"stage/lib/libmuster.so.{self.version}", "library")
+        self.put("stage/lib/cmake/Muster/MusterTargets-relwithdebinfo.cmake", f"lib/libmuster.so.{self.version} libmuster.so.0")
+        os.symlink(f"libmuster.so.{self.version}", self.path("stage/lib/libmuster.so.0"))
+        for library in wheel.COMPILED_IN:
+            self.put(f"compiler/{library}/LICENSE.TXT", library)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def put(self, name, text):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def write(self, dist):
+        ran = subprocess.run([sys.executable, SCRIPT, self.path("stage"), ROOT, self.path("compiler"), "manylinux_2_28_x86_64", self.path(dist)],
+                             env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}, capture_output=True, text=True, timeout=60, check=True)
+        return ran.stdout.strip()
+
+    def test_each_file_is_recorded_with_its_hash_and_programs_are_executable(self):
+        path = self.write("dist")
+        self.assertEqual(os.path.basename(path), f"muster_launch-{self.version}-py3-none-manylinux_2_28_x86_64.whl")
+        data, info = f"muster_launch-{self.version}.data", f"muster_launch-{self.version}.dist-info"
+        with zipfile.ZipFile(path) as file:
+            names = file.namelist()
+            rows = {row[0]: row[1:] for row in csv.reader(file.read(f"{info}/RECORD").decode().splitlines())}
+            self.assertEqual(sorted(rows), sorted(names))
+            for name in names:
+                if name != f"{info}/RECORD":
+                    digest = base64.urlsafe_b64encode(hashlib.sha256(file.read(name)).digest()).rstrip(b"=").decode()
+                    self.assertEqual(rows[name], [f"sha256={digest}", str(file.getinfo(name).file_size)], name)
+            self.assertEqual(file.getinfo(f"{data}/scripts/muster").external_attr >> 16, 0o100755)
+            self.assertEqual(file.read(f"{data}/data/lib/libmuster.so.0"), b"library")
+            self.assertEqual(file.read(f"{data}/data/lib/libmuster.so"), b"INPUT(libmuster.so.0)\n")
+            self.assertEqual(file.read(f"{data}/data/lib/cmake/Muster/MusterTargets-relwithdebinfo.cmake"), b"lib/libmuster.so.0 libmuster.so.0")
+            self.assertIn("muster/__init__.py", names)
+            self.assertFalse([name for name in names if "__pycache__" in name])
+            self.assertIn(f"Version: {self.version}\n", file.read(f"{info}/METADATA").decode())
+            self.assertIn(f"{info}/licenses/libcxx.txt", names)
+
+    def test_the_same_inputs_give_the_same_bytes(self):
+        with open(self.write("one"), "rb") as one, open(self.write("two"), "rb") as two:
+            self.assertEqual(one.read(), two.read())
+
+
+if __name__ == "__main__":
+    unittest.main()
