@@ -179,7 +179,7 @@ constexpr auto kTable = std::to_array<Flag>({
      "join_timeout [600], last_call_timeout [30], timeout, is_host; see docs/torchrun.md",
      parsed<&O::rdzv_conf, parse_rdzv_conf>},
     {"node-rank", 0, "N", kRendezvous, kPet, kTorchrun, "Rank of this node under static [0]",
-     number<&O::node_rank, 0, 1 << 20>},
+     number<&O::node_rank, 0, kMaxNodeRank>},
     {"master-addr", 0, "ADDRESS", kRendezvous, kPet, kTorchrun,
      "Address of node 0 under static, MASTER_ADDR [127.0.0.1]", text<&O::master_addr>},
     {"master-port", 0, "PORT", kRendezvous, kPet, kTorchrun,

@@ -36,6 +36,9 @@ struct Flag {
   std::string spelled() const { return "--" + std::string(name); }
 };
 
+/// The highest --node-rank.
+constexpr int kMaxNodeRank = 1 << 20;
+
 std::span<const Flag> flag_table();
 
 /// Returns "PET_NPROC_PER_NODE" for nproc-per-node.

@@ -85,6 +85,19 @@ void apply_variables(CliOptions& options, const std::set<std::string_view>& give
   }
 }
 
+/// In a pod of an Indexed Job of Kubernetes its index is the rank of the node, where nothing else says that
+/// or where the nodes are.
+void apply_completion_index(CliOptions& options, const VariableLookup& variable) {
+  constexpr const char* kIndex = "JOB_COMPLETION_INDEX";
+  const bool told = options.node_rank.given || options.standalone.value || options.host.given ||
+                    options.hostfile.given || options.rdzv_backend.value != "static";
+  if (told || options.nnodes.value.max < 2) return;
+  const auto text = variable(kIndex);
+  if (!text) return;
+  const GivenText given{*text, kIndex};
+  options.node_rank = {parse_whole_number(given, 0, kMaxNodeRank), given};
+}
+
 void parse(CLI::App& app, std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a stack
   try {
@@ -134,6 +147,7 @@ CliOptions parse_run_options(const std::vector<std::string>& arguments, const Va
   declare_flags(app, options, given);
   parse(app, std::move(normalized.flags));
   apply_variables(options, given, variable);
+  apply_completion_index(options, variable);
   options.program = std::move(normalized.program);
   return options;
 }

@@ -75,10 +75,13 @@ class SlurmJobs(unittest.TestCase):
             self.assertEqual({worker["gpus"] for worker in workers}, {"0,1"})
 
     def batch(self, size, command, workers):
-        """What a batch script prints, once so many workers have spoken."""
+        """What a batch script of these commands prints, once so many workers have spoken."""
+        return self.submit(f"#!/bin/sh\n{command}\n", workers, size)
+
+    def submit(self, text, workers, *flags):
         script, output = (f"{SHARED}/{self._testMethodName}.{end}" for end in ("sh", "out"))
-        self.hosts.write(LAUNCHER, script, f"#!/bin/sh\n{command}\n", 0o755)
-        job = self.slurm.run(["sbatch", size, f"--output={output}", script])
+        self.hosts.write(LAUNCHER, script, text, 0o755)
+        job = self.slurm.run(["sbatch", *flags, f"--output={output}", script])
         self.assertEqual(job.returncode, 0, job.stderr)
         wait_until(lambda: os.path.exists(self.hosts.path(LAUNCHER, output)), "the output of the script", LIMIT_S)
         wait_until(lambda: self.hosts.read(LAUNCHER, output).count("}") >= workers, "words of all workers", LIMIT_S)
@@ -86,6 +89,13 @@ class SlurmJobs(unittest.TestCase):
 
     def test_a_batch_script_starts_its_own_node_without_srun(self):
         self.check_world(self.batch("-N2", f"exec {' '.join(RUN + PROGRAM)}", workers=2), ["n00", "n01"])
+
+    def test_the_example_of_a_batch_script_starts_all_nodes(self):
+        with open(os.path.join(interop.ROOT, "docs", "examples", "train.sbatch"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual((text.count("exec muster run"), text.count(" train.py\n")), (1, 1))
+        text = text.replace("exec muster run", f"exec {' '.join(RUN)}").replace(" train.py\n", f" {' '.join(PROGRAM)}\n")
+        self.check_world(self.submit(text, 3, f"--chdir={SHARED}"), ["n00", "n01", "n02"])
 
     def test_tasks_of_a_step_are_peers(self):
         job = self.slurm.run(["srun", "-N3", "--ntasks-per-node=1", *RUN, "--nproc-per-node", "2", *PROGRAM], timeout=LIMIT_S)

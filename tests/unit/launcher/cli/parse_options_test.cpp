@@ -204,6 +204,21 @@ TEST_CASE("PET variables are defaults and the command line wins") {
   CHECK(parse({"--max-restarts", "2", "x"}, {{"PET_MAX_RESTARTS", "bad"}}).max_restarts.value == 2);
 }
 
+TEST_CASE("The index of a pod is the rank of its node where nothing else says it") {
+  const Environment pod = {{"JOB_COMPLETION_INDEX", "2"}};
+  const auto rank = [&pod](const Arguments& arguments) { return parse(arguments, pod).node_rank; };
+  CHECK(rank({"--nnodes", "3", "x"}).value == 2);
+  CHECK(rank({"--nnodes", "3", "x"}).given->quoted() == "JOB_COMPLETION_INDEX=2");
+  CHECK(rank({"--nnodes", "3", "--node-rank", "1", "x"}).value == 1);
+  for (const Arguments& others : {Arguments{"x"},
+                                  {"--nnodes", "3", "-H", "a,b,c", "x"},
+                                  {"--nnodes", "3", "--standalone", "x"},
+                                  {"--nnodes", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", "a:1", "x"}})
+    CHECK_FALSE(rank(others).given);
+  CHECK(error_of({"--nnodes", "2", "x"}, {{"JOB_COMPLETION_INDEX", "first"}})
+            .find("JOB_COMPLETION_INDEX=first") == 0);
+}
+
 TEST_CASE("Errors of PET variables name the variable and its value") {
   const std::string text = error_of({"x"}, {{"PET_MAX_RESTARTS", "many"}});
   CHECK(text == "PET_MAX_RESTARTS=many is not a number; give a whole number from 0 to 1073741824");
