@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/process_tree.hpp"
 
+#include "rendezvous/base/own_child.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/text.hpp"
 
@@ -18,6 +19,18 @@
 #include <string>
 
 namespace muster::agent {
+namespace {
+
+/// Whether this process has a child, ended or not, besides those that work for it.
+bool has_other_child() {
+  const std::vector<ProcessStat> all = all_processes();
+  return std::any_of(all.begin(), all.end(), [](const ProcessStat& one) {
+    return one.parent == ::getpid() && !is_own_child(one.pid);
+  });
+}
+
+}  // namespace
+
 std::string proc_trouble() {
   char target[32] = {};
   const bool there = ::readlink("/proc/self", target, sizeof target - 1) > 0;
@@ -36,7 +49,8 @@ std::vector<ProcessStat> descendants_of(pid_t root, const std::vector<pid_t>& ex
     const pid_t parent = parents.back();
     parents.pop_back();
     for (const ProcessStat& process : all) {
-      if (process.parent != parent || std::find(except.begin(), except.end(), process.pid) != except.end())
+      if (process.parent != parent || std::find(except.begin(), except.end(), process.pid) != except.end() ||
+          is_own_child(process.pid))
         continue;
       parents.push_back(process.pid);
       if (!process.has_ended()) found.push_back(process);
@@ -109,7 +123,11 @@ Orphans reap_orphans(const std::function<bool(pid_t)>& kept,
       orphans.children_left = errno != ECHILD;
       return orphans;
     }
-    if (info.si_pid == 0) return orphans;
+    if (info.si_pid == 0) {
+      orphans.children_left = !has_own_child() || has_other_child();
+      return orphans;
+    }
+    if (reap_own_child(info.si_pid)) continue;
     orphans.met_kept = !tells_end(info) || kept(info.si_pid);
     if (orphans.met_kept) return orphans;
     ::waitpid(info.si_pid, nullptr, WNOHANG);

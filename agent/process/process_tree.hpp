@@ -18,8 +18,8 @@ namespace muster::agent {
 /// own.
 std::string proc_trouble();
 
-/// Returns every living descendant of `root`, from /proc; `root` itself, zombies and everything below the
-/// pids in `except` are left out. Empty if /proc cannot be read.
+/// Returns every living descendant of `root`, from /proc; `root` itself, zombies, everything below the pids
+/// in `except` and children that work for us (OwnChild) are left out. Empty if /proc cannot be read.
 std::vector<ProcessStat> descendants_of(pid_t root, const std::vector<pid_t>& except = {});
 
 /// Returns a text such as "4711 python, 4712 sleep".
@@ -44,7 +44,7 @@ bool tells_end(const siginfo_t& info);
 struct Orphans {
   /// Whether some children were reaped.
   bool any = false;
-  /// Whether a child is left, ended or not.
+  /// Whether a child is left, ended or not, besides those that work for us (OwnChild).
   bool children_left = true;
   /// Whether a child that has ended was left to who waits for its exit code, or one is stopped while its
   /// stacks are read; others may have ended behind it, so look again soon.

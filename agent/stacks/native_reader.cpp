@@ -2,6 +2,7 @@
 #include "agent/stacks/native_reader.hpp"
 
 #include "agent/stacks/libdw.hpp"
+#include "agent/stacks/native_child.hpp"
 #include "agent/stacks/native_unwinder.hpp"
 #include "agent/stacks/refusal.hpp"
 #include "agent/stacks/thread_stop.hpp"
@@ -24,7 +25,6 @@
 namespace muster::agent {
 namespace {
 
-constexpr const char* kLate = "the time for reading it was over";
 constexpr const char* kGone = "it has ended";
 
 std::string file_of(pid_t pid, const std::string& name) {
@@ -145,40 +145,6 @@ std::vector<ThreadCopy> copy_threads(pid_t pid, std::uint64_t started, const std
   return copies;
 }
 
-/// If no thread could be read, for one reason, this is told once.
-void fold_errors(NativeStacks& stacks) {
-  if (stacks.threads.empty()) return;
-  const std::string& first = stacks.threads.front().error;
-  if (first.empty() || !std::all_of(stacks.threads.begin(), stacks.threads.end(),
-                                    [&first](const NativeThread& thread) { return thread.error == first; }))
-    return;
-  stacks.error = first + (stacks.error.empty() ? "" : "; " + stacks.error);
-  stacks.threads.clear();
-}
-
-void unwind_all(const Libdw& libdw, pid_t pid, const std::string& maps, const std::vector<ThreadCopy>& copies,
-                StackDeadline deadline, NativeStacks& stacks, const std::function<void(NativeStacks)>& show) {
-  const auto late = [deadline] { return StackDeadline::clock::now() >= deadline; };
-  std::unique_ptr<NativeUnwinder> unwinder;
-  for (const ThreadCopy& copy : copies) {
-    const bool readable = copy.error.empty();
-    if (readable && !unwinder) unwinder = std::make_unique<NativeUnwinder>(libdw, pid, maps);
-    if (readable && !late()) {
-      stacks.threads.push_back(unwinder->unwind(copy));
-    } else {
-      NativeThread& thread = stacks.threads.emplace_back();
-      thread.tid = copy.tid;
-      thread.name = copy.name;
-      thread.error = readable ? kLate : copy.error;
-    }
-  }
-  fold_errors(stacks);
-  show(stacks);
-  for (NativeThread& thread : stacks.threads)
-    if (!thread.frames.empty() && !late()) unwinder->add_lines(thread);
-  show(stacks);
-}
-
 }  // namespace
 
 void read_native_stacks(pid_t pid, std::uint64_t started, StackDeadline deadline,
@@ -199,12 +165,7 @@ void read_native_stacks(pid_t pid, std::uint64_t started, StackDeadline deadline
   if (!maps) return refuse(read_refusal(pid, errno == EACCES ? EPERM : errno));
   if (maps->empty() || started == 0) return refuse(kGone);
   const std::vector<ThreadCopy> copies = copy_threads(pid, started, *maps, deadline, stacks);
-  try {
-    unwind_all(*libdw, pid, *maps, copies, deadline, stacks, show);
-  } catch (const std::runtime_error& trouble) {
-    stacks.threads.clear();
-    refuse(trouble.what());
-  }
+  unwind_apart(*libdw, {pid, *maps}, copies, deadline, std::move(stacks), show);
 }
 
 }  // namespace muster::agent

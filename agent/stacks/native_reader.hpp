@@ -23,12 +23,12 @@ inline constexpr std::chrono::milliseconds kThreadStopMax{100};
 inline constexpr std::chrono::milliseconds kNativeProcessMax{2000};
 
 /// Stops each thread of the process, one after the other, copies its registers and stack and lets it go on;
-/// then finds the calls in the copies. `started` is the process's start time (ProcessStat): if another one
-/// has its number meanwhile, nothing is read. `show` is told what is known so far, first without source
-/// lines; the last call has everything that was found by the deadline. The caller must be allowed to
-/// (ptrace(2)) and runs this on a thread of its own: it waits as long as the kernel makes it wait for the
-/// process's files, whatever the deadline says, while all threads of the process go on. Throws nothing but
-/// std::bad_alloc.
+/// then finds the calls in the copies, in a process of its own. `started` is the process's start time
+/// (ProcessStat): if another one has its number meanwhile, nothing is read. `show` is told what is known so
+/// far, first without source lines; the last call has everything that was found by the deadline. The caller
+/// must be allowed to (ptrace(2)) and runs this on a thread of its own: it waits as long as the kernel makes
+/// it wait for the process's files, whatever the deadline says, while all threads of the process go on.
+/// Throws nothing but std::bad_alloc.
 void read_native_stacks(pid_t pid, std::uint64_t started, StackDeadline deadline,
                         const std::function<void(NativeStacks)>& show);
 

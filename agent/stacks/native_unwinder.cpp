@@ -2,13 +2,11 @@
 #include "agent/stacks/native_unwinder.hpp"
 
 #include "agent/stacks/libdw.hpp"
+#include "agent/stacks/mapped_file.hpp"
 #include "rendezvous/base/unique_fd.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <cxxabi.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -62,6 +60,7 @@ struct NativeUnwinder::Session {
   const Libdw& libdw;
   pid_t pid;
   std::string maps;
+  Reads reads;
   Dwfl* dwfl = nullptr;
   DwflCallbacks callbacks{};
   DwflThreadCallbacks thread_callbacks{};
@@ -73,13 +72,13 @@ struct NativeUnwinder::Session {
   /// Where the calls of each thread are, for add_lines().
   std::map<int, std::vector<std::uint64_t>> addresses;
 
-  Session(const Libdw& functions, pid_t process, std::string map)
-      : libdw(functions), pid(process), maps(std::move(map)) {}
+  Session(const Libdw& functions, pid_t process, std::string map, Reads told)
+      : libdw(functions), pid(process), maps(std::move(map)), reads(std::move(told)) {}
 
   /// libdw hands nothing of ours to the callback that opens files.
   static thread_local const Session* present;
 
-  UniqueFd open_file(std::string_view path) const;
+  DwflModule* module_at(std::uint64_t address) const;
   NativeFrame frame_of(std::uint64_t address) const;
   void begin();
 
@@ -92,38 +91,12 @@ struct NativeUnwinder::Session {
 
 thread_local const NativeUnwinder::Session* NativeUnwinder::Session::present = nullptr;
 
-/// Of a larger file nothing is read: its sections would be copied into this process.
-constexpr off_t kFileBytesMax = off_t{1} << 30;
-
-/// Opens a mapped file, also one in another mount namespace or one that was removed; only plain files, and no
-/// symbolic link, which would lead into our own namespace.
-UniqueFd NativeUnwinder::Session::open_file(std::string_view path) const {
-  constexpr std::string_view kDeleted = " (deleted)";
-  const std::string process = "/proc/" + std::to_string(pid);
-  UniqueFd place;
-  if (!path.ends_with(kDeleted)) {
-    place.reset(::open((process + "/root" + std::string(path)).c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW));
-  } else if (const std::size_t at = maps.find(" " + std::string(path) + "\n"); at != std::string::npos) {
-    const std::size_t line = maps.rfind('\n', at);
-    const std::size_t begin = line == std::string::npos ? 0 : line + 1;
-    const std::string range = maps.substr(begin, maps.find(' ', begin) - begin);
-    place.reset(::open((process + "/map_files/" + range).c_str(), O_PATH | O_CLOEXEC));
-  }
-
-  struct stat status {};
-
-  // To open a device may do something, so nothing is opened before it is known to be a plain file.
-  if (!place || ::fstat(place.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  if (status.st_size > kFileBytesMax) return {};
-  return UniqueFd(::open(("/proc/self/fd/" + std::to_string(place.get())).c_str(),
-                         O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-}
-
 int NativeUnwinder::Session::find_elf(DwflModule*, void**, const char* name, std::uint64_t, char** file_name,
                                       Elf** elf) {
   try {
     if (present == nullptr || name == nullptr || name[0] != '/') return -1;
-    UniqueFd file = present->open_file(name);
+    present->reads(name);
+    UniqueFd file = open_mapped_file(present->pid, present->maps, name);
     if (!file) return -1;
     // Not mapped into memory: somebody may shorten the file, and a look at what is gone would end us.
     constexpr int kReadWithoutMap = 1;  // ELF_C_READ
@@ -172,6 +145,8 @@ int NativeUnwinder::Session::take_frame(DwflFrame* frame, void* argument) {
   session.more = session.count == session.calls.size();
   if (session.more) return kEnough;
   session.calls[session.count++] = call;
+  // By its tables libdw goes on to the caller.
+  (void)session.module_at(call.address);
   return kGoOn;
 }
 
@@ -199,10 +174,20 @@ void NativeUnwinder::Session::begin() {
     fail("libdw can read none of its files");
 }
 
+/// Returns the module, nullptr if there is none, and tells that its file is read next.
+DwflModule* NativeUnwinder::Session::module_at(std::uint64_t address) const {
+  DwflModule* const module = libdw.dwfl_addrmodule(dwfl, address);
+  const char* const path = module == nullptr ? nullptr
+                                             : libdw.dwfl_module_info(module, nullptr, nullptr, nullptr,
+                                                                      nullptr, nullptr, nullptr, nullptr);
+  if (path != nullptr) reads(path);
+  return module;
+}
+
 NativeFrame NativeUnwinder::Session::frame_of(std::uint64_t address) const {
   NativeFrame frame;
   frame.offset = address;
-  DwflModule* const module = libdw.dwfl_addrmodule(dwfl, address);
+  DwflModule* const module = module_at(address);
   if (module == nullptr) return frame;
   std::uint64_t start = 0;
   const char* const path =
@@ -214,8 +199,8 @@ NativeFrame NativeUnwinder::Session::frame_of(std::uint64_t address) const {
   return frame;
 }
 
-NativeUnwinder::NativeUnwinder(const Libdw& libdw, pid_t pid, std::string maps)
-    : session_(std::make_unique<Session>(libdw, pid, std::move(maps))) {
+NativeUnwinder::NativeUnwinder(const Libdw& libdw, pid_t pid, std::string maps, Reads reads)
+    : session_(std::make_unique<Session>(libdw, pid, std::move(maps), std::move(reads))) {
   Session::present = session_.get();
   try {
     session_->begin();
@@ -264,7 +249,7 @@ void NativeUnwinder::add_lines(NativeThread& thread) {
   Session::present = &session;
   const std::vector<std::uint64_t>& addresses = session.addresses[thread.tid];
   for (std::size_t i = 0; i < std::min(addresses.size(), thread.frames.size()); ++i) {
-    DwflModule* const module = session.libdw.dwfl_addrmodule(session.dwfl, addresses[i]);
+    DwflModule* const module = session.module_at(addresses[i]);
     DwflLine* const source =
         module != nullptr ? session.libdw.dwfl_module_getsrc(module, addresses[i]) : nullptr;
     if (source == nullptr) continue;

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,8 +36,11 @@ inline constexpr std::size_t kNativeFramesMax = 64;
 /// thread.
 class NativeUnwinder {
  public:
+  /// Is told the path of the file that libdw is about to read; it must not throw.
+  using Reads = std::function<void(const char* path)>;
+
   /// `maps`: the text of /proc/PID/maps. Throws std::runtime_error if libdw cannot make anything of it.
-  NativeUnwinder(const Libdw& libdw, pid_t pid, std::string maps);
+  NativeUnwinder(const Libdw& libdw, pid_t pid, std::string maps, Reads reads);
   ~NativeUnwinder();
 
   NativeUnwinder(const NativeUnwinder&) = delete;

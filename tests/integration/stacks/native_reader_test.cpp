@@ -10,6 +10,7 @@
 #include "catch.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/process_stat.hpp"
+#include "tests/integration/stacks/native_target.hpp"
 #include "tests/integration/stacks/program.hpp"
 #include "tests/support/skip.hpp"
 
@@ -20,19 +21,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
 
 using namespace muster::agent;
 using muster::agent::test::ask_until;
+using muster::agent::test::ForkedChild;
+using muster::agent::test::frame_with;
+using muster::agent::test::no_libdw;
 using namespace std::chrono_literals;
 
 namespace muster::agent::test {
 
 void computes_for_ever(std::atomic<unsigned>& steps);
-void sleeps_for_ever();
 
 // With names that a stack shows, and not in an anonymous namespace, whose names the linker may leave out.
 [[gnu::noinline]] void computes_for_ever(std::atomic<unsigned>& steps) {
@@ -47,38 +49,6 @@ void sleeps_for_ever();
 
 namespace {
 
-/// A child of ours that runs code of this program until it is killed.
-class ForkedChild {
- public:
-  explicit ForkedChild(const std::function<void()>& work) : pid_(::fork()) {
-    if (pid_ != 0) return;
-    ::signal(SIGTERM, SIG_DFL);  // Catch2 has taken it
-    work();
-    ::_exit(0);
-  }
-
-  ~ForkedChild() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-
-  ForkedChild(const ForkedChild&) = delete;
-  ForkedChild& operator=(const ForkedChild&) = delete;
-
-  pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_;
-};
-
-bool no_libdw() {
-  std::string error;
-  if (load_libdw(error) != nullptr) return false;
-  CHECK(error.find("libdw1") != std::string::npos);
-  muster::test::skip(error);
-  return true;
-}
-
 NativeStacks read(pid_t pid, std::uint64_t started) {
   NativeStacks last;
   read_native_stacks(pid, started, StackDeadline::clock::now() + 2s,
@@ -88,13 +58,6 @@ NativeStacks read(pid_t pid, std::uint64_t started) {
 
 NativeStacks read(pid_t pid) {
   return read(pid, muster::start_time_of(pid));
-}
-
-const NativeFrame* frame_with(const NativeThread& thread, std::string_view function) {
-  const auto found = std::find_if(thread.frames.begin(), thread.frames.end(), [function](const auto& frame) {
-    return frame.function.find(function) != std::string::npos;
-  });
-  return found == thread.frames.end() ? nullptr : &*found;
 }
 
 bool has(const NativeStacks& stacks, std::string_view function) {
