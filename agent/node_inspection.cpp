@@ -193,6 +193,7 @@ void NodeInspection::add_stacks(std::vector<WorkerStatus>& workers, const RoundR
     if (const auto process = read_process_stat(worker.pid))
       worker.processes.push_back(without_stacks(*process));
   }
+  advise_where_late(workers);
 }
 
 /// Begins to read the machine code of the processes that are shown.
@@ -229,6 +230,7 @@ void NodeInspection::wait_for_native(std::shared_ptr<Asked> asked) {
   for (WorkerStatus& worker : asked->status.workers)
     for (ProcessPicture& picture : worker.processes)
       picture.native = within(std::move(found[picture.stacks.pid]), share / worker.processes.size());
+  advise_where_late(asked->status.workers);
   asked->done(asked->status);
 }
 

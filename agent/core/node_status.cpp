@@ -40,6 +40,18 @@ Value parsed(const std::string& text, const char* what, const std::vector<ListLi
 
 }  // namespace
 
+void advise_where_late(std::vector<WorkerStatus>& workers) {
+  const auto advise = [&workers](std::string& error) {
+    if (error != kNoTime) return;
+    error += workers.size() > 1 ? "; ask for fewer ranks: muster stacks JOB --rank N" : "; ask again";
+  };
+  for (WorkerStatus& worker : workers)
+    for (ProcessPicture& picture : worker.processes) {
+      advise(picture.stacks.error);
+      if (picture.native) advise(picture.native->error);
+    }
+}
+
 std::string to_json(const NodeQuery& query) {
   return as_text(query);
 }

@@ -130,6 +130,9 @@ inline constexpr std::size_t kEndedRoundsMax = 16;
 inline constexpr std::size_t kStatusTextMax = 1000;
 inline constexpr std::size_t kStatusGpuMax = 200;
 
+/// Adds what to do to each "there was no time for it": to ask for fewer of these workers, or again.
+void advise_where_late(std::vector<WorkerStatus>& workers);
+
 /// Write as JSON text, and read it. Reading throws std::invalid_argument for anything else, for ranks and
 /// signals that there are not, and for more workers than a node may have or more rounds than kEndedRoundsMax.
 std::string to_json(const NodeQuery& query);

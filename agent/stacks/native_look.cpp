@@ -52,7 +52,7 @@ bool NativeLook::begin(std::vector<Process> processes, StackDeadline deadline) {
     if (!look_->done) return false;
   }
   const auto look = std::make_shared<Look>();
-  for (const Process& process : processes) look->found[process.pid].error = "there was no time for it";
+  for (const Process& process : processes) look->found[process.pid].error = kNoTime;
   look->processes = std::move(processes);
   look->deadline = deadline;
   try {

@@ -24,7 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 /// Most processes below a worker that are tried.
 constexpr std::size_t kProcessesTried = 16;
-constexpr const char* kNotReached = "there was no time for it";
 
 std::string proc_text(pid_t pid, const char* name) {
   constexpr std::size_t kBytesMax = 256;
@@ -78,7 +77,7 @@ struct WorkerPictures::Look {
     const auto process = own_process(worker);
     if (!process) return;
     ProcessPicture picture = read_process_words(*process);
-    picture.stacks.error = kNotReached;
+    picture.stacks.error = kNoTime;
     show(worker, {std::move(picture)});
   }
 

@@ -99,7 +99,8 @@ struct ProcessPicture {
   std::optional<NativeStacks> native{};
 };
 
-/// The error of a process in which no interpreter was found.
+/// The error of a process in which no interpreter was found, and of one that was not reached in time.
 inline constexpr const char* kNoPython = "no Python";
+inline constexpr const char* kNoTime = "there was no time for it";
 
 }  // namespace muster::agent

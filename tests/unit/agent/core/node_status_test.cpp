@@ -113,3 +113,19 @@ TEST_CASE("What no agent and no muster sends is refused") {
   CHECK(node_status_from_json(rounds + "]}").ended_rounds.size() == kEndedRoundsMax);
   CHECK_THROWS_AS(node_status_from_json(rounds + ",{}]}"), std::invalid_argument);
 }
+
+TEST_CASE("Where there was no time for stacks, it is said what to do") {
+  NodeStatus status = status_of_two();
+  status.workers[0].processes[0].stacks.error = kNoTime;
+  status.workers[1].processes[0].native.emplace().error = kNoTime;
+  advise_where_late(status.workers);
+  advise_where_late(status.workers);  // once is enough
+  const std::string advised = "there was no time for it; ask for fewer ranks: muster stacks JOB --rank N";
+  CHECK(status.workers[0].processes[0].stacks.error == advised);
+  CHECK(status.workers[1].processes[0].native->error == advised);
+  CHECK(status.workers[1].processes[0].stacks.error.empty());
+  status.workers.resize(1);
+  status.workers[0].processes[0].stacks.error = kNoTime;
+  advise_where_late(status.workers);
+  CHECK(status.workers[0].processes[0].stacks.error == "there was no time for it; ask again");
+}
