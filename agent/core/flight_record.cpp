@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -68,6 +69,8 @@ class JsonRecord {
     const auto found = dict->find(key);
     return found == dict->end() ? nullptr : &*found;
   }
+
+  std::size_t size(Value dict) const { return dict != nullptr && dict->is_object() ? dict->size() : 0; }
 
  private:
   Value root_;
@@ -191,19 +194,31 @@ void check_version(const Record& record) {
 }
 
 /// The group of these calls, without its members.
-FlightGroup group_of(const std::string& name, const std::string& description, const Calls& calls) {
+FlightGroup group_of(const std::string& name, const std::string& description, const Calls& calls,
+                     bool whole) {
   FlightGroup group;
   group.name = description.empty() || description == "undefined" ? name : description;
   group.id = name;
   group.last = calls.last;
+  group.whole = whole;
   for (const auto& [sequence, call] : calls.open) group.calls.push_back(call);
   return group;
 }
 
-/// Whether the record has all collectives since the process has begun, and not only the last ones.
-bool is_from_the_beginning(const JsonRecord& record) {
-  const auto entries = record.items(record.at(record.root(), "entries"));
-  return entries.empty() || record.integer(record.at(entries.front(), "record_id"), -1) == 0;
+/// Whether the record has all calls since the process has begun: neither were the first overwritten, nor are
+/// complete ones left out (TORCH_INCLUDE_ONLY_ACTIVE), nor has the program emptied it. PyTorch counts the
+/// calls that it records, and keeps a status of each group that has made one. An empty record counts as
+/// whole: a recorder that is turned off is so on all ranks, and then nobody has a call by which another could
+/// be judged.
+template <typename Record>
+bool is_whole(const Record& record) {
+  std::int64_t next = 0;
+  std::set<std::int64_t> groups;
+  for (const auto entry : record.items(record.at(record.root(), "entries"))) {
+    if (record.integer(record.at(entry, "record_id"), -1) != next++) return false;
+    groups.insert(record.integer(record.at(entry, "pg_id"), -1));
+  }
+  return record.size(record.at(record.root(), "pg_status")) <= groups.size();
 }
 
 }  // namespace
@@ -212,6 +227,7 @@ FlightRank read_flight_record(std::string_view bytes, int rank, const std::funct
   const Pickle record(bytes, PickleLimits{}, go_on);
   check_version(record);
   const auto calls = calls_of(record, go_on);
+  const bool whole = is_whole(record);
   FlightRank found;
   found.rank = rank;
   const std::vector<Pickle::Value>& groups = record.pairs(record.at(record.root(), "pg_config"));
@@ -220,7 +236,7 @@ FlightRank read_flight_record(std::string_view bytes, int rank, const std::funct
     const std::string name = cut(record.text(groups[i]), kNameBytes);
     const auto of_group = calls.find(name);
     FlightGroup group = group_of(name, cut(record.text(record.at(groups[i + 1], "desc")), kNameBytes),
-                                 of_group == calls.end() ? Calls{} : of_group->second);
+                                 of_group == calls.end() ? Calls{} : of_group->second, whole);
     group.ranks = members_of(record, record.at(groups[i + 1], "ranks"));
     if (!group.ranks.empty()) found.groups.push_back(std::move(group));
   }
@@ -242,13 +258,14 @@ FlightRank read_flight_json(std::string_view text, int rank, const std::function
     check_version(record);
     FlightRank found;
     found.rank = rank;
+    const bool whole = is_whole(record);
     bool in_default = false;
     for (const auto& [name, calls] : calls_of(record, go_on)) {
-      found.groups.push_back(group_of(name, calls.description, calls));
+      found.groups.push_back(group_of(name, calls.description, calls, whole));
       in_default |= name == kDefaultGroup;
     }
-    if (!in_default && is_from_the_beginning(record) && found.groups.size() < rendezvous::kFlightGroupsMax)
-      found.groups.push_back(group_of(kDefaultGroup, kDefaultDescription, Calls{}));
+    if (!in_default && whole && found.groups.size() < rendezvous::kFlightGroupsMax)
+      found.groups.push_back(group_of(kDefaultGroup, kDefaultDescription, Calls{}, whole));
     for (FlightGroup& group : found.groups) group.id = "gloo " + group.id;
     return found;
   } catch (const Json::exception& error) {

@@ -13,7 +13,7 @@
 namespace muster::rendezvous {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightCall, sequence, name, inputs, outputs, types, state)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightGroup, name, id, ranks, last, calls)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightGroup, name, id, ranks, last, calls, whole)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FlightRank, rank, groups)
 
 }  // namespace muster::rendezvous

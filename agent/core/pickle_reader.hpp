@@ -50,6 +50,9 @@ class Pickle {
   /// The keys and values of a dict, one after the other; none of others.
   const std::vector<Value>& pairs(Value dict) const;
 
+  /// How many keys a dict has, equal ones counted each; 0 of others.
+  std::size_t size(Value dict) const { return pairs(dict).size() / 2; }
+
   /// A value of Kind::none.
   Value none() const { return 0; }
 

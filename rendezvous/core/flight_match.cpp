@@ -114,9 +114,9 @@ std::optional<FlightMismatch> judge(const Meeting& meeting) {
   std::vector<int> absent;
   std::set<int> told;
   for (const auto& [rank, group] : meeting.known) {
-    // It was in the collectives before this one, and its record holds none of them any more: calls of other
-    // groups took their places.
-    if (group->last == 0 && *first > 1) continue;
+    // It has lost its calls, as those of other groups took their places, or it may have: it was in the
+    // collectives before this one.
+    if (group->last == 0 && (*first > 1 || !group->whole)) continue;
     told.insert(rank);
     if (group->last < *first) absent.push_back(rank);
     if (meeting.call_of(*group, *first) != nullptr) found.waiting.push_back(rank);

@@ -36,6 +36,9 @@ struct FlightGroup {
   std::uint64_t last = 0;
   /// The first that are not complete, at most kFlightCallsMax.
   std::vector<FlightCall> calls{};
+  /// Whether the record has lost nothing since the process has begun, so that a group of which it has no call
+  /// is one in which the rank has begun none.
+  bool whole = false;
 
   bool operator==(const FlightGroup&) const = default;
 };

@@ -303,6 +303,7 @@ void list(F& f, M<F, RankFlight>& m) {
     g.text("id", group.id, Need::required, kMaxHealthTextBytes);
     g.integers("ranks", group.ranks, 0, kMaxWorldSize, kFlightMembersMax);
     g.counter("last", group.last);
+    g.flag("whole", group.whole);
     g.objects("calls", group.calls, kFlightCallsMax, [](auto& c, auto& call) {
       c.counter("sequence", call.sequence);
       c.text("name", call.name, Need::required, kMaxHealthTextBytes);

@@ -45,15 +45,34 @@ TEST_CASE("The answer of a control plane is read: what Gloo has retired is compl
 }
 
 TEST_CASE("A rank that has made no collective is known to be in none, unless its ring is full") {
-  const FlightGroup none{"default_pg", "gloo 0", {}, 0, {}};
+  const FlightGroup none{"default_pg", "gloo 0", {}, 0, {}, true};
   // The configuration is that of the group that was made last, without its name.
   CHECK(read_flight_json(R"({"version":"2.10","pg_config":{"":{"name":"","desc":"","ranks":"[0]"}}})", 0,
                          {}) == FlightRank{0, {none}});
   const std::string of_pair =
       R"({"process_group":["1","pair"],"collective_seq_id":7,"profiling_name":"gloo:barrier","retired":true,"record_id":)";
   CHECK(read_flight_json(record(of_pair + "0}"), 2, {}) ==
-        FlightRank{2, {{"pair", "gloo 1", {}, 7, {}}, none}});
+        FlightRank{2, {{"pair", "gloo 1", {}, 7, {}, true}, none}});
   CHECK(read_flight_json(record(of_pair + "9}"), 2, {}) == FlightRank{2, {{"pair", "gloo 1", {}, 7, {}}}});
+}
+
+TEST_CASE("A record is whole if none of its calls is missing, nor those of a group that has made some") {
+  const auto whole = [](const std::string& entries, const std::string& status) {
+    const FlightRank read = read_flight_json(
+        R"({"version":"2.10","pg_status":{)" + status + R"(},"entries":[)" + entries + "]}", 0, {});
+    // Without a call of the default group it is there only if the record is whole.
+    return !read.groups.empty() && read.groups.back().id == "gloo 0";
+  };
+  const auto call = [](int id, int group) {
+    return R"({"record_id":)" + std::to_string(id) + R"(,"pg_id":)" + std::to_string(group) +
+           R"(,"process_group":["9","pair"],"collective_seq_id":1,"profiling_name":"gloo:barrier"})";
+  };
+  CHECK(whole("", ""));
+  CHECK(whole(call(0, 1) + "," + call(1, 2), R"("1":{},"2":{})"));
+  CHECK_FALSE(whole(call(1, 1), R"("1":{})"));
+  CHECK_FALSE(whole(call(0, 1) + "," + call(2, 1), R"("1":{})"));  // complete ones are left out
+  CHECK_FALSE(whole(call(0, 1), R"("1":{},"2":{})"));              // it was emptied since
+  CHECK_FALSE(whole("", R"("1":{})"));
 }
 
 TEST_CASE("Members that no job has make no group") {

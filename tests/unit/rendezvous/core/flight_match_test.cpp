@@ -18,8 +18,8 @@ FlightCall call(std::uint64_t sequence, const std::string& name = "all_reduce",
 }
 
 /// What a rank of four knows of its group, whose last call is that of `calls`.
-FlightRank rank_with(int rank, std::uint64_t last, std::vector<FlightCall> calls) {
-  return {rank, {{"default_pg", "0", {0, 1, 2, 3}, last, std::move(calls)}}};
+FlightRank rank_with(int rank, std::uint64_t last, std::vector<FlightCall> calls, bool whole = true) {
+  return {rank, {{"default_pg", "0", {0, 1, 2, 3}, last, std::move(calls), whole}}};
 }
 
 std::vector<std::string> matched(const FlightRank& rank3, const FlightCall& of_others) {
@@ -80,6 +80,9 @@ TEST_CASE("Of ranks without a record it is only said that there is none") {
 TEST_CASE("A rank whose record holds no call of the group any more is not accused") {
   CHECK(matched(rank_with(3, 0, {}), call(41)) ==
         Lines{"ranks 0-2 wait in all_reduce 41 of group default_pg; there is no flight record of rank 3"});
+  // Not even of the first call, which it may have made and lost.
+  CHECK(matched(rank_with(3, 0, {}, false), call(1)) ==
+        Lines{"ranks 0-2 wait in all_reduce 1 of group default_pg; there is no flight record of rank 3"});
 }
 
 TEST_CASE("Groups are the same by name and members, and each is judged by itself") {

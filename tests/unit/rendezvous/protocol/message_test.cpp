@@ -86,7 +86,7 @@ std::vector<Message> one_of_each() {
                         {0, 3},
                         41,
                         {{41, "all_reduce", "[[4, 8]]", "[[4, 8]]", "[Float]", "started"}}},
-                       {"empty", "1", {}, 0, {}}}}}};
+                       {"empty", "1", {}, 0, {}, true}}}}};
 }
 
 std::string complaint(const std::string& text, Errc code = Errc::mend) {
