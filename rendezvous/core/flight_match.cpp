@@ -147,20 +147,38 @@ std::optional<FlightMismatch> judge(const Meeting& meeting) {
 
 }  // namespace
 
-std::vector<FlightMismatch> find_flight_mismatches(const std::vector<FlightRank>& ranks) {
+std::vector<FlightMismatch> find_flight_mismatches(const std::vector<const FlightRank*>& ranks) {
   std::map<std::pair<std::string, std::vector<int>>, Meeting> meetings;
-  for (const FlightRank& rank : ranks)
-    for (const FlightGroup& group : rank.groups) {
+  for (const FlightRank* const rank : ranks)
+    for (const FlightGroup& group : rank->groups) {
       Meeting& meeting = meetings[{group.id, group.ranks}];
       meeting.name = group.name;
       meeting.members = group.ranks;
-      meeting.known.emplace_back(rank.rank, &group);
+      meeting.known.emplace_back(rank->rank, &group);
     }
   std::vector<FlightMismatch> found;
   for (const auto& [key, meeting] : meetings)
     if (auto mismatch = judge(meeting); mismatch && found.size() < kFlightLinesMax)
       found.push_back(std::move(*mismatch));
   return found;
+}
+
+std::vector<FlightMismatch> find_flight_mismatches(const std::vector<FlightRank>& ranks) {
+  std::vector<const FlightRank*> all;
+  all.reserve(ranks.size());
+  for (const FlightRank& rank : ranks) all.push_back(&rank);
+  return find_flight_mismatches(all);
+}
+
+std::size_t memory_of(const FlightRank& record) {
+  std::size_t bytes = sizeof record;
+  for (const FlightGroup& group : record.groups) {
+    bytes += sizeof group + group.name.size() + group.id.size() + group.ranks.size() * sizeof(int);
+    for (const FlightCall& call : group.calls)
+      bytes += sizeof call + call.name.size() + call.inputs.size() + call.outputs.size() + call.types.size() +
+               call.state.size();
+  }
+  return bytes;
 }
 
 std::vector<std::string> match_flight_records(const std::vector<FlightRank>& ranks) {

@@ -27,9 +27,13 @@ struct FlightMismatch {
 /// Returns a mismatch for each group in whose first collective that is not complete everywhere the ranks do
 /// not match. Only ranks whose record is there are judged; those without are named. At most kFlightLinesMax;
 /// none if all match.
+std::vector<FlightMismatch> find_flight_mismatches(const std::vector<const FlightRank*>& ranks);
 std::vector<FlightMismatch> find_flight_mismatches(const std::vector<FlightRank>& ranks);
 
-/// Returns their texts.
+/// Returns about the bytes of memory that a record takes.
+std::size_t memory_of(const FlightRank& record);
+
+/// Returns the texts of all mismatches.
 std::vector<std::string> match_flight_records(const std::vector<FlightRank>& ranks);
 
 inline constexpr std::size_t kFlightLinesMax = 8;

@@ -22,6 +22,8 @@ void HangWatch::begin(int world_size) {
   hosts_.clear();
   host_told_ = host_said_ = false;
   flights_.clear();
+  flight_memory_ = 0;
+  flights_left_out_.clear();
   flight_told_ = flight_said_ = false;
   moved_.reset();
   changed_ = false;
@@ -43,6 +45,13 @@ void HangWatch::tell_flight(const FlightRank& record, TimePoint now) {
   // What a rank had noted that moves or has ended meanwhile is over.
   const Activity activity = ranks_[static_cast<std::size_t>(record.rank)].health.activity;
   if (activity == Activity::moves || activity == Activity::ended) return;
+  forget_flight(record.rank);
+  const std::size_t memory = memory_of(record);
+  if (flight_memory_ + memory > flight_memory_max_) {
+    flights_left_out_.insert(record.rank);
+    return;
+  }
+  flight_memory_ += memory;
   flights_[record.rank] = record;
   flight_told_ = true;
   if (!all_stand_still()) return;
@@ -50,10 +59,18 @@ void HangWatch::tell_flight(const FlightRank& record, TimePoint now) {
   changed_ = true;
 }
 
+void HangWatch::forget_flight(int rank) {
+  flights_left_out_.erase(rank);
+  const auto known = flights_.find(rank);
+  if (known == flights_.end()) return;
+  flight_memory_ -= memory_of(known->second);
+  flights_.erase(known);
+}
+
 /// In which collectives the ranks do not match, as far as their flight records tell.
 std::vector<FlightMismatch> HangWatch::mismatches() const {
-  std::vector<FlightRank> records;
-  for (const auto& [rank, record] : flights_) records.push_back(record);
+  std::vector<const FlightRank*> records;
+  for (const auto& [rank, record] : flights_) records.push_back(&record);
   std::vector<FlightMismatch> found = find_flight_mismatches(records);
   std::erase_if(found, [](const FlightMismatch& mismatch) { return mismatch.unknown; });
   return found;
@@ -70,6 +87,15 @@ std::string HangWatch::hosts_text() const {
   return text;
 }
 
+/// "; the flight records of ranks 5, 6 are left out: all together are larger than 64 MiB".
+std::string HangWatch::left_out_text() const {
+  if (flights_left_out_.empty()) return "";
+  const std::vector<int> ranks(flights_left_out_.begin(), flights_left_out_.end());
+  return std::string(ranks.size() == 1 ? "; the flight record of " : "; the flight records of ") +
+         ranks_text(ranks) + (ranks.size() == 1 ? " is" : " are") +
+         " left out: all together are larger than " + std::to_string(flight_memory_max_ >> 20U) + " MiB";
+}
+
 void HangWatch::tell(const RankHealth& health, const std::string& host, TimePoint now) {
   if (health.rank < 0 || static_cast<std::size_t>(health.rank) >= ranks_.size()) return;
   RankView& rank = ranks_[static_cast<std::size_t>(health.rank)];
@@ -80,7 +106,7 @@ void HangWatch::tell(const RankHealth& health, const std::string& host, TimePoin
   // An end is a movement, too.
   const bool ends = health.activity == Activity::ended && rank.health.activity != Activity::ended;
   if (stood && (!stands || ends) && !said_.empty()) moved_ = health.rank;
-  if (health.activity == Activity::moves || health.activity == Activity::ended) flights_.erase(health.rank);
+  if (health.activity == Activity::moves || health.activity == Activity::ended) forget_flight(health.rank);
   key_told_ = key_told_ || !health.key.empty();
   rank.health = health;
   rank.host = host;
@@ -167,7 +193,7 @@ std::optional<std::string> HangWatch::look(TimePoint now) {
   if (verdict_.level == HangLevel::none) return std::nullopt;
   const std::string hosts = hosts_text();
   host_said_ = !hosts.empty();
-  verdict_.text += hosts;
+  verdict_.text += left_out_text() + hosts;
   verdict_.matter += hosts;
   if (verdict_.matter == said_) return std::nullopt;
   said_ = verdict_.matter;

@@ -4,8 +4,10 @@
 
 #include "rendezvous/core/hang_verdict.hpp"
 
+#include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,11 +33,17 @@ inline constexpr Milliseconds kNewsWaitedFor{2000};
 inline constexpr Milliseconds kLateLook{5000};
 inline constexpr Milliseconds kNewsAfterPause{6000};
 
+/// About the most memory for the flight records of all ranks. Those of 4,000 ranks with three groups of some
+/// hundred members take half of it.
+inline constexpr std::size_t kFlightMemoryMax = std::size_t{64} << 20;
+
 /// One thread.
 class HangWatch {
  public:
   /// `timeout`: how long no rank may move before the job counts as hung (--hang-timeout); 0: never.
-  explicit HangWatch(Milliseconds timeout) : timeout_(timeout) {}
+  /// `flight_memory`: about the most memory for flight records.
+  explicit HangWatch(Milliseconds timeout, std::size_t flight_memory = kFlightMemoryMax)
+      : timeout_(timeout), flight_memory_max_(flight_memory) {}
 
   /// A round has begun: its ranks move until somebody tells something else.
   void begin(int world_size);
@@ -54,6 +62,7 @@ class HangWatch {
   void tell_host(const std::string& host, const std::string& text, TimePoint now);
 
   /// Takes what the flight recorder of a rank that stands still has noted; it holds until the rank moves.
+  /// Records for which there is no memory are left out, which is said with the next hang.
   void tell_flight(const FlightRank& record, TimePoint now);
 
   /// When look() may have something to say; none: not before another tell().
@@ -80,7 +89,9 @@ class HangWatch {
 
  private:
   std::string hosts_text() const;
+  std::string left_out_text() const;
   bool explains() const;
+  void forget_flight(int rank);
   std::vector<FlightMismatch> mismatches() const;
 
   bool all_stand_still() const { return timeout_.count() > 0 && !ranks_.empty() && still_ == ranks_.size(); }
@@ -91,6 +102,9 @@ class HangWatch {
   std::map<std::string, std::string> hosts_;
   /// What flight recorders have noted of ranks that stand still.
   std::map<int, FlightRank> flights_;
+  std::size_t flight_memory_max_;
+  std::size_t flight_memory_ = 0;
+  std::set<int> flights_left_out_;
   /// Ranks that do not move, and the time when the last of all ranks moved.
   std::size_t still_ = 0;
   TimePoint last_moved_ = TimePoint::min();

@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -13,10 +14,10 @@ namespace {
 
 /// A round of two ranks and its watch.
 struct Two {
-  HangWatch watch{60s};
+  HangWatch watch;
   TimePoint now{1000s};
 
-  Two() { watch.begin(2); }
+  explicit Two(std::size_t flight_memory = kFlightMemoryMax) : watch(60s, flight_memory) { watch.begin(2); }
 
   void tell(int rank, Activity activity, WaitKind wait, Milliseconds still = 10s) {
     RankHealth health;
@@ -292,6 +293,32 @@ TEST_CASE("Flight records of ranks that stand still name the cause, and explain 
   // Another one comes no sooner than any other cause.
   two.watch.tell_flight(recorded(1, 39, true), two.now);
   CHECK(two.after(1s).empty());
+}
+
+TEST_CASE("Flight records for which there is no memory are left out, which is said") {
+  Two two(std::size_t{1} << 20);
+  const auto large = [](int rank, std::uint64_t last) {
+    FlightRank record = recorded(rank, last);
+    record.groups[0].ranks.assign(150'000, 0);  // more than half of that
+    return record;
+  };
+  two.wait(0, WaitKind::communication);
+  two.wait(1, WaitKind::communication);
+  two.watch.tell_flight(large(0, 41), two.now);
+  two.watch.tell_flight(large(1, 40), two.now);
+  const std::string text = two.after(50s);
+  CHECK_THAT(text, Contains("all 2 ranks are hung"));
+  CHECK_THAT(text, Contains("; the flight record of rank 1 is left out: all together are larger than 1 MiB"));
+  CHECK_FALSE(contains(text, "flight recorder"));
+  // That of rank 0 makes room for it when the rank moves, and its own next one takes the place of the last.
+  two.move(0);
+  CHECK_THAT(two.after(1s), Contains("moves again"));
+  two.wait(0, WaitKind::communication);
+  two.watch.tell_flight(large(1, 40), two.now);
+  two.watch.tell_flight(large(1, 40), two.now);
+  const std::string next = two.after(60s);
+  CHECK_THAT(next, Contains("all 2 ranks are hung"));
+  CHECK_FALSE(contains(next, "left out"));
 }
 
 TEST_CASE("What a rank had noted that moves, has ended, or is of another round is not believed") {
