@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/flight_dumps.hpp"
 
-#include "agent/process/flight_question.hpp"
+#include "agent/core/flight_paths.hpp"
 #include "agent/process/output/helper_thread.hpp"
 #include "rendezvous/base/posix.hpp"
 
@@ -18,9 +18,6 @@
 namespace muster::agent {
 namespace {
 
-constexpr const char* kVariable = "TORCH_FR_DUMP_TEMP_FILE";
-/// The earlier name of the same.
-constexpr const char* kEarlierVariable = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE";
 constexpr std::size_t kFileBytesMax = std::size_t{64} << 20U;
 constexpr std::chrono::milliseconds kPollEach{5};
 
@@ -48,21 +45,23 @@ void FlightDumps::prepare(Environment& environment, const AgentSpec& spec, rende
                           const std::vector<int>& ranks, const std::string& folder) {
   files_.clear();
   began_ = std::chrono::system_clock::now();
+  std::erase_if(environment,
+                [](const auto& variable) { return is_of_outer_job(variable.first, variable.second); });
   const std::string* set = nullptr;
   // What is given by --export goes before what is inherited.
   for (const Environment* one : {&spec.environment, &std::as_const(environment)})
-    for (const char* name : {kVariable, kEarlierVariable})
+    for (const char* name : kFlightFileVariables)
       if (set == nullptr) set = find_variable(*one, name);
   std::string stem = set == nullptr ? "" : *set;
   if (set == nullptr && has_gpus_ && !spec.output.log_dir.empty()) {
-    stem = spec.output.log_dir + "/flight_record_round" + std::to_string(round) + "_rank";
-    environment.emplace_back(kVariable, stem);
+    stem = flight_file(spec.output.log_dir, round);
+    environment.emplace_back(kFlightFileVariables[0], stem);
   }
   if (stem.empty()) return;
   const bool is_set = find_variable(spec.environment, kFlightPipeVariable) != nullptr ||
                       find_variable(environment, kFlightPipeVariable) != nullptr;
   if (has_gpus_ && !is_set && !folder.empty() && spec.limits.hang_timeout.count() > 0)
-    environment.emplace_back(kFlightPipeVariable, folder + "/flight_round" + std::to_string(round) + "_rank");
+    environment.emplace_back(kFlightPipeVariable, flight_pipe(folder, round));
   for (const int rank : ranks) files_.push_back({rank, stem + std::to_string(rank)});
 }
 

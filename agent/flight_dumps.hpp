@@ -30,10 +30,10 @@ class FlightDumps {
                        bool has_gpus = NcclRasClient::has_nvidia_driver())
       : executor_(std::move(executor)), has_gpus_(has_gpus) {}
 
-  /// A round's workers, of these ranks, are about to start with this environment: adds to it where their
-  /// flight recorders write, which is the log directory, unless there is none, or the user has set that; and
-  /// the pipe in `folder` by which they can be asked to, unless there is no folder, no file, or hangs are not
-  /// watched for.
+  /// A round's workers, of these ranks, are about to start with this environment: removes from it what a job
+  /// around this one has put there for its own ranks, and adds where their flight recorders write, which is
+  /// the log directory, unless there is none, or the user has set that; and the pipe in `folder` by which
+  /// they can be asked to, unless there is no folder, no file, or hangs are not watched for.
   void prepare(Environment& environment, const AgentSpec& spec, rendezvous::RoundNumber round,
                const std::vector<int>& ranks, const std::string& folder);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/flight_watch.hpp"
 
+#include "agent/core/flight_paths.hpp"
 #include "agent/process/output/helper_thread.hpp"
 
 #include <sys/un.h>
@@ -21,8 +22,6 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kSocketVariable = "TORCH_WORKER_SERVER_SOCKET";
 /// Says that the user wants that socket: PyTorch hangs in a server that is ended as soon as it has begun.
 constexpr const char* kWantedVariable = "MUSTER_CONTROL_PLANE";
-/// The file that NCCL's recorder writes; the rank follows. The second is the earlier name.
-constexpr const char* kFileVariables[] = {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"};
 /// The name of a socket: its round and rank follow, and then what tells one that has been seen.
 constexpr const char* kSocketPrefix = "/control_";
 constexpr const char* kKeptSuffix = ".open";
@@ -30,7 +29,7 @@ constexpr std::chrono::milliseconds kAnswerLookedForEach{50};
 
 /// Whether a path is one that this class has chosen, in a job around this one: several workers cannot share
 /// it.
-bool is_of_outer_job(const std::string& path) {
+bool is_socket_of_outer_job(const std::string& path) {
   return path.find("/muster_stop_") != std::string::npos && path.find(kSocketPrefix) != std::string::npos;
 }
 
@@ -62,7 +61,7 @@ FlightWatch::~FlightWatch() {
 
 void FlightWatch::forget_outer_job(Environment& environment) {
   std::erase_if(environment, [](const auto& variable) {
-    return variable.first == kSocketVariable && is_of_outer_job(variable.second);
+    return variable.first == kSocketVariable && is_socket_of_outer_job(variable.second);
   });
 }
 
@@ -82,7 +81,7 @@ void FlightWatch::prepare(Environment& environment, const std::string& folder, r
     }
   }
   const std::string* file = nullptr;
-  for (const char* name : kFileVariables)
+  for (const char* name : kFlightFileVariables)
     if (file == nullptr) file = find_variable(environment, name);
   const std::string* pipe = find_variable(environment, kFlightPipeVariable);
   if (file != nullptr && pipe != nullptr && !file->empty() && !pipe->empty()) {

@@ -26,9 +26,6 @@ struct FlightSource {
   std::string file{};
 };
 
-/// The variable with the name of the pipe of NCCL's recorder, behind which the rank and ".pipe" follow.
-inline constexpr const char* kFlightPipeVariable = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE";
-
 /// What the recorder of a rank has answered.
 struct FlightAnswer {
   rendezvous::FlightRank record{};

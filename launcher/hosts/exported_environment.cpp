@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/hosts/exported_environment.hpp"
 
+#include "agent/core/flight_paths.hpp"
 #include "launcher/core/launch_error.hpp"
 
 #include <algorithm>
@@ -71,7 +72,7 @@ ExportedEnvironment exported_environment(const Environment& ours, const std::vec
   std::map<std::string, std::string> chosen;
   ExportedEnvironment result;
   for (const auto& [name, value] : ours)
-    if (is_exported_by_default(name)) chosen[name] = value;
+    if (is_exported_by_default(name) && !agent::is_of_outer_job(name, value)) chosen[name] = value;
   for (const ExportedName& wanted : names) {
     bool found = false;
     for (const auto& [name, value] : ours)

@@ -73,6 +73,32 @@ TEST_CASE("Flight records go into the log directory where NCCL can run and the u
   }
 }
 
+TEST_CASE("A job in a job leaves the files and the pipes of the job around it alone") {
+  boost::asio::io_context context;
+  AgentSpec spec;
+  spec.limits.hang_timeout = 60s;
+  spec.output.log_dir = "/outer";
+  Environment environment;
+  FlightDumps outer(context.get_executor(), true);
+  outer.prepare(environment, spec, 12, {3}, "/outer_job");
+  REQUIRE(environment.size() == 2);
+  Environment inherited = environment;
+  FlightDumps inner(context.get_executor(), true);
+  spec.output.log_dir = "/inner";
+  inner.prepare(inherited, spec, 0, {0}, "/inner_job");
+  CHECK(variable(inherited, "TORCH_FR_DUMP_TEMP_FILE") == "/inner/flight_record_round0_rank");
+  CHECK(variable(inherited, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE") == "/inner_job/flight_round0_rank");
+  spec.output.log_dir.clear();
+  inner.prepare(environment, spec, 0, {0}, "/inner_job");
+  CHECK(environment.empty());
+  // Like it, but none of ours.
+  Environment of_user{{"TORCH_FR_DUMP_TEMP_FILE", "/mine/flight_record_round_rank"},
+                      {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "/mine/my_flight_round1_rank"}};
+  const Environment before = of_user;
+  inner.prepare(of_user, spec, 0, {0}, "/inner_job");
+  CHECK(of_user == before);
+}
+
 TEST_CASE("The pipe by which recorders are asked is set where there is a file, and hangs are watched for") {
   boost::asio::io_context context;
   FlightDumps dumps(context.get_executor(), true);

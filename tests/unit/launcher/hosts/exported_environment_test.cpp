@@ -42,6 +42,14 @@ TEST_CASE("Variables that tell how programs and libraries work are exported, sec
   }
 }
 
+TEST_CASE("Where the ranks of a job around this one write their flight records is not exported") {
+  const Environment ours = {{"TORCH_FR_DUMP_TEMP_FILE", "/outer/flight_record_round0_rank"},
+                            {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "/tmp/flight_round0_rank"},
+                            {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/mine"}};
+  CHECK(exported_environment(ours, {}).variables ==
+        Environment{{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/mine"}});
+}
+
 TEST_CASE("Names and beginnings that are asked for are added, and those we lack are told") {
   const Environment ours = {
       {"PATH", "/bin"}, {"WANDB_A", "1"}, {"WANDB_API_KEY", "k"}, {"X", ""}, {"HOME", "/h"}};
