@@ -2,7 +2,6 @@
 #include "launcher/history/job_history.hpp"
 
 #include "launcher/files/line_file.hpp"
-#include "rendezvous/base/wall_clock.hpp"
 
 #include <utility>
 
@@ -15,12 +14,16 @@ using Clock = std::chrono::steady_clock;
 
 void JobHistory::begins(EventOrigin origin, const JobBeginning& beginning) {
   origin_ = std::move(origin);
+  begun_ = true;
   if (file_.empty()) return;
   const auto lines = std::make_shared<LineFile>(file_);
   writer_ = std::make_unique<WriterThread>(
       [lines](const std::string& line, const std::atomic<bool>& leave) { return lines->append(line, leave); },
       kLinesMost, WriterThread::Full::drop_it);
-  write(JobCourse::begun(beginning));
+  for (const JobEvent& event : JobCourse::begun(beginning))
+    writer_->give(event_line(origin_, event, began_ms_));
+  for (const auto& [at_ms, event] : early_) writer_->give(event_line(origin_, event, at_ms));
+  early_.clear();
 }
 
 void JobHistory::told(const std::string& node, const agent::NodeEvent& event) {
@@ -50,8 +53,13 @@ std::string JobHistory::ends(const JobEnding& ending) {
 }
 
 void JobHistory::write(const JobCourse::Events& events) {
-  if (!writer_) return;
-  for (const JobEvent& event : events) writer_->give(event_line(origin_, event, wall_clock_ms()));
+  const std::int64_t now_ms = wall_clock_ms();
+  for (const JobEvent& event : events) {
+    if (writer_)
+      writer_->give(event_line(origin_, event, now_ms));
+    else if (!begun_ && !file_.empty() && early_.size() < kLinesMost)
+      early_.emplace_back(now_ms, event);
+  }
 }
 
 }  // namespace muster::launcher

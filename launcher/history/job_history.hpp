@@ -5,14 +5,20 @@
 #include "agent/core/node_event.hpp"
 #include "launcher/files/writer_thread.hpp"
 #include "launcher/history/core/job_course.hpp"
+#include "rendezvous/base/wall_clock.hpp"
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace muster::launcher {
 
-/// One thread; the file has one of its own, from begins() on. Without a file there is none.
+/// One thread; the file has one of its own, from begins() on. Without a file there is none. What happens
+/// before begins() follows behind its line.
 class JobHistory {
  public:
   /// How long the end of the job waits for the file.
@@ -21,9 +27,9 @@ class JobHistory {
   static constexpr std::size_t kLinesMost = 1024;
 
   /// The job begins. `file`: --event-file; empty: none.
-  explicit JobHistory(std::string file) : file_(std::move(file)) {}
+  explicit JobHistory(std::string file) : file_(std::move(file)), began_ms_(wall_clock_ms()) {}
 
-  /// Call once after the last fork, before any event.
+  /// Call once after the last fork.
   void begins(EventOrigin origin, const JobBeginning& beginning);
 
   /// As in JobCourse.
@@ -46,6 +52,10 @@ class JobHistory {
   void write(const JobCourse::Events& events);
 
   std::string file_;
+  std::int64_t began_ms_;
+  /// What has happened before begins(), and when; at most kLinesMost.
+  std::vector<std::pair<std::int64_t, JobEvent>> early_;
+  bool begun_ = false;
   JobCourse course_{std::chrono::steady_clock::now()};
   EventOrigin origin_;
   std::unique_ptr<WriterThread> writer_;
