@@ -5,6 +5,7 @@
 #include "launcher/cli/logs_options.hpp"
 #include "launcher/console/console_follower.hpp"
 #include "launcher/console_view.hpp"
+#include "launcher/files/ends_within.hpp"
 #include "launcher/inspect/core/kill_order.hpp"
 #include "launcher/inspect/ended_folder.hpp"
 #include "launcher/inspect/job_client.hpp"
@@ -131,6 +132,7 @@ int attach_command(const std::vector<std::string>& arguments) {
   if (job.card.console.empty())
     throw not_running(job, "it is not detached, and prints where it was started; 'muster logs " +
                                job.card.id + "' shows its log files, if it has any");
+  check_folder_answers("the console of the job cannot be read in", job.card.console);
   if (::isatty(STDIN_FILENO) == 1)
     std::fprintf(stderr, "muster: note: Ctrl-C ends job %s, Ctrl-\\ leaves it running\n",
                  job.card.id.c_str());

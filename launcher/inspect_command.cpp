@@ -4,6 +4,8 @@
 #include "agent/process/stop_file.hpp"
 #include "launcher/cli/inspect_options.hpp"
 #include "launcher/console/console_folder.hpp"
+#include "launcher/core/launch_error.hpp"
+#include "launcher/files/ends_within.hpp"
 #include "launcher/inspect/ask_jobs.hpp"
 #include "launcher/inspect/core/host_jobs.hpp"
 #include "launcher/inspect/core/job_text.hpp"
@@ -57,6 +59,18 @@ int show_ended(const InspectOptions& options, const EndedJob& job) {
   return print(options.json ? status_json(job) + "\n" : ended_text(job, wall_clock_ms()));
 }
 
+/// Removes consoles of detached jobs that have ended; returns how many.
+std::size_t clean_consoles() {
+  const std::string base = folder_of_consoles();
+  try {
+    check_folder_answers("consoles of detached jobs are left in", base);
+    return remove_old_consoles(base, wall_clock_ms());
+  } catch (const LaunchError& error) {
+    log_warning(error.what());
+    return 0;
+  }
+}
+
 /// Removes what jobs that have ended have left, and nothing of those that run.
 int clean() {
   std::string trouble;
@@ -65,7 +79,7 @@ int clean() {
   if (!trouble.empty()) log_warning("not all could be looked at: " + trouble);
   folders += agent::remove_left_stop_folders();
   const std::size_t records = remove_ended(folder_of_jobs());
-  const std::size_t consoles = remove_old_consoles(folder_of_consoles(), wall_clock_ms());
+  const std::size_t consoles = clean_consoles();
   return print("removed " + std::to_string(records) + (records == 1 ? " record" : " records") +
                " of jobs that have ended, and " + std::to_string(folders) +
                (folders == 1 ? " folder" : " folders") + " of jobs whose processes were killed" +

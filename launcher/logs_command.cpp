@@ -7,6 +7,7 @@
 #include "launcher/console/console_follower.hpp"
 #include "launcher/console/log_files.hpp"
 #include "launcher/console_view.hpp"
+#include "launcher/files/ends_within.hpp"
 #include "launcher/job_choice.hpp"
 #include "launcher/standard_output.hpp"
 #include "rendezvous/base/deadline.hpp"
@@ -35,7 +36,9 @@ std::optional<JobCard> card_of_console(const std::string& text) {
   std::optional<JobCard> best;
   NamedBy how = NamedBy::nothing;
   bool several = false;
-  for (FoundConsole& console : find_consoles(folder_of_consoles())) {
+  const std::string base = folder_of_consoles();
+  check_folder_answers("consoles of earlier jobs cannot be looked for in", base);
+  for (FoundConsole& console : find_consoles(base)) {
     const NamedBy found = named_by(console.card, text);
     if (found == NamedBy::nothing || found < how) continue;
     several = found == how && found == NamedBy::beginning;
@@ -104,6 +107,7 @@ int show_files(const JobCard& card, const LogsOptions& options) {
   if (options.timestamps)
     throw UsageError(job + ": its log files hold no times, so that --timestamps does not go; they are in " +
                      card.logs);
+  check_folder_answers("the log files of the job cannot be read in", card.logs);
   LogFiles files(card.logs, filter_of(options));
   if (!options.since.empty())
     std::fprintf(stderr,
@@ -117,6 +121,7 @@ int show_files(const JobCard& card, const LogsOptions& options) {
 }
 
 int show_console(const JobCard& card, const LogsOptions& options) {
+  check_folder_answers("the console of the job cannot be read in", card.console);
   ConsoleFollower follower(card.console);
   ConsoleView view(card, filter_of(options), {options.json, options.timestamps});
   std::vector<ConsoleRecord> records;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/files/ends_within.hpp"
 
+#include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/unique_fd.hpp"
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 namespace muster::launcher {
 namespace {
@@ -54,6 +56,15 @@ bool ends_within(std::chrono::milliseconds at_most, const std::function<void()>&
   }
   ::waitpid(pid, nullptr, WNOHANG);
   return ended;
+}
+
+void check_folder_answers(const std::string& what, const std::string& folder) {
+  if (folder.empty()) return;
+  const auto list = [&folder] { static_cast<void>(std::filesystem::directory_iterator{folder}); };
+  if (!ends_within(kFolderAnswersWithin, list))
+    throw LaunchError(kExitLauncherFailure, what + " " + folder + ": its file system has not answered for " +
+                                                std::to_string(kFolderAnswersWithin.count()) +
+                                                " s; see whether its server can be reached");
 }
 
 }  // namespace muster::launcher

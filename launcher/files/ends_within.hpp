@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
 namespace muster::launcher {
 
@@ -12,5 +13,12 @@ namespace muster::launcher {
 /// nothing: whoever does the same again meets it. Call it while there is one thread. Throws
 /// std::system_error.
 bool ends_within(std::chrono::milliseconds at_most, const std::function<void()>& work);
+
+inline constexpr std::chrono::seconds kFolderAnswersWithin{3};
+
+/// Lists a folder as above, before who calls looks into it, whether it is there or not. Throws LaunchError
+/// (125) where that takes longer than kFolderAnswersWithin: "`what` FOLDER: its file system has not
+/// answered...".
+void check_folder_answers(const std::string& what, const std::string& folder);
 
 }  // namespace muster::launcher

@@ -269,6 +269,24 @@ class Detach(DetachedJobs):
         self.muster("run", "--detach", "--log-dir", logs, "--no-python", "true")  # which asks nothing of the other one
         self.assertEqual(os.listdir(held), [])
 
+    @unittest.skipUnless("MUSTER_SILENT_DISK" in os.environ, "needs the library that makes a disk silent")
+    def test_a_folder_on_a_disk_that_does_not_answer_is_named_and_not_waited_for(self):
+        held = os.path.join(self.folder.name, "held")
+        self.environment["XDG_STATE_HOME"] = held
+        job = self.detach()
+        silent = "its file system has not answered for 3 s; see whether its server can be reached"
+        self.environment["LD_PRELOAD"] = os.environ["MUSTER_SILENT_DISK"]
+        for command in "logs", "attach":
+            self.assertIn(f"the console of the job cannot be read in {held}/muster/{job}: {silent}", self.muster(command, job, code=125).stderr)
+        self.assertIn(f"consoles of earlier jobs cannot be looked for in {held}/muster: {silent}", self.muster("logs", "none", code=125).stderr)
+        if os.geteuid() == 0:  # with records of its own, as those of jobs beside this test are not to go
+            private = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o mode=700 none /tmp/muster-0 && exec "$@"', "sh"]
+            ran = subprocess.run([*private, MUSTER, "clean"], env=self.environment, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+            self.assertIn(f"warning: consoles of detached jobs are left in {held}/muster: {silent}", ran.stderr)
+            self.assertIn("removed 0 records", ran.stdout)
+        del self.environment["LD_PRELOAD"]
+        self.muster("logs", job)
+
     def stop(self, pid):
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: state(pid) == "T", "that the process has got the signal")

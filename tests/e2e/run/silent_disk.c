@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the disk of a console silent, where this is preloaded: a write to one of its files never returns, nor
-// does the making of a folder below one that is called "held".
+// does the making or the opening of a folder below one that is called "held".
+#include <dirent.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -25,9 +26,32 @@ ssize_t write(int fd, const void* bytes, size_t size) {
   return next(fd, bytes, size);
 }
 
+static void be_silent_below_held(const char* path) {
+  while (strstr(path, "/held/") != NULL) pause();
+}
+
 int mkdir(const char* path, mode_t mode) {
   int (*next)(const char*, mode_t) = NULL;
   *(void**)&next = dlsym(RTLD_NEXT, "mkdir");
-  while (strstr(path, "/held/") != NULL) pause();
+  be_silent_below_held(path);
   return next(path, mode);
+}
+
+DIR* opendir(const char* path) {
+  DIR* (*next)(const char*) = NULL;
+  *(void**)&next = dlsym(RTLD_NEXT, "opendir");
+  be_silent_below_held(path);
+  return next(path);
+}
+
+// By which the library of C++ opens folders; it gives no mode.
+int openat(int folder, const char* path, int flags, ...) {
+  int (*next)(int, const char*, int, ...) = NULL;
+  *(void**)&next = dlsym(RTLD_NEXT, "openat");
+  be_silent_below_held(path);
+  return next(folder, path, flags);
+}
+
+int openat64(int folder, const char* path, int flags, ...) {
+  return openat(folder, path, flags);
 }
