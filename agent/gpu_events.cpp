@@ -4,11 +4,13 @@
 #include "agent/process/gpu_inventory.hpp"
 #include "agent/process/nvml.hpp"
 #include "agent/process/output/helper_thread.hpp"
+#include "rendezvous/log/log.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 namespace muster::agent {
@@ -126,14 +128,20 @@ struct GpuEvents::State : HelperState {
   }
 };
 
-GpuEvents::GpuEvents(std::optional<std::string> visible)
-    : state_(std::make_shared<State>()),
-      thread_(start_helper_thread("muster:gpus", [state = state_, visible = std::move(visible)] {
-        state->run(visible);
-        const std::scoped_lock lock(state->mutex);
-        state->ended = true;
-        state->changed.notify_all();
-      })) {}
+GpuEvents::GpuEvents(std::optional<std::string> visible) : state_(std::make_shared<State>()) {
+  try {
+    thread_ = start_helper_thread("muster:gpus", [state = state_, visible = std::move(visible)] {
+      state->run(visible);
+      const std::scoped_lock lock(state->mutex);
+      state->ended = true;
+      state->changed.notify_all();
+    });
+  } catch (const std::system_error& error) {
+    log_warning(
+        std::string("errors of GPUs (Xid) are not watched for on this host: no thread can be started (") +
+        error.what() + "); raise ulimit -u, or the limit of processes of its container");
+  }
+}
 
 GpuEvents::~GpuEvents() {
   abandon_helper_thread(thread_, *state_);

@@ -15,9 +15,9 @@ namespace muster::agent {
 /// One thread, but for a thread of its own, which may be held up in the driver for as long as it likes.
 class GpuEvents {
  public:
-  /// Listens from now on, if there are NVML and GPUs. `visible` is the CUDA_VISIBLE_DEVICES that the workers
-  /// inherit, as visible_gpus() takes it: of other GPUs nothing is told. Not while another thread is in
-  /// read_gpu_inventory().
+  /// Listens from now on, if there are NVML and GPUs, and a thread can be had, which is warned of. `visible`
+  /// is the CUDA_VISIBLE_DEVICES that the workers inherit, as visible_gpus() takes it: of other GPUs nothing
+  /// is told. Not while another thread is in read_gpu_inventory().
   explicit GpuEvents(std::optional<std::string> visible);
   /// Waits for 0.1 s at most; a thread that is held up longer is left to itself, and ends with the process.
   ~GpuEvents();

@@ -3,10 +3,16 @@
 #include "agent/gpu_events.hpp"
 
 #include "catch.hpp"
+#include "rendezvous/log/log.hpp"
+
+#include <pthread.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 
 using namespace muster::agent;
@@ -52,6 +58,29 @@ TEST_CASE("Without GPUs, or a driver that answers, nothing is told and nothing i
   CHECK(GpuEvents(std::nullopt).errors().empty());
   ::unsetenv("MUSTER_FAKE_NVML_ERROR");
   CHECK(GpuEvents("").errors().empty());
+}
+
+TEST_CASE("Where no thread can be had, a warning says that errors of GPUs are not watched for") {
+  ::setenv("MUSTER_FAKE_GPUS", "3", 1);
+  ::setenv("MUSTER_FAKE_XID", "79", 1);
+  std::string warned;
+  muster::set_log_handler([&warned](muster::LogLevel, std::string_view text) { warned = text; });
+  pthread_attr_t usual{};
+  pthread_attr_t larger{};
+  REQUIRE(::pthread_getattr_default_np(&usual) == 0);
+  REQUIRE(::pthread_getattr_default_np(&larger) == 0);
+  // A stack that no address space has room for.
+  REQUIRE(::pthread_attr_setstacksize(&larger, std::size_t{1} << 62) == 0);
+  REQUIRE(::pthread_setattr_default_np(&larger) == 0);
+  {
+    const GpuEvents events(std::nullopt);
+    CHECK(events.errors().empty());
+  }
+  CHECK(::pthread_setattr_default_np(&usual) == 0);
+  muster::set_log_handler({});
+  ::unsetenv("MUSTER_FAKE_XID");
+  CHECK(warned.starts_with(
+      "errors of GPUs (Xid) are not watched for on this host: no thread can be started ("));
 }
 
 TEST_CASE("A driver that does not come back holds nobody up") {
