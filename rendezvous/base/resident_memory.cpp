@@ -4,6 +4,7 @@
 #include <link.h>
 #include <sys/mman.h>
 
+#include <bit>
 #include <cstddef>
 #include <functional>
 
@@ -20,7 +21,7 @@ void give_back(const std::function<bool(const ElfW(Phdr) & part)>& wanted) {
       if (part.p_type != PT_LOAD || (part.p_flags & PF_W) != 0 || !chosen(part)) continue;
       const std::size_t begin = (info->dlpi_addr + part.p_vaddr) / page * page;
       const std::size_t end = info->dlpi_addr + part.p_vaddr + part.p_memsz;
-      (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+      (void)::madvise(std::bit_cast<void*>(begin), end - begin, MADV_DONTNEED);
     }
     return 1;  // the executable comes first; the libraries are shared with other programs
   };
