@@ -2,6 +2,9 @@
 #include "agent/process/signal_state.hpp"
 #include "agent/started_node.hpp"
 #include "launcher/attach_command.hpp"
+#include "launcher/build_facts.hpp"
+#include "launcher/cli/command_table.hpp"
+#include "launcher/cli/version_text.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/doctor_command.hpp"
 #include "launcher/error_report.hpp"
@@ -11,6 +14,7 @@
 #include "launcher/rendezvous_command.hpp"
 #include "launcher/run_command.hpp"
 #include "launcher/shim_command.hpp"
+#include "launcher/standard_output.hpp"
 #include "rendezvous/base/resident_memory.hpp"
 
 #include <fcntl.h>
@@ -27,26 +31,6 @@ namespace {
 using namespace muster::launcher;
 namespace agent = muster::agent;
 
-constexpr const char* kUsage =
-    "Usage: muster COMMAND [flags]\n"
-    "\n"
-    "  run          start the workers of a job, on this machine or many, watch them, end them\n"
-    "  ps           list the running jobs of this user, on this host or others\n"
-    "  status       say what a running job and each of its ranks do, once or (--watch) again and again\n"
-    "  stacks       print where each rank of a running job is in its Python code\n"
-    "  logs         show what a job has printed; with -f on and on\n"
-    "  attach       follow a detached job, and end it by Ctrl-C\n"
-    "  kill         end a running job, or send its ranks a signal\n"
-    "  clean        remove what jobs of this user that have ended have left on this host\n"
-    "  doctor       say whether this host, or others, are fit for jobs, and what to do\n"
-    "  rendezvous   run the place where nodes of jobs meet; also a store for torchrun's agents\n"
-    "  install-shim make a torchrun that is 'muster run', for scripts that call it by that name\n"
-    "  agent        what 'muster run' starts on other hosts; of no use by hand\n"
-    "  --version    print the version\n"
-    "  --help       print this text; all but agent have their own --help\n"
-    "\n"
-    "Example: muster run --nproc-per-node 2 train.py\n";
-
 /// Makes a terminal pass all bytes as they are: `srun --unbuffered` makes our stdout one (it would read a
 /// pipe by lines only), and frames are no text.
 void leave_bytes_alone(int fd) {
@@ -56,8 +40,14 @@ void leave_bytes_alone(int fd) {
   ::tcsetattr(fd, TCSANOW, &settings);
 }
 
+bool asks_for_help(const std::vector<std::string>& words) {
+  return words.size() == 1 && (words[0] == "--help" || words[0] == "-h");
+}
+
 /// 'muster agent': what a launcher starts on other hosts.
 int agent_command(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
+  if (asks_for_help(arguments))
+    return print("Usage: muster agent\n\nWhat 'muster run' starts on other hosts; of no use by hand.\n");
   if (!arguments.empty())
     throw UsageError(
         "'muster agent' takes no arguments; it is started by 'muster run -H HOST,... PROGRAM' on each host");
@@ -71,11 +61,24 @@ int agent_command(const std::vector<std::string>& arguments, const agent::Signal
   return agent::run_started_node(options);
 }
 
+/// 'muster version' and 'muster --version'.
+int version_command(const std::vector<std::string>& arguments) {
+  if (asks_for_help(arguments)) return print("Usage: muster version [--json]\n");
+  const bool json = arguments == std::vector<std::string>{"--json"};
+  if (!json && !arguments.empty())
+    throw UsageError("'" + arguments.front() + "' is one word too many; muster version takes only --json");
+  return print(json ? version_json(build_facts()) : "muster " MUSTER_VERSION "\n");
+}
+
+/// Returns what prints the help of the command that stands behind 'help'; 'help' alone where there is none.
+std::vector<std::string> asked_of_help(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2 || asks_for_help({arguments[1]}) || arguments[1] == "help") return {"help"};
+  if (arguments.size() > 2)
+    throw UsageError("'" + arguments[2] + "' is one word too many; write 'muster help " + arguments[1] + "'");
+  return {arguments[1], "--help"};
+}
+
 int dispatch(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
-  if (arguments.empty()) {
-    std::fputs(kUsage, stderr);
-    return muster::kExitUsage;
-  }
   const std::string& command = arguments.front();
   const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
   if (command == "run") return run_command(rest, at_start);
@@ -87,13 +90,17 @@ int dispatch(const std::vector<std::string>& arguments, const agent::SignalState
   if (command == "agent") return agent_command(rest, at_start);
   if (command == "rendezvous") return rendezvous_command(rest);
   if (command == "install-shim") return install_shim_command(rest);
-  if (command == "--help" || command == "-h" || command == "help")
-    return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
-  if (command == "--version") return std::puts("muster " MUSTER_VERSION) < 0 ? 1 : 0;
-  throw UsageError("'" + command +
-                   "' is not a command; use run, ps, status, stacks, logs, attach, kill, clean, doctor or "
-                   "rendezvous, as in 'muster run " +
-                   command + "'");
+  if (command == "help" || asks_for_help({command})) return print(usage_text());
+  if (command == "version" || command == "--version") return version_command(rest);
+  throw unknown_command(arguments);
+}
+
+int run_muster(const std::vector<std::string>& arguments, const agent::SignalState& at_start) {
+  if (arguments.empty()) {
+    std::fputs(usage_text().c_str(), stderr);
+    return muster::kExitUsage;
+  }
+  return dispatch(arguments.front() == "help" ? asked_of_help(arguments) : arguments, at_start);
 }
 
 /// Opens what is closed of 0, 1 and 2: the next descriptor of ours would get its number, and what is written
@@ -113,5 +120,5 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const bool is_run = called_as_torchrun(argv[0]);
   return with_errors_reported(
-      [&] { return is_run ? run_command(arguments, at_start) : dispatch(arguments, at_start); });
+      [&] { return is_run ? run_command(arguments, at_start) : run_muster(arguments, at_start); });
 }

@@ -139,6 +139,8 @@ struct CliOptions {
   bool help = false;
   /// The script or program, then its own arguments, untouched.
   std::vector<std::string> program;
+  /// A note about a flag of ours behind the program; empty: there is none.
+  std::string misplaced;
 };
 
 }  // namespace muster::launcher

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cli/doctor_options.hpp"
 
+#include "launcher/cli/parse_flags.hpp"
 #include "launcher/cli/remote_flags.hpp"
 #include "launcher/core/launch_error.hpp"
 
@@ -47,12 +48,7 @@ DoctorOptions parse_doctor_options(const std::vector<std::string>& arguments) {
   app.add_option("--towards", towards);
   RemoteFlags remote;
   remote.add_to(app);
-  std::vector<std::string> stack(arguments.rbegin(), arguments.rend());  // CLI11 takes a stack
-  try {
-    app.parse(std::move(stack));
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + "; see 'muster doctor --help'");
-  }
+  parse_flags(app, arguments);
   if (options.help) return options;
   options.hosts = given_text("doctor", "--host", hosts);
   options.python = given_text("doctor", "--python", python);

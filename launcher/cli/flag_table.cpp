@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cli/flag_table.hpp"
 
+#include "launcher/cli/command_table.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
+#include "rendezvous/base/nearest_name.hpp"
 
+#include <algorithm>
 #include <array>
+#include <map>
 
 namespace muster::launcher {
 namespace {
@@ -18,6 +22,8 @@ constexpr int kMaxRestarts = 1 << 30;
 /// PID_MAX_LIMIT of Linux.
 constexpr int kMaxPid = 1 << 22;
 constexpr int kMaxRanks = 1 << 20;
+
+constexpr std::string_view kVariables = "PET_";
 
 constexpr std::string_view kPlacement = "Workers";
 constexpr std::string_view kHosts = "Hosts (docs/hosts.md)";
@@ -278,7 +284,7 @@ std::span<const Flag> flag_table() {
 }
 
 std::string variable_of(const Flag& flag) {
-  std::string variable = "PET_";
+  std::string variable(kVariables);
   for (const char c : flag.name) {
     if (c == '-')
       variable += '_';
@@ -288,17 +294,48 @@ std::string variable_of(const Flag& flag) {
   return variable;
 }
 
+std::vector<std::string> unread_variables(const std::vector<std::string>& names) {
+  std::vector<std::string> read;
+  std::map<std::string, std::string> without_variable;
+  for (const Flag& flag : kTable) {
+    if (flag.from_environment)
+      read.push_back(variable_of(flag).substr(kVariables.size()));
+    else
+      without_variable.emplace(variable_of(flag), flag.spelled());
+  }
+  std::vector<std::string> notes;
+  for (const std::string& name : names) {
+    if (!name.starts_with(kVariables)) continue;
+    const std::string rest = name.substr(kVariables.size());
+    if (std::find(read.begin(), read.end(), rest) != read.end()) continue;
+    const auto flag = without_variable.find(name);
+    const std::string meant = did_you_mean(rest, read, kVariables);
+    if (flag != without_variable.end())
+      notes.push_back("the variable " + name + " is not read; give " + flag->second + " itself");
+    else if (!meant.empty())
+      notes.push_back("the variable " + name + " is not read; " + meant);
+  }
+  return notes;
+}
+
 std::string completion_script(const GivenText& shell) {
   if (shell.text != "bash") throw UsageError(shell.quoted() + " is not available; give bash");
   std::string flags = "--help";
   for (const Flag& flag : flag_table()) flags += " " + flag.spelled();
+  std::string commands;
+  for (const Command& command : command_table())
+    if (command.for_people) commands += std::string(command.name) + " ";
   return "# bash completion for muster; load it with: source <(muster run --print-completion bash)\n"
          "_muster() {\n"
          "  local word=${COMP_WORDS[COMP_CWORD]}\n"
          "  if ((COMP_CWORD == 1)); then\n"
-         "    COMPREPLY=($(compgen -W 'run ps status stacks logs attach kill clean doctor rendezvous --help "
-         "--version' -- "
-         "\"$word\"))\n"
+         "    COMPREPLY=($(compgen -W '" +
+         commands +
+         "--help --version' -- \"$word\"))\n"
+         "  elif [[ ${COMP_WORDS[1]} == help ]]; then\n"
+         "    COMPREPLY=($(compgen -W '" +
+         commands +
+         "' -- \"$word\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == run && $word == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W '" +
          flags +

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace muster::launcher {
 
@@ -43,6 +44,10 @@ std::span<const Flag> flag_table();
 
 /// Returns "PET_NPROC_PER_NODE" for nproc-per-node.
 std::string variable_of(const Flag& flag);
+
+/// Returns a note about each of `names` of variables that begins as those of flags do and that nobody reads,
+/// but a flag is called so, or nearly so. torchrun, too, ignores such a variable, without a word.
+std::vector<std::string> unread_variables(const std::vector<std::string>& names);
 
 /// Returns a bash completion script for `muster`, made from the flag table. `shell` is --print-completion;
 /// any other shell throws UsageError.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cli/inspect_options.hpp"
 
+#include "launcher/cli/parse_flags.hpp"
 #include "launcher/cli/remote_flags.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
@@ -155,13 +156,7 @@ InspectOptions parse_inspect_options(const std::string& command, const std::vect
   }
   std::optional<std::string> watch;
   if (command == "status") app.add_option("--watch", watch);
-  const std::vector<std::string> words = with_watch_value(arguments);
-  std::vector<std::string> stack(words.rbegin(), words.rend());  // CLI11 takes a stack
-  try {
-    app.parse(std::move(stack));
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + "; see 'muster " + command + " --help'");
-  }
+  parse_flags(app, with_watch_value(arguments));
   if (options.help) return options;
   options.hosts = given_text(command, "--host", hosts);
   options.remote = remote.options(command);

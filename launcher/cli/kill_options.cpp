@@ -4,6 +4,7 @@
 #include "agent/core/exit_status.hpp"
 #include "agent/core/node_status.hpp"
 #include "launcher/cli/inspect_options.hpp"
+#include "launcher/cli/parse_flags.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/text.hpp"
@@ -71,12 +72,7 @@ KillOptions parse_kill_options(const std::vector<std::string>& arguments) {
   app.add_option("--rank", ranks);
   app.add_option("--signal", signal);
   app.add_option("--grace", grace);
-  std::vector<std::string> stack(arguments.rbegin(), arguments.rend());  // CLI11 takes a stack
-  try {
-    app.parse(std::move(stack));
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + "; see 'muster kill --help'");
-  }
+  parse_flags(app, arguments);
   if (options.help) return options;
   if (options.job.starts_with('-'))
     throw UsageError(options.job + " is no flag; give --signal NAME, or --now to end the job with KILL");

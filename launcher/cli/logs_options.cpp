@@ -2,6 +2,7 @@
 #include "launcher/cli/logs_options.hpp"
 
 #include "launcher/cli/inspect_options.hpp"
+#include "launcher/cli/parse_flags.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/text.hpp"
@@ -75,12 +76,7 @@ LogsOptions parse_logs_options(const std::string& command, const std::vector<std
   } else {
     app.add_option("--lines", lines);
   }
-  std::vector<std::string> stack(arguments.rbegin(), arguments.rend());  // CLI11 takes a stack
-  try {
-    app.parse(std::move(stack));
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + "; see 'muster " + command + " --help'");
-  }
+  parse_flags(app, arguments);
   if (options.help) return options;
   if (ranks) options.ranks = parse_ranks(*ranks);
   if (round) options.round = number_of("--round", *round, kRoundMost);

@@ -2,6 +2,7 @@
 #include "launcher/cli/normalize_arguments.hpp"
 
 #include "launcher/core/launch_error.hpp"
+#include "rendezvous/base/nearest_name.hpp"
 
 #include <algorithm>
 #include <map>
@@ -134,10 +135,15 @@ class Normalizer {
     return UsageError(written + " could be any of " + candidates + "; write more of it");
   }
 
-  static UsageError unknown(const std::string& written) {
-    return UsageError("'" + written +
-                      "' is not a flag of muster run; see 'muster run --help' (flags of the program " +
-                      "go after its name)");
+  UsageError unknown(const std::string& written) const {
+    std::vector<std::string_view> names;
+    for (const Flag& flag : table_) names.push_back(flag.name);
+    std::string spelled = written;
+    std::replace(spelled.begin(), spelled.end(), '_', '-');
+    const std::string meant = did_you_mean_flag(spelled, names);
+    return UsageError("'" + written + "' is not a flag of muster run; " +
+                      (meant.empty() ? "see" : meant + " See") +
+                      " 'muster run --help' (flags of the program go after its name)");
   }
 
   std::span<const Flag> table_;

@@ -2,13 +2,14 @@
 #include "launcher/cli/parse_options.hpp"
 
 #include "launcher/cli/flag_table.hpp"
+#include "launcher/cli/misplaced_flag.hpp"
 #include "launcher/cli/normalize_arguments.hpp"
+#include "launcher/cli/parse_flags.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -98,15 +99,6 @@ void apply_completion_index(CliOptions& options, const VariableLookup& variable)
   options.node_rank = {parse_whole_number(given, 0, kMaxNodeRank), given};
 }
 
-void parse(CLI::App& app, std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a stack
-  try {
-    app.parse(std::move(arguments));
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + "; see '" + app.get_name() + " --help'");
-  }
-}
-
 void describe_rendezvous(CLI::App& app, RendezvousOptions& options, std::string& admission) {
   app.set_help_flag();
   app.add_flag("-h,--help", options.help, "Print this text");
@@ -145,10 +137,12 @@ CliOptions parse_run_options(const std::vector<std::string>& arguments, const Va
   app.set_help_flag();
   std::set<std::string_view> given;
   declare_flags(app, options, given);
-  parse(app, std::move(normalized.flags));
+  parse_flags(app, normalized.flags);
   apply_variables(options, given, variable);
   apply_completion_index(options, variable);
   options.program = std::move(normalized.program);
+  // A module may be a launcher, as torch.distributed.run is.
+  if (!options.module.value) options.misplaced = misplaced_flag(options.program, given);
   return options;
 }
 
@@ -171,7 +165,7 @@ RendezvousOptions parse_rendezvous_options(const std::vector<std::string>& argum
   std::string admission = "user";
   CLI::App app("", "muster rendezvous");
   describe_rendezvous(app, options, admission);
-  parse(app, arguments);
+  parse_flags(app, arguments);
   if (options.help) return options;
   if (options.listen.empty() && options.status.empty())
     throw UsageError("--listen is missing; give --listen HOST:PORT, or --status HOST:PORT to ask a daemon");

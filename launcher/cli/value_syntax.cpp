@@ -78,11 +78,11 @@ std::string ignored_key(const GivenText& given, const GivenText& part, const std
     return key;
   std::vector<std::string_view> known(kUsedKeys.begin(), kUsedKeys.end());
   known.insert(known.end(), kKeysWithoutEffect.begin(), kKeysWithoutEffect.end());
-  const std::string nearest = nearest_name(key, known);
+  const std::string meant = did_you_mean(key, known);
   throw UsageError(given.quoted() + ": '" + key + "' is no key of a rendezvous; " +
-                   (nearest.empty()
+                   (meant.empty()
                         ? "those that are used are join_timeout, last_call_timeout, timeout and is_host"
-                        : "did you mean '" + nearest + "'?"));
+                        : meant));
 }
 
 bool is_variable_name(const std::string& name) {

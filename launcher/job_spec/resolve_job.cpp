@@ -2,6 +2,7 @@
 #include "launcher/job_spec/resolve_job.hpp"
 
 #include "agent/core/exit_status.hpp"
+#include "launcher/cli/flag_table.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/log_directory.hpp"
@@ -198,6 +199,13 @@ void resolve_binding(const CliOptions& options, JobSpec& spec) {
   spec.agent.numa_binding = options.numa_binding.value;
 }
 
+/// Says which variables were probably meant for us, and are not.
+void note_unread_variables(const System& system, std::vector<std::string>& notices) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : system.environment()) names.push_back(name);
+  for (std::string& note : unread_variables(names)) notices.push_back(std::move(note));
+}
+
 /// Whether this machine is one of the job's hosts.
 bool runs_here(const JobSpec& spec) {
   return spec.nodes.empty() ||
@@ -221,6 +229,8 @@ ResolvedJob resolve_job(const CliOptions& options, const System& system) {
   if (options.gather_logs.given && !options.redirects.value.any() && !options.tee.value.any())
     job.notices.push_back(options.gather_logs.given->source +
                           " has nothing to gather: no log files are written; give --tee or --redirects, too");
+  if (!options.misplaced.empty()) job.notices.push_back(options.misplaced);
+  note_unread_variables(system, job.notices);
   resolve_signals(options, spec);
   resolve_worker_environment(options, system, job);
   if (spec.nodes.empty()) check_virtual_ranks(options, system, spec.agent.workers);

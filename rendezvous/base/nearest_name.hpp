@@ -42,4 +42,31 @@ std::string nearest_name(std::string_view wrong, const Names& names) {
   return std::string(nearest);
 }
 
+/// Returns "did you mean 'DASHESNAME'?" with the nearest of `names`; "" where none is near.
+template <typename Names>
+std::string did_you_mean(std::string_view wrong, const Names& names, std::string_view dashes = "") {
+  const std::string nearest = nearest_name(wrong, names);
+  return nearest.empty() ? "" : "did you mean '" + std::string(dashes) + nearest + "'?";
+}
+
+/// Returns the long names of all flags of a parser (CLI::App), without their dashes.
+template <typename Parser>
+std::vector<std::string> flag_names(const Parser& parser) {
+  std::vector<std::string> names;
+  for (const auto* option : parser.get_options()) {
+    const std::vector<std::string>& own = option->get_lnames();
+    names.insert(names.end(), own.begin(), own.end());
+  }
+  return names;
+}
+
+/// Returns the long flag of `names` that somebody meant by the word "--wrong" or "--wrong=value", as
+/// did_you_mean() says it; "" for any other word.
+template <typename Names>
+std::string did_you_mean_flag(std::string_view word, const Names& names) {
+  constexpr std::string_view kDashes = "--";
+  if (!word.starts_with(kDashes)) return "";
+  return did_you_mean(word.substr(0, word.find('=')).substr(kDashes.size()), names, kDashes);
+}
+
 }  // namespace muster

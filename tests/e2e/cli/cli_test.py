@@ -183,6 +183,31 @@ class Help(unittest.TestCase):
             self.assertIn("Usage: muster", result.stdout)
         self.assertRegex(muster("--version").stdout, r"^muster \d+\.\d+\.\d+\n$")
 
+    def test_help_and_version_are_commands_too(self):
+        self.assertEqual(muster("help").stdout, muster("--help").stdout)
+        for command in ("run", "ps", "status", "stacks", "logs", "attach", "kill", "clean", "doctor", "rendezvous", "agent", "version"):
+            asked = muster("help", command)
+            self.assertEqual((asked.returncode, asked.stderr), (0, ""))
+            self.assertEqual(asked.stdout, muster(command, "--help").stdout)
+            self.assertTrue(asked.stdout.startswith("Usage: muster " + command) or command in ("run", "rendezvous"), asked.stdout)
+        wrong = muster("help", "rn")
+        self.assertEqual((wrong.returncode, wrong.stderr), (2, "muster: error: 'rn' is not a command; did you mean 'run'?\n"))
+        self.assertEqual(muster("version").stdout, muster("--version").stdout)
+        self.assertEqual(muster("version", "x").returncode, 2)
+        facts = json.loads(muster("--version", "--json").stdout)
+        self.assertEqual((facts["schema"], facts["version"]), ("muster.version", 1))
+        self.assertEqual("muster " + facts["muster_version"] + "\n", muster("--version").stdout)
+        self.assertIn("shm", facts["backends"])
+        self.assertRegex(facts["compiler"], r"^\w+ \d+\.")
+        self.assertTrue(facts["build_type"])
+        self.assertTrue(all(facts["libraries"].values()), facts)
+        self.assertEqual(json.loads(muster("version", "--json").stdout), facts)
+
+    def test_a_variable_that_nobody_reads_is_a_note(self):
+        result = muster("run", "--dry-run", "true", env={"PET_MAX_RESTART": "2"})
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("muster: note: the variable PET_MAX_RESTART is not read; did you mean 'PET_MAX_RESTARTS'?\n", result.stderr)
+
     def test_every_flag_is_documented(self):
         text = ""
         for page in ("torchrun.md", "operations.md"):

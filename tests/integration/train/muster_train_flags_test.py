@@ -59,7 +59,7 @@ def test_values_that_are_missing(folder):
     place = os.path.join(folder, "checkpoints")
     refused("--checkpoint-dir needs a value, and --no-resume looks like the next flag", *DATA, "--checkpoint-dir", "--no-resume")
     refused("--checkpoint-dir= has no value", *DATA, "--checkpoint-dir=", "--no-resume")
-    refused("there is no --conf, did you mean --config?", "--conf", "run.json")
+    refused("there is no --conf, did you mean '--config'?", "--conf", "run.json")
     assert not os.path.exists(place) and not os.path.exists("--no-resume")
 
 

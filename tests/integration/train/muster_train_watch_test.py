@@ -96,7 +96,7 @@ def test_config_file(folder):
     assert parameters(train(*config(same))) == wanted
     assert parameters(train("--lr", "0.02", *config({**same, "lr": 0.5}))) == wanted, "the command line does not win"
     assert parameters(train("--lr", "0.02", *config({**same, "nesterov": False}))) != wanted, "false means true"
-    for content, text in (({**same, "epoch": 2}, 'no flag "epoch", did you mean epochs?'), ("{", "is not JSON"),
+    for content, text in (({**same, "epoch": 2}, 'no flag "epoch", did you mean \'epochs\'?'), ("{", "is not JSON"),
                           ("[1]", "holds no object"), ({**same, "lr": [1]}, "neither a text nor a number"),
                           ({**same, "lr": "fast"}, "--lr"), ({"zzzzzzzz": 1}, 'no flag "zzzzzzzz"; see')):
         result = train(*config(content), check=False)

@@ -59,20 +59,8 @@ EarlyExit usage_error(const std::string& text) {
   return {2, "muster-train: " + text + "; see muster-train --help\n"};
 }
 
-/// Names of all flags, without their dashes.
-std::vector<std::string> names_of(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    const std::vector<std::string>& own = option->get_lnames();
-    names.insert(names.end(), own.begin(), own.end());
-  }
-  return names;
-}
-
-std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& names,
-                         const char* dashes) {
-  const std::string nearest = nearest_name(wrong, names);
-  return nearest.empty() ? "" : ", did you mean " + std::string(dashes) + nearest + "?";
+std::string after_comma(const std::string& text) {
+  return text.empty() ? "" : ", " + text;
 }
 
 /// The last --config of the command line, in either of its spellings.
@@ -94,22 +82,16 @@ std::vector<std::string> words_of(const std::string& path, const std::vector<std
                                                    "\" belongs on the command line, not into a file");
     if (std::find(names.begin(), names.end(), entry.name) == names.end())
       throw Error(ErrorCode::invalid_argument, "--config " + path + ": there is no flag \"" + entry.name +
-                                                   "\"" + did_you_mean(entry.name, names, ""));
+                                                   "\"" + after_comma(did_you_mean(entry.name, names)));
     words.push_back("--" + entry.name + "=" + entry.value);
   }
   return words;
 }
 
-/// Flags that are unknown, with the nearest known ones.
-std::string unknown_flags(const std::vector<std::string>& words, const std::vector<std::string>& names) {
-  std::string text = "there is no ";
-  for (const std::string& word : words) {
-    const std::string name = word.substr(0, word.find('='));
-    text += name;
-    if (name.starts_with("--")) return text + did_you_mean(name.substr(2), names, "--");
-    return text;
-  }
-  return text;
+/// The first word that is unknown, with the nearest flag.
+std::string unknown_flag(const std::vector<std::string>& words, const std::vector<std::string>& names) {
+  const std::string& word = words.front();
+  return "there is no " + word.substr(0, word.find('=')) + after_comma(did_you_mean_flag(word, names));
 }
 
 }  // namespace
@@ -148,7 +130,7 @@ std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* 
   add_parallel_flags(app, options, words);
   add_run_flags(app, options, words);
   require_plain_values(app);
-  const std::vector<std::string> names = names_of(app);
+  const std::vector<std::string> names = flag_names(app);
   try {
     const std::vector<std::string> given(argv + 1, argv + argc);
     const std::string config = config_of(given);
@@ -165,10 +147,10 @@ std::variant<TrainOptions, EarlyExit> parse_train_options(int argc, const char* 
   } catch (const CLI::CallForHelp&) {
     return EarlyExit{0, app.help()};
   } catch (const CLI::ExtrasError&) {
-    return usage_error(unknown_flags(app.remaining(), names));
+    return usage_error(unknown_flag(app.remaining(), names));
   } catch (const CLI::ParseError& error) {
     // What is said to be missing may be a flag that was misspelt.
-    if (!app.remaining().empty()) return usage_error(unknown_flags(app.remaining(), names));
+    if (!app.remaining().empty()) return usage_error(unknown_flag(app.remaining(), names));
     return usage_error(error.what());
   } catch (const Error& error) {
     return usage_error(error.what());

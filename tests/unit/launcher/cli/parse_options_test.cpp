@@ -277,6 +277,33 @@ TEST_CASE("An ambiguous prefix names its candidates") {
   CHECK(error_of({"-y", "z"}).find("'-y' is not a flag") == 0);
 }
 
+TEST_CASE("A flag that is misspelt is told with the nearest one") {
+  CHECK(error_of({"--nproc-per-nde", "2", "x"}) ==
+        "'--nproc-per-nde' is not a flag of muster run; did you mean '--nproc-per-node'? See 'muster run "
+        "--help' (flags of the program go after its name)");
+  CHECK(error_of({"--standlone", "x"}).find("did you mean '--standalone'?") != std::string::npos);
+  CHECK(error_of({"--max_restrats=3", "x"}).find("did you mean '--max-restarts'?") != std::string::npos);
+  CHECK(error_of({"--frobnicate", "x"}).find("did you mean") == std::string::npos);
+  try {
+    parse_rendezvous_options({"--lisen", "127.0.0.1:0"});
+    FAIL("taken");
+  } catch (const UsageError& error) {
+    CHECK(std::string(error.what()) ==
+          "'--lisen' is not a flag of muster rendezvous; did you mean '--listen'? See 'muster rendezvous "
+          "--help'");
+  }
+}
+
+TEST_CASE("Variables that look like those of flags and are read by nobody are told") {
+  CHECK(unread_variables({"PATH", "PET_MAX_RESTARTS", "PET_NPROC_PER_NODE", "PET_FROBNICATE", "PET_DOG",
+                          "PET_", "MAX_RESTART", "pet_max_restart"})
+            .empty());
+  CHECK(unread_variables({"PET_MAX_RESTART", "PET_NUMA_BINDING", "PET_TIMEOUT"}) ==
+        std::vector<std::string>{"the variable PET_MAX_RESTART is not read; did you mean 'PET_MAX_RESTARTS'?",
+                                 "the variable PET_NUMA_BINDING is not read; give --numa-binding itself",
+                                 "the variable PET_TIMEOUT is not read; give --timeout itself"});
+}
+
 TEST_CASE("Short flags, joined and apart") {
   CHECK(parse({"-r", "3", "x"}).redirects.value.fallback == 3);
   CHECK(parse({"-r3", "x"}).redirects.value.fallback == 3);
