@@ -6,10 +6,12 @@
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/base/time_unit.hpp"
 #include "rendezvous/protocol/limits.hpp"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -86,6 +88,12 @@ bool add_ranks(std::string_view item, std::set<int>& ranks) {
   return true;
 }
 
+/// Whether a word is meant for --watch: "2", "0.5", "5s". No "2d": ids of jobs begin so, and it is too long.
+bool is_interval(std::string_view word) {
+  const std::string_view unit = word.substr(std::min(word.find_first_not_of("0123456789."), word.size()));
+  return unit.size() < word.size() && unit != "d" && (unit.empty() || milliseconds_of(unit));
+}
+
 /// Gives each --watch a value, so that a job behind it is not taken for one.
 std::vector<std::string> with_watch_value(const std::vector<std::string>& arguments) {
   constexpr const char* kUsual = "2";
@@ -93,8 +101,7 @@ std::vector<std::string> with_watch_value(const std::vector<std::string>& argume
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     words.push_back(arguments[i]);
     if (arguments[i] != "--watch") continue;
-    const bool given = i + 1 < arguments.size() && !arguments[i + 1].empty() &&
-                       arguments[i + 1].find_first_not_of("0123456789.") == std::string::npos;
+    const bool given = i + 1 < arguments.size() && is_interval(arguments[i + 1]);
     words.back() += std::string("=") + (given ? arguments[++i].c_str() : kUsual);
   }
   return words;

@@ -7,6 +7,7 @@
 #include "rendezvous/base/host_port.hpp"
 #include "rendezvous/base/nearest_name.hpp"
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/base/time_unit.hpp"
 
 #include <signal.h>
 
@@ -127,13 +128,16 @@ std::chrono::milliseconds parse_seconds(const GivenText& given, bool positive) {
   const std::string text = trimmed(given.text);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string advice =
-      std::string("; give seconds ") + (positive ? "above 0" : "from 0") + " to 100000000, for example 2.5";
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    throw UsageError(given.quoted() + " is not a number of seconds" + advice);
-  if (value < 0 || value > kMaxSeconds || (positive && value == 0))
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const auto unit_ms = milliseconds_of(unit.empty() ? "s" : unit);
+  const std::string advice = std::string("; give seconds ") + (positive ? "above 0" : "from 0") +
+                             " to 100000000, or with a unit (ms, s, m, h, d), for example 2.5 or 5m";
+  if (error != std::errc() || !unit_ms || !std::isfinite(value))
+    throw UsageError(given.quoted() + " is not a time" + advice);
+  const double ms = value * static_cast<double>(*unit_ms);
+  if (value < 0 || ms > kMaxSeconds * 1000 || (positive && value == 0))
     throw UsageError(given.quoted() + " is out of range" + advice);
-  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(value * 1000)));
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(ms)));
 }
 
 NodeRange parse_node_range(const GivenText& given) {

@@ -20,7 +20,8 @@ int parse_whole_number(const GivenText& given, int low, int high);
 /// true).
 bool parse_switch(const GivenText& given);
 
-/// Reads seconds, fractions allowed, from 0 (or just above it: `positive`) to about three years.
+/// Reads seconds, fractions allowed, or a number with a unit ("500ms", "90s", "5m", "2h", "1d"), from 0 (or
+/// just above it: `positive`) to about three years.
 std::chrono::milliseconds parse_seconds(const GivenText& given, bool positive);
 
 /// Reads "N" or "MIN:MAX" with 0 < MIN <= MAX.

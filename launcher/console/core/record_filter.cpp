@@ -2,9 +2,9 @@
 #include "launcher/console/core/record_filter.hpp"
 
 #include "rendezvous/base/text.hpp"
+#include "rendezvous/base/time_unit.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -15,27 +15,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-struct Unit {
-  std::string_view name;
-  std::int64_t ms;
-};
-
-constexpr std::array<Unit, 5> kUnits{
-    {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}}};
 /// Longer than anything that is looked for, and far from what overflows.
 constexpr double kLongestMs = 86'400'000.0 * 36'500;
 
 std::optional<std::int64_t> parse_ago(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  for (const Unit& unit : kUnits) {
-    if (text.substr(digits) != unit.name) continue;
-    double amount = 0;
-    const char* const end = text.data() + digits;
-    if (std::from_chars(text.data(), end, amount).ptr != end || digits == 0) return std::nullopt;
-    const double ago = amount * static_cast<double>(unit.ms);
-    return ago >= 0 && ago <= kLongestMs ? std::optional(static_cast<std::int64_t>(ago)) : std::nullopt;
-  }
-  return std::nullopt;
+  const auto unit = milliseconds_of(text.substr(digits));
+  double amount = 0;
+  const char* const end = text.data() + digits;
+  if (!unit || digits == 0 || std::from_chars(text.data(), end, amount).ptr != end) return std::nullopt;
+  const double ago = amount * static_cast<double>(*unit);
+  return ago >= 0 && ago <= kLongestMs ? std::optional(static_cast<std::int64_t>(ago)) : std::nullopt;
 }
 
 /// Takes `digits` digits off a text, and the character `before` that stands before them (0: none).

@@ -56,6 +56,10 @@ TEST_CASE("A status is watched each two seconds, or as often as is said") {
   CHECK(given.job == "train-7f");
   CHECK(given.ranks == std::vector<int>{3});
   CHECK(parse_inspect_options("status", {"--watch=10"}).watch == milliseconds(10'000));
+  CHECK(parse_inspect_options("status", {"--watch", "500ms"}).watch == milliseconds(500));
+  CHECK(parse_inspect_options("status", {"--watch", "5m", "7f"}).watch == milliseconds(300'000));
+  // Ids of jobs look so.
+  for (const char* id : {"7d", "7f"}) CHECK(parse_inspect_options("status", {"--watch", id}).job == id);
 }
 
 TEST_CASE("Wrong arguments of the commands that look at jobs are named") {

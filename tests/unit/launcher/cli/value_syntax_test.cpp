@@ -14,15 +14,21 @@ GivenText given(const std::string& text) {
   return {text, "--flag"};
 }
 
-/// Whether `parse` refuses `text` with a message that quotes it.
+/// The message with which `parse` refuses `text`; "" where it does not.
 template <typename Parse>
-bool refuses(Parse parse, const std::string& text) {
+std::string message_of(Parse parse, const std::string& text) {
   try {
     parse(given(text));
   } catch (const UsageError& error) {
-    return std::string(error.what()).find("--flag") == 0;
+    return error.what();
   }
-  return false;
+  return "";
+}
+
+/// Whether `parse` refuses `text` with a message that quotes it.
+template <typename Parse>
+bool refuses(Parse parse, const std::string& text) {
+  return message_of(parse, text).starts_with("--flag");
 }
 
 }  // namespace
@@ -46,10 +52,30 @@ TEST_CASE("Seconds may have fractions") {
   CHECK(parse(given("1e2")).count() == 100000);
   CHECK(parse(given("0.0001")).count() == 1);  // above zero stays above zero
   CHECK(parse_seconds(given("0"), false).count() == 0);
-  for (const char* bad : {"", "x", "0", "-1", "inf", "nan", "1s", "1e9"}) {
+  for (const char* bad : {"", "x", "0", "-1", "inf", "nan", "1e9", "1e", "0x1"}) {
     CAPTURE(bad);
     CHECK(refuses(parse, bad));
   }
+}
+
+TEST_CASE("Times may have a unit, and are seconds without one") {
+  const auto parse = [](const GivenText& text) { return parse_seconds(text, true); };
+  CHECK(parse(given("500ms")).count() == 500);
+  CHECK(parse(given("90s")).count() == 90'000);
+  CHECK(parse(given("5m")).count() == 300'000);
+  CHECK(parse(given("1.5h")).count() == 5'400'000);
+  CHECK(parse(given("2d")).count() == 172'800'000);
+  CHECK(parse(given(" 5m ")).count() == 300'000);
+  CHECK(parse(given("0.2ms")).count() == 1);
+  CHECK(parse_seconds(given("0m"), false).count() == 0);
+  for (const char* bad : {"m", "5 m", "5M", "5mm", "1m30s", "0h", "-1m", "nans", "infs", "2000d", "5min"}) {
+    CAPTURE(bad);
+    CHECK(refuses(parse, bad));
+  }
+  CHECK(message_of(parse, "soon") ==
+        "--flag=soon is not a time; give seconds above 0 to 100000000, or with a unit (ms, s, m, h, d), for "
+        "example 2.5 or 5m");
+  CHECK(message_of(parse, "2000d").find("--flag=2000d is out of range") == 0);
 }
 
 TEST_CASE("Node ranges") {
@@ -110,14 +136,7 @@ TEST_CASE("Keys of torchrun's that have nothing to say here are kept, for a mess
 }
 
 TEST_CASE("An unknown key is refused with the nearest one") {
-  const auto error_of = [](const std::string& text) -> std::string {
-    try {
-      parse_rdzv_conf(given(text));
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
-  };
+  const auto error_of = [](const std::string& text) { return message_of(parse_rdzv_conf, text); };
   CHECK(error_of("join_timeut=5") ==
         "--flag=join_timeut=5: 'join_timeut' is no key of a rendezvous; did you mean 'join_timeout'?");
   CHECK(contains(error_of("read_timeout=1,close_timout=5"), "did you mean 'close_timeout'?"));
