@@ -40,6 +40,8 @@ void set_level(const CliOptions& options, const System& system) {
     set_log_level(options.log_level.value);
   else if (const auto word = system.variable("LOGLEVEL"))
     set_log_level(*word);
+  else if (options.event_log_handler.value == "console")
+    set_log_level(LogLevel::info);
 }
 
 /// Returns a note about signals that were ignored when we were started, as the shell of a script sets it for

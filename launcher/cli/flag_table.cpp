@@ -33,7 +33,7 @@ constexpr std::string_view kRendezvous = "Rendezvous";
 constexpr std::string_view kRestart = "Failure and end";
 constexpr std::string_view kOutput = "Output";
 constexpr std::string_view kDebug = "Reports and help";
-constexpr std::string_view kRefused = "Torchrun flags that this version does not offer";
+constexpr std::string_view kPlugins = "Torchrun flags that name Python plug-ins, which muster cannot load";
 
 /// Stores the text as it is.
 template <auto member>
@@ -272,9 +272,10 @@ constexpr auto kTable = std::to_array<Flag>({
     {"print-completion", 0, "SHELL", kDebug, kNoPet, kTorchrun, "Print a completion script; bash only",
      text<&O::print_completion>},
 
-    {"logs-specs", 0, "NAME", kRefused, kNoPet, kTorchrun, "Names a Python plug-in", text<&O::logs_specs>},
-    {"event-log-handler", 0, "NAME", kRefused, kPet, kTorchrun, "null only; others name a Python plug-in",
-     text<&O::event_log_handler>},
+    {"logs-specs", 0, "NAME", kPlugins, kNoPet, kTorchrun, "The built-in one only [default]",
+     text<&O::logs_specs>},
+    {"event-log-handler", 0, "NAME", kPlugins, kPet, kTorchrun,
+     "null, or console: our own messages as by --log-level info [null]", text<&O::event_log_handler>},
 });
 
 }  // namespace

@@ -17,17 +17,17 @@
 namespace muster::launcher {
 namespace {
 
-/// Refuses flags of torchrun that ask for something this version does not have.
-void refuse_unavailable(const CliOptions& options) {
-  const auto refuse = [](const std::optional<GivenText>& given, const std::string& why) {
-    if (given) throw UsageError(given->quoted() + " " + why);
+/// Refuses the Python plug-ins that torchrun loads, but for those that it has built in.
+void refuse_plugins(const CliOptions& options) {
+  const auto refuse = [](const Setting<std::string>& plugin, const char* built_in, const char* instead) {
+    if (plugin.given)
+      throw UsageError(plugin.given->quoted() + " names a Python plug-in, which muster cannot load; give " +
+                       built_in + ", which it has, and use " + instead);
   };
-  refuse(options.logs_specs.given,
-         "names a Python plug-in, which muster cannot load; use --log-dir, --redirects and --tee");
-  if (options.event_log_handler.value != "null")
-    refuse(
-        options.event_log_handler.given,
-        "is not available: only 'null' is; use --event-file FILE or --report FILE for a record of the job");
+  if (options.logs_specs.value != "default")
+    refuse(options.logs_specs, "default", "--log-dir, --redirects and --tee");
+  if (options.event_log_handler.value != "null" && options.event_log_handler.value != "console")
+    refuse(options.event_log_handler, "null or console", "--event-file FILE for a record of the job");
 }
 
 /// Checks that CUDA_VISIBLE_DEVICES has an entry for each worker, which --virtual-local-rank gives it.
@@ -215,7 +215,7 @@ bool runs_here(const JobSpec& spec) {
 }  // namespace
 
 ResolvedJob resolve_job(const CliOptions& options, const System& system) {
-  refuse_unavailable(options);
+  refuse_plugins(options);
   ResolvedJob job;
   JobSpec& spec = job.spec;
   spec.agent.host = system.host_name();

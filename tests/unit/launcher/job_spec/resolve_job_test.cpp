@@ -79,8 +79,13 @@ TEST_CASE("What one machine cannot do is refused in one line that names flag and
   CHECK(contains(error_of({"--rdzv-backend=static", "--nnodes=1:2", "true"}), "elastic"));
   CHECK(contains(error_of({"--numa-binding=node", "--bind-to=core", "true"}), "contradict each other"));
   CHECK(contains(error_of({"--logs-specs=mine", "true"}), "--logs-specs=mine"));
-  CHECK(contains(error_of({"--event-log-handler=console", "true"}), "--event-log-handler=console"));
-  CHECK(error_of({"--event-log-handler=null", "true"}).empty());
+  CHECK(contains(error_of({"--logs-specs=mine", "true"}), "give default, which it has"));
+  CHECK(error_of({"--logs-specs=default", "true"}).empty());
+  CHECK(contains(
+      error_of({"--event-log-handler=mine", "true"}),
+      "--event-log-handler=mine names a Python plug-in, which muster cannot load; give null or console"));
+  for (const char* built_in : {"null", "console"})
+    CHECK(error_of({std::string("--event-log-handler=") + built_in, "true"}).empty());
   FakeSystem system;
   system.variables["PET_NNODES"] = "3";
   CHECK(contains(error_of({"true"}, system), "PET_NNODES=3 needs more than one node"));
