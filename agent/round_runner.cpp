@@ -137,8 +137,8 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
   }
   for (const std::string& error : {binding_.error, watchdog_error_})
     if (!error.empty()) return start_failed(local_rank, kExitLauncherFailure, error + on_host);
+  ChildSpec child;
   try {
-    ChildSpec child;
     const std::string status_file = calls_.make(local_rank, place.first_rank + local_rank, place.world_size);
     child.environment =
         worker_environment(spec_, place, local_rank, restarts, worker.streams.error_file, inherited,
@@ -164,7 +164,7 @@ void RoundRunner::start_worker(int local_rank, const rendezvous::RoundResult& pl
     output_.started(local_rank);
     watch(local_rank);
   } catch (const std::system_error& error) {
-    const NotStarted why = why_not_started(error, spec_.command.front(), on_host);
+    const NotStarted why = why_not_started(error, spec_.command.front(), child.program, on_host);
     start_failed(local_rank, why.exit_code, why.text);
   } catch (const std::exception& error) {
     start_failed(local_rank, 126, error.what());

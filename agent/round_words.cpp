@@ -2,6 +2,7 @@
 #include "agent/round_words.hpp"
 
 #include "agent/core/error_file.hpp"
+#include "agent/core/program_file.hpp"
 #include "agent/process/child_process.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/posix.hpp"
@@ -41,14 +42,17 @@ NodeEvent end_event(const rendezvous::RoundResult& place, const WorkerEnd& end, 
 }
 
 NotStarted why_not_started(const std::system_error& error, const std::string& program,
-                           const std::string& on_host) {
+                           const std::string& path, const std::string& on_host) {
   const int number = error.code().value();
   if (number == EMFILE || number == ENFILE || number == EAGAIN || number == ENOMEM)
     return {kExitLauncherFailure, "cannot start a process: " + error.code().message() +
                                       "; raise the limits of open files (ulimit -n) and processes (ulimit "
                                       "-u), or start fewer workers"};
-  return {start_error_exit_code(number),
-          "cannot execute '" + program + "'" + on_host + ": " + error.code().message()};
+  const auto head = read_file(path, kProgramHeadBytes, O_NONBLOCK | O_NOCTTY);
+  const std::string obstacle = head ? exec_obstacle(number, *head) : "";
+  return {start_error_exit_code(number), "cannot execute '" + program + "'" + on_host + ": " +
+                                             error.code().message() +
+                                             (obstacle.empty() ? "" : ": " + obstacle)};
 }
 
 NodeOutcome node_outcome(RoundOutcome outcome) {

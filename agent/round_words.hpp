@@ -55,10 +55,10 @@ struct NotStarted {
   std::string text;
 };
 
-/// Tells a program that cannot be executed from a lack of descriptors, processes or memory. `on_host` is ""
-/// or " on n2".
+/// Tells a program that cannot be executed, and why as far as its file tells, from a lack of descriptors,
+/// processes or memory. `path` is where it was found, perhaps ""; `on_host` is "" or " on n2".
 NotStarted why_not_started(const std::system_error& error, const std::string& program,
-                           const std::string& on_host);
+                           const std::string& path, const std::string& on_host);
 
 NodeOutcome node_outcome(RoundOutcome outcome);
 

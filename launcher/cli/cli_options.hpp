@@ -96,6 +96,7 @@ struct CliOptions {
   Setting<bool> no_python;
   Setting<bool> run_path;
   Setting<std::string> start_method{"spawn", {}};
+  Setting<bool> allow_singletons;
   Setting<std::string> role{"default", {}};
   // failure and end
   Setting<int> max_restarts;

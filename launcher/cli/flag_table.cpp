@@ -168,8 +168,10 @@ constexpr auto kTable = std::to_array<Flag>({
      on<&O::no_python>},
     {"run-path", 0, "", kProgram, kPet, kTorchrun, "Run the script through runpy.run_path; beats --no-python",
      on<&O::run_path>},
-    {"start-method", 0, "METHOD", kProgram, kPet, kTorchrun,
-     "spawn, fork or forkserver; no effect: every worker is a new process", start_method},
+    {"allow-singletons", 0, "", kProgram, kNoPet, kOwn,
+     "Start an MPI program although each worker will be alone", on<&O::allow_singletons>},
+    {"start-method", 0, "METHOD", kProgram, kPet, kTorchrun, "No effect: every worker is a new process",
+     start_method},
     {"role", 0, "NAME", kProgram, kPet, kTorchrun,
      "ROLE_NAME of the workers, and their line prefix [default]", text<&O::role>},
 

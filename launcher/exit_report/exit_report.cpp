@@ -73,7 +73,32 @@ std::string advice_for_signal(int signal) {
   }
 }
 
-std::string advice_for(const WorkerReport& root) {
+/// Returns the shared library that the dynamic loader did not find, by what the worker printed last; "" if
+/// that does not tell.
+std::string library_not_found(const std::vector<std::string>& lines) {
+  constexpr std::string_view kBefore = "error while loading shared libraries: ";
+  constexpr std::string_view kBehind = ": cannot open shared object file";
+  for (const std::string& line : lines) {
+    const std::size_t before = line.find(kBefore);
+    if (before == std::string::npos) continue;
+    const std::size_t name = before + kBefore.size();
+    const std::size_t behind = line.find(kBehind, name);
+    if (behind != std::string::npos) return line.substr(name, behind - name);
+  }
+  return "";
+}
+
+/// Shells and the dynamic loader end with this code when they do not find what they shall run.
+std::string advice_for_not_found(const WorkerReport& root, const std::string& program) {
+  const std::string library = library_not_found(root.last_lines);
+  const std::string remedy = "link with -Wl,-rpath,DIR, or set LD_LIBRARY_PATH to its folder";
+  if (!library.empty())
+    return "the folder of " + library + " is not searched: " + remedy + " ('ldd " + program + "' lists all)";
+  return "127 means that a command or a shared library was not found; of a library 'ldd " + program +
+         "' tells which: " + remedy;
+}
+
+std::string advice_for(const WorkerReport& root, const std::string& program) {
   if (root.outcome == WorkerOutcome::not_started) return "";
   if (root.cpu_limit_s > 0)
     return "it used up its limit of " + std::to_string(root.cpu_limit_s) +
@@ -90,7 +115,10 @@ std::string advice_for(const WorkerReport& root) {
            "no "
            "process for memory there";
   if (signaled) return advice_for_signal(root.status.value);
-  if (!root.error.message.empty() || !root.error.traceback.empty() || !root.last_lines.empty()) return "";
+  const bool told = !root.error.message.empty() || !root.error.traceback.empty();
+  if (root.status.exit_code() == kExitNotFound && !told && !program.ends_with(".py"))
+    return advice_for_not_found(root, program);
+  if (told || !root.last_lines.empty()) return "";
   if (!root.stderr_log.empty() || !root.stdout_log.empty()) return "read its log files";
   return "what it printed is above; --tee 3 --log-dir DIR would keep the output of each worker in files";
 }
@@ -118,7 +146,7 @@ void judge_worker_failure(ExitReport& report) {
   report.cause = who + describe(root);
   const NodeReport& node = report.nodes[static_cast<std::size_t>(report.root_node)];
   const std::string of_host = advice_for_host(node, root);
-  report.advice = of_host.empty() ? advice_for(root) : of_host;
+  report.advice = of_host.empty() ? advice_for(root, report.program) : of_host;
   if (root.outcome != WorkerOutcome::not_started) return;
   report.cause = who + "could not be started: " + root.start_error;
   if (report.exit_code != kExitNotFound) report.exit_code = kExitNotExecutable;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job_spec/real_system.hpp"
 
+#include "agent/core/program_file.hpp"
 #include "agent/process/gpu_inventory.hpp"
+#include "agent/stacks/core/needed_libraries.hpp"
+#include "agent/stacks/process_memory.hpp"
 #include "launcher/exit_report/finish_job.hpp"
 #include "launcher/hosts/host_list.hpp"
 #include "launcher/start/own_program.hpp"
 #include "rendezvous/base/posix.hpp"
 #include "rendezvous/base/random.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -18,6 +22,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -213,18 +218,19 @@ std::string RealSystem::environment_python() const {
   return launcher::environment_python();
 }
 
-std::string RealSystem::shebang(const std::string& path) const {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return "";
-  std::array<char, 256> head{};
-  const ssize_t count = read(fd, head.data(), head.size());
-  close(fd);
-  const std::string_view text(head.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
-  if (!text.starts_with("#!")) return "";
-  const std::size_t begin = text.find_first_not_of(" \t", 2);
-  const std::size_t end = text.find_first_of(" \t\r\n", begin);
-  if (begin == std::string_view::npos || end == std::string_view::npos) return "";
-  return std::string(text.substr(begin, end - begin));
+std::string RealSystem::program_head(const std::string& path) const {
+  return read_file(path, agent::kProgramHeadBytes, O_NONBLOCK | O_NOCTTY).value_or("");
+}
+
+std::vector<std::string> RealSystem::needed_libraries(const std::string& path) const {
+  constexpr std::chrono::seconds kPatience{2};  // the disk may be one of the network
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+
+  struct stat status {};
+
+  if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  agent::FileBytes bytes(file.get(), std::chrono::steady_clock::now() + kPatience);
+  return agent::needed_libraries(bytes);
 }
 
 std::string RealSystem::write_obstacle(const std::string& path) const {

@@ -27,7 +27,8 @@ class RealSystem : public System {
                                        std::string& reason) const override;
   FileKind file_kind(const std::string& path) const override;
   std::string environment_python() const override;
-  std::string shebang(const std::string& path) const override;
+  std::string program_head(const std::string& path) const override;
+  std::vector<std::string> needed_libraries(const std::string& path) const override;
   std::string write_obstacle(const std::string& path) const override;
   StdinPolicy stdin_policy() const override;
 };

@@ -6,6 +6,7 @@
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "launcher/job_spec/log_directory.hpp"
+#include "launcher/job_spec/mpi_program.hpp"
 #include "launcher/job_spec/resolve_hosts.hpp"
 #include "launcher/job_spec/resolve_program.hpp"
 #include "launcher/job_spec/resolve_rendezvous.hpp"
@@ -212,6 +213,19 @@ bool runs_here(const JobSpec& spec) {
          std::any_of(spec.nodes.begin(), spec.nodes.end(), [](const NodePlan& node) { return node.local; });
 }
 
+/// Refuses a program that would find its peers by MPI: as nobody serves that here, each worker would be rank
+/// 0 of a world of its own, and its results wrong without a word.
+void check_mpi(const CliOptions& options, const System& system, const JobSpec& spec,
+               const ProgramCommand& program) {
+  const bool alone = options.nnodes.value.max == 1 && spec.nodes.size() < 2 && !several_workers(spec);
+  if (alone || options.allow_singletons.value || program.file.empty()) return;
+  const std::string library = mpi_library(system.needed_libraries(program.file));
+  if (library.empty()) return;
+  throw UsageError("'" + options.program.front() + "' is an MPI program (it needs " + library +
+                   "), which muster run cannot connect: each worker would be rank 0 of 1; start it with "
+                   "mpirun, or give --allow-singletons if each shall work alone");
+}
+
 }  // namespace
 
 ResolvedJob resolve_job(const CliOptions& options, const System& system) {
@@ -237,6 +251,7 @@ ResolvedJob resolve_job(const CliOptions& options, const System& system) {
   resolve_binding(options, spec);
   apply_omp_rule(system, job);
   ProgramCommand program = resolve_program(options, system, spec.agent.working_directory, runs_here(spec));
+  check_mpi(options, system, spec, program);
   spec.agent.command = std::move(program.command);
   spec.agent.first_script_argument = program.first_script_argument;
   spec.stdin_policy = system.stdin_policy();

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job_spec/resolve_program.hpp"
 
+#include "agent/core/program_file.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
+
+#include <utility>
 
 namespace muster::launcher {
 namespace {
@@ -29,10 +32,11 @@ struct Found {
   std::string path;
 };
 
-ProgramCommand with_arguments(std::vector<std::string> command, const std::vector<std::string>& program) {
+ProgramCommand with_arguments(std::vector<std::string> command, const std::vector<std::string>& program,
+                              std::string file = "") {
   const std::size_t first = command.size();
   command.insert(command.end(), program.begin() + 1, program.end());
-  return {std::move(command), first};
+  return {std::move(command), first, std::move(file)};
 }
 
 class Resolver {
@@ -64,9 +68,9 @@ class Resolver {
                            "' is a directory without __main__.py; give the program in it");
   }
 
-  /// Checks `program` as a command, with or without a slash.
-  void check_command(const std::string& program, const std::string& advice) const {
-    if (!runs_here_) return;
+  /// Checks `program` as a command, with or without a slash. Returns its file; "" where it runs elsewhere.
+  std::string check_command(const std::string& program, const std::string& advice) const {
+    if (!runs_here_) return "";
     const Found found = has_slash(program) ? Found{kind_of(program), program} : find_in_path(program);
     if (found.kind == FileKind::missing)
       throw not_found("program '" + program + "' does not exist" +
@@ -77,20 +81,19 @@ class Resolver {
       throw not_executable("program '" + found.path + "' is not executable; run chmod +x on it, or " +
                            advice);
     check_shebang(program, found.path);
+    return in_directory(found.path);
   }
 
   /// Decides without any flag that says how: a command, or a file for Python.
   ProgramCommand guess(const std::vector<std::string>& program) const {
     const std::string& name = program.front();
     if (!name.ends_with(".py")) {
-      if (!has_slash(name) && find_in_path(name).kind == FileKind::executable) {
-        check_command(name, "");
-        return with_arguments({name}, program);
-      }
+      if (!has_slash(name) && find_in_path(name).kind == FileKind::executable)
+        return with_arguments({name}, program, check_command(name, ""));
       const FileKind kind = kind_of(name);
       if (kind == FileKind::executable) {
         if (runs_here_) check_shebang(name, name);
-        return with_arguments({has_slash(name) ? name : "./" + name}, program);
+        return with_arguments({has_slash(name) ? name : "./" + name}, program, in_directory(name));
       }
       if (!runs_here_ && kind == FileKind::missing) return with_arguments({name}, program);
     }
@@ -123,10 +126,11 @@ class Resolver {
   }
 
   void check_shebang(const std::string& program, const std::string& path) const {
-    const std::string named = system_.shebang(in_directory(path));
-    if (!named.empty() && named[0] == '/' && system_.file_kind(named) == FileKind::missing)
-      throw not_found("program '" + program + "': its interpreter '" + named +
-                      "' does not exist; install it or mend the first line of the file");
+    const agent::Shebang line = agent::shebang_of(system_.program_head(in_directory(path)));
+    const bool missing =
+        line.interpreter.starts_with('/') && system_.file_kind(line.interpreter) == FileKind::missing;
+    if (const std::string obstacle = agent::shebang_obstacle(line, missing); !obstacle.empty())
+      throw not_found("program '" + program + "': " + obstacle);
   }
 
   const System& system_;
@@ -155,8 +159,7 @@ ProgramCommand resolve_program(const CliOptions& options, const System& system, 
                      " contradict each other; give one of them");
   if (options.module.value) return with_arguments({resolver.interpreter(), "-u", "-m", name}, program);
   if (options.no_python.value) {
-    resolver.check_command(name, "check the name");
-    return with_arguments({name}, program);
+    return with_arguments({name}, program, resolver.check_command(name, "check the name"));
   }
   return resolver.guess(program);
 }

@@ -15,6 +15,8 @@ struct ProgramCommand {
   std::vector<std::string> command;
   /// Where the program's own arguments begin (they go through the ${local_rank} macro).
   std::size_t first_script_argument = 1;
+  /// The file of the program itself on this machine; empty if Python runs it, or it was not looked for here.
+  std::string file;
 };
 
 /// Returns what a worker executes:

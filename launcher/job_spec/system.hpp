@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace muster::launcher {
 
@@ -53,8 +54,12 @@ class System {
   virtual FileKind file_kind(const std::string& path) const = 0;
   /// Returns python3 of the virtual environment in which muster is installed; empty if it is in none.
   virtual std::string environment_python() const = 0;
-  /// Returns the interpreter that the file's first line names (#!), empty if there is none.
-  virtual std::string shebang(const std::string& path) const = 0;
+  /// Returns the first bytes of a file, as many as the kernel looks at before it executes one; empty if it
+  /// cannot be read.
+  virtual std::string program_head(const std::string& path) const = 0;
+  /// Returns the shared libraries that an executable file itself needs, as it names them; none of anything
+  /// else.
+  virtual std::vector<std::string> needed_libraries(const std::string& path) const = 0;
   /// Returns why an output file as that of --report cannot be written to this path, in words; empty if it
   /// can.
   virtual std::string write_obstacle(const std::string& path) const = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/stacks/core/python_binary.hpp"
 
+#include "agent/stacks/core/elf_file.hpp"
 #include "rendezvous/base/text.hpp"
 
 #include <algorithm>
@@ -10,34 +11,9 @@
 namespace muster::agent {
 namespace {
 
-// ELF for 64 bits, as elf(5) gives it.
-struct FileHeader {
-  unsigned char magic[16];
-  std::uint16_t type;
-  std::uint16_t machine;
-  std::uint32_t version;
-  std::uint64_t entry;
-  std::uint64_t program_headers_at;
-  std::uint64_t section_headers_at;
-  std::uint32_t flags;
-  std::uint16_t size;
-  std::uint16_t program_header_size;
-  std::uint16_t program_headers;
-  std::uint16_t section_header_size;
-  std::uint16_t section_headers;
-  std::uint16_t names_section;
-};
-
-struct ProgramHeader {
-  std::uint32_t type;
-  std::uint32_t flags;
-  std::uint64_t offset;
-  std::uint64_t address;
-  std::uint64_t physical;
-  std::uint64_t bytes_in_file;
-  std::uint64_t bytes_in_memory;
-  std::uint64_t alignment;
-};
+using elf::file_header;
+using elf::items_at;
+using elf::ProgramHeader;
 
 struct SectionHeader {
   std::uint32_t name;
@@ -61,35 +37,11 @@ struct Symbol {
   std::uint64_t size;
 };
 
-static_assert(sizeof(FileHeader) == 64 && sizeof(ProgramHeader) == 56 && sizeof(SectionHeader) == 64 &&
-              sizeof(Symbol) == 24);
+static_assert(sizeof(SectionHeader) == 64 && sizeof(Symbol) == 24);
 
-constexpr std::uint32_t kLoaded = 1;                         // PT_LOAD
 constexpr std::uint32_t kSymbols = 2, kDynamicSymbols = 11;  // SHT_SYMTAB, SHT_DYNSYM
-constexpr std::uint16_t kExecutable = 2, kPositionFree = 3;  // ET_EXEC, ET_DYN
-constexpr std::size_t kHeadersMax = 256;
 constexpr std::uint64_t kSymbolTableBytesMax = 16 << 20;
 constexpr std::uint64_t kSymbolNamesBytesMax = 16 << 20;
-
-/// Reads `count` structures from a place in the file; nothing if one of them cannot be read.
-template <typename Item>
-std::vector<Item> items_at(MemoryReader& file, std::uint64_t offset, std::uint64_t count) {
-  std::vector<Item> items(count);
-  if (count == 0 || !file.read(offset, items.data(), count * sizeof(Item))) return {};
-  return items;
-}
-
-std::optional<FileHeader> file_header(MemoryReader& file) {
-  const auto header = file.value<FileHeader>(0);
-  constexpr std::string_view kMagic =
-      "\x7f"
-      "ELF\x02\x01\x01";  // 64 bits, the lowest byte first
-  if (!header || !std::equal(kMagic.begin(), kMagic.end(), header->magic)) return std::nullopt;
-  if (header->type != kExecutable && header->type != kPositionFree) return std::nullopt;
-  if (header->program_header_size != sizeof(ProgramHeader)) return std::nullopt;
-  if (header->program_headers == 0 || header->program_headers > kHeadersMax) return std::nullopt;
-  return header;
-}
 
 /// Looks in one table of symbols for those that are wanted.
 class SymbolSearch {
@@ -121,14 +73,6 @@ class SymbolSearch {
   std::vector<char> names_;
 };
 
-/// Returns the place in the file of what is loaded at an address; nullopt if it is not in the file.
-std::optional<std::uint64_t> offset_of(const std::vector<ProgramHeader>& parts, std::uint64_t address) {
-  for (const ProgramHeader& part : parts)
-    if (part.type == kLoaded && address >= part.address && address - part.address < part.bytes_in_file)
-      return part.offset + (address - part.address);
-  return std::nullopt;
-}
-
 constexpr std::array<std::string_view, 3> kWanted = {"_PyRuntime", "PyCode_Type", "Py_Version"};
 
 }  // namespace
@@ -146,10 +90,10 @@ std::optional<PythonBinary> find_python(MemoryReader& file) {
   const auto header = file_header(file);
   if (!header) return std::nullopt;
   const auto parts = items_at<ProgramHeader>(file, header->program_headers_at, header->program_headers);
-  const auto first =
-      std::find_if(parts.begin(), parts.end(), [](const ProgramHeader& one) { return one.type == kLoaded; });
+  const auto first = std::find_if(parts.begin(), parts.end(),
+                                  [](const ProgramHeader& one) { return one.type == elf::kLoaded; });
   if (first == parts.end() || header->section_header_size != sizeof(SectionHeader) ||
-      header->section_headers > kHeadersMax)
+      header->section_headers > elf::kHeadersMax)
     return std::nullopt;
   const auto sections = items_at<SectionHeader>(file, header->section_headers_at, header->section_headers);
   PythonBinary found;
@@ -163,7 +107,7 @@ std::optional<PythonBinary> find_python(MemoryReader& file) {
           SymbolSearch(file, section, sections[section.link]).find(kWanted);
       found.runtime = runtime;
       found.code_type = code_type;
-      const auto offset = version != 0 ? offset_of(parts, version) : std::nullopt;
+      const auto offset = version != 0 ? elf::offset_of(parts, version) : std::nullopt;
       if (offset) found.version_hex = file.value<std::uint32_t>(*offset).value_or(0);
     }
   }

@@ -2,6 +2,7 @@
 #include "agent/stacks/core/line_table.hpp"
 #include "agent/stacks/core/memory_map.hpp"
 #include "agent/stacks/core/memory_reader.hpp"
+#include "agent/stacks/core/needed_libraries.hpp"
 #include "agent/stacks/core/python_binary.hpp"
 #include "agent/stacks/core/python_objects.hpp"
 #include "agent/stacks/core/python_process.hpp"
@@ -85,7 +86,12 @@ bool check_file(std::string_view input) {
   const auto found = find_python(file);
   require(head_of(file).size() <= input.size(), "a file has no more than its bytes");
   require(!found || found->runtime != 0, "what was found is somewhere");
-  return found.has_value();
+  const auto needed = needed_libraries(file);
+  require(needed.size() <= kNeededMax, "the libraries of a program are bounded");
+  for (const std::string& name : needed)
+    require(name.size() <= std::min(kNeededNameMax, input.size()),
+            "a name comes from the file, and is bounded");
+  return found.has_value() || !needed.empty();
 }
 
 bool check_maps(std::string_view input) {

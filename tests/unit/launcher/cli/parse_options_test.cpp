@@ -71,6 +71,7 @@ const std::vector<Row>& rows() {
       {"module", "", [](const O& o) { return o.module.value; }},
       {"no-python", "", [](const O& o) { return o.no_python.value; }},
       {"run-path", "", [](const O& o) { return o.run_path.value; }},
+      {"allow-singletons", "", [](const O& o) { return o.allow_singletons.value; }},
       {"start-method", "forkserver", [](const O& o) { return o.start_method.value == "forkserver"; }},
       {"role", "trainer", [](const O& o) { return o.role.value == "trainer"; }},
       {"standalone", "", [](const O& o) { return o.standalone.value; }},

@@ -137,6 +137,32 @@ TEST_CASE("A limit that the kernel enforced is named, and not taken for a lack o
   CHECK(advice().find("ulimit -f") != std::string::npos);
 }
 
+TEST_CASE("A shared library or command that was not found is told with what to do") {
+  JobSpec spec = job();
+  spec.agent.command = {"./prog"};
+  spec.agent.first_script_argument = 1;
+  auto root = worker(0, kFailed, exited(127), 1);
+  const auto advice = [&] { return make_exit_report(spec, {node(NodeOutcome::failed, {root})}, {}).advice; };
+  CHECK(advice() ==
+        "127 means that a command or a shared library was not found; of a library 'ldd ./prog' tells which: "
+        "link with -Wl,-rpath,DIR, or set LD_LIBRARY_PATH to its folder");
+  root.last_lines = {
+      "./prog: error while loading shared libraries: libmuster.so.0: cannot open shared object "
+      "file: No such file or directory"};
+  CHECK(
+      advice() ==
+      "the folder of libmuster.so.0 is not searched: link with -Wl,-rpath,DIR, or set LD_LIBRARY_PATH to its "
+      "folder ('ldd ./prog' lists all)");
+  root.error.message = "it says itself";
+  CHECK(advice().empty());
+  root.error.message.clear();
+  root.status = exited(1);
+  CHECK(advice().empty());
+  spec = job();  // a Python script
+  root.status = exited(127);
+  CHECK(advice().empty());
+}
+
 TEST_CASE("The report says where workers were that had to be killed, equal places once") {
   auto root = worker(1, kFailed, exited(3), 1);
   auto hung = worker(0, kStopped, killed_by(SIGKILL), 2);

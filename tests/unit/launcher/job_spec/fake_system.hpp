@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace muster::launcher {
 
@@ -18,7 +19,9 @@ class FakeSystem : public System {
                                            {"/usr/bin/srun", FileKind::executable},
                                            {"/bin/true", FileKind::executable},
                                            {"train.py", FileKind::readable}};
-  std::map<std::string, std::string> shebangs;
+  std::map<std::string, std::string> program_heads;
+  /// What program files need.
+  std::map<std::string, std::vector<std::string>> libraries;
   std::string own_python;
   std::map<std::string, std::string> texts;
   std::string directory = "/here";
@@ -74,9 +77,14 @@ class FakeSystem : public System {
 
   std::string environment_python() const override { return own_python; }
 
-  std::string shebang(const std::string& path) const override {
-    const auto found = shebangs.find(path);
-    return found == shebangs.end() ? "" : found->second;
+  std::string program_head(const std::string& path) const override {
+    const auto found = program_heads.find(path);
+    return found == program_heads.end() ? "" : found->second;
+  }
+
+  std::vector<std::string> needed_libraries(const std::string& path) const override {
+    const auto found = libraries.find(path);
+    return found == libraries.end() ? std::vector<std::string>() : found->second;
   }
 
   std::string write_obstacle(const std::string&) const override {

@@ -26,7 +26,7 @@ FakeSystem machine() {
   system.files["folder"] = FileKind::directory;
   system.files["/bin/flat"] = FileKind::readable;
   system.files["./broken"] = FileKind::executable;
-  system.shebangs["./broken"] = "/usr/bin/nosuch";
+  system.program_heads["./broken"] = "#!/usr/bin/nosuch -x\n";
   return system;
 }
 
@@ -127,6 +127,18 @@ TEST_CASE("What cannot run is refused before anything starts") {
   const auto broken = refusal({"./broken"});
   CHECK(broken.first == 127);
   CHECK(broken.second.find("/usr/bin/nosuch") != std::string::npos);
+  FakeSystem dos = machine();
+  dos.files["/bin/sh"] = dos.files["/usr/bin/env"] = FileKind::executable;
+  dos.program_heads["./tool"] = "#!/bin/sh\r\necho\r\n";
+  CHECK(refusal({"./tool"}, dos) ==
+        std::pair<int, std::string>(127,
+                                    "program './tool': its interpreter '/bin/sh\\r' does not exist: the file "
+                                    "has CRLF line ends; run dos2unix on it"));
+  dos.program_heads["./tool"] = "#!/usr/bin/env bash\r\n";
+  CHECK(refusal({"./tool"}, dos).second.find("its interpreter 'bash\\r' does not exist") !=
+        std::string::npos);
+  dos.program_heads["./tool"] = "#!/usr/bin/env bash\n";
+  CHECK(refusal({"./tool"}, dos).first == 0);
   FakeSystem bare = machine();
   bare.files.erase("/usr/bin/python3");
   CHECK(refusal({"train.py"}, bare).first == 127);
