@@ -2,7 +2,10 @@
 #include "launcher/error_report.hpp"
 
 #include "launcher/core/launch_error.hpp"
+#include "rendezvous/log/colours.hpp"
 #include "rendezvous/log/terminal_text.hpp"
+
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -12,7 +15,8 @@ namespace muster::launcher {
 namespace {
 
 int report(const std::string& text, int exit_code) {
-  std::fprintf(stderr, "muster: error: %s\n", for_terminal(text).c_str());
+  const std::string line = "muster: error: " + for_terminal(text) + "\n";
+  std::fputs(for_screen(STDERR_FILENO, line).c_str(), stderr);
   return exit_code;
 }
 

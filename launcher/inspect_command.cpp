@@ -17,8 +17,11 @@
 #include "launcher/watch_command.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/base/wall_clock.hpp"
+#include "rendezvous/log/colours.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
+
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdio>
@@ -35,7 +38,8 @@ int ps_of_hosts(const InspectOptions& options, const agent::SignalState& signals
   int code = kExitSuccess;
   for (const HostJobs& host : hosts) {
     if (host.trouble.empty()) continue;
-    std::fprintf(stderr, "muster: error: %s\n", for_terminal(host.trouble).c_str());
+    std::fputs(for_screen(STDERR_FILENO, "muster: error: " + for_terminal(host.trouble) + "\n").c_str(),
+               stderr);
     code = kExitNotRunning;
   }
   return code;

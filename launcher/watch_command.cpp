@@ -9,6 +9,7 @@
 #include "launcher/signal_queue.hpp"
 #include "launcher/standard_output.hpp"
 #include "rendezvous/base/deadline.hpp"
+#include "rendezvous/log/colours.hpp"
 #include "rendezvous/log/log.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 

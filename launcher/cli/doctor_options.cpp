@@ -13,14 +13,13 @@ namespace muster::launcher {
 namespace {
 
 constexpr const char* kDoctorHelp =
-    "Usage: muster doctor [-H HOSTS] [--no-all-reduce] [--json]\n\n"
-    "Says whether this host, or each of HOSTS, is fit for jobs: muster, Python, torch, GPUs, NCCL, the "
-    "network\n"
-    "interface, room in /dev/shm and /tmp, limits of the user and of control groups, and what earlier jobs "
-    "have\n"
-    "left; what differs between the hosts, and whether an all_reduce across them ends; and what to do about "
-    "it.\n"
-    "Nothing is changed.\n\n"
+    "Usage: muster doctor [-H HOSTS] [--no-all-reduce] [--json]\n"
+    "\n"
+    "Says whether this host, or each of HOSTS, is fit for jobs: muster, Python, torch, GPUs, NCCL, the\n"
+    "network interface, room in /dev/shm and /tmp, limits of the user and of control groups, and what\n"
+    "earlier jobs have left; what differs between the hosts, and whether an all_reduce across them ends;\n"
+    "and what to do about it. Nothing is changed.\n"
+    "\n"
     "  -h, --help              Print this text\n"
     "  -H, --host HOSTS        These hosts, listed as for 'muster run': n0,n[1-3],ada@n4:2222\n"
     "  --no-all-reduce         Do not try an all_reduce across HOSTS, which takes some seconds\n"
@@ -29,9 +28,8 @@ constexpr const char* kDoctorHelp =
     "  --towards HOST          The network interface on the way to this host [another of HOSTS, else any]\n";
 constexpr const char* kExitCodesHelp =
     "\n"
-    "Exit codes: 0 no problem; 1 a problem was found; 2 usage; 125 the answer cannot be printed. Notes are "
-    "no\n"
-    "problems.\n";
+    "Exit codes: 0 no problem; 1 a problem was found; 2 usage; 125 the answer cannot be printed. Notes\n"
+    "are no problems.\n";
 
 }  // namespace
 

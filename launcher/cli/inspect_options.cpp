@@ -21,61 +21,60 @@ namespace muster::launcher {
 namespace {
 
 constexpr const char* kPsHelp =
-    "Usage: muster ps [-a] [-H HOSTS] [--json]\n\n"
-    "Lists the running jobs of this user whose 'muster run' is on this host, or on one of HOSTS.\n\n"
+    "Usage: muster ps [-a] [-H HOSTS] [--json]\n"
+    "\n"
+    "Lists the running jobs of this user whose 'muster run' is on this host, or on one of HOSTS.\n"
+    "\n"
     "  -h, --help              Print this text\n"
     "  -a, --all               Also those that have ended within the last day, the last hundred\n"
     "  -H, --host HOSTS        Of these hosts, listed as for 'muster run': n0,n[1-3],ada@n4:2222\n"
     "  --json                  The same as a list of JSON objects\n";
 constexpr const char* kPsExitCodes =
-    "\nExit codes: 0 success; 2 usage; 3 a host did not answer: it is named, and the rest is shown.\n";
+    "\n"
+    "Exit codes: 0 success; 2 usage; 3 a host did not answer: it is named, and the rest is shown.\n";
 constexpr const char* kStatusHelp =
-    "Usage: muster status [JOB] [--rank LIST] [--watch [SECONDS]] [--json]\n\n"
-    "Says what a running job, its nodes and each of its ranks do: whether the job is hung, CPU time, memory, "
-    "GPU,\n"
-    "the step that the program has told, the time since its last output, and what it does now: moves, "
-    "computes,\n"
-    "or waits for whom or what, since when and in which line. Of a job that has ended within the last day "
-    "it\n"
-    "says how.\n\n"
+    "Usage: muster status [JOB] [--rank LIST] [--watch [SECONDS]] [--json]\n"
+    "\n"
+    "Says what a running job, its nodes and each of its ranks do: whether the job is hung, CPU time,\n"
+    "memory, GPU, the step that the program has told, the time since its last output, and what it does\n"
+    "now: moves, computes, or waits for whom or what, since when and in which line. Of a job that has\n"
+    "ended within the last day it says how.\n"
+    "\n"
     "  -h, --help          Print this text\n"
     "  --rank LIST         These ranks only: 0,2,8-11\n"
-    "  --watch [SECONDS]   Look again each 2 s (0.1 to 3600) until Ctrl-C or the end of the job. On a "
-    "terminal "
-    "one\n"
-    "                      picture that changes, without colours where NO_COLOR is set; elsewhere one after "
-    "the\n"
-    "                      other, separated by an empty line\n"
-    "  --json              The answer as JSON; with --watch one object a line\n\n";
+    "  --watch [SECONDS]   Look again each 2 s (0.1 to 3600) until Ctrl-C or the end of the job. On a\n"
+    "                      terminal one picture that changes, without colours where NO_COLOR is set;\n"
+    "                      elsewhere one after the other, separated by an empty line\n"
+    "  --json              The answer as JSON; with --watch one object a line\n"
+    "\n";
 constexpr const char* kCleanHelp =
-    "Usage: muster clean\n\n"
-    "Removes the records of jobs of this user that have ended on this host, which 'muster ps -a' lists, and "
-    "the\n"
-    "folders of jobs whose 'muster run' was killed, and consoles of detached jobs that ended more than a day "
-    "ago.\n"
-    "Running jobs, reports and log files stay.\n\n"
-    "  -h, --help          Print this text\n\n"
+    "Usage: muster clean\n"
+    "\n"
+    "Removes the records of jobs of this user that have ended on this host, which 'muster ps -a' lists,\n"
+    "and the folders of jobs whose 'muster run' was killed, and consoles of detached jobs that ended more\n"
+    "than a day ago. Running jobs, reports and log files stay.\n"
+    "\n"
+    "  -h, --help          Print this text\n"
+    "\n"
     "Exit codes: 0 success; 2 usage.\n";
 constexpr const char* kStacksHelp =
-    "Usage: muster stacks [JOB] [--rank LIST] [--helpers] [--native] [--json]\n\n"
-    "Prints where each rank of a running job is in its Python code. No process is stopped, but with "
-    "--native, "
-    "and\n"
-    "no code runs in one. Ranks in the same calls are one entry.\n\n"
+    "Usage: muster stacks [JOB] [--rank LIST] [--helpers] [--native] [--json]\n"
+    "\n"
+    "Prints where each rank of a running job is in its Python code. No process is stopped, but with\n"
+    "--native, and no code runs in one. Ranks in the same calls are one entry.\n"
+    "\n"
     "  -h, --help          Print this text\n"
     "  --rank LIST         These ranks only: 0,2,8-11\n"
     "  --helpers           Look also at the Python programs that a rank has started, as DataLoader does\n"
-    "  --native            Print the stacks of machine code, too, of every thread, and with --helpers of any "
-    "program\n"
-    "                      that a rank has started. Stops each thread while its registers and stack are "
-    "copied,\n"
-    "                      usually for less than a millisecond; needs elfutils (package libdw1) where the "
-    "rank runs\n"
-    "  --json              The answer as JSON, with every thread\n\n";
+    "  --native            Print the stacks of machine code, too, of every thread, and with --helpers of\n"
+    "                      any program that a rank has started. Stops each thread while its registers and\n"
+    "                      stack are copied, usually for less than a millisecond; needs elfutils (package\n"
+    "                      libdw1) where the rank runs\n"
+    "  --json              The answer as JSON, with every thread\n"
+    "\n";
 constexpr const char* kExitCodes =
-    "Exit codes: 0 success; 1 no such job; 2 usage; 3 the job does not answer; 125 its answer cannot be "
-    "read\n"
-    "or printed. A node that does not answer within 3 s is named, and the rest is shown.\n";
+    "Exit codes: 0 success; 1 no such job; 2 usage; 3 the job does not answer; 125 its answer cannot be\n"
+    "read or printed. A node that does not answer within 3 s is named, and the rest is shown.\n";
 
 /// Adds the ranks of "4" or "8-11". False for anything else.
 bool add_ranks(std::string_view item, std::set<int>& ranks) {
@@ -119,12 +118,11 @@ std::chrono::milliseconds parse_watch(const std::string& text) {
 }  // namespace
 
 const char* const kJobHelp =
-    "JOB is the id that 'muster ps' shows, the --name or the --rdzv-id of the job, or a beginning of its id "
-    "or\n"
-    "--name that no other job has. It may be left out where one job runs. Jobs are seen on the host of "
-    "their\n"
-    "'muster run', by their own user. With one 'muster run' on each host (--nnodes), each is for its own "
-    "node.\n\n";
+    "JOB is the id that 'muster ps' shows, the --name or the --rdzv-id of the job, or a beginning of its\n"
+    "id or --name that no other job has. It may be left out where one job runs. Jobs are seen on the host\n"
+    "of their 'muster run', by their own user. With one 'muster run' on each host (--nnodes), each is for\n"
+    "its own node.\n"
+    "\n";
 
 std::vector<int> parse_ranks(std::string_view text) {
   if (text.empty()) throw UsageError("--rank has no value; give a list such as 0,2,8-11");

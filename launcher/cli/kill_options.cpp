@@ -15,24 +15,23 @@ namespace muster::launcher {
 namespace {
 
 constexpr const char* kKillHelp =
-    "Usage: muster kill [JOB] [--signal NAME] [--rank LIST] [--grace SECONDS] [--now] [--json]\n\n"
-    "Ends a running job as SIGTERM at its 'muster run' does, waits for its end, and says how it ended.\n\n"
+    "Usage: muster kill [JOB] [--signal NAME] [--rank LIST] [--grace SECONDS] [--now] [--json]\n"
+    "\n"
+    "Ends a running job as SIGTERM at its 'muster run' does, waits for its end, and says how it ended.\n"
+    "\n"
     "  -h, --help          Print this text\n"
-    "  --signal NAME       What 'muster run' gets in place of SIGTERM: a signal that ends the job, or one "
-    "that\n"
-    "                      it passes on (USR1, USR2); with --rank any signal\n"
-    "  --rank LIST         Send the signal to the processes of these ranks only: 0,2,8-11. What follows is "
-    "as\n"
-    "                      after any failure of a worker\n"
+    "  --signal NAME       What 'muster run' gets in place of SIGTERM: a signal that ends the job, or one\n"
+    "                      that it passes on (USR1, USR2); with --rank any signal\n"
+    "  --rank LIST         Send the signal to the processes of these ranks only: 0,2,8-11. What follows\n"
+    "                      is as after any failure of a worker\n"
     "  --grace SECONDS     From the stop signal to KILL, in place of --shutdown-timeout\n"
     "  --now               KILL at once, as a second Ctrl-C\n"
-    "  --json              What came of it as JSON\n\n";
+    "  --json              What came of it as JSON\n"
+    "\n";
 constexpr const char* kKillCodes =
-    "Exit codes: 0 the job has ended, or the ranks have got the signal; 1 no such job; 2 usage, or a rank or "
-    "a\n"
-    "signal that the job does not know; 3 the job or a rank does not answer or run, or has not ended in "
-    "time;\n"
-    "125 its answer cannot be read or printed.\n";
+    "Exit codes: 0 the job has ended, or the ranks have got the signal; 1 no such job; 2 usage, or a rank\n"
+    "or a signal that the job does not know; 3 the job or a rank does not answer or run, or has not ended\n"
+    "in time; 125 its answer cannot be read or printed.\n";
 
 int given_signal(const std::string& text) {
   const auto number = parse_number<int>(text);

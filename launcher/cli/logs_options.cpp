@@ -13,37 +13,40 @@ namespace muster::launcher {
 namespace {
 
 constexpr const char* kLogsHelp =
-    "Usage: muster logs [JOB] [-f] [--rank LIST] [--round N] [--since TIME] [--timestamps] [--json]\n\n"
-    "Shows what a detached job has printed (muster run --detach), its own messages, too: of a job that runs, "
-    "or has\n"
-    "ended within the last day. Of another job of one host it shows the log files that --tee or --redirects "
-    "has\n"
-    "written; they hold no times: of them --since leaves out those that were not written since.\n\n"
+    "Usage: muster logs [JOB] [-f] [--rank LIST] [--round N] [--since TIME] [--timestamps] [--json]\n"
+    "\n"
+    "Shows what a detached job has printed (muster run --detach), its own messages, too: of a job that\n"
+    "runs, or has ended within the last day. Of another job of one host it shows the log files that --tee\n"
+    "or --redirects has written; they hold no times: of them --since leaves out those that were not\n"
+    "written since.\n"
+    "\n"
     "  -h, --help          Print this text\n"
     "  -f, --follow        Show what comes, until the job ends\n"
     "  --rank LIST         What these ranks have printed, and nothing of ours: 0,2,8-11\n"
     "  --round N           What was printed in this round, the first one is 0\n"
     "  --since TIME        Not what is older: 90s, 10m, 2h, 1d ago, or 2026-11-28T14:05 (Z: in UTC)\n"
     "  --timestamps        The time in UTC before each line; not of log files\n"
-    "  --json              One JSON object a line\n\n";
+    "  --json              One JSON object a line\n"
+    "\n";
 constexpr const char* kLogsCodes =
-    "Exit codes: 0 success; 1 no such job; 2 usage; 3 nothing of the job's output is kept here, or the "
-    "console of a\n"
-    "job that is followed has ended before the job; 125 it cannot be read or printed.\n";
+    "Exit codes: 0 success; 1 no such job; 2 usage; 3 nothing of the job's output is kept here, or the\n"
+    "console of a job that is followed has ended before the job; 125 it cannot be read or printed.\n";
 constexpr const char* kAttachHelp =
-    "Usage: muster attach [JOB] [--lines N] [--rank LIST]\n\n"
-    "Shows the last lines of a running detached job and what comes, until it ends, and ends with its exit "
-    "code.\n"
-    "Any number of terminals may be attached, and none holds up the job.\n\n"
+    "Usage: muster attach [JOB] [--lines N] [--rank LIST]\n"
+    "\n"
+    "Shows the last lines of a running detached job and what comes, until it ends, and ends with its exit\n"
+    "code. Any number of terminals may be attached, and none holds up the job.\n"
+    "\n"
     "  Ctrl-C              Ends the job as Ctrl-C at its 'muster run' does; a second one without grace\n"
-    "  Ctrl-\\              Leaves the job running\n\n"
+    "  Ctrl-\\              Leaves the job running\n"
+    "\n"
     "  -h, --help          Print this text\n"
     "  --lines N           So many lines of what was printed before [100]\n"
-    "  --rank LIST         What these ranks print, and nothing of ours: 0,2,8-11\n\n";
+    "  --rank LIST         What these ranks print, and nothing of ours: 0,2,8-11\n"
+    "\n";
 constexpr const char* kAttachCodes =
-    "Exit codes: that of the job; 0 after Ctrl-\\; 1 no such job; 2 usage; 3 the job does not run, or is "
-    "not\n"
-    "detached; 125 the exit code is not known, or the output cannot be read or printed.\n";
+    "Exit codes: that of the job; 0 after Ctrl-\\; 1 no such job; 2 usage; 3 the job does not run, or is\n"
+    "not detached; 125 the exit code is not known, or the output cannot be read or printed.\n";
 
 constexpr int kRoundMost = 1 << 30;
 constexpr int kLinesMost = 1'000'000;

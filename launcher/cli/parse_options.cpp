@@ -12,15 +12,19 @@
 
 #include <memory>
 #include <set>
+#include <sstream>
+#include <utility>
 
 namespace muster::launcher {
 namespace {
 
-constexpr std::size_t kHelpColumn = 38;
+constexpr std::size_t kHelpColumn = 34;
+constexpr std::size_t kHelpWidth = 100;
 constexpr const char* kRunFooter =
+    "\n"
     "Flags are those of torchrun 2.15: --a-b and --a_b, unique prefixes, PET_A_B variables as defaults\n"
-    "(switches: 1 or 0), ${local_rank} in the program's arguments. An executable that is not *.py runs\n"
-    "directly, anything else through PYTHON_EXEC, else python3 of\n"
+    "(switches: 1 or 0), ${local_rank} in the program's arguments. SECONDS may have a unit: 5m, 2h, 1d.\n"
+    "An executable that is not *.py runs directly, anything else through PYTHON_EXEC, else python3 of\n"
     "the virtual environment that muster is in, else of PATH.\n\n"
     "Exit codes: 0 success; a failed worker's own code, or 128 + its signal; 2 usage; 124 --timeout;\n"
     "125 launcher failure; 126 not executable; 127 not found; 130, 143 interrupted.\n\n"
@@ -30,9 +34,9 @@ constexpr const char* kRunFooter =
     "  muster run -H n0:8,n1:8 train.py                      # all hosts from here, by ssh\n"
     "  muster run --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint n0:29400 train.py\n";
 constexpr const char* kRendezvousFooter =
-    "Prints {\"endpoint\":\"HOST:PORT\"} on stdout when ready and runs until SIGTERM or SIGINT. Jobs of "
-    "muster\n"
-    "come with the key (~/.config/muster/key, or --secret-file), several at once, each with its "
+    "\n"
+    "Prints {\"endpoint\":\"HOST:PORT\"} on stdout when ready and runs until SIGTERM or SIGINT. Jobs of\n"
+    "muster come with the key (~/.config/muster/key, or --secret-file), several at once, each with its\n"
     "--rdzv-id.\n\n"
     "Examples:\n"
     "  muster rendezvous --listen 127.0.0.1:0\n"
@@ -47,6 +51,21 @@ class HelpFormatter : public CLI::Formatter {
   explicit HelpFormatter(std::string usage) : usage_(std::move(usage)) { column_width(kHelpColumn); }
 
   std::string make_usage(const CLI::App*, std::string) const override { return "Usage: " + usage_ + "\n"; }
+
+  /// CLI11 2.1 does not wrap what stands behind the flag.
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    const std::string indent(kHelpColumn - 1, ' ');
+    std::string line = "  " + make_option_name(option, is_positional) + make_option_opts(option);
+    std::string text;
+    if (line.size() < kHelpColumn)
+      line.resize(indent.size(), ' ');
+    else
+      text = std::exchange(line, indent) + "\n";
+    std::istringstream words(make_option_desc(option));
+    for (std::string word; words >> word; line += " " + word)
+      if (line.size() + 1 + word.size() > kHelpWidth) text += std::exchange(line, indent) + "\n";
+    return text + line + "\n";
+  }
 
   std::string make_group(std::string group, bool is_positional,
                          std::vector<const CLI::Option*> options) const override {
@@ -183,9 +202,8 @@ std::string rendezvous_help() {
   RendezvousOptions options;
   std::string admission = "user";
   CLI::App app(
-      "Runs the place where the nodes of jobs meet: several jobs of muster run at once, and a key-value "
-      "store in\n"
-      "PyTorch's TCPStore protocol for agents of torchrun or your own programs.",
+      "Runs the place where the nodes of jobs meet: several jobs of muster run at once, and a key-value\n"
+      "store in PyTorch's TCPStore protocol for agents of torchrun or your own programs.",
       "muster rendezvous");
   describe_rendezvous(app, options, admission);
   return app.help();

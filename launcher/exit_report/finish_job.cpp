@@ -8,6 +8,7 @@
 #include "launcher/exit_report/text.hpp"
 #include "rendezvous/base/output_file.hpp"
 #include "rendezvous/base/posix.hpp"
+#include "rendezvous/log/colours.hpp"
 #include "rendezvous/log/log.hpp"
 
 #include <fcntl.h>
@@ -157,7 +158,7 @@ int finish_job(const JobSpec& spec, const std::vector<agent::NodeReport>& report
   tidy_log_directory(spec, report);
   write_report(spec, report);
   // All lines go out in one write, because they must not mix with what others print.
-  (void)write_all(STDERR_FILENO, to_text(report));
+  (void)write_all(STDERR_FILENO, for_screen(STDERR_FILENO, to_text(report)));
   return report.exit_code;
 }
 

@@ -18,11 +18,6 @@ constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 constexpr std::string_view kLeave = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 constexpr std::string_view kClear = "\x1b[0m\x1b[2J";
 
-bool is_set(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0';
-}
-
 void write_out(std::string_view bytes) {
   if (!bytes.empty() && !write_all(STDOUT_FILENO, bytes))
     throw LaunchError(kExitLauncherFailure, "the terminal takes no more output");
@@ -33,10 +28,6 @@ void write_out(std::string_view bytes) {
 bool can_show_pictures() {
   const char* kind = std::getenv("TERM");
   return ::isatty(STDOUT_FILENO) == 1 && kind != nullptr && std::string_view(kind) != "dumb";
-}
-
-bool wants_colours() {
-  return !is_set("NO_COLOR");
 }
 
 TerminalScreen::TerminalScreen(bool coloured) : coloured_(coloured) {}

@@ -15,9 +15,6 @@ namespace muster::launcher {
 /// Whether stdout is a terminal that can show pictures (TERM is not "dumb").
 bool can_show_pictures();
 
-/// Whether the user wants colours: NO_COLOR is not set, or empty (https://no-color.org).
-bool wants_colours();
-
 /// From construction to destruction, or leave(), the alternate screen is shown, without cursor and echo; then
 /// all is as it was before. Each call that writes throws LaunchError if the terminal takes nothing any more.
 /// One thread.

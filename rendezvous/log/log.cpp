@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/log/log.hpp"
 
+#include "rendezvous/log/colours.hpp"
 #include "rendezvous/log/terminal_text.hpp"
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -93,11 +95,13 @@ void log(LogLevel level, std::string_view text) {
   if (!log_state.logger) {
     log_state.logger =
         std::make_shared<spdlog::logger>("muster", std::make_shared<spdlog::sinks::stderr_sink_st>());
-    log_state.logger->set_pattern("muster: %l: %v");
+    log_state.logger->set_pattern("%v");
     log_state.logger->set_level(spdlog::level::trace);
     log_state.logger->flush_on(spdlog::level::trace);
   }
-  log_state.logger->log(spd_level, "{}{}", log_state.role, for_terminal(text));
+  const std::string_view word(spdlog::level::to_string_view(spd_level).data());
+  const std::string line = "muster: " + std::string(word) + ": " + log_state.role + for_terminal(text);
+  log_state.logger->log(spd_level, "{}", for_screen(STDERR_FILENO, line));
 }
 
 }  // namespace muster

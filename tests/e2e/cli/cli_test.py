@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a user meets it: dry runs, help, errors and their exit codes. No worker is ever started."""
+"""The command line as a user meets it: dry runs, help, errors and their exit codes. Hardly a worker is ever started."""
 
 import json
 import os
@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+
+from terminal import Terminal
 
 BIN = os.environ["MUSTER_BIN_DIR"]
 MUSTER = os.path.join(BIN, "muster")
@@ -174,22 +176,87 @@ class Errors(InDirectory):
         self.assertEqual(muster("run", "--detach", "--end-with", str(os.getpid()), "--no-python", "true").returncode, 2)
 
 
+class FirstHour(InDirectory):
+    """What goes wrong in the first hour, and what is said of it."""
+
+    def test_exec_errors_say_what_to_do(self):
+        self.file("bare", "echo hi\n", 0o755)
+        with open(os.path.join(self.directory, "dos"), "w", encoding="utf-8", newline="") as file:
+            file.write("#!/bin/sh\r\necho hi\r\n")
+        os.chmod(os.path.join(self.directory, "dos"), 0o755)
+        for program, code, text in (("./bare", 126, "Exec format error: it has no '#!' line: add '#!/bin/sh'"),
+                                    ("./dos", 127, "its interpreter '/bin/sh\\r' does not exist: the file has CRLF line ends; run dos2unix")):
+            result = muster("run", program, cwd=self.directory)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn(text, result.stderr)
+
+    def compile(self, output, *arguments):
+        source = self.file(output + ".c", "int main(void) { return 0; }\n")
+        subprocess.run(["cc", source, "-o", os.path.join(self.directory, output), *arguments], check=True, timeout=60, cwd=self.directory)
+
+    def test_a_program_of_mpi_is_refused_where_each_worker_would_be_alone(self):
+        self.compile("libmpi.so.40", "-shared", "-Wl,-soname,libmpi.so.40")
+        self.compile("solver", "-Wl,--no-as-needed", "libmpi.so.40", "-Wl,-rpath,$ORIGIN")
+        refused = muster("run", "--nproc-per-node", "2", "./solver", cwd=self.directory)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertRegex(refused.stderr, "^muster: error: './solver' is an MPI program .it needs libmpi.so.40.*mpirun, or give --allow-singletons")
+        for arguments in (("--nproc-per-node", "2", "--allow-singletons"), ()):
+            ran = muster("run", *arguments, "./solver", cwd=self.directory)
+            self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+
+    def test_a_real_program_of_mpi_is_known(self):
+        if not shutil.which("mpicc"):
+            self.skipTest("no mpicc")
+        source = self.file("m.c", "#include <mpi.h>\nint main(int c, char **v) { MPI_Init(&c, &v); return MPI_Finalize(); }\n")
+        subprocess.run(["mpicc", source, "-o", os.path.join(self.directory, "m")], check=True, timeout=60)
+        refused = muster("run", "--nproc-per-node", "2", "./m", cwd=self.directory)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("'./m' is an MPI program (it needs libmpi", refused.stderr)
+
+    def test_a_library_that_is_not_found_is_told_with_what_to_do(self):
+        self.compile("libgone.so.1", "-shared", "-Wl,-soname,libgone.so.1")
+        self.compile("program", "-Wl,--no-as-needed", "libgone.so.1")
+        result = muster("run", "--tee", "3", "--log-dir", "logs", "./program", cwd=self.directory)
+        self.assertEqual(result.returncode, 127, result.stderr)
+        self.assertIn("next       the folder of libgone.so.1 is not searched: link with -Wl,-rpath,DIR, or set LD_LIBRARY_PATH", result.stderr)
+        result = muster("run", "./program", cwd=self.directory)
+        self.assertIn("of a library 'ldd ./program' tells which", result.stderr)
+
+    def test_a_flag_behind_the_program_is_a_note(self):
+        script = self.file("ok.py", "import sys; print(sys.argv[1:])\n")
+        result = muster("run", script, "--nproc-per-node", "3")
+        self.assertEqual((result.returncode, result.stdout), (0, "['--nproc-per-node', '3']\n"))
+        self.assertEqual(result.stderr.count("flags after the program belong to the program"), 1, result.stderr)
+        self.assertEqual(muster("run", script, "--log-dir", "x").stderr, "")
+
+    def test_errors_have_a_colour_on_a_terminal_only(self):
+        for environment, expected in (({}, "muster: \x1b[1;31merror:\x1b[0m 'rn' is"), ({"NO_COLOR": "1"}, "muster: error: 'rn' is"),
+                                      ({"TERM": "dumb"}, "muster: error: 'rn' is")):
+            terminal = Terminal(MUSTER, "rn", **environment)
+            self.addCleanup(terminal.close)
+            self.assertEqual(terminal.end(), 2)
+            self.assertTrue(terminal.text.startswith(expected), terminal.text)
+        self.assertTrue(muster("rn", env={"TERM": "xterm"}).stderr.startswith("muster: error: 'rn' is"))
+
+
 class Help(unittest.TestCase):
     def test_each_command_has_help_and_there_is_a_version(self):
         for arguments in (("--help",), ("run", "--help"), ("run", "-h"), ("rendezvous", "--help"), ("ps", "--help"), ("status", "-h"),
-                          ("stacks", "--help"), ("kill", "--help"), ("doctor", "--help")):
+                          ("stacks", "--help"), ("logs", "--help"), ("attach", "--help"), ("kill", "--help"), ("clean", "--help"), ("doctor", "--help"),
+                          ("agent", "--help"), ("install-shim", "--help"), ("version", "--help")):
             result = muster(*arguments)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("Usage: muster", result.stdout)
+            self.assertLessEqual(max(map(len, result.stdout.splitlines())), 100, arguments)
         self.assertRegex(muster("--version").stdout, r"^muster \d+\.\d+\.\d+\n$")
 
     def test_help_and_version_are_commands_too(self):
         self.assertEqual(muster("help").stdout, muster("--help").stdout)
-        for command in ("run", "ps", "status", "stacks", "logs", "attach", "kill", "clean", "doctor", "rendezvous", "agent", "version"):
+        for command in ("run", "ps", "status", "stacks", "logs", "attach", "kill", "clean", "doctor", "rendezvous", "install-shim", "agent", "version"):
             asked = muster("help", command)
             self.assertEqual((asked.returncode, asked.stderr), (0, ""))
             self.assertEqual(asked.stdout, muster(command, "--help").stdout)
-            self.assertTrue(asked.stdout.startswith("Usage: muster " + command) or command in ("run", "rendezvous"), asked.stdout)
+            self.assertTrue(asked.stdout.startswith("Usage: muster " + command) or command in ("run", "rendezvous", "install-shim"), asked.stdout)
         wrong = muster("help", "rn")
         self.assertEqual((wrong.returncode, wrong.stderr), (2, "muster: error: 'rn' is not a command; did you mean 'run'?\n"))
         self.assertEqual(muster("version").stdout, muster("--version").stdout)
