@@ -54,6 +54,7 @@ int ps(const InspectOptions& options) {
     return print(options.all ? all_jobs_table(cards, ended, wall_clock_ms())
                              : jobs_table(cards, wall_clock_ms()));
   std::vector<std::string> lines;
+  lines.reserve(cards.size() + ended.size());
   for (const JobCard& card : cards) lines.push_back(to_json(card));
   for (const EndedJob& job : ended) lines.push_back(to_json(job));
   return print("[" + (lines.empty() ? "" : "\n" + joined(lines, ",\n") + "\n") + "]\n");

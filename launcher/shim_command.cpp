@@ -22,8 +22,8 @@ constexpr const char* kHelp =
     "\n"
     "  -h,--help   Print this text\n"
     "\n"
-    "Example: muster install-shim ~/muster-shim && PATH=~/muster-shim:$PATH torchrun --nproc-per-node 2 "
-    "x.py\n";
+    "Example:\n"
+    "  muster install-shim ~/muster-shim && PATH=~/muster-shim:$PATH torchrun --nproc-per-node 2 x.py\n";
 
 }  // namespace
 

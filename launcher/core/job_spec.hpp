@@ -56,6 +56,8 @@ struct JobSpec {
   /// --timeout: time after which the job is ended and the exit code is 124. Zero: none.
   std::chrono::milliseconds deadline{0};
   StdinPolicy stdin_policy = StdinPolicy::inherit;
+  /// --allow-singletons: it is known that workers that use MPI are each alone in its world.
+  bool allow_singletons = false;
   /// --name, by which people find the job; several jobs may have the same one. Empty: none.
   std::string name;
   /// The id of a detached job, by which people find it, and the folder of its console. Empty: it is not

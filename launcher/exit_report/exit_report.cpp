@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/exit_report/exit_report.hpp"
 
+#include "launcher/exit_report/advice.hpp"
 #include "rendezvous/base/exit_code.hpp"
 #include "rendezvous/base/text.hpp"
 #include "rendezvous/core/flight_match.hpp"
 
-#include <signal.h>
-
 #include <algorithm>
+#include <array>
 #include <map>
+#include <string_view>
 #include <utility>
 
 namespace muster::launcher {
 namespace {
 
-using agent::ExitStatus;
 using agent::NodeOutcome;
 using agent::NodeReport;
 using agent::WorkerOutcome;
@@ -52,92 +52,6 @@ void find_root(ExitReport& report) {
       if (failed_first(report.nodes[node]) == first) find_root_on(report, node);
 }
 
-std::string advice_for_signal(int signal) {
-  switch (signal) {
-    case SIGKILL:
-      return "if nobody killed it, the kernel's out-of-memory killer did: see dmesg, and use less memory or "
-             "fewer workers";
-    case SIGXCPU:
-      return "it reached its limit of CPU time: raise it (ulimit -t)";
-    case SIGXFSZ:
-      return "it reached its limit of file sizes: raise it (ulimit -f)";
-    case SIGSEGV:
-    case SIGBUS:
-    case SIGABRT:
-    case SIGFPE:
-    case SIGILL:
-      return "let it leave a core file (ulimit -c unlimited), or set PYTHONFAULTHANDLER=1 for a Python "
-             "traceback";
-    default:
-      return "it was sent by something outside the job: a batch system, a user, or the program itself";
-  }
-}
-
-/// Returns the shared library that the dynamic loader did not find, by what the worker printed last; "" if
-/// that does not tell.
-std::string library_not_found(const std::vector<std::string>& lines) {
-  constexpr std::string_view kBefore = "error while loading shared libraries: ";
-  constexpr std::string_view kBehind = ": cannot open shared object file";
-  for (const std::string& line : lines) {
-    const std::size_t before = line.find(kBefore);
-    if (before == std::string::npos) continue;
-    const std::size_t name = before + kBefore.size();
-    const std::size_t behind = line.find(kBehind, name);
-    if (behind != std::string::npos) return line.substr(name, behind - name);
-  }
-  return "";
-}
-
-/// Shells and the dynamic loader end with this code when they do not find what they shall run.
-std::string advice_for_not_found(const WorkerReport& root, const std::string& program) {
-  const std::string library = library_not_found(root.last_lines);
-  const std::string remedy = "link with -Wl,-rpath,DIR, or set LD_LIBRARY_PATH to its folder";
-  if (!library.empty())
-    return "the folder of " + library + " is not searched: " + remedy + " ('ldd " + program + "' lists all)";
-  return "127 means that a command or a shared library was not found; of a library 'ldd " + program +
-         "' tells which: " + remedy;
-}
-
-std::string advice_for(const WorkerReport& root, const std::string& program) {
-  if (root.outcome == WorkerOutcome::not_started) return "";
-  if (root.cpu_limit_s > 0)
-    return "it used up its limit of " + std::to_string(root.cpu_limit_s) +
-           " s of CPU time: raise it (ulimit -t)";
-  if (!root.watchdog.empty())
-    return "see what it did last (--tee 3 --log-dir DIR keeps its output), or give the timer more time in "
-           "the "
-           "program, expires(after=...)";
-  if (!root.memory.empty())
-    return "use less memory, fewer workers or fewer processes of a data loader, or raise the limit";
-  const bool signaled = root.status.kind == ExitStatus::Kind::signaled;
-  if (signaled && root.status.value == SIGKILL && root.memory_ruled_out)
-    return "somebody sent it: a user, a batch system, or a program that watches memory; the kernel has ended "
-           "no "
-           "process for memory there";
-  if (signaled) return advice_for_signal(root.status.value);
-  const bool told = !root.error.message.empty() || !root.error.traceback.empty();
-  if (root.status.exit_code() == kExitNotFound && !told && !program.ends_with(".py"))
-    return advice_for_not_found(root, program);
-  if (told || !root.last_lines.empty()) return "";
-  if (!root.stderr_log.empty() || !root.stdout_log.empty()) return "read its log files";
-  return "what it printed is above; --tee 3 --log-dir DIR would keep the output of each worker in files";
-}
-
-/// What to do against a cause on the host of the worker that failed; empty if none was told there, or its end
-/// is explained without it.
-std::string advice_for_host(const NodeReport& node, const WorkerReport& root) {
-  if (root.outcome == WorkerOutcome::not_started || root.cpu_limit_s > 0 || !root.watchdog.empty() ||
-      !root.memory.empty())
-    return "";
-  for (const agent::HostCause& cause : node.host_causes) {
-    if (cause.kind == agent::HostCauseKind::gpu_error)
-      return cause.text + " on " + node.host + ": see 'dmesg' there (NVRM: Xid), and leave that GPU out";
-    if (cause.kind == agent::HostCauseKind::full_disk)
-      return cause.text + " on " + node.host + ": make room there if the program writes to it";
-  }
-  return "";
-}
-
 void judge_worker_failure(ExitReport& report) {
   const WorkerReport& root = *report.root();
   const std::string who = "rank " + std::to_string(root.rank) + " on " + root.host + ": ";
@@ -145,8 +59,7 @@ void judge_worker_failure(ExitReport& report) {
   report.exit_code = root.status.exit_code();
   report.cause = who + describe(root);
   const NodeReport& node = report.nodes[static_cast<std::size_t>(report.root_node)];
-  const std::string of_host = advice_for_host(node, root);
-  report.advice = of_host.empty() ? advice_for(root, report.program) : of_host;
+  report.advice = advice_for(node, root, report.program);
   if (root.outcome != WorkerOutcome::not_started) return;
   report.cause = who + "could not be started: " + root.start_error;
   if (report.exit_code != kExitNotFound) report.exit_code = kExitNotExecutable;
@@ -346,8 +259,29 @@ std::vector<agent::RestartDecision> decisions_of(const JobSpec& spec, const std:
     for (const agent::RestartDecision& decision : node.decisions)
       by_round.try_emplace(decision.round, decision);
   std::vector<agent::RestartDecision> decisions;
+  decisions.reserve(by_round.size());
   for (auto& [round, decision] : by_round) decisions.push_back(std::move(decision));
   return decisions;
+}
+
+/// Returns a note where workers of several have started MPI as if each were alone, as mpi4py does: their
+/// results are probably wrong, and nobody else says so. By what MPI libraries start beside a process that no
+/// mpirun has started, and leave running at its end; "" where there is none.
+std::string lone_mpi_note(const std::vector<NodeReport>& nodes) {
+  constexpr std::array<std::string_view, 3> kDaemons = {" orted", " prted", " hydra_pmi_proxy"};
+  std::size_t workers = 0;
+  std::string found;
+  for (const NodeReport& node : nodes) {
+    workers += node.workers.size();
+    for (const std::string& leftover : node.leftovers)
+      for (const std::string_view daemon : kDaemons)
+        if (leftover.ends_with(daemon)) found = daemon.substr(1);
+  }
+  if (found.empty() || workers < 2) return "";
+  return "a worker has used MPI (it started " + found +
+         ") and was rank 0 of 1 there, as muster run does not connect programs of MPI; start them with "
+         "mpirun, "
+         "or give --allow-singletons if each shall work alone";
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -415,6 +349,8 @@ ExitReport make_exit_report(const JobSpec& spec, const std::vector<NodeReport>& 
   report.hosts = end.hosts;
   report.unreported = end.unreported;
   report.notes = end.notes;
+  if (const std::string note = lone_mpi_note(reports); !note.empty() && !spec.allow_singletons)
+    report.notes.push_back(note);
   report.nodes = reports;
   report.restart_policy = spec.agent.limits.restart_rule;
   report.decisions = decisions_of(spec, reports);

@@ -252,6 +252,7 @@ ResolvedJob resolve_job(const CliOptions& options, const System& system) {
   apply_omp_rule(system, job);
   ProgramCommand program = resolve_program(options, system, spec.agent.working_directory, runs_here(spec));
   check_mpi(options, system, spec, program);
+  spec.allow_singletons = options.allow_singletons.value;
   spec.agent.command = std::move(program.command);
   spec.agent.first_script_argument = program.first_script_argument;
   spec.stdin_policy = system.stdin_policy();

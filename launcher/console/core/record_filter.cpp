@@ -96,7 +96,7 @@ std::optional<std::int64_t> parse_iso(std::string_view text, std::int64_t local)
   const auto zone = take_zone(text, local);
   if (!zone || !text.empty()) return std::nullopt;
   const std::int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
-  return (days * 86'400 + hour * 3600 + minute * 60 + second - *zone) * 1000 + ms;
+  return (days * 86'400 + std::int64_t{3600} * hour + std::int64_t{60} * minute + second - *zone) * 1000 + ms;
 }
 
 }  // namespace

@@ -137,6 +137,24 @@ TEST_CASE("A limit that the kernel enforced is named, and not taken for a lack o
   CHECK(advice().find("ulimit -f") != std::string::npos);
 }
 
+TEST_CASE("Workers that each had an MPI of their own are told of, once") {
+  JobSpec spec = job();
+  NodeReport both = node(NodeOutcome::succeeded,
+                         {worker(0, kSucceeded, exited(0), 1), worker(1, kSucceeded, exited(0), 2)});
+  both.leftovers = {"101 orted", "102 orted"};
+  const auto notes = [&] { return make_exit_report(spec, {both}, {}).notes; };
+  REQUIRE(notes().size() == 1);
+  CHECK(notes()[0].starts_with("a worker has used MPI (it started orted) and was rank 0 of 1 there"));
+  spec.allow_singletons = true;
+  CHECK(notes().empty());
+  spec.allow_singletons = false;
+  both.leftovers = {"101 sorted", "102 sleep"};
+  CHECK(notes().empty());
+  both.leftovers = {"101 orted"};
+  both.workers.pop_back();
+  CHECK(notes().empty());
+}
+
 TEST_CASE("A shared library or command that was not found is told with what to do") {
   JobSpec spec = job();
   spec.agent.command = {"./prog"};
