@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What is installed: the library's exports and dependencies, and headers of which each compiles alone."""
+import glob
 import os
 import re
 import subprocess
@@ -57,6 +58,16 @@ class Library(unittest.TestCase):
         if of_networks:
             listing = interop.run(["nm", "-D", "--defined-only", self.library.replace("libmuster", "libmuster_nn")]).stdout
             self.assertEqual({line.split()[2].split("@")[0] for line in listing.splitlines()} - {"MUSTER_0"}, declared)
+
+    def test_plug_ins_export_no_symbol_of_other_libraries(self):
+        """Those of Gloo and of the C++ library would meet the ones that a program, as PyTorch, brings itself."""
+        plugins = glob.glob(os.path.join(self.prefix.library, "muster", "libmuster_*.so"))
+        if not plugins:
+            self.skipTest("no plug-in was built")
+        for plugin in plugins:
+            names = {line.split()[2].split("@")[0] for line in interop.run(["nm", "-D", "--defined-only", plugin]).stdout.splitlines()}
+            self.assertTrue(any(name.endswith("_entry") for name in names), plugin)
+            self.assertEqual([name for name in names - {"MUSTER_0"} if not name.startswith("muster_")], [], plugin)
 
     def test_the_page_names_every_call(self):
         with open(os.path.join(interop.ROOT, "docs", "sdk.md"), encoding="utf-8") as file:
