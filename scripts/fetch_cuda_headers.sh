@@ -6,8 +6,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The runtime's headers include those of the compiler (crt/), which are a package of their own since CUDA 13.
-packages=(nvidia-nccl-cu13==2.28.9 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88)
+# The runtime's headers include those of the compiler (crt/), which are a package of their own since CUDA 13, and one of CCCL (nv/target).
+packages=(nvidia-nccl-cu13==2.28.9 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85)
 target=build/cuda
 
 if [ "$(cat $target/packages 2>/dev/null)" = "${packages[*]}" ] && [ -e $target/lib/libcudart.so.13 ]; then
@@ -35,6 +35,7 @@ fi
 for wheel in "$scratch"/*.whl; do
   "$python" -m zipfile -e "$wheel" "$scratch"
 done
+rm -rf "$scratch"/nvidia/cu13/include/cccl  # the rest of CCCL: 30 MB that nothing here includes
 mkdir -p "$scratch/cuda/lib"
 cp -r "$scratch"/nvidia/cu13/include "$scratch/cuda/include"
 cp -r "$scratch"/nvidia/nccl/include/. "$scratch/cuda/include"
