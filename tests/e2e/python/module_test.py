@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -152,6 +153,46 @@ class End(unittest.TestCase):
     def test_it_ends_with_a_killed_caller(self):
         self.process.kill()
         wait_until(lambda: marked(self.mark) == [], "the end of every process of the job", LIMIT_S)
+
+
+class Environment(unittest.TestCase):
+    """Which python runs scripts where muster is installed in a virtual environment."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.realpath(folder.name)
+        self.programs = os.path.join(self.folder, "bin")
+        os.mkdir(self.programs)
+        os.symlink(os.path.realpath(sys.executable), os.path.join(self.programs, "python3"))
+        try:
+            os.link(os.environ["MUSTER_PROGRAM"], os.path.join(self.programs, "muster"))
+        except OSError:  # another file system
+            shutil.copy(os.environ["MUSTER_PROGRAM"], self.programs)
+        self.elsewhere = os.path.join(self.folder, "elsewhere")
+        os.mkdir(self.elsewhere)
+        self.program("elsewhere/python3", "#!/bin/sh\necho of PATH\n")
+        self.program("named", "#!/bin/sh\necho named\n")
+        self.program("script.py", "import sys; print(sys.prefix)\n")
+
+    def program(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+    def run_script(self, **environment):
+        ran = subprocess.run([os.path.join(self.programs, "muster"), "run", os.path.join(self.folder, "script.py")], text=True, check=False,
+                             env={"PATH": self.elsewhere + ":/usr/bin:/bin", **environment}, capture_output=True, timeout=LIMIT_S)
+        return ran.stdout or ran.stderr
+
+    def test_it_is_that_of_the_environment_unless_another_is_named(self):
+        self.assertEqual(self.run_script(), "of PATH\n")
+        home = os.path.dirname(os.path.realpath(sys.executable))
+        with open(os.path.join(self.folder, "pyvenv.cfg"), "w", encoding="utf-8") as file:
+            file.write(f"home = {home}\n")
+        self.assertEqual(self.run_script(), self.folder + "\n")
+        self.assertEqual(self.run_script(PYTHON_EXEC=os.path.join(self.folder, "named")), "named\n")
 
 
 class Trust(unittest.TestCase):
