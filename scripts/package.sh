@@ -7,8 +7,9 @@ usage() {
   cat <<'TEXT'
 usage: scripts/package.sh wheel|--check
 
-  wheel    builds build/wheel/dist/muster_launch-VERSION-py3-none-manylinux_2_28_x86_64.whl: the launcher, libmuster with its headers,
-           and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries are Debian's (scripts/install_deps.sh launcher).
+  wheel    builds build/wheel/dist/muster_launch-VERSION-py3-none-manylinux_2_28_x86_64.whl: the launcher, libmuster with its headers and
+           the plug-ins of Gloo and NCCL, and the Python module (docs/install.md). The compiler is that of PyPI's ziglang, the libraries
+           are Debian's (scripts/install_deps.sh launcher), Gloo compiled from Debian's sources.
   --check  builds it, looks at what it needs (auditwheel; no symbol of a glibc newer than 2.28; at most 8 MB), installs it into an empty
            virtual environment and, as root, into one of Debian 11 (glibc 2.31), and runs jobs there: scripts, a restart, a worker's error.
 
@@ -39,9 +40,13 @@ if [ "$(uname -m)" != x86_64 ]; then
 fi
 
 readonly ziglang=0.17.1 glibc=2.28
+# Of Debian 13, whose sources every mirror has; the SHA-256 is that of its .dsc.
+readonly gloo=gloo_0.0~git20231202.5354032.orig.tar.xz gloo_sum=66d6fadb7b07cfcff08f74ae2acfab504e780d6b7536ee74d2011718cda25030
 out=$PWD/build/wheel
 tools=$out/tools
 prefix=$out/prefix
+zig_build=(-G Ninja --toolchain "$PWD/scripts/package/zig_toolchain.cmake" -DMUSTER_WHEEL_TOOLS="$tools" -DMUSTER_WHEEL_PREFIX="$prefix"
+  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1" -DCMAKE_INSTALL_LIBDIR=lib)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 export SOURCE_DATE_EPOCH
 
@@ -93,15 +98,49 @@ target_compile_definitions(spdlog::spdlog_header_only INTERFACE SPDLOG_FMT_EXTER
 TEXT
 }
 
+# make_gloo: Gloo as an archive, with TCP alone: Debian's library needs its glibc, ibverbs and Redis.
+make_gloo() {
+  local folder=$out/gloo from
+  if [ "$(cat "$folder/made" 2>/dev/null)" != "$gloo with ziglang $ziglang" ]; then
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    from=$(mirror)
+    http_proxy=${http_proxy:-$(apt-config dump --format '%v' Acquire::http::Proxy)} python3 - "${from%/}/pool/main/g/gloo/$gloo" "$folder/$gloo" <<'TEXT' ||
+import sys
+import urllib.request
+with urllib.request.urlopen(sys.argv[1], timeout=60) as answer, open(sys.argv[2], "wb") as file:
+    file.write(answer.read())
+TEXT
+      fail "Debian's sources of Gloo cannot be fetched from the mirror; MUSTER_DEBIAN_MIRROR=http://HOST/debian names another."
+    sha256sum --status --check <<<"$gloo_sum  $folder/$gloo" || fail "$folder/$gloo is not the file that Debian has: its SHA-256 is not $gloo_sum."
+    tar --extract --file "$folder/$gloo" --directory "$folder"
+    # Gloo leaves it to another header to include <array>, as a patch of Debian's says.
+    if ! {
+      cmake -S "$folder" -B "$folder/build" "${zig_build[@]}" -DCMAKE_INSTALL_PREFIX="$folder/installed" \
+        -DCMAKE_CXX_FLAGS="-include array -fvisibility=hidden" -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 &&
+        cmake --build "$folder/build" --parallel "$(nproc)" --target install
+    } >"$folder/build.log" 2>&1; then
+      grep --extended-regexp --after-context=8 'error:|CMake Error|FAILED:' "$folder/build.log" | head -n 40 >&2
+      fail "Gloo could not be built: $folder/build.log has all of it."
+    fi
+    echo "$gloo with ziglang $ziglang" >"$folder/made"
+  fi
+  ln -s "$folder/installed/include/gloo" "$prefix/include/gloo"
+  ln -s "$folder/installed/lib/libgloo.a" "$prefix/lib/"
+}
+
 build() {
-  cmake -G Ninja -S . -B "$out/build" --toolchain "$PWD/scripts/package/zig_toolchain.cmake" -DMUSTER_WHEEL_TOOLS="$tools" \
-    -DMUSTER_WHEEL_PREFIX="$prefix" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1" \
-    -DCMAKE_INSTALL_LIBDIR=lib -DMUSTER_BUILD_TRAINER=OFF -DMUSTER_BUILD_TESTS=OFF >"$out/configure.log" || {
+  local cuda=$PWD/build/cuda/include
+  scripts/fetch_cuda_headers.sh
+  [ -e "$cuda/nccl.h" ] || fail "the wheel has the plug-in of NCCL, and its headers could not be fetched from PyPI: see above."
+  cmake -S . -B "$out/build" "${zig_build[@]}" -DMUSTER_NCCL_INCLUDE="$cuda" -DMUSTER_CUDART_INCLUDE="$cuda" \
+    -DMUSTER_BUILD_TRAINER=OFF -DMUSTER_BUILD_TESTS=OFF >"$out/configure.log" || {
     cat "$out/configure.log" >&2
     return 1
   }
-  cmake --build "$out/build" --parallel "$(nproc)" --target muster muster_sdk
+  cmake --build "$out/build" --parallel "$(nproc)" --target muster muster_sdk muster_gloo muster_nccl
 }
+
 # write_wheel: prints its path.
 write_wheel() {
   local stage=$out/stage component
@@ -109,6 +148,8 @@ write_wheel() {
   for component in tools sdk; do
     cmake --install "$out/build" --component "$component" --prefix "$stage" --strip >>"$out/install.log"
   done
+  mkdir "$stage/licenses"
+  cp "$out/gloo/LICENSE" "$stage/licenses/gloo.txt"
   python3 scripts/package/wheel.py "$stage" . "$tools"/venv/lib/python3*/site-packages/ziglang/lib "manylinux_${glibc/./_}_x86_64" "$out/dist"
 }
 
@@ -138,11 +179,25 @@ check_here() {
   MUSTER_WHEEL_PREFIX=$out/here timed 'jobs in a virtual environment' "$out/here/bin/python" scripts/package/try_wheel.py
 }
 
+# check_sdk: programs of somebody else's, by this machine's compiler, against the library that the wheel has installed: a project in C++,
+# and a program in C that names the library to the linker alone.
+check_sdk() {
+  local there=$out/here programs=$out/programs backend said
+  rm -rf "$programs"
+  { cmake -S tests/consumer/project -B "$programs" -G Ninja -DCMAKE_PREFIX_PATH="$there" && cmake --build "$programs" --target ring; } >"$programs.log" ||
+    fail "the project in tests/consumer/project cannot be built with the wheel: see $programs.log"
+  for backend in shm gloo; do
+    said=$(MUSTER_BACKEND=$backend "$there/bin/muster" run --nproc-per-node 2 "$programs/ring") || fail "a program in C++ fails over $backend: $said"
+    echo "ok: ${said%%$'\n'*} (C++, $backend)"
+  done
+  cc -DWITH_MUSTER tests/consumer/project/heat2d.c -o "$programs/heat2d" -I "$there/include" -L "$there/lib" -lmuster -lm -Wl,-rpath,"$there/lib"
+  said=$("$there/bin/muster" run --nproc-per-node 2 "$programs/heat2d" 64 64 10 "$programs/heat") || fail "a program in C fails: $said"
+  echo "ok: ${said%%$'\n'*} (C)"
+}
+
 # check_root WHEEL: in a root of Debian 11, whose glibc is 2.31, which has Python and nothing else.
 check_root() {
   release=bullseye root=$PWD/build/root-bullseye
-  # shellcheck source=scripts/debian_root.sh
-  . scripts/debian_root.sh
   check_root_can_be
   make_root
   copy_names
@@ -166,13 +221,17 @@ timed() {
   printf '== %s: %.1f s\n' "$title" "$(python3 -c "import sys; print(float(sys.argv[2]) - float(sys.argv[1]))" "$begin" "$(date +%s.%N)")"
 }
 
+# shellcheck source=scripts/debian_root.sh
+. scripts/debian_root.sh
 make_tools
 make_prefix
+make_gloo
 build
 wheel=$(write_wheel)
 echo "$wheel"
 if $check; then
   check_needs "$wheel"
   check_here "$wheel"
+  timed 'programs in C and C++' check_sdk
   check_root "$wheel"
 fi

@@ -13,16 +13,34 @@ import muster
 
 PREFIX = os.environ["MUSTER_WHEEL_PREFIX"]
 PROGRAM = os.path.join(PREFIX, "bin", "muster")
+LIBRARY = os.path.join(PREFIX, "lib", "libmuster.so.0")
+
+# A worker that knows the C calls alone: sums its rank with those of the others and prints the sum.
+WORKER = """
+import ctypes, os, sys
+muster = ctypes.CDLL(sys.argv[1])
+muster.muster_error_text.restype = ctypes.c_char_p
+def ok(code):
+    if code != 0:
+        sys.exit(muster.muster_error_text(None).decode())
+world, group, value = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_double(int(os.environ["RANK"]) + 1)
+ok(muster.muster_init(None, ctypes.byref(world)))
+ok(muster.muster_group_world(world, ctypes.byref(group)))
+ok(muster.muster_all_reduce(group, ctypes.byref(value), ctypes.byref(value), ctypes.c_uint64(1), 6, 0, None, None))
+ok(muster.muster_finalize(world, ctypes.c_int64(0)))
+print("sum", value.value)
+"""
 
 
 def check(holds, what):
     if not holds:
         raise SystemExit(f"try_wheel.py: {what}")
-    print(f"ok: {what if isinstance(what, str) else what}")
+    print(f"ok: {what}")
 
 
-def run(*arguments):
-    return subprocess.run([PROGRAM, "run", *arguments], capture_output=True, text=True, timeout=60, check=False, env={"PATH": "/usr/bin:/bin"})
+def run(*arguments, **environment):
+    return subprocess.run([PROGRAM, "run", *arguments], capture_output=True, text=True, timeout=60, check=False,
+                          env={"PATH": "/usr/bin:/bin", **environment})
 
 
 def rank_and_fail(rank):
@@ -48,9 +66,14 @@ def main():
         check(error.worker.rank == 1 and "a worker's error" in str(error), "a worker's error is raised")
     else:
         check(False, "a worker's error is raised")
-    library = ctypes.CDLL(os.path.join(PREFIX, "lib", "libmuster.so.0"))
-
-    check(library.muster_version() is not None, "libmuster.so.0 is loaded")
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(WORKER)
+        script.flush()
+        for backend in ("shm", "gloo"):
+            ran = run("--nproc-per-node", "2", script.name, LIBRARY, MUSTER_BACKEND=backend)
+            check(ran.returncode == 0 and ran.stdout.count("sum 3.0") == 2, f"an all_reduce over {backend}, with libmuster.so.0\n{ran.stderr}".rstrip())
+    check(ctypes.CDLL(os.path.join(PREFIX, "lib", "muster", "libmuster_nccl.so")).muster_plugin_entry is not None,
+          "the plug-in of NCCL is loaded, without NCCL")
     print(sys.version)
 
 

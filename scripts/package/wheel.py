@@ -3,9 +3,8 @@
 
 usage: wheel.py STAGE SOURCE LIBRARIES TAG DIST
 
-STAGE is what `cmake --install` has made (bin, lib, include), SOURCE the root of the sources, LIBRARIES where the compiler has
-those that it links, TAG the platform tag; the wheel goes to the
-directory DIST, and its path to stdout. SOURCE_DATE_EPOCH is the time of its files.
+STAGE is what `cmake --install` has made (bin, lib, include), and `licenses` of what else is linked in; SOURCE the root of the sources,
+LIBRARIES where the compiler has those that it links, TAG the platform tag; the wheel goes to the directory DIST, and its path to stdout. SOURCE_DATE_EPOCH is the time of its files.
 """
 
 import base64
@@ -108,12 +107,14 @@ def main(stage, source, libraries, tag, dist):
         wheel.add(file, read(module, file))
     wheel.add(f"{data}/scripts/muster", read(stage, "bin", "muster"), executable=True)
     for file, content in staged_sdk(stage, version):
-        wheel.add(f"{data}/data/{file}", content, executable=".so." in file)
+        wheel.add(f"{data}/data/{file}", content, executable=content.startswith(b"\x7fELF"))
     wheel.add(f"{info}/LICENSE", read(source, "LICENSE"))
     for package in LINKED:
         notice = f"/usr/share/doc/{package}/copyright"
         if os.path.exists(notice):
             wheel.add(f"{info}/licenses/{package}.copyright", read(notice))
+    for file in files_below(os.path.join(stage, "licenses")):
+        wheel.add(f"{info}/licenses/{file}", read(stage, "licenses", file))
     for library in COMPILED_IN:
         wheel.add(f"{info}/licenses/{library}.txt", read(libraries, library, "LICENSE.TXT"))
     wheel.add(f"{info}/METADATA", metadata(source, version).encode())

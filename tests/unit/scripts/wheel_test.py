@@ -28,6 +28,8 @@ class Wheel(unittest.TestCase):
         self.put(f"stage/lib/libmuster.so.{self.version}", "library")
         self.put("stage/lib/cmake/Muster/MusterTargets-relwithdebinfo.cmake", f"lib/libmuster.so.{self.version} libmuster.so.0")
         os.symlink(f"libmuster.so.{self.version}", self.path("stage/lib/libmuster.so.0"))
+        self.put("stage/lib/muster/libmuster_gloo.so", "\x7fELF plug-in")
+        self.put("stage/licenses/gloo.txt", "of Gloo")
         for library in wheel.COMPILED_IN:
             self.put(f"compiler/{library}/LICENSE.TXT", library)
 
@@ -64,6 +66,8 @@ class Wheel(unittest.TestCase):
             self.assertFalse([name for name in names if "__pycache__" in name])
             self.assertIn(f"Version: {self.version}\n", file.read(f"{info}/METADATA").decode())
             self.assertIn(f"{info}/licenses/libcxx.txt", names)
+            self.assertEqual(file.read(f"{info}/licenses/gloo.txt"), b"of Gloo")
+            self.assertEqual(file.getinfo(f"{data}/data/lib/muster/libmuster_gloo.so").external_attr >> 16, 0o100755)
 
     def test_the_same_inputs_give_the_same_bytes(self):
         with open(self.write("one"), "rb") as one, open(self.write("two"), "rb") as two:
