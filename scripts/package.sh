@@ -39,6 +39,9 @@ if [ "$(uname -m)" != x86_64 ]; then
   exit 2
 fi
 
+missing=$(scripts/install_deps.sh launcher --dry-run)
+[ -z "$missing" ] || fail "packages are missing, which scripts/install_deps.sh launcher installs: ${missing//$'\n'/ }"
+
 readonly ziglang=0.17.1 glibc=2.28
 # Of Debian 13, whose sources every mirror has; the SHA-256 is that of its .dsc.
 readonly gloo=gloo_0.0~git20231202.5354032.orig.tar.xz gloo_sum=66d6fadb7b07cfcff08f74ae2acfab504e780d6b7536ee74d2011718cda25030
