@@ -3,18 +3,31 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import sys
 import sysconfig
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Union
 
 FlagValue = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[object], Mapping[str, object]]
 
 
+def warn_of_clash() -> None:
+    """Says that another project's distribution, whose files have the names of ours, is installed as well."""
+    try:
+        other = importlib.metadata.distribution("muster")
+    except importlib.metadata.PackageNotFoundError:
+        return
+    warnings.warn(f"the distribution 'muster' {other.version} is another project's and has files of the same names as 'muster-launch': remove "
+                  "both, and install the one that you want (pip uninstall muster muster-launch; pip install muster-launch)", stacklevel=2)
+
+
 def find_program() -> str:
     """Returns the path of `muster`: that in MUSTER_PROGRAM, else the one installed with this Python, else that of PATH."""
+    warn_of_clash()
     named = os.environ.get("MUSTER_PROGRAM")
     if named:
         return named

@@ -220,6 +220,20 @@ class Trust(unittest.TestCase):
         self.assertEqual(stat.S_IMODE(os.stat(os.path.join(self.folder, "call")).st_mode), 0o600)
 
 
+class Clash(unittest.TestCase):
+    def test_another_distribution_of_the_name_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "muster-9.9.dist-info"))
+            with open(os.path.join(folder, "muster-9.9.dist-info", "METADATA"), "w", encoding="utf-8") as file:
+                file.write("Metadata-Version: 2.1\nName: muster\nVersion: 9.9\n")
+            sys.path.insert(0, folder)
+            try:
+                with self.assertWarnsRegex(UserWarning, "'muster' 9.9 is another project's"):
+                    _program.find_program()
+            finally:
+                sys.path.remove(folder)
+
+
 class Elastic(unittest.TestCase):
     def test_outputs_come_by_rank(self):
         config = muster.LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=2, rdzv_backend="c10d", max_restarts=0)
