@@ -3,6 +3,7 @@
 
 #include "agent/core/exit_status.hpp"
 #include "agent/process/process_tree.hpp"
+#include "launcher/cli/completion.hpp"
 #include "launcher/cli/flag_table.hpp"
 #include "launcher/cli/parse_options.hpp"
 #include "launcher/core/launch_error.hpp"

@@ -70,7 +70,7 @@ test_packages=(
   "clang-$clang" "libclang-rt-$clang-dev" clang-tidy clang-format shellcheck
 )
 # Wanted, not required: the tests that use one are skipped where the distribution does not have it.
-test_optional=(python3-torch numactl slurmctld slurmd slurm-client munge libdw1)
+test_optional=(python3-torch numactl slurmctld slurmd slurm-client munge libdw1 zsh fish)
 distribution_packages=(debootstrap debian-archive-keyring util-linux git python3)
 bench_packages=(libgloo-dev openmpi-bin libopenmpi-dev redis-server libhiredis-dev iproute2 nftables openssh-server openssh-client)
 

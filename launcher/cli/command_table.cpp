@@ -14,19 +14,28 @@ namespace {
 
 constexpr auto kCommands = std::to_array<Command>({
     {"run", "start the workers of a job, on this machine or many, watch them, end them"},
-    {"ps", "list the running jobs of this user, on this host or others"},
-    {"status", "say what a running job and each of its ranks do, once or (--watch) again and again"},
-    {"stacks", "print where each rank of a running job is in its Python code"},
-    {"logs", "show what a job has printed; with -f on and on"},
-    {"attach", "follow a detached job, and end it by Ctrl-C"},
-    {"kill", "end a running job, or send its ranks a signal"},
+    {"ps", "list the running jobs of this user, on this host or others", true, false,
+     "--all --help --host --json --login-timeout --remote-muster --ssh-accept-new --ssh-command --ssh-config "
+     "--ssh-port"},
+    {"status", "say what a running job and each of its ranks do, once or (--watch) again and again", true,
+     true, "--help --json --rank --watch"},
+    {"stacks", "print where each rank of a running job is in its Python code", true, true,
+     "--help --helpers --json --native --rank"},
+    {"logs", "show what a job has printed; with -f on and on", true, true,
+     "--follow --help --json --rank --round --since --timestamps"},
+    {"attach", "follow a detached job, and end it by Ctrl-C", true, true, "--help --lines --rank"},
+    {"kill", "end a running job, or send its ranks a signal", true, true,
+     "--grace --help --json --now --rank --signal"},
     {"clean", "remove what jobs of this user that have ended have left on this host"},
-    {"doctor", "say whether this host, or others, are fit for jobs, and what to do"},
+    {"doctor", "say whether this host, or others, are fit for jobs, and what to do", true, false,
+     "--help --host --json --login-timeout --no-all-reduce --python --remote-muster --ssh-accept-new "
+     "--ssh-command --ssh-config --ssh-port --towards"},
     {"rendezvous", "run the place where nodes of jobs meet; also a store for torchrun's agents"},
     {"install-shim", "make a torchrun that is 'muster run', for scripts that call it by that name"},
     {"agent", "what 'muster run' starts on other hosts; of no use by hand", false},
     {"help", "print this text, or with a command its own: muster help run"},
-    {"version", "print the version; with --json also what this muster was built from, and with"},
+    {"version", "print the version; with --json also what this muster was built from, and with", true, false,
+     "--json"},
 });
 
 constexpr auto kGlobalFlags = std::to_array<std::string_view>({"help", "version"});

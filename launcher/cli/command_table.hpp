@@ -17,6 +17,10 @@ struct Command {
   std::string_view help;
   /// Whether people type it: completion and messages name only such commands.
   bool for_people = true;
+  /// Whether a job may be named behind it.
+  bool takes_job = false;
+  /// Its flags with their dashes, apart by spaces; those of `run` are in the table of flags.
+  std::string_view flags = "--help";
 };
 
 std::span<const Command> command_table();

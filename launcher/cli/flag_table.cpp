@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/cli/flag_table.hpp"
 
-#include "launcher/cli/command_table.hpp"
 #include "launcher/cli/value_syntax.hpp"
 #include "launcher/core/launch_error.hpp"
 #include "rendezvous/base/nearest_name.hpp"
@@ -268,8 +267,8 @@ constexpr auto kTable = std::to_array<Flag>({
      not_empty<&O::metrics_textfile>},
     {"log-level", 0, "LEVEL", kDebug, kNoPet, kOwn,
      "debug, info, warning or error, of our own messages [warning]", log_level},
-    {"print-completion", 0, "SHELL", kDebug, kNoPet, kTorchrun, "Print a completion script; bash only",
-     text<&O::print_completion>},
+    {"print-completion", 0, "SHELL", kDebug, kNoPet, kTorchrun,
+     "Print a completion script: bash, zsh or fish", text<&O::print_completion>},
 
     {"logs-specs", 0, "NAME", kPlugins, kNoPet, kTorchrun, "The built-in one only [default]",
      text<&O::logs_specs>},
@@ -316,59 +315,6 @@ std::vector<std::string> unread_variables(const std::vector<std::string>& names)
       notes.push_back("the variable " + name + " is not read; " + meant);
   }
   return notes;
-}
-
-std::string completion_script(const GivenText& shell) {
-  if (shell.text != "bash") throw UsageError(shell.quoted() + " is not available; give bash");
-  std::string flags = "--help";
-  for (const Flag& flag : flag_table()) flags += " " + flag.spelled();
-  std::string commands;
-  for (const Command& command : command_table())
-    if (command.for_people) commands += std::string(command.name) + " ";
-  return "# bash completion for muster; load it with: source <(muster run --print-completion bash)\n"
-         "_muster() {\n"
-         "  local word=${COMP_WORDS[COMP_CWORD]}\n"
-         "  if ((COMP_CWORD == 1)); then\n"
-         "    COMPREPLY=($(compgen -W '" +
-         commands +
-         "--help --version' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == help ]]; then\n"
-         "    COMPREPLY=($(compgen -W '" +
-         commands +
-         "' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == run && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '" +
-         flags +
-         "' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == ps ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--all --help --host --json --login-timeout --remote-muster "
-         "--ssh-accept-new "
-         "--ssh-command --ssh-config --ssh-port' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == doctor && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--help --host --json --login-timeout --no-all-reduce --python "
-         "--remote-muster "
-         "--ssh-accept-new "
-         "--ssh-command --ssh-config --ssh-port --towards' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == status && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--help --json --rank --watch' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == stacks && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--help --helpers --json --native --rank' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == logs && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--follow --help --json --rank --round --since --timestamps' -- "
-         "\"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == attach && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--help --lines --rank' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == kill && $word == -* ]]; then\n"
-         "    COMPREPLY=($(compgen -W '--grace --help --json --now --rank --signal' -- \"$word\"))\n"
-         "  elif [[ ${COMP_WORDS[1]} == @(status|stacks|logs|attach|kill) ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"$(muster ps 2>/dev/null | awk '"
-         "NR == 1 {named = $2 == \"NAME\"} NR > 1 {print $1; if (named && $2 != \"-\") print $2}')\" -- "
-         "\"$word\"))\n"
-         "  else\n"
-         "    COMPREPLY=($(compgen -f -- \"$word\"))\n"
-         "  fi\n"
-         "}\n"
-         "complete -o filenames -F _muster muster\n";
 }
 
 }  // namespace muster::launcher

@@ -49,8 +49,4 @@ std::string variable_of(const Flag& flag);
 /// but a flag is called so, or nearly so. torchrun, too, ignores such a variable, without a word.
 std::vector<std::string> unread_variables(const std::vector<std::string>& names);
 
-/// Returns a bash completion script for `muster`, made from the flag table. `shell` is --print-completion;
-/// any other shell throws UsageError.
-std::string completion_script(const GivenText& shell);
-
 }  // namespace muster::launcher

@@ -296,6 +296,23 @@ class Help(unittest.TestCase):
                                     timeout=30, check=True)
             self.assertEqual(result.stdout.strip(), completed, words)
 
+    def test_zsh_and_fish_complete(self):
+        # zsh's own functions need a terminal: what they are told is looked at.
+        zsh = 'compdef() { :; }; compadd() { shift; print -l -- $@; }; source <("$1" run --print-completion zsh); shift; ' \
+              'words=("$@"); CURRENT=$#; _muster'
+        fish = '$argv[1] run --print-completion fish | source; complete -C "$argv[2..]"'
+        environment = {**os.environ, "PATH": f"{os.path.dirname(MUSTER)}:{os.environ['PATH']}"}  # the scripts ask muster for jobs
+        shells = (("zsh", ["zsh", "-f", "-c", zsh, "zsh", MUSTER]), ("fish", ["fish", "--no-config", "-c", fish, MUSTER]))
+        for name, command in shells:
+            if shutil.which(name) is None:
+                continue
+            for line, wanted in (("muster sta", "status"), ("muster run --nproc", "--nproc-per-node"), ("muster kill job --g", "--grace"),
+                                 ("muster help doc", "doctor"), ("muster ps --a", "--all")):
+                ran = subprocess.run([*command, *line.split()], capture_output=True, text=True, timeout=30, env=environment, check=True)
+                self.assertEqual(ran.stderr, "", (name, line))
+                self.assertIn(wanted, [word.split("\t")[0] for word in ran.stdout.splitlines()], (name, line))
+        self.assertEqual(muster("run", "--print-completion", "tcsh").returncode, 2)
+
 
 if __name__ == "__main__":
     unittest.main()
