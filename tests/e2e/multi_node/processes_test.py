@@ -148,15 +148,20 @@ def guardian_and_agent_killed_and_the_job_goes_on():
                 **promised("node-guardian-and-agent-killed", "next_round"))
 
 
+def kill_blind_pair(job):
+    """Kills agent and guardian of n01, and neither sees the other's end."""
+    job.hit("n01", GUARDIAN, signal.SIGSTOP)
+    job.hit("n01", AGENT)
+    job.hit("n01", GUARDIAN)
+    job.expect(125, "n01")
+
+
 def what_a_killed_pair_left():
     """Neither could end what a worker had left, nor remove the folder of the stop file, for each died before the other's end was seen:
     the next job on that host does, and `muster clean` the folder."""
     with Hosts(2) as hosts:
         job = Job(hosts, worker=["bash", "-c", "setsid sleep 1000 & echo ready $RANK; exec sleep 1000"]).ready(2)
-        job.hit("n01", GUARDIAN, signal.SIGSTOP)
-        job.hit("n01", AGENT)
-        job.hit("n01", GUARDIAN)
-        job.expect(125, "n01")
+        kill_blind_pair(job)
         wait_until(lambda: [process["comm"] for process in hosts.processes("n01")] == ["sleep"], "the end of all but one")
         check(len(stop_folders(hosts, "n01")) == 1, f"not one folder of a stop file: {stop_folders(hosts, 'n01')}")
         job = Job(hosts, at="n01", worker=["true"])
@@ -164,8 +169,7 @@ def what_a_killed_pair_left():
         check(not stop_folders(hosts, "n01"), f"left after the next job: {stop_folders(hosts, 'n01')}")
 
         job = Job(hosts).ready(2)
-        kill_guardian_and_agent(job)
-        job.expect(125, "n01")
+        kill_blind_pair(job)
         check(len(stop_folders(hosts, "n01")) == 1, f"not one folder of a stop file: {stop_folders(hosts, 'n01')}")
         said = hosts.run("n01", [MUSTER, "clean"]).stdout
         check("and 1 folder of jobs" in said, said)

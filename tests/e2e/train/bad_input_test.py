@@ -66,7 +66,7 @@ def test_data_of_one_rank(folder):
 
 
 def test_flags(_folder):
-    for flags, text in ((["--batch-size", "0"], "--batch-size: Value 0 not in range"), (["--modle", "x"], "mean --model?")):
+    for flags, text in ((["--batch-size", "0"], "--batch-size: Value 0 not in range"), (["--modle", "x"], "did you mean '--model'?")):
         require(job("--data", "synthetic:64", *flags), text, code=2)
     require(job("--data", "synthetic:64", "--global-batch", "3"), "--global-batch 3 does not divide by 2 ranks; give a multiple")
 
