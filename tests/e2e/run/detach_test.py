@@ -278,7 +278,7 @@ class Detach(DetachedJobs):
         self.environment["LD_PRELOAD"] = os.environ["MUSTER_SILENT_DISK"]
         for command in "logs", "attach":
             self.assertIn(f"the console of the job cannot be read in {held}/muster/{job}: {silent}", self.muster(command, job, code=125).stderr)
-        self.assertIn(f"consoles of earlier jobs cannot be looked for in {held}/muster: {silent}", self.muster("logs", "none", code=125).stderr)
+        self.assertIn(f"consoles of earlier jobs cannot be looked for in {held}/muster: {silent}", self.muster("logs", f"no-such-job-{os.getpid()}", code=125).stderr)
         if os.geteuid() == 0:  # with records of its own, as those of jobs beside this test are not to go
             private = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o mode=700 none /tmp/muster-0 && exec "$@"', "sh"]
             ran = subprocess.run([*private, MUSTER, "clean"], env=self.environment, capture_output=True, text=True, timeout=LIMIT_S, check=True)

@@ -100,7 +100,7 @@ int hangs() {
 }
 
 /// Asks for memory until there is none, and crashes if there is no end of it.
-int takes_memory() {
+[[maybe_unused]] int takes_memory() {
   constexpr std::size_t kPiece = std::size_t{64} << 20;
   for (std::size_t bytes = 0; bytes < 4 * kNativeChildBytesMax; bytes += kPiece)
     if (std::malloc(kPiece) == nullptr) return -1;
@@ -172,9 +172,11 @@ TEST_CASE("A reader of machine code that gets no memory says so, and takes a bou
   REQUIRE(stacks.threads.size() == 2);
   CHECK(stacks.threads[0].error.find("got no more memory (1024 MiB at most)") != std::string::npos);
   check_good(stacks.threads[1]);
+#ifndef MUSTER_SANITIZED  // the sanitizer's own allocator ends the process
   stacks = read_with(libdw_that<takes_memory>(), child.pid());
   REQUIRE(stacks.threads.size() == 2);
   CHECK(stacks.threads[0].error == "its stack cannot be unwound");
+#endif
 }
 
 TEST_CASE("A reader of machine code that hangs is killed in time") {
