@@ -163,7 +163,7 @@ check_needs() {
   printf '%s: %d bytes\n' "$(basename "$wheel")" "$size"
   [ "$size" -le "$most" ] || fail "$wheel has $size bytes and may have $most."
   "$tools/venv/bin/auditwheel" show "$wheel" | tee "$out/auditwheel.log"
-  grep --quiet "manylinux_${glibc/./_}_x86_64" <(tr -d '\n' <"$out/auditwheel.log") || fail "auditwheel finds another tag than the wheel has."
+  grep --quiet "platform tag: \"manylinux_${glibc/./_}_x86_64\"" <(tr '\n' ' ' <"$out/auditwheel.log") || fail "auditwheel finds another tag than the wheel has."
   rm -rf "$out/unpacked"
   python3 -m zipfile -e "$wheel" "$out/unpacked"
   while read -r file; do

@@ -46,8 +46,8 @@ std::string shebang_obstacle(const Shebang& shebang, bool interpreter_is_missing
   if (interpreter_is_missing)
     return "its interpreter '" + visible(shebang.interpreter) + "' does not exist" +
            (carriage ? ": " + std::string(kCarriage) : "; install it or mend the first line of the file");
-  // env looks for a program of that name.
-  if (is_env(shebang.interpreter) && shebang.argument.ends_with('\r'))
+  // env looks for a program of that name; behind -S it parts words, and takes the mark for a blank.
+  if (is_env(shebang.interpreter) && !shebang.argument.starts_with('-') && shebang.argument.ends_with('\r'))
     return "its interpreter '" + visible(shebang.argument) + "' does not exist: " + std::string(kCarriage);
   return "";
 }

@@ -8,11 +8,12 @@
 namespace muster::launcher {
 namespace {
 
-// Open MPI, MPICH and what is made from it (Intel MPI, MVAPICH, Cray), for C, C++ and Fortran.
+// The standard's own ABI (MPI 5), Open MPI, MPICH and what is made from it (Intel MPI, MVAPICH, Cray), for C,
+// C++ and Fortran.
 constexpr auto kOfMpi = std::to_array<std::string_view>(
-    {"libmpi.so", "libmpi_cxx.so", "libmpi_mpifh.so", "libmpi_usempif08.so", "libmpi_usempi_ignore_tkr.so",
-     "libmpich.so", "libmpichcxx.so", "libmpichfort.so", "libmpicxx.so", "libmpifort.so", "libmpi_gnu.so",
-     "libmpi_cray.so"});
+    {"libmpi_abi.so", "libmpi.so", "libmpi_cxx.so", "libmpi_mpifh.so", "libmpi_usempif08.so",
+     "libmpi_usempi_ignore_tkr.so", "libmpich.so", "libmpichcxx.so", "libmpichfort.so", "libmpicxx.so",
+     "libmpifort.so", "libmpi_gnu.so", "libmpi_cray.so"});
 constexpr std::string_view kOurs = "libmuster.so";
 
 /// Whether a library is called `name`, perhaps with a version behind it.

@@ -21,8 +21,8 @@ SUMMARY = "Starts, watches and ends multi-GPU training jobs: a drop-in for torch
 REQUIRES_PYTHON = ">=3.9"
 # Functions of notebooks and scripts are sent to workers with it.
 REQUIRES = ("cloudpickle>=2",)
-# Whose code is in the programs: of packages, whose copyright files Debian has, and of what the compiler brings.
-LINKED = ("libboost1.81-dev", "libboost-dev", "libssl-dev", "libspdlog-dev", "libfmt-dev", "nlohmann-json3-dev", "libcli11-dev")
+# Whose code is in the programs: of packages, whose copyright files Debian has (Boost's under one of two names), and of what the compiler brings.
+LINKED = (("libboost1.81-dev", "libboost-dev"), ("libssl-dev",), ("libspdlog-dev",), ("libfmt-dev",), ("nlohmann-json3-dev",), ("libcli11-dev",))
 COMPILED_IN = ("libcxx", "libcxxabi", "libunwind")
 
 
@@ -74,6 +74,16 @@ def staged_sdk(stage, version):
     yield "lib/libmuster.so", f"INPUT({soname})\n".encode()
 
 
+def copyright_of(names):
+    """Returns the copyright file of the first of these packages that is installed."""
+    for name in names:
+        path = f"/usr/share/doc/{name}/copyright"
+        if os.path.exists(path):
+            return read(path)
+    raise SystemExit(f"wheel.py: there is no /usr/share/doc/{names[0]}/copyright, and what is linked in may not go without its licence; install "
+                     f"{' or '.join(names)} with its documents")
+
+
 class Wheel:
     """A wheel that is being written."""
 
@@ -109,10 +119,8 @@ def main(stage, source, libraries, tag, dist):
     for file, content in staged_sdk(stage, version):
         wheel.add(f"{data}/data/{file}", content, executable=content.startswith(b"\x7fELF"))
     wheel.add(f"{info}/LICENSE", read(source, "LICENSE"))
-    for package in LINKED:
-        notice = f"/usr/share/doc/{package}/copyright"
-        if os.path.exists(notice):
-            wheel.add(f"{info}/licenses/{package}.copyright", read(notice))
+    for names in LINKED:
+        wheel.add(f"{info}/licenses/{names[0]}.copyright", copyright_of(names))
     for file in files_below(os.path.join(stage, "licenses")):
         wheel.add(f"{info}/licenses/{file}", read(stage, "licenses", file))
     for library in COMPILED_IN:

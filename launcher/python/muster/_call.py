@@ -32,7 +32,7 @@ def write_call(folder: str, function: Callable[..., Any], args: Sequence[Any], k
             raise TypeError(f"{function!r} is defined in the program itself, where workers cannot import it: install cloudpickle (pip install "
                             "cloudpickle), or move it to a module") from None
         data = _plain_pickle(what, function)
-    _write(folder, "call", pickle.dumps({"path": sys.path, "directory": os.getcwd()}) + data)
+    _write(folder, "call", pickle.dumps([os.path.abspath(one) for one in sys.path]) + data)
 
 
 def _plain_pickle(what: Any, function: Callable[..., Any]) -> bytes:
@@ -46,8 +46,12 @@ def _plain_pickle(what: Any, function: Callable[..., Any]) -> bytes:
 def read_call(folder: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Returns function and arguments, and lets modules be found where the caller finds them."""
     with _open(folder, "call") as file:
-        sys.path[:] = pickle.load(file)["path"]
-        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] = pickle.load(file)
+        sys.path[:] = pickle.load(file)
+        try:
+            call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] = pickle.load(file)
+        except AttributeError as error:
+            raise TypeError(f"the function or its arguments need what the program itself defines, where workers cannot import it ({error}): install "
+                            "cloudpickle (pip install cloudpickle), or move it to a module") from error
     return call
 
 
@@ -65,27 +69,18 @@ def write_error(folder: str, round_number: int, rank: int, error: BaseException)
     _write(folder, f"error.{round_number}.{rank}", data)
 
 
-def read_results(folder: str) -> dict[int, Any]:
-    """Returns what each rank returned in the last round that has results."""
-    found: dict[int, dict[int, str]] = {}
-    for name in os.listdir(folder):
-        kind, *numbers = name.split(".")
-        if kind == "result" and len(numbers) == 2:
-            found.setdefault(int(numbers[0]), {})[int(numbers[1])] = name
-    if not found:
-        return {}
-    last = found[max(found)]
-    return {rank: _load(folder, last[rank]) for rank in sorted(last)}
+def read_results(folder: str, round_number: int) -> dict[int, Any]:
+    """Returns what each rank returned in that round."""
+    begin = f"result.{round_number}."
+    ranks = sorted(int(name[len(begin):]) for name in os.listdir(folder) if name.startswith(begin) and name[len(begin):].isdigit())
+    return {rank: _load(folder, f"{begin}{rank}") for rank in ranks}
 
 
-def read_error(folder: str, rank: int) -> Optional[BaseException]:
-    """Returns the exception of the rank in its last round; None: it wrote none, or it cannot be read here."""
-    names = [name for name in os.listdir(folder) if name.startswith("error.") and name.endswith(f".{rank}")]
-    if not names:
-        return None
+def read_error(folder: str, round_number: int, rank: int) -> Optional[BaseException]:
+    """Returns the exception of the rank in that round; None: it wrote none, or it cannot be read here."""
     try:
-        error = _load(folder, max(names, key=lambda name: int(name.split(".")[1])))
-    except Exception:  # its class may be missing here
+        error = _load(folder, f"error.{round_number}.{rank}")
+    except Exception:  # no file, or its class is missing here
         return None
     return error if isinstance(error, BaseException) else None
 
@@ -113,8 +108,9 @@ def _load(folder: str, name: str) -> Any:
 
 def _open(folder: str, name: str) -> BinaryIO:
     status = os.lstat(folder)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) != 0o700:
-        raise PermissionError(f"{folder} is not a directory of this user alone (mode 0700): nothing is read from there")
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not a directory of this user alone (mode 0700): nothing is read from there; let TMPDIR name one "
+                              "where directories can be so")
     file = open(os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW), "rb")
     if os.fstat(file.fileno()).st_uid != os.getuid():
         file.close()

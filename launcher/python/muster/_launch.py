@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, Optional, Union
@@ -23,6 +23,9 @@ Entry = Union[str, "os.PathLike[str]", Callable[..., Any]]
 
 _USAGE = 2
 _LINES_OF_ERROR = 20
+_LOOK_EVERY_S = 0.005
+# Flags of `muster run` that return before the end of a job, or start none.
+_NO_JOBS = ("detach", "dry_run", "help", "print_completion")
 
 
 def launch(
@@ -52,13 +55,17 @@ def launch(
     Raises WorkerFailed if a worker failed, UsageError for what `muster run` refuses, TypeError for a function that cannot be sent,
     FileNotFoundError without the program `muster`, and LaunchError for a job that ended otherwise than with success.
     """
+    for name in _NO_JOBS:
+        if flags.get(name):
+            raise TypeError(f"{name} starts no job that could be waited for; call the program muster for it")
     with tempfile.TemporaryDirectory(prefix="muster-call-") as folder:  # of mode 0700
         environment = {**os.environ, **(env or {}), "PYTHON_EXEC": python or sys.executable}
         options: dict[str, FlagValue] = {"nproc_per_node": nproc_per_node, **flags}
         options["export"] = _exported(flags.get("export"), env)
         options["end_with"] = os.getpid()
-        kept = options.pop("report", None)
-        report_file = os.path.join(folder, "report.json")
+        report_file = os.fspath(flags.get("report") or os.path.join(folder, "report.json"))  # type: ignore[arg-type]
+        options["report"] = report_file
+        before = _written_at(report_file)
         if callable(entry):
             _refuse_hosts(flags)
             _call.write_call(folder, entry, args, kwargs or {})
@@ -68,11 +75,10 @@ def launch(
             if kwargs:
                 raise TypeError("kwargs are for a function; give a script its arguments one by one")
             program = [os.fspath(entry), *(str(one) for one in args)]
-        command = [find_program(), "run", *flags_of(options), "--report=" + report_file, *program]
+        command = [find_program(), "run", *flags_of(options), *program]
         code, said = _run(command, environment)
-        if kept is not None and os.path.exists(report_file):
-            shutil.copyfile(report_file, os.fspath(kept))  # type: ignore[arg-type]
-        return _end(folder, report_file, code, said, callable(entry))
+        report = read_report(report_file) if _written_at(report_file) != before else None
+        return _end(folder, report, code, said, callable(entry))
 
 
 def _exported(given: FlagValue, env: Optional[Mapping[str, str]]) -> FlagValue:
@@ -82,8 +88,10 @@ def _exported(given: FlagValue, env: Optional[Mapping[str, str]]) -> FlagValue:
         return given
     if given is None or given is False:
         return names
+    if isinstance(given, str):
+        return ",".join([given, *names])
     pairs = [f"{name}={value}" for name, value in given.items()] if isinstance(given, Mapping) else given
-    return [*([pairs] if isinstance(pairs, str) else pairs), *names]  # type: ignore[misc]
+    return [*pairs, *names]  # type: ignore[misc]
 
 
 def _refuse_hosts(flags: Mapping[str, FlagValue]) -> None:
@@ -92,54 +100,69 @@ def _refuse_hosts(flags: Mapping[str, FlagValue]) -> None:
             raise TypeError(f"{name}: a function can be called on this host only; give a script, or call elastic_launch on each host")
 
 
-def _end(folder: str, report_file: str, code: int, said: str, is_function: bool) -> Report:
+def _written_at(path: str) -> Optional[tuple[int, int]]:
+    """What tells one version of the file from another; None: there is none."""
     try:
-        report = read_report(report_file)
-    except FileNotFoundError:
-        text = said or f"muster run has refused the job with exit code {code}; stderr says why"
-        raise (UsageError if code == _USAGE else LaunchError)(text, code) from None
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _end(folder: str, report: Optional[Report], code: int, said: str, is_function: bool) -> Report:
+    if report is None:
+        how = f"was ended by signal {code - 128}" if code > 128 else f"has ended with exit code {code}"
+        text = said or f"muster run {how} and has written no report; its stderr says why"
+        raise (UsageError if code == _USAGE else LaunchError)(text, code)
     if code != 0:
         error = error_of(report)
-        cause = _call.read_error(folder, error.worker.rank) if is_function and isinstance(error, WorkerFailed) else None
+        cause = _call.read_error(folder, report.restarts, error.worker.rank) if is_function and isinstance(error, WorkerFailed) else None
         raise error from cause
     if is_function:
-        report.results.update(_call.read_results(folder))
+        report.results.update(_call.read_results(folder, report.restarts))
     return report
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Returns the exit code, and the last lines of stderr where they went through us."""
+    """Returns the exit code, and muster's own errors where stderr went through us."""
     out, err = _replaced(sys.stdout, 1), _replaced(sys.stderr, 2)
-    # A session of its own: else Ctrl-C of the terminal would reach it beside the one that we pass on, and two are without grace.
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if out else None,
-                               stderr=subprocess.PIPE if err else None, start_new_session=True)
     last: deque[str] = deque(maxlen=_LINES_OF_ERROR)
-    pumps = [threading.Thread(target=_pump, args=(pipe, stream, lines), daemon=True)
-             for pipe, stream, lines in ((process.stdout, out, None), (process.stderr, err, last)) if pipe is not None and stream is not None]
-    for pump in pumps:
-        pump.start()
-    interrupted = _wait(process)
+    interrupts = 0
+    process = None
+    pumps: list[threading.Thread] = []
+    while True:
+        try:
+            if process is None:
+                # A session of its own: else Ctrl-C of the terminal would reach it beside the one that we pass on, and two are without grace.
+                process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if out else None,
+                                           stderr=subprocess.PIPE if err else None, start_new_session=True)
+                pumps = _start_pumps(((process.stdout, out, None), (process.stderr, err, last)))
+            # Not wait(), which may take an interrupt for itself.
+            while process.poll() is None:
+                time.sleep(_LOOK_EVERY_S)
+            break
+        except KeyboardInterrupt:
+            if process is None:
+                raise
+            interrupts += 1
+            process.send_signal(signal.SIGINT)
+        except BaseException:  # SystemExit of a signal handler: the job ends before it goes on
+            if process is not None:
+                process.terminate()
+                process.wait()
+            raise
     for pump in pumps:
         pump.join()
-    if interrupted:
+    if interrupts:
         raise KeyboardInterrupt
     return process.returncode if process.returncode >= 0 else 128 - process.returncode, "".join(last).strip()
 
 
-def _wait(process: "subprocess.Popen[bytes]") -> bool:
-    """Waits for the end of the job; returns whether it was interrupted."""
-    interrupted = False
-    while True:
-        try:
-            process.wait()
-            return interrupted
-        except KeyboardInterrupt:
-            interrupted = True
-            process.send_signal(signal.SIGINT)
-        except BaseException:  # SystemExit of a signal handler: the job ends before it goes on
-            process.terminate()
-            process.wait()
-            raise
+def _start_pumps(pipes: Sequence[tuple[Optional[IO[bytes]], Any, Optional["deque[str]"]]]) -> list[threading.Thread]:
+    pumps = [threading.Thread(target=_pump, args=(pipe, stream, lines), daemon=True) for pipe, stream, lines in pipes if pipe is not None]
+    for pump in pumps:
+        pump.start()
+    return pumps
 
 
 def _replaced(stream: Any, descriptor: int) -> Any:
@@ -154,10 +177,10 @@ def _pump(pipe: IO[bytes], stream: Any, lines: Optional["deque[str]"]) -> None:
     with pipe:
         for line in pipe:
             text = line.decode("utf-8", "replace")
-            if lines is not None:
+            if lines is not None and text.startswith("muster: error:"):
                 lines.append(text)
             try:
                 stream.write(text)
                 stream.flush()
-            except (OSError, ValueError):  # the stream was closed: the job is not to wait for it
+            except Exception:  # whatever becomes of the stream, the job is not to wait for it
                 pass

@@ -31,9 +31,10 @@ def find_program() -> str:
     named = os.environ.get("MUSTER_PROGRAM")
     if named:
         return named
-    beside = [os.path.join(folder, "muster") for folder in (sysconfig.get_path("scripts"), os.path.dirname(sys.executable))]
+    folders = (sysconfig.get_path("scripts"), os.path.dirname(sys.executable), sysconfig.get_path("scripts", f"{os.name}_user"))
+    beside = [os.path.join(folder, "muster") for folder in folders if folder]
     for path in beside:
-        if os.access(path, os.X_OK):
+        if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     found = shutil.which("muster")
     if found is None:
@@ -61,7 +62,14 @@ def _text_of(value: FlagValue) -> str:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={one}" for key, one in value.items())
+        return ",".join(_item(f"{key}={one}") for key, one in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ",".join(str(one) for one in value)
+        return ",".join(_item(str(one)) for one in value)
     return str(value)
+
+
+def _item(text: str) -> str:
+    """Refuses what would be read as two: give the whole text of the flag in its own syntax instead."""
+    if "," in text:
+        raise ValueError(f"{text!r} has a comma, which parts the values of a flag; give the flag's text as one string, or the variable by env")
+    return text

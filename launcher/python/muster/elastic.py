@@ -95,10 +95,7 @@ def flags_of_config(config: LaunchConfig) -> dict[str, FlagValue]:
         return {**flags, "standalone": True}
     if config.rdzv_backend == "static":
         flags["node_rank"] = rendezvous.pop("rank", None)
-        flags["master_addr"], _, flags["master_port"] = config.rdzv_endpoint.rpartition(":")
-    else:
-        flags["rdzv_endpoint"] = config.rdzv_endpoint
-    return {**flags, "rdzv_backend": config.rdzv_backend, "rdzv_conf": rendezvous or None}
+    return {**flags, "rdzv_endpoint": config.rdzv_endpoint, "rdzv_backend": config.rdzv_backend, "rdzv_conf": rendezvous or None}
 
 
 def _flags_of_logs(specs: Any) -> dict[str, FlagValue]:

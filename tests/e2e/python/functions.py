@@ -33,6 +33,12 @@ def fail_in_first_round(value):
     return value
 
 
+def fail_and_be_killed():
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise Unhappy("of the first round")
+
+
 def unsendable():
     return threading.Lock()
 

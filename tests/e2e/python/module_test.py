@@ -32,6 +32,11 @@ class Launch(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
+        # Calls have a directory of this test for their own.
+        self.calls = os.path.join(self.folder.name, "calls")
+        os.mkdir(self.calls)
+        self.addCleanup(setattr, tempfile, "tempdir", tempfile.tempdir)
+        tempfile.tempdir = self.calls
 
     def script(self, text):
         path = os.path.join(self.folder.name, "script.py")
@@ -113,15 +118,37 @@ class Launch(unittest.TestCase):
         self.assertEqual((shown.stdout, shown.stderr), ("{0: 42, 1: 43}\n", ""))
 
     def test_nothing_of_a_call_is_left(self):
-        before = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("muster-call-")}
         muster.launch(functions.add, 1)
-        self.assertEqual({name for name in os.listdir(tempfile.gettempdir()) if name.startswith("muster-call-")} - before, set())
+        self.assertEqual(os.listdir(self.calls), [])
 
     def test_a_report_is_kept_where_it_is_wanted(self):
         path = os.path.join(self.folder.name, "report.json")
         muster.launch(functions.add, 1, report=path)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(json.load(file)["outcome"], "succeeded")
+        with self.assertRaises(muster.UsageError) as caught, self.silent():  # and that of an earlier job is not taken for this one's
+            muster.launch(functions.add, 1, report=path, max_restarts=-1)
+        self.assertIsNone(caught.exception.report)
+
+    def test_an_error_of_an_earlier_round_is_no_cause(self):
+        with self.assertRaises(muster.WorkerFailed) as caught, self.silent():
+            muster.launch(functions.fail_and_be_killed, max_restarts=1)
+        self.assertEqual((caught.exception.worker.signal, caught.exception.__cause__), (signal.SIGKILL, None))
+
+    def test_what_cannot_be_waited_for_or_told_apart_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "dry_run starts no job"):
+            muster.launch("train.py", dry_run=True)
+        with self.assertRaisesRegex(ValueError, "has a comma"):
+            muster.launch("train.py", export={"A": "x,B=1"})
+        self.assertEqual(_program.flags_of({"export": {"A": 1, "B": "x"}, "tee": "0:1,1:3", "detach": False}), ["--export=A=1,B=x", "--tee=0:1,1:3"])
+
+    def test_a_stream_that_breaks_ends_no_job(self):
+        class Broken(io.StringIO):
+            def write(self, text):
+                raise RuntimeError("gone")
+
+        with contextlib.redirect_stdout(Broken()):
+            self.assertEqual(muster.launch(self.script("for i in range(100_000): print(i)")).exit_code, 0)
 
     @contextlib.contextmanager
     def silent(self):
@@ -135,13 +162,15 @@ class End(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
+        self.calls = tempfile.TemporaryDirectory()  # of a killed caller it is left
+        self.addCleanup(self.calls.cleanup)
         self.mark = f"module-{os.getpid()}-{self._testMethodName}"
         program = ("import functions, muster, sys\n"
                    "try:\n    muster.launch(functions.wait_for_the_end, sys.argv[1], nproc_per_node=2)\n"
                    "except KeyboardInterrupt:\n    print('interrupted')\n")
         here = os.path.dirname(os.path.abspath(__file__))
         self.process = subprocess.Popen([sys.executable, "-c", program, self.folder.name], stdout=subprocess.PIPE, text=True, env={
-            **os.environ, "PYTHONPATH": os.pathsep.join([os.path.abspath(SOURCE), here]), "MUSTER_TEST_MARK": self.mark})
+            **os.environ, "TMPDIR": self.calls.name, "PYTHONPATH": os.pathsep.join([os.path.abspath(SOURCE), here]), "MUSTER_TEST_MARK": self.mark})
         self.addCleanup(lambda: (self.process.kill(), self.process.communicate()))
         wait_until(lambda: set(os.listdir(self.folder.name)) >= {"0", "1"}, "both ranks", LIMIT_S)
 
@@ -205,15 +234,15 @@ class Trust(unittest.TestCase):
 
     def test_of_a_directory_that_others_may_write_nothing_is_read(self):
         _call.write_result(self.folder, 0, 0, "a result")
-        self.assertEqual(_call.read_results(self.folder), {0: "a result"})
+        self.assertEqual((_call.read_results(self.folder, 0), _call.read_results(self.folder, 1)), ({0: "a result"}, {}))
         os.chmod(self.folder, 0o777)
         with self.assertRaisesRegex(PermissionError, "of this user alone"):
-            _call.read_results(self.folder)
-        os.chmod(self.folder, 0o700)
+            _call.read_results(self.folder, 0)
+        os.chmod(self.folder, 0o2700)  # as below a directory whose group is inherited
         os.rename(os.path.join(self.folder, "result.0.0"), os.path.join(self.folder, "elsewhere"))
         os.symlink("elsewhere", os.path.join(self.folder, "result.0.0"))
         with self.assertRaises(OSError):
-            _call.read_results(self.folder)
+            _call.read_results(self.folder, 0)
 
     def test_what_is_written_is_for_this_user(self):
         _call.write_call(self.folder, functions.add, (1,), {})
@@ -255,7 +284,7 @@ class Elastic(unittest.TestCase):
         self.assertNotIn("--standalone", flags)
         config = muster.LaunchConfig(2, 2, 1, rdzv_backend="static", rdzv_endpoint="n0:29500", rdzv_configs={"rank": 1})
         flags = _program.flags_of(flags_of_config(config))
-        for flag in ("--node-rank=1", "--master-addr=n0", "--master-port=29500", "--rdzv-backend=static"):
+        for flag in ("--node-rank=1", "--rdzv-endpoint=n0:29500", "--rdzv-backend=static"):
             self.assertIn(flag, flags)
         with self.assertRaisesRegex(ValueError, "metrics_cfg"):
             muster.LaunchConfig(1, 1, 1, metrics_cfg={"a": "b"})

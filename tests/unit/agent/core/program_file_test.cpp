@@ -38,6 +38,8 @@ TEST_CASE("A first line that cannot work is told with what to do") {
         "its interpreter '/bin/sh\\r' does not exist: the file has CRLF line ends; run dos2unix on it");
   CHECK(shebang_obstacle(shebang_of("#!/usr/bin/env python3\r\n"), false) ==
         "its interpreter 'python3\\r' does not exist: the file has CRLF line ends; run dos2unix on it");
+  CHECK(shebang_obstacle(shebang_of("#!/usr/bin/env -S python3 -u\r\n"), false)
+            .empty());  // env parts words there
   CHECK(shebang_obstacle(shebang_of("#!/usr/bin/env python3\n"), false).empty());
   CHECK(shebang_obstacle(shebang_of("#!/bin/sh -e\r\n"), false).empty());
   CHECK(shebang_obstacle(shebang_of("#!/bin/sh\n"), false).empty());

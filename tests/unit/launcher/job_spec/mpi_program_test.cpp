@@ -22,6 +22,7 @@ FakeSystem machine() {
 TEST_CASE("A program of MPI is known by a library of MPI, unless it has ours") {
   CHECK(mpi_library({"libm.so.6", "libmpi.so.40", "libc.so.6"}) == "libmpi.so.40");
   CHECK(mpi_library({"libmpich.so.12"}) == "libmpich.so.12");
+  CHECK(mpi_library({"libmpi_abi.so.0"}) == "libmpi_abi.so.0");
   CHECK(mpi_library({"libmpi_cxx.so.40", "libmpi.so.40"}) == "libmpi_cxx.so.40");
   CHECK(mpi_library({"/opt/mpi/lib/libmpi.so"}) == "/opt/mpi/lib/libmpi.so");
   CHECK(mpi_library({"libmpi.so.40", "libmuster.so.0"}).empty());
