@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <numeric>
 #include <utility>
 
 namespace muster::agent {
@@ -20,6 +22,15 @@ std::chrono::milliseconds host_interval(std::chrono::milliseconds hang_timeout) 
   if (hang_timeout.count() <= 0) return HostWatch::kLookEach;
   return std::clamp<std::chrono::milliseconds>(hang_timeout / kLooksPerTimeout, kHostLookAtLeast,
                                                HostWatch::kLookEach);
+}
+
+/// Adds the records of ranks that `records` has none of.
+void add_missing(std::vector<rendezvous::FlightRank>& records,
+                 const std::vector<rendezvous::FlightRank>& more) {
+  std::copy_if(more.begin(), more.end(), std::back_inserter(records), [&](const rendezvous::FlightRank& one) {
+    return std::none_of(records.begin(), records.end(),
+                        [&one](const rendezvous::FlightRank& known) { return known.rank == one.rank; });
+  });
 }
 
 }  // namespace
@@ -63,6 +74,7 @@ void JobHealth::start(const Environment& inherited) {
 void JobHealth::begin_round() {
   hang_.begin_round();
   slow_.clear();
+  flights_of_hang_.clear();
   flights_at_end_.clear();
   at_end_.reset();
 }
@@ -70,9 +82,8 @@ void JobHealth::begin_round() {
 void JobHealth::prepare(Environment& environment, const rendezvous::RoundResult& place,
                         const std::string& folder) {
   told_.clear();
-  std::vector<int> ranks;
-  for (int local_rank = 0; local_rank < spec_.workers; ++local_rank)
-    ranks.push_back(place.first_rank + local_rank);
+  std::vector<int> ranks(static_cast<std::size_t>(spec_.workers));
+  std::iota(ranks.begin(), ranks.end(), place.first_rank);
   flight_dumps_.prepare(environment, spec_, place.round, ranks, folder);
 }
 
@@ -81,10 +92,8 @@ boost::asio::awaitable<void> JobHealth::add_flight_records(NodeReport& report) {
   if (report.outcome == NodeOutcome::succeeded) co_return;
   report.flight_records = co_await flight_dumps_.read();
   if (hang_.report(Clock::now()).level == rendezvous::HangLevel::none) co_return;
-  for (const FlightRank& told : flights_at_end_)
-    if (std::none_of(report.flight_records.begin(), report.flight_records.end(),
-                     [&told](const FlightRank& written) { return written.rank == told.rank; }))
-      report.flight_records.push_back(told);
+  add_missing(report.flight_records, flights_at_end_);
+  add_missing(report.flight_records, flights_of_hang_);
 }
 
 void JobHealth::tell_host() {
@@ -110,8 +119,10 @@ void JobHealth::key_wait(const rendezvous::KeyWait& wait) {
 void JobHealth::notice(const rendezvous::JobNotice& notice) {
   RoundRunner* const runner = events_.runner();
   std::vector<HangStack> stacks;
-  if (notice.hang != rendezvous::HangLevel::none && runner != nullptr)
+  if (notice.hang != rendezvous::HangLevel::none && runner != nullptr) {
     stacks = runner->health().hang_stacks();
+    flights_of_hang_ = runner->health().flight_records();
+  }
   hang_.notice(notice, stacks, Clock::now());
   news_.notice(notice, std::move(stacks));
 }

@@ -85,7 +85,10 @@ class JobHealth {
   FlightDumps flight_dumps_;
   /// What the coordinator was told in this round.
   std::string told_;
-  /// What flight recorders had told when the round began to end.
+  /// What flight recorders had told when a hang was said last: the report has its text, and not that of a
+  /// rank which has stirred since.
+  std::vector<FlightRank> flights_of_hang_;
+  /// What they had told when the round began to end.
   std::vector<FlightRank> flights_at_end_;
   /// The causes when the round began to end.
   std::optional<std::vector<HostCause>> at_end_;
