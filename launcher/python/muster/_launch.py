@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, Optional, Union
@@ -23,7 +23,6 @@ Entry = Union[str, "os.PathLike[str]", Callable[..., Any]]
 
 _USAGE = 2
 _LINES_OF_ERROR = 20
-_LOOK_EVERY_S = 0.005
 # Flags of `muster run` that return before the end of a job, or start none.
 _NO_JOBS = ("detach", "dry_run", "help", "print_completion")
 
@@ -137,9 +136,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, s
                 process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if out else None,
                                            stderr=subprocess.PIPE if err else None, start_new_session=True)
                 pumps = _start_pumps(((process.stdout, out, None), (process.stderr, err, last)))
-            # Not wait(), which may take an interrupt for itself.
-            while process.poll() is None:
-                time.sleep(_LOOK_EVERY_S)
+            _wait(process)
             break
         except KeyboardInterrupt:
             if process is None:
@@ -156,6 +153,22 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, s
     if interrupts:
         raise KeyboardInterrupt
     return process.returncode if process.returncode >= 0 else 128 - process.returncode, "".join(last).strip()
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> None:
+    """Waits for the end of the process. Popen.wait() takes a second interrupt within 0.25 s for the first one; this lets each through."""
+    try:
+        end = os.pidfd_open(process.pid)
+    except OSError:  # a kernel before 5.3, or the process is reaped
+        process.wait()
+        return
+    try:
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        poll.poll()
+    finally:
+        os.close(end)
+    process.wait()
 
 
 def _start_pumps(pipes: Sequence[tuple[Optional[IO[bytes]], Any, Optional["deque[str]"]]]) -> list[threading.Thread]:

@@ -159,27 +159,43 @@ class Launch(unittest.TestCase):
 class End(unittest.TestCase):
     """What becomes of a job when the Python program that has launched it does not wait in peace."""
 
-    def setUp(self):
+    def start(self, function):
+        """Launches the function on two workers, in a program of its own, and waits until both run."""
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.calls = tempfile.TemporaryDirectory()  # of a killed caller it is left
         self.addCleanup(self.calls.cleanup)
         self.mark = f"module-{os.getpid()}-{self._testMethodName}"
         program = ("import functions, muster, sys\n"
-                   "try:\n    muster.launch(functions.wait_for_the_end, sys.argv[1], nproc_per_node=2)\n"
+                   "try:\n    muster.launch(getattr(functions, sys.argv[2]), sys.argv[1], nproc_per_node=2)\n"
                    "except KeyboardInterrupt:\n    print('interrupted')\n")
         here = os.path.dirname(os.path.abspath(__file__))
-        self.process = subprocess.Popen([sys.executable, "-c", program, self.folder.name], stdout=subprocess.PIPE, text=True, env={
+        self.process = subprocess.Popen([sys.executable, "-c", program, self.folder.name, function], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={
             **os.environ, "TMPDIR": self.calls.name, "PYTHONPATH": os.pathsep.join([os.path.abspath(SOURCE), here]), "MUSTER_TEST_MARK": self.mark})
         self.addCleanup(lambda: (self.process.kill(), self.process.communicate()))
-        wait_until(lambda: set(os.listdir(self.folder.name)) >= {"0", "1"}, "both ranks", LIMIT_S)
+        self.wait_for("0", "1")
+
+    def wait_for(self, *names):
+        wait_until(lambda: set(os.listdir(self.folder.name)) >= set(names), f"{names} of the ranks", LIMIT_S)
 
     def test_an_interrupt_ends_it_in_order(self):
+        self.start("wait_for_the_end")
         self.process.send_signal(signal.SIGINT)
         self.assertEqual(self.process.communicate(timeout=LIMIT_S)[0], "interrupted\n")
         self.assertEqual(marked(self.mark), [])
 
+    def test_a_second_interrupt_ends_it_without_grace(self):
+        self.start("refuse_to_end")
+        self.process.send_signal(signal.SIGINT)
+        self.wait_for("told0", "told1")
+        self.process.send_signal(signal.SIGINT)
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        self.assertEqual(out, "interrupted\n")
+        self.assertIn("second Ctrl-C: killing all workers", err)
+        self.assertEqual(marked(self.mark), [])
+
     def test_it_ends_with_a_killed_caller(self):
+        self.start("wait_for_the_end")
         self.process.kill()
         wait_until(lambda: marked(self.mark) == [], "the end of every process of the job", LIMIT_S)
 

@@ -255,12 +255,12 @@ TEST_CASE("A program that was removed is read by who may not open other removed 
 
 TEST_CASE("Links in a container lead to places in it") {
   const muster::test::Folder folder;
-  std::filesystem::create_directories(folder.path() + "/root/inner");
-  std::filesystem::create_directory_symlink("/inner", folder.path() + "/root/link");
-  REQUIRE(::close(::creat((folder.path() + "/root/inner/file").c_str(), 0600)) == 0);
-  CHECK(find_below(folder.path() + "/root", "/link/file"));
-  std::filesystem::create_directory_symlink(folder.path(), folder.path() + "/root/out");
-  CHECK_FALSE(find_below(folder.path() + "/root", "/out/root/inner/file"));
+  std::filesystem::create_directories(folder.path() + "/top/inner");
+  std::filesystem::create_directory_symlink("/inner", folder.path() + "/top/link");
+  REQUIRE(::close(::creat((folder.path() + "/top/inner/file").c_str(), 0600)) == 0);
+  CHECK(find_below(folder.path() + "/top", "/link/file"));
+  std::filesystem::create_directory_symlink(folder.path(), folder.path() + "/top/out");
+  CHECK_FALSE(find_below(folder.path() + "/top", "/out/top/inner/file"));
 }
 
 // The program of the test about removed files.
