@@ -70,8 +70,10 @@ JobCourse::Events JobCourse::told(const std::string& node, const NodeEvent& even
       counts_.memory_kills += event.memory ? 1 : 0;
       return {worker_end(node, event)};
     case NodeEvent::Kind::failure:
-      goodput_.failed(event.step, now);
-      hung_ = false;
+      if (!is_over(event.round)) {
+        goodput_.failed(event.step, now);
+        hung_ = false;
+      }
       if (event.round <= failed_round_) return {};
       failed_round_ = event.round;
       return {failure(node, event)};
@@ -119,9 +121,11 @@ JobCourse::Events JobCourse::round_end(const NodeEvent& event, TimePoint now) {
   // After an order to end, a node that has obeyed is no reason for anything.
   if (event.round <= ended_round_ || ordered_) return {};
   ended_round_ = event.round;
-  hung_ = false;
-  goodput_.decided(event.again, event.step, now);
-  counts_.state = event.again ? "restarting" : "stopping";
+  if (!is_over(event.round)) {
+    hung_ = false;
+    goodput_.decided(event.again, event.step, now);
+    counts_.state = event.again ? "restarting" : "stopping";
+  }
   if (event.again) ++counts_.restarts[event.cause];
   return {{event.again ? "restart" : "no_restart",
            {{"round", Number{event.round}},

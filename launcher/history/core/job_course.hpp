@@ -76,6 +76,10 @@ class JobCourse {
   const Goodput& goodput() const { return goodput_; }
 
  private:
+  /// Each node has a connection of its own: one may tell the next round's begin before another's word of this
+  /// one's end arrives, which then is news but changes nothing.
+  bool is_over(int round) const { return round < counts_.round; }
+
   Events round(const std::string& node, const agent::NodeEvent& event, TimePoint now, std::int64_t now_ms);
   Events round_end(const agent::NodeEvent& event, TimePoint now);
 

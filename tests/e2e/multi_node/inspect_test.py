@@ -167,7 +167,7 @@ def the_course_and_the_metrics_of_a_job_on_three_hosts_are_told():
                  "--metrics-listen", f"unix:{place}"]
         job = Job(hosts, *flags, at="n00:2,n01:2,n02:2", worker=["python3", "-c", ONCE]).ready(6)
         # By then each node knows the verdict.
-        job.wait_for("is hung", name="err")
+        job.wait_for("rank 5 .*is hung", name="err")
         families = open_metrics.parse(hosts.run(LAUNCHER, ["python3", "-c", SCRAPE, place]).stdout)
         check(families["muster_job_state"][{"state": "hung"}] == 1, families["muster_job_state"].samples)
         check(families["muster_restarts"][{"cause": "node_failed"}] == 1, families["muster_restarts"].samples)
@@ -178,8 +178,11 @@ def the_course_and_the_metrics_of_a_job_on_three_hosts_are_told():
         job.send(signal.SIGTERM)
         job.end()
         events = events_of(hosts.read(LAUNCHER, file))
-        begins = ["round_begin", "node_begin", "node_begin", "node_begin"]
-        check(kinds_of(events, "worker_end", "hang") == ["job_start", *begins, "failure", "restart", *begins, "stop", "job_end"], events)
+        # Each node's words come over its own connection, so only the order within one node is certain.
+        kinds = kinds_of(events, "worker_end", "hang")
+        begins = ["round_begin", "node_begin", "node_begin", "node_begin"] * 2
+        check(sorted(kinds[1:-2]) == sorted(["failure", "restart", *begins]), events)
+        check([kinds[0], *kinds[-2:]] == ["job_start", "stop", "job_end"], events)
         nodes = {(event["node"], event["node_rank"], event["first_rank"]) for event in events if event["kind"] == "node_begin"}
         check(nodes == {("n00", 0, 0), ("n01", 1, 2), ("n02", 2, 4)}, nodes)
         check(all(event["culprits"] == [5] for event in events if event["kind"] == "hang"), events)

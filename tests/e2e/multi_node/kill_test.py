@@ -13,7 +13,7 @@ signal.signal(signal.SIGUSR1, lambda number, frame: say("got"))
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 say("ready")
 while True:
-    signal.pause()
+    time.sleep(0.1)  # pause() would wait for ever if the signal came just before it.
 """
 
 

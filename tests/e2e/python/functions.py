@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 
 class Unhappy(Exception):
@@ -53,7 +54,7 @@ def refuse_to_end(folder):
     signal.signal(signal.SIGINT, lambda *_: say("told" + rank))
     say(rank)
     while True:
-        signal.pause()
+        time.sleep(0.1)  # pause() would wait for ever if the signal came just before it.
 
 
 def wait_for_the_end(folder):
@@ -62,4 +63,4 @@ def wait_for_the_end(folder):
     with open(os.path.join(folder, os.environ["RANK"]), "w", encoding="utf-8"):
         pass
     while True:
-        signal.pause()
+        time.sleep(0.1)  # pause() would wait for ever if the signal came just before it.

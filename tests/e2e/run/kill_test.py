@@ -31,7 +31,7 @@ for name in sys.argv[1 if os.environ["RANK"] == "0" else 2].split():
     signal.signal(getattr(signal, name), on)
 say("ready")
 while True:
-    signal.pause()
+    time.sleep(0.1)  # pause() would wait for ever if the signal came just before it.
 """
 # Ends by nothing but KILL.
 STUBBORN = "trap '' TERM INT HUP QUIT; echo ready; while :; do sleep 600; done"

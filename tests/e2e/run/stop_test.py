@@ -21,7 +21,7 @@ LIMIT_S = 30
 
 # Starts a helper that ends at SIGTERM, says that it is ready, and saves at a stop signal if its helper lives still.
 TRAINER = """
-import os, signal, subprocess, sys
+import os, signal, subprocess, sys, time
 folder = sys.argv[1]
 rank = os.environ.get("OUTER_RANK", os.environ["RANK"])
 helper = subprocess.Popen(["sleep", "600"])
@@ -43,7 +43,7 @@ for number in (signal.SIGTERM, signal.SIGINT):
 with open(os.path.join(folder, "ready" + rank), "w") as file:
     file.write("%d %d" % (os.getpid(), helper.pid))
 while True:
-    signal.pause()
+    time.sleep(0.1)  # pause() would wait for ever if the signal came just before it.
 """
 
 

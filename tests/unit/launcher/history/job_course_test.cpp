@@ -69,6 +69,21 @@ TEST_CASE("A failure, the decision and the next round are one course") {
   CHECK(course.counts().state == "failed");
 }
 
+TEST_CASE("What is heard late of an earlier round is written and changes nothing") {
+  JobCourse course(kBegin);
+  course.told("n0", event_of(Kind::round, 0), kBegin, 1);
+  course.told("n2", event_of(Kind::round, 1), kBegin + 3s, 2);
+  CHECK(kinds(course.told("n1", event_of(Kind::failure, 0), kBegin + 4s, 3)) == Names{"failure"});
+  NodeEvent end = event_of(Kind::round_end, 0);
+  end.again = true;
+  end.cause = "node_failed";
+  CHECK(kinds(course.told("n0", end, kBegin + 4s, 4)) == Names{"restart"});
+  CHECK(course.counts().restarts.at("node_failed") == 1);
+  CHECK(kinds(course.told("n0", event_of(Kind::round, 1), kBegin + 5s, 5)) == Names{"node_begin"});
+  CHECK(course.counts().state == "running");
+  CHECK(course.goodput().shares(kBegin + 8s).useful == 8s);
+}
+
 TEST_CASE("A hang stands until a rank moves again, and is taken back once") {
   JobCourse course(kBegin);
   course.told("n0", event_of(Kind::round, 0), kBegin, 1);
