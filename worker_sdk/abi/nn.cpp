@@ -80,6 +80,7 @@ optim::OptimizerOptions optimizer_options(const muster_nn_options& given) {
   options.momentum = given.momentum;
   options.nesterov = (given.flags & MUSTER_NN_NESTEROV) != 0;
   options.weight_decay = given.weight_decay;
+  options.decay_all = (given.flags & MUSTER_NN_DECAY_ALL) != 0;
   if (given.beta1 != 0) options.beta1 = given.beta1;
   if (given.beta2 != 0) options.beta2 = given.beta2;
   if (given.epsilon != 0) options.epsilon = given.epsilon;
@@ -96,7 +97,7 @@ std::shared_ptr<BucketHook> hook_of(muster_compression compression) {
 
 train::SessionOptions session_options(const muster_nn_options& given, const char* network) {
   constexpr nn::Precision kPrecisions[] = {nn::Precision::f32, nn::Precision::tf32, nn::Precision::bf16};
-  constexpr std::uint32_t kFlags = MUSTER_NN_NESTEROV | MUSTER_NN_SYNC_BATCH_NORM;
+  constexpr std::uint32_t kFlags = MUSTER_NN_NESTEROV | MUSTER_NN_SYNC_BATCH_NORM | MUSTER_NN_DECAY_ALL;
   if ((given.flags & ~kFlags) != 0)
     throw Error(ErrorCode::invalid_argument, "muster_nn_options.flags is " + std::to_string(given.flags) +
                                                  "; it has a flag that muster/abi/nn.h does not name");

@@ -15,7 +15,7 @@ TRAINS = {
     "data": "--data synthetic:20 --crop-padding 2 --flip --normalization per-image --loader-threads 1 --prefetch 2 --threads 1",
     "model": "--model small-cnn --precision fp32 --label-smoothing 0.2 --ema 0.8 --seed 7 --log-every 1",
     "steps": "--epochs 2 --global-batch 4 --accumulate 2 --drop-last --max-steps 3 --check-every 1",
-    "adam": "--optimizer adamw --lr 0.001 --beta1 0.8 --beta2 0.99 --epsilon 0.001 --weight-decay 0.1",
+    "adam": "--optimizer adamw --lr 0.001 --beta1 0.8 --beta2 0.99 --epsilon 0.001 --weight-decay 0.1 --decay all",
     "falling": "--lr-per-256 0.5 --momentum 0.8 --nesterov --schedule step --lr-step-epochs 1 --lr-gamma 0.5 --epochs 2",
     "warm": "--schedule cosine --lr-min 0.001 --warmup-epochs 0.5 --warmup-start 0.2 --clip-norm 0.1",
     "one cycle": "--schedule one-cycle --lr-peak-share 0.4 --time-limit 1000",

@@ -54,7 +54,8 @@ struct Optimizer {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0;      ///< momentum of sgd
   bool nesterov = false;    ///< whether sgd uses Nesterov's momentum
-  double weight_decay = 0;  ///< L2 for sgd and adam, decoupled for adamw; not applied to biases and norms
+  double weight_decay = 0;  ///< L2 for sgd and adam, decoupled for adamw
+  bool decay_all = false;   ///< whether biases and norms decay, too
   double beta1 = 0.9;       ///< for adam and adamw
   double beta2 = 0.999;     ///< for adam and adamw
   double epsilon = 1e-8;    ///< for adam and adamw
@@ -202,6 +203,7 @@ class Learner {
     given.seed = options.seed;
     given.optimizer = static_cast<muster_nn_optimizer>(options.optimizer.kind);
     if (options.optimizer.nesterov) given.flags |= MUSTER_NN_NESTEROV;
+    if (options.optimizer.decay_all) given.flags |= MUSTER_NN_DECAY_ALL;
     if (options.sync_batch_norm) given.flags |= MUSTER_NN_SYNC_BATCH_NORM;
     given.momentum = options.optimizer.momentum;
     given.weight_decay = options.optimizer.weight_decay;

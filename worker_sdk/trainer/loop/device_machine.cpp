@@ -47,13 +47,14 @@ std::size_t largest_batch(const LearnerTask& task, const std::optional<MicroBatc
 }
 
 /// Whether weight decay applies, one flag for each kArenaStep floats of an arena.
-std::vector<std::uint8_t> decay_flags(const nn::ModelSpec& spec, const parallel::BucketLayout& layout) {
+std::vector<std::uint8_t> decay_flags(const nn::ModelSpec& spec, const parallel::BucketLayout& layout,
+                                      bool all) {
   constexpr auto kStep = static_cast<std::size_t>(nn::gpu::kArenaStep);
   static_assert(kStep == parallel::kAlignElements);
   std::vector<std::uint8_t> flags(layout.elements / kStep, 0);
   for (std::size_t i = 0; i < spec.parameters.size(); ++i) {
     const auto first = flags.begin() + static_cast<std::ptrdiff_t>(layout.offsets[i] / kStep);
-    if (spec.parameters[i].decay) std::fill_n(first, layout.sizes[i] / kStep, std::uint8_t{1});
+    if (all || spec.parameters[i].decay) std::fill_n(first, layout.sizes[i] / kStep, std::uint8_t{1});
   }
   return flags;
 }
@@ -233,7 +234,8 @@ class DeviceMachine final : public Machine {
       arenas_.average = memory_.allocate(layout_.elements, "average of weights");
       states_.push_back({"ema", arenas_.average});
     }
-    const std::vector<std::uint8_t> flags = decay_flags(network_->spec(), layout_);
+    const std::vector<std::uint8_t> flags =
+        decay_flags(network_->spec(), layout_, options_.optimizer.decay_all);
     arenas_.decays = allocate<std::uint8_t>(ops_, flags.size(), "flags of weight decay");
     ops_.to_device(arenas_.decays, flags.data(), flags.size());
   }

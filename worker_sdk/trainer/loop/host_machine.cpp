@@ -245,7 +245,7 @@ class HostMachine final : public Machine {
     const std::vector<ParameterSpec>& specs = network_->spec().parameters;
     // Ascending: the last parameter lies first.
     for (std::size_t i = specs.size(); i-- > 0;) {
-      if (!specs[i].decay) continue;
+      if (!specs[i].decay && !options_.optimizer.decay_all) continue;
       const parallel::FloatRange whole = {reducer_->offset(i), reducer_->offset(i) + specs[i].elements()};
       const auto ranges = shards_ ? parallel::in_shards(shards_->layout(), whole) : std::vector{whole};
       for (const parallel::FloatRange& range : ranges) arena.decay.push_back({range.begin, range.end});

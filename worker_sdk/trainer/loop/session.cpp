@@ -29,11 +29,12 @@ std::string description_of(const SessionOptions& options) {
   text << "network " << nn::to_text(*o.network) << "\nbatch_size " << options.batch_size << "\naccumulation "
        << options.accumulation << "\nprecision " << static_cast<int>(o.precision) << "\noptimizer "
        << o.optimizer.kind << "\nmomentum " << o.optimizer.momentum << "\nnesterov " << o.optimizer.nesterov
-       << "\nweight_decay " << o.optimizer.weight_decay << "\nbeta1 " << o.optimizer.beta1 << "\nbeta2 "
-       << o.optimizer.beta2 << "\nepsilon " << o.optimizer.epsilon << "\nema_decay " << o.ema_decay
-       << "\nlabel_smoothing " << o.label_smoothing << "\nsync_batch_norm " << o.sync_batch_norm << "\nseed "
-       << o.seed << "\nmax_norm " << o.reducer.max_norm << "\ndeterministic_micro_batches "
-       << o.reducer.deterministic_micro_batches << "\n";
+       << "\nweight_decay " << o.optimizer.weight_decay << "\ndecay_all " << o.optimizer.decay_all
+       << "\nbeta1 " << o.optimizer.beta1 << "\nbeta2 " << o.optimizer.beta2 << "\nepsilon "
+       << o.optimizer.epsilon << "\nema_decay " << o.ema_decay << "\nlabel_smoothing " << o.label_smoothing
+       << "\nsync_batch_norm " << o.sync_batch_norm << "\nseed " << o.seed << "\nmax_norm "
+       << o.reducer.max_norm << "\ndeterministic_micro_batches " << o.reducer.deterministic_micro_batches
+       << "\n";
   return text.str();
 }
 

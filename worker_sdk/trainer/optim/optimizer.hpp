@@ -28,7 +28,7 @@ struct Arena {
   /// Sums over samples; scaled by the step's `gradient_scale`. Never written.
   const float* gradients = nullptr;
   std::size_t elements = 0;
-  /// The ranges where weight decay applies, ascending and disjoint. It leaves out batch norms and biases.
+  /// The ranges where weight decay applies, ascending and disjoint.
   std::vector<ArenaRange> decay;
 };
 
@@ -82,10 +82,12 @@ struct OptimizerOptions {
   std::string kind = "sgd";
   double momentum = 0.9;    ///< sgd
   bool nesterov = false;    ///< sgd; needs a momentum
-  double weight_decay = 0;  ///< L2 for sgd and adam, decoupled for adamw; none on batch norm and biases
-  double beta1 = 0.9;       ///< adam, adamw
-  double beta2 = 0.999;     ///< adam, adamw
-  double epsilon = 1e-8;    ///< adam, adamw
+  double weight_decay = 0;  ///< L2 for sgd and adam, decoupled for adamw
+  bool decay_all =
+      false;  ///< batch norms and biases decay, too, as they do in PyTorch unless one leaves them out
+  double beta1 = 0.9;     ///< adam, adamw
+  double beta2 = 0.999;   ///< adam, adamw
+  double epsilon = 1e-8;  ///< adam, adamw
 };
 
 /// Throws Error (invalid_argument) for a kind that is none or a number that no recipe can mean.

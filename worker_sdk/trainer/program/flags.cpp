@@ -156,8 +156,12 @@ void add_optimizer_flags(CLI::App& app, TrainOptions& options, Words& words) {
       kRate);
   add(group, "--momentum", optimizer.momentum, "Momentum of sgd", kShare);
   group.add_flag("--nesterov", optimizer.nesterov, "Nesterov's form of the momentum");
-  add(group, "--weight-decay", optimizer.weight_decay, "Of all parameters but biases and those of batch norm",
-      kRate);
+  add(group, "--weight-decay", optimizer.weight_decay, "Weight decay (see --decay)", kRate);
+  add(group, "--decay", words.decay,
+      "What --weight-decay applies to: weights (all parameters but biases and those of batch norm) or all, "
+      "as "
+      "torch.optim.SGD(model.parameters()) does",
+      CLI::IsMember({"weights", "all"}));
   add(group, "--beta1", optimizer.beta1, "Of adam and adamw", kShare);
   add(group, "--beta2", optimizer.beta2, "Of adam and adamw", kShare);
   add(group, "--epsilon", optimizer.epsilon, "Of adam and adamw", kShare);
@@ -280,6 +284,7 @@ void apply(const Words& words, TrainOptions& options) {
       checkpoints_of(words.checkpoint_activations, trainer.learner.model);
   options.best_precision = words.precision == "auto";
   options.best_on_gpu = options.best_precision || words.precision == "default";
+  trainer.learner.optimizer.decay_all = words.decay == "all";
   trainer.recipe.schedule = optim::schedule_kind(words.schedule);
   if (words.normalization == "per-image") trainer.loader.normalization = data::kCifar10PerImageNormalization;
   ReducerOptions& reducer = trainer.learner.reducer;

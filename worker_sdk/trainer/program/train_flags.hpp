@@ -17,6 +17,7 @@ namespace muster::examples {
 struct Words {
   std::string precision = "default";
   std::string checkpoint_activations = "none";
+  std::string decay = "weights";
   std::string schedule = "constant";
   std::string normalization = "dataset";
   std::string compression = "none";

@@ -66,15 +66,16 @@ enum {
   MUSTER_NN_BF16 = 2  /* MUSTER_E_UNSUPPORTED on a processor without instructions for it */
 };
 
-/* Names and formulas are PyTorch's: torch.optim.SGD, Adam, AdamW. Weight decay leaves out biases and norms.
- */
+/* Names and formulas are PyTorch's: torch.optim.SGD, Adam, AdamW. Weight decay leaves out biases and norms,
+   which PyTorch's examples do not, but with MUSTER_NN_DECAY_ALL. */
 typedef int32_t muster_nn_optimizer;
 
 enum { MUSTER_NN_SGD = 0, MUSTER_NN_ADAM = 1, MUSTER_NN_ADAMW = 2 };
 
 enum {
-  MUSTER_NN_NESTEROV = 1,       /* Nesterov's form of sgd with a momentum */
-  MUSTER_NN_SYNC_BATCH_NORM = 2 /* batch norm over the batch of all ranks */
+  MUSTER_NN_NESTEROV = 1,        /* Nesterov's form of sgd with a momentum */
+  MUSTER_NN_SYNC_BATCH_NORM = 2, /* batch norm over the batch of all ranks */
+  MUSTER_NN_DECAY_ALL = 4        /* weight decay of biases and norms, too */
 };
 
 typedef struct muster_nn_options {

@@ -208,11 +208,12 @@ TEST_CASE("An evaluation that is stopped puts the weights back where their avera
   CHECK(trainer.learner().parameter_hash() == trained);
 }
 
-TEST_CASE("Weights decay, biases do not") {
+TEST_CASE("Weights decay, and biases do where all shall") {
   const auto data = small_set();
-  const auto after_one_step = [&](double decay) {
+  const auto after_one_step = [&](double decay, bool all = false) {
     TrainerOptions options = small_options();
     options.learner.optimizer.weight_decay = decay;
+    options.learner.optimizer.decay_all = all;
     Trainer trainer(data, nullptr, options);
     trainer.max_steps = 1;
     Score score;
@@ -224,9 +225,11 @@ TEST_CASE("Weights decay, biases do not") {
   };
   const auto plain = after_one_step(0);
   const auto decayed = after_one_step(0.1);
+  const auto all_decayed = after_one_step(0.1, true);
   for (const auto& [name, values] : plain) {
     INFO(name);
     CHECK((decayed.at(name) == values) == name.ends_with(".bias"));
+    CHECK(all_decayed.at(name) != values);
   }
 }
 
