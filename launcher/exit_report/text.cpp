@@ -83,7 +83,9 @@ void describe_root(Page& page, const ExitReport& report) {
     page.line(report.outcome == JobOutcome::failed ? "process" : "failed", for_terminal(process));
   const bool has_error = !root.error.message.empty() || !root.error.traceback.empty();
   if (!root.error.message.empty()) page.quote("error", lines_of(root.error.message));
-  if (!root.error.traceback.empty()) page.quote("traceback", lines_of(root.error.traceback));
+  // What has no stack to show says its message there, too.
+  if (!root.error.traceback.empty() && root.error.traceback != root.error.message)
+    page.quote("traceback", lines_of(root.error.traceback));
   if (!has_error) page.quote("last lines", root.last_lines);
   if (!root.error_file.empty()) page.line("error file", for_terminal(root.error_file));
   if (!root.stdout_log.empty()) page.line("stdout", for_terminal(root.stdout_log));

@@ -58,7 +58,7 @@ def listening(host="127.0.0.1", port=9):
 def report(**changes):
     worker = {"rank": 0, "local_rank": 0, "pid": 1, "host": EVIL, "outcome": "failed_by_itself", "stop_signal": 0, "arrival": 1, "ended_at_ms": 0,
               "status": {"kind": "exited", "value": 1, "core_dumped": False}, "error_file": EVIL, "last_lines": [EVIL],
-              "error": {"message": EVIL, "traceback": EVIL, "timestamp_s": 0}, "stdout_log": EVIL, "stderr_log": EVIL,
+              "error": {"message": EVIL, "traceback": EVIL + ".", "timestamp_s": 0}, "stdout_log": EVIL, "stderr_log": EVIL,
               "start_error": EVIL,
               "call": {"text": EVIL, "state": EVIL, "group": EVIL, "name": EVIL, "sequence": 1, "completed": 0, "for_ms": 1, "step": 0,
                        "process": EVIL, "recent": [EVIL]}}

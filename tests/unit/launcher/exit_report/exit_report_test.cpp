@@ -231,6 +231,14 @@ TEST_CASE("Text of a failure with a traceback") {
         "  exit code  3\n");
 }
 
+TEST_CASE("An error without a stack is said once") {
+  NodeReport report = failed_with(exited(1));
+  report.workers[1].error.message = report.workers[1].error.traceback = "muster::Error: no GPU";
+  const std::string text = to_text(make_exit_report(job(), {report}, {}));
+  CHECK(text.find("  error\n    | muster::Error: no GPU\n") != std::string::npos);
+  CHECK(text.find("traceback") == std::string::npos);
+}
+
 TEST_CASE("Text of a crash without an error file shows the last lines and what to do") {
   NodeReport report = failed_with(killed_by(SIGSEGV));
   report.workers[1].last_lines = {"epoch 3", "caf\xc3\xa9 \xe2\x80\x93 loss 0.1\r"};
