@@ -9,13 +9,13 @@
 #include <memory>
 #include <vector>
 
-#if __has_include(<hwloc.h>)
+#ifdef MUSTER_HAVE_HWLOC
 #include <hwloc.h>
 #endif
 
 namespace muster::agent {
 
-#ifdef HWLOC_API_VERSION
+#ifdef MUSTER_HAVE_HWLOC
 
 namespace {
 

@@ -59,8 +59,20 @@ class Configure(unittest.TestCase):
         os.chmod(mpicc, 0o755)
         os.symlink(mpicc, os.path.join(self.folder, "mpiexec"))
         subprocess.run(["cc", "-shared", "-o", os.path.join(self.folder, "libmpi.so"), "-x", "c", "/dev/null"], check=True)
-        said = self.configure("-DMUSTER_BUILD_TOOLS=OFF", PATH=self.folder + ":" + os.environ["PATH"]).stdout
-        self.assertIn(f"The backend mpi is not built: {mpicc} finds no mpi.h", said)
+        path = self.folder + ":" + os.environ["PATH"]
+        said = self.configure("-DMUSTER_BUILD_TOOLS=OFF", PATH=path).stdout
+        self.assertIn(f"mpi: not built: {mpicc} finds no mpi.h", said)
+        refused = self.configure("-DMUSTER_BUILD_TOOLS=OFF", "-DMUSTER_WITH_MPI=ON", check=False, PATH=path)
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        self.assertIn(f"MUSTER_WITH_MPI is ON, but {mpicc} finds no mpi.h", re.sub(r"\s+", " ", refused.stderr))
+
+    def test_parts_that_are_not_wanted(self):
+        parts = ("GLOO", "GPU", "HWLOC", "MPI", "NCCL")
+        said = self.configure("-DMUSTER_BUILD_TRAINER=OFF", "-DMUSTER_BUILD_TESTS=OFF", *(f"-DMUSTER_WITH_{part}=OFF" for part in parts)).stdout
+        lines = [f"--   {part.lower()}: not built: MUSTER_WITH_{part} is OFF\n" for part in parts]
+        self.assertIn(f"with (MUSTER_WITH_NAME=ON|OFF|AUTO):\n{''.join(lines)}", said)
+        refused = self.configure("-DMUSTER_WITH_GLOO=maybe", check=False)
+        self.assertIn("MUSTER_WITH_GLOO is maybe; give ON, OFF or AUTO", refused.stderr)
 
     def test_clang_knows_the_flags_of_single_files(self):
         """They stand beside the loops that are compiled for one instruction set, and g++ has warnings of its own."""

@@ -1,0 +1,32 @@
+# Parts that a build can do without, each with a switch MUSTER_WITH_NAME: AUTO builds it where what it needs is found, ON ends the
+# configuration where that is not found, OFF does not look for it.
+foreach(part IN ITEMS GLOO MPI NCCL GPU HWLOC)
+  set(MUSTER_WITH_${part} AUTO CACHE STRING "ON, OFF or AUTO (where what it needs is found)")
+  set_property(CACHE MUSTER_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
+  if(NOT MUSTER_WITH_${part} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "MUSTER_WITH_${part} is ${MUSTER_WITH_${part}}; give ON, OFF or AUTO")
+  endif()
+endforeach()
+
+# muster_part(NAME FOUND TEXT): what became of a part; TEXT says what was found, or what is missing.
+function(muster_part name found text)
+  string(TOLOWER "${name}" word)
+  if(MUSTER_WITH_${name} STREQUAL OFF)
+    set(text "not built: MUSTER_WITH_${name} is OFF")
+  elseif(NOT found)
+    if(MUSTER_WITH_${name} STREQUAL ON)
+      message(FATAL_ERROR "MUSTER_WITH_${name} is ON, but ${text}; install it, or give AUTO to build without")
+    endif()
+    set(text "not built: ${text}")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY MUSTER_PARTS "${word}: ${text}")
+endfunction()
+
+function(muster_print_parts)
+  get_property(lines GLOBAL PROPERTY MUSTER_PARTS)
+  list(SORT lines)
+  message(STATUS "Muster ${PROJECT_VERSION}, with (MUSTER_WITH_NAME=ON|OFF|AUTO):")
+  foreach(line IN LISTS lines)
+    message(STATUS "  ${line}")
+  endforeach()
+endfunction()
