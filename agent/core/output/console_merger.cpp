@@ -41,6 +41,10 @@ void ConsoleMerger::set_prefix(Source source, std::string prefix) {
   found->second.at = owner_ == source && line_open_ ? At::inside : At::line_start;
 }
 
+void ConsoleMerger::renew_prefix(Source source, const std::string& prefix) {
+  if (const auto found = sources_.find(source); found != sources_.end()) found->second.prefix = prefix;
+}
+
 void ConsoleMerger::feed(Source source, std::string_view bytes, TimePoint now, std::string& out) {
   const auto found = sources_.find(source);
   if (found == sources_.end() || bytes.empty()) return;

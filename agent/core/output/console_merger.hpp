@@ -41,6 +41,8 @@ class ConsoleMerger {
   Source add(std::string prefix);
   /// Sets the prefix from the next line of this source on.
   void set_prefix(Source source, std::string prefix);
+  /// Sets the prefix from the next one that is shown on: one that tells the time.
+  void renew_prefix(Source source, const std::string& prefix);
   /// Appends to `out` what is to be shown now.
   void feed(Source source, std::string_view bytes, TimePoint now, std::string& out);
   /// Shows the rest of a source that has ended, without a newline of its own.

@@ -17,6 +17,9 @@ class LineFilter {
   /// `prefix` goes before each picked line, since lines of all ranks share one file.
   LineFilter(std::vector<std::string> texts, std::string prefix);
 
+  /// Sets the prefix of the lines that are picked from now on.
+  void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
+
   /// Appends the picked lines that `bytes` completes to `out`, each with its newline.
   void feed(std::string_view bytes, std::string& out);
   /// Judges an unfinished last line when the stream has ended; if picked, it gets a newline.

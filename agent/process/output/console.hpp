@@ -41,6 +41,9 @@ class Console {
   /// Does what ConsoleMerger::set_prefix does.
   void set_prefix(Source source, std::string prefix) { merger_.set_prefix(source, std::move(prefix)); }
 
+  /// Does what ConsoleMerger::renew_prefix does.
+  void renew_prefix(Source source, const std::string& prefix) { merger_.renew_prefix(source, prefix); }
+
   void feed(Source source, std::string_view bytes);
   void close(Source source);
 

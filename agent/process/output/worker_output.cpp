@@ -2,7 +2,7 @@
 #include "agent/process/output/worker_output.hpp"
 
 #include "agent/core/output/console_frame.hpp"
-#include "agent/core/output/line_prefix.hpp"
+#include "agent/process/output/attempt_directory.hpp"
 #include "agent/process/output/console_writer.hpp"
 #include "rendezvous/base/deadline.hpp"
 #include "rendezvous/base/posix.hpp"
@@ -11,7 +11,6 @@
 
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -32,17 +31,6 @@ constexpr std::size_t kChunk = std::size_t{64} << 10;
 /// Most bytes that one chunk may become by the prefixes of its lines.
 constexpr std::size_t kPrefixedChunk = std::size_t{512} << 10;
 constexpr std::size_t kSmallestChunk = std::size_t{2} << 10;
-
-/// Makes one directory (0700) unless it is there. Returns errno, or 0.
-int make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) == 0) return 0;
-  if (errno != EEXIST) return errno;
-
-  struct stat status {};
-
-  if (::stat(path.c_str(), &status) != 0) return errno;
-  return S_ISDIR(status.st_mode) ? 0 : ENOTDIR;
-}
 
 }  // namespace
 
@@ -92,8 +80,8 @@ WorkerStreams WorkerOutput::open(int round, int local_rank, int rank) {
   }
 
   const bool short_prefix = spec_.rank_prefix && spec_.line_prefix_template.empty();
-  const std::string prefix = line_prefix(short_prefix ? "[${rank}]: " : spec_.line_prefix_template,
-                                         PrefixFields{names_.role, names_.host, local_rank, rank});
+  const LinePrefix prefix(short_prefix ? "[${rank}]: " : spec_.line_prefix_template,
+                          PrefixFields{names_.role, names_.host, local_rank, rank});
   frame_prefix_ = frame_prefix(round, rank);
   Worker worker;
   worker.rank = rank;
@@ -122,18 +110,12 @@ void WorkerOutput::begin_round(int round) {
 std::string WorkerOutput::make_directories(int round, int local_rank) {
   attempt_dir_.clear();
   if (spec_.log_dir.empty()) return {};
-  const std::string attempt = spec_.log_dir + "/attempt_" + std::to_string(round);
-  const std::string directory = attempt + "/" + std::to_string(local_rank);
-  for (const std::string& path : {spec_.log_dir, attempt, directory}) {
-    const int error = make_directory(path);
-    if (error == 0) continue;
-    note("cannot make log directory " + path + " on " + names_.host + " (" +
-         std::generic_category().message(error) + "): the workers of round " + std::to_string(round) +
+  const AttemptDirectory made = make_attempt_directory(spec_.log_dir, names_.host, round, local_rank);
+  if (!made.trouble.empty())
+    note("cannot make log directory " + made.trouble + ": the workers of round " + std::to_string(round) +
          " run without log and error files");
-    return {};
-  }
-  attempt_dir_ = attempt;
-  return directory;
+  attempt_dir_ = made.attempt;
+  return made.worker;
 }
 
 bool WorkerOutput::one_console() const {
@@ -157,13 +139,14 @@ Console& WorkerOutput::console_for(StreamBits stream) {
 }
 
 std::shared_ptr<WorkerOutput::Stream> WorkerOutput::open_stream(StreamBits bit, const StreamRoute& route,
-                                                                const std::string& prefix,
+                                                                const LinePrefix& prefix,
                                                                 const std::string& log_path,
                                                                 UniqueFd& child_end) {
   watch();
   StreamEnds ends = open_ends(route, bit == kStreamOut ? ours_.out : ours_.err);
   child_end = std::move(ends.childs);
   const auto stream = std::make_shared<Stream>();
+  const std::string first_prefix = prefix.text(prefix_time());
   stream->is_pty = is_terminal(ends.ours.get());
   if (route.to_console) {
     stream->console = &console_for(bit);
@@ -171,8 +154,9 @@ std::shared_ptr<WorkerOutput::Stream> WorkerOutput::open_stream(StreamBits bit, 
       const auto self = waiting.lock();
       return self && self->pump && self->pump->is_paused();
     };
-    const std::string& shown = spec_.framed ? frame_prefix_ : prefix;
+    const std::string& shown = spec_.framed ? frame_prefix_ : first_prefix;
     stream->source = stream->console->add(route.prefixed ? shown : std::string(), more_comes);
+    if (route.prefixed && !spec_.framed && prefix.tells_time()) stream->console_prefix = prefix;
   }
   if (route.to_file) {
     if (!logs_) logs_ = std::make_unique<LogWriter>(names_.host, wake_up_);
@@ -193,7 +177,7 @@ std::shared_ptr<WorkerOutput::Stream> WorkerOutput::open_stream(StreamBits bit, 
   owner.closed = [this, weak] {
     if (const auto self = weak.lock()) closed(*self);
   };
-  auto buffer = buffer_for(route.prefixed ? prefix.size() : 0);
+  auto buffer = buffer_for(route.prefixed ? first_prefix.size() : 0);
   stream->pump =
       std::make_shared<StreamPump>(executor_, std::move(ends.ours), std::move(buffer), std::move(owner));
   stream->pump->start();
@@ -211,14 +195,15 @@ StreamEnds WorkerOutput::open_ends(const StreamRoute& route, int ours) {
   return open_pipe();
 }
 
-void WorkerOutput::add_filter(Stream& stream, StreamBits bit, const std::string& prefix) {
+void WorkerOutput::add_filter(Stream& stream, StreamBits bit, const LinePrefix& prefix) {
   const bool out = bit == kStreamOut;
   const std::vector<std::string>& texts = out ? spec_.stdout_filters : spec_.stderr_filters;
   if (texts.empty()) return;
   auto& file = out ? filtered_out_ : filtered_err_;
   if (!file) file = logs_->open(attempt_dir_ + (out ? "/filtered_stdout.log" : "/filtered_stderr.log"));
   stream.filtered_log = file;
-  stream.filter = std::make_unique<LineFilter>(texts, prefix);
+  stream.filter = std::make_unique<LineFilter>(texts, prefix.text(prefix_time()));
+  if (prefix.tells_time()) stream.filter_prefix = prefix;
 }
 
 std::shared_ptr<std::vector<char>> WorkerOutput::buffer_for(std::size_t prefix_size) {
@@ -254,7 +239,15 @@ void WorkerOutput::name_ranks() {
   }
 }
 
+PrefixTime WorkerOutput::prefix_time() const {
+  return {std::chrono::system_clock::now(),
+          std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - began_)};
+}
+
 void WorkerOutput::deliver(Stream& stream, std::string_view bytes) {
+  if (stream.console_prefix)
+    stream.console->renew_prefix(stream.source, stream.console_prefix->text(prefix_time()));
+  if (stream.filter_prefix) stream.filter->set_prefix(stream.filter_prefix->text(prefix_time()));
   stream.last_lines.feed(bytes);
   stream.bytes += bytes.size();
   stream.last_at = std::chrono::steady_clock::now();

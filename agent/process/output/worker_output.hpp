@@ -6,6 +6,7 @@
 #include "agent/core/agent_spec.hpp"
 #include "agent/core/output/last_lines.hpp"
 #include "agent/core/output/line_filter.hpp"
+#include "agent/core/output/line_prefix.hpp"
 #include "agent/core/output/stream_route.hpp"
 #include "agent/process/output/console.hpp"
 #include "agent/process/output/log_writer.hpp"
@@ -145,6 +146,9 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
     Console::Source source = 0;
     std::optional<LogWriter::File> log;
     std::unique_ptr<LineFilter> filter;
+    /// Set where a prefix tells the time, so that each chunk has a new one.
+    std::optional<LinePrefix> console_prefix;
+    std::optional<LinePrefix> filter_prefix;
     std::optional<LogWriter::File> filtered_log;
     LastLines last_lines;
     std::uint64_t bytes = 0;
@@ -178,9 +182,10 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   bool one_console() const;
   Console& console_for(StreamBits stream);
   std::string make_directories(int round, int local_rank);
-  std::shared_ptr<Stream> open_stream(StreamBits bit, const StreamRoute& route, const std::string& prefix,
+  std::shared_ptr<Stream> open_stream(StreamBits bit, const StreamRoute& route, const LinePrefix& prefix,
                                       const std::string& log_path, UniqueFd& child_end);
-  void add_filter(Stream& stream, StreamBits bit, const std::string& prefix);
+  void add_filter(Stream& stream, StreamBits bit, const LinePrefix& prefix);
+  PrefixTime prefix_time() const;
   void begin_round(int round);
   std::shared_ptr<std::vector<char>> buffer_for(std::size_t prefix_size);
 
@@ -213,6 +218,7 @@ class WorkerOutput : public std::enable_shared_from_this<WorkerOutput> {
   OutputSpec spec_;
   OutputNames names_;
   int worker_count_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   StandardStreams ours_;
 
   /// Shared with the helper threads, so that a thread that is abandoned in a blocked write can still use it

@@ -93,6 +93,26 @@ TEST_CASE("Teed streams go to files and, with a prefix, to the console") {
   CHECK_FALSE(std::filesystem::exists(directory.path() + "/attempt_0/filtered_stderr.log"));
 }
 
+TEST_CASE("A prefix that tells the time is that of when the line was read, on the console and in files") {
+  const Folder directory;
+  Collector out;
+  OutputSpec spec = logged(directory);
+  spec.tee.fallback = kStreamOut;
+  spec.stdout_filters = {"late"};
+  spec.line_prefix_template = "${elapsed} ";
+  OutputJob job(spec, 2, StandardStreams{0, out.fd(), out.fd()});
+  job.start(0, "sleep 0.05; echo late");
+  job.finish();
+  const std::string picked = bytes_of_file(directory.path() + "/attempt_0/filtered_stdout.log");
+  for (const std::string& text : {out.finish(), picked}) {
+    double elapsed = 0;
+    int end = 0;
+    REQUIRE(std::sscanf(text.c_str(), "%lf late\n%n", &elapsed, &end) == 1);
+    CHECK(end == static_cast<int>(text.size()));
+    CHECK(elapsed >= 0.05);
+  }
+}
+
 TEST_CASE("Redirected streams go to files only, each round has its own, and the directories are private") {
   const Folder directory;
   Collector out;

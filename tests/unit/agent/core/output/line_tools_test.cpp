@@ -4,13 +4,19 @@
 #include "agent/core/output/line_prefix.hpp"
 #include "catch.hpp"
 
+#include <time.h>
+
+#include <chrono>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 using muster::agent::LastLines;
 using muster::agent::line_prefix;
 using muster::agent::LineFilter;
+using muster::agent::LinePrefix;
 using muster::agent::PrefixFields;
+using muster::agent::PrefixTime;
 using Lines = std::vector<std::string>;
 
 namespace {
@@ -41,6 +47,21 @@ TEST_CASE("A prefix template knows four names, with and without braces, and leav
   CHECK(line_prefix("$$rank ${other} $ ${rank $9", kFields) == "$rank ${other} $ ${rank $9");
   CHECK(line_prefix("$ranks ${rank}s$", kFields) == "$ranks 28s$");
   CHECK(line_prefix("${hostname}", PrefixFields{"r", "a\x1b[2J", 0, 0}) == "a\\x1b[2J");
+}
+
+TEST_CASE("A prefix tells when its line was read, where the template asks for it") {
+  ::setenv("TZ", "MST+7", 1);
+  ::tzset();
+  const PrefixTime time{std::chrono::system_clock::time_point(std::chrono::milliseconds(1'700'000'000'007)),
+                        std::chrono::milliseconds(61'020)};
+  const std::string both = line_prefix("${time} $elapsed ", kFields, time);
+  ::unsetenv("TZ");
+  ::tzset();
+  CHECK(both == "2023-11-14T15:13:20.007-07:00 61.020 ");
+  CHECK(line_prefix("$$time", kFields, time) == "$time");
+  CHECK(LinePrefix("${elapsed}", kFields).tells_time());
+  CHECK(LinePrefix("[$time]", kFields).tells_time());
+  CHECK_FALSE(LinePrefix("${rank} $$elapsed $times", kFields).tells_time());
 }
 
 TEST_CASE("The last twenty lines are kept") {
