@@ -7,16 +7,6 @@
 #include <features.h>
 
 namespace muster::launcher {
-namespace {
-
-constexpr bool kHwloc =
-#if __has_include(<hwloc.h>)
-    true;
-#else
-    false;
-#endif
-
-}  // namespace
 
 BuildFacts build_facts() {
   BuildFacts facts;
@@ -25,8 +15,9 @@ BuildFacts build_facts() {
   facts.compiler = MUSTER_COMPILER;
   facts.build_type = MUSTER_BUILD_TYPE;
   facts.backends = split(MUSTER_BACKENDS, ',');
-  facts.features = {
-      {"hwloc", kHwloc}, {"trainer", MUSTER_TRAINER != 0}, {"trainer_on_gpus", MUSTER_ON_GPUS != 0}};
+  facts.features = {{"hwloc", MUSTER_HWLOC != 0},
+                    {"trainer", MUSTER_TRAINER != 0},
+                    {"trainer_on_gpus", MUSTER_ON_GPUS != 0}};
   facts.libraries = {{"boost", MUSTER_BOOST},
                      {"glibc", std::to_string(__GLIBC__) + "." + std::to_string(__GLIBC_MINOR__)},
                      {"nlohmann_json", MUSTER_JSON},

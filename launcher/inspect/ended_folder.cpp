@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>
@@ -71,21 +72,27 @@ bool is_full(const std::string& base) {
   return count > kEndedMost + kEndedMore;
 }
 
-bool write_new(const std::string& path, const std::string& text) {
-  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  return file && write_all(file.get(), text);
+/// Writes a file that others see whole or not at all. False, with errno, if it cannot be written.
+bool write_whole(const std::string& path, const std::string& text) {
+  const std::string fresh = path + ".new";
+  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return false;
+  if (write_all(file.get(), text) && ::rename(fresh.c_str(), path.c_str()) == 0) return true;
+  const int error = errno;
+  ::unlink(fresh.c_str());
+  errno = error;
+  return false;
 }
 
 }  // namespace
 
 void keep_ended(const std::string& base, const EndedJob& job, std::int64_t now_ms) {
-  ::mkdir(base.c_str(), 0700);
-  ::mkdir(folder_below(base).c_str(), 0700);
-  if (!is_usable(base)) return;
   const std::string path = folder_below(base) + "/" + job.card.id;
-  const std::string fresh = path + ".new";
-  if (!write_new(fresh, to_json(job)) || ::rename(fresh.c_str(), path.c_str()) != 0) ::unlink(fresh.c_str());
-  if (!is_full(base)) return;
+  const std::string text = to_json(job);
+  std::string trouble;
+  const auto write = [&] { return write_whole(path, text); };
+  const auto write_below = [&] { return make_in_folder(folder_below(base), trouble, write); };
+  if (!make_in_folder(base, trouble, write_below) || !is_full(base)) return;
   const std::vector<File> files = files_below(base);
   for (std::size_t i = 0; i < files.size(); ++i)
     if (i + kEndedMost < files.size() || is_over(files[i].written_at_ms, now_ms))

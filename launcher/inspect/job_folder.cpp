@@ -20,16 +20,18 @@ namespace muster::launcher {
 namespace {
 
 constexpr std::size_t kJobsMax = 4096;
-/// Tries to make a folder in one that another job, the last one there, may just remove.
-constexpr int kTries = 5;
+/// Each lister of jobs removes an empty folder once: more of them in a row than this there are not.
+constexpr int kMakeTries = 100;
 
 std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-bool make_folder(const std::string& path, std::string& trouble) {
-  if (::mkdir(path.c_str(), 0700) == 0) return true;
-  trouble = path + " cannot be made: " + reason(errno);
+/// Says in `trouble` what failed, and why. Leaves errno.
+bool fails(const std::string& what, std::string& trouble) {
+  const int error = errno;
+  trouble = what + ": " + reason(error);
+  errno = error;
   return false;
 }
 
@@ -53,9 +55,9 @@ std::string folder_of_jobs() {
 bool is_ours_alone(const std::string& path, std::string& trouble) {
   struct stat status {};
 
-  if (::lstat(path.c_str(), &status) != 0)
-    trouble = path + ": " + reason(errno);
-  else if (!S_ISDIR(status.st_mode))
+  if (::lstat(path.c_str(), &status) != 0) return fails(path, trouble);
+  errno = EPERM;
+  if (!S_ISDIR(status.st_mode))
     trouble = path + " is no directory; remove it";
   else if (status.st_uid != ::geteuid())
     trouble = path + " belongs to user " + std::to_string(status.st_uid) + "; have it removed";
@@ -66,18 +68,24 @@ bool is_ours_alone(const std::string& path, std::string& trouble) {
   return false;
 }
 
+bool make_in_folder(const std::string& folder, std::string& trouble, const std::function<bool()>& make) {
+  for (int tries = 0; tries < kMakeTries; ++tries) {
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+      return fails(folder + " cannot be made", trouble);
+    if (is_ours_alone(folder, trouble) && make()) return true;
+    if (errno != ENOENT) return false;
+  }
+  return false;
+}
+
 std::optional<JobFolder> JobFolder::make(const std::string& base, const std::string& id,
                                          std::string& trouble) {
   const std::string path = base + "/" + id;
-  for (int tries = 0; tries < kTries; ++tries) {
-    if (::mkdir(base.c_str(), 0700) != 0 && errno != EEXIST) {
-      trouble = base + " cannot be made: " + reason(errno);
-      return std::nullopt;
-    }
-    if (is_ours_alone(base, trouble) && make_folder(path, trouble)) return JobFolder(path);
-    if (::access(base.c_str(), F_OK) == 0) return std::nullopt;
-  }
-  return std::nullopt;
+  if (!make_in_folder(base, trouble, [&] {
+        return ::mkdir(path.c_str(), 0700) == 0 || fails(path + " cannot be made", trouble);
+      }))
+    return std::nullopt;
+  return JobFolder(path);
 }
 
 JobFolder::~JobFolder() {

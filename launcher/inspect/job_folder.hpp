@@ -6,6 +6,7 @@
 #include "launcher/inspect/core/job_card.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,8 +18,14 @@ namespace muster::launcher {
 std::string folder_of_jobs();
 
 /// Whether a folder is a directory of this user that nobody else may enter; else `trouble` says what it is,
-/// and what to do.
+/// and what to do, and errno is ENOENT if there is none.
 bool is_ours_alone(const std::string& path, std::string& trouble);
+
+/// Calls `make`, which makes something in `folder`, once that is there and this user's alone. Whoever finds
+/// the folder empty may remove it at any time: then both are done again. `make` returns false, with errno, if
+/// it fails; ENOENT says that the folder is gone. Returns whether it has made it; else `trouble` may say why
+/// not.
+bool make_in_folder(const std::string& folder, std::string& trouble, const std::function<bool()>& make);
 
 /// The folder of a running job, removed with this object, and the folder of all jobs with it if it was the
 /// last one.

@@ -68,9 +68,12 @@ class Configure(unittest.TestCase):
 
     def test_parts_that_are_not_wanted(self):
         parts = ("GLOO", "GPU", "HWLOC", "MPI", "NCCL")
-        said = self.configure("-DMUSTER_BUILD_TRAINER=OFF", "-DMUSTER_BUILD_TESTS=OFF", *(f"-DMUSTER_WITH_{part}=OFF" for part in parts)).stdout
+        said = self.configure("-DMUSTER_BUILD_TRAINER=OFF", "-DMUSTER_BUILD_TESTS=OFF", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+                              *(f"-DMUSTER_WITH_{part}=OFF" for part in parts)).stdout
         lines = [f"--   {part.lower()}: not built: MUSTER_WITH_{part} is OFF\n" for part in parts]
         self.assertIn(f"with (MUSTER_WITH_NAME=ON|OFF|AUTO):\n{''.join(lines)}", said)
+        with open(os.path.join(self.tree, "compile_commands.json"), encoding="utf-8") as commands:
+            self.assertIn("MUSTER_HWLOC=0", commands.read(), "muster version --json names a part that is not there")
         refused = self.configure("-DMUSTER_WITH_GLOO=maybe", check=False)
         self.assertIn("MUSTER_WITH_GLOO is maybe; give ON, OFF or AUTO", refused.stderr)
 

@@ -2,14 +2,17 @@
 #include "launcher/inspect/job_folder.hpp"
 
 #include "catch.hpp"
+#include "launcher/inspect/ended_folder.hpp"
 #include "rendezvous/base/process_stat.hpp"
 #include "tests/support/folder.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 using namespace muster;
 using namespace muster::launcher;
@@ -17,6 +20,8 @@ using namespace muster::launcher;
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::int64_t kNowMs = 1'700'000'000'000;
 
 /// The card of a job whose launcher is this process.
 JobCard own_card(const std::string& id) {
@@ -140,4 +145,28 @@ TEST_CASE("A card that is garbage, a link or a pipe is passed over") {
   REQUIRE(jobs.size() == 1);
   CHECK(jobs[0].card.id == "lives-1");
   CHECK(trouble.find("remove that folder") != std::string::npos);
+}
+
+TEST_CASE("A job has its folder and its record however often others remove an empty folder") {
+  const test::Folder top;
+  const std::string base = top / "jobs";
+  std::atomic<bool> over{false};
+  std::thread remover([&] {
+    while (!over) {
+      ::rmdir((base + "/ended").c_str());
+      ::rmdir(base.c_str());
+    }
+  });
+  int folders = 0;
+  int records = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string trouble;
+    folders += JobFolder::make(base, "a-1", trouble) ? 1 : 0;
+    keep_ended(base, EndedJob{own_card("a-1"), 0, "", "", kNowMs, 0, 0}, kNowMs);
+    records += static_cast<int>(remove_ended(base));
+  }
+  over = true;
+  remover.join();
+  CHECK(folders == 300);
+  CHECK(records == 300);
 }
