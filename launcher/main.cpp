@@ -14,6 +14,7 @@
 #include "launcher/rendezvous_command.hpp"
 #include "launcher/run_command.hpp"
 #include "launcher/shim_command.hpp"
+#include "launcher/show_command.hpp"
 #include "launcher/standard_output.hpp"
 #include "rendezvous/base/resident_memory.hpp"
 
@@ -90,6 +91,7 @@ int dispatch(const std::vector<std::string>& arguments, const agent::SignalState
   if (command == "agent") return agent_command(rest, at_start);
   if (command == "rendezvous") return rendezvous_command(rest);
   if (command == "install-shim") return install_shim_command(rest);
+  if (command == "show") return show_command(rest);
   if (command == "help" || asks_for_help({command})) return print(usage_text());
   if (command == "version" || command == "--version") return version_command(rest);
   throw unknown_command(arguments);

@@ -26,6 +26,7 @@ constexpr auto kCommands = std::to_array<Command>({
     {"attach", "follow a detached job, and end it by Ctrl-C", true, true, "--help --lines --rank"},
     {"kill", "end a running job, or send its ranks a signal", true, true,
      "--grace --help --json --now --rank --signal"},
+    {"show", "print a report of 'muster run --report' for people"},
     {"clean", "remove what jobs of this user that have ended have left on this host"},
     {"doctor", "say whether this host, or others, are fit for jobs, and what to do", true, false,
      "--help --host --json --login-timeout --no-all-reduce --python --remote-muster --ssh-accept-new "

@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
-
 std::string dump(const Json& value, int indent) {
   return value.dump(indent, ' ', true, Json::error_handler_t::replace);
 }
@@ -58,8 +56,8 @@ std::string to_json(const ExitReport& report) {
                      {"spared", host.spared}});
   Json hang = nullptr;
   if (!report.hang.text.empty()) hang = Json::parse(agent::to_json(report.hang));
-  const Json value = {{"schema", "muster.report"},
-                      {"version", kSchemaVersion},
+  const Json value = {{"schema", kReportSchema},
+                      {"version", kReportVersion},
                       {"run_id", report.run_id},
                       {"program", report.program},
                       {"arguments", report.arguments},
@@ -71,6 +69,8 @@ std::string to_json(const ExitReport& report) {
                       {"outcome", word_for(report.outcome)},
                       {"exit_code", report.exit_code},
                       {"cause", report.cause},
+                      {"cause_says_decision", report.cause_says_decision},
+                      {"not_started", report.not_started},
                       {"advice", report.advice},
                       {"hang", hang},
                       {"slow", report.slow},

@@ -10,6 +10,9 @@
 
 namespace muster::launcher {
 
+inline constexpr const char* kReportSchema = "muster.report";
+inline constexpr int kReportVersion = 1;
+
 /// Returns the outcome in one word: "succeeded".
 const char* word_for(JobOutcome outcome);
 

@@ -270,7 +270,7 @@ std::string headline(const ExitReport& report) {
   const std::string cause = for_terminal(report.cause);
   switch (report.outcome) {
     case JobOutcome::succeeded:
-      return "";
+      return program + " succeeded";
     case JobOutcome::failed:
       return "error: " + program + " failed: " + cause;
     case JobOutcome::interrupted:
@@ -300,14 +300,17 @@ std::vector<std::string> lines_of(std::string_view text) {
 }
 
 std::string to_text(const ExitReport& report) {
-  if (report.outcome == JobOutcome::succeeded) return notes_of_success(report);
+  return report.outcome == JobOutcome::succeeded ? notes_of_success(report) : to_page(report);
+}
+
+std::string to_page(const ExitReport& report) {
   Page page(headline(report));
   describe_hang(page, report);
   describe_causes(page, report);
   if (report.root() != nullptr) describe_root(page, report);
   describe_calls(page, report);
   describe_other_failures(page, report);
-  describe_rest(page, report);
+  if (report.outcome != JobOutcome::succeeded) describe_rest(page, report);
   describe_killed(page, report);
   describe_hosts(page, report);
   describe_job(page, report);

@@ -14,6 +14,9 @@ namespace muster::launcher {
 /// Quoted text of workers is escaped (rendezvous/log/terminal_text.hpp).
 std::string to_text(const ExitReport& report);
 
+/// Returns the report for who reads it later: as to_text(), and after a success as much, too.
+std::string to_page(const ExitReport& report);
+
 /// Returns the lines of `text`, cut at '\n', without a last empty one; "\r\n" counts as '\n'.
 std::vector<std::string> lines_of(std::string_view text);
 

@@ -243,7 +243,7 @@ class Help(unittest.TestCase):
     def test_each_command_has_help_and_there_is_a_version(self):
         for arguments in (("--help",), ("run", "--help"), ("run", "-h"), ("rendezvous", "--help"), ("ps", "--help"), ("status", "-h"),
                           ("stacks", "--help"), ("logs", "--help"), ("attach", "--help"), ("kill", "--help"), ("clean", "--help"), ("doctor", "--help"),
-                          ("agent", "--help"), ("install-shim", "--help"), ("version", "--help")):
+                          ("agent", "--help"), ("install-shim", "--help"), ("show", "--help"), ("version", "--help")):
             result = muster(*arguments)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("Usage: muster", result.stdout)
@@ -252,7 +252,7 @@ class Help(unittest.TestCase):
 
     def test_help_and_version_are_commands_too(self):
         self.assertEqual(muster("help").stdout, muster("--help").stdout)
-        for command in ("run", "ps", "status", "stacks", "logs", "attach", "kill", "clean", "doctor", "rendezvous", "install-shim", "agent", "version"):
+        for command in ("run", "ps", "status", "stacks", "logs", "attach", "kill", "clean", "doctor", "rendezvous", "install-shim", "show", "agent", "version"):
             asked = muster("help", command)
             self.assertEqual((asked.returncode, asked.stderr), (0, ""))
             self.assertEqual(asked.stdout, muster(command, "--help").stdout)
@@ -269,6 +269,25 @@ class Help(unittest.TestCase):
         self.assertTrue(facts["build_type"])
         self.assertTrue(all(facts["libraries"].values()), facts)
         self.assertEqual(json.loads(muster("version", "--json").stdout), facts)
+
+    def test_a_report_is_shown_as_the_run_has_said_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report.json")
+            ran = muster("run", "--report", report, "--no-python", "sh", "-c", "exit 3")
+            self.assertEqual(ran.returncode, 3)
+            shown = muster("show", report)
+            self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+            self.assertIn("exit code  3\n", shown.stdout)
+            self.assertIn(shown.stdout, ran.stderr)
+            self.assertEqual(muster("run", "--report", report, "--no-python", "true").stderr, "")
+            self.assertRegex(muster("show", report).stdout, r"^muster: true succeeded\n  ran +\d+\.\d s, ")
+            absent = muster("show", os.path.join(folder, "none"))
+            self.assertEqual((absent.returncode, absent.stdout), (125, ""))
+            self.assertIn("none cannot be read: No such file or directory", absent.stderr)
+            wrong = muster("show", MUSTER)
+            self.assertEqual(wrong.returncode, 125)
+            self.assertIn(f"{MUSTER} is no report of 'muster run --report': ", wrong.stderr)
+        self.assertEqual(muster("show").returncode, 2)
 
     def test_a_variable_that_nobody_reads_is_a_note(self):
         result = muster("run", "--dry-run", "true", env={"PET_MAX_RESTART": "2"})

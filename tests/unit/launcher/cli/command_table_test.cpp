@@ -25,8 +25,9 @@ TEST_CASE("A mistyped command is told with the nearest one") {
 
 TEST_CASE("A word near no command is told with all of them") {
   CHECK(wrong({"frobnicate", "2"}) ==
-        "'frobnicate' is not a command; the commands are run, ps, status, stacks, logs, attach, kill, clean, "
-        "doctor, rendezvous, install-shim, help, version; to run a program, write 'muster run frobnicate 2'");
+        "'frobnicate' is not a command; the commands are run, ps, status, stacks, logs, attach, kill, show, "
+        "clean, doctor, rendezvous, install-shim, help, version; to run a program, write 'muster run "
+        "frobnicate 2'");
 }
 
 TEST_CASE("A program or a flag where a command is to stand is told with 'muster run'") {
