@@ -241,9 +241,14 @@ TEST_CASE("A program that was removed is read by who may not open other removed 
     const test::Program program({path, "[.sleeps]"});
     std::filesystem::remove(path);
     NativeStacks stacks;
-    read_native_stacks(program.pid(), muster::start_time_of(program.pid()), StackDeadline::clock::now() + 20s,
-                       [&](const NativeStacks& now) { stacks = now; });
-    const bool named = !stacks.threads.empty() && frame_with(stacks.threads[0], "sleeps_for_ever") != nullptr;
+    bool named = false;
+    // It is ready a moment before it sleeps.
+    const auto deadline = StackDeadline::clock::now() + 20s;
+    while (!named && StackDeadline::clock::now() < deadline) {
+      read_native_stacks(program.pid(), muster::start_time_of(program.pid()), deadline,
+                         [&](const NativeStacks& now) { stacks = now; });
+      named = !stacks.threads.empty() && frame_with(stacks.threads[0], "sleeps_for_ever") != nullptr;
+    }
     if (!named) std::fprintf(stderr, "%s\n", stacks.error.c_str());
     ::kill(program.pid(), SIGKILL);
     ::_exit(named ? 0 : 1);

@@ -51,7 +51,7 @@ namespace {
 
 NativeStacks read(pid_t pid, std::uint64_t started) {
   NativeStacks last;
-  read_native_stacks(pid, started, StackDeadline::clock::now() + 2s,
+  read_native_stacks(pid, started, StackDeadline::clock::now() + 20s,
                      [&last](const NativeStacks& stacks) { last = stacks; });
   return last;
 }
