@@ -38,7 +38,7 @@ bool is_socket_of_outer_job(const std::string& path) {
 /// What the helper thread is to ask, and what it has found.
 struct FlightWatch::Question : HelperState {
   std::vector<FlightSource> sources{};
-  std::vector<FlightAnswer> answers{};
+  FlightAnswers answers{};
 
   bool goes_on() {
     const std::scoped_lock lock(mutex);
@@ -67,7 +67,7 @@ void FlightWatch::forget_outer_job(Environment& environment) {
 
 void FlightWatch::prepare(Environment& environment, const std::string& folder, rendezvous::RoundNumber round,
                           int rank) {
-  Worker worker;
+  Worker worker(ask_each_);
   worker.source.rank = rank;
   forget_outer_job(environment);
   if (const std::string* chosen = find_variable(environment, kSocketVariable)) {
@@ -88,7 +88,7 @@ void FlightWatch::prepare(Environment& environment, const std::string& folder, r
     worker.source.file = *file + std::to_string(rank);
     worker.source.pipe = *pipe + std::to_string(rank) + ".pipe";
   }
-  workers_[rank] = std::move(worker);
+  workers_.insert_or_assign(rank, std::move(worker));
 }
 
 void FlightWatch::keep_sockets() const {
@@ -113,12 +113,12 @@ void FlightWatch::ask(const std::vector<Asked>& ranks) {
   asked_at_ = now;
   try {
     thread_ = start_helper_thread("muster:flights", [question] {
-      std::vector<FlightAnswer> answers;
+      FlightAnswers answers;
       try {
         answers = ask_flight_recorders(question->sources, [&question] { return question->goes_on(); });
       } catch (const std::exception&) {
         // Out of memory: nothing is known then.
-        answers.clear();
+        answers = {};
       }
       const std::scoped_lock lock(question->mutex);
       question->answers = std::move(answers);
@@ -128,6 +128,7 @@ void FlightWatch::ask(const std::vector<Asked>& ranks) {
   } catch (const std::system_error&) {
     return;  // no thread is to be had; the next time may be better
   }
+  for (const FlightSource& source : question->sources) workers_.at(source.rank).work.ask();
   question_ = question;
   wait_for_answer();
 }
@@ -156,8 +157,11 @@ rendezvous::FlightRank FlightWatch::record_of(const Worker& worker) {
   return record;
 }
 
-void FlightWatch::take(std::vector<FlightAnswer> answers) {
-  for (FlightAnswer& answer : answers) {
+void FlightWatch::take(FlightAnswers answers) {
+  for (auto& [rank, worker] : workers_)
+    worker.work.end_question(Clock::now(),
+                             std::find(answers.late.begin(), answers.late.end(), rank) == answers.late.end());
+  for (FlightAnswer& answer : answers.answers) {
     const auto found = workers_.find(answer.record.rank);
     if (found == workers_.end() || found->second.moved) continue;
     Worker& worker = found->second;
@@ -167,6 +171,11 @@ void FlightWatch::take(std::vector<FlightAnswer> answers) {
     known = std::move(answer.record);
     found_(record_of(worker));
   }
+}
+
+bool FlightWatch::worked_after(int rank, Clock::time_point time) const {
+  const auto worker = workers_.find(rank);
+  return worker != workers_.end() && worker->second.work.after(time);
 }
 
 void FlightWatch::forget(int rank) {

@@ -3,6 +3,7 @@
 // they do: PyTorch's control plane where a program has one, and NCCL's recorder where its pipe is there.
 #pragma once
 
+#include "agent/core/recorder_work.hpp"
 #include "agent/core/worker_environment.hpp"
 #include "agent/process/flight_question.hpp"
 #include "rendezvous/protocol/ids.hpp"
@@ -60,6 +61,9 @@ class FlightWatch {
   /// Whether an answer is awaited.
   bool asks() const { return question_ != nullptr; }
 
+  /// Whether the flight recorder of a rank may have worked after `time`, because it was asked.
+  bool worked_after(int rank, std::chrono::steady_clock::time_point time) const;
+
   /// The rank moves: what was known of it is over.
   void forget(int rank);
 
@@ -74,6 +78,8 @@ class FlightWatch {
   struct Question;
 
   struct Worker {
+    explicit Worker(std::chrono::milliseconds ask_each) : work(ask_each) {}
+
     FlightSource source{};
     /// Where PyTorch makes the socket, if that was chosen here.
     std::string socket_at{};
@@ -83,10 +89,11 @@ class FlightWatch {
     std::uint64_t changes = 0;
     /// Whether it has moved since it was asked last.
     bool moved = false;
+    RecorderWork work;
   };
 
   void wait_for_answer();
-  void take(std::vector<FlightAnswer> answers);
+  void take(FlightAnswers answers);
   static rendezvous::FlightRank record_of(const Worker& worker);
 
   std::chrono::milliseconds ask_each_;

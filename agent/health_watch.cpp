@@ -173,7 +173,7 @@ void HealthWatch::look() {
 void HealthWatch::ask_flights() {
   std::vector<FlightWatch::Asked> asked;
   for (const Worker& worker : workers_)
-    if (!worker.has_ended && !worker.tracker.moves() && worker.tracker.health().still >= tell_after(timeout_))
+    if (!worker.has_ended && worker.tracker.may_ask_recorder())
       asked.push_back({rank_of(worker), {worker.pid, worker.program}});
   flights_.ask(asked);
 }
@@ -215,7 +215,9 @@ bool HealthWatch::look_at(Worker& worker) {
   sample->nccl_launched = nccl_.launched_by(worker.program);
   if (!sample->nccl_launched) sample->nccl_launched = nccl_.launched_by(worker.pid);
   sample->flight_changes = flights_.changes(rank_of(worker));
+  sample->recorder_worked = flights_.worked_after(rank_of(worker), worker.looked_at);
   const auto now = sample->at;
+  worker.looked_at = now;
   if (!worker.tracker.add(std::move(*sample)) || now - worker.key_told_at > kKeyHolds) worker.key.clear();
   if (worker.tracker.moves()) flights_.forget(rank_of(worker));
   return !worker.tracker.moves();

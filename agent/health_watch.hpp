@@ -73,6 +73,8 @@ class HealthWatch {
     RankTracker tracker;
     bool has_ended = false;
     unsigned looks = 0;
+    /// When its last sample was taken.
+    std::chrono::steady_clock::time_point looked_at{};
     /// What the store has told last, which holds for a while, or until the worker moves.
     std::string key{};
     std::string nearest{};

@@ -191,6 +191,15 @@ bool stirs(const WorkerSample& first, const WorkerSample& now, WaitKind wait, bo
   return computes || (!waits_for_gil && now.voluntary_switches > first.voluntary_switches);
 }
 
+/// Leaves out of a counter what was left out of it before, and with `all` also what it has grown since.
+template <typename Number>
+void leave_out(Number& counter, Number& left_out, Number before, bool all) {
+  counter = growth(left_out, counter);
+  const Number more = all ? growth(before, counter) : Number{};
+  left_out += more;
+  counter -= more;
+}
+
 /// What NCCL tells for the first time is no launch.
 bool has_launched(const WorkerSample& before, const WorkerSample& now) {
   return before.nccl_launched && now.nccl_launched && *before.nccl_launched != *now.nccl_launched;
@@ -273,7 +282,25 @@ RankTracker::RankTracker(int rank, rendezvous::RoundNumber round, milliseconds t
   health_.round = round;
 }
 
+/// A recorder writes its file, logs that, and may start processes that find the names of functions. Of the
+/// CPU time its part is what is more than before: a worker that seems busy because it waits for a GPU still
+/// does.
+void RankTracker::leave_out_recorder(WorkerSample& sample) {
+  const bool worked = sample.recorder_worked && first_still_;
+  const WorkerSample before = last_.value_or(WorkerSample{});
+  for (const auto counter : {&WorkerSample::output_bytes, &WorkerSample::bytes_read,
+                             &WorkerSample::bytes_written, &WorkerSample::disk_bytes})
+    leave_out(sample.*counter, left_out_.*counter, before.*counter, worked);
+  leave_out(sample.helpers_cpu, left_out_.helpers_cpu, before.helpers_cpu, worked);
+  milliseconds usual{0};
+  if (worked)
+    usual = growth(before_->cpu, before.cpu) * between(before, sample).count() /
+            std::max<std::int64_t>(between(*before_, before).count(), 1);
+  leave_out(sample.cpu, left_out_.cpu, before.cpu + usual, worked);
+}
+
 bool RankTracker::add(WorkerSample sample) {
+  leave_out_recorder(sample);
   before_ = std::exchange(last_, std::move(sample));
   hold();
   if (before_ && between(*before_, *last_) <= gap_ && !has_moved(*before_, *last_)) {
@@ -333,8 +360,13 @@ void RankTracker::judge(const StackSummary& stack) {
   health_ = std::move(now);
 }
 
+bool RankTracker::may_ask_recorder() const {
+  return first_still_ && !last_->recorder_worked && health().still >= tell_after_;
+}
+
 void RankTracker::change_process() {
   last_.reset();
+  left_out_ = {};
   first_still_.reset();
   held_since_.reset();
   held_in_.clear();

@@ -89,8 +89,10 @@ struct WorkerSample {
   std::string nccl_communicator{};
   std::uint64_t nccl_sequence = 0;
 
-  /// How often its flight recorder has told something else than before while it stood still.
+  /// How often its flight recorder has told something else than before while it stood still, and whether the
+  /// recorder may have worked since the sample before, because it was asked.
   std::uint64_t flight_changes = 0;
+  bool recorder_worked = false;
 
   /// The key of the store for which it waits, if the store has told, and the nearest one that is there.
   std::string store_key{};
@@ -124,11 +126,18 @@ class RankTracker {
 
   static constexpr std::chrono::milliseconds kNoGap = std::chrono::hours(24 * 365);
 
-  /// Takes the next sample. Returns whether the worker stands still, so that its stack is worth reading.
+  /// Takes the next sample. Returns whether the worker stands still, so that its stack is worth reading. What
+  /// a worker that stands still has printed, read, written and computed while its flight recorder worked
+  /// counts as the recorder's: if it moves, the next sample tells.
   bool add(WorkerSample sample);
 
   /// Whether the worker moved with the last sample.
   bool moves() const { return !first_still_; }
+
+  /// Whether it has stood still for so long that its flight recorder is worth a question. Not after a sample
+  /// that leaves out the recorder's work: a worker that moves would otherwise seem to stand still for as long
+  /// as it is asked.
+  bool may_ask_recorder() const;
 
   /// The last sample, to which a closer look at a worker that stands still adds before judge(). Only after an
   /// add().
@@ -154,6 +163,7 @@ class RankTracker {
   std::optional<rendezvous::RankHealth> news();
 
  private:
+  void leave_out_recorder(WorkerSample& sample);
   void hold();
   void add_held(rendezvous::RankHealth& now);
   bool worth_telling(const rendezvous::RankHealth& now) const;
@@ -164,6 +174,8 @@ class RankTracker {
   std::optional<WorkerSample> last_;
   std::optional<WorkerSample> before_;
   std::optional<WorkerSample> first_still_;
+  /// Counters that hold what was left out of the samples so far.
+  WorkerSample left_out_{};
   /// When something moved last, and since when the rank does what it does.
   std::chrono::steady_clock::time_point moved_at_{};
   std::chrono::steady_clock::time_point since_{};

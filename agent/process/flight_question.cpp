@@ -144,7 +144,7 @@ std::vector<AwaitedFile> ask_pipes(const std::vector<FlightSource>& sources) {
   return asked;
 }
 
-void wait_for_files(std::vector<AwaitedFile> awaited, std::vector<FlightAnswer>& answers,
+void wait_for_files(std::vector<AwaitedFile> awaited, FlightAnswers& all,
                     const std::function<bool()>& go_on) {
   const auto deadline = Clock::now() + kFlightFilesWithin;
   while (!awaited.empty() && Clock::now() < deadline && go_on()) {
@@ -153,29 +153,30 @@ void wait_for_files(std::vector<AwaitedFile> awaited, std::vector<FlightAnswer>&
       if (now == one.before || now == FileState{}) continue;
       one.before = now;
       const auto bytes = read_file(one.source->file, kFlightFileBytesMax);
-      one.has_come = bytes && add_answer(answers, *bytes, one.source->rank, true, go_on);
+      one.has_come = bytes && add_answer(all.answers, *bytes, one.source->rank, true, go_on);
     }
     std::erase_if(awaited, [](const AwaitedFile& one) { return one.has_come; });
     if (!awaited.empty()) std::this_thread::sleep_for(kLookEach);
   }
+  for (const AwaitedFile& one : awaited) all.late.push_back(one.source->rank);
 }
 
 }  // namespace
 
-std::vector<FlightAnswer> ask_flight_recorders(const std::vector<FlightSource>& sources,
-                                               const std::function<bool()>& go_on) {
-  std::vector<FlightAnswer> answers;
+FlightAnswers ask_flight_recorders(const std::vector<FlightSource>& sources,
+                                   const std::function<bool()>& go_on) {
+  FlightAnswers all;
   std::vector<AwaitedFile> files = ask_pipes(sources);
   std::vector<Conversation> conversations;
   for (const FlightSource& source : sources)
     if (UniqueFd fd = ask_socket(source)) conversations.push_back({source.rank, std::move(fd)});
   wait_for_answers(conversations, go_on);
   for (Conversation& one : conversations) {
-    if (const auto body = http_body(one.answer)) add_answer(answers, *body, one.rank, false, go_on);
+    if (const auto body = http_body(one.answer)) add_answer(all.answers, *body, one.rank, false, go_on);
     one.answer = {};
   }
-  wait_for_files(std::move(files), answers, go_on);
-  return answers;
+  wait_for_files(std::move(files), all, go_on);
+  return all;
 }
 
 }  // namespace muster::agent

@@ -33,6 +33,12 @@ struct FlightAnswer {
   bool by_pipe = false;
 };
 
+struct FlightAnswers {
+  std::vector<FlightAnswer> answers{};
+  /// Ranks whose recorder was asked through its pipe and has not written its file in time, but may do so yet.
+  std::vector<int> late{};
+};
+
 /// How long it is waited for all answers through sockets, and then for all files.
 inline constexpr std::chrono::milliseconds kControlPlaneAnswersWithin{1000};
 inline constexpr std::chrono::milliseconds kFlightFilesWithin{2000};
@@ -45,7 +51,7 @@ inline constexpr std::size_t kFlightFileBytesMax = std::size_t{16} << 20U;
 /// else waits: a program that does not answer (it is stopped, or nobody listens) has no record. A socket or a
 /// pipe of another user, or of another process, is not spoken to. Ends soon when `go_on` says no. Throws
 /// nothing but std::bad_alloc.
-std::vector<FlightAnswer> ask_flight_recorders(const std::vector<FlightSource>& sources,
-                                               const std::function<bool()>& go_on);
+FlightAnswers ask_flight_recorders(const std::vector<FlightSource>& sources,
+                                   const std::function<bool()>& go_on);
 
 }  // namespace muster::agent

@@ -16,17 +16,19 @@ from watched_job import HUNG, Job, place_pattern
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ANALYZE = os.path.join(FOLDER, "..", "flight", "analyze.py")
 RANKS, TIMEOUT_S, PATIENCE_S = 3, 5, 60
+# NCCL's recorders are asked 6 to 8 s after the last movement (agent/health_watch.cpp), and their dumps are seen at the latest 2 s later.
+PIPE_TIMEOUT_S = 12
 NEVER_ENTERED = r"; by the flight recorder rank 1 never entered all_reduce (\d+) of group default_pg; ranks 0, 2 wait in it"
 
 
 class Recorded(unittest.TestCase):
-    def hang(self, script, *flags, ranks=RANKS, pattern="flight recorder"):
+    def hang(self, script, *flags, ranks=RANKS, timeout_s=TIMEOUT_S, pattern="flight recorder"):
         """Runs the job until the line that has the pattern; returns that line and the report."""
         with tempfile.TemporaryDirectory() as folder:
             report = os.path.join(folder, "report.json")
-            with Job(script, [], "--hang-timeout", str(TIMEOUT_S), "--report", report, *flags, ranks=ranks) as job:
+            with Job(script, [], "--hang-timeout", str(timeout_s), "--report", report, *flags, ranks=ranks) as job:
                 job.ready()
-                told = job.wait_for(pattern, TIMEOUT_S + PATIENCE_S)
+                told = job.wait_for(pattern, timeout_s + PATIENCE_S)
                 self.assertTrue(told, job.shown())
                 self.assertTrue(HUNG.search(told[0][1]), told)
             with open(report, encoding="utf-8") as file:
@@ -43,7 +45,7 @@ class Recorded(unittest.TestCase):
     def test_nccl_through_the_pipe(self):
         with tempfile.TemporaryDirectory() as folder:
             line, report = self.hang("recorder.py", "--export", f"TORCH_FR_DUMP_TEMP_FILE={folder}/rank", "--export",
-                                     f"TORCH_NCCL_DEBUG_INFO_PIPE_FILE={folder}/pipe")
+                                     f"TORCH_NCCL_DEBUG_INFO_PIPE_FILE={folder}/pipe", timeout_s=PIPE_TIMEOUT_S)
             self.assertRegex(line, r"rank 1 on \S+ \(.*\) may be hung: ")
             self.assertEqual(re.search(NEVER_ENTERED, line)[1], "41", line)
             self.assertEqual(report["flight_record"], ["rank 1 never entered all_reduce 41 of group default_pg; ranks 0, 2 wait in it"])

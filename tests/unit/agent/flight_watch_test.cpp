@@ -224,12 +224,17 @@ TEST_CASE("The pipe of a recorder is asked, and the file read that it writes the
   CHECK(watch.found.empty());
   const int reader = ::open((folder / "pipe3.pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   REQUIRE(reader >= 0);
+  const auto before = std::chrono::steady_clock::now();
+  CHECK_FALSE(watch.flights.worked_after(3, before));
   watch.ask(3);  // it is asked, and writes nothing
   CHECK(watch.found.empty());
+  CHECK(watch.flights.worked_after(3, before));
+  CHECK_FALSE(watch.flights.worked_after(3, std::chrono::steady_clock::now()));
   char asked[8] = {};
   CHECK(::read(reader, asked, sizeof asked) == 1);
   // It writes a part first.
   watch.flights.ask({{3, {}}});
+  CHECK(watch.flights.worked_after(3, std::chrono::steady_clock::now()));
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (::read(reader, asked, sizeof asked) != 1 && std::chrono::steady_clock::now() < deadline)
     watch.turn();

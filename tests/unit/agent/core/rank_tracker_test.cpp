@@ -3,6 +3,7 @@
 #include "agent/core/rank_health.hpp"
 #include "catch.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -243,4 +244,101 @@ TEST_CASE("A worker that no signal reaches for 5 s is held by the kernel, whatev
   CHECK(life.tracker.health().held_in.empty());
   for (int i = 0; i < 4; ++i) hold("");
   CHECK(life.tracker.health().held_in == "an unknown function");
+}
+
+TEST_CASE("What a flight recorder does that was asked is no movement, and the worker's own is seen next") {
+  std::uint64_t WorkerSample::*const counter =
+      GENERATE(&WorkerSample::output_bytes, &WorkerSample::bytes_read, &WorkerSample::bytes_written,
+               &WorkerSample::disk_bytes);
+  Life life;
+  life.print();
+  for (int i = 0; i < 5; ++i) life.wait();
+  const auto answer = [&life, counter](std::uint64_t bytes, bool worked) {
+    return life.look([=](WorkerSample& now) {
+      now.*counter += bytes;
+      now.recorder_worked = worked;
+    });
+  };
+  CHECK_FALSE(answer(1U << 20U, true));
+  CHECK_FALSE(answer(0, false));
+  CHECK_FALSE(answer(1U << 16U, true));
+  CHECK_FALSE(answer(1U << 16U, true));
+  CHECK(life.still);
+  CHECK(life.tracker.health().still == 18s);
+  // It moves all the time: seen with the first sample that leaves out nothing.
+  CHECK_FALSE(answer(1U << 16U, true));
+  const auto moves = answer(1U << 16U, false);
+  REQUIRE(moves);
+  CHECK(moves->activity == Activity::moves);
+  // A worker that moves is not asked; what is left of an earlier question is no standstill.
+  answer(1U << 16U, true);
+  CHECK_FALSE(life.still);
+}
+
+TEST_CASE("The processes of a flight recorder move nothing, but a call does while it works") {
+  Life life;
+  life.print();
+  for (int i = 0; i < 5; ++i) life.wait();
+  life.look([](WorkerSample& now) {
+    now.helpers_cpu += 1s;
+    now.recorder_worked = true;
+  });
+  CHECK(life.still);
+  life.wait();
+  CHECK(life.still);
+  SECTION("of the SDK") {
+    life.look([](WorkerSample& now) { ++now.slot_calls; });
+  }
+  SECTION("that the recorder itself tells") {
+    life.look([](WorkerSample& now) { ++now.flight_changes; });
+  }
+  CHECK_FALSE(life.still);
+}
+
+TEST_CASE("The CPU time of a flight recorder makes nobody busy who was not") {
+  Life life;
+  life.print();
+  for (int i = 0; i < 5; ++i) life.wait();
+  const auto compute = [&life](std::chrono::milliseconds cpu, bool recorder) {
+    return life.look([=](WorkerSample& now) {
+      now.call = SystemCall::lock;
+      now.cpu += cpu;
+      now.recorder_worked = recorder;
+    });
+  };
+  CHECK_FALSE(compute(1s, true));
+  CHECK_FALSE(compute(0s, false));
+  CHECK_FALSE(life.tracker.health().stirs);
+  // One that waits for a GPU seems busy, and so it does meanwhile.
+  REQUIRE(compute(1s, false));
+  CHECK(life.tracker.health().activity == Activity::busy);
+  CHECK_FALSE(compute(2s, true));
+  CHECK(life.tracker.health().activity == Activity::busy);
+  CHECK_FALSE(compute(1s, false));
+  CHECK(life.tracker.health().activity == Activity::busy);
+  // The recorder's part does not count later, either.
+  CHECK(compute(0s, false));
+  CHECK(life.tracker.health().activity == Activity::waits);
+}
+
+TEST_CASE(
+    "A flight recorder is asked of a standstill that was told, between samples that leave out nothing") {
+  Life life;
+  CHECK_FALSE(life.tracker.may_ask_recorder());
+  life.print();
+  CHECK_FALSE(life.tracker.may_ask_recorder());
+  for (int i = 0; i < 4; ++i) life.wait();
+  CHECK_FALSE(life.tracker.may_ask_recorder());
+  life.wait();
+  CHECK(life.tracker.may_ask_recorder());
+  life.look([](WorkerSample& now) { now.recorder_worked = true; });
+  CHECK_FALSE(life.tracker.may_ask_recorder());
+  life.look([](WorkerSample& now) { now.recorder_worked = false; });
+  CHECK(life.tracker.may_ask_recorder());
+  // Another process has counters of its own.
+  life.tracker.change_process();
+  CHECK_FALSE(life.tracker.may_ask_recorder());
+  life.sample.bytes_written = 0;
+  life.wait();
+  CHECK_FALSE(life.tracker.may_ask_recorder());
 }
