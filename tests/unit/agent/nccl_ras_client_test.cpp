@@ -66,7 +66,7 @@ class Server {
 };
 
 bool run_until(boost::asio::io_context& context, const std::function<bool()>& done) {
-  const auto end = Clock::now() + 10s;
+  const auto end = Clock::now() + 30s;
   while (!done() && Clock::now() < end) context.run_one_for(100ms);
   return done();
 }
@@ -101,6 +101,15 @@ struct Asked {
     client.prepare(environment);
   }
 
+  /// Asks again as long as this is not so: on a busy machine an answer may come too late for one question.
+  bool ask_until(const std::function<bool()>& done) {
+    return run_until(server.context, [&] {
+      if (done()) return true;
+      client.ask();
+      return false;
+    });
+  }
+
   Server server{kAnswer};
   NcclRasClient client;
 };
@@ -113,16 +122,12 @@ TEST_CASE("NCCL tells which process waits for the others, if nobody launches any
   NcclRasClient& client = asked.client;
   const auto before = Clock::now();
   CHECK_FALSE(client.launched_by(539));
-  client.ask();
-  REQUIRE(run_until(server.context, [&] { return client.launched_by(539).has_value(); }));
+  REQUIRE(asked.ask_until([&] { return client.launched_by(539).has_value(); }));
   CHECK(client.launched_by(539) == 5U);
   CHECK(server.question == "timeout 2\nset format json\nverbose status\n");
   CHECK_FALSE(client.wait_of(539, before));
   const auto between = Clock::now();
-  REQUIRE(run_until(server.context, [&] {
-    client.ask();
-    return client.wait_of(539, before).has_value();
-  }));
+  REQUIRE(asked.ask_until([&] { return client.wait_of(539, before).has_value(); }));
   CHECK(client.wait_of(539, before)->operation == "all_reduce");
   CHECK_FALSE(client.wait_of(549, before));
   // Both answers say something only about a standstill that began before them.
@@ -134,26 +139,29 @@ TEST_CASE("a rank that is ahead for a moment does not wait") {
   Server& server = asked.server;
   NcclRasClient& client = asked.client;
   const auto before = Clock::now();
-  client.ask();
-  REQUIRE(run_until(server.context, [&] { return client.launched_by(539) == 5U; }));
+  REQUIRE(asked.ask_until([&] { return client.launched_by(539) == 5U; }));
   server.say(R"({"communicators": [{"ranks": [
     {"rank": 0, "host": "127.0.0.1", "pid": 539, "collective_counts": {"AllReduce": 8}},
     {"rank": 1, "host": "127.0.0.1", "pid": 549, "collective_counts": {"AllReduce": 7}}]}]})");
-  client.ask();
-  REQUIRE(run_until(server.context, [&] { return client.launched_by(539) == 8U; }));
+  REQUIRE(asked.ask_until([&] { return client.launched_by(539) == 8U; }));
   CHECK_FALSE(client.wait_of(539, before));
 }
 
 TEST_CASE("NCCL is asked once at a time, and not more often than it should be") {
-  Asked asked(1h);
-  Server& server = asked.server;
-  NcclRasClient& client = asked.client;
-  client.ask();
-  client.ask();
-  REQUIRE(run_until(server.context, [&] { return client.launched_by(539).has_value(); }));
-  client.ask();
-  server.context.run_for(50ms);
-  CHECK(server.questions == 1);
+  bool has_answer = false;
+  // On a busy machine an answer may come too late for its question, which is not asked again.
+  for (int attempt = 0; attempt < 3 && !has_answer; ++attempt) {
+    Asked asked(1h);
+    Server& server = asked.server;
+    NcclRasClient& client = asked.client;
+    client.ask();
+    client.ask();
+    has_answer = run_until(server.context, [&] { return client.launched_by(539).has_value(); });
+    client.ask();
+    server.context.run_for(50ms);
+    CHECK(server.questions <= 1);
+  }
+  REQUIRE(has_answer);
 }
 
 TEST_CASE("an address that is not of this host, or none, is not asked") {

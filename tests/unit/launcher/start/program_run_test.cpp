@@ -4,9 +4,12 @@
 #include "agent/process/signal_state.hpp"
 #include "catch.hpp"
 #include "launcher/doctor/read_python.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/folder.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <chrono>
 
@@ -40,20 +43,32 @@ TEST_CASE("Programs run side by side, and each end has its streams and its code"
 }
 
 TEST_CASE("A program that does not end is killed with what it has started, and what it said is kept") {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto ends = run_shells({"echo begun; sleep 600; echo never"}, 300ms);
-  CHECK(ends[0].timed_out);
-  CHECK(ends[0].out == "begun\n");
-  CHECK(ends[0].signal == SIGKILL);
-  CHECK(std::chrono::steady_clock::now() - begin < 20s);
+  // On a busy machine it may not have begun so soon, or be gone so soon.
+  for (const auto at_most : {300ms, 3000ms, 30'000ms}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto ends = run_shells({"echo begun; sleep 600; echo never"}, at_most);
+    CHECK(ends[0].timed_out);
+    CHECK(std::chrono::steady_clock::now() - begin < at_most + 20s);
+    if ((ends[0].out.empty() || ends[0].signal == 0) && at_most < 30s) continue;
+    CHECK(ends[0].out == "begun\n");
+    CHECK(ends[0].signal == SIGKILL);
+    return;
+  }
 }
 
 TEST_CASE("A stream that a program leaves open to another is not waited for") {
+  // The other holds it until this test lets go of a pipe.
+  const test::Folder folder;
+  const std::string held = folder / "held";
+  REQUIRE(::mkfifo(held.c_str(), 0600) == 0);
+  UniqueFd holder(::open(held.c_str(), O_RDWR | O_CLOEXEC));
+  REQUIRE(holder);
   const auto begin = std::chrono::steady_clock::now();
-  const auto ends = run_shells({"echo said; setsid sleep 5 & exit 0"}, 60s);
+  const auto ends = run_shells({"exec 3<'" + held + "'; echo said; setsid cat <&3 & exit 0"}, 60s);
   CHECK(ends[0].out == "said\n");
   CHECK_FALSE(ends[0].timed_out);
-  CHECK(std::chrono::steady_clock::now() - begin < 4s);
+  CHECK(std::chrono::steady_clock::now() - begin < 50s);
+  holder.reset();
 }
 
 TEST_CASE("An interpreter is asked; one that is none, or is missing, is named") {
