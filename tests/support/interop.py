@@ -3,10 +3,12 @@
 running a file's tests, skipping."""
 import array
 import atexit
+import errno
 import functools
 import inspect
 import json
 import os
+import random
 import select
 import shutil
 import socket
@@ -69,9 +71,18 @@ def check(condition, what, details=""):
 
 
 def free_port(host="127.0.0.1", family=socket.AF_INET):
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        return probe.getsockname()[1]
+    """A port at which nobody listens. If possible it lies below those that the kernel gives out by itself: no connection of another test gets
+    it before it is used."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        own = range(1024, int(file.read().split()[0]) - 4000)  # well-known ones of programs lie above
+    for port in [*random.sample(own, min(100, len(own))), 0]:
+        with socket.socket(family) as probe:
+            try:
+                probe.bind((host, port))
+                return probe.getsockname()[1]
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or port == 0:
+                    raise
 
 
 def clean_environment(**extra):

@@ -20,7 +20,9 @@
 #include <csignal>
 #include <random>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace muster {
 namespace {
@@ -82,14 +84,14 @@ std::set<std::string> files_left() {
 
 /// Other tests that run meanwhile have such names for moments; what a group left behind stays.
 bool none_stays(const std::set<std::string>& before) {
-  const auto all_known = [&before] {
-    const auto now = files_left();
-    return std::includes(before.begin(), before.end(), now.begin(), now.end());
-  };
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!all_known()) {
+  std::set<std::string> stay = files_left();
+  std::erase_if(stay, [&before](const std::string& name) { return before.contains(name); });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!stay.empty()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     usleep(10'000);
+    const auto now = files_left();
+    std::erase_if(stay, [&now](const std::string& name) { return !now.contains(name); });
   }
   return true;
 }
@@ -143,42 +145,55 @@ TEST_CASE("groups of one name follow one another, groups of two names live side 
   check_returned(run_processes(2, store.port(), body), "right");
 }
 
+/// Kills one of four ranks, inside a collective or while the others wait for it; returns the seconds after
+/// which all others knew. `random` says how long after the victim has begun.
+double kill_one(int port, const std::string& name, bool inside, std::minstd_rand& random) {
+  ProcessGroupOptions options;
+  options.name = name;
+  RankProcesses ranks(4, port, [&](int rank, StoreClient& keys) {
+    const auto group = make_shm_process_group(&keys, rank, 4, options);
+    std::vector<float> data(kCount);
+    if (rank == 1) test::signal_parent();
+    for (int call = 0;; ++call) {
+      if (rank == 1 && !inside && call == 2) pause();
+      group->all_reduce(data.data(), data.size(), DataType::f32, ReduceOp::sum);
+    }
+    return std::string();
+  });
+  ranks.wait_for_signal(1);
+  usleep(static_cast<useconds_t>(random() % 20'000));
+  const pid_t victim = ranks.pid(1);
+  const double killed_at = test::monotonic_seconds();
+  ranks.kill_rank(1);
+  const auto results = ranks.wait();
+  CHECK(results[1].killed);
+  double took = 0;
+  for (const int rank : {0, 2, 3}) {
+    const RankResult& result = results[static_cast<std::size_t>(rank)];
+    INFO(name << ", rank " << rank << ": " << result.text);
+    CHECK(result.code == ErrorCode::peer_lost);
+    CHECK(contains(result.text, "rank 1 (process " + std::to_string(victim) + ") has died"));
+    took = std::max(took, result.ended_at - killed_at);
+  }
+  return took;
+}
+
 TEST_CASE("a killed rank is reported by name and process, fast, on all others") {
   const StoreProcess store;
   std::minstd_rand random(7);
   const auto before = files_left();
-  std::vector<double> took[2];
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    ProcessGroupOptions options;
-    options.name = "attempt " + std::to_string(attempt);
-    RankProcesses ranks(4, store.port(), [&](int rank, StoreClient& keys) {
-      const auto group = make_shm_process_group(&keys, rank, 4, options);
-      std::vector<float> data(kCount);
-      if (rank == 1) test::signal_parent();
-      // In even attempts the victim dies inside a collective, in odd ones while the others wait for it.
-      for (int call = 0;; ++call) {
-        if (rank == 1 && attempt % 2 == 1 && call == 2) pause();
-        group->all_reduce(data.data(), data.size(), DataType::f32, ReduceOp::sum);
-      }
-      return std::string();
-    });
-    ranks.wait_for_signal(1);
-    usleep(static_cast<useconds_t>(random() % 20'000));
-    const pid_t victim = ranks.pid(1);
-    const double killed_at = test::monotonic_seconds();
-    ranks.kill_rank(1);
-    const auto results = ranks.wait();
-    CHECK(results[1].killed);
-    for (const int rank : {0, 2, 3}) {
-      const RankResult& result = results[static_cast<std::size_t>(rank)];
-      INFO("attempt " << attempt << ", rank " << rank << ": " << result.text);
-      CHECK(result.code == ErrorCode::peer_lost);
-      CHECK(contains(result.text, "rank 1 (process " + std::to_string(victim) + ") has died"));
-      took[attempt % 2].push_back(result.ended_at - killed_at);
-    }
+  int attempts = 0;
+  for (const bool inside : {true, false}) {
+    const auto measure = [&] {
+      std::vector<double> took(5);
+      for (double& one : took)
+        one = kill_one(store.port(), "attempt " + std::to_string(attempts++), inside, random);
+      return took;
+    };
+    CHECK(test::late_beside_others(inside ? "shm: a rank is killed inside a collective"
+                                          : "shm: a rank is killed for which the others wait",
+                                   0.1, measure, 0, 0.02) == "");
   }
-  CHECK(test::late("shm: a rank is killed inside a collective", 0.1, took[0], 0, 0.02) == "");
-  CHECK(test::late("shm: a rank is killed for which the others wait", 0.1, took[1], 0, 0.02) == "");
   CHECK(none_stays(before));
 }
 

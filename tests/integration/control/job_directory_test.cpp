@@ -227,7 +227,7 @@ TEST_CASE("a node whose connection was reset may come back, while others wait fo
   hello.limits = other;
   const UniqueFd waiting(directory.connection("A", "n1"));
   say(waiting, hello);
-  const TimePoint back_at = in(2s);
+  const TimePoint back_at = in(1s);
   directory.run_until([&] { return std::chrono::steady_clock::now() >= back_at; });
   const UniqueFd back(directory.connection("A", "n0"));
   say(back, hello_of("A", "n0"));

@@ -11,10 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <vector>
 
 namespace muster {
 namespace {
@@ -61,8 +63,8 @@ std::vector<RankResult> run(int size, milliseconds timeout, const Body& body,
   });
 }
 
-/// Kills one of three ranks, for which the others wait; `took` gets the seconds after which they knew.
-void kill_one(std::vector<double>& took) {
+/// Kills one of three ranks, for which the others wait; returns the seconds after which they knew.
+double kill_one() {
   const FakeGpus fakes;
   const test::StoreProcess store;
   RankProcesses ranks(3, store.port(), [](int rank, StoreClient& keys) -> std::string {
@@ -80,7 +82,7 @@ void kill_one(std::vector<double>& took) {
   ranks.kill_rank(1);
   const auto results = ranks.wait();
   check_failed({results[0], results[2]}, ErrorCode::peer_lost, {"rank 1 (", "ended", "call 2: all_reduce"});
-  for (const int rank : {0, 2}) took.push_back(results[static_cast<std::size_t>(rank)].ended_at - killed_at);
+  return std::max(results[0].ended_at, results[2].ended_at) - killed_at;
 }
 
 /// Returns when another process has ended, as the kernel says it.
@@ -94,11 +96,11 @@ void wait_for_end(pid_t pid) {
 }  // namespace
 
 TEST_CASE("a rank that is killed is named on all others", "[gpu]") {
-  std::vector<double> took;
-  for (int attempt = 0; attempt < 3; ++attempt) kill_one(took);
+  const auto measure = [] { return std::vector{kill_one(), kill_one(), kill_one()}; };
   // The watchdog's look at it, ten times a second, and one at NCCL. A real rank ends later than it is killed,
   // once the driver has ended its context, and those that are left free their communicator before they tell.
-  CHECK(test::late("nccl: a rank is killed", 0.12, took, test::real_gpus() > 0 ? 2.5 : 0) == "");
+  CHECK(test::late_beside_others("nccl: a rank is killed", 0.12, measure, test::real_gpus() > 0 ? 2.5 : 0) ==
+        "");
 }
 
 TEST_CASE("a rank that never comes is named at the deadline", "[gpu]") {
@@ -136,32 +138,39 @@ TEST_CASE("a rank that leaves is named by those that wait for it", "[gpu]") {
 }
 
 TEST_CASE("different calls of two ranks end the group on all, soon after the later one") {
-  const FakeGpus fakes;
-  const test::StoreProcess store;
-  const auto results = test::run_processes(4, store.port(), [](int rank, StoreClient& keys) -> std::string {
-    const auto group = test::make_nccl_group(keys, rank, 4, within(seconds(50)));
-    group->barrier();
-    if (rank == 2) std::this_thread::sleep_for(milliseconds(300));
-    const double called_at = test::monotonic_seconds();
-    try {
-      sum(*group, rank == 2 ? 20 : 10);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::mismatch) throw;
-      return std::to_string(test::monotonic_seconds() - called_at) + " s: " + error.what();
+  const auto measure = [] {
+    const FakeGpus fakes;
+    const test::StoreProcess store;
+    // Each rank tells when it called, and when it knew.
+    const auto results = test::run_processes(4, store.port(), [](int rank, StoreClient& keys) -> std::string {
+      const auto group = test::make_nccl_group(keys, rank, 4, within(seconds(50)));
+      group->barrier();
+      if (rank == 2) std::this_thread::sleep_for(milliseconds(300));
+      const double called_at = test::monotonic_seconds();
+      try {
+        sum(*group, rank == 2 ? 20 : 10);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::mismatch) throw;
+        const double knew_at = test::monotonic_seconds();
+        return std::to_string(called_at) + " " + std::to_string(knew_at) + " " + error.what();
+      }
+      return "no error";
+    });
+    double called_at = 0;
+    double knew_at = 0;
+    for (const RankResult& result : results) {
+      INFO(result.text);
+      CHECK(contains(result.text, "all_reduce of 10 x f32"));
+      CHECK(contains(result.text, "rank 2 ("));
+      CHECK(contains(result.text, "all_reduce of 20 x f32"));
+      char* rest = nullptr;
+      called_at = std::max(called_at, std::strtod(result.text.c_str(), &rest));
+      knew_at = std::max(knew_at, std::strtod(rest, nullptr));
     }
-    return "no error";
-  });
-  std::vector<double> took;
-  for (const RankResult& result : results) {
-    INFO(result.text);
-    CHECK(contains(result.text, "all_reduce of 10 x f32"));
-    CHECK(contains(result.text, "rank 2 ("));
-    CHECK(contains(result.text, "all_reduce of 20 x f32"));
-    // The others have waited 0.3 s for the rank that calls later.
-    took.push_back(std::atof(result.text.c_str()) - (&result == &results[2] ? 0.0 : 0.3));
-  }
-  CHECK(test::late("nccl: ranks make different calls", 0.3, took, 0, 0.03) == "");
-  CHECK(fakes.violations("same-call") == "");
+    CHECK(fakes.violations("same-call") == "");
+    return std::vector{knew_at - called_at};
+  };
+  CHECK(test::late_beside_others("nccl: ranks make different calls", 0.3, measure, 0, 0.03) == "");
 }
 
 TEST_CASE("abort from another thread ends the call of every rank", "[gpu]") {

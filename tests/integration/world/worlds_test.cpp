@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Worlds whose ranks are threads of one process: several at once, and what rank 0 leaves behind.
 #include "catch.hpp"
+#include "rendezvous/base/unique_fd.hpp"
 #include "tests/support/error_of.hpp"
 #include "worker_sdk/world/world.hpp"
 
@@ -10,10 +11,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <random>
 #include <thread>
 
 namespace muster {
@@ -22,17 +27,29 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+/// A port at which nobody listens. If possible it lies below those that the kernel gives out by itself: no
+/// connection of another test gets it before it is used.
 int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  void* name = &address;
-  REQUIRE(::bind(fd, static_cast<sockaddr*>(name), size) == 0);
-  REQUIRE(::getsockname(fd, static_cast<sockaddr*>(name), &size) == 0);
-  ::close(fd);
-  return ntohs(address.sin_port);
+  int kernels_first = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> kernels_first;
+  const int first = 1024;
+  const int count = kernels_first - 4000 - first;  // well-known ones of programs lie above
+  std::random_device random;
+  for (int attempt = 0;; ++attempt) {
+    const bool own = count > 0 && attempt < 100;
+    const int port = own ? first + static_cast<int>(random() % static_cast<unsigned>(count)) : 0;
+    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    socklen_t size = sizeof(address);
+    void* name = &address;
+    if (::bind(fd.get(), static_cast<sockaddr*>(name), size) != 0 && own && errno == EADDRINUSE) continue;
+    REQUIRE(::getsockname(fd.get(), static_cast<sockaddr*>(name), &size) == 0);
+    REQUIRE(address.sin_port != 0);
+    return ntohs(address.sin_port);
+  }
 }
 
 WorldOptions options_for(const std::string& url, int rank, int size) {
