@@ -204,11 +204,11 @@ TEST_CASE("ranks that never come are named by those that wait to join, rank 0 or
     if (rank != first && rank != 2) return std::string("absent");
     keys.set("here " + std::to_string(rank), "1");
     keys.get("here " + std::to_string(first + 2 - rank));
-    make_shm_process_group(&keys, rank, 4, within(milliseconds(2000)));
+    make_shm_process_group(&keys, rank, 4, within(milliseconds(5000)));
     return std::string();
   });
   check_failed({results[static_cast<std::size_t>(first)], results[2]}, ErrorCode::deadline,
-               {first == 0 ? "rank 1" : "for rank 0, rank 3", "rank 3", "2000 ms"});
+               {first == 0 ? "rank 1" : "for rank 0, rank 3", "rank 3", "5000 ms"});
 }
 
 TEST_CASE("a rank may come later than a call may take") {
@@ -231,8 +231,8 @@ TEST_CASE("a stopped rank is reported once, and named as stopped at the deadline
     ProcessGroupOptions options = within(seconds(30));
     const auto calm = make_shm_process_group(&keys, rank, 3, options);
     options.join_timeout = seconds(30);
-    options.report_after = seconds(2);
-    options.timeout = seconds(5);
+    options.report_after = seconds(4);
+    options.timeout = seconds(8);
     options.name = "short";
     const auto group = make_shm_process_group(&keys, rank, 3, options);
     calm->barrier();

@@ -105,12 +105,12 @@ TEST_CASE("a rank that is killed is named on all others", "[gpu]") {
 
 TEST_CASE("a rank that never comes is named at the deadline", "[gpu]") {
   const FakeGpus fakes;
-  const auto results = run(3, seconds(4), [](ProcessGroup& group) -> std::string {
+  const auto results = run(3, seconds(8), [](ProcessGroup& group) -> std::string {
     sum(group);
     // Longer than the others' deadline, and ended by it.
     if (group.rank() == 2) {
       for (;;) {
-        std::this_thread::sleep_for(seconds(6));
+        std::this_thread::sleep_for(seconds(10));
         sum(group);
       }
     }
@@ -219,11 +219,11 @@ TEST_CASE("what NCCL refuses, finds later or never ends is told to all ranks, wi
           seconds(50),
           ErrorCode::backend,
           {"rank 0 of the group 'world'", "remote process exited", "call 2: all_reduce"}},
-      Row{"hang@2:1", seconds(3), ErrorCode::deadline, {"call 2: all_reduce", "all ranks have entered it"}},
+      Row{"hang@2:1", seconds(8), ErrorCode::deadline, {"call 2: all_reduce", "all ranks have entered it"}},
       Row{"hang@init:1",
-          seconds(4),
+          seconds(8),
           ErrorCode::deadline,
-          {"NCCL did not connect the 2 ranks within 4000 ms"}},
+          {"NCCL did not connect the 2 ranks within 8000 ms"}},
       Row{"fail@init:1",
           seconds(20),
           ErrorCode::backend,

@@ -113,7 +113,7 @@ TEST_CASE("different calls fail on every rank, and both are named") {
 
 TEST_CASE("a deadline names the missing ranks, on all that waited") {
   auto calm = shm::make_thread_groups(4, test::options_with(std::chrono::seconds(30)));
-  auto groups = shm::make_thread_groups(4, test::options_with(milliseconds(3000)));
+  auto groups = shm::make_thread_groups(4, test::options_with(milliseconds(6000)));
   const auto outcomes = run_ranks(groups, [&](ProcessGroup& group) {
     calm[static_cast<std::size_t>(group.rank())]->barrier();  // threads may start late
     group.barrier();
@@ -123,7 +123,7 @@ TEST_CASE("a deadline names the missing ranks, on all that waited") {
     const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
     INFO(outcome.text);
     REQUIRE(outcome.code == ErrorCode::deadline);
-    CHECK(contains(outcome.text, "3000 ms"));
+    CHECK(contains(outcome.text, "6000 ms"));
     CHECK(contains(outcome.text, "call 2: barrier"));
     CHECK(contains(outcome.text, "rank 1 (process"));
     CHECK(contains(outcome.text, "rank 3 (process"));
@@ -132,7 +132,7 @@ TEST_CASE("a deadline names the missing ranks, on all that waited") {
   }
   // The late ones fail in their next call, with the same cause.
   check_all_fail(run_ranks(groups, [](ProcessGroup& group) { group.barrier(); }), ErrorCode::deadline,
-                 {"3000 ms"});
+                 {"6000 ms"});
 }
 
 TEST_CASE("a rank that leaves ends the wait of the others at once") {
