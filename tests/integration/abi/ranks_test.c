@@ -288,27 +288,34 @@ static muster_world* join_second(muster_group* outer, int32_t rank, int32_t size
   return world;
 }
 
-/* Who serves the store waits neither for a rank that stays, when it leaves, nor beyond its deadline. */
+/* Whether it is so on any rank. */
+static int32_t on_any(muster_group* group, int32_t is_so) {
+  CHECK_OK(muster_all_reduce(group, &is_so, &is_so, 1, MUSTER_I32, MUSTER_MAX, NULL, NULL));
+  return is_so;
+}
+
+/* Who serves the store waits neither for a rank that stays, when it leaves, nor beyond its deadline: it would
+   be 2 s, and a busy machine may hold up one of some tries. */
 static void leaving_keeps_its_time(muster_world* world, muster_group* group, int32_t rank, int32_t size) {
-  muster_group* its_group = NULL;
-  muster_world* second = join_second(group, rank, size, &its_group);
-  double begin = now();
+  const int tries = 3;
   (void)world;
-  if (rank == 0) {
-    CHECK_OK(muster_leave(second));
-    CHECK(now() - begin < 1.8);
+  for (int finalizes = 0; finalizes < 2; ++finalizes) {
+    int32_t late = 1;
+    for (int attempt = 0; attempt < tries && late; ++attempt) {
+      muster_group* its_group = NULL;
+      muster_world* second = join_second(group, rank, size, &its_group);
+      const double begin = now();
+      if (rank == 0 && finalizes) {
+        CHECK_FAILS(muster_finalize(second, 50), MUSTER_E_DEADLINE, "rank 1");
+      } else if (rank == 0) {
+        CHECK_OK(muster_leave(second));
+      }
+      late = on_any(group, rank == 0 && now() - begin >= 1.8);
+      if (rank == 1) CHECK_OK(muster_leave(second));
+      CHECK_OK(muster_barrier(group, NULL, NULL));
+    }
+    CHECK(!late);
   }
-  CHECK_OK(muster_barrier(group, NULL, NULL));
-  if (rank == 1) CHECK_OK(muster_leave(second));
-  CHECK_OK(muster_barrier(group, NULL, NULL));
-  second = join_second(group, rank, size, &its_group);
-  begin = now();
-  if (rank == 0) {
-    CHECK_FAILS(muster_finalize(second, 50), MUSTER_E_DEADLINE, "rank 1");
-    CHECK(now() - begin < 1.8);
-  }
-  CHECK_OK(muster_barrier(group, NULL, NULL));
-  if (rank == 1) CHECK_OK(muster_leave(second));
 }
 
 /* The end of a world whose group is dead waits for nobody, whichever way the rank learns of it. */

@@ -184,7 +184,7 @@ TEST_CASE("A full log disk leaves the worker alone, and the file says what is mi
     const std::string filler = directory.path() + "/filler";
     streams = job.start(0, "echo begin; head -c 700000 /dev/zero >" + filler +
                                "; yes xxxxxxx | head -c 2000000; echo full >&2; rm " + filler +
-                               "; sleep 1.3; echo again; sleep 0.2; echo more");
+                               "; sleep 3; echo again; sleep 0.2; echo more");
     job.finish();
     CHECK(job.status(0) == 0);
     CHECK(has_note(job, "log truncated on n07: no space left on device (" + streams.stdout_log));

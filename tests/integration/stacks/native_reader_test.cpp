@@ -86,7 +86,7 @@ TEST_CASE("A stop of ours is no evidence of a debugger") {
   WorkerEvidence evidence(child.pid());
   const auto now = std::chrono::steady_clock::now();
   char while_held = 0;
-  const ThreadStop stop = stop_thread(child.pid(), 2000ms, [&](const ThreadRegisters&) {
+  const ThreadStop stop = stop_thread(child.pid(), 20'000ms, [&](const ThreadRegisters&) {
     CHECK(state_of(child.pid()) == 't');
     if (const auto sample = evidence.read(now)) while_held = sample->state;
   });
@@ -137,7 +137,7 @@ TEST_CASE("Waits for the ends of children take no stop for an end, and none is l
   bool looked = false;
   bool taken = false;
   Orphans orphans;
-  const ThreadStop stop = stop_thread(child.pid(), 2000ms, [&](const ThreadRegisters&) {
+  const ThreadStop stop = stop_thread(child.pid(), 20'000ms, [&](const ThreadRegisters&) {
     looked = true;
     // What another test has left may end here.
     orphans = reap_orphans([](pid_t) { return false; },
@@ -155,7 +155,7 @@ TEST_CASE("Waits for the ends of children take no stop for an end, and none is l
 
 TEST_CASE("A process that ends while it is read keeps its exit code for who waits for it") {
   const ForkedChild child([] { test::sleeps_for_ever(); });
-  stop_thread(child.pid(), 2000ms, [&](const ThreadRegisters&) { ::kill(child.pid(), SIGKILL); });
+  stop_thread(child.pid(), 20'000ms, [&](const ThreadRegisters&) { ::kill(child.pid(), SIGKILL); });
   siginfo_t info{};
   REQUIRE(::waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT) == 0);
   CHECK(info.si_code == CLD_KILLED);
