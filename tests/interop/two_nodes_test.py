@@ -78,7 +78,7 @@ class TwoNodes(unittest.TestCase):
             try:
                 self.assertNotEqual(theirs.wait(LIMIT_S), 0)
                 ours.terminate()
-                text = ours.communicate(timeout=20)[1]
+                text = ours.communicate(timeout=60)[1]
             finally:
                 for process in (ours, theirs):
                     process.kill()

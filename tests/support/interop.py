@@ -135,7 +135,7 @@ class Rendezvous:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.stdout.close()
-        code = self.process.wait(20)
+        code = self.process.wait(60)
         check(code == 0, f"muster rendezvous ended with {code}")
 
 

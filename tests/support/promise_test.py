@@ -135,6 +135,22 @@ class Written(unittest.TestCase):
         self.assertEqual((first["worst"], first["limit"]), (1, max(promise.ONE_TRY_S, promise.ONE_TRY_TIMES * first["bound"])))
         self.assertEqual((second["name"], second["median"], second["promise"]), ("second", 9, 0.003))
 
+    def test_what_is_late_beside_others_is_measured_again(self):
+        def judged_of(*measured):
+            left = list(measured)
+            with contextlib.redirect_stdout(io.StringIO()):
+                try:
+                    promise.kept_beside_others("name", 0.1, lambda: left.pop(0))
+                except AssertionError:
+                    return False, len(left)
+            return True, len(left)
+
+        good, one_hangs, slow = [0.1] * 3, [0.1, 0.1, 99], [99] * 3
+        self.assertEqual(judged_of(good, slow, slow), (True, 2))
+        self.assertEqual(judged_of(one_hangs, good, good), (True, 0))
+        self.assertEqual(judged_of(one_hangs, one_hangs, good), (False, 0))
+        self.assertEqual(judged_of(slow, slow, good), (False, 0))
+
     def test_each_try_is_made(self):
         tries = iter([0.1, 0.3, 0.2, 0.5, 0.4])
         with contextlib.redirect_stdout(io.StringIO()):

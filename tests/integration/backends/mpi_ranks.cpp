@@ -63,7 +63,7 @@ std::string run(const std::string& what) {
   plugin::call_or_throw(rank_and_size, &rank, &size);
   const auto store = connect_store("127.0.0.1", port);
   ProcessGroupOptions options;
-  options.timeout = std::chrono::milliseconds(what == "late" ? 3'000 : 50'000);
+  options.timeout = std::chrono::milliseconds(what == "late" ? 6'000 : 50'000);
   options.join_timeout = std::chrono::seconds(50);
   const auto group = test::make_world(*store, test::world_of("mpi", rank, size, options));
   const std::string result = what == "contract"   ? contract_of(*group)

@@ -40,7 +40,7 @@ class Mpi(unittest.TestCase):
         self.assertEqual(len(late), 2, results)
         for text in late:
             self.assertIn("error -3", text)
-            self.assertIn("waited 3000 ms", text)
+            self.assertIn("waited 6000 ms", text)
             self.assertIn("for rank 0", text)
 
     def test_without_mpirun_it_says_so(self):

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import unittest
 
+from processes import wait_until
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."))
 CHECK, PACK = os.path.join(ROOT, "scripts", "check_gpu.sh"), os.path.join(ROOT, "scripts", "pack_gpu_check.sh")
 FAKES = os.path.join(os.path.dirname(os.environ.get("MUSTER_BIN_DIR", "")), "tests", "fakes", "lib")
@@ -236,11 +238,16 @@ class RunChecks(unittest.TestCase):
             pid = process.stdout.read().strip()
             process.wait(30)
             module.end_group(process)
+        # Killed, but not ended at once on a busy machine.
+        wait_until(lambda: self.has_ended(pid), f"the end of process {pid}")
+
+    @staticmethod
+    def has_ended(pid):
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                self.assertEqual(file.read().rsplit(")", 1)[1].split()[0], "Z")
-        except FileNotFoundError:
-            pass  # somebody has taken note of its end
+                return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return True  # somebody has taken note of it
 
 
 class TorchRate(unittest.TestCase):
