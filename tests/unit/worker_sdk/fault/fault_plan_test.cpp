@@ -109,7 +109,8 @@ TEST_CASE("a fault that is due later does not strike after the end of the world"
     while (threads() != count && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
     return threads() == count;
   };
-  const auto before = threads();
+  constexpr std::ptrdiff_t before = 1;
+  REQUIRE(becomes(before));
   const auto began = std::chrono::steady_clock::now();
   {
     Injector injector(parse_faults("kill+3600000@0:barrier", 1), 0);
