@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of the tree that no compiler checks: layers, includes, lengths, coroutine safety, forgotten tests.
-Standard library only.
+"""Rules of the tree that no compiler checks: layers, includes, lengths, coroutine safety, forgotten tests,
+links between pages. Standard library only.
 
 usage: check_tree.py [ROOT]            prints one line per broken rule, exits 1 if there is any
        check_tree.py --rooms [ROOT]    prints the lines of each room, product and tests
@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 import sys
+
+from check_links import check_links
 
 LAYERS = ["rendezvous", "worker_sdk", "agent", "launcher"]  # each may include those before it, never after
 MAX_FUNCTION_LINES = 70
@@ -60,16 +62,22 @@ CPP = (".cpp", ".hpp", ".h", ".c", ".cu", ".cuh")
 CATCH2 = ("tests/support/catch.hpp", "tests/support/test_main.cpp")  # where it is known whether this is Catch2 2 or 3
 
 
-def tracked_files(root):
-    """Text of every file that git tracks or would track, by its path."""
+def tracked_paths(root):
+    """The path of every file that git tracks or would track."""
     listing = ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"]
+    return [path for path in subprocess.run(listing, check=True, capture_output=True, text=True).stdout.splitlines()
+            if os.path.exists(os.path.join(root, path))]
+
+
+def tracked_files(root):
+    """Text of each of them, by its path."""
     files = {}
-    for path in subprocess.run(listing, check=True, capture_output=True, text=True).stdout.splitlines():
+    for path in tracked_paths(root):
         try:
             with open(os.path.join(root, path), encoding="utf-8") as file:
                 files[path] = file.read()
-        except (UnicodeDecodeError, FileNotFoundError):
-            continue  # a binary file, or one that was removed and not yet committed
+        except UnicodeDecodeError:
+            continue  # a binary file
     return files
 
 
@@ -313,7 +321,7 @@ def check(root):
     tags = tags_of(root, files)
     return [*check_layers(graph), *check_third_party(graph, files), *check_heavy(graph), *check_coroutines(files),
             *check_text(files), *check_tests(files), *check_catch2(files), *check_function_length(tags), *check_headers(files, tags),
-            *check_classes(tags)]
+            *check_classes(tags), *check_links(tracked_paths(root), files)]
 
 
 def print_rooms(root):

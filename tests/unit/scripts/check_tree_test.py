@@ -168,6 +168,19 @@ class CheckTree(unittest.TestCase):
         for line in ("using Catch::Matchers::Contains;", "#include <catch2/catch.hpp>"):
             self.assert_one({**lists, "tests/a_test.cpp": line + "\n"}, "tests/a_test.cpp:2: names Catch2's own")
 
+    def test_links_between_pages(self):
+        pages = {"docs/a.md": "# A\n\n## Of `x()`, and [more](b.md): twice\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n",
+                 "docs/b.md": "# B\n", "docs/c/picture.svg": "<svg/>\n"}
+        for link in ("[a](docs/a.md)", "[x](docs/a.md#of-x-and-more-twice)", "[second](docs/a.md#twice-1)", "[folder](docs/c)",
+                     "![picture](docs/c/picture.svg)", "[self](#page)", "[out](https://example.org/none.md#none)",
+                     "`[code](none.md)`", "```\n[code](none.md)\n```", "[one]: docs/b.md"):
+            self.assert_none({**pages, "README.md": f"# Page\n\n{link}\n"})
+        for link, words in (("[a](a.md)", "the link a.md leads to no file"), ("[a](docs/a.md#none)", "no heading of docs/a.md"),
+                            ("[a](docs/a.md#no-heading)", "no heading"), ("[a](docs/a.md#twice-2)", "no heading"),
+                            ("![p](docs/c/none.svg)", "no file"), ("[self](#none)", "no heading of README.md"),
+                            ("[two\nlines](none.md)", "no file"), ('<img src="none.svg">', "no file"), ("[one]: none.md", "no file")):
+            self.assert_one({**pages, "README.md": f"# Page\n\n{link}\n"}, "README.md:", words)
+
 
 if __name__ == "__main__":
     unittest.main()
