@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the sections of docs/failures.md from tests/failures.toml, which says what each field of a record means.
+"""Writes the sections of docs/failures.md, and the table before them, from tests/failures.toml, which says what each field of a record means.
 
 usage: failures_page.py [ROOT]            writes what stands between the marks of the page; the rest of it is written by hand
        failures_page.py --check [ROOT]    changes nothing; one line for each way in which page, records and tests disagree
@@ -15,6 +15,7 @@ import textwrap
 import tomllib
 
 import bench_report
+import check_links
 
 RECORDS, PAGE = "tests/failures.toml", "docs/failures.md"
 NEEDED, OPTIONAL = {"id", "chapter", "heading", "text", "tests"}, {"soon", "see", "lines", "next", "bounds"}
@@ -22,6 +23,10 @@ WIDTH = 140  # of the page's lines
 BOUND = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
 PROMISED = re.compile(r'\bpromised\(\s*"([^"]+)"(?:,\s*"([^"]+)")?')
 QUOTED = r'"(?:\\.|[^"\\])*"'
+SYMPTOM = {"see", "failure", "do"}
+VARIES = re.compile(r"\{[^}]*\}|\.\.\.")  # in what a symptom quotes
+SOURCES = ("launcher", "agent", "rendezvous", "worker_sdk")
+COMMENT_OR_TEXT = re.compile(rf"//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])+'|{QUOTED}(?:\s*{QUOTED})*", re.S)
 COMMAND = re.compile(rf"(\w+)\s*\(((?:{QUOTED}|[^()\"]|\((?:{QUOTED}|[^()\"])*\))*)\)")
 
 
@@ -111,7 +116,19 @@ def section(record):
     return "\n\n".join(parts)
 
 
-def page_with(page, records):
+def symptom_table(symptoms, records):
+    headings = {record["id"]: record["heading"] for record in records}
+    rows = ["| what you see | what to do | more |", "|---|---|---|"]
+    for symptom in symptoms:
+        heading = headings[symptom["failure"]]
+        see = re.sub(r"[{}]", "", symptom["see"])
+        rows.append(f"| `{see}` | {symptom['do']} | [{heading}](#{check_links.anchor_of(heading)}) |")
+    return "\n".join(rows)
+
+
+def page_with(page, records, symptoms=()):
+    if symptoms:
+        page = bench_report.replace_section(page, "symptoms", symptom_table(symptoms, records))
     for chapter in dict.fromkeys(record["chapter"] for record in records):
         text = "\n\n".join(section(record) for record in records if record["chapter"] == chapter)
         page = bench_report.replace_section(page, chapter, text)
@@ -137,6 +154,37 @@ def wrong_bounds(root, record):
             found = re.search(rf"\b{constant} = ([\d.]+);", read(os.path.join(root, path)))
             if not found or float(found.group(1)) != bound["seconds"]:
                 yield f"the bound '{name}' is {bound['seconds']:g} s, and {path} does not say {constant} = {bound['seconds']:g};"
+
+
+def texts_of(root):
+    """Every text that the product's sources hold, as they print it; pieces that stand side by side are one."""
+    texts = []
+    for path in sorted(path for folder in SOURCES for path in glob.glob(f"{root}/{folder}/**/*.[ch]*", recursive=True)):
+        for match in COMMENT_OR_TEXT.finditer(read(path)):
+            if match.group()[0] == '"':
+                joined = "".join(piece[1:-1] for piece in re.findall(QUOTED, match.group()))
+                texts.append(joined.replace('\\"', '"'))
+    return "\0".join(texts)
+
+
+def wrong_symptoms(root, symptoms, records, page):
+    """Each is quoted from the sources, and leads to a section."""
+    texts, known = texts_of(root) if symptoms else "", {record.get("id") for record in records}
+    if symptoms and "<!-- begin symptoms -->" not in page:
+        yield f"{RECORDS}: {PAGE} has no marks for the symptoms"
+    for symptom in symptoms:
+        who = f"{RECORDS}: the symptom '{symptom.get('see', '?')}'"
+        if symptom.keys() != SYMPTOM:
+            yield f"{who}: has the fields {sorted(symptom)}, not {sorted(SYMPTOM)}"
+            continue
+        if symptom["failure"] not in known:
+            yield f"{who}: there is no failure '{symptom['failure']}'"
+        words = [part for part in (re.sub(r"^\W+|\W+$", "", part) for part in VARIES.split(symptom["see"])) if part]
+        if max(map(len, words), default=0) < 6:
+            yield f"{who}: quotes too little: let 6 letters on end be the product's own"
+        for part in words:
+            if part not in texts:
+                yield f"{who}: no text in {', '.join(SOURCES)} has the words '{part}'"
 
 
 def wrong_records(root, records, page):
@@ -178,18 +226,19 @@ def wrong_promises(root, records):
 def main(arguments):
     check = arguments[:1] == ["--check"]
     root = arguments[check] if len(arguments) > check else "."
-    records = tomllib.loads(read(os.path.join(root, RECORDS)))["failure"]
+    told = tomllib.loads(read(os.path.join(root, RECORDS)))
+    records, symptoms = told["failure"], told.get("symptom", [])
     path = os.path.join(root, PAGE)
     page = read(path)
-    problems = list(wrong_records(root, records, page)) or list(wrong_promises(root, records))
+    problems = list(wrong_records(root, records, page)) or [*wrong_promises(root, records), *wrong_symptoms(root, symptoms, records, page)]
     if not problems:
-        written = page_with(page, records)
+        written = page_with(page, records, symptoms)
         if check and written != page:
             problems.append(f"{PAGE}: its sections are not those of {RECORDS}: run scripts/failures_page.py")
         elif not check:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(written)
-    print("\n".join(problems) or f"failures_page: {len(records)} failures, no disagreement")
+    print("\n".join(problems) or f"failures_page: {len(records)} failures and {len(symptoms)} symptoms, no disagreement")
     return 1 if problems else 0
 
 

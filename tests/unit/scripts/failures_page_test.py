@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
@@ -120,6 +121,31 @@ class FailuresPage(unittest.TestCase):
         self.assert_problem(path, "lines =", "words =", "'words' is unknown")
         self.assert_problem(path, 'chapter = "links"', 'chapter = "hosts"', "no marks for the chapter 'hosts'")
         self.assert_problem(path, RECORD, RECORD + RECORD, "two of that id")
+
+    def test_symptoms(self):
+        """The table quotes what the sources print, pieces side by side joined, and leads to the sections."""
+        symptom = '[[symptom]]\nsee = "node {n01} is \'lost\' {}and gone: ..."\nfailure = "host-vanishes"\ndo = "Look."\n'
+        marks = "<!-- begin symptoms -->\n<!-- end symptoms -->\n"
+        source = 'say("node " + name + " is \'lost\' " /* why */\n);  // "quoted"\nsay("and " \n  "gone: " + why);\n'
+
+        def run(symptom, page=marks, source=source):
+            with unittest.mock.patch.dict(FILES, {"agent/a.cpp": source, "docs/failures.md": FILES["docs/failures.md"] + page}):
+                return self.run_in({"tests/failures.toml": (RECORD, RECORD + symptom)})
+
+        code, said, page = run(symptom)
+        self.assertEqual(code, 0, said)
+        self.assertIn("| `node n01 is 'lost' and gone: ...` | Look. | [A host vanishes](#a-host-vanishes) |\n<!-- end symptoms", page)
+        for words, changed in (("has the words 'and gone'", {"source": source.replace("gone", "lost")}),
+                               ("has the words 'is 'lost'", {"source": source.replace('" is', '"was')}),
+                               ("has the words 'and gone'", {"source": source.replace("say(\"and", "// say(\"and")}),
+                               ("there is no failure 'other'", {"symptom": symptom.replace('"host-vanishes"', '"other"')}),
+                               ("quotes too little", {"symptom": symptom.replace("{}and gone: ...", "...").replace("is 'lost'", "{is}")}),
+                               ("has the fields", {"symptom": symptom.replace("do =", "next =")}),
+                               ("no marks for the symptoms", {"page": ""})):
+            code, said, page = run(**{"symptom": symptom, **changed})
+            self.assertEqual((code, said.count("\n")), (1, 1), said)
+            self.assertIn(words, said)
+            self.assertNotIn("A host vanishes", page)
 
 
 if __name__ == "__main__":
