@@ -11,7 +11,7 @@ import subprocess
 import termios
 import time
 
-LIMIT_S = 30
+LIMIT_S = 60
 
 
 class Terminal:

@@ -8,7 +8,7 @@ import unittest
 import processes
 from interop import MUSTER, clean_environment, skip
 
-LIMIT_S = 20
+LIMIT_S = 60
 ORPHANS = 20
 
 
@@ -35,9 +35,9 @@ class FirstProcess(unittest.TestCase):
         for _ in range(ORPHANS):
             subprocess.run(["nsenter", "--target", str(pid), "--pid", "--mount", "sh", "-c", "sleep 0.01 & exit 0"], check=True,
                            timeout=LIMIT_S)
-        processes.wait_until(lambda: not any(processes.name_of(child) == "sleep" for child in processes.children(pid)),
+        # One that has not come to its "sleep" yet has the shell's name; of muster's own children none has either.
+        processes.wait_until(lambda: not any(processes.name_of(child) in ("sh", "sleep") for child in processes.children(pid)) and not zombies(pid),
                              "the orphans to be reaped", LIMIT_S)
-        self.assertEqual(zombies(pid), [])
 
     def test_a_job(self):
         container, pid = self.start("run", "--nproc-per-node", "2", "--no-python", "sh", "-c", "read line; exit 7")

@@ -13,7 +13,7 @@ from processes import children, lives, wait_until
 
 # Tasks of a frozen group of cgroup v1 take no signal until they are let go on; those of v2 can be killed.
 FREEZER = "/sys/fs/cgroup/freezer"
-LIMIT_S = 40
+LIMIT_S = 60
 
 
 def write(path, text):
@@ -29,6 +29,11 @@ class HeldAgent(unittest.TestCase):
         except OSError as error:
             self.skipTest(f"no group of the freezer of cgroup v1 can be made: {error}")
         self.addCleanup(os.rmdir, self.group)
+
+    def is_frozen(self):
+        """The write returns while the state is still FREEZING, as long as a thread has not got there."""
+        with open(self.group + "/freezer.state", encoding="ascii") as file:
+            return file.read().strip() == "FROZEN"
 
     def let_go(self, held):
         write(self.group + "/freezer.state", "THAWED")
@@ -50,6 +55,7 @@ class HeldAgent(unittest.TestCase):
         write(self.group + "/cgroup.procs", str(held))
         write(self.group + "/freezer.state", "FROZEN")
         self.addCleanup(self.let_go, held)
+        wait_until(self.is_frozen, "the kernel to hold the process", LIMIT_S)
         return process, guardian, worker, held
 
     def test_its_guardian_goes_on_without_the_agent(self):

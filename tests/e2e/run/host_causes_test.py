@@ -109,16 +109,17 @@ class Causes(unittest.TestCase):
             self.assertRegex(rest, rf"(?m)^  host       \S+: the file system {re.escape(small)} is full \(0 B of 256 KiB are free\)$")
             self.assertRegex(rest, rf"(?m)^  next       the file system {re.escape(small)} is full on \S+: make room there")
             with open(path, encoding="utf-8") as file:
-                (cause,) = json.load(file)["nodes"][0]["host_causes"]
-        self.assertEqual((cause["kind"], cause["text"]), ("full_disk", f"the file system {small} is full"))
+                # Where this test runs in a control group with a quota, that may be named beside it.
+                (cause,) = [one for one in json.load(file)["nodes"][0]["host_causes"] if one["kind"] == "full_disk"]
+        self.assertEqual(cause["text"], f"the file system {small} is full")
 
     def test_a_full_file_system_is_part_of_the_verdict_on_a_hang(self):
         with tempfile.TemporaryDirectory() as small:
             program = self.program(FILLS + WAITS_FOR_KEY)
-            job = self.started(self.in_small_file_system(small, MUSTER, "run", "--hang-timeout", "3", program), TMPDIR=small)
+            job = self.started(self.in_small_file_system(small, MUSTER, "run", "--hang-timeout", "8", program), TMPDIR=small)
             line = next((line for line in job.stderr if "hung" in line), "nothing was said")
             self.assertRegex(line, r"rank 0 on (\S+) \(program.py:\d+.*\) is hung: it waits for the store's key 'epcoh' since \d+ s, .*; "
-                                   rf"on \1 the file system {re.escape(small)} is full$")
+                                   rf"on \1 the file system {re.escape(small)} is full(; |$)")
             job.send_signal(signal.SIGINT)
             rest = job.stderr.read()
             self.assertEqual(job.wait(LIMIT_S), 130, rest)
@@ -133,7 +134,7 @@ class Causes(unittest.TestCase):
                 deadline = time.monotonic() + LIMIT_S
                 causes = []
                 while not causes and time.monotonic() < deadline:
-                    causes = self.answer(name)["nodes"][0]["host_causes"]
+                    causes = [one for one in self.answer(name)["nodes"][0]["host_causes"] if group.name in one["text"]]
                     time.sleep(0.5)
                 (cause,) = causes
                 self.assertEqual(cause["kind"], "throttled")

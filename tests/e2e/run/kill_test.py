@@ -13,7 +13,7 @@ import time
 import unittest
 
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
-LIMIT_S = 30
+LIMIT_S = 60
 UID = os.geteuid()
 # Says which signals it gets. The first argument names those of rank 0, the second those of the others; SIGTERM ends it, after the
 # seconds of the third.
@@ -37,8 +37,8 @@ while True:
 STUBBORN = "trap '' TERM INT HUP QUIT; echo ready; while :; do sleep 600; done"
 
 
-def muster(*arguments, limit=LIMIT_S):
-    return subprocess.run([MUSTER, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False)
+def muster(*arguments):
+    return subprocess.run([MUSTER, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
 
 class Kill(unittest.TestCase):

@@ -10,10 +10,10 @@ import sys
 import tempfile
 import unittest
 
-from processes import read, wait_until
+from processes import children, read, wait_until
 
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
-LIMIT_S = 30
+LIMIT_S = 60
 
 # Rank 1 fails once rank 0 hangs; rank 0 ignores SIGTERM and SIGINT.
 HANGS = """import os, signal, sys, threading
@@ -102,7 +102,7 @@ class Killed(unittest.TestCase):
         self.names_place(err)
 
     def test_at_the_end_of_the_time(self):
-        job = self.start("stay", flags=("--timeout", "3"))
+        job = self.start("stay", flags=("--timeout", "10"))
         _, err = job.communicate(timeout=LIMIT_S)
         self.assertEqual(job.returncode, 124, err)
         self.names_place(err)
@@ -110,6 +110,9 @@ class Killed(unittest.TestCase):
     def test_at_a_second_ctrl_c(self):
         job = self.start("stay", flags=("--shutdown-timeout", "25"))
         wait_until(lambda: os.path.exists(self.hangs), "rank 0 hangs")
+        (guardian,) = children(job.pid, "muster:guardian")
+        (agent,) = children(guardian, "muster:agent")
+        wait_until(lambda: len(children(agent)) == 1, "rank 1 has ended")
         for _ in range(2):  # one that comes before the other was taken would count for one
             job.send_signal(signal.SIGINT)
             wait_until(lambda: not is_pending(job.pid, signal.SIGINT), "the signal is taken")
@@ -117,9 +120,10 @@ class Killed(unittest.TestCase):
         self.names_place(err)
 
     def test_a_program_without_python_is_named_with_its_state(self):
-        trap = "trap '' TERM; if [ $RANK = 1 ]; then while [ ! -e %s ]; do sleep 0.05; done; exit 3; fi; touch %s; exec sleep 600"
+        trap = ("trap '' TERM; if [ $RANK = 1 ]; then until [ -s %s ] && grep -q sleep /proc/$(cat %s)/comm; do sleep 0.05; done; exit 3; fi; "
+                "echo $$ > %s; exec sleep 600")
         job = subprocess.run([MUSTER, "run", "--nproc-per-node", "2", "--shutdown-timeout", "0.5", "--report", self.report(), "--no-python",
-                              "sh", "-c", trap % (self.hangs, self.hangs)],
+                              "sh", "-c", trap % (self.hangs, self.hangs, self.hangs)],
                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
         self.assertRegex(job.stderr, r"  before KILL\n    \| rank 0: sleep is sleeping.*; no Python stacks: no Python\n")
         self.assertEqual([picture["name"] for picture in self.pictures()], ["sleep"])

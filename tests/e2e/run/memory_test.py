@@ -21,13 +21,13 @@ class Memory(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             report = os.path.join(folder, "report.json")
             result = run(group.entering([MUSTER, "run", "--nproc-per-node", workers, "--report", report, "--no-python",
-                                         sys.executable, "-c", program]), check=False, timeout=60)
+                                         sys.executable, "-c", program]), check=False, timeout=100)
             with open(report, encoding="utf-8") as file:
                 return json.load(file), result.stderr
 
     def test_a_worker_over_the_limit(self):
         with control_group("memory", limit_in_bytes=LIMIT) as group:
-            report, said = self.job(group, f"import os, time\nif os.environ['RANK'] == '1': {TOO_MUCH}\nelse: time.sleep(60)")
+            report, said = self.job(group, f"import os, time\nif os.environ['RANK'] == '1': {TOO_MUCH}\nelse: time.sleep(600)")
             self.assertRegex(report["cause"], f"rank 1 on .*: killed by SIGKILL: over the memory limit of 160 MiB of cgroup '.*{group.name}' .peak 1")
             self.assertEqual(report["exit_code"], 137)
             self.assertIn("use less memory", said)
@@ -47,7 +47,7 @@ class Memory(unittest.TestCase):
 
     def test_a_helper_of_a_worker(self):
         program = f"""import os, subprocess, sys, time
-if os.environ["RANK"] == "0": time.sleep(60)
+if os.environ["RANK"] == "0": time.sleep(600)
 subprocess.run([sys.executable, "-c", "{TOO_MUCH}"], check=True)"""
         with control_group("memory", limit_in_bytes=LIMIT) as group:
             report, said = self.job(group, program)

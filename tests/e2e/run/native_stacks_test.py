@@ -10,14 +10,16 @@ import unittest
 
 import inspect_test
 from inspect_test import LIMIT_S, MUSTER, PARENT, muster
+from processes import state
 
 
 class NativeStacks(unittest.TestCase):
-    setUp, start, end, card = (getattr(inspect_test.Inspect, name) for name in ("setUp", "start", "end", "card"))
+    setUp, start, end, card, until_shown = (getattr(inspect_test.Inspect, name) for name in ("setUp", "start", "end", "card", "until_shown"))
 
     def test_native_stacks_name_functions_of_all_threads_and_the_job_goes_on(self):
         job = self.start()
         card = self.card(job)
+        self.until_shown(r"(?m)^rank 0: \S+looked_at\.py:6 hold <- (.*\n)+rank 1: \S+looked_at\.py:9 save <- ", "stacks", card["id"])
         asked = muster("stacks", card["id"], "--native")
         self.assertEqual(asked.returncode, 0, asked.stderr)
         self.assertRegex(asked.stdout, r"(?m)^rank 0: \S+looked_at\.py:6 hold <- ")
@@ -35,8 +37,7 @@ class NativeStacks(unittest.TestCase):
             self.assertEqual((process["native_error"], process["native"][0]["tid"]), ("", worker["pid"]))
             self.assertGreater(process["native_longest_stop_us"], 0)
             self.assertTrue(any(frame["module"].startswith("libc") for frame in process["native"][0]["frames"]), process)
-            with open(f"/proc/{worker['pid']}/stat", encoding="utf-8") as file:
-                self.assertEqual(file.read().rpartition(") ")[2][0], "S")
+            self.until(lambda pid=worker["pid"]: state(pid) == "S")
         self.assertNotIn("native", json.loads(muster("stacks", card["id"], "--json").stdout)["nodes"][0]["workers"][0]["processes"][0])
         os.kill(workers[1]["pid"], signal.SIGKILL)
         job.communicate(timeout=LIMIT_S)

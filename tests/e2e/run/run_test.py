@@ -13,10 +13,11 @@ import tempfile
 import time
 import unittest
 
+from interop import free_port
 from processes import children
 
 MUSTER = os.path.join(os.environ["MUSTER_BIN_DIR"], "muster")
-LIMIT_S = 30
+LIMIT_S = 60
 
 
 def run(*arguments, shell=None, workers=2, env=None, stdin=subprocess.DEVNULL, **options):
@@ -31,12 +32,12 @@ def run(*arguments, shell=None, workers=2, env=None, stdin=subprocess.DEVNULL, *
 class ExitCodes(unittest.TestCase):
     def test_the_job_exits_as_its_root_cause(self):
         for code in (0, 1, 2, 3, 126, 127, 255):
-            self.assertEqual(run(shell="[ $RANK = 0 ] && exec sleep 60; exit %d" % code if code else "true").returncode, code)
+            self.assertEqual(run(shell="[ $RANK = 0 ] && exec sleep 600; exit %d" % code if code else "true").returncode, code)
 
     def test_a_deadly_signal_is_128_plus_its_number_and_named(self):
         for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS,
                        signal.SIGKILL, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGUSR1):
-            result = run(shell="[ $RANK = 1 ] && kill -%d $$; exec sleep 60" % number)
+            result = run(shell="[ $RANK = 1 ] && kill -%d $$; exec sleep 600" % number)
             self.assertEqual(result.returncode, 128 + number, result.stderr)
             self.assertIn(signal.Signals(number).name, result.stderr)
             self.assertIn("rank 1", result.stderr)
@@ -54,7 +55,7 @@ class Report(unittest.TestCase):
             # whole seconds could not tell them apart, and the order of ranks would name the wrong one.
             result = run("--report", report, workers=3, shell="""
                 case $RANK in
-                  0) exec sleep 60;;
+                  0) exec sleep 600;;
                   2) echo cause >&2; echo $$ > %(f)s/pid; mkfifo %(f)s/fifo; read x < %(f)s/fifo; exit 7;;
                   1) while [ ! -p %(f)s/fifo ]; do sleep 0.01; done; trap '' TERM; read pid < %(f)s/pid; echo > %(f)s/fifo
                      while kill -0 $pid 2>/dev/null; do sleep 0.01; done; exit 8;;
@@ -91,7 +92,7 @@ except ProcessLookupError:
 os._exit(3)
 """
         # Where the others get their turn too late, rank 0 has ended before them.
-        for _ in range(5):
+        for _ in range(20):
             with tempfile.TemporaryDirectory() as folder:
                 pipe = os.path.join(folder, "pid")
                 for rank in "123":
@@ -105,7 +106,7 @@ os._exit(3)
             self.fail("the others never left first\n" + result.stderr)
 
     def test_a_limit_of_cpu_time_is_named(self):
-        result = run(shell="[ $RANK = 0 ] && exec sleep 60; while :; do :; done",
+        result = run(shell="[ $RANK = 0 ] && exec sleep 600; while :; do :; done",
                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (1, 9)))
         self.assertEqual(result.returncode, 128 + signal.SIGXCPU, result.stderr)
         self.assertIn("it used up its limit of 1 s of CPU time", result.stderr)
@@ -125,7 +126,7 @@ os._exit(3)
             content = {"message": {"message": "ValueError: no luck",
                                    "extraInfo": {"py_callstack": "Traceback: line 17 of train.py", "timestamp": "1700000000"}}}
             result = run(env={"TORCHELASTIC_ERROR_FILE": copy},
-                         shell="[ $RANK = 0 ] && exec sleep 60; cat > $TORCHELASTIC_ERROR_FILE <<'X'\n%s\nX\nexit 5" % json.dumps(content))
+                         shell="[ $RANK = 0 ] && exec sleep 600; cat > $TORCHELASTIC_ERROR_FILE <<'X'\n%s\nX\nexit 5" % json.dumps(content))
             self.assertEqual(result.returncode, 5, result.stderr)
             self.assertIn("line 17 of train.py", result.stderr)
             with open(copy) as file:
@@ -142,7 +143,7 @@ class Restarts(unittest.TestCase):
                 echo r$RANK.$TORCHELASTIC_RESTART_COUNT
                 [ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0
                 said=%s/$TORCHELASTIC_RESTART_COUNT
-                [ $RANK = 0 ] && { touch $said; exec sleep 60; }
+                [ $RANK = 0 ] && { touch $said; exec sleep 600; }
                 while [ ! -e $said ]; do sleep 0.01; done
                 exit 9""" % folder)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -154,9 +155,7 @@ class Restarts(unittest.TestCase):
     def test_every_round_has_a_fresh_store_and_a_fixed_port_stays(self):
         worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "store_worker.py")
         for fixed in (False, True):
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
+            port = free_port()
             flags = ["--rdzv-backend", "static", "--master-addr", "127.0.0.1", "--master-port", str(port)] if fixed else []
             result = run(*flags, "--max-restarts", "1", "--no-python", sys.executable, worker)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
@@ -201,13 +200,13 @@ class Signals(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             zero, helper = os.path.join(folder, "zero"), os.path.join(folder, "helper")
             begin = time.monotonic()
-            process = self.started("--timeout", "2", "--shutdown-timeout", "3", *flags,
+            process = self.started("--timeout", "8", "--shutdown-timeout", "9", *flags,
                                    shell=f"if [ $RANK = 0 ]; then echo ready; : >{zero}; exec sleep 1000; fi; "
                                          f"until [ -e {zero} ]; do sleep 0.01; done; echo ready; "
                                          f"(trap '' TERM; : >{helper}; exec sleep 1000) & until [ -e {helper} ]; do sleep 0.01; done; "
                                          f"exit {code}")
             _, err = process.communicate(timeout=LIMIT_S)
-        self.assertGreater(time.monotonic() - begin, 2, "the deadline did not pass while the helper had its grace")
+        self.assertGreater(time.monotonic() - begin, 8, "the deadline did not pass while the helper had its grace")
         self.assertEqual(process.returncode, code, err)
         return err
 
@@ -232,7 +231,7 @@ class Signals(unittest.TestCase):
         self.assertRegex(said, "^muster: note: SIGINT and SIGQUIT were ignored when .*; send SIGTERM, or ")
 
     def test_an_ignored_signal_that_is_named_is_handled(self):
-        process = self.started("--signals-to-handle", "SIGHUP", shell="echo ready; exec sleep 60",
+        process = self.started("--signals-to-handle", "SIGHUP", shell="echo ready; exec sleep 600",
                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         process.send_signal(signal.SIGHUP)
         process.communicate(timeout=LIMIT_S)

@@ -13,7 +13,7 @@ import unittest
 from interop import MUSTER, clean_environment, free_port
 from processes import children, wait_until
 
-LIMIT_S = 30
+LIMIT_S = 60
 
 # Waits for the file without looking at signals, then writes what it read. The handler notes whether the file was there before the
 # signal. In the round and rank of its arguments it fails as soon as every other worker has said that it is there.
